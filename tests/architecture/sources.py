@@ -20,11 +20,11 @@ def project_files() -> tuple[Path, ...]:
         capture_output=True, check=False,
     )  # fmt: skip
     if listed.returncode == 0:
-        found = [ROOT / name for name in listed.stdout.decode().split("\0") if name]
+        paths = [ROOT / name for name in listed.stdout.decode().split("\0") if name]
     else:
         nested = [path for folder in SOURCE_FOLDERS for path in (ROOT / folder).rglob("*")]
-        found = [path for path in [*ROOT.glob("*"), *nested] if "__pycache__" not in path.parts]
-    return tuple(sorted(path for path in found if path.is_file()))
+        paths = [path for path in [*ROOT.glob("*"), *nested] if "__pycache__" not in path.parts]
+    return tuple(sorted(path for path in paths if path.is_file()))
 
 
 def python_files(*folders: str) -> list[Path]:

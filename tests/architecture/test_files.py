@@ -55,17 +55,17 @@ def test_reasons_are_for_files_that_need_one() -> None:
 
 
 def test_no_file_names_a_package_registry() -> None:
-    assert {name_of(path): found for path in own_texts() if (found := matches(REGISTRIES, path))} == {}
+    assert {name_of(path): lines for path in own_texts() if (lines := matches(REGISTRIES, path))} == {}
 
 
 def test_no_file_holds_a_path_of_one_machine() -> None:
-    assert {name_of(path): found for path in own_texts() if (found := matches(MACHINE_PATHS, path))} == {}
+    assert {name_of(path): lines for path in own_texts() if (lines := matches(MACHINE_PATHS, path))} == {}
 
 
 def test_markup_has_neither_behaviour_nor_style() -> None:
     pages = [path for path in project_files() if path.suffix == ".html" and path.is_relative_to(ROOT / "templates")]
     # The whole text at once: a tag may span lines.
-    assert {name_of(path): found for path in pages if (found := INLINE.findall(path.read_text()))} == {}
+    assert {name_of(path): markup for path in pages if (markup := INLINE.findall(path.read_text()))} == {}
 
 
 @pytest.mark.parametrize("markup", [

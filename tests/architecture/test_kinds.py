@@ -26,16 +26,16 @@ OTHER_WORDS = {
 
 def spelled(module: ast.Module) -> set[str]:
     """Names of kinds that a module compares with, gives as a kind, or has several of in a set, tuple or table."""
-    found: set[str] = set()
+    kinds: set[str] = set()
     for node in ast.walk(module):
         if isinstance(node, ast.Compare):
-            found |= names_in(node.comparators)
+            kinds |= names_in(node.comparators)
         elif isinstance(node, ast.keyword) and node.arg and "kind" in node.arg:
-            found |= names_in([node.value])
+            kinds |= names_in([node.value])
         elif isinstance(node, ast.Set | ast.Tuple | ast.List | ast.Dict):
             names = names_in(node.keys if isinstance(node, ast.Dict) else node.elts)
-            found |= names if len(names) > 1 else set()  # one alone may be another word: the option of a schedule
-    return found
+            kinds |= names if len(names) > 1 else set()  # one alone may be another word: the option of a schedule
+    return kinds
 
 
 def names_in(places: Iterable[ast.expr | None]) -> set[str]:
@@ -53,8 +53,9 @@ def test_no_module_spells_a_kind() -> None:
 def test_no_template_compares_with_a_kind() -> None:
     compared = re.compile(r"""kind\s*[!=]=\s*["'](\w+)["']""")
     pages = [path for path in project_files() if path.suffix == ".html" and path.is_relative_to(ROOT / "templates")]
-    found = {name_of(path): names for path in pages if (names := set(compared.findall(path.read_text())) & NAMES)}
-    assert pages and found == {}
+    compared_kinds = {name_of(path): names for path in pages
+        if (names := set(compared.findall(path.read_text())) & NAMES)}
+    assert pages and compared_kinds == {}
 
 
 @pytest.mark.parametrize("line", [

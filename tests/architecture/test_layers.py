@@ -28,7 +28,7 @@ def test_the_contracts_between_layers_hold() -> None:
 
 
 def test_the_science_has_no_clock_and_no_chance_of_its_own() -> None:
-    assert {name_of(path): found for path in python_files("scheduler") if (found := impurities(tree(path)))} == {}
+    assert {name_of(path): impure for path in python_files("scheduler") if (impure := impurities(tree(path)))} == {}
 
 
 @pytest.mark.parametrize("line", [
@@ -42,17 +42,17 @@ def test_the_check_for_impurity_sees(line: str) -> None:
 
 def impurities(module: ast.Module) -> list[str]:
     """Imports and names in a module whose value depends on when, where or how often it runs."""
-    found = []
+    impure = []
     for node in ast.walk(module):
         if isinstance(node, ast.Import):
-            found += [alias.name for alias in node.names if alias.name.partition(".")[0] in IMPURE_MODULES]
+            impure += [alias.name for alias in node.names if alias.name.partition(".")[0] in IMPURE_MODULES]
         elif isinstance(node, ast.ImportFrom) and node.level == 0:
             if (node.module or "").partition(".")[0] in IMPURE_MODULES:
-                found.append(node.module or "")
+                impure.append(node.module or "")
         elif isinstance(node, ast.Attribute | ast.Name):
             name = ast.unparse(node)
-            found += [name] if name in IMPURE_NAMES else []
-    return found
+            impure += [name] if name in IMPURE_NAMES else []
+    return impure
 
 
 def test_every_package_says_what_it_is() -> None:

@@ -41,6 +41,6 @@ def test_the_command_tells_what_is_wrong_with_a_file_it_reads(tmp_path: Path):
     file.write_text("task,threads,peak_rate_tuples_s,cpu_pct,mem_pct\npi_viete,1,-5,10,10\n")
     (tmp_path / "dags.json").write_text("{}")
     for arguments in (["--published", str(tmp_path)], ["--on-spark", "--profiles", str(file)]):
-        with pytest.raises(CommandError, match=r"on line 2: .*-5 events/s.* Correct the places") as told:
+        with pytest.raises(CommandError, match=r"on line 2: .*-5 events/s.* Correct the places") as caught:
             call_command("bench", "schedules", *arguments, "--out", str(tmp_path / "out.json"))
-        assert told.value.__cause__ is not None and not (tmp_path / "out.json").exists()
+        assert caught.value.__cause__ is not None and not (tmp_path / "out.json").exists()

@@ -73,40 +73,40 @@ def samples(rates, *, seconds=6.0, every=0.25):
 
 def test_a_stair_carries_what_its_slowest_task_lets_through():
     weights = {"source": 1.0, "a": 1.0, "b": 4.0}
-    kept = carried(samples({"source": 50, "a": 50, "b": 200}), rate_per_s=50, parts=weights, source="source")
-    assert kept.keeps_up and kept.carried_per_s == pytest.approx(50, rel=0.02)
+    stair = carried(samples({"source": 50, "a": 50, "b": 200}), rate_per_s=50, parts=weights, source="source")
+    assert stair.keeps_up and stair.carried_per_s == pytest.approx(50, rel=0.02)
     behind = carried(samples({"source": 50, "a": 50, "b": 160}), rate_per_s=50, parts=weights, source="source")
     assert not behind.keeps_up and behind.slowest == "b" and behind.carried_per_s == pytest.approx(40, rel=0.02)
     drained = carried(samples({"source": 50, "a": 80, "b": 320}), rate_per_s=50, parts=weights, source="source")
     assert drained.carried_per_s == pytest.approx(50, rel=0.02), "what had piled up before is not sustained"
     starved = carried(samples({"source": 30, "a": 30, "b": 120}), rate_per_s=50, parts=weights, source="source")
     assert not starved.keeps_up and starved.carried_per_s == pytest.approx(30, rel=0.03)
-    assert not is_over([]) and not is_over([behind]) and is_over([kept, behind])
-    little = replace(kept, carried_per_s=46.0)
-    assert not is_over([kept, little]) and is_over([little, little])
+    assert not is_over([]) and not is_over([behind]) and is_over([stair, behind])
+    little = replace(stair, carried_per_s=46.0)
+    assert not is_over([stair, little]) and is_over([little, little])
 
 
 @given(st.floats(-0.2, 0.2), st.booleans())
 def test_a_stair_is_stable_where_latency_does_not_grow_as_in_a_trial(grows, some_hiccup):
     """By the slope that tells a profile's peak; one late batch is no growth."""
-    late = [replace(one, latency_s=1.0 + grows * one.at_s if number % 4 == 0 else None)
-            for number, one in enumerate(samples({"source": 50, "a": 50}))]
+    late = [replace(sample, latency_s=1.0 + grows * sample.at_s if number % 4 == 0 else None)
+            for number, sample in enumerate(samples({"source": 50, "a": 50}))]
     if some_hiccup:
         late[8] = replace(late[8], latency_s=30.0)
-    found = carried(late, rate_per_s=50, parts={"source": 1.0, "a": 1.0}, source="source")
-    assert found.keeps_up
+    stair = carried(late, rate_per_s=50, parts={"source": 1.0, "a": 1.0}, source="source")
+    assert stair.keeps_up
     if not some_hiccup:
-        assert found.latency_slope == pytest.approx(grows, abs=1e-9)
+        assert stair.latency_slope == pytest.approx(grows, abs=1e-9)
     if abs(grows - GROWS) > 0.1:
-        assert found.stable == (grows < GROWS)
-    grown = replace(found, latency_slope=1.0)
+        assert stair.stable == (grows < GROWS)
+    grown = replace(stair, latency_slope=1.0)
     assert not grown.stable and not is_over([grown, grown]) and is_over([grown] * 3)
-    assert not is_over([grown, replace(found, latency_slope=0.0), grown])
+    assert not is_over([grown, replace(stair, latency_slope=0.0), grown])
 
 
 def test_a_sink_at_which_nothing_arrives_is_not_stable():
-    found = carried(samples({"source": 50, "a": 50}), rate_per_s=50, parts={"source": 1.0, "a": 1.0}, source="source")
-    assert found.keeps_up and not found.stable
+    stair = carried(samples({"source": 50, "a": 50}), rate_per_s=50, parts={"source": 1.0, "a": 1.0}, source="source")
+    assert stair.keeps_up and not stair.stable
 
 
 def test_fits_by_correlation_and_by_equality():
@@ -123,9 +123,9 @@ def test_the_correlation_is_that_of_numpy_and_no_less_than_equality(pairs):
     x, y = np.array(pairs).T
     if x.std() < 0.1 or y.std() < 0.1:
         return
-    found = fit(pairs)
-    assert found.correlation == pytest.approx(np.corrcoef(x, y)[0, 1] ** 2, abs=1e-6)
-    assert found.identity <= found.correlation + 1e-6
+    line = fit(pairs)
+    assert line.correlation == pytest.approx(np.corrcoef(x, y)[0, 1] ** 2, abs=1e-6)
+    assert line.identity <= line.correlation + 1e-6
 
 
 # Of the characters that the tasks have, in figures of our own.
@@ -160,16 +160,17 @@ def is_scheduled(name, pair, rate_per_s):
 
 def test_the_plan_has_every_pair_at_every_part_of_its_highest_rate():
     names = sorted(set(SHAPES) - {ENDS})
-    found = list(plan(names, PUBLISHED_PAIRS, (1.0, 0.5), job_at=job_at, supply=SUPPLY, slots=SLOTS))
-    assert len(found) == 2 * len(names) * len(PUBLISHED_PAIRS) and len(PUBLISHED_PAIRS) == 5
-    made = {(name, pair, part): one for name, pair, part, one in found if not isinstance(one, WeirError)}
-    assert len(made) >= 20, {key[:3]: str(one) for *key, one in found if isinstance(one, WeirError)}
-    for (name, pair, part), one in made.items():
-        assert one.slots <= SLOTS
+    planned = list(plan(names, PUBLISHED_PAIRS, (1.0, 0.5), job_at=job_at, supply=SUPPLY, slots=SLOTS))
+    assert len(planned) == 2 * len(names) * len(PUBLISHED_PAIRS) and len(PUBLISHED_PAIRS) == 5
+    made = {(name, pair, part): schedule for name, pair, part, schedule in planned
+        if not isinstance(schedule, WeirError)}
+    assert len(made) >= 20, {key[:3]: str(schedule) for *key, schedule in planned if isinstance(schedule, WeirError)}
+    for (name, pair, part), planned_run in made.items():
+        assert planned_run.slots <= SLOTS
         if part == 1.0:
-            assert not is_scheduled(name, pair, one.rate_per_s + STEP_PER_S)
+            assert not is_scheduled(name, pair, planned_run.rate_per_s + STEP_PER_S)
         elif (name, pair, 1.0) in made:
-            assert one.rate_per_s == pytest.approx(0.5 * made[name, pair, 1.0].rate_per_s)
+            assert planned_run.rate_per_s == pytest.approx(0.5 * made[name, pair, 1.0].rate_per_s)
     none = highest_rate(
         lambda rate: job_at("linear", 1000 + rate), ("MBA", "SAM"), supply=SUPPLY, slots=SLOTS, step_per_s=1)
     assert none is None
@@ -187,51 +188,52 @@ def test_source_and_sink_end_no_plan():
 
     names = sorted(set(SHAPES) - {ENDS})
     of_measured = partial(job_at, profiles=known)
-    for name, pair, _, one in plan(names, PUBLISHED_PAIRS, (1.0,), job_at=of_measured, supply=SUPPLY, slots=SLOTS):
-        limit = one.prediction.routed.limit
-        assert max(one.rate_per_s, one.sustained_per_s) < 0.9 * max(ends.RATES_PER_S), (name, pair)
+    for name, pair, _, planned_run in plan(names, PUBLISHED_PAIRS, (1.0,), job_at=of_measured, supply=SUPPLY,
+            slots=SLOTS):
+        limit = planned_run.prediction.routed.limit
+        assert max(planned_run.rate_per_s, planned_run.sustained_per_s) < 0.9 * max(ends.RATES_PER_S), (name, pair)
         assert limit is None or not {"source", "sink"}.intersection(limit.reason.split()), (name, pair, limit.reason)
 
 
 def test_a_pair_without_a_schedule_comes_with_the_reason_and_the_others_with_theirs():
     """Nobody has measured the look-up, which "enrich" has: that is told of it, and the other dataflow is planned."""
-    known = Profiles([one for one in KNOWN if one.task_type != "sql_lookup"])
+    known = Profiles([profile for profile in KNOWN if profile.task_type != "sql_lookup"])
 
-    found = list(plan(
+    planned = list(plan(
         ["enrich", "fetch"], PUBLISHED_PAIRS, (1.0, 0.5), job_at=partial(job_at, profiles=known), supply=SUPPLY,
         slots=SLOTS))
-    assert len(found) == 2 * 2 * len(PUBLISHED_PAIRS)
-    for name, _, _, one in found:
+    assert len(planned) == 2 * 2 * len(PUBLISHED_PAIRS)
+    for name, _, _, outcome in planned:
         if name == "enrich":
-            assert isinstance(one, MissingProfile) and one.facts["task_types"] == ["sql_lookup"]
+            assert isinstance(outcome, MissingProfile) and outcome.facts["task_types"] == ["sql_lookup"]
         else:
-            assert not isinstance(one, WeirError)
+            assert not isinstance(outcome, WeirError)
 
 
 def test_loads_at_a_rate_are_those_of_the_prediction():
-    one = scheduled("linear", ("MBA", "SAM"), 40)
-    at = loads_at(one, min(40, one.sustained_per_s))
-    for load in one.prediction.slots:
+    planned = scheduled("linear", ("MBA", "SAM"), 40)
+    at = loads_at(planned, min(40, planned.sustained_per_s))
+    for load in planned.prediction.slots:
         assert at[load.slot.name] == (pytest.approx(min(1, load.cpu)), pytest.approx(load.memory))
-    assert all(half[0] <= full[0] for half, full in zip(loads_at(one, 20).values(), at.values(), strict=True))
+    assert all(half[0] <= full[0] for half, full in zip(loads_at(planned, 20).values(), at.values(), strict=True))
 
 
 def test_a_run_is_told_what_is_predicted_for_cores_as_fast_as_it_had():
-    one = scheduled("linear", ("MBA", "SAM"), 40)
-    speeds = dict.fromkeys((profile.task_type for profile in one.job.profiles.values()), 20.0)
+    planned = scheduled("linear", ("MBA", "SAM"), 40)
+    speeds = dict.fromkeys((profile.task_type for profile in planned.job.profiles.values()), 20.0)
 
     def ran(*of_stairs: float) -> dict:
         facts = {"stairs": [{"rate_per_s": 10.0 * number, "carried_per_s": 10.0 * number, "stable": True, "speeds": {
-            slot.name: speed for slot in one.placement.slots}} for number, speed in enumerate(of_stairs, start=1)]}
-        at_their_speed(facts, one, speeds, supply=SUPPLY)
+            slot.name: speed for slot in planned.placement.slots}} for number, speed in enumerate(of_stairs, start=1)]}
+        at_their_speed(facts, planned, speeds, supply=SUPPLY)
         return facts
 
     same = ran(10.0, 20.0)
-    assert same["predicted_at_speed_per_s"] == pytest.approx(one.sustained_per_s), "of the highest stable stair"
+    assert same["predicted_at_speed_per_s"] == pytest.approx(planned.sustained_per_s), "of the highest stable stair"
     at = same["stairs"][1]["predicted_at_speed"]
-    assert {name: (load["cpu"], load["memory"]) for name, load in at.items()} == loads_at(one, 20.0)
+    assert {name: (load["cpu"], load["memory"]) for name, load in at.items()} == loads_at(planned, 20.0)
     slow, fast = (ran(20.0, speed)["predicted_at_speed_per_s"] for speed in (10.0, 40.0))
-    assert slow < one.sustained_per_s < fast
+    assert slow < planned.sustained_per_s < fast
     slower = ran(1.0, 10.0)["stairs"][1]["predicted_at_speed"]
     assert all(load["cpu"] >= at[name]["cpu"] for name, load in slower.items())
     speeds.popitem()
@@ -243,18 +245,18 @@ def test_a_run_that_was_made_before_is_told_by_the_profiles_of_now_or_made_again
     stair = {"rate_per_s": 30.0, "carried_per_s": 30.0, "stable": True, "speeds": {}, "predicted": {}}
     before = {"dataflow": "linear", "pair": ["MBA", "SAM"], "key": "k", "stairs": [stair], **told(one),
               "predicted_per_s": 1.0, "runs_as": runs_as(one)}
-    kept = json.loads(json.dumps(before))
-    now = retold(kept, scheduled, {}, supply=SUPPLY)
+    stored = json.loads(json.dumps(before))
+    now = retold(stored, scheduled, {}, supply=SUPPLY)
     assert now is not None and now["predicted_per_s"] == one.sustained_per_s and now["key"] == "k"
     assert {slot: (load["cpu"], load["memory"]) for slot, load in now["stairs"][0]["predicted"].items()} == loads_at(
         one, 30.0)
-    assert kept == json.loads(json.dumps(before)), "what was read stays"
-    [task, *_] = kept["runs_as"]
-    [slot, *_] = kept["runs_as"][task]
-    other = kept | {"runs_as": kept["runs_as"] | {task: {slot: [1, 0.123]}}}
+    assert stored == json.loads(json.dumps(before)), "what was read stays"
+    [task, *_] = stored["runs_as"]
+    [slot, *_] = stored["runs_as"][task]
+    other = stored | {"runs_as": stored["runs_as"] | {task: {slot: [1, 0.123]}}}
     assert retold(other, scheduled, {}, supply=SUPPLY) is None, "other parts of the events"
-    assert retold(kept | {"placement": {}}, scheduled, {}, supply=SUPPLY) is None
-    assert retold(kept | {"planned_per_s": 1e6}, scheduled, {}, supply=SUPPLY) is None, "that it no longer has"
+    assert retold(stored | {"placement": {}}, scheduled, {}, supply=SUPPLY) is None
+    assert retold(stored | {"planned_per_s": 1e6}, scheduled, {}, supply=SUPPLY) is None, "that it no longer has"
     assert retold({"key": "k", "error": "no"}, scheduled, {}, supply=SUPPLY) == {"key": "k", "error": "no"}
 
 
@@ -288,11 +290,11 @@ def test_drivers_have_run_source_and_sink_before_these_are_measured():
         return {"placement": {"source": {"n1/0": 1}, "sink": {"n1/1": 1}}, "stairs": [
             {"rate_per_s": rate, "carried_per_s": rate, "stable": True, "loads": loads} for rate in ran[-1][1]]}
 
-    lab, kept = SimpleNamespace(tasks=TASKS, supply=SUPPLY, run=run), {}
+    lab, stored = SimpleNamespace(tasks=TASKS, supply=SUPPLY, run=run), {}
     sizes = schedules_on_spark.sizes_of(schedules_on_spark._options([]))
     for _ in range(2):  # the second time they are known
-        found = schedules_on_spark._ends(lab, sizes, kept, lambda: None)
-        assert {entry.profile.task_type: entry.profile.one.rate_per_s for entry, _ in found} == {
+        ends_found = schedules_on_spark._ends(lab, sizes, stored, lambda: None)
+        assert {entry.profile.task_type: entry.profile.one.rate_per_s for entry, _ in ends_found} == {
             "replay": max(ends.RATES_PER_S), "output": max(ends.RATES_PER_S)}
         assert ran == [(ENDS, [max(ends.RATES_PER_S)]), (ENDS, list(ends.RATES_PER_S))]
 
@@ -300,19 +302,19 @@ def test_drivers_have_run_source_and_sink_before_these_are_measured():
 def test_source_and_sink_are_measured_apart():
     flow = dataflow(ENDS, TASKS, path="events.parquet", run="x")
     job = prepare(flow, task_types=task_types(), profiles=PROFILES, rate_per_s=max(ends.RATES_PER_S))
-    one = ends.apart(job, supply=SUPPLY, options=SchedulingOptions())
-    assert {task: list(counts) for task, counts in one.placement.counts.items()} == {"source": [0], "sink": [1]}
+    apart = ends.apart(job, supply=SUPPLY, options=SchedulingOptions())
+    assert {task: list(counts) for task, counts in apart.placement.counts.items()} == {"source": [0], "sink": [1]}
 
     def stair(rate, source_cpu, sink_cpu, *, stable=True):
         return {"rate_per_s": rate, "carried_per_s": rate, "stable": stable, "loads": {
             "n1/0": {"cpu": source_cpu, "memory": 0.01}, "n1/1": {"cpu": sink_cpu, "memory": 0.0}}}
 
-    kept = [stair(50, 0.15, 0.1), stair(100, 0.2, 0.1), stair(300, 0.9, 0.9, stable=False)]
+    climbed = [stair(50, 0.15, 0.1), stair(100, 0.2, 0.1), stair(300, 0.9, 0.9, stable=False)]
     source, sink = ends.profiles(
-        kept, slot_of={"source": "n1/0", "sink": "n1/1"}, machine="m", origin="here")
+        climbed, slot_of={"source": "n1/0", "sink": "n1/1"}, machine="m", origin="here")
     assert (source.task_type, sink.task_type) == ("replay", "output")
     assert (source.one.rate_per_s, source.one.cpu, source.one.idle_cpu) == (100, 0.2, pytest.approx(0.1))
     assert sink.one.idle_cpu == pytest.approx(0.1)
-    assert not ends.reached(kept) and ends.reached([*kept, stair(max(ends.RATES_PER_S), 0.9, 0.9)])
+    assert not ends.reached(climbed) and ends.reached([*climbed, stair(max(ends.RATES_PER_S), 0.9, 0.9)])
     with pytest.raises(ValueError, match="did not keep up"):
-        ends.profiles(kept[2:], slot_of={"source": "n1/0", "sink": "n1/1"}, machine="m", origin="here")
+        ends.profiles(climbed[2:], slot_of={"source": "n1/0", "sink": "n1/1"}, machine="m", origin="here")

@@ -21,9 +21,9 @@ def test_it_is_that_for_which_as_many_slots_do_as_a_mapping_asks_for():
     def job_at(rate_per_s: float):
         return prepare(PI, task_types=TYPES, profiles=OF_PI, rate_per_s=rate_per_s)
 
-    found = highest_rate(job_at, LSA_RSM, supply=BUY, slots=1, step_per_s=10)
-    beyond = schedule(job_at(found.rate_per_s + 10), LSA_RSM, supply=BUY)
-    assert found.placement.needed == 1 and (beyond.placement.needed, beyond.slots) == (2, 1)
+    highest = highest_rate(job_at, LSA_RSM, supply=BUY, slots=1, step_per_s=10)
+    beyond = schedule(job_at(highest.rate_per_s + 10), LSA_RSM, supply=BUY)
+    assert highest.placement.needed == 1 and (beyond.placement.needed, beyond.slots) == (2, 1)
 
 
 def test_the_next_rate_does_not_fit():
@@ -31,9 +31,9 @@ def test_the_next_rate_does_not_fit():
         return highest_rate(
             job, MBA_SAM, supply=BUY, slots=slots, step_per_s=10, options=SchedulingOptions(routing="shuffle"))
 
-    found = best(3)
-    assert found.slots <= 3 and schedule(job(found.rate_per_s + 10), MBA_SAM, supply=BUY).slots > 3
-    assert best(1).rate_per_s < found.rate_per_s
+    highest = best(3)
+    assert highest.slots <= 3 and schedule(job(highest.rate_per_s + 10), MBA_SAM, supply=BUY).slots > 3
+    assert best(1).rate_per_s < highest.rate_per_s
     with pytest.raises(InvalidResources, match="0 slots"):
         best(0)
 
@@ -47,11 +47,11 @@ def test_rates_that_fit_beyond_one_that_does_not_are_found():
     def job_at(rate_per_s: float):
         return prepare(PI, task_types=TYPES, profiles=profiles, rate_per_s=rate_per_s)
 
-    found = highest_rate(job_at, MBA_SAM, supply=BUY, slots=1, step_per_s=10)
+    highest = highest_rate(job_at, MBA_SAM, supply=BUY, slots=1, step_per_s=10)
     fitting = [
         rate_per_s for rate_per_s in range(10, 1000, 10)
         if schedule(job_at(rate_per_s), MBA_SAM, supply=BUY).placement.needed <= 1]
-    assert 160 not in fitting and found.rate_per_s == max(fitting) == 290
+    assert 160 not in fitting and highest.rate_per_s == max(fitting) == 290
 
 
 @settings(max_examples=40)
@@ -73,8 +73,8 @@ def test_it_is_the_highest_of_all_that_fit(scale: Profile, slots: int, pair: tup
         assume(max(scale.one.cpu, scale.one.memory) >= 0.2)  # threads that take nothing never fill a slot
         beyond = 10 * 5 * slots + 20
     fitting = [steps for steps in range(1, beyond) if fits(steps)]
-    found = highest_rate(job_at, pair, supply=BUY, slots=slots, step_per_s=step_per_s)
-    assert (found and found.rate_per_s) == (pytest.approx(max(fitting) * step_per_s) if fitting else None)
+    highest = highest_rate(job_at, pair, supply=BUY, slots=slots, step_per_s=step_per_s)
+    assert (highest and highest.rate_per_s) == (pytest.approx(max(fitting) * step_per_s) if fitting else None)
 
 
 def test_a_rate_that_no_slot_holds_ends_the_search_and_one_without_end_is_refused():

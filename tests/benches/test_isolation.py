@@ -22,8 +22,9 @@ def test_rates_are_medians_of_windows_by_when_blocks_were_written() -> None:
     before = [Block(ms, 10) for ms in range(0, 20_000, 100)]
     after = [Block(ms, 10) for ms in range(40_000, 60_000, 100)]
     assert windows(before, 0, 12_000) == [100.0, 100.0]
-    found = rates([*before, *after], Moments(0, 20_000, 30_000, 40_000, 60_000))
-    assert found["difference"] == 0.0 and found["stood_still_s"] == 20.0 and found["held_back_s"] == 10.0
+    window_rates = rates([*before, *after], Moments(0, 20_000, 30_000, 40_000, 60_000))
+    assert window_rates["difference"] == 0.0 and window_rates["stood_still_s"] == 20.0 and window_rates[
+        "held_back_s"] == 10.0
     slower = rates([*before, *after[::2]], Moments(0, 20_000, 30_000, 40_000, 60_000))
     assert slower["difference"] == -0.5 and slower["before_per_s"] == 100.0
 
@@ -32,8 +33,8 @@ def test_outputs_are_equal_where_nothing_is_left_out_doubled_or_altered() -> Non
     fast = [{"_seq": number, "value": 2 * number} for number in range(9)]
 
     def holds(fast: list[dict], slow: list[dict]) -> bool:
-        found = equality(fast, slow)
-        return found["fast_is_whole"] and found["slow_is_whole"] and found["same_events"]
+        verdict = equality(fast, slow)
+        return verdict["fast_is_whole"] and verdict["slow_is_whole"] and verdict["same_events"]
 
     assert holds(fast, fast[4:7])
     assert not holds(fast[1:], fast[4:7]) and not holds([*fast, fast[-1]], fast[4:7])

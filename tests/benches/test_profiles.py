@@ -29,17 +29,17 @@ def by_formula(order: TrialOrder) -> TrialResult:
 
 
 def test_a_sweep_asks_until_the_profile_is_there_and_writes_it(tmp_path, capsys):
-    found = profiles.sweep(WAIT, BOUNDS, by_formula, warm_up_s=1.0, seconds=2.0)
-    assert [point.threads for point in found.done.points] == [1, 2, 3, 4]
-    for point in found.done.points:
+    profile = profiles.sweep(WAIT, BOUNDS, by_formula, warm_up_s=1.0, seconds=2.0)
+    assert [point.threads for point in profile.done.points] == [1, 2, 3, 4]
+    for point in profile.done.points:
         assert 20 * point.threads / 1.05 <= point.rate_per_s <= 20 * point.threads
-    assert {one.threads for one in found.results} == {1, 2, 3, 4}
-    profiles._write(tmp_path / "out", [found])
+    assert {result.threads for result in profile.results} == {1, 2, 3, 4}
+    profiles._write(tmp_path / "out", [profile])
     [read] = read_profiles((tmp_path / "out.csv").read_text())
-    assert (read.points, read.machine, read.task_type) == (found.done.points, "a machine", "wait")
+    assert (read.points, read.machine, read.task_type) == (profile.done.points, "a machine", "wait")
     [written] = json.loads((tmp_path / "out.json").read_text())["sweeps"]
-    assert len(written["trials"]) == len(found.results) and written["config"] == {"pause": 50}
-    assert capsys.readouterr().out.count("stable") >= len(found.results)
+    assert len(written["trials"]) == len(profile.results) and written["config"] == {"pause": 50}
+    assert capsys.readouterr().out.count("stable") >= len(profile.results)
 
 
 def test_what_nobody_knows_is_not_measured():
@@ -61,8 +61,8 @@ def test_what_may_pass_is_tried_again_and_nothing_else(broker: redis.Redis, code
     def serve() -> None:
         for code in codes:
             taken = trials.take(broker, profiles.NODE, wait_s=5.0)
-            found = replace(by_formula(taken), ok=not code, code=code, message="it is broken")
-            trials.finish(broker, found)
+            result = replace(by_formula(taken), ok=not code, code=code, message="it is broken")
+            trials.finish(broker, result)
 
     node = threading.Thread(target=serve)
     node.start()
@@ -77,7 +77,7 @@ def test_what_may_pass_is_tried_again_and_nothing_else(broker: redis.Redis, code
 
 def test_what_could_not_be_fed_is_no_verdict_on_the_task():
     """Else a feeder that is the bottleneck would make the task's peak."""
-    found = TrialResult("t", True, threads=1, rate_per_s=100.0, achieved_per_s=60.0, offered_per_s=60.0)
-    assert Sweep().starved(profiles.trial_of(found))
-    assert not Sweep().starved(profiles.trial_of(replace(found, held_back=True))), "the query did not read"
-    assert not Sweep().starved(profiles.trial_of(replace(found, offered_per_s=0.0))), "not told, by an earlier version"
+    result = TrialResult("t", True, threads=1, rate_per_s=100.0, achieved_per_s=60.0, offered_per_s=60.0)
+    assert Sweep().starved(profiles.trial_of(result))
+    assert not Sweep().starved(profiles.trial_of(replace(result, held_back=True))), "the query did not read"
+    assert not Sweep().starved(profiles.trial_of(replace(result, offered_per_s=0.0))), "not told, by an earlier version"

@@ -70,4 +70,4 @@ def test_what_planning_takes_has_rates_and_profiles_in_it(
     monkeypatch.setattr(schedules, "prepare", prepare_slowly)
     out = tmp_path / "out.json"
     main(["--published", str(tmp_path), "--sizes", "12", "--repeat", "1", "--out", str(out)])
-    assert all(one["s"] >= slow_s for one in json.loads(out.read_text())["growth"])
+    assert all(row["s"] >= slow_s for row in json.loads(out.read_text())["growth"])

@@ -60,11 +60,11 @@ def test_a_row_tells_the_highest_rate_that_kept_up_and_what_it_took():
 
 
 def test_fits_are_over_all_that_ran():
-    found = fits(RUNS)
-    assert found["rate"]["points"] == 3 and found["CPU"]["points"] == 6 and found["CPU"]["identity"] == 1
-    assert [one["keeps"] for one in found["mba_sam"]] == [True, True]
-    assert found["mba_sam"][0]["carried_over_planned"] == pytest.approx(0.98)
-    assert (found["rate"]["schedules"], found["CPU"]["schedules"]) == (3, 3)
+    fitted = fits(RUNS)
+    assert fitted["rate"]["points"] == 3 and fitted["CPU"]["points"] == 6 and fitted["CPU"]["identity"] == 1
+    assert [fit["keeps"] for fit in fitted["mba_sam"]] == [True, True]
+    assert fitted["mba_sam"][0]["carried_over_planned"] == pytest.approx(0.98)
+    assert (fitted["rate"]["schedules"], fitted["CPU"]["schedules"]) == (3, 3)
     few = fits(RUNS[:1])
     assert few["rate"]["correlation"] is None and "NaN" not in json.dumps(few) and "–" in shown({"fits": few})
 
@@ -72,8 +72,8 @@ def test_fits_are_over_all_that_ran():
 def test_a_plan_is_kept_at_the_planned_rate_and_not_by_more_at_another():
     beyond = run(actual=93.0)
     beyond["stairs"].append(stair(150.0, 120.0, stable=False))
-    [found] = fits([beyond])["mba_sam"]
-    assert (found["keeps"], found["carried_over_planned"], found["most_over_planned"]) == (False, 0.93, 1.2)
+    [fit] = fits([beyond])["mba_sam"]
+    assert (fit["keeps"], fit["carried_over_planned"], fit["most_over_planned"]) == (False, 0.93, 1.2)
 
 
 def test_the_page_needs_nothing_besides_itself():
@@ -86,9 +86,9 @@ def test_the_page_needs_nothing_besides_itself():
 
 
 def test_quantiles_are_of_what_was_counted_in_between():
-    found = climbing.quantiles_ms({10: 5, 20: 1}, {10: 5, 20: 101, 24: 100})
-    assert len(found) == climbing.VIOLIN and found == sorted(found)
-    assert found[0] >= 2**5 - 1 and found[-1] <= 2**6.25 and climbing.quantiles_ms({1: 2}, {1: 2}) == []
+    quantiles = climbing.quantiles_ms({10: 5, 20: 1}, {10: 5, 20: 101, 24: 100})
+    assert len(quantiles) == climbing.VIOLIN and quantiles == sorted(quantiles)
+    assert quantiles[0] >= 2**5 - 1 and quantiles[-1] <= 2**6.25 and climbing.quantiles_ms({1: 2}, {1: 2}) == []
 
 
 def test_documents_hold_what_the_task_reads(tmp_path):
@@ -105,7 +105,7 @@ def test_documents_hold_what_the_task_reads(tmp_path):
 
 def test_a_run_whose_cpu_went_elsewhere_is_made_again_and_the_better_one_counts():
     def run(*stolen: float) -> dict:
-        return {"stairs": [{"stolen": one, "stable": True, "rate_per_s": 1.0} for one in stolen]}
+        return {"stairs": [{"stolen": stolen_share, "stable": True, "rate_per_s": 1.0} for stolen_share in stolen]}
 
     disturbed, quiet = better({}, run(0.0, 0.4, 0.5)), run(0.3, 0.02, 0.05)
     assert is_to_repeat(disturbed) and disturbed["runs"] == 1
@@ -133,15 +133,15 @@ def test_a_run_whose_cpu_went_elsewhere_is_made_again_and_the_better_one_counts(
 def test_what_was_measured_otherwise_is_not_gone_on_with(tmp_path, options: list[str], named: str):
     """Else trials and runs of one interval would be told as those of another."""
     sizes = schedules_on_spark.sizes_of(schedules_on_spark._options([]))
-    kept = json.loads(json.dumps({"sizes": asdict(sizes), "machine": results.machine(), "trials": {"pi": [1]}}))
-    assert schedules_on_spark.unlike(kept, sizes) == schedules_on_spark.unlike({}, sizes) == ""
-    assert "cores" in schedules_on_spark.unlike(kept | {"machine": {"cores": 96}}, sizes)
+    stored = json.loads(json.dumps({"sizes": asdict(sizes), "machine": results.machine(), "trials": {"pi": [1]}}))
+    assert schedules_on_spark.unlike(stored, sizes) == schedules_on_spark.unlike({}, sizes) == ""
+    assert "cores" in schedules_on_spark.unlike(stored | {"machine": {"cores": 96}}, sizes)
     out = tmp_path / "kept.json"
-    out.write_text(json.dumps(kept))
+    out.write_text(json.dumps(stored))
     with pytest.raises(SystemExit) as refused:
         schedules_on_spark.main(["--out", str(out), *options])
     assert named in str(refused.value) and "--anew" in str(refused.value)
-    assert json.loads(out.read_text()) == kept
+    assert json.loads(out.read_text()) == stored
 
 
 def test_a_measurement_that_is_ended_while_it_is_written_is_there_as_it_was(tmp_path, monkeypatch: pytest.MonkeyPatch):

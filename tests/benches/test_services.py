@@ -31,10 +31,10 @@ def test_the_store_serves_objects_side_by_side_each_after_its_time():
 
         began = time.monotonic()
         with ThreadPoolExecutor(100) as pool:
-            found = list(pool.map(get, [f"/objects/{number}%20x" for number in range(100)]))
+            answers = list(pool.map(get, [f"/objects/{number}%20x" for number in range(100)]))
         took_s = time.monotonic() - began
-        assert [(status, len(body)) for status, body in found] == [(200, 500)] * 100
-        assert found[7][1].startswith(b"7 x\n") and get("/elsewhere")[0] == 404
+        assert [(status, len(body)) for status, body in answers] == [(200, 500)] * 100
+        assert answers[7][1].startswith(b"7 x\n") and get("/elsewhere")[0] == 404
         assert 0.2 <= took_s < 10, "each waits for its time, and they wait together: one after the other takes 20 s"
         store = psutil.Process(pid)
     assert not store.is_running()

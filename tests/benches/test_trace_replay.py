@@ -23,22 +23,24 @@ TRACE = Trace("by hand", STEPS, walk=range(4))
 def test_counts_by_hand():
     """ETL is a line of 9 tasks; with averages it has 2 more, in a query of their own."""
     default, reuse = (moments(TRACE, URBAN, strategy=strategy) for strategy in ("default", "reuse"))
-    assert [(one.tasks, one.queries, one.hops) for one in default] == [(9, 1, 0), (20, 3, 1), (11, 2, 1), (0, 0, 0)]
-    assert [(one.tasks, one.queries, one.hops) for one in reuse] == [(9, 1, 0), (11, 2, 1), (11, 2, 1), (0, 0, 0)]
-    assert [dict(one.users) for one in reuse] == [{1: 9}, {1: 2, 2: 9}, {1: 11}, {}]
-    found = saving(TRACE, default, reuse)
-    assert found.mean == pytest.approx(1 - 31 / 40) and found.peak == found.best == pytest.approx(9 / 20)
+    assert [(moment.tasks, moment.queries, moment.hops) for moment in default] == [(9, 1, 0), (20, 3, 1), (11, 2, 1),
+        (0, 0, 0)]
+    assert [(moment.tasks, moment.queries, moment.hops) for moment in reuse] == [(9, 1, 0), (11, 2, 1), (11, 2, 1),
+        (0, 0, 0)]
+    assert [dict(moment.users) for moment in reuse] == [{1: 9}, {1: 2, 2: 9}, {1: 11}, {}]
+    saved = saving(TRACE, default, reuse)
+    assert saved.mean == pytest.approx(1 - 31 / 40) and saved.peak == saved.best == pytest.approx(9 / 20)
     assert reuse_histogram(reuse) == {1: pytest.approx(22 / 31), 2: pytest.approx(9 / 31)}
 
 
 def test_what_stays_behind_a_closed_tail_counts_as_paused():
     steps = (Change("submit", ETL), Change("submit", "urban: pred"), Change("remove", ETL))
     trace = Trace("tail", steps, walk=range(3))
-    found = moments(trace, URBAN, strategy="reuse")
-    assert [one.paused for one in found] == [0, 0, 4], "join, annotation, SenML and output rest"
-    assert [(one.queries, one.hops) for one in found] == [(1, 0), (3, 2), (3, 2)]
-    found = moments(trace, URBAN, strategy="defragmented")
-    assert [(one.paused, one.queries, one.hops) for one in found] == [(0, 1, 0), (0, 3, 2), (0, 2, 1)]
+    seen = moments(trace, URBAN, strategy="reuse")
+    assert [moment.paused for moment in seen] == [0, 0, 4], "join, annotation, SenML and output rest"
+    assert [(moment.queries, moment.hops) for moment in seen] == [(1, 0), (3, 2), (3, 2)]
+    seen = moments(trace, URBAN, strategy="defragmented")
+    assert [(moment.paused, moment.queries, moment.hops) for moment in seen] == [(0, 1, 0), (0, 3, 2), (0, 2, 1)]
 
 
 def test_by_default_nothing_is_shared():
@@ -77,8 +79,8 @@ def test_a_lost_doubled_or_changed_event_is_found(spoil):
 
 def test_the_bench_writes_tables_plots_and_figures(tmp_path, capsys):
     assert reuse_traces.main(["--opmw", str(tmp_path), "--walk-steps", "10", "--output", str(tmp_path / "out")]) == 0
-    said = capsys.readouterr().out
-    assert "OPMW is left out" in said and "SEQ" in said
+    output = capsys.readouterr().out
+    assert "OPMW is left out" in output and "SEQ" in output
     written = json.loads((tmp_path / "out" / "reuse-traces.json").read_text(encoding="utf-8"))
     traces = written["workloads"]["RIoTBench"]["traces"]
     assert set(traces) == {"SEQ", "RW1", "RW2"} and len(traces["SEQ"]["reuse"]) == 42

@@ -21,12 +21,12 @@ TRACES = st.builds(
 
 def present_after(trace: Trace) -> list[set[str]]:
     """Which dataflows are there after each step; each step is one that can be made."""
-    present, found = set(), []
+    present, sets = set(), []
     for change in trace.changes:
         assert (change.dataflow in present) == (change.kind == "remove")
         present = present ^ {change.dataflow}
-        found.append(present)
-    return found
+        sets.append(present)
+    return sets
 
 
 @given(TRACES)
@@ -35,14 +35,14 @@ def test_every_trace_ends_where_it_began(trace):
 
 
 def test_a_sequence_submits_all_before_it_drains():
-    found = present_after(sequential(NAMES, rng=Random(1)))
-    assert [len(one) for one in found] == [*range(1, 10), *range(8, -1, -1)]
+    sets = present_after(sequential(NAMES, rng=Random(1)))
+    assert [len(names) for names in sets] == [*range(1, 10), *range(8, -1, -1)]
 
 
 def test_a_walk_starts_with_a_part_and_stays_within_the_workload():
     trace = random_walk(NAMES, rng=Random(3), steps=200)
     assert len(trace.walk) == 200 and trace.walk.start == round(len(NAMES) / 2)
-    sizes = [len(one) for one in present_after(trace)]
+    sizes = [len(names) for names in present_after(trace)]
     assert sizes[: trace.walk.start] == [*range(1, trace.walk.start + 1)]
     assert {0, len(NAMES)} & set(sizes[trace.walk.start : trace.walk.stop]), "long enough to reach an end and turn back"
     assert sizes[trace.walk.stop - 1 :] == [*range(sizes[trace.walk.stop - 1], -1, -1)]

@@ -56,8 +56,9 @@ def test_recordings_stand_in_for_the_sources(data_dir):
 
 def test_no_iot_dataflow_is_wholly_part_of_another():
     """So that reuse of a whole dataflow by its copy does not flatter the figures."""
-    found = [set(merge({}, one, task_types=task_types()).running.values()) for one in riotbench.dataflows()]
-    assert len(set(map(frozenset, found))) == len(found)
+    fingerprints = [set(merge({}, dataflow, task_types=task_types()).running.values())
+        for dataflow in riotbench.dataflows()]
+    assert len(set(map(frozenset, fingerprints))) == len(fingerprints)
 
 
 def test_equal_paths_are_equal_tasks_and_sources_keep_apart():
@@ -99,7 +100,7 @@ def test_templates_are_drawn_by_seed(tmp_path):
     many = [{**TEMPLATE, "template": f"Workflow {number}"} for number in range(50)]
     (tmp_path / opmw.FILE).write_text(json.dumps(many), encoding="utf-8")
     drawn = [opmw.dataflows(tmp_path, rng=Random(seed), task_types=task_types()) for seed in (1, 1, 2)]
-    assert drawn[0] == drawn[1] != drawn[2] and len({one.name for one in drawn[0]}) == 35
+    assert drawn[0] == drawn[1] != drawn[2] and len({dataflow.name for dataflow in drawn[0]}) == 35
     assert len(opmw.dataflows(tmp_path, rng=Random(1), task_types=task_types(), count=99)) == 50
 
 

@@ -32,8 +32,8 @@ def browser() -> Iterator[Browser]:
     """
     if not drive.has_chromium():
         pytest.skip("pages are tested in Chromium, which is not installed: apt install chromium")
-    with drive.browser() as found:
-        yield found
+    with drive.browser() as chromium:
+        yield chromium
 
 
 @pytest.fixture(scope="package")
@@ -58,9 +58,9 @@ def logged_in(site: RunningSite, browser: Browser) -> Callable[[str], StorageSta
     """What a browser keeps of a user who has logged in, once: hashing passwords is meant to take long."""
     def log_in(user: str) -> StorageState:
         page = drive.log_in(drive.context(browser), site.url, user, PASSWORD)
-        kept = page.context.storage_state()
+        state = page.context.storage_state()
         page.context.close()
-        return kept
+        return state
 
     return lru_cache(None)(log_in)
 
@@ -85,9 +85,9 @@ def page_of(
         return page
 
     yield open_page
-    found = [
+    unexpected = [
         text for logs, errors in watched for text in errors
         if not drive.expected(text) and (logs is None or logs not in text)]
     for context in contexts:
         context.close()
-    assert found == []
+    assert unexpected == []

@@ -60,12 +60,12 @@ rates: {a: 40}
 def wide(tasks: int) -> str:
     """A document of about so many tasks: one source, and many averages with an output each."""
     pairs = (tasks - 2) // 2
-    found = [{"id": "s", "type": "urban_sensing"}, {"id": "p", "type": "senml_parse"}]
+    chain_tasks = [{"id": "s", "type": "urban_sensing"}, {"id": "p", "type": "senml_parse"}]
     streams = [{"from": "s", "to": "p"}]
     for number in range(pairs):
-        found.append({"id": f"m{number}", "type": "block_average", "config": {"window": number + 1}})
-        found.append({"id": f"o{number}", "type": "output", "config": {"name": f"o{number}"}})
+        chain_tasks.append({"id": f"m{number}", "type": "block_average", "config": {"window": number + 1}})
+        chain_tasks.append({"id": f"o{number}", "type": "output", "config": {"name": f"o{number}"}})
         # Chains of ten, so that the graph has depth as well as breadth.
         streams.append({"from": f"m{number - 1}" if number % 10 else "p", "to": f"m{number}"})
         streams.append({"from": f"m{number}", "to": f"o{number}"})
-    return json.dumps({"name": f"wide-{tasks}", "tasks": found, "streams": streams, "rates": {"s": 10}})
+    return json.dumps({"name": f"wide-{tasks}", "tasks": chain_tasks, "streams": streams, "rates": {"s": 10}})

@@ -20,18 +20,18 @@ WAIT_S = 90.0
 def browser() -> Iterator[Browser]:
     """Debian's Chromium, without a window."""
     with sync_playwright() as playwright:
-        found = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
         try:
-            yield found
+            yield chromium
         finally:
-            found.close()
+            chromium.close()
 
 
 def context(browser: Browser, **options: Any) -> BrowserContext:
     """A context that waits for a busy machine: what is slow is not wrong."""
-    found = browser.new_context(**options)
-    found.set_default_timeout(WAIT_S * 1000)
-    return found
+    opened = browser.new_context(**options)
+    opened.set_default_timeout(WAIT_S * 1000)
+    return opened
 
 
 def has_chromium() -> bool:
@@ -52,19 +52,19 @@ def log_in(context: BrowserContext, url: str, user: str, password: str) -> Page:
 
 def watch(page: Page) -> list[str]:
     """Collects what a page must not do: errors of scripts, refused styles or scripts, failed requests."""
-    found: list[str] = []
-    page.on("console", lambda message: found.append(message.text) if message.type == "error" else None)
-    page.on("pageerror", lambda error: found.append(str(error)))
-    return found
+    problems: list[str] = []
+    page.on("console", lambda message: problems.append(message.text) if message.type == "error" else None)
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    return problems
 
 
 def until(ready: Callable[[], Any], what: str, *, wait_s: float = WAIT_S) -> Any:
     """Wait for something outside the page's own means: the policy forbids what ``wait_for_function`` evaluates."""
     deadline = time.monotonic() + wait_s
     while True:
-        found = ready()
-        if found:
-            return found
+        value = ready()
+        if value:
+            return value
         assert time.monotonic() < deadline, f"not within {wait_s:g} s: {what}"
         time.sleep(0.1)
 

@@ -79,11 +79,11 @@ def fill(count: int) -> None:
                 stored_estate(), dataflow, dataflow_id=str(record.pk), team=slug, task_types=jobs.task_types(),
                 prices=prices())
             store_plan(plan)
-            kept = PlanRecord.objects.create(
+            plan_row = PlanRecord.objects.create(
                 kind="submit", dataflow=record, version=1, status="stale", generation=plan.generation,
                 digest=plan.digest, document=plan_to_json(plan))
             Proposal.objects.create(
-                plan=kept, dataflow=record, author=author, status="done", approved_at=timezone.now(),
+                plan=plan_row, dataflow=record, author=author, status="done", approved_at=timezone.now(),
                 finished_at=timezone.now())
             audit.subject, audit.details = record, {"name": record.name}
 

@@ -36,14 +36,14 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", help="names of pages")
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
-    with browser() as found:
+    with browser() as chromium:
         for theme in ("light", "dark"):
             for width, height in WIDTHS.items():
-                _take(found, given, theme, width, height)
+                _take(chromium, given, theme, width, height)
 
 
-def _take(found: Browser, given: argparse.Namespace, theme: str, width: int, height: int) -> None:
-    within = context(found, viewport={"width": width, "height": height}, color_scheme=theme)
+def _take(chromium: Browser, given: argparse.Namespace, theme: str, width: int, height: int) -> None:
+    within = context(chromium, viewport={"width": width, "height": height}, color_scheme=theme)
     url = given.url.rstrip("/")
     page = within.new_page()
     page.goto(f"{url}/login/")
@@ -64,14 +64,15 @@ def _take(found: Browser, given: argparse.Namespace, theme: str, width: int, hei
 
 def _listed(page: Page, url: str) -> dict[str, str]:
     """The first few of each list, by their addresses."""
-    found = {}
+    addresses = {}
     for name, (path, selector) in LISTED.items():
         page.goto(f"{url}{path}")
         for number, link in enumerate(page.locator(selector).all()[:4]):
-            found[f"{name}-{number}"] = link.get_attribute("href")
-    if "dataflow-0" in found:
-        found |= {"schedule": f"{found['dataflow-0']}schedule", "outcome": f"{found['dataflow-0']}schedule/outcome"}
-    return found
+            addresses[f"{name}-{number}"] = link.get_attribute("href")
+    if "dataflow-0" in addresses:
+        addresses |= {"schedule": f"{addresses['dataflow-0']}schedule",
+            "outcome": f"{addresses['dataflow-0']}schedule/outcome"}
+    return addresses
 
 
 def _shoot(page: Page, given: argparse.Namespace, name: str) -> None:

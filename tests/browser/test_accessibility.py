@@ -50,13 +50,13 @@ def test_axe_finds_nothing_on_any_page(
     width: int, theme: str, addresses: list[str], site: RunningSite, page_of: PageOf
 ) -> None:
     page = page_of(width=width, color_scheme=theme)
-    axe, found = Axe(), {}
+    axe, failing = Axe(), {}
     for address in addresses:
         page.goto(site.url + address)
         if address != "/no-such-page":
             settled(page)
             drawn(page)
         violations = axe.run(page, options=OPTIONS).response["violations"]
-        found |= {f"{address} {violation['id']}": [node["target"] for node in violation["nodes"]]
+        failing |= {f"{address} {violation['id']}": [node["target"] for node in violation["nodes"]]
                   for violation in violations}
-    assert found == {}
+    assert failing == {}

@@ -62,7 +62,7 @@ def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
         passwords = {login["username"]: login["password"] for login in json.loads(logins.read_text())}
         yield System(url=f"http://127.0.0.1:{port}", passwords=passwords, process=process, log=log)
         pids = descendants(process.pid)
-        names = {one.info["name"] for one in psutil.process_iter(["name"]) if one.pid in pids}
+        names = {process.info["name"] for process in psutil.process_iter(["name"]) if process.pid in pids}
         assert {"java", "valkey-server"} <= names
         process.send_signal(signal.SIGTERM)
         assert process.wait(STOP_S) == 0
@@ -135,9 +135,9 @@ def _context(browser: Browser):
 
 
 def _ready(process: subprocess.Popen[bytes], log: Path, port: int) -> bool:
-    said = log.read_text(errors="replace")
-    assert process.poll() is None, said
-    return re.search(rf"ready after .*:{port}/", said) is not None
+    log_text = log.read_text(errors="replace")
+    assert process.poll() is None, log_text
+    return re.search(rf"ready after .*:{port}/", log_text) is not None
 
 
 def _flows(page: Page, address: str, *, outputs: int) -> None:

@@ -38,11 +38,11 @@ def test_a_gap_is_closed_by_a_snapshot(merged: dict[str, str], page_of: PageOf) 
     page = page_of()
     settled(page)
     until(lambda: page.evaluate("window.weirLive.seq"), "a sequence number")
-    asked: list[str] = []
-    page.on("request", lambda request: asked.append(request.url) if "/live/snapshot" in request.url else None)
+    requests: list[str] = []
+    page.on("request", lambda request: requests.append(request.url) if "/live/snapshot" in request.url else None)
     page.evaluate("window.weirLive.receive({type: 'delta', topic: 'estate', from: window.weirLive.seq + 5,"
                   " seq: window.weirLive.seq + 6, patch: {counts: {submitted: 4711}}})")
-    until(lambda: page.evaluate("1") and asked, "a snapshot is asked for")  # talking to the page lets its events in
+    until(lambda: page.evaluate("1") and requests, "a snapshot is asked for")  # talking to the page lets its events in
     assert page.locator("[data-live='counts|submitted']").text_content() != "4\u202f711"
     seq = page.evaluate("window.weirLive.seq")
     until(lambda: page.evaluate("window.weirLive.seq") != seq, "deltas go on")
@@ -192,11 +192,11 @@ def test_a_layout_is_kept_by_the_shape_of_the_graph(merged: dict[str, str], page
     page = page_of()
     page.goto(merged["etl"])
     drawn(page)
-    asked: list[str] = []
-    page.on("request", lambda request: asked.append(request.url) if "elk" in request.url else None)
+    requests: list[str] = []
+    page.on("request", lambda request: requests.append(request.url) if "elk" in request.url else None)
     page.reload()
     drawn(page)
-    assert asked == []
+    assert requests == []
 
 
 @pytest.mark.long

@@ -263,16 +263,16 @@ def test_a_sample_asks_before_it_replaces_text_and_leaving_warns(site: RunningSi
     sample.click()
     dialog.get_by_role("button", name="Cancel").click()
     assert page.evaluate("weirEditor.text()").strip() == ETL.strip()
-    asked = []
-    page.on("dialog", lambda question: (asked.append(question.type), question.dismiss()))
+    messages = []
+    page.on("dialog", lambda question: (messages.append(question.type), question.dismiss()))
     page.get_by_role("link", name="Proposals").click()
-    until(lambda: page.evaluate("1") and asked == ["beforeunload"], "the browser asks")
+    until(lambda: page.evaluate("1") and messages == ["beforeunload"], "the browser asks")
     sample.click()
     dialog.get_by_role("button", name="Replace").click()
     until(lambda: page.evaluate("weirEditor.text()").strip() != ETL.strip(), "the sample is there")
     page.get_by_role("link", name="Proposals").click()
     page.wait_for_url(f"{site.url}/proposals/")
-    assert len(asked) == 1, "a sample is nobody's work"
+    assert len(messages) == 1, "a sample is nobody's work"
 
 
 def test_everything_is_found_by_the_keyboard_at_every_width(

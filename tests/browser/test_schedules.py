@@ -33,7 +33,7 @@ print(proposal.dataflow_id)
 
 
 @pytest.fixture(scope="module")
-def asked(site: RunningSite) -> str:
+def address(site: RunningSite) -> str:
     """The address of the schedules of a dataflow that waits for its review."""
     return f"{site.url}/dataflows/{site.python(_ASKED).strip()}/schedule"
 
@@ -49,9 +49,9 @@ def over(page: Page) -> int:
 
 
 @pytest.mark.parametrize("width", [1280, pytest.param(400, marks=pytest.mark.long)])
-def test_the_slider_moves_slots_and_price(asked: str, page_of: PageOf, width: int) -> None:
+def test_the_slider_moves_slots_and_price(address: str, page_of: PageOf, width: int) -> None:
     page = page_of(width=width)
-    page.goto(f"{asked}?rate=20")
+    page.goto(f"{address}?rate=20")
     settled(page)
     slider = page.locator("input[type='range']")
     before = slots_of(page)
@@ -78,9 +78,9 @@ def test_the_slider_moves_slots_and_price(asked: str, page_of: PageOf, width: in
     assert over(page) <= 0
 
 
-def test_a_rate_is_asked_for_at_once_and_of_those_that_come_meanwhile_the_newest(asked: str, page_of: PageOf) -> None:
+def test_a_rate_is_asked_for_at_once_and_of_those_that_come_meanwhile_the_newest(address: str, page_of: PageOf) -> None:
     page = page_of(width=1280)
-    page.goto(f"{asked}?rate=20")
+    page.goto(f"{address}?rate=20")
     settled(page)
     expect(page.locator("tr[data-pair='MBA-exact']")).to_contain_text("proved")
     questions: list[dict[str, list[str]]] = []
@@ -99,9 +99,9 @@ def test_a_rate_is_asked_for_at_once_and_of_those_that_come_meanwhile_the_newest
     assert len(set(moved)) == 4 and rates == [moved[0], moved[-1]]
 
 
-def test_what_is_proposed_is_what_the_field_says(asked: str, page_of: PageOf) -> None:
+def test_what_is_proposed_is_what_the_field_says(address: str, page_of: PageOf) -> None:
     page = page_of(width=1280)
-    page.goto(f"{asked}?rate=10")
+    page.goto(f"{address}?rate=10")
     settled(page)
     card, propose = page.locator("[data-what-if]"), page.locator("[data-part='propose']")
     carried, cannot = page.locator("[data-part='propose-rate']"), page.locator("[data-part='cannot']")
@@ -143,24 +143,24 @@ _CHOSEN = """() => {
 }"""
 
 
-def shown(page_of: PageOf, asked: str, pair: str) -> Page:
+def shown(page_of: PageOf, address: str, pair: str) -> Page:
     """The page of a pair at 20 events/s."""
     page = page_of(width=1280)
-    page.goto(f"{asked}?rate=20&pair={pair}")
+    page.goto(f"{address}?rate=20&pair={pair}")
     settled(page)
     return page
 
 
 def assert_shown(page: Page, pair: str) -> None:
     """All that is shown is of this pair, now and not in a moment."""
-    found = page.evaluate(_CHOSEN)
-    assert (found["rows"], found["pair"], found["checked"], found["address"]) == (1, pair, pair, pair)
-    assert found["shown"] == found["slots"]
-    assert found["told"] == found["cannot"] and found["enabled"] is not bool(found["cannot"])
+    chosen = page.evaluate(_CHOSEN)
+    assert (chosen["rows"], chosen["pair"], chosen["checked"], chosen["address"]) == (1, pair, pair, pair)
+    assert chosen["shown"] == chosen["slots"]
+    assert chosen["told"] == chosen["cannot"] and chosen["enabled"] is not bool(chosen["cannot"])
 
 
-def test_another_pair_is_shown_at_once_and_the_site_is_not_asked_for_it(asked: str, page_of: PageOf) -> None:
-    page = shown(page_of, asked, "LSA-DSM")
+def test_another_pair_is_shown_at_once_and_the_site_is_not_asked_for_it(address: str, page_of: PageOf) -> None:
+    page = shown(page_of, address, "LSA-DSM")
     expect(page.locator("tr[data-pair='MBA-exact']")).to_contain_text("proved")
     questions: list[Route] = []
     page.route("**/pairs.json*", lambda route: questions.append(route))  # none of them is answered
@@ -178,8 +178,8 @@ def test_another_pair_is_shown_at_once_and_the_site_is_not_asked_for_it(asked: s
 
 
 @pytest.mark.long  # the short run takes the main ways of a page
-def test_a_pair_that_is_chosen_while_an_answer_is_awaited_is_shown_of_it(asked: str, page_of: PageOf) -> None:
-    page = shown(page_of, asked, "LSA-DSM")
+def test_a_pair_that_is_chosen_while_an_answer_is_awaited_is_shown_of_it(address: str, page_of: PageOf) -> None:
+    page = shown(page_of, address, "LSA-DSM")
     expect(page.locator("tr[data-pair='MBA-exact']")).to_contain_text("proved")
     asked_for: list[Route] = []
     page.route("**/pairs.json*", lambda route: asked_for.append(route))
@@ -194,8 +194,8 @@ def test_a_pair_that_is_chosen_while_an_answer_is_awaited_is_shown_of_it(asked: 
 
 
 @pytest.mark.long  # the short run takes the main ways of a page
-def test_a_curve_that_comes_late_does_not_take_the_place_of_the_chosen_pairs(asked: str, page_of: PageOf) -> None:
-    page = shown(page_of, asked, "MBA-SAM")
+def test_a_curve_that_comes_late_does_not_take_the_place_of_the_chosen_pairs(address: str, page_of: PageOf) -> None:
+    page = shown(page_of, address, "MBA-SAM")
     expect(page.locator("[data-figure='curve'][data-drawn]")).to_be_attached()
     late: list[Route] = []
     page.route("**/curve.json*pair=LSA-DSM*", lambda route: late.append(route))
@@ -211,10 +211,10 @@ def test_a_curve_that_comes_late_does_not_take_the_place_of_the_chosen_pairs(ask
 
 
 @pytest.mark.long  # the short run takes the main ways of a page
-def test_a_curve_that_does_not_come_says_so(asked: str, page_of: PageOf) -> None:
+def test_a_curve_that_does_not_come_says_so(address: str, page_of: PageOf) -> None:
     page = page_of(width=1280, logs="500 for")
     page.route("**/curve.json*", lambda route: route.fulfill(status=500, body="{}"))
-    page.goto(f"{asked}?rate=10")
+    page.goto(f"{address}?rate=10")
     settled(page)
     expect(page.locator("[data-figure='curve'] .plot-empty")).to_contain_text("There is no curve")
     page.unroute("**/curve.json*")
@@ -224,10 +224,10 @@ def test_a_curve_that_does_not_come_says_so(asked: str, page_of: PageOf) -> None
 
 
 @pytest.mark.long  # the short run takes the main ways of a page
-def test_where_our_own_mapping_has_no_answer_the_others_stand(asked: str, page_of: PageOf) -> None:
+def test_where_our_own_mapping_has_no_answer_the_others_stand(address: str, page_of: PageOf) -> None:
     page = page_of(width=1280)
     page.route("**/pairs.json*complete=1*", lambda route: route.abort())
-    page.goto(f"{asked}?rate=10")
+    page.goto(f"{address}?rate=10")
     settled(page)
     exact, propose = page.locator("tr[data-pair='MBA-exact']"), page.locator("[data-part='propose']")
     expect(exact).to_contain_text("Not computed. The site did not answer.")
@@ -240,9 +240,9 @@ def test_where_our_own_mapping_has_no_answer_the_others_stand(asked: str, page_o
 
 
 @pytest.mark.long  # the short run takes the main ways of a page
-def test_from_any_rate_one_step_leads_back_to_the_submitted_one(asked: str, page_of: PageOf) -> None:
+def test_from_any_rate_one_step_leads_back_to_the_submitted_one(address: str, page_of: PageOf) -> None:
     page = page_of(width=1280)
-    page.goto(asked)
+    page.goto(address)
     settled(page)
     own, field = page.get_by_role("link", name="As submitted: 50/s"), page.get_by_role("spinbutton")
     expect(own).to_have_count(0)
@@ -257,11 +257,11 @@ def test_from_any_rate_one_step_leads_back_to_the_submitted_one(asked: str, page
 
 @pytest.mark.long  # the short run takes the main ways of a page
 @pytest.mark.parametrize("part", ["", "/outcome"])
-def test_who_is_logged_out_meanwhile_is_asked_to_log_in(asked: str, page_of: PageOf, part: str) -> None:
+def test_who_is_logged_out_meanwhile_is_asked_to_log_in(address: str, page_of: PageOf, part: str) -> None:
     page = page_of(width=1280)
     if part:
         page.clock.install()
-    page.goto(f"{asked}{part}")
+    page.goto(f"{address}{part}")
     settled(page)
     page.context.clear_cookies()
     if part:
@@ -308,11 +308,11 @@ def test_sources_keep_their_own_rates_until_another_is_given(site: RunningSite, 
     expect(page.locator("[data-part='propose-rate']")).to_have_value("")
 
 
-def test_an_outcome_goes_over_to_the_schedule_that_comes_in_force(asked: str, page_of: PageOf) -> None:
+def test_an_outcome_goes_over_to_the_schedule_that_comes_in_force(address: str, page_of: PageOf) -> None:
     """The site's answer is changed on its way, as if a schedule were in force by now."""
     page = page_of(width=1280)
     page.clock.install()
-    page.goto(f"{asked}/outcome")
+    page.goto(f"{address}/outcome")
     settled(page)
 
     def by_another(route: Route) -> None:

@@ -27,8 +27,8 @@ def check_kept_figures(estate: Estate) -> None:
     for task_id in estate.tasks:
         assert part.places[task_id] == estate.places[task_id]
         assert part.users_of(task_id) == estate.users_of(task_id)
-    kept = {row.name: SlotLoad(row.queries, row.task_nanocores, row.bundles) for row in SlotRow.objects.all()}
-    assert kept == {
+    stored = {row.name: SlotLoad(row.queries, row.task_nanocores, row.bundles) for row in SlotRow.objects.all()}
+    assert stored == {
         slot.name: estate.loads.get(slot.name, SlotLoad()) for slot in estate.slots}
     for count in (1, 2, 3):
         for apart in (False, True):

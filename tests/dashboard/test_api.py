@@ -64,15 +64,15 @@ def test_a_dataflow_from_submission_to_execution(world: World):
 def test_the_difference_shows_what_is_reused_and_by_whom(world: World):
     running(world.carla, world.city, document("traffic"), world.ana)
     proposal = planned(world.mo, world.mobility, document("jams", window=20))
-    found = client_of(world.mo).get(f"/api/proposals/{proposal.pk}").json()["difference"]
-    by_name = {task["name"]: task for task in found["tasks"] if task["status"] != "neighbour"}
+    difference = client_of(world.mo).get(f"/api/proposals/{proposal.pk}").json()["difference"]
+    by_name = {task["name"]: task for task in difference["tasks"] if task["status"] != "neighbour"}
     assert {name: task["status"] for name, task in by_name.items()} == {
         "sense": "reused", "parse": "reused", "average": "started", "out": "started"}
     assert [user["name"] for user in by_name["parse"]["used_by"]] == ["traffic"]
-    assert sorted(task["type"] for task in found["tasks"] if task["status"] == "neighbour") == [
+    assert sorted(task["type"] for task in difference["tasks"] if task["status"] == "neighbour") == [
         "block_average", "output"]
-    assert [touched["name"] for touched in found["touched"]] == ["traffic"]
-    assert found["price"]["tasks_reused"] == 2
+    assert [touched["name"] for touched in difference["touched"]] == ["traffic"]
+    assert difference["price"]["tasks_reused"] == 2
 
 
 def test_of_many_that_a_plan_touches_some_are_named_all_counted_and_every_team_asked(world: World, monkeypatch):
@@ -83,8 +83,8 @@ def test_of_many_that_a_plan_touches_some_are_named_all_counted_and_every_team_a
     proposal = planned(world.carla, world.city, document("late", window=20))
     assert sorted(team.slug for team in proposal.teams.all()) == ["city", "mobility"]
     client = client_of(world.carla)
-    found = client.get(f"/api/proposals/{proposal.pk}").json()["difference"]
-    assert (len(found["touched"]), found["touched_more"]) == (1, 2)
+    difference = client.get(f"/api/proposals/{proposal.pk}").json()["difference"]
+    assert (len(difference["touched"]), difference["touched_more"]) == (1, 2)
     assert "and at least 2 more." in client.get(reverse("proposal", args=[proposal.pk])).content.decode()
 
 
@@ -195,13 +195,13 @@ def test_a_longer_list_asks_the_database_no_more_often(world: World, path: str, 
 
     client = client_of(world.vera)
     planned(world.carla, world.city, document("first"))
-    with CaptureQueriesContext(connection) as one:
+    with CaptureQueriesContext(connection) as queries:
         client.get(path)
     for window in range(2, 8):
         planned(world.carla, world.city, document(f"d{window}", window=window))
     with CaptureQueriesContext(connection) as many:
         assert client.get(path).json()["total"] >= 7
-    assert len(many) == len(one)
+    assert len(many) == len(queries)
 
 
 def test_a_busier_estate_asks_the_database_no_more_often(world: World):

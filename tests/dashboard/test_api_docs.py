@@ -29,12 +29,12 @@ NEVER_ANSWERED = {
 def codes(kind: type[WeirError] = WeirError) -> set[str]:
     """The codes of an error and of all its kinds that the site has loaded."""
     ours = kind.__module__.split(".")[0] in ("dashboard", "scheduler", "workers")
-    return ({kind.code} if ours else set()).union(*(codes(one) for one in kind.__subclasses__()))
+    return ({kind.code} if ours else set()).union(*(codes(subclass) for subclass in kind.__subclasses__()))
 
 
 def documented_routes() -> set[tuple[str, str]]:
     """Method and path of each route named, shortened ones (``…/pause``) in full."""
-    found = set()
+    routes = set()
     for row in re.findall(r"^\| (`(?:GET|POST|PUT|DELETE)\b.*?) \|", DOCS, re.MULTILINE):
         methods, before, paired = [], "", False
         for word in re.findall(r"`([^`]*)`", row):
@@ -45,20 +45,20 @@ def documented_routes() -> set[tuple[str, str]]:
             if not path:
                 continue
             before = path if path.startswith("/") else f"{before.rpartition('/')[0]}/{path[2:]}"
-            found |= {(method, before) for method in methods}
+            routes |= {(method, before) for method in methods}
             paired = True
-    return found
+    return routes
 
 
 def test_every_route_is_documented_and_every_documented_route_is_there() -> None:
-    there = set()
+    operations_there = set()
     for path, operations in api.get_openapi_schema(path_prefix="/api/")["paths"].items():
         short = re.sub(r"\{(\w+?)(?:_id)?\}", lambda name: "{task}" if name[1] == "task" else f"{{{name[1]}}}", path)
         short = re.sub(r"\{(dataflow|proposal|profile|sweep|token)\}", "{id}", short)
-        there |= {(method.upper(), short) for method in operations}
+        operations_there |= {(method.upper(), short) for method in operations}
     # One row stands for pause, resume and cancel of a sweep.
     steering = {("POST", f"/api/sweeps/{{id}}/{way}") for way in ("pause", "resume", "cancel")}
-    assert documented_routes() == there - {("POST", "/api/sweeps/{id}/{way}")} | steering
+    assert documented_routes() == operations_there - {("POST", "/api/sweeps/{id}/{way}")} | steering
 
 
 def test_every_code_is_documented() -> None:

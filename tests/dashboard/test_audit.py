@@ -70,8 +70,8 @@ def enters_audited(function: ast.FunctionDef) -> bool:
 
 
 def calls(function: ast.AST) -> set[str]:
-    found = (node.func for node in ast.walk(function) if isinstance(node, ast.Call))
-    return {called.id for called in found if isinstance(called, ast.Name)}
+    callees = (node.func for node in ast.walk(function) if isinstance(node, ast.Call))
+    return {called.id for called in callees if isinstance(called, ast.Name)}
 
 
 def database_writes(tree: ast.AST) -> list[str]:
@@ -88,14 +88,14 @@ def test_every_public_service_that_writes_enters_a_command(path):
     def writes(name: str, seen: frozenset[str] = frozenset()) -> bool:
         function = own[name]
         inner = (calls(function) & set(own)) - seen - {name}
-        return bool(database_writes(function)) or any(writes(one, seen | {name}) for one in inner)
+        return bool(database_writes(function)) or any(writes(called, seen | {name}) for called in inner)
 
     for name, function in own.items():
         if name.startswith("_") or not (writes(name) or enters_audited(function)):
             continue
         takes_audit = TAKES_AUDIT in {argument.arg for argument in function.args.args}
         delegates = not database_writes(function) and all(
-            enters_audited(own[one]) for one in calls(function) & set(own) if writes(one))
+            enters_audited(own[called]) for called in calls(function) & set(own) if writes(called))
         assert enters_audited(function) or takes_audit or delegates, f"{path.name}: {name} writes outside a command"
 
 
@@ -104,15 +104,15 @@ def test_services_were_found():
 
 
 def test_nothing_else_of_the_site_writes():
-    found = {}
+    writers = {}
     for path in (ROOT / "dashboard").rglob("*.py"):
         name = str(path.relative_to(ROOT))
         # Benches fill a temporary database of their own.
         if path in SERVICES or {"migrations", "benches"} & set(path.parts) or name in WRITERS:
             continue
         if writes := database_writes(ast.parse(path.read_text())):
-            found[name] = writes
-    assert found == {}
+            writers[name] = writes
+    assert writers == {}
 
 
 def test_what_is_moved_outside_a_command_is_refused(world: World):

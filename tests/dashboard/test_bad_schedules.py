@@ -120,10 +120,10 @@ def case(request: pytest.FixtureRequest) -> Case:
 def record(world: World, case: Case) -> Iterator[DataflowRecord]:
     """A submission that waits for its decision; the test must leave all as it is now."""
     measured(world)
-    found = planned(world.carla, world.city, case.text("first")).dataflow
+    dataflow = planned(world.carla, world.city, case.text("first")).dataflow
     register_node(name="n1", slots=case.slots)
     before = {model: list(model.objects.order_by("pk").values()) for model in KEPT}
-    yield found
+    yield dataflow
     assert {model: list(model.objects.order_by("pk").values()) for model in KEPT} == before
 
 
@@ -146,7 +146,7 @@ def test_comparing_says_the_same_and_changes_nothing(world: World, record: Dataf
     text = unescape(page.content.decode())
     if case.code in ("insufficient_slots", "invalid_choice"):
         assert page.status_code == answer.status_code == 200
-        bought = [one for row in answer.json()["schedules"] for one in row["machines"] if one["to_buy"]]
+        bought = [machine for row in answer.json()["schedules"] for machine in row["machines"] if machine["to_buy"]]
         assert bool(bought) == (case.code == "insufficient_slots") == bool(Markup(page.text).having("data-buy"))
         return
     assert _refused(answer)[0] == case.code
@@ -188,12 +188,13 @@ def test_what_is_let_through_has_a_plan_and_what_is_not_has_none(world: World, p
             proposal = propose_schedule(actor=world.carla, dataflow_id=record.pk, choice=choice)
         except InsufficientSlots as error:
             refused.append(rate_per_s)
-            asked = PlanRecord(dataflow=record, kind="submit", version=1, options={"schedule": choice.as_option()})
+            plan_record = PlanRecord(dataflow=record, kind="submit", version=1,
+                options={"schedule": choice.as_option()})
             with pytest.raises(InsufficientSlots) as by_plan:
-                compute(asked, stored_estate())
+                compute(plan_record, stored_estate())
             assert error.facts["needed"] <= by_plan.value.facts["needed"] and error.facts["available"] == 8
         else:
-            found = prepare_proposal(proposal_id=proposal.pk)
-            takes_more = pair == "MBA-exact" and (found.plan.error or {}).get("code") == "insufficient_slots"
-            assert found.status == "pending" or takes_more, found.plan.error
+            prepared = prepare_proposal(proposal_id=proposal.pk)
+            takes_more = pair == "MBA-exact" and (prepared.plan.error or {}).get("code") == "insufficient_slots"
+            assert prepared.status == "pending" or takes_more, prepared.plan.error
     assert refused and refused == [200, 400][-len(refused):], "few are enough, and not many"

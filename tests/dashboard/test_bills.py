@@ -34,7 +34,7 @@ class Slots:
     def read(self, look_up) -> dict:
         estate = load_estate()
         look_up(list(estate.fragments))
-        found = {}
+        bill_of = {}
         for slot, cpu_ms in self.cpu_ms.items():
             queries = {
                 fragment.id: {
@@ -44,9 +44,9 @@ class Slots:
                 }
                 for fragment in estate.fragments.values() if fragment.slot == slot
             }
-            found[slot] = {
+            bill_of[slot] = {
                 "since_ms": self.since_ms[slot], "cpu_ms": cpu_ms, "memory_mb_s": cpu_ms // 10, "queries": queries}
-        return found
+        return bill_of
 
     def work(self, cpu_ms: int, *, slot: str | None = None, events: int = 100) -> None:
         """Use this much more CPU on a slot, or on each."""
@@ -177,7 +177,7 @@ def test_prices_apply_from_when_they_change(world: World, slots: Slots, clock, s
     slots.work(1_000)
     record_usage(at=NOON + 20 * SECOND)
     assert paid(record) - old == pytest.approx(2 * old, abs=5)
-    assert [found.prices["core_hour"] for found in PriceList.objects.all()] == [0.072, 0.036]
+    assert [price_list.prices["core_hour"] for price_list in PriceList.objects.all()] == [0.072, 0.036]
 
 
 def test_what_no_dataflow_needs_is_nobodys(world: World, slots: Slots) -> None:

@@ -42,13 +42,13 @@ def test_a_divided_dataflow_is_as_well_as_its_worst_bundle(
         {"id": "f8-8", "slot": "n1/1", "threads": 1, "weight": 0.0}])  # leaving: whatever becomes of it
     observe(monkeypatch, **bundles)
     viewer = viewer_of(world.carla)
-    found, estate = live_dataflow(viewer, record.pk), live_estate(viewer)
-    assert found["totals"]["state"] == state
-    assert {task["slot"] for task in found["tasks"].values()} == {"n1/0 and 1 more"}
-    failing = {key for key, told in zip(("f2-0", "f9-9"), bundles.values(), strict=False) if told is FAILS}
+    live, estate = live_dataflow(viewer, record.pk), live_estate(viewer)
+    assert live["totals"]["state"] == state
+    assert {task["slot"] for task in live["tasks"].values()} == {"n1/0 and 1 more"}
+    failing = {key for key, bundle in zip(("f2-0", "f9-9"), bundles.values(), strict=False) if bundle is FAILS}
     assert set(estate["health"]) == {f"query/{key}" for key in failing}
     slots = {"query/f2-0": "n1/0", "query/f9-9": "n1/1"}
-    assert all(told["slot"] == slots[key] for key, told in estate["health"].items())
+    assert all(health["slot"] == slots[key] for key, health in estate["health"].items())
     assert {name: slot["fragments"] for name, slot in estate["slots"].items()} == {"n1/0": 1, "n1/1": 2}
 
 

@@ -86,11 +86,11 @@ def test_what_touches_it_makes_it_stale_and_the_page_says_what(world: World, cli
     approved(planned(world.carla, world.city, document("third", window=30)), world.ana)
     waiting = again(waiting)
     assert (waiting.status, waiting.plan.status) == (STALE, "stale")
-    told = live_proposal(viewer_of(world.mo), waiting.pk)["error"]
-    assert told["code"] == "stale_plan" and "a query that it reads or changes is another now" in told["message"]
+    error = live_proposal(viewer_of(world.mo), waiting.pk)["error"]
+    assert error["code"] == "stale_plan" and "a query that it reads or changes is another now" in error["message"]
     client.force_login(world.mo)
     page = client.get(reverse("proposal", args=[waiting.pk])).content.decode()
-    assert 'data-note="stale-estate"' in page and told["message"].rstrip(".") in page
+    assert 'data-note="stale-estate"' in page and error["message"].rstrip(".") in page
     assert AuditEntry.objects.get(verb="proposal.overtaken", subject_id=str(waiting.pk)).details["why"]
 
 
@@ -135,21 +135,21 @@ def test_a_schedule_stands_as_long_as_its_slots_have_nothing_else_to_do(world: W
 
 def test_two_that_both_stand_do_not_take_each_others_numbers(world: World):
     """Both were planned for one generation, so that their new queries had the same names."""
-    one, two, three = (
+    first, two, three = (
         planned(author, team, apart(name)) for author, team, name in (
             (world.carla, world.city, "turin"), (world.mo, world.mobility, "busan"),
             (world.mo, world.mobility, "oslo")))
-    assert set(plan_of(one.plan).fragments_after) == set(plan_of(two.plan).fragments_after)
-    for proposal, reviewer in ((one, world.ana), (two, world.ben), (three, world.ben)):
+    assert set(plan_of(first.plan).fragments_after) == set(plan_of(two.plan).fragments_after)
+    for proposal, reviewer in ((first, world.ana), (two, world.ben), (three, world.ben)):
         proposal = again(proposal)
         assert enacted(approved(proposal, reviewer)).status == "done"
     assert len(check_rows().fragments) == 3
 
 
 def test_another_plan_is_not_carried_over_for_one(world: World):
-    one, two = planned(world.carla, world.city, apart("turin")), planned(world.mo, world.mobility, apart("busan"))
+    first, two = planned(world.carla, world.city, apart("turin")), planned(world.mo, world.mobility, apart("busan"))
     with pytest.raises(ValueError, match="another plan"):
-        carry_over(record=one.plan, plan=plan_of(two.plan))
+        carry_over(record=first.plan, plan=plan_of(two.plan))
 
 
 def test_a_plan_of_another_generation_than_its_record_is_no_frozen_plan(world: World):

@@ -21,8 +21,8 @@ def report(broker: redis.Redis, *, cpu_ms: int, busy_ms: int, spilled_kb_s: dict
         str(index): {"state": "running", "used": {"since_ms": 1, "cpu_ms": cpu_ms, "memory_mb_s": 10}, "fragments": {}}
         for index in range(2)}
     for fragment in load_estate().fragments.values():
-        found = slots[fragment.slot.rpartition("/")[2]]["fragments"]
-        found[fragment.id] = {"busy_ms": busy_ms, "batches": busy_ms // 10}
+        reports = slots[fragment.slot.rpartition("/")[2]]["fragments"]
+        reports[fragment.id] = {"busy_ms": busy_ms, "batches": busy_ms // 10}
         broker.hset(f"weir:meter:{fragment.id}", mapping={f"{n}:n": busy_ms for n in range(len(fragment.tasks))})
         broker.hset(f"weir:ch:{fragment.id}.0:meta", "bytes", 3 * busy_ms)
     broker.set("weir:observed:n1", json.dumps({

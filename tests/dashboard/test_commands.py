@@ -77,10 +77,10 @@ def test_every_sample_of_the_library_is_valid(db):
 def test_submitting_a_file(world: World, tmp_path: Path):
     file = tmp_path / "flow.json"
     file.write_text(document("traffic"))
-    said = run("submit", str(file), username="carla", team="city")
+    output = run("submit", str(file), username="carla", team="city")
     record = DataflowRecord.objects.get()
     assert (record.author, record.team) == (world.carla, world.city)
-    assert str(record.proposals.get().pk) in said
+    assert str(record.proposals.get().pk) in output
 
 
 def test_submitting_a_bad_file_lists_the_places(world: World, tmp_path: Path, capsys):
@@ -112,14 +112,14 @@ def test_submitting_what_is_no_file(world: World, tmp_path: Path):
 
 def test_the_estates_summary(world: World):
     running(world.carla, world.city, document("traffic"), world.ana)
-    said = run("estate")
-    assert "1 dataflows, 4 running tasks" in said and "traffic (City)" in said and "broker" in said
+    output = run("estate")
+    assert "1 dataflows, 4 running tasks" in output and "traffic (City)" in output and "broker" in output
     assert json.loads(run("estate", json=True))["counts"]["submitted"] == 1
 
 
 def test_adding_a_user(db):
-    said = run("add_user", "zoe", team="lab", role="approver")
-    password = said.split("password:")[1].strip()
+    output = run("add_user", "zoe", team="lab", role="approver")
+    password = output.split("password:")[1].strip()
     assert User.objects.get(username="zoe").check_password(password)
     assert Membership.objects.get(user__username="zoe", team__slug="lab").role == Role.APPROVER
     with pytest.raises(CommandError):

@@ -37,11 +37,11 @@ def scheduled(rate: float, *, free: int = 8) -> Schedule:
     return schedule(job, ("MBA", "SAM"), supply=supply(free))
 
 
-def as_it_runs(found: Schedule) -> dict[str, list[RunningBundle]]:
+def as_it_runs(planned: Schedule) -> dict[str, list[RunningBundle]]:
     """The bundles that run once a schedule is enacted."""
     return {
         task: [RunningBundle("f1", part.slot, part.threads, part.weight) for part in parts]
-        for task, parts in parts_of(found).items()}
+        for task, parts in parts_of(planned).items()}
 
 
 slots = st.builds(lambda node, at: f"{node}/{at}", st.sampled_from(NODES), st.integers(0, 9))
@@ -53,34 +53,34 @@ running = st.fixed_dictionaries({
 @settings(max_examples=60, deadline=None)
 @given(st.integers(5, 200), running)
 def test_every_bundle_of_either_side_is_counted_once(rate: int, today: dict[str, list[RunningBundle]]) -> None:
-    found = scheduled(rate)
-    counts = changes(found, today)
+    planned = scheduled(rate)
+    counts = changes(planned, today)
     working = [bundle for bundles in today.values() for bundle in bundles if not bundle.leaving]
-    kept = counts.stay + counts.weigh + counts.move
-    assert counts.start + kept == len(found.prediction.bundles)
-    assert counts.leave + kept == len(working)
+    staying = counts.stay + counts.weigh + counts.move
+    assert counts.start + staying == len(planned.prediction.bundles)
+    assert counts.leave + staying == len(working)
 
 
 @settings(max_examples=20, deadline=None)
 @given(st.integers(5, 200))
 def test_a_schedule_that_runs_changes_nothing(rate: int) -> None:
-    found = scheduled(rate)
-    counts = changes(found, as_it_runs(found))
-    assert counts == Changes(stay=len(found.prediction.bundles)) and not counts.any
-    assert changes(found, {}) == Changes(start=len(found.prediction.bundles))
+    planned = scheduled(rate)
+    counts = changes(planned, as_it_runs(planned))
+    assert counts == Changes(stay=len(planned.prediction.bundles)) and not counts.any
+    assert changes(planned, {}) == Changes(start=len(planned.prediction.bundles))
 
 
 @pytest.mark.parametrize("rate", [60, 90, 180, 210])  # two, three, six and seven bundles alike
 def test_weights_are_compared_as_they_are_stored(rate: int) -> None:
-    found = scheduled(rate)
-    weights = [bundle.weight for bundle in as_it_runs(found)["work"]]
+    planned = scheduled(rate)
+    weights = [bundle.weight for bundle in as_it_runs(planned)["work"]]
     assert len(weights) == rate / 30 and sum(weights) == pytest.approx(1, abs=1e-12)
-    assert not changes(found, as_it_runs(found)).any
+    assert not changes(planned, as_it_runs(planned)).any
 
 
 def test_what_changes_is_told_apart() -> None:
-    found = scheduled(25)  # one bundle of each task
-    make, work = found.prediction.bundles
+    planned = scheduled(25)  # one bundle of each task
+    make, work = planned.prediction.bundles
     node, index = work.slot.node, work.slot.index
     for was, expected in (
         (RunningBundle("f", work.slot.name, work.threads, 0.5), Changes(weigh=1, stay=1)),
@@ -89,23 +89,23 @@ def test_what_changes_is_told_apart() -> None:
         (RunningBundle("f", "n9/0", work.threads), Changes(start=1, leave=1, stay=1)),
     ):
         today = {"make": [RunningBundle("m", make.slot.name, make.threads)], "work": [was]}
-        assert changes(found, today) == expected
+        assert changes(planned, today) == expected
 
 
 def test_a_rate_that_takes_millions_of_threads_is_answered_at_once() -> None:
     job = prepare(FLOW, task_types=TYPES, profiles=PROFILES, rate_per_s=1e12)
-    found = compare(job, supply=supply(), options=SchedulingOptions(most_threads=10_000))
-    assert not found.schedules and set(found.errors) == set(PAIRS)
-    for error in found.errors.values():
+    comparison = compare(job, supply=supply(), options=SchedulingOptions(most_threads=10_000))
+    assert not comparison.schedules and set(comparison.errors) == set(PAIRS)
+    for error in comparison.errors.values():
         assert error.code == "rate_not_held" and error.facts["threads"] > 10**9
         assert "at most 10,000 are scheduled here" in error.message
 
 
 def test_machines_to_buy_stand_apart_from_nodes_that_are_there() -> None:
-    found = scheduled(200, free=1)
-    there, *bought = machines_of(found.acquisition)
-    assert (there.size, there.names, there.slots) == ("", NODES, 2)
-    assert sum(machines.slots for machines in bought) == found.slots - 2
+    planned = scheduled(200, free=1)
+    nodes, *bought = machines_of(planned.acquisition)
+    assert (nodes.size, nodes.names, nodes.slots) == ("", NODES, 2)
+    assert sum(machines.slots for machines in bought) == planned.slots - 2
     assert bought[0].size == "large"
     enough = scheduled(200)
     assert [machines.size for machines in machines_of(enough.acquisition)] == [""]
@@ -117,8 +117,8 @@ def test_the_first_to_look_at_keeps_the_rate_and_costs_least() -> None:
     rows = rows_of(compare(job, supply=supply(), pairs=pairs))
     best = best_of(rows)
     assert best is not None and best.keeps
-    kept = [row.schedule.acquisition.per_hour for row in rows if row.keeps and row.schedule]
-    assert best.schedule is not None and best.schedule.acquisition.per_hour == min(kept)
+    prices = [row.schedule.acquisition.per_hour for row in rows if row.keeps and row.schedule]
+    assert best.schedule is not None and best.schedule.acquisition.per_hour == min(prices)
     assert best_of([]) is None
     assert [row.pair for row in rows] == pairs
 

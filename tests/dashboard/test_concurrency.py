@@ -32,10 +32,10 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 def test_of_two_approved_at_once_one_goes_stale(committed_world: World):
     world = committed_world
-    one = planned(world.carla, world.city, document("traffic"))
+    first = planned(world.carla, world.city, document("traffic"))
     two = planned(world.mo, world.mobility, document("jams", window=20))
     outcomes = at_once(
-        lambda: approve_proposal(actor=world.ana, proposal_id=one.pk, digest=one.plan.digest),
+        lambda: approve_proposal(actor=world.ana, proposal_id=first.pk, digest=first.plan.digest),
         lambda: approve_proposal(actor=world.ben, proposal_id=two.pk, digest=two.plan.digest),
     )
     assert sum(isinstance(outcome, StalePlan) for outcome in outcomes) == 1, outcomes
@@ -83,7 +83,7 @@ def test_many_plans_at_once_are_all_for_the_generation_that_stands(committed_wor
     first = planned(world.carla, world.city, document("traffic"))
     at_once(
         lambda: approve_proposal(actor=world.ana, proposal_id=first.pk, digest=first.plan.digest),
-        *(lambda one=one: prepare_proposal(proposal_id=one.pk) for one in waiting),
+        *(lambda proposal=proposal: prepare_proposal(proposal_id=proposal.pk) for proposal in waiting),
     )
     generation = EstateState.objects.get().generation
     for proposal in Proposal.objects.exclude(pk=first.pk).select_related("plan"):
@@ -113,10 +113,10 @@ def test_of_overlapping_submissions_at_once_no_task_runs_twice_and_none_is_lost(
         planned(author, team, document(f"d{number}", window=2 + number // 2))
         for number, (author, team) in enumerate(people)
     ]
-    outcomes = at_once(*(lambda one=one: enact_until_done(one, world.dev) for one in proposals))
+    outcomes = at_once(*(lambda proposal=proposal: enact_until_done(proposal, world.dev) for proposal in proposals))
     assert {getattr(outcome, "status", outcome) for outcome in outcomes} == {DONE}, outcomes
     estate = check_rows()
-    assert set(estate.submitted) == {str(one.dataflow_id) for one in proposals}
+    assert set(estate.submitted) == {str(proposal.dataflow_id) for proposal in proposals}
     # Two tasks that all share; an average that two share, three times; a named output for each.
     assert len(estate.tasks) == 2 + 3 + 6
 
@@ -127,7 +127,7 @@ def test_the_same_dataflow_submitted_twice_at_once_under_two_names_runs_once(com
         lambda who=who, team=team: planned(who, team, document("same", window=4))
         for who, team in ((world.carla, world.city), (world.mo, world.mobility))
     ))
-    at_once(*(lambda one=one: enact_until_done(one, world.dev) for one in proposals))
+    at_once(*(lambda proposal=proposal: enact_until_done(proposal, world.dev) for proposal in proposals))
     estate = check_rows()
     assert (len(estate.submitted), len(estate.tasks)) == (2, 4)
 

@@ -47,7 +47,7 @@ def test_it_is_off_until_an_admin_turns_it_on(world, wide):
     assert AuditEntry.objects.get(verb="team.set_containment").details == {
         "name": "City", "before": False, "after": True}
     proposal = planned(world.carla, world.city, filtering("second", 11, 30))
-    assert [one.task for one in plan_of(proposal.plan).refined] == ["warm"]
+    assert [refinement.task for refinement in plan_of(proposal.plan).refined] == ["warm"]
     assert plan_of(planned(world.mo, world.mobility, filtering("third", 12, 30)).plan).refined == ()
 
 

@@ -196,9 +196,9 @@ def test_the_other_team_is_told_what_a_removal_does_to_its_bill(world: World, sl
     before = AuditEntry.objects.filter(verb="bill.change").count()
     assert before == 1, "the submission made it smaller"
     enacted(approved(proposal, *(user for user in (world.ben,))))
-    told = AuditEntry.objects.filter(verb="bill.change").first()
-    assert told.team == world.city and told.details["of"] == "Mobility"
-    assert told.details["money_per_hour"] == change["money_per_hour_delta"]
+    entry = AuditEntry.objects.filter(verb="bill.change").first()
+    assert entry.team == world.city and entry.details["of"] == "Mobility"
+    assert entry.details["money_per_hour"] == change["money_per_hour_delta"]
     client.login(username="carla", password=PASSWORD)
     bills = client.get("/bills/").content.decode()
     assert "Changed by others" in bills and 'data-team="city"' in bills

@@ -101,8 +101,8 @@ def test_what_was_seen_of_a_plan_is_not_held_for_its_reverse(world: World, execu
 def test_what_keeps_a_change_waiting_is_named_to_who_may_know_of_it(world: World):
     require_calm(world.carla)
     hidden = approved(planned(world.carla, world.city, document("hidden", visibility="private")), world.ana)
-    for actor, told in ((world.carla, "the one to submit hidden"), (world.mo, "that you may not see")):
-        with pytest.raises(InvalidTransition, match=told):
+    for actor, reason in ((world.carla, "the one to submit hidden"), (world.mo, "that you may not see")):
+        with pytest.raises(InvalidTransition, match=reason):
             require_calm(actor)
     at_last = PATIENCE_S + 1
     for seconds in (0, at_last):

@@ -15,21 +15,21 @@ def error_classes() -> dict[str, tuple[str | None, list[str]]]:
         (name_of(path), node) for path in python_files(*PACKAGES) for node in ast.walk(tree(path))
         if isinstance(node, ast.ClassDef)]
     errors = {"WeirError"}
-    found: dict[str, tuple[str | None, list[str]]] = {}
+    classes: dict[str, tuple[str | None, list[str]]] = {}
     grew = True
     while grew:
         grew = False
         for file, node in defined:
             bases = [base.id for base in node.bases if isinstance(base, ast.Name)]
-            if f"{file}:{node.name}" not in found and errors.intersection(bases):
+            if f"{file}:{node.name}" not in classes and errors.intersection(bases):
                 codes = [
                     item.value.value for item in node.body
                     if isinstance(item, ast.Assign) and isinstance(item.value, ast.Constant)
                     and [ast.unparse(target) for target in item.targets] == ["code"]]
-                found[f"{file}:{node.name}"] = (codes[0] if codes else None, bases)
+                classes[f"{file}:{node.name}"] = (codes[0] if codes else None, bases)
                 errors.add(node.name)
                 grew = True
-    return found
+    return classes
 
 
 def test_every_error_has_a_status_by_an_entry_of_its_own_or_of_its_base():

@@ -49,16 +49,16 @@ class RowsAgree(TestCase):
     @given(st.lists(st.tuples(st.integers(2, 5), st.booleans()), min_size=1, max_size=7))
     def test_rows_equal_the_value_after_any_plans(self, moves: list[tuple[int, bool]]) -> None:
         world = make_world()
-        expected, there = load_estate(), {}
+        expected, rows = load_estate(), {}
         for window, private in moves:
             key = (window, private)
-            if key in there:
-                proposal = removal_planned(world.carla, there.pop(key))
+            if key in rows:
+                proposal = removal_planned(world.carla, rows.pop(key))
             else:
                 visibility = "private" if private else "shared"
                 text = document(f"d{window}-{int(private)}", window=window, visibility=visibility)
                 proposal = planned(world.carla, world.city, text)
-                there[key] = proposal.dataflow
+                rows[key] = proposal.dataflow
             assert proposal.plan.digest == compute(proposal.plan, expected).digest, "the part differs from the whole"
             expected = apply_plan(expected, plan_of(proposal.plan))
             enacted(approved(proposal, world.ana))
@@ -86,9 +86,10 @@ def test_a_nodes_desired_state_needs_its_own_part_alone(world: World):
     whole, types = load_estate(), jobs.task_types()
     for node in ("n1", "n2", "n3"):
         part = load_part_of(node)
-        assert len(part.tasks) < len(whole.tasks) and any(one.slot[:2] == node for one in part.fragments.values())
-        expected, found = (desired_of(estate, node, types) for estate in (whole, part))
-        assert found == expected
+        assert len(part.tasks) < len(whole.tasks) and any(fragment.slot[:2] == node
+            for fragment in part.fragments.values())
+        expected, from_part = (desired_of(estate, node, types) for estate in (whole, part))
+        assert from_part == expected
     plan = plan_of(Proposal.objects.latest("created").plan)
     assert touched_nodes(plan) == {
         fragment.slot[:2] for fragment in whole.fragments.values()
@@ -96,7 +97,7 @@ def test_a_nodes_desired_state_needs_its_own_part_alone(world: World):
     for fragment in whole.fragments.values():
         read = {whole.places[parent][0] for parent in whole.tasks[fragment.tasks[0]].parents}
         read_by = {reader for readers in fragment.outlets.values() for reader in readers}
-        assert slots_around([fragment]) == {whole.fragments[one].slot for one in read | read_by}
+        assert slots_around([fragment]) == {whole.fragments[fragment_id].slot for fragment_id in read | read_by}
     assert slots_around([]) == set()
 
 

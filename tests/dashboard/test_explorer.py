@@ -30,7 +30,7 @@ def viewer(world: World, name: str) -> Viewer:
 
 def overlap_by_hand(map_: overlap.OverlapMap) -> dict[frozenset[str], int]:
     size = range(len(map_.dataflows))
-    names = [found.name for found in map_.dataflows]
+    names = [dataflow.name for dataflow in map_.dataflows]
     return {frozenset((names[i], names[j])): int(map_.shared[i, j]) for i in size for j in size if map_.shared[i, j]}
 
 
@@ -38,19 +38,19 @@ def overlap_by_hand(map_: overlap.OverlapMap) -> dict[frozenset[str], int]:
 
 
 def test_the_map_counts_what_two_share(world: World, shared: dict) -> None:
-    found = overlap.overlap_map(viewer(world, "mo"))
-    assert overlap_by_hand(found) == {
+    shown = overlap.overlap_map(viewer(world, "mo"))
+    assert overlap_by_hand(shown) == {
         frozenset({"traffic"}): 4, frozenset({"jams"}): 4, frozenset({"traffic", "jams"}): 2}
-    assert (found.running, found.matching, found.left_out) == (2, 2, 0)
-    (one, other), = found.pairs()
-    assert found.share[one, other] == 0.5
+    assert (shown.running, shown.matching, shown.left_out) == (2, 2, 0)
+    (one, other), = shown.pairs()
+    assert shown.share[one, other] == 0.5
 
 
 @pytest.mark.parametrize(("name", "sees"), [("carla", True), ("root", True), ("mo", False), ("outsider", False)])
 def test_a_private_dataflow_is_in_no_figure_of_others(world: World, shared: dict, name: str, sees: bool) -> None:
-    found = overlap.overlap_map(viewer(world, name))
-    assert ("hush" in {compared.name for compared in found.dataflows}) is sees
-    assert found.running == (3 if sees else 2)
+    shown = overlap.overlap_map(viewer(world, name))
+    assert ("hush" in {compared.name for compared in shown.dataflows}) is sees
+    assert shown.running == (3 if sees else 2)
     sheet = merged.sheet(viewer(world, name))
     assert sheet["tasks_running"] == len(sheet["tasks"]) == (10 if sees else 6)
     assert ("hush" in {dataflow["name"] for dataflow in sheet["dataflows"]}) is sees
@@ -69,12 +69,12 @@ def test_a_private_dataflow_is_in_no_figure_of_others(world: World, shared: dict
 
 def test_a_team_is_compared_with_its_neighbours_but_they_not_with_each_other(world: World, shared: dict) -> None:
     running(world.carla, world.city, document("more", window=30), world.ana, world.ben)
-    found = overlap.overlap_map(viewer(world, "mo"), team="mobility")
-    assert {(compared.name, compared.matches) for compared in found.dataflows} == {
+    shown = overlap.overlap_map(viewer(world, "mo"), team="mobility")
+    assert {(compared.name, compared.matches) for compared in shown.dataflows} == {
         ("jams", True), ("traffic", False), ("more", False)}
-    pairs = {pair for pair in overlap_by_hand(found) if len(pair) == 2}
+    pairs = {pair for pair in overlap_by_hand(shown) if len(pair) == 2}
     assert pairs == {frozenset({"jams", "traffic"}), frozenset({"jams", "more"})}
-    assert found.matching == 1
+    assert shown.matching == 1
 
 
 def test_what_is_kept_of_one_generation_is_not_shown_at_the_next(world: World, shared: dict) -> None:
@@ -89,9 +89,9 @@ def test_of_too_many_those_that_share_the_most_are_compared(
     apart = document("apart", window=5, rates={"sense": 7})
     running(world.carla, world.city, apart, world.ana)
     monkeypatch.setattr(overlap, "MOST_DATAFLOWS", 2)
-    found = overlap.overlap_map(viewer(world, "mo"))
-    assert {compared.name for compared in found.dataflows} == {"traffic", "jams"}
-    assert found.left_out == 1
+    shown = overlap.overlap_map(viewer(world, "mo"))
+    assert {compared.name for compared in shown.dataflows} == {"traffic", "jams"}
+    assert shown.left_out == 1
 
 
 def test_pairs_are_sorted_by_the_measure_asked_for(world: World, shared: dict) -> None:
@@ -104,22 +104,22 @@ def test_pairs_are_sorted_by_the_measure_asked_for(world: World, shared: dict) -
         streams=[{"from": "sense", "to": "parse"}, {"from": "parse", "to": "average"},
                  {"from": "average", "to": "out"}, {"from": "parse", "to": "again"}])
     running(world.carla, world.city, longer, world.ana, world.ben)
-    found = overlap.overlap_map(viewer(world, "root"))
-    for by, figures in (("shared", found.shared), ("share", found.share)):
-        values = [figures[one, other] for one, other in found.pairs(by=by)]
+    shown = overlap.overlap_map(viewer(world, "root"))
+    for by, figures in (("shared", shown.shared), ("share", shown.share)):
+        values = [figures[one, other] for one, other in shown.pairs(by=by)]
         assert values == sorted(values, reverse=True)
         assert len(values) == 3
-    one, other = found.pairs(by="share")[0]
-    assert {found.dataflows[one].name, found.dataflows[other].name} == {"traffic", "longer"}
-    assert found.share[one, other] == 1
+    one, other = shown.pairs(by="share")[0]
+    assert {shown.dataflows[one].name, shown.dataflows[other].name} == {"traffic", "longer"}
+    assert shown.share[one, other] == 1
 
 
 def test_a_pair_is_both_graphs_and_the_shared_part(world: World, shared: dict) -> None:
     pair = overlap.overlap_pair(viewer(world, "mo"), shared["traffic"].pk, shared["jams"].pk)
     assert (pair["shared"], pair["share"], pair["tasks_one"], pair["tasks_other"]) == (2, 0.5, 4, 4)
-    names = {(found["one"], found["other"]) for found in pair["tasks"]}
+    names = {(task["one"], task["other"]) for task in pair["tasks"]}
     assert names == {("sense", "sense"), ("parse", "parse"), ("average", ""), ("out", ""), ("", "average"), ("", "out")}
-    both = [found["id"] for found in pair["tasks"] if found["one"] and found["other"]]
+    both = [task["id"] for task in pair["tasks"] if task["one"] and task["other"]]
     assert pair["cores"] == pytest.approx(sum(row.cores for row in RunningTaskRow.objects.filter(pk__in=both)))
 
 
@@ -134,10 +134,10 @@ def test_a_dataflow_makes_no_pair_with_itself_or_with_what_does_not_run(world: W
 
 def test_the_merged_graph_has_every_task_once_with_its_dataflows(world: World, shared: dict) -> None:
     sheet = merged.sheet(viewer(world, "mo"))
-    users = {found["name"]: [] for found in sheet["tasks"]}
-    for found in sheet["tasks"]:
-        assert found["users"] == len(found["of"])
-        users[found["name"]].append(sorted(sheet["dataflows"][position]["name"] for position in found["of"]))
+    users = {task["name"]: [] for task in sheet["tasks"]}
+    for row in sheet["tasks"]:
+        assert row["users"] == len(row["of"])
+        users[row["name"]].append(sorted(sheet["dataflows"][position]["name"] for position in row["of"]))
     assert users["sense"] == [["jams", "traffic"]]
     assert sorted(users["average"]) == [["jams"], ["traffic"]]
     assert {dataflow["name"]: dataflow["tasks"] for dataflow in sheet["dataflows"]} == {"jams": 4, "traffic": 4}
@@ -151,7 +151,7 @@ def test_a_dataflow_is_found_on_its_sheet(world: World, shared: dict, monkeypatc
     sheet = merged.sheet(viewer(world, "mo"), dataflow_id=apart.pk)
     assert (sheet["number"], sheet["lit"]) == (2, str(apart.pk))
     assert {dataflow["name"] for dataflow in sheet["dataflows"]} == {"apart"}
-    assert [found["id"] for found in merged.found_in_estate(viewer(world, "mo"), "apart city")] == [str(apart.pk)]
+    assert [row["id"] for row in merged.found_in_estate(viewer(world, "mo"), "apart city")] == [str(apart.pk)]
 
 
 def test_a_graph_that_is_too_large_shows_its_trunk_and_what_is_left_out(
@@ -159,12 +159,12 @@ def test_a_graph_that_is_too_large_shows_its_trunk_and_what_is_left_out(
 ) -> None:
     monkeypatch.setattr(merged, "MOST_TASKS", 3)
     sheet = merged.sheet(viewer(world, "mo"))
-    assert {"sense", "parse"} <= {found["name"] for found in sheet["tasks"]}
+    assert {"sense", "parse"} <= {task["name"] for task in sheet["tasks"]}
     assert len(sheet["tasks"]) == 3
     assert sum(branch["tasks"] for branch in sheet["branches"]) == 3
     lit = merged.sheet(viewer(world, "mo"), dataflow_id=shared["jams"].pk)
     position = next(i for i, dataflow in enumerate(lit["dataflows"]) if dataflow["name"] == "jams")
-    assert sum(position in found["of"] for found in lit["tasks"]) == 4, "all of the part that was asked for"
+    assert sum(position in task["of"] for task in lit["tasks"]) == 4, "all of the part that was asked for"
 
 
 @pytest.mark.parametrize("number", [-1, 0, 2, 99])
@@ -183,15 +183,15 @@ def test_an_empty_estate_has_an_empty_sheet(world: World) -> None:
 
 def test_a_task_tells_its_users_and_what_stops_without_it(world: World, shared: dict, settings) -> None:
     parse = Use.objects.get(dataflow=shared["traffic"], task_id="parse").running_task
-    found = task.running_task(viewer(world, "mo"), parse.pk)
-    assert [(user["name"], user["team"], user["task"], user["outputs"]) for user in found["users"]] == [
+    shown = task.running_task(viewer(world, "mo"), parse.pk)
+    assert [(user["name"], user["team"], user["task"], user["outputs"]) for user in shown["users"]] == [
         ("jams", "Mobility", "parse", ["out"]), ("traffic", "City", "parse", ["out"])]
-    assert all(user["since"] is not None for user in found["users"])
-    assert (found["upstream"], found["downstream"]) == (1, 4)
-    assert found["stops"] == {"tasks": 5, "dataflows": 2, "outputs": 2}
-    assert found["money_per_hour"] == pytest.approx(parse.cores * settings.CORE_HOUR_PRICE)
-    assert found["money_each"] == pytest.approx(found["money_per_hour"] / 2)
-    assert found["live"]["task"] == "parse"
+    assert all(user["since"] is not None for user in shown["users"])
+    assert (shown["upstream"], shown["downstream"]) == (1, 4)
+    assert shown["stops"] == {"tasks": 5, "dataflows": 2, "outputs": 2}
+    assert shown["money_per_hour"] == pytest.approx(parse.cores * settings.CORE_HOUR_PRICE)
+    assert shown["money_each"] == pytest.approx(shown["money_per_hour"] / 2)
+    assert shown["live"]["task"] == "parse"
 
 
 def test_a_cost_that_was_measured_takes_the_place_of_the_expected(world: World, shared: dict) -> None:
@@ -202,18 +202,18 @@ def test_a_cost_that_was_measured_takes_the_place_of_the_expected(world: World, 
             UsageHour.objects.create(
                 dataflow=record, fingerprint=use.running_task_id, hour=hour - timedelta(hours=back),
                 cost_nanos=1_500_000, alone_nanos=3_000_000, needed_ms=3_600_000, user_ms=7_200_000)
-    found = task.running_task(viewer(world, "mo"), use.running_task_id)
-    assert (found["measured_hours"], found["money_per_hour"]) == (2, pytest.approx(0.003))
-    assert found["money_each"] == pytest.approx(0.0015)
+    shown = task.running_task(viewer(world, "mo"), use.running_task_id)
+    assert (shown["measured_hours"], shown["money_per_hour"]) == (2, pytest.approx(0.003))
+    assert shown["money_each"] == pytest.approx(0.0015)
 
 
 def test_what_is_around_a_task(world: World, shared: dict, monkeypatch: pytest.MonkeyPatch) -> None:
     parse = Use.objects.get(dataflow=shared["traffic"], task_id="parse").running_task_id
     around = task.around(viewer(world, "mo"), parse)
-    assert {(found["name"], found["side"]) for found in around["tasks"]} == {
+    assert {(task["name"], task["side"]) for task in around["tasks"]} == {
         ("parse", "here"), ("sense", "up"), ("average", "down"), ("out", "down")}
     assert len(around["tasks"]) == 6 and around["left_out"] == 0
     monkeypatch.setattr(task, "MOST_AROUND", 2)
     nearest = task.around(viewer(world, "mo"), parse)
-    assert {found["name"] for found in nearest["tasks"]} == {"parse", "sense", "average"}
+    assert {task["name"] for task in nearest["tasks"]} == {"parse", "sense", "average"}
     assert nearest["left_out"] == 2

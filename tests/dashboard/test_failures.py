@@ -73,8 +73,8 @@ def test_the_traceback_is_for_the_team(world: World, failing: Failing) -> None:
 def test_one_that_was_given_up_says_so_and_is_tried_again(
     world: World, failing: Failing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[str] = []
-    monkeypatch.setattr(jobs, "try_again", asked.extend)
+    requests: list[str] = []
+    monkeypatch.setattr(jobs, "try_again", requests.extend)
     failing.report(gave_up=True, retry_at_ms=None, failures=9)
     assert live_dataflow(viewer_of(world.vera), failing.record.pk)["totals"]["state"] == "gave_up"
     client = Client()
@@ -84,7 +84,7 @@ def test_one_that_was_given_up_says_so_and_is_tried_again(
     address = f"/dataflows/{failing.record.pk}/retry"
     assert page.submits(address)
     assert Markup(client.post(address, follow=True).text).flashes == ["try-again"]
-    assert asked == [failing.query]
+    assert requests == [failing.query]
     assert AuditEntry.objects.filter(verb="dataflow.try_again").count() == 1
 
 

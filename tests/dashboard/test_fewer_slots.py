@@ -49,17 +49,19 @@ def test_a_plan_goes_on_where_the_estate_has_moved_its_bundles(here: World):
     now = execution.where_it_runs(plan)
     assert {bundle.slot for fragment in now.fragments_after.values() for bundle in fragment.queries} == {"n1/0", "n1/1"}
     assert [
-        (bundle.id, bundle.threads, bundle.weight) for one in now.fragments_after.values() for bundle in one.queries
+        (bundle.id, bundle.threads, bundle.weight)
+        for fragment in now.fragments_after.values() for bundle in fragment.queries
     ] == [
-        (bundle.id, bundle.threads, bundle.weight) for one in plan.fragments_after.values() for bundle in one.queries]
+        (bundle.id, bundle.threads, bundle.weight)
+        for fragment in plan.fragments_after.values() for bundle in fragment.queries]
 
 
 def test_what_routes_by_a_silent_node_waits_for_it_and_says_so(here: World):
     plan = plan_of(rescheduled(here, scheduled(here, at(18)), at(50)).plan)
     routed = {step.fragment for step in plan.steps if step.kind == "route"}
     done = {step.key for step in plan.steps if step.kind != "route"}
-    found = execution.silent(plan, {"n1": {}}, done=done, awaited={"n1", "n2"})
-    assert routed and found.keys() == routed and all("node n2" in cause for cause in found.values())
+    silent = execution.silent(plan, {"n1": {}}, done=done, awaited={"n1", "n2"})
+    assert routed and silent.keys() == routed and all("node n2" in cause for cause in silent.values())
     assert execution.silent(plan, {"n1": {}}, done=done, awaited={"n1"}) == {}
 
 
@@ -80,7 +82,8 @@ def test_what_goes_on_beside_anothers_schedule_says_so(here: World):
     rest, text = resting(), linear("other").replace("900", "901")
     proposal = submit_dataflow(actor=here.carla, team=here.city, text=text, schedule=at(50, ("LSA", "DSM")))
     enacted(approved(prepare_proposal(proposal_id=proposal.pk), here.ana))
-    working = {bundle.slot for one in load_estate().fragments.values() if not one.paused for bundle in one.queries}
+    working = {bundle.slot for fragment in load_estate().fragments.values() if not fragment.paused
+        for bundle in fragment.queries}
     resumption = prepare_proposal(proposal_id=resume_dataflow(actor=here.carla, dataflow_id=record.pk).pk)
     notes = plan_of(resumption.plan).notes
     assert working & rest and any("bundles of another schedule by now" in note for note in notes)

@@ -42,7 +42,7 @@ def test_what_runs_fused_is_cut_and_divided_by_its_first_schedule(here: World):
     enacted(approved(proposal, here.ana))
     check_rows()
     estate = load_estate()
-    assert fused.id not in estate.fragments and all(len(one.tasks) == 1 for one in estate.fragments.values())
+    assert fused.id not in estate.fragments and all(len(fragment.tasks) == 1 for fragment in estate.fragments.values())
     assert rescheduled(here, record, SAM).plan.error["code"] == "nothing_to_change"
 
 
@@ -64,7 +64,7 @@ def test_a_cut_that_is_taken_back_leaves_each_task_where_it_was(here: World):
     roll_back_proposal(actor=here.ana, proposal_id=proposal.pk)
     check_rows()
     for fragment in load_estate().fragments.values():
-        [bundle] = [one for one in fragment.queries if not one.leaving]
+        [bundle] = [query for query in fragment.queries if not query.leaving]
         assert (bundle.slot, bundle.threads, bundle.weight) == (fused.slot, 1, 1.0)
 
 
@@ -87,5 +87,5 @@ def test_plans_that_waited_while_it_came_to_be_kept_leave_a_schedule_known(here:
         pause = pause_dataflow(actor=here.carla, dataflow_id=scheduled(here).pk)
         waiting = of_before(prepare_proposal(proposal_id=pause.pk))
     done = enacted(approved(waiting, here.ana))
-    found = load_estate().submitted[str(done.dataflow_id)]
-    assert found.scheduled and found.paused == (kind == "pause")
+    entry = load_estate().submitted[str(done.dataflow_id)]
+    assert entry.scheduled and entry.paused == (kind == "pause")

@@ -71,7 +71,7 @@ def observe(monkeypatch: pytest.MonkeyPatch, *, slot: dict[str, Any] | None = No
     monkeypatch.setattr(jobs, "read_live", lambda *_: jobs.LiveReading(reports=reports, **reading))
 
 
-def told(world: World, record: DataflowRecord) -> tuple[dict[str, Any], str]:
+def finding_of(world: World, record: DataflowRecord) -> tuple[dict[str, Any], str]:
     """The only finding of a viewer of the team, and the dataflow's state."""
     viewer = viewer_of(world.carla)
     estate = live_estate(viewer)
@@ -106,7 +106,7 @@ def test_what_is_wrong_is_said_with_cause_and_remedy(
     state: str, severity: str, of_dataflow: str
 ) -> None:
     observe(monkeypatch, **changes)
-    finding, dataflow_state = told(world, record)
+    finding, dataflow_state = finding_of(world, record)
     assert (finding["part"], finding["state"], finding["severity"]) == (part, state, severity)
     assert finding["cause"] and finding["remedy"]
     assert dataflow_state == of_dataflow
@@ -123,12 +123,12 @@ def test_a_full_disk_is_foreseen_and_named(
     settings.LOCAL_NODE, settings.DISK_FREE_MB = "elsewhere", 1000
     for free_mb, state, severity in ((900, "low", "warn"), (10, "full", "bad")):
         observe(monkeypatch, node={"disk_free_mb": free_mb})
-        finding, _ = told(world, record)
+        finding, _ = finding_of(world, record)
         assert (finding["part"], finding["name"], finding["state"], finding["severity"]) == (
             "disk", "n1", state, severity)
     observe(monkeypatch)
     monkeypatch.setattr(health.shutil, "disk_usage", lambda _: usage(1 << 40, 0, 5 << 20))
-    finding, _ = told(world, record)
+    finding, _ = finding_of(world, record)
     assert (finding["name"], finding["state"]) == ("site", "full")
 
 

@@ -25,5 +25,5 @@ def test_the_database_and_a_proposal_at_hand_say_the_same(world: World):
         cases[made.pk] = (status, kind, ended)
     proposals = Proposal.objects.filter(pk__in=cases)
     by_database = {cases[pk] for pk in proposals.in_effect().values_list("pk", flat=True)}
-    by_itself = {cases[one.pk] for one in proposals.select_related("plan") if one.is_in_effect}
+    by_itself = {cases[proposal.pk] for proposal in proposals.select_related("plan") if proposal.is_in_effect}
     assert by_database == by_itself == {(DONE, kind, True) for kind in KINDS} | {(ROLLED_BACK, "remove", True)}

@@ -55,10 +55,10 @@ def test_sessions_and_jobs_are_json():
 def test_nothing_of_ours_reads_what_can_hold_code():
     forbidden = re.compile(r"^\s*(?:import|from) (?:pickle|marshal|shelve|dill)\b|\byaml\.(?:load|unsafe_load)\(|"
                            r"(?<![\w.])(?:eval|exec)\(|shell=True", re.MULTILINE)
-    found = {
+    imports = {
         str(path.relative_to(ROOT)): match[0] for package in ("dashboard", "scheduler", "workers")
         for path in (ROOT / package).rglob("*.py") if (match := forbidden.search(path.read_text()))}
-    assert found == {}
+    assert imports == {}
 
 
 @pytest.mark.parametrize("lock", ["requirements.lock", "requirements-test.lock", "requirements-uv.lock"])

@@ -251,9 +251,9 @@ def test_topics_on_one_connection_are_limited(committed_world: World, server: Se
 
 def test_with_the_broker_away_the_page_has_what_the_database_knows(committed_world: World, settings):
     running(committed_world.carla, committed_world.city, document("traffic"), committed_world.ana)
-    found = snapshot(client_of(committed_world.vera), "estate")
-    assert (found["seq"], found["state"]["live"]["available"]) == (0, False)
-    assert found["state"]["counts"]["running_tasks"] == 4
+    page = snapshot(client_of(committed_world.vera), "estate")
+    assert (page["seq"], page["state"]["live"]["available"]) == (0, False)
+    assert page["state"]["counts"]["running_tasks"] == 4
 
 
 def test_with_the_broker_away_a_connection_says_so(committed_world: World, server: Server, settings):

@@ -81,18 +81,18 @@ def test_versions_are_built_at_most_twice_a_second_and_numbered(versions: Versio
 
 @pytest.mark.broker
 def test_patches_lead_from_a_number_to_the_newest(versions: Versions, clock: Clock):
-    found = []
+    numbers = []
     for n in range(KEPT_PATCHES + 5):
-        found.append(versions.refresh(LiveView("t", "s", lambda n=n: {"n": n, "same": "x"})))
+        numbers.append(versions.refresh(LiveView("t", "s", lambda n=n: {"n": n, "same": "x"})))
         clock.now_s += INTERVAL_S
-    newest = found[-1]
+    newest = numbers[-1]
     assert versions.patches_since("t", "s", newest.seq, until=newest.seq) == []
-    chain = versions.patches_since("t", "s", found[-4].seq, until=newest.seq)
-    state = found[-4].state
+    chain = versions.patches_since("t", "s", numbers[-4].seq, until=newest.seq)
+    state = numbers[-4].state
     for patch in chain:
         state = applied(state, patch.patch)
     assert (len(chain), state) == (3, newest.state)
-    assert versions.patches_since("t", "s", found[0].seq, until=newest.seq) is None  # no longer kept
+    assert versions.patches_since("t", "s", numbers[0].seq, until=newest.seq) is None  # no longer kept
     assert versions.patches_since("t", "s", 0, until=newest.seq) is None
 
 
@@ -113,7 +113,7 @@ def test_of_many_who_refresh_at_once_all_agree(broker: redis.Redis):
         return Versions(broker, now_s=clock).refresh(LiveView("t", "s", lambda: {"n": n}))
 
     with ThreadPoolExecutor(6) as pool:
-        found = list(pool.map(refresh, range(6)))
-    by_seq = {version.seq: version.state for version in found}
-    assert all(by_seq[version.seq] == version.state for version in found)
+        refreshed = list(pool.map(refresh, range(6)))
+    by_seq = {version.seq: version.state for version in refreshed}
+    assert all(by_seq[version.seq] == version.state for version in refreshed)
     assert len(by_seq) == 1

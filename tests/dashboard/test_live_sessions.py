@@ -66,7 +66,7 @@ def test_a_key_that_was_replaced_still_counts_where_it_is_named(world: World, se
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+def questions(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     """What was asked at once, instead of asking a database."""
     batches: list[list[str]] = []
 
@@ -81,7 +81,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
 
 
 @pytest.mark.django_db
-def test_those_who_ask_meanwhile_are_asked_about_together(asked, monkeypatch):
+def test_those_who_ask_meanwhile_are_asked_about_together(questions, monkeypatch):
     monkeypatch.setattr(sessions, "MOST_AT_ONCE", 3)
 
     async def run() -> list[Viewer]:
@@ -89,11 +89,11 @@ def test_those_who_ask_meanwhile_are_asked_about_together(asked, monkeypatch):
         return await asyncio.gather(*(checks.viewer(key) for key in ["1", "2", "2", "gone", "", "4", "5"]))
 
     assert [viewer.user_id for viewer in asyncio.run(run())] == [1, 2, 2, 0, 0, 4, 5]
-    assert asked == [["1", "2", "gone"], ["4", "5"]]
+    assert questions == [["1", "2", "gone"], ["4", "5"]]
 
 
 @pytest.mark.django_db
-def test_a_database_that_is_away_is_told_to_those_who_asked_and_to_nobody_later(asked):
+def test_a_database_that_is_away_is_told_to_those_who_asked_and_to_nobody_later(questions):
     async def run() -> tuple[object, Viewer]:
         checks = Sessions()
         [failed] = await asyncio.gather(checks.viewer("broken"), return_exceptions=True)

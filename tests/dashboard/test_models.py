@@ -12,7 +12,7 @@ from workers.library.model_store import ModelName, StoredVersion, connected, sto
 
 
 @pytest.fixture
-def kept(broker, broker_url, settings):
+def stored_models(broker, broker_url, settings):
     settings.REDIS_URL = broker_url
     with connected(broker_url) as client:
         for number in (1, 2):
@@ -24,7 +24,7 @@ def kept(broker, broker_url, settings):
 
 
 @pytest.mark.broker
-def test_a_teams_people_see_its_models(world: World, client, kept):
+def test_a_teams_people_see_its_models(world: World, client, stored_models):
     client.force_login(world.vera, backend="dashboard.teams.logins.ThrottledBackend")
     answer = client.get("/api/teams/city/models").json()
     assert answer["available"] and [model["version"] for model in answer["models"]] == ["2-0000000002", "1-0000000001"]
@@ -36,7 +36,7 @@ def test_a_teams_people_see_its_models(world: World, client, kept):
 
 
 @pytest.mark.broker
-def test_others_see_none(world: World, client, kept):
+def test_others_see_none(world: World, client, stored_models):
     client.force_login(world.ben, backend="dashboard.teams.logins.ThrottledBackend")
     assert client.get("/api/teams/city/models").status_code == 404
     assert "2-0000000002" not in client.get("/teams/").content.decode()

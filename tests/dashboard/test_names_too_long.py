@@ -45,5 +45,5 @@ def test_they_are_refused_with_their_place(world: World, client, task: dict):
     assert "'t'" in str(answer.json()) or "/tasks/" in str(answer.json())
     assert client.post("/api/dataflows", given, content_type="application/json").status_code == 422
     assert client.post("/dataflows/new", given).status_code == 422
-    asked = {"type": task["type"], "config": task["config"], "feed": "", "slot": "n1/1"}
-    assert client.post("/api/sweeps", asked, content_type="application/json").status_code == 422
+    body = {"type": task["type"], "config": task["config"], "feed": "", "slot": "n1/1"}
+    assert client.post("/api/sweeps", body, content_type="application/json").status_code == 422

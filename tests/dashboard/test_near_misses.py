@@ -79,7 +79,7 @@ def test_siblings_are_found_by_their_column(world):
     running(world.carla, world.city, document("old", window=60), world.ana)
     running(world.carla, world.city, document("older", window=20), world.ana)
     row = RunningTaskRow.objects.get(type="block_average", config__window=60)
-    assert {one.config["window"] for one in StoredSiblings().siblings(row.kin)} == {20, 60}
+    assert {sibling.config["window"] for sibling in StoredSiblings().siblings(row.kin)} == {20, 60}
     from dashboard.operations.estate_reader import task_of
     assert all(row.kin == kin_of(task_of(row)) for row in RunningTaskRow.objects.all())
 
@@ -89,13 +89,13 @@ def test_statements_do_not_grow_with_what_is_looked_at(world, django_assert_max_
         running(world.carla, world.city, document(f"old-{window}", window=window), world.ana)
     proposal = planned(world.carla, world.city, document("new", window=65))
     with django_assert_max_num_queries(12):
-        found = near_misses_of(proposal)
-    assert [miss.differences[0].running for miss in found] == [64, 63, 62, 61, 60]
+        misses = near_misses_of(proposal)
+    assert [miss.differences[0].running for miss in misses] == [64, 63, 62, 61, 60]
 
 
 def test_where_a_task_type_is_gone_nothing_is_offered_and_the_page_still_shows(world, offered, monkeypatch):
     types = jobs.task_types()
-    left = TaskTypes([one for one in types.values() if one.name != "block_average"])
+    left = TaskTypes([task_type for task_type in types.values() if task_type.name != "block_average"])
     monkeypatch.setattr(jobs, "task_types", lambda: left)
     assert near_misses_of(offered) == ()
     client = Client()

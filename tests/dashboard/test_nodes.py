@@ -29,9 +29,9 @@ def report(slots: int) -> dict:
 @pytest.fixture
 def reports(monkeypatch: pytest.MonkeyPatch) -> dict[str, dict]:
     """What nodes report; tests fill it."""
-    found: dict[str, dict] = {}
-    monkeypatch.setattr(jobs, "read_live", lambda *_: jobs.LiveReading(reports=Reports.of(found)))
-    return found
+    by_node: dict[str, dict] = {}
+    monkeypatch.setattr(jobs, "read_live", lambda *_: jobs.LiveReading(reports=Reports.of(by_node)))
+    return by_node
 
 
 def node(*arguments: str) -> str:
@@ -47,8 +47,8 @@ def test_a_node_that_reports_joins_with_its_slots(world: World, reports, sent):
     assert [slot.name for slot in load_estate().slots] == ["n1/0", "n1/1", "n2/0", "n2/1"]
     assert load_estate().generation == generation + 1, "plans that were made before do not know it"
     assert SlotRow.objects.filter(node="n2").count() == 2
-    found = NodeRow.objects.get(name="n2")
-    assert found.machine == "cpu-b" and found.seen is not None
+    row = NodeRow.objects.get(name="n2")
+    assert row.machine == "cpu-b" and row.seen is not None
     assert AuditEntry.objects.filter(verb="node.register", subject_id="n2").count() == 1
     record_nodes(at=timezone.now())
     assert load_estate().generation == generation + 1, "once it is known nothing changes"
@@ -160,15 +160,15 @@ def test_what_crosses_between_nodes_is_compared(world: World, client, reports):
         for name, count in slots.items():
             register_node(name=name, slots=count)
         client.force_login(world.carla)
-        asked = {"rate_per_s": 50, "routing": "shuffle"}  # even parts, by which the exact mapping counts
-        found = client.get(f"/api/dataflows/{proposal.dataflow_id}/schedules", asked).json()
-        for row in found["schedules"]:
-            nodes = {one["slot"].partition("/")[0] for one in row["bundles"]}
+        options = {"rate_per_s": 50, "routing": "shuffle"}  # even parts, by which the exact mapping counts
+        answer = client.get(f"/api/dataflows/{proposal.dataflow_id}/schedules", options).json()
+        for row in answer["schedules"]:
+            nodes = {bundle["slot"].partition("/")[0] for bundle in row["bundles"]}
             assert nodes == ({"n2"} if row["pair"][1] == "exact" and "n2" in slots else set(slots))
         # What crosses is told at the rate that is kept: a pair that keeps less carries less over.
         return {
             "-".join(row["pair"]): row["between_nodes_per_s"] / min(1, row["sustained_per_s"] / 50)
-            for row in found["schedules"]}
+            for row in answer["schedules"]}
 
     proposal = planned(world.carla, world.city, linear())
     assert set(traffic(n1=12).values()) == {0}

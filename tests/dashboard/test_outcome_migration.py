@@ -27,7 +27,7 @@ def test_readings_go_to_the_proposal_that_was_in_force(migrated):
     for minute in minutes:
         reading.objects.create(dataflow_id=record.pk, at=begun + timedelta(minutes=minute), seen={"minute": minute})
     new = migrated(AFTER).get_model("schedules", "Reading")
-    found = {one.seen["minute"]: (one.proposal_id, one.since) for one in new.objects.all()}
-    assert {minute: proposal for minute, (proposal, _) in found.items()} == {
+    readings = {reading.seen["minute"]: (reading.proposal_id, reading.since) for reading in new.objects.all()}
+    assert {minute: proposal for minute, (proposal, _) in readings.items()} == {
         minute: proposal for minute, proposal in minutes.items() if proposal}
-    assert {since for _, since in found.values()} == {begun, begun + timedelta(minutes=21)}
+    assert {since for _, since in readings.values()} == {begun, begun + timedelta(minutes=21)}

@@ -23,15 +23,15 @@ def preview(world: World, name: str, text: str, team: str = "mobility") -> dict:
 def test_it_says_what_the_plan_will_say(world: World) -> None:
     traffic = running(world.carla, world.city, document("traffic"), world.ana)
     text = document("jams", window=20)
-    found = preview(world, "mo", text)
+    shown = preview(world, "mo", text)
     plan = plan_of(planned(world.mo, world.mobility, text).plan)
-    assert (found["reused"], found["started"]) == (len(plan.reused), len(plan.started)) == (2, 2)
-    assert found["reused_ids"] == ["sense", "parse"]
-    assert (found["cores_added"], found["cores_alone"]) == (plan.price.cores_delta, plan.price.cores_alone)
-    assert found["cores_saved"] == pytest.approx(found["cores_alone"] - found["cores_added"])
-    assert found["sources"] == [{"id": str(traffic.pk), "name": "traffic", "team": "City", "tasks": 2}]
-    assert found["more_sources"] == 0
-    assert [user["name"] for user in found["users"]["parse"]] == ["traffic"]
+    assert (shown["reused"], shown["started"]) == (len(plan.reused), len(plan.started)) == (2, 2)
+    assert shown["reused_ids"] == ["sense", "parse"]
+    assert (shown["cores_added"], shown["cores_alone"]) == (plan.price.cores_delta, plan.price.cores_alone)
+    assert shown["cores_saved"] == pytest.approx(shown["cores_alone"] - shown["cores_added"])
+    assert shown["sources"] == [{"id": str(traffic.pk), "name": "traffic", "team": "City", "tasks": 2}]
+    assert shown["more_sources"] == 0
+    assert [user["name"] for user in shown["users"]["parse"]] == ["traffic"]
 
 
 def test_it_stores_nothing(world: World) -> None:
@@ -57,8 +57,8 @@ def test_a_private_dataflow_of_another_team_changes_nothing_in_it(world: World, 
 def test_a_private_dataflow_reuses_private_tasks_of_its_own_team(world: World) -> None:
     running(world.carla, world.city, document("hush", visibility="private"), world.ana)
     running(world.carla, world.city, document("open"), world.ana)
-    found = preview(world, "carla", document("hush-too", visibility="private", window=20), "city")
-    assert [source["name"] for source in found["sources"]] == ["hush"]
+    shown = preview(world, "carla", document("hush-too", visibility="private", window=20), "city")
+    assert [source["name"] for source in shown["sources"]] == ["hush"]
 
 
 def test_a_name_that_is_taken_is_told_before(world: World) -> None:

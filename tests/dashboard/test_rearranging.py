@@ -52,9 +52,9 @@ def fragmented(world: World, settings) -> DataflowRecord:
     """A dataflow in two queries, because the one whose chain was continued is gone."""
     settings.DEFRAGMENT_RATIO = 0.0
     first = running(world.carla, world.city, document("traffic"), world.ana)
-    kept = running(world.carla, world.city, document("jams", window=20), world.ana)
+    jams = running(world.carla, world.city, document("jams", window=20), world.ana)
     enacted(approved(removal_planned(world.carla, first), world.ana))
-    return kept
+    return jams
 
 
 # Pausing --------------------------------------------------------------------------------------------------------------
@@ -285,10 +285,10 @@ def test_it_waits_until_what_is_under_way_is_done(world: World, fragmented: Data
 def test_other_teams_whose_streams_pause_for_it_are_asked(world: World, settings):
     settings.DEFRAGMENT_RATIO = 0.0
     first = running(world.carla, world.city, document("traffic"), world.ana)
-    kept = running(world.carla, world.city, document("jams", window=20), world.ana)
+    jams = running(world.carla, world.city, document("jams", window=20), world.ana)
     running(world.mo, world.mobility, document("third", window=30), world.ben, world.ana)
     enacted(approved(removal_planned(world.carla, first), world.ana))
-    proposal = prepared(defragment_dataflow(actor=world.carla, dataflow_id=kept.pk))
+    proposal = prepared(defragment_dataflow(actor=world.carla, dataflow_id=jams.pk))
     assert {team.slug for team in proposal.teams.all()} == {"city", "mobility"}
 
 
@@ -352,8 +352,8 @@ def test_submit_takes_the_choice_from_the_command_line(world: World, tmp_path):
 def test_the_api_does_what_the_pages_do(world: World, fragmented: DataflowRecord):
     client = Client()
     client.force_login(world.carla)
-    found = client.get(f"/api/dataflows/{fragmented.pk}/fragmentation").json()
-    assert (found["queries"], found["fewest"], found["spare_queries"], found["dead_tasks"]) == (2, 1, 1, 2)
+    answer = client.get(f"/api/dataflows/{fragmented.pk}/fragmentation").json()
+    assert (answer["queries"], answer["fewest"], answer["spare_queries"], answer["dead_tasks"]) == (2, 1, 1, 2)
     assert [row["id"] for row in client.get("/api/fragmentation").json()] == [str(fragmented.pk)]
     made = client.post(f"/api/dataflows/{fragmented.pk}/defragment")
     assert made.status_code == 200 and made.json()["kind"] == "defragment"

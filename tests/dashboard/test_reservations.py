@@ -56,10 +56,10 @@ def test_what_a_node_no_longer_has_slots_for_moves_past_those_that_are_reserved(
         running(world.carla, world.city, document(f"d{number}", window=20 + number), world.ana)
     assert used() == {"n1/0", "n1/1", "n1/2", "n1/3"}
     SlotRow.objects.filter(name="n1/0").update(reserved_for="measuring pi")
-    on_first = {one for one, fragment in load_estate().fragments.items() if fragment.slot == "n1/0"}
+    on_first = {fragment_id for fragment_id, fragment in load_estate().fragments.items() if fragment.slot == "n1/0"}
     register_node(name="n1", slots=2)
     after = load_estate().fragments
-    assert {one for one, fragment in after.items() if fragment.slot == "n1/0"} == on_first
+    assert {fragment_id for fragment_id, fragment in after.items() if fragment.slot == "n1/0"} == on_first
     assert used() == {"n1/0", "n1/1"} and set(after) > on_first
     SlotRow.objects.update(reserved_for="")  # what is kept is compared with what is counted, which knows nothing of it
     check_rows()
@@ -77,15 +77,15 @@ def test_where_every_slot_that_is_left_is_reserved_what_runs_goes_on_all_the_sam
 def test_a_slot_is_told_to_be_reserved_until_it_is_given_back(world: World):
     viewer = viewer_of(world.vera)
 
-    def told() -> dict[str, bool]:
+    def reserved() -> dict[str, bool]:
         return {name: slot["reserved"] for name, slot in live_estate(viewer)["slots"].items()}
 
-    assert told() == {"n1/0": False, "n1/1": False}
+    assert reserved() == {"n1/0": False, "n1/1": False}
     reserve("n1/0")
-    assert told() == {"n1/0": True, "n1/1": False}
+    assert reserved() == {"n1/0": True, "n1/1": False}
     generation = EstateState.objects.get(pk=1).generation
     release("n1/0")
-    assert told() == {"n1/0": False, "n1/1": False}
+    assert reserved() == {"n1/0": False, "n1/1": False}
     assert EstateState.objects.get(pk=1).generation == generation, "no plan is overtaken"
 
 

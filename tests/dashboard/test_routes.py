@@ -126,15 +126,15 @@ def everything(world: World, monkeypatch: pytest.MonkeyPatch) -> Everything:
 
 
 def test_every_route_lets_in_whom_its_row_says(everything: Everything) -> None:
-    found = {}
+    let_in = {}
     for pattern in dict.fromkeys(routes()):
         if pattern.startswith(("login/", "logout/")):  # these change the session itself: test_security.py
             continue
         for method in METHODS:
             marks = "".join(everything.mark(who, method, pattern) for who in WHO)
             if len(marks) == len(WHO):
-                found[method, pattern] = marks
-    assert found == expected(), "a route is not in tests/dashboard/routes.txt, or lets in others"
+                let_in[method, pattern] = marks
+    assert let_in == expected(), "a route is not in tests/dashboard/routes.txt, or lets in others"
 
 
 def test_no_row_lets_another_team_in_where_it_is_a_teams(everything: Everything) -> None:

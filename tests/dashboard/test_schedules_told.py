@@ -65,8 +65,8 @@ def test_what_may_be_wrong_with_a_profile_is_told_to_who_plans_with_it(here: Wor
     assert [note for note in plan_of(proposal.plan).notes if note.startswith("The profile")] == [
         SAID_OF_PI, *SAID_OF_PARSE]
     client.force_login(here.carla)
-    found = client.get(f"/api/dataflows/{proposal.dataflow_id}/schedules", {"rate_per_s": 18}).json()
-    warnings = {one["task"]: [warning["kind"] for warning in one["warnings"]] for one in found["tasks"]}
+    answer = client.get(f"/api/dataflows/{proposal.dataflow_id}/schedules", {"rate_per_s": 18}).json()
+    warnings = {task["task"]: [warning["kind"] for warning in task["warnings"]] for task in answer["tasks"]}
     assert warnings == {"sense": [], "parse": ["rough", "busy"], "pi": ["drifted"], "out": []}
     record = ProfileRecord.objects.get(task_type="senml_parse")
     assert client.get(f"/api/profiles/{record.pk}").json()["busy"] == {"load": 8.0, "cores": 2, "stolen": 0.0}
@@ -81,15 +81,15 @@ def test_nodes_of_another_class_than_was_measured_on_are_told(here: World, machi
     NodeRow.objects.filter(name="n2").update(machine=machine)
     ProfileRecord.objects.update(machine="big")
     plan = plan_of(proposed(here, at(50)).plan)
-    there = {one.task: None for one in plan.promise.bundles if one.slot.startswith("n2/")}
-    measured_there = [task for task in there if task in ("parse", "pi")]
-    told = [note for note in plan.notes if "class of machine" in note]
+    on_second = {bundle.task: None for bundle in plan.promise.bundles if bundle.slot.startswith("n2/")}
+    measured_there = [task for task in on_second if task in ("parse", "pi")]
+    notes = [note for note in plan.notes if "class of machine" in note]
     assert measured_there and not any("stale" in note for note in plan.notes)
     if machine != "small":
-        assert told == []
+        assert notes == []
     else:
         verb = "were" if len(measured_there) > 1 else "was"
-        assert told == [
+        assert notes == [
             f"n2 is another class of machine (small) than {', '.join(measured_there)} {verb} measured on (big): what "
             "is predicted of the bundles there may not hold."]
 
@@ -112,8 +112,8 @@ def test_doubts_about_two_profiles_of_a_type_are_both_told(here: World):
     ProfileRecord.objects.filter(pk=rough.pk).update(rough=[1])
     proposal = submit_dataflow(actor=here.carla, team=here.city, text=text, schedule=at(10))
     notes = plan_of(prepare_proposal(proposal_id=proposal.pk).plan).notes
-    said = [note.partition(":")[0] for note in notes if note.startswith("The profile")]
-    assert said == ["The profile of pi_viete for few is stale", "The profile of pi_viete for many, most is rough"]
+    subjects = [note.partition(":")[0] for note in notes if note.startswith("The profile")]
+    assert subjects == ["The profile of pi_viete for few is stale", "The profile of pi_viete for many, most is rough"]
 
 
 def test_what_is_said_of_profiles_takes_as_many_statements_for_many_as_for_one(here: World):
@@ -121,10 +121,10 @@ def test_what_is_said_of_profiles_takes_as_many_statements_for_many_as_for_one(h
     question = problem_of(record)
     profiles = question.job(18).profiles
 
-    def statements(those) -> int:
-        with CaptureQueriesContext(connection) as found:
-            warnings_about(those)
-        return len(found)
+    def statements(records) -> int:
+        with CaptureQueriesContext(connection) as queries:
+            warnings_about(records)
+        return len(queries)
 
     assert statements([profiles["pi"]]) == statements(profiles.values()) > 0
     assert warnings_about([profiles["sense"]]) == {}, "what a type declares was never measured"

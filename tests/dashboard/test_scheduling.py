@@ -47,11 +47,11 @@ def here(world: World) -> World:
 
 def test_all_pairs_are_compared_for_a_submission_before_it_is_decided(here: World):
     proposal = planned(here.carla, here.city, linear())
-    found = problem_of(proposal.dataflow).compare(40)
-    assert {one.pair for one in found.schedules} | set(found.errors) == {
+    comparison = problem_of(proposal.dataflow).compare(40)
+    assert {row.pair for row in comparison.schedules} | set(comparison.errors) == {
         (allocation, mapping) for allocation in ("LSA", "MBA") for mapping in ("DSM", "RSM", "SAM", "exact")}
-    assert {one.rate_per_s for one in found.schedules} == {40}
-    by_sam = next(one for one in found.schedules if one.pair == ("MBA", "SAM"))
+    assert {row.rate_per_s for row in comparison.schedules} == {40}
+    by_sam = next(row for row in comparison.schedules if row.pair == ("MBA", "SAM"))
     assert by_sam.acquisition.per_hour == pytest.approx(0.048 * by_sam.slots)
     assert [(node.name, node.new) for node in by_sam.acquisition.nodes] == [("n1", False)]
 
@@ -68,9 +68,9 @@ def test_a_submission_is_planned_with_its_schedule_reviewed_and_stored(here: Wor
     estate = load_estate()
     assert estate == apply_plan(before, plan)
     pi = estate.fragments[estate.places[estate.submitted[str(record.pk)].running["pi"]][0]]
-    assert len(pi.bundles) == 3 and {one.threads for one in pi.bundles} == {2, 1}
+    assert len(pi.bundles) == 3 and {bundle.threads for bundle in pi.bundles} == {2, 1}
     assert set(BundleSlot.objects.filter(fragment=pi.id).values_list("slot", flat=True)) == {
-        one.slot for one in pi.bundles}
+        bundle.slot for bundle in pi.bundles}
     check_rows()
     enacted(approved(removal_planned(here.carla, record), here.ana))
     assert not load_estate().fragments and not BundleSlot.objects.exists()
@@ -87,7 +87,7 @@ def test_every_node_with_a_bundle_gets_its_part_of_the_desired_state(here: World
         part = desired_of(load_part_of(node), node, types)
         assert part == desired_of(whole, node, types), "a node's part has all that its desired state is made of"
         ids |= set(part.wanted)
-    assert ids == {one.id for fragment in whole.fragments.values() for one in fragment.queries}
+    assert ids == {query.id for fragment in whole.fragments.values() for query in fragment.queries}
 
 
 def test_a_schedule_is_chosen_for_a_submission_that_waits_and_given_up_again(here: World):
@@ -120,9 +120,10 @@ def test_another_schedule_changes_only_what_differs_and_is_taken_back(here: Worl
     assert rolled.status == "rolled_back"
     check_rows()
     back = load_estate()
-    assert {one: [(b.slot, b.threads, b.weight) for b in fragment.queries if not b.leaving]
-            for one, fragment in back.fragments.items()} == {
-        one: [(b.slot, b.threads, b.weight) for b in fragment.queries] for one, fragment in before.fragments.items()}
+    assert {fragment_id: [(b.slot, b.threads, b.weight) for b in fragment.queries if not b.leaving]
+            for fragment_id, fragment in back.fragments.items()} == {
+        fragment_id: [(b.slot, b.threads, b.weight) for b in fragment.queries]
+        for fragment_id, fragment in before.fragments.items()}
 
 
 def test_the_same_schedule_again_is_refused_with_the_reason(here: World):
@@ -149,11 +150,11 @@ def test_only_free_slots_count_and_reserved_ones_do_not(here: World):
     assert sum(len(node.slots) for node in problem_of(proposal.dataflow).supply.free) == 8
     SlotRow.objects.filter(name="n1/0").update(reserved_for="sweep")
     running(here.carla, here.city, document("other"), here.ana)
-    found = problem_of(proposal.dataflow).supply
+    supply = problem_of(proposal.dataflow).supply
     taken = {fragment.slot for fragment in load_estate().fragments.values()}
-    offered = [slot.name for slot in found.slots(7)]
-    assert "n1/0" not in offered and {slot.name for slot in found.taken} == taken == set(offered[-len(taken):])
-    assert all(0 < one.cpu < 1 and one.memory == pytest.approx(0.05) for one in found.taken.values())
+    offered = [slot.name for slot in supply.slots(7)]
+    assert "n1/0" not in offered and {slot.name for slot in supply.taken} == taken == set(offered[-len(taken):])
+    assert all(0 < taken.cpu < 1 and taken.memory == pytest.approx(0.05) for taken in supply.taken.values())
 
 
 def test_what_others_leave_of_a_slot_is_scheduled_and_told(here: World):
@@ -183,11 +184,11 @@ def test_what_others_leave_of_a_slot_is_scheduled_and_told(here: World):
 def test_own_slots_count_as_free_and_come_first(here: World):
     record = scheduled(here, at(18))
     problem = problem_of(record)
-    own = {one.slot for fragment in load_estate().fragments.values() for one in fragment.queries}
+    own = {query.slot for fragment in load_estate().fragments.values() for query in fragment.queries}
     free = [slot.name for node in problem.supply.free for slot in node.slots]
     assert set(free[:len(own)]) == own and len(free) == 8 and not problem.blocked
-    found = problem.schedule(("MBA", "SAM"), 18)
-    assert {slot.name for slot in found.placement.slots} == own
+    chosen_schedule = problem.schedule(("MBA", "SAM"), 18)
+    assert {slot.name for slot in chosen_schedule.placement.slots} == own
 
 
 def test_task_types_that_nobody_measured_are_named(here: World):
@@ -226,20 +227,20 @@ def test_schedules_over_the_api(here: World, client):
     client.force_login(here.carla)
     proposal = planned(here.carla, here.city, linear())
     path = f"/api/dataflows/{proposal.dataflow_id}"
-    found = client.get(f"{path}/schedules", {"rate_per_s": 18}).json()
-    assert (found["free_slots"], found["blocked"], found["currency"]) == (8, "", "USD")
-    assert [tuple(one["pair"]) for one in found["schedules"]][-1] == ("MBA", "exact")
-    by_sam, exact = found["schedules"][-2:]
+    answer = client.get(f"{path}/schedules", {"rate_per_s": 18}).json()
+    assert (answer["free_slots"], answer["blocked"], answer["currency"]) == (8, "", "USD")
+    assert [tuple(row["pair"]) for row in answer["schedules"]][-1] == ("MBA", "exact")
+    by_sam, exact = answer["schedules"][-2:]
     assert by_sam["keeps"] and by_sam["per_month"] == pytest.approx(730 * by_sam["per_hour"])
     assert by_sam["changes"] == {"start": 4, "leave": 0, "move": 0, "weigh": 0, "stay": 0}
     assert exact["slots_bound"] == {"reached": exact["slots"], "least": exact["slots"], "proved": True, "gap": 0}
     assert exact["note"] == by_sam["note"] == ""
     assert exact["traffic_bound"]["proved"] and by_sam["slots_bound"] is None is by_sam["traffic_bound"]
-    assert [(one["task"], one["profile"], one["divided"]) for one in found["tasks"]] == [
+    assert [(task["task"], task["profile"], task["divided"]) for task in answer["tasks"]] == [
         ("sense", "declared by its type, not measured", "one thread"), ("parse", "measured here", "over slots"),
         ("pi", "measured here", "over slots"), ("out", "declared by its type, not measured", "one thread")]
-    assert found["tasks"][2]["peak"]["threads"] == 2 and found["tasks"][2]["warnings"] == []
-    assert {one["task"] for one in by_sam["bundles"]} == {"sense", "parse", "pi", "out"}
+    assert answer["tasks"][2]["peak"]["threads"] == 2 and answer["tasks"][2]["warnings"] == []
+    assert {bundle["task"] for bundle in by_sam["bundles"]} == {"sense", "parse", "pi", "out"}
     rows = client.get(f"{path}/what-if", {"most_per_s": 60, "points": 3}).json()
     assert [row["rate_per_s"] for row in rows if row["pair"] == ["MBA", "SAM"]] == [20, 40, 60]
     made = client.post(f"{path}/schedule", {"pair": ["MBA", "SAM"], "rate_per_s": 18}, content_type="application/json")
@@ -285,9 +286,9 @@ def test_what_runs_is_scheduled_by_the_selectivities_that_were_measured(here: Wo
     declared = problem_of(record).job(18).rates_per_s
     monkeypatch.setattr("dashboard.jobs.selectivities", lambda fragments, least: {
         running_as["parse"]: 12.58, running_as["pi"]: 1.04})
-    found = problem_of(record).job(18).rates_per_s
-    assert declared["pi"] == 5 * declared["parse"] and found["pi"] == 13 * found["parse"]
-    assert found["out"] == found["pi"], "so near to what is declared it is that"
+    rates = problem_of(record).job(18).rates_per_s
+    assert declared["pi"] == 5 * declared["parse"] and rates["pi"] == 13 * rates["parse"]
+    assert rates["out"] == rates["pi"], "so near to what is declared it is that"
 
 
 def test_a_query_is_known_by_the_id_of_its_bundle(here: World):
@@ -295,10 +296,10 @@ def test_a_query_is_known_by_the_id_of_its_bundle(here: World):
     pi = (estate := load_estate()).fragments[estate.places[estate.submitted[str(record.pk)].running["pi"]][0]]
     source = estate.fragments[estate.places[estate.submitted[str(record.pk)].running["sense"]][0]]
     first, second = pi.bundles[:2]
-    found = queries_of([first.id, second.id, source.id, "gone"])
-    assert set(found) == {first.id, second.id, source.id} and found[source.id] == source
-    assert (found[second.id].tasks, found[second.id].slot) == (pi.tasks, second.slot)
-    assert found[second.id].channel_of(pi.tasks[0]) == f"{second.id}.0"
+    by_bundle = queries_of([first.id, second.id, source.id, "gone"])
+    assert set(by_bundle) == {first.id, second.id, source.id} and by_bundle[source.id] == source
+    assert (by_bundle[second.id].tasks, by_bundle[second.id].slot) == (pi.tasks, second.slot)
+    assert by_bundle[second.id].channel_of(pi.tasks[0]) == f"{second.id}.0"
 
 
 def test_schedules_from_the_command_line(here: World, tmp_path):
@@ -318,17 +319,17 @@ def test_schedules_from_the_command_line(here: World, tmp_path):
 def test_bundles_that_have_left_free_their_slots_once_all_is_done(here: World):
     record = scheduled(here, at(50))
     proposal = approved(rescheduled(here, record, at(18)), here.ana)
-    leaving = [one.id for fragment in load_estate().fragments.values() for one in fragment.queries if one.leaving]
+    leaving = [query.id for fragment in load_estate().fragments.values() for query in fragment.queries if query.leaving]
     assert len(leaving) == 2 and drop_left_bundles(left=leaving) == [], "not while the plan is being enacted"
     enacted(proposal)
     waiting = planned(here.carla, here.city, document("other"))
     before = problem_of(record).supply
     assert drop_left_bundles(left=[*leaving[:1], "gone"]) == leaving[:1]
-    parts = [one for fragment in load_estate().fragments.values() for one in fragment.queries]
-    assert [one.id for one in parts if one.leaving] == leaving[1:]
+    parts = [query for fragment in load_estate().fragments.values() for query in fragment.queries]
+    assert [part.id for part in parts if part.leaving] == leaving[1:]
     assert drop_left_bundles(left=leaving[:1]) == [] == drop_left_bundles(left=[])
     drop_left_bundles(left=leaving)
-    running_ids = [one.id for fragment in load_estate().fragments.values() for one in fragment.queries]
+    running_ids = [query.id for fragment in load_estate().fragments.values() for query in fragment.queries]
     assert drop_left_bundles(left=running_ids) == [], "what does not leave stays"
     check_rows()
     waiting.refresh_from_db()
@@ -338,7 +339,8 @@ def test_bundles_that_have_left_free_their_slots_once_all_is_done(here: World):
 
 def test_profiles_that_may_no_longer_hold_are_told_of(here: World, monkeypatch):
     known = registry.task_types()
-    newer = TaskTypes([replace(one, version=2) if one.name == "pi_viete" else one for one in known.values()])
+    newer = TaskTypes(
+        [replace(task_type, version=2) if task_type.name == "pi_viete" else task_type for task_type in known.values()])
     monkeypatch.setattr("dashboard.jobs.task_types", lambda: newer)
     notes = plan_of(proposed(here, at(18)).plan).notes
     assert notes[-1] == (
@@ -350,10 +352,10 @@ def test_bundles_of_slots_that_go_move_to_those_that_stay(here: World):
     before = load_estate()
     register_node(name="n1", slots=2)
     after = load_estate()
-    assert {one.slot for fragment in after.fragments.values() for one in fragment.queries} <= {"n1/0", "n1/1"}
+    assert {query.slot for fragment in after.fragments.values() for query in fragment.queries} <= {"n1/0", "n1/1"}
     for name, fragment in after.fragments.items():
-        assert [(one.id, one.threads, one.weight) for one in fragment.queries] == [
-            (one.id, one.threads, one.weight) for one in before.fragments[name].queries]
+        assert [(query.id, query.threads, query.weight) for query in fragment.queries] == [
+            (query.id, query.threads, query.weight) for query in before.fragments[name].queries]
     check_rows()
     assert rescheduled(here, record, at(12)).status == "pending"
 

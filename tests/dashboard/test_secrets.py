@@ -47,8 +47,8 @@ def posting(name, **config):
 
 def test_a_value_is_sealed_audited_by_name_and_never_shown(world, tmp_path):
     set_secret(actor=world.dev, team=world.city, name="hook", value=VALUE)
-    kept = Secret.objects.get()
-    assert VALUE not in kept.sealed and Vault(tmp_path).open(kept.sealed) == VALUE
+    secret = Secret.objects.get()
+    assert VALUE not in secret.sealed and Vault(tmp_path).open(secret.sealed) == VALUE
     entry = AuditEntry.objects.get(verb="secret.set")
     assert entry.details == {"name": "hook", "replaced": False} and entry.team == world.city
     client = Client()
@@ -140,11 +140,11 @@ def test_pages_and_api_set_and_delete(world):
 
 def test_the_command_reads_the_value_and_does_not_say_it(world, monkeypatch):
     monkeypatch.setattr("sys.stdin", io.StringIO(f"{VALUE}\n"))
-    said = io.StringIO()
-    call_command("secret", "set", "city", "hook", stdout=said)
-    call_command("secret", "list", "city", stdout=said)
-    call_command("secret", "delete", "city", "hook", stdout=said)
-    assert "hook" in said.getvalue() and VALUE not in said.getvalue() and not Secret.objects.exists()
+    output = io.StringIO()
+    call_command("secret", "set", "city", "hook", stdout=output)
+    call_command("secret", "list", "city", stdout=output)
+    call_command("secret", "delete", "city", "hook", stdout=output)
+    assert "hook" in output.getvalue() and VALUE not in output.getvalue() and not Secret.objects.exists()
     with pytest.raises(CommandError, match="no team"):
         call_command("secret", "list", "nowhere")
 

@@ -33,7 +33,7 @@ def test_every_variable_that_the_code_names_is_documented():
 
 def test_documented_defaults_are_the_declared_ones():
     stated = {name: match[1] for name, text in TABLE if (match := re.fullmatch(r"`(.*)`", text.strip()))}
-    declared = {one.name: one.default for one in DECLARED}
+    declared = {setting.name: setting.default for setting in DECLARED}
     assert {name: declared[name] for name in stated if name != "WEIR_DATA_DIR"} == stated
 
 
@@ -81,9 +81,9 @@ def test_a_command_says_in_a_line_that_a_data_folder_cannot_be_used(tmp_path, na
     done = subprocess.run(
         (sys.executable, "-P", str(ROOT / "manage.py"), "check"), env=environment, capture_output=True, text=True,
         timeout=300)
-    said = done.stderr.splitlines()[-1]
+    line = done.stderr.splitlines()[-1]
     assert done.returncode == 1 and "Traceback" not in done.stderr
-    assert said.startswith(f"weir: The data folder {name.format(file=file)} cannot be used") and "WEIR_DATA_DIR" in said
+    assert line.startswith(f"weir: The data folder {name.format(file=file)} cannot be used") and "WEIR_DATA_DIR" in line
 
 
 def test_an_empty_environment_will_do(tmp_path):

@@ -72,8 +72,8 @@ def test_what_comes_to_run_for_others_while_its_schedule_waits_goes_on_without(h
     page = client.get(reverse("schedule", args=[proposal.dataflow_id])).content.decode()
     assert "All tasks of twin run already" in page and 'name="without" value="1"' in page
     client.post(reverse("schedule_propose", args=[proposal.dataflow_id]), {"without": "1"})
-    found = prepare_proposal(proposal_id=proposal.pk)
-    assert found.status == "pending" and plan_of(found.plan).promise is None
+    prepared = prepare_proposal(proposal_id=proposal.pk)
+    assert prepared.status == "pending" and plan_of(prepared.plan).promise is None
 
 
 def test_a_removal_is_taken_back_without_its_schedule_where_all_of_it_goes_on_for_others(here: World):
@@ -92,13 +92,13 @@ def test_a_query_that_goes_on_for_others_keeps_its_room_on_the_slot(here: World,
     record = running(here.carla, here.city, tapped(), here.ana)
     question = problem_of(record)
     assert question.running["sense"].id == question.running["parse"].id == chain.id
-    [found] = [taken for slot, taken in question.supply.taken.items() if slot.name == chain.slot]
+    [taken_of_slot] = [taken for slot, taken in question.supply.taken.items() if slot.name == chain.slot]
     work = sum(estate.tasks[task].cores for task in chain.tasks[2:])
-    assert (found.queries, found.memory) == (1, DECLARED_MEMORY)
-    assert found.cpu == pytest.approx(work + query_cores(Prices(trigger_ms=settings.TRIGGER_MS)), abs=1e-6)
+    assert (taken_of_slot.queries, taken_of_slot.memory) == (1, DECLARED_MEMORY)
+    assert taken_of_slot.cpu == pytest.approx(work + query_cores(Prices(trigger_ms=settings.TRIGGER_MS)), abs=1e-6)
     enacted(approved(rescheduled(here, record, at(18)), here.ana))
     [later] = [taken for slot, taken in problem_of(record).supply.taken.items() if slot.name == chain.slot]
-    assert later == found, "what others leave is the same before and after"
+    assert later == taken_of_slot, "what others leave is the same before and after"
 
 
 def test_what_is_new_is_scheduled_by_what_was_measured_of_what_it_joins(here: World, monkeypatch):

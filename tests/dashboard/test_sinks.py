@@ -76,18 +76,18 @@ def test_what_was_refused_is_browsable_by_who_may_see_the_dataflow(written: Writ
 
 
 def test_a_sink_is_asked_by_its_team_alone_and_knowingly(written: Written, world: World):
-    asked = {"dataflow_id": written.record.pk, "task_id": "out"}
+    sink = {"dataflow_id": written.record.pk, "task_id": "out"}
     with pytest.raises(PermissionDenied):
-        write_again(actor=world.vera, what="refused", **asked)
+        write_again(actor=world.vera, what="refused", **sink)
     with pytest.raises(NotFound):
-        write_again(actor=world.mo, what="refused", **asked)
+        write_again(actor=world.mo, what="refused", **sink)
     with pytest.raises(BadInput, match="twice"):
-        write_again(actor=world.carla, what="since", **asked)
+        write_again(actor=world.carla, what="since", **sink)
     with pytest.raises(BadInput, match="no time"):
-        write_again(actor=world.carla, what="since", since="yesterday", understood=True, **asked)
+        write_again(actor=world.carla, what="since", since="yesterday", understood=True, **sink)
     assert written.store.asked(written.channel) is None
-    write_again(actor=world.carla, what="refused", **asked)
-    write_again(actor=world.carla, what="since", since="1970-01-01T00:00:01Z", understood=True, **asked)
+    write_again(actor=world.carla, what="refused", **sink)
+    write_again(actor=world.carla, what="since", since="1970-01-01T00:00:01Z", understood=True, **sink)
     assert written.store.asked(written.channel) == Order("refused")
     written.store.done(written.channel)
     assert written.store.asked(written.channel) == Order("since", 1000)

@@ -36,16 +36,16 @@ def test_a_slot_with_more_threads_than_its_driver_has_sustains_less_and_says_so(
     path = f"/api/dataflows/{proposal.dataflow_id}"
 
     def sam() -> dict:
-        return next(one for one in client.get(f"{path}/schedules").json()["schedules"] if one["pair"] == list(SAM))
+        return next(row for row in client.get(f"{path}/schedules").json()["schedules"] if row["pair"] == list(SAM))
 
     assert sam()["keeps"] and supply().threads == {}, "no agent has reported yet"
     NodeRow.objects.filter(name="n1").update(threads=64)
     assert sam()["keeps"] and supply().threads == {"n1": 64}
     NodeRow.objects.filter(name="n1").update(threads=8)
-    found = sam()
-    slot = next(one["slot"] for one in found["bundles"] if one["task"] == "get")
-    assert found["sustained_per_s"] == pytest.approx(10) and not found["keeps"]
-    assert (found["limited_by"], found["limit"]) == ("threads", TOLD.format(slot=slot))
+    by_sam = sam()
+    slot = next(bundle["slot"] for bundle in by_sam["bundles"] if bundle["task"] == "get")
+    assert by_sam["sustained_per_s"] == pytest.approx(10) and not by_sam["keeps"]
+    assert (by_sam["limited_by"], by_sam["limit"]) == ("threads", TOLD.format(slot=slot))
     assert TOLD.format(slot=slot) in client.get(f"/dataflows/{proposal.dataflow_id}/schedule").content.decode()
     (row,) = problem_of(proposal.dataflow).what_if([20], pairs=[SAM])
     assert row["sustained_per_s"] == pytest.approx(10) and not row["keeps"]
@@ -60,9 +60,9 @@ def test_a_slot_with_more_threads_than_its_driver_has_sustains_less_and_says_so(
 def test_queries_of_others_on_a_slot_count_as_threads_and_of_a_node_that_does_not_tell_nothing_is_known(here: World):
     NodeRow.objects.filter(name="n1").update(threads=8)
     SlotRow.objects.filter(name="n1/0").update(queries=2)
-    found = supply()
-    assert [(slot.name, taken.queries) for slot, taken in found.taken.items()] == [("n1/0", 2)]
-    assert found.threads == {"n1": 8}
+    free_supply = supply()
+    assert [(slot.name, taken.queries) for slot, taken in free_supply.taken.items()] == [("n1/0", 2)]
+    assert free_supply.threads == {"n1": 8}
     NodeRow.objects.filter(name="n1").update(threads=None)
     assert supply().threads == {}
 

@@ -45,11 +45,11 @@ def report(broker: redis.Redis, *, state: str = "running", **fragment) -> None:
     for slot in estate.slots:
         slots[str(slot.index)] = {"state": "running", "pid": 1, "cpu": 0.25, "memory_mb": 512, "restarts": 0,
                                   "since_ms": 0, "fragments": {}}
-    for one in estate.fragments.values():
-        slots[one.slot.rpartition("/")[2]]["fragments"][one.id] = {
+    for part in estate.fragments.values():
+        slots[part.slot.rpartition("/")[2]]["fragments"][part.id] = {
             "state": state, "batch": 1, "batch_ms": 3, "rows_per_s": 1.0, "since_ms": 0, "restarts": 0, "error": None,
-            "retry_at_ms": None, "throttled_by": None, "active": one.active,
-            "outlets": {str(one.tasks.index(task)): list(readers) for task, readers in one.outlets.items()},
+            "retry_at_ms": None, "throttled_by": None, "active": part.active,
+            "outlets": {str(part.tasks.index(task)): list(readers) for task, readers in part.outlets.items()},
         } | fragment
     broker.set("weir:observed:n1", json.dumps({
         "node": "n1", "version": estate.generation, "at_ms": 0, "cores": 2, "memory_mb": 2048, "slots": slots}))
@@ -86,8 +86,8 @@ def test_a_plan_that_waits_for_a_silent_node_says_so_and_is_done_where_that_is_t
     removal = approved(removal_planned(world.carla, record), world.ana)
     execution.advance_proposals()
     removal.refresh_from_db()
-    (found,) = removal.progress["failing"].values()
-    assert removal.status == "executing" and "Nothing is heard of node n1" in found["cause"]
+    (failure,) = removal.progress["failing"].values()
+    assert removal.status == "executing" and "Nothing is heard of node n1" in failure["cause"]
     report(broker)
     execution.advance_proposals()
     removal.refresh_from_db()
@@ -122,7 +122,7 @@ def test_a_failing_query_is_named_with_its_cause(world: World, broker: redis.Red
     report(broker, state="backoff", error="No space left on device", retry_at_ms=5)
     execution.advance_proposals()
     proposal.refresh_from_db()
-    assert [found["cause"] for found in proposal.progress["failing"].values()] == ["No space left on device"]
+    assert [failure["cause"] for failure in proposal.progress["failing"].values()] == ["No space left on device"]
     state = live_estate(viewer_of(world.vera))
     (failing,) = (finding for finding in state["health"].values() if finding["part"] == "query")
     assert (failing["cause"], failing["dataflows"][0]["name"]) == ("No space left on device", "traffic")
@@ -224,8 +224,9 @@ def test_what_nodes_tell_of_a_dataflows_queries_is_on_its_page(world: World, bro
         {"kind": "of a newer node", "at_ms": 4_000, "fragment": own, "slot": "0"},
     ):
         broker.xadd("weir:events", {name: json.dumps(value) for name, value in event.items()})
-    told = [event.what for event in notable_events(viewer_of(world.vera), record.pk)]
-    assert ["has none" in told[0], "00:01:01" in told[1], "no such field" in told[2], len(told)] == [True] * 3 + [3]
+    events = [event.what for event in notable_events(viewer_of(world.vera), record.pk)]
+    assert ["has none" in events[0], "00:01:01" in events[1], "no such field" in events[2],
+            len(events)] == [True] * 3 + [3]
     client.force_login(world.vera)
     page = client.get(f"/dataflows/{record.pk}/").content.decode()
     assert "no such field" in page and "of another one" not in page

@@ -48,8 +48,9 @@ class System:
         return descendants(self.process.pid)
 
     def child(self, words: str) -> psutil.Process:
-        [found] = [child for child in psutil.Process(self.process.pid).children() if words in " ".join(child.cmdline())]
-        return found
+        [child_process] = [child for child in psutil.Process(self.process.pid).children()
+            if words in " ".join(child.cmdline())]
+        return child_process
 
     def status(self) -> int:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)

@@ -75,12 +75,12 @@ def test_its_slots_serve_and_end_with_it(tmp_path: Path, broker: redis.Redis, br
         (*AGENT, "--node", "n2", "--slots", "1", "--data-dir", str(tmp_path)), stdout=subprocess.PIPE, text=True,
         env=variables(REDIS_URL=broker_url, WEIR_SECRETS_KEY=""))
     try:
-        said = []
-        while not any("n2 ready" in line for line in said):
-            said.append(process.stdout.readline())
-            assert said[-1], "".join(said)
-        assert any("secrets_key" in line for line in said), "it says what the site's secrets need"
-        assert not any(broker_url.partition("@")[0] in line for line in said), "nobody reads the password"
+        printed = []
+        while not any("n2 ready" in line for line in printed):
+            printed.append(process.stdout.readline())
+            assert printed[-1], "".join(printed)
+        assert any("secrets_key" in line for line in printed), "it says what the site's secrets need"
+        assert not any(broker_url.partition("@")[0] in line for line in printed), "nobody reads the password"
         [slot] = json.loads(broker.get("weir:observed:n2"))["slots"].values()
         assert slot["state"] == "running"
     finally:

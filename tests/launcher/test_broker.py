@@ -77,5 +77,5 @@ def test_management_commands_find_the_broker_of_the_state_folder(tmp_path: Path)
 
 def test_a_given_broker_is_left_alone(tmp_path: Path) -> None:
     embedded.prepare(tmp_path)
-    found = surroundings({"WEIR_DATA_DIR": str(tmp_path), "REDIS_URL": "redis://elsewhere"})
-    assert "REDIS_URL" not in found
+    variables = surroundings({"WEIR_DATA_DIR": str(tmp_path), "REDIS_URL": "redis://elsewhere"})
+    assert "REDIS_URL" not in variables

@@ -326,19 +326,19 @@ def test_the_compiler_of_java_home_does(agent_place: Place, tmp_path: Path) -> N
     assert agent_place.run("up", JAVA_HOME=str(folder.parent)).stdout == "ran -P -m workers.launcher\n"
 
 
-@pytest.mark.parametrize("there", ["nothing", "a runtime"])
+@pytest.mark.parametrize("installed", ["nothing", "a runtime"])
 @pytest.mark.parametrize(("variables", "package"), [
     ({}, "openjdk-17-jdk-headless"), ({"APT_HAS_NO_17": "1"}, "openjdk-21-jdk-headless"),
 ])
 def test_root_gets_a_jdk_installed(
-    place: Place, tmp_path: Path, variables: dict[str, str], package: str, there: str
+    place: Place, tmp_path: Path, variables: dict[str, str], package: str, installed: str
 ) -> None:
     jdk = tmp_path / "jdk"
     jdk.mkdir()
     for name, text in (("java", JAVA), ("javac", JAVAC)):
         (jdk / name).write_text(text.format(version="17.0.15"))
         (jdk / name).chmod(0o755)
-    if there == "a runtime":
+    if installed == "a runtime":
         place.put("java", JAVA.format(version="17.0.15"))
     place.put("id", "#!/bin/sh\necho 0\n")
     place.put("apt-get", APT)

@@ -53,7 +53,7 @@ def test_etl(stream, ticks):
     events = stream(TICKS)
     events.add([tuple(row) for row in ticks(300).collect()], sizes=[1, 140])  # each batch costs seconds
     ids = ("stations", "parse", "in_range", "known", "fill", "join", "annotate", "to_senml", "publish")
-    found = events.run(lambda frame: chain(frame, document, *ids))
+    events_out = events.run(lambda frame: chain(frame, document, *ids))
 
     senml = [row.senml for row in chain(ticks(300), document, "stations").collect()]
     known = BloomFilter.of([f"urban-{number:04d}" for number in range(8)], expected_insertions=10_000,
@@ -70,9 +70,9 @@ def test_etl(stream, ticks):
                 value = fmean(past)
             filled[name] = value
         expected.append((seq, sensor, filled))
-    assert [row[0] for row in found] == [seq for seq, _, _ in expected]
+    assert [row[0] for row in events_out] == [seq for seq, _, _ in expected]
     assert sum(None in values.values() for _, _, values in expected) < 20 < len(expected)
-    for row, (_, sensor, values) in zip(found, expected, strict=True):
+    for row, (_, sensor, values) in zip(events_out, expected, strict=True):
         entries = {entry["n"]: entry.get("v", entry.get("sv")) for entry in json.loads(row[3].partition(",")[2])["e"]}
         assert entries["source"] == sensor
         assert entries["location"] and entries["type"] and entries["longitude"]
@@ -102,8 +102,8 @@ def test_stats_do_not_depend_on_batches(ids, stream, ticks):
     whole.add(rows, sizes=[])
     expected = whole.run(tasks)
     cut.add(rows[:90], sizes=[3])
-    found = cut.run(tasks)
+    events_out = cut.run(tasks)
     cut.add(rows[90:], sizes=[])
-    found += cut.run(tasks)
+    events_out += cut.run(tasks)
     assert len(expected) > 50
-    assert found == expected
+    assert events_out == expected

@@ -97,14 +97,14 @@ def digest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Digest:
     folder.mkdir()
     monkeypatch.syspath_prepend(str(tmp_path))
 
-    def found(builder: str, **changes: Callable[[str], str]) -> str:
+    def changed_digest(builder: str, **changes: Callable[[str], str]) -> str:
         for name, text in MODULES.items():
             (folder / f"{name}.py").write_text(changes.get(name, str)(text))
         importlib.invalidate_caches()
         code.forget()
         return code_digest(TaskType(builder, "transform", "Made.", f"coded.tasks:{builder}"))
 
-    yield found
+    yield changed_digest
     code.forget()
 
 
@@ -189,12 +189,12 @@ def test_modules_that_import_each_other_end(digest: Digest):
 
 
 def test_every_task_type_of_the_library_has_one_and_none_needs_spark():
-    asked = (
+    code = (
         "import sys; from workers.library.registry import built_in; from workers.library.code import code_digest;"
         "found = [code_digest(one) for one in built_in()];"
         "print(len(found), found.count(''), len(set(found)), 'pyspark' in sys.modules)"
     )
-    printed = subprocess.run([sys.executable, "-c", asked], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    printed = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     types, missing, modules, spark = printed.split()
     assert (int(types) >= 26, missing, int(modules) >= 10) == (True, "0", True), "one for each module with task types"
     assert spark == "False"
@@ -205,7 +205,7 @@ def test_a_plugins_code_counts_and_what_it_uses_of_the_library(tmp_path: Path, m
     importlib.invalidate_caches()
     code.forget()
     [*types] = importlib.import_module("weir_example_plugin").TASK_TYPES
-    assert all(code_digest(one) for one in types)
+    assert all(code_digest(task_type) for task_type in types)
     code.forget()
 
 

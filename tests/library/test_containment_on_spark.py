@@ -71,12 +71,12 @@ def test_contained_it_gives_what_it_gives_alone_event_by_event(case, stream):
 
     on_top = stream(columns)
     on_top.add(rows[:150], sizes=[1, 7, 40])
-    found = on_top.run(lambda frame: build(refined.type, build(name, frame, **wide), **refined.config))
+    results = on_top.run(lambda frame: build(refined.type, build(name, frame, **wide), **refined.config))
     on_top.add(rows[150:], sizes=[33])  # after a restart
-    found += on_top.run(lambda frame: build(refined.type, build(name, frame, **wide), **refined.config))
+    results += on_top.run(lambda frame: build(refined.type, build(name, frame, **wide), **refined.config))
 
     assert len(expected) >= 5
-    assert list(map(repr, found)) == list(map(repr, expected)), "all columns, Weir's included, to the last bit"
+    assert list(map(repr, results)) == list(map(repr, expected)), "all columns, Weir's included, to the last bit"
 
 
 def test_a_refinement_has_the_columns_of_the_task_that_it_replaces(stream):

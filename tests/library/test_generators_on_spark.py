@@ -69,9 +69,9 @@ def test_sensors_report_in_turn(ticks):
 def test_gaps_and_outliers_come_as_often_as_asked_for(source, ticks):
     schema = SCHEMAS[SOURCES[source]]
     count = 3_000
-    found = messages(build(source, ticks(count), gap_share=0.1, outlier_share=0.05))
+    values = messages(build(source, ticks(count), gap_share=0.1, outlier_share=0.05))
     present = outside = 0
-    for message in found:
+    for message in values:
         for name in schema.fields:
             if name in message:
                 present += 1
@@ -109,13 +109,13 @@ def test_a_shorter_day_shows_the_rhythm_sooner(ticks):
 
 
 def test_a_taxi_trip_adds_up(ticks):
-    found = messages(build("taxi_trips", ticks(300), gap_share=0, outlier_share=0))
+    trips = messages(build("taxi_trips", ticks(300), gap_share=0, outlier_share=0))
     parts = ("fare_amount", "surcharge", "mta_tax", "tip_amount", "tolls_amount")
-    for trip in found:
+    for trip in trips:
         assert float(trip["total_amount"]) == pytest.approx(sum(float(trip[part]) for part in parts), abs=0.011)
         assert trip["payment_type"] in ("CSH", "CRD")
         assert trip["payment_type"] == "CRD" or float(trip["tip_amount"]) == 0
-    far = sorted(found, key=lambda trip: float(trip["trip_distance"]))
+    far = sorted(trips, key=lambda trip: float(trip["trip_distance"]))
     assert fmean(float(trip["fare_amount"]) for trip in far[200:]) > 2 * fmean(
         float(trip["fare_amount"]) for trip in far[:100])
 

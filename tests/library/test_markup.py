@@ -62,8 +62,8 @@ def element(tree) -> ElementTree.Element:
 def test_it_finds_what_the_tree_holds(tree, record, path):
     root = element(tree)
     expected = []
-    for found in root.findall("/".join(record)):
-        value = found.find("/".join(path))
+    for place in root.findall("/".join(record)):
+        value = place.find("/".join(path))
         expected.append([None if value is None else (value.text or "").strip()])
     got = read(ElementTree.tostring(root, encoding="unicode"), ["v=" + "/".join(path)], "/".join(record))
     assert got == expected
@@ -79,13 +79,13 @@ def test_a_config_that_can_be_built_passes():
     xml_document_check({"values": VALUES, "record": "Delivery/Vehicle"})
 
 
-@pytest.mark.parametrize("value,kind,found", [
+@pytest.mark.parametrize("value,kind,expected", [
     ("7", "bigint", 7), ("7.5", "bigint", None), ("1e30", "double", 1e30), (str(2**63), "bigint", None),
     ("TRUE", "boolean", True), ("perhaps", "boolean", None), (0, "boolean", False), (b"x", "string", "x"),
     (None, "double", None), ("no time", "timestamp", None), ("x", "double", None), (float("inf"), "bigint", None),
 ])
-def test_values_become_what_their_column_takes(value, kind, found):
-    assert typed(value, kind) == found
+def test_values_become_what_their_column_takes(value, kind, expected):
+    assert typed(value, kind) == expected
 
 
 def test_a_time_without_a_zone_is_universal():

@@ -46,11 +46,11 @@ def test_a_model_says_what_scikit_learn_says(kind):
         LINEAR: LinearRegression(), CLASSIFIER: DecisionTreeClassifier(max_depth=6, min_samples_leaf=2, random_state=0),
         REGRESSOR: DecisionTreeRegressor(max_depth=6, min_samples_leaf=2, random_state=0)}[kind].fit(rows, targets)
     model = read_model(write_model(model_of(kind, rows, targets)))
-    asked, _, _ = events(500, seed=1)
-    expected = reference.predict(asked).tolist()
-    said = [apply(model, row) for row in asked]
-    assert said == expected if kind == CLASSIFIER else said == pytest.approx(expected)
-    assert len(set(said)) > 2
+    rows_to_predict, _, _ = events(500, seed=1)
+    expected = reference.predict(rows_to_predict).tolist()
+    predicted = [apply(model, row) for row in rows_to_predict]
+    assert predicted == expected if kind == CLASSIFIER else predicted == pytest.approx(expected)
+    assert len(set(predicted)) > 2
 
 
 def test_a_number_on_the_border_goes_where_scikit_learn_sends_it():
@@ -59,10 +59,10 @@ def test_a_number_on_the_border_goes_where_scikit_learn_sends_it():
     reference = DecisionTreeRegressor(random_state=0).fit(rows, targets)
     model = {"kind": REGRESSOR, "features": ["a"], "version": "1", **fitted(REGRESSOR, rows, targets, depth=5, leaf=1)}
     border = [[bound + nudge] for bound in model["threshold"] for nudge in (0.0, 1e-9, -1e-9, 1e-8, -1e-8)]
-    asked = [*rows, *border, [1e300], [-1e300]]
-    said = [apply(model, row) for row in asked]
-    finite = [row for row in asked if abs(row[0]) < 1e38]
-    assert said[:len(finite)] == reference.predict(finite).tolist()
+    inputs = [*rows, *border, [1e300], [-1e300]]
+    predicted = [apply(model, row) for row in inputs]
+    finite = [row for row in inputs if abs(row[0]) < 1e38]
+    assert predicted[:len(finite)] == reference.predict(finite).tolist()
 
 
 @given(st.floats(allow_nan=False))

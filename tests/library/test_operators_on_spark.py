@@ -48,12 +48,12 @@ def test_batches_and_restarts_change_nothing(case, stream):
 
     cut = stream(EVENTS)
     cut.add(rows[:70], sizes=[1, 30])  # each batch costs seconds
-    found = cut.run(lambda frame: build(name, frame, **config))
+    results = cut.run(lambda frame: build(name, frame, **config))
     cut.add(rows[70:], sizes=[])
-    found += cut.run(lambda frame: build(name, frame, **config))
+    results += cut.run(lambda frame: build(name, frame, **config))
 
     assert len(expected) >= 10
-    assert list(map(repr, found)) == list(map(repr, expected))
+    assert list(map(repr, results)) == list(map(repr, expected))
 
 
 def test_what_passes_is_as_it_came(stream):

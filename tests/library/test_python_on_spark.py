@@ -56,10 +56,10 @@ def test_by_key_neither_batches_nor_restarts_change_anything(stream):
     whole.add(rows, sizes=[])
     expected = whole.run(counted)
     cut.add(rows[:25], sizes=[4])
-    found = cut.run(counted)
+    results = cut.run(counted)
     cut.add(rows[25:], sizes=[])
-    found += cut.run(counted)
-    assert found == expected and len(expected) == 40 + 3 * 3
+    results += cut.run(counted)
+    assert results == expected and len(expected) == 40 + 3 * 3
     assert expected[-1][3:5] == (14, 9.75) and [row[0] for row in expected] == sorted(row[0] for row in expected)
     assert expected[0][5] is not None and expected[0][5].second == rows[0][5].second
 

@@ -146,6 +146,6 @@ def test_cutting_the_events_changes_nothing(events, cuts):
     ("alone", "(table, state)"), ("seq", "which no event of this table has"), ("set", "JSON cannot say"),
     ("large", "for one key")])
 def test_what_a_function_with_a_state_does_wrong_is_told(wrong, word):
-    with pytest.raises(InvalidConfig) as told:
+    with pytest.raises(InvalidConfig) as caught:
         called({}, [(1, "a", 1.0)], function="sensors.checks:stateful", arguments={"wrong": wrong}, columns=TWICE)
-    assert word in str(told.value) and told.value.remedy
+    assert word in str(caught.value) and caught.value.remedy

@@ -61,10 +61,10 @@ def test_queries_that_start_at_once_keep_one_recording(folder, data_dir):
     """Dataflows of one slot that replay the same new file make its copy at the same moment, each in a thread."""
     for number in range(5):
         (folder / f"new-{number}.senml").write_text("\n".join(LINES * 300))
-        together = threading.Barrier(8)
+        gate = threading.Barrier(8)
 
-        def started(path, together=together):
-            together.wait()
+        def started(path, barrier=gate):
+            barrier.wait()
             due, times, _ = due_and_times(data_dir, path=path, rate_per_s=100)
             return len(due), len(times)
 
@@ -116,21 +116,21 @@ def test_a_long_recording_is_kept_block_by_block(folder, data_dir, monkeypatch):
     pq.write_table(pa.table({"at": list(second), "kind": ["b"] * 6, "late": [1.0] * 6}), folder / "long/2.parquet")
     (folder / "long.csv").write_text("n,at\n" + "".join(f"{number},{number}\n" for number in range(17)))
     for path in ("long", "long.csv"):
-        found = []
+        blocks = []
         for rows in (4_096, 4):
             monkeypatch.setattr(replay_module, "BLOCK_ROWS", rows)
-            for kept in (data_dir / "recordings").glob("*"):
-                kept.unlink()
+            for recording in (data_dir / "recordings").glob("*"):
+                recording.unlink()
             _, times, _ = due_and_times(data_dir, path=path, time_column="at", rate_per_s=1)
             assert times == [1_000 * number for number in range(17)]
             file, = (data_dir / "recordings").glob("*.arrow")
-            found.append(pa.ipc.open_file(file).read_all())
-        assert found[0].equals(found[1]) and found[0].num_rows == 17
+            blocks.append(pa.ipc.open_file(file).read_all())
+        assert blocks[0].equals(blocks[1]) and blocks[0].num_rows == 17
     monkeypatch.setattr(replay_module, "BLOCK_ROWS", 4)
     (folder / "long.csv").write_text("n,at\n" + "0,0\n" * 9 + "9,soon\n")
     with pytest.raises(InvalidConfig, match="Event 10 of"):
         due_and_times(data_dir, path="long.csv", time_column="at", rate_per_s=1)
-    assert not [kept for kept in (data_dir / "recordings").glob("*") if "-" in kept.name and kept.suffix != ".due"], \
+    assert not [path for path in (data_dir / "recordings").glob("*") if "-" in path.name and path.suffix != ".due"], \
         "nothing half-written stays"
 
 
@@ -141,8 +141,8 @@ def test_a_batch_reads_its_own_events_of_the_recording_and_no_more(count, rows, 
                                for first in range(0, count, rows)])
     events = pa.table({"e": column, "n": pa.chunked_array([pa.array(range(count))])})
     for numbers in (np.array(others, dtype="int64") % count, np.arange(count - 1, count + run) % count):
-        found = replay_module._chosen(events, numbers)
-        assert found["e"].to_pylist() == [f"e{n}" for n in numbers] and found["n"].to_pylist() == numbers.tolist()
+        chosen = replay_module._chosen(events, numbers)
+        assert chosen["e"].to_pylist() == [f"e{n}" for n in numbers] and chosen["n"].to_pylist() == numbers.tolist()
     before = pa.total_allocated_bytes()
     stretch = replay_module._chosen(events, np.arange(count))
     assert stretch.num_rows == count and pa.total_allocated_bytes() == before
@@ -179,7 +179,7 @@ def test_other_formats(folder, ticks):
 def test_a_recording_replays_through_a_stream(folder, stream, ticks):
     events = stream("_seq bigint, _time bigint, _born bigint")
     events.add([tuple(row) for row in ticks(10).collect()], sizes=[3, 1, 4])
-    found = events.run(lambda frame: build("senml_parse", build("replay", frame, path="city.csv"), schema="own",
+    results = events.run(lambda frame: build("senml_parse", build("replay", frame, path="city.csv"), schema="own",
                                            id_field="id", fields=["x"]))
-    assert [row[4] for row in found] == [f"s{n}" for n in range(10)]
-    assert np.all(np.diff([row[0] for row in found]) == 1)
+    assert [row[4] for row in results] == [f"s{n}" for n in range(10)]
+    assert np.all(np.diff([row[0] for row in results]) == 1)

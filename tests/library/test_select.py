@@ -81,8 +81,9 @@ def evaluated(node, row):
                 this=exp.GTE(this=node.this.copy(), expression=node.args["low"].copy()),
                 expression=exp.LTE(this=node.this.copy(), expression=node.args["high"].copy())), row)
         case exp.In():
-            found = [compared(exp.EQ(), evaluated(node.this, row), evaluated(value, row)) for value in node.expressions]
-            return True if True in found else None if None in found else False
+            compared_values = [compared(exp.EQ(), evaluated(node.this, row), evaluated(value, row))
+                for value in node.expressions]
+            return True if True in compared_values else None if None in compared_values else False
         case exp.Add() | exp.Sub() | exp.Mul():
             return calculated(node, evaluated(node.this, row), evaluated(node.expression, row))
     return compared(node, evaluated(node.this, row), evaluated(node.expression, row))

@@ -118,8 +118,8 @@ def test_each_expression_has_sparks_type_and_fails_for_no_value(rows):
         query = f"SELECT {entries} FROM input"
         frame = build("sql", rows, query=one_form(query))
         declared = compiled(parse(one_form(query)), Columns(dict(rows.dtypes))).columns
-        told = [(name, kind) for name, kind in declared.types.items()]
-        assert told == frame.dtypes, [pair for pair in zip(told, frame.dtypes, strict=False) if pair[0] != pair[1]]
+        types = [(name, kind) for name, kind in declared.types.items()]
+        assert types == frame.dtypes, [pair for pair in zip(types, frame.dtypes, strict=False) if pair[0] != pair[1]]
         events = frame.collect()
         assert len(events) >= 40
         as_written = build("sql", rows, query=query).collect()
@@ -150,15 +150,15 @@ def test_refinements_give_what_the_narrow_select_gives_alone(rows):
     table = data.select("_seq", *[F.expr(f"coalesce({where}, false)").alias(f"h{place}")
                                   for place, where in enumerate(holds.values())]).collect()
     passed = {text: {row[0] for row in table if row[place + 1]} for place, text in enumerate(holds)}
-    found = 0
+    refined = 0
     for wide in CONDITIONS:
         for narrow in CONDITIONS:
             query = contained(one_form(f"SELECT * FROM input WHERE {wide}"),
                               one_form(f"SELECT * FROM input WHERE {narrow}"))
             if query is not None:
-                found += 1
+                refined += 1
                 assert passed[narrow] <= passed[wide], (wide, narrow)
-    assert found >= 50
+    assert refined >= 50
 
 
 def test_a_refined_select_gives_the_same_events_and_columns(rows):

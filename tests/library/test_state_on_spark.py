@@ -44,9 +44,9 @@ def test_batches_and_restarts_change_nothing(name, stream):
 
     cut = stream(OBSERVATIONS)
     cut.add(rows[:50], sizes=[1, 7])  # each batch costs seconds
-    found = cut.run(lambda frame: build(name, frame, **CONFIGS[name]))
+    results = cut.run(lambda frame: build(name, frame, **CONFIGS[name]))
     cut.add(rows[50:], sizes=[])
-    found += cut.run(lambda frame: build(name, frame, **CONFIGS[name]))
+    results += cut.run(lambda frame: build(name, frame, **CONFIGS[name]))
 
     assert len(expected) >= 10
-    assert found == expected
+    assert results == expected

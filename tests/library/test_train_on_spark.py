@@ -42,16 +42,16 @@ def test_models_are_those_of_an_undisturbed_run_and_stored(stream, broker, broke
     whole.add(rows, sizes=[])
     expected = whole.run(learning)
     with connected(broker_url) as client:
-        kept = stored_versions(client, "city")
+        versions = stored_versions(client, "city")
     cut.add(rows[:70], sizes=[3, 31])
-    found = cut.run(learning)
+    results = cut.run(learning)
     cut.add(rows[70:], sizes=[])
-    found += cut.run(learning)
-    assert found == expected and [row[5] for row in expected] == [1, 2, 3, 4]
+    results += cut.run(learning)
+    assert results == expected and [row[5] for row in expected] == [1, 2, 3, 4]
     assert apply(read_model(expected[0][3]), [10.0, 100.0]) == pytest.approx(18.5)
     with connected(broker_url) as client:
-        assert stored_versions(client, "city") == kept
-    assert [stored.version for stored in kept["fares"]] == [expected[3][4], expected[2][4]]
+        assert stored_versions(client, "city") == versions
+    assert [stored.version for stored in versions["fares"]] == [expected[3][4], expected[2][4]]
 
 
 def test_a_trial_stores_nothing(stream, broker, broker_url, monkeypatch):
@@ -85,10 +85,10 @@ def test_events_are_predicted_by_the_model_before_them(stream, broker, broker_ur
     whole.add(mixed, sizes=[])
     expected = whole.run(predicting)
     cut.add(mixed[:40], sizes=[21])
-    found = cut.run(predicting)
+    results = cut.run(predicting)
     cut.add(mixed[40:], sizes=[])
-    found += cut.run(predicting)
-    assert found == expected and len(expected) == 60
+    results += cut.run(predicting)
+    assert results == expected and len(expected) == 60
     assert [row[:7] for row in expected] == trips(60), "events stay what they were"
     assert {row[9] for row in expected[:22]} == {"no model yet"}
     assert [row[8] for row in expected[22:]] == [models[0][4]] * 21 + [models[1][4]] * 17
@@ -98,11 +98,11 @@ def test_events_are_predicted_by_the_model_before_them(stream, broker, broker_ur
 
 def test_events_are_predicted_by_a_model_that_the_team_keeps(stream, broker, broker_url, monkeypatch):
     monkeypatch.setenv("REDIS_URL", broker_url)
-    learned, asked = stream(TRIPS), stream(TRIPS)
+    learned, applied = stream(TRIPS), stream(TRIPS)
     learned.add(trips(60), sizes=[])
     versions = [row[4] for row in learned.run(learning)]
-    asked.add(trips(10), sizes=[])
-    rows = asked.run(lambda frame: build(
+    applied.add(trips(10), sizes=[])
+    rows = applied.run(lambda frame: build(
         "predict", frame, features=FEATURES, model={"name": "fares", "team": "city"}))
     assert {row[8] for row in rows} == {versions[-1]} and rows[1][7] == pytest.approx(2.5 + 1.5 * 3.7 + 0.53)
 

@@ -82,14 +82,14 @@ def test_recorded_senml_is_read_whole(spark, events, shared_data):
     for file, name in (("SYS", "urban"), ("TAXI", "taxi"), ("FIT", "wearable")):
         schema = SCHEMAS[name]
         lines = (shared_data / "riotbench" / f"{file}_sample_data_senml.csv").read_text().splitlines()[:200]
-        found = build("senml_parse", events("senml string", *[(line,) for line in lines]), schema=name).collect()
+        observations = build("senml_parse", events("senml string", *[(line,) for line in lines]), schema=name).collect()
         expected = []
         for seq, line in enumerate(lines):
             entries = {entry["n"]: entry.get("v", entry.get("sv"))
                        for entry in json.loads(line.partition(",")[2])["e"]}
             meta = {key: entries[key] for key in schema.meta_fields}
             expected += [(seq, entries[schema.id_field], obs, float(entries[obs]), meta) for obs in schema.fields]
-        assert [(row._seq, row.sensor_id, row.obs, row.value, json.loads(row.meta)) for row in found] == expected
+        assert [(row._seq, row.sensor_id, row.obs, row.value, json.loads(row.meta)) for row in observations] == expected
 
 
 def test_csv(events):
@@ -140,8 +140,8 @@ READINGS = [("a", 1.0), ("a", 5.0), ("a", 5.1), ("a", None), ("b", 99.0)]
 
 def test_range_filter_on_observations(events):
     rows = events("obs string, value double", *READINGS)
-    kept = build("range_filter", rows, ranges={"a": [1, 5]})
-    assert plain(kept, "obs", "value") == [("a", 1.0), ("a", 5.0), ("a", None), ("b", 99.0)]
+    in_range = build("range_filter", rows, ranges={"a": [1, 5]})
+    assert plain(in_range, "obs", "value") == [("a", 1.0), ("a", 5.0), ("a", None), ("b", 99.0)]
     blanked = build("range_filter", rows, ranges={"a": [1, 5]}, outside="blank")
     assert plain(blanked, "obs", "value") == [("a", 1.0), ("a", 5.0), ("a", None), ("a", None), ("b", 99.0)]
 
@@ -160,10 +160,10 @@ def test_bloom_filter_agrees_with_its_plain_twin(events):
     keys = [f"urban-{number:04d}" for number in range(300)] + ["", "é", None]
     rows = events("sensor_id string", *[(key,) for key in keys])
     config = {"prefix": "urban", "count": 50, "members": ["é"], "expected_insertions": 40, "false_positive_ratio": 0.2}
-    found = [key for (key,) in plain(build("bloom_filter", rows, **config), "sensor_id")]
+    sensors = [key for (key,) in plain(build("bloom_filter", rows, **config), "sensor_id")]
     twin = BloomFilter.of([*keys[:50], "é"], expected_insertions=40, false_positive_ratio=0.2)
-    assert found == [key for key in keys if key is not None and key in twin]
-    assert 51 < len(found) < 200
+    assert sensors == [key for key in keys if key is not None and key in twin]
+    assert 51 < len(sensors) < 200
 
 
 def test_annotate_from_a_built_in_table(events):

@@ -42,11 +42,11 @@ def window_events(drawn, *, times_add_up: bool):
 
 def results_of(inside: list[tuple]) -> tuple:
     """The aggregates of events (time, value) in their order, as Python computes them."""
-    found = [value for value in inside if value is not None]
+    values = [value for value in inside if value is not None]
     return (
-        len(inside), len(found), sum(found) if found else None, min(found, default=None), max(found, default=None),
-        stdev(found) if len(found) > 1 else None, median(found) if found else None, found[0] if found else None,
-        found[-1] if found else None, found, len(set(found)))
+        len(inside), len(values), sum(values) if values else None, min(values, default=None), max(values, default=None),
+        stdev(values) if len(values) > 1 else None, median(values) if values else None, values[0] if values else None,
+        values[-1] if values else None, values, len(set(values)))
 
 
 def same(one, other) -> bool:

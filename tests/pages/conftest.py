@@ -33,7 +33,7 @@ def client_of(world: World) -> ClientOf:  # noqa: F811 - pytest's way of naming 
 
 
 @pytest.fixture
-def asked(world: World) -> DataflowRecord:  # noqa: F811
+def waiting(world: World) -> DataflowRecord:  # noqa: F811
     """A dataflow in review whose tasks have profiles, and a node with slots enough."""
     measured(world, slots=16)
     return planned(world.carla, world.city, linear()).dataflow
@@ -54,5 +54,5 @@ def observed(scheduled: DataflowRecord, monkeypatch: pytest.MonkeyPatch) -> Obse
     def patch(reading: jobs.LiveReading) -> None:
         monkeypatch.setattr(jobs, "read_live", lambda *_: reading)
 
-    kept = in_force([scheduled.pk])[str(scheduled.pk)]
-    return Observed(scheduled, kept.promise, patch)
+    scheduled_by = in_force([scheduled.pk])[str(scheduled.pk)]
+    return Observed(scheduled, scheduled_by.promise, patch)

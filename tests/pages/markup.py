@@ -152,14 +152,14 @@ class Markup(HTMLParser, Scope):
     def with_style_or_behaviour(self) -> list[str]:
         """Inline styles, scripts and handlers: the policy refuses them, so none may be there."""
         named = [(element.tag, name) for element in self.elements for name in element.attributes]
-        found = [f"<{tag} {name}>" for tag, name in named if name == "style" or name.startswith("on")]
-        found += ["<style>" for _ in self.every("style")]
-        return found + ["inline <script>" for e in self.every("script") if "src" not in e.attributes]
+        forbidden = [f"<{tag} {name}>" for tag, name in named if name == "style" or name.startswith("on")]
+        forbidden += ["<style>" for _ in self.every("style")]
+        return forbidden + ["inline <script>" for e in self.every("script") if "src" not in e.attributes]
 
     def without_name(self) -> list[str]:
         """Controls that a screen reader could not name."""
         labelled = {element.attributes.get("for") for element in self.every("label")}
-        found = []
+        nameless = []
         for element in self.elements:
             named = element.attributes.get("aria-label") or element.attributes.get("aria-labelledby")
             if element.tag in NAMED_BY_LABEL and element.attributes.get("type") not in {"hidden", "submit"}:
@@ -171,8 +171,8 @@ class Markup(HTMLParser, Scope):
             else:
                 continue
             if not named:
-                found.append(f"<{element.tag} {element.attributes}>")
-        return found
+                nameless.append(f"<{element.tag} {element.attributes}>")
+        return nameless
 
     def repeated_landmarks(self) -> list[tuple[str, str]]:
         """Landmarks of one kind that have the same name, so that who jumps among them cannot tell them apart."""
@@ -196,17 +196,17 @@ class Markup(HTMLParser, Scope):
     def repeated_ids(self) -> list[str]:
         """Ids that stand twice."""
         ids = [element.attributes["id"] for element in self.elements if element.attributes.get("id")]
-        return sorted({found for found in ids if ids.count(found) > 1})
+        return sorted({element_id for element_id in ids if ids.count(element_id) > 1})
 
     def dangling_references(self) -> list[str]:
         """References by id to what is not there."""
         ids = {element.attributes.get("id") for element in self.elements}
-        found = []
+        dangling = []
         for element in self.elements:
             for name in ("for", "aria-labelledby", "aria-controls", "aria-describedby", "data-dialog"):
                 wanted = (element.attributes.get(name) or "").split()
-                found += [f"{name}={target}" for target in wanted if target not in ids]
-        return found
+                dangling += [f"{name}={target}" for target in wanted if target not in ids]
+        return dangling
 
 
 def assert_sound(response: HttpResponse, address: str) -> None:

@@ -50,9 +50,9 @@ class Observed:
         for bundle in self.promise.bundles:
             index = bundle.slot.rpartition("/")[2]
             slot = slots.setdefault(index, {"state": "running", "cpu": 0.0, "memory_mb": 900, "fragments": {}})
-            told = self._told(bundle, factor) | changes.get(bundle.task, {})
-            slot["fragments"][runs.get((bundle.task, bundle.slot), bundle.id)] = told
-            slot["cpu"] = min(1.0, slot["cpu"] + told["cpu"])
+            report = self._told(bundle, factor) | changes.get(bundle.task, {})
+            slot["fragments"][runs.get((bundle.task, bundle.slot), bundle.id)] = report
+            slot["cpu"] = min(1.0, slot["cpu"] + report["cpu"])
         for slot in slots.values() if self.beside is not None else ():
             slot["fragments"]["f999-0"] = {"state": "running", "rate_per_s": 1.0, "cpu": self.beside, "memory": 0.0}
             slot["cpu"] += self.beside

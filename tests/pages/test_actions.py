@@ -58,10 +58,10 @@ def test_the_editor_is_told_what_a_document_would_reuse(world: World, client_of:
     running(world.carla, world.city, document("traffic"), world.ana)
     form = {"text": document("jams", window=20), "format": "json", "team": "mobility"}
     answer = client_of("mo").post("/dataflows/preview", form, headers={"accept": "application/json"})
-    found = answer.json()
-    assert (found["reused"], found["tasks"]) == (2, 4)
-    assert Markup(found["html"]).values("data-source") == [str(DataflowRecord.objects.get(name="traffic").pk)]
-    marks = {task["id"]: (task["marks"], task["note"]) for task in found["graph"]["tasks"]}
+    told_back = answer.json()
+    assert (told_back["reused"], told_back["tasks"]) == (2, 4)
+    assert Markup(told_back["html"]).values("data-source") == [str(DataflowRecord.objects.get(name="traffic").pk)]
+    marks = {task["id"]: (task["marks"], task["note"]) for task in told_back["graph"]["tasks"]}
     assert marks["parse"] == (["shared"], "with traffic")
     assert marks["average"] == (["starts"], "")
     for name, changed, status in (("mo", {"text": "name: x"}, 422), ("vera", {}, 404), ("mo", {"team": "city"}, 404)):

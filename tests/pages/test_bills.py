@@ -43,9 +43,9 @@ def charged(world: World) -> dict[str, DataflowRecord]:
     for record in records.values():
         for need in record.needs.all():
             users.setdefault(need.fingerprint, []).append(record)
-    for fingerprint, those in users.items():
-        for record in those:
-            charge(record, fingerprint, 333_333_333 // len(those), 333_333_333, users=len(those))
+    for fingerprint, users_of_task in users.items():
+        for record in users_of_task:
+            charge(record, fingerprint, 333_333_333 // len(users_of_task), 333_333_333, users=len(users_of_task))
     charge(None, "", 77_000_000_000, 77_000_000_000)
     return records
 
@@ -55,7 +55,7 @@ def test_a_team_sees_its_own_bill_and_no_other(world: World, client_of: ClientOf
     for name, seen in {
         "carla": {"traffic", "hush"}, "mo": {"jams"}, "outsider": set(), "root": {"traffic", "jams", "hush"},
     }.items():
-        assert set(pages[name].values("data-bill")) == {str(charged[one].pk) for one in seen}
+        assert set(pages[name].values("data-bill")) == {str(charged[team].pk) for team in seen}
         assert ("used-for-nobody" in pages[name].notes) is (name == "root")
     assert "nothing-to-pay" in pages["outsider"].notes
 

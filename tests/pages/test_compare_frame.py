@@ -22,8 +22,8 @@ def test_free_slots_are_those_that_the_page_of_slots_calls_so(client_of: ClientO
     page = Markup(client.get(f"/dataflows/{scheduled.pk}/schedule").text)
     assert [page.number(f"slots.{name}") for name in ("free", "own", "shared")] == [16 - own, own, 0]
     assert Markup(client.get("/estate/slots").text).number("slots.free") == 16 - own
-    found = client.get(f"/api/dataflows/{scheduled.pk}/schedules").json()
-    assert (found["free_slots"], found["own_slots"], found["shared_slots"]) == (16 - own, own, 0)
+    answer = client.get(f"/api/dataflows/{scheduled.pk}/schedules").json()
+    assert (answer["free_slots"], answer["own_slots"], answer["shared_slots"]) == (16 - own, own, 0)
 
 
 def test_what_runs_now_stands_above_what_could(client_of: ClientOf, scheduled: DataflowRecord) -> None:
@@ -44,9 +44,9 @@ def test_what_a_dataflow_runs_by_is_said_as_long_as_it_does(client_of: ClientOf,
 
 
 def test_back_to_the_submitted_rate_leaves_pair_and_routing_as_they_were(
-    client_of: ClientOf, asked: DataflowRecord
+    client_of: ClientOf, waiting: DataflowRecord
 ) -> None:
-    address = f"/dataflows/{asked.pk}/schedule"
+    address = f"/dataflows/{waiting.pk}/schedule"
     page = Markup(client_of("carla").get(f"{address}?rate=20&pair=LSA-DSM&routing=shuffle").text)
     back = page.one("data-part", "own").attributes
     assert "hidden" not in back
@@ -55,13 +55,14 @@ def test_back_to_the_submitted_rate_leaves_pair_and_routing_as_they_were(
     assert "hidden" in Markup(own).one("data-part", "own").attributes, "there is nothing to go back to"
 
 
-def test_a_schedule_that_cannot_be_planned_leads_back_to_the_others(client_of: ClientOf, asked: DataflowRecord) -> None:
+def test_a_schedule_that_cannot_be_planned_leads_back_to_the_others(client_of: ClientOf,
+        waiting: DataflowRecord) -> None:
     client = client_of("carla")
-    client.post(reverse("schedule_propose", args=[asked.pk]), {"pair": "MBA-SAM", "rate": "150"})
+    client.post(reverse("schedule_propose", args=[waiting.pk]), {"pair": "MBA-SAM", "rate": "150"})
     register_node(name="n1", slots=0)
-    proposal = Proposal.objects.get(dataflow=asked)
+    proposal = Proposal.objects.get(dataflow=waiting)
     address = reverse("proposal", args=[proposal.pk])
-    back = f"{reverse('schedule', args=[asked.pk])}?pair=MBA-SAM&rate=150.0&routing=slot_aware"
+    back = f"{reverse('schedule', args=[waiting.pk])}?pair=MBA-SAM&rate=150.0&routing=slot_aware"
     assert not Markup(client.get(address).text).links(back), "its plan is being computed"
     assert prepare_proposal(proposal_id=proposal.pk).status == "unplannable"
     page = client.get(address)

@@ -108,7 +108,7 @@ def test_pages_ask_for_a_log_in(addresses: list[str]) -> None:
 @pytest.mark.parametrize("pattern", [p for p in urlpatterns if p.name != "login"], ids=lambda pattern: pattern.name)
 def test_nobody_gets_anything_without_a_log_in(pattern, db) -> None:
     kinds = {"uuid": "00000000-0000-4000-8000-000000000000", "int": "1", "slug": "x", "path": "x"}
-    path = "/" + re.sub(r"<(\w+):\w+>", lambda found: kinds[found[1]], str(pattern.pattern))
+    path = "/" + re.sub(r"<(\w+):\w+>", lambda match: kinds[match[1]], str(pattern.pattern))
     for response in (Client().get(path), Client().post(path)):
         if response.status_code == 302:
             assert response.url.startswith("/login/"), path

@@ -41,7 +41,7 @@ def again(world: World, client_of: ClientOf, record: DataflowRecord, *, rate: in
     return approved(prepare_proposal(proposal_id=proposal.pk), world.ana)
 
 
-def asked(world: World, proposal: Proposal) -> Proposal:
+def carried_out(world: World, proposal: Proposal) -> Proposal:
     """What was asked for, approved and enacted."""
     return enacted(approved(prepare_proposal(proposal_id=proposal.pk), world.ana))
 
@@ -69,10 +69,10 @@ def test_a_schedule_that_is_replaced_keeps_its_outcome(
         plots = reverse("schedule_outcome_plots", args=[record.pk])
         figure = client_of("carla").get(plots, {"proposal": str(first.pk)}).json()["rate"]
         assert figure["data"][0]["y"] == pytest.approx([95.0] * 4)
-        found = outcome_over_http(client_of, record, first)
-        assert (found["status"], found["readings"], found["judged"]) == ("replaced", 4, True)
-        assert [(miss["what"], miss["reason"]["cause"]) for miss in found["missed"]] == [("rate", "source")]
-        assert found["seen"]["rate_per_s"] == pytest.approx(RATE / 2)
+        api_outcome = outcome_over_http(client_of, record, first)
+        assert (api_outcome["status"], api_outcome["readings"], api_outcome["judged"]) == ("replaced", 4, True)
+        assert [(miss["what"], miss["reason"]["cause"]) for miss in api_outcome["missed"]] == [("rate", "source")]
+        assert api_outcome["seen"]["rate_per_s"] == pytest.approx(RATE / 2)
     page = page_of(client_of, record)
     assert schedule_on(page) == ("MBA-SAM", 90) and "too-soon" in page.notes
     assert page.by("data-run")[str(first.pk)].attributes["data-missed"] == "rate"
@@ -105,13 +105,13 @@ def test_a_dataflow_that_is_paused_says_so_and_is_judged_anew_when_it_goes_on(
 ) -> None:
     record = observed.record
     observed.keep()
-    asked(world, pause_dataflow(actor=world.carla, dataflow_id=record.pk))
+    carried_out(world, pause_dataflow(actor=world.carla, dataflow_id=record.pk))
     observed.keep(count=1)  # nothing is read of it
     page = page_of(client_of, record)
     assert {"paused", "kept"} <= page.notes and not {"too-soon", "too-soon-again"} & page.notes
     assert page.field("in-force") == "paused"
     assert (Reading.objects.count(), KeptOutcome.objects.get().readings) == (0, 4)
-    asked(world, resume_dataflow(actor=world.carla, dataflow_id=record.pk))
+    carried_out(world, resume_dataflow(actor=world.carla, dataflow_id=record.pk))
     observed.keep(factor=0.5, count=2)
     [run] = client_of("carla").get(f"/api/dataflows/{record.pk}/schedule/runs").json()
     assert (run["in_force"], run["measured_until"], run["missed"]) == (True, None, None), "that is of before"
@@ -126,11 +126,11 @@ def test_a_few_readings_do_not_take_the_place_of_many(
 ) -> None:
     observed.keep()
     for count in (2, 0):
-        asked(world, pause_dataflow(actor=world.carla, dataflow_id=observed.record.pk))
+        carried_out(world, pause_dataflow(actor=world.carla, dataflow_id=observed.record.pk))
         observed.keep(count=1)
         assert KeptOutcome.objects.get().readings == 4
         if count:
-            asked(world, resume_dataflow(actor=world.carla, dataflow_id=observed.record.pk))
+            carried_out(world, resume_dataflow(actor=world.carla, dataflow_id=observed.record.pk))
             observed.keep(factor=0.1, count=count)
     assert "kept" in page_of(client_of, observed.record).notes
 
@@ -140,7 +140,7 @@ def test_a_dataflow_that_is_removed_keeps_what_was_measured_of_it(
 ) -> None:
     record, first = observed.record, Proposal.objects.get(dataflow=observed.record)
     observed.keep(factor=0.5)
-    removal = asked(world, remove_dataflow(actor=world.carla, dataflow_id=record.pk))
+    removal = carried_out(world, remove_dataflow(actor=world.carla, dataflow_id=record.pk))
     observed.patch(jobs.LiveReading(available=False))
     record_readings(at=observed.at)
     assert KeptOutcome.objects.get().proposal_id == first.pk, "folded whether anything is measured or not"
@@ -148,8 +148,8 @@ def test_a_dataflow_that_is_removed_keeps_what_was_measured_of_it(
     page = page_of(client_of, record)
     [miss] = misses_on(page)
     assert "removed" in page.notes and (miss.what, miss.measured, miss.promised) == ("rate", 95, 190)
-    found = outcome_over_http(client_of, record, first)
-    assert (found["status"], found["status_by"]) == ("removed", str(removal.pk))
+    outcome = outcome_over_http(client_of, record, first)
+    assert (outcome["status"], outcome["status_by"]) == ("removed", str(removal.pk))
 
 
 def test_a_change_that_is_rolled_back_is_in_no_outcome(
@@ -173,13 +173,13 @@ def test_who_is_cut_off_while_folding_has_lost_nothing(
     world: World, client_of: ClientOf, observed: Observed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     observed.keep()
-    asked(world, pause_dataflow(actor=world.carla, dataflow_id=observed.record.pk))
+    carried_out(world, pause_dataflow(actor=world.carla, dataflow_id=observed.record.pk))
     delete = QuerySet.delete
 
-    def cut_off(found: QuerySet) -> Any:
-        if found.model is Reading and KeptOutcome.objects.exists():
+    def cut_off(rows: QuerySet) -> Any:
+        if rows.model is Reading and KeptOutcome.objects.exists():
             raise KeyboardInterrupt
-        return delete(found)
+        return delete(rows)
 
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
         patched.setattr(QuerySet, "delete", cut_off)
@@ -198,21 +198,21 @@ def test_what_is_kept_is_bounded(observed: Observed) -> None:
 
 def rows_asked_for(ask: Callable[[], object]) -> int:
     """How many rows all that is asked of the database gives."""
-    asked: list[tuple[str, Any]] = []
+    statements: list[tuple[str, Any]] = []
 
     def note(execute: Callable[..., Any], sql: str, params: Any, many: bool, context: Any) -> Any:
         if sql.startswith("SELECT"):
-            asked.append((sql, params))
+            statements.append((sql, params))
         return execute(sql, params, many, context)
 
     with connection.execute_wrapper(note):
         ask()
-    found = 0
+    count = 0
     with connection.cursor() as cursor:
-        for sql, params in asked:
+        for sql, params in statements:
             cursor.execute(sql, params)
-            found += len(cursor.fetchall())
-    return found
+            count += len(cursor.fetchall())
+    return count
 
 
 def test_reading_takes_as_much_after_many_plans_as_after_one(observed: Observed) -> None:

@@ -33,8 +33,8 @@ def test_tasks_that_nobody_has_measured_are_named(world: World, client_of: Clien
     for task in missing.values():
         assert markup.links(f"{reverse('measure')}?dataflow={record.pk}&task={task}")
     assert rows(page.text) == {}
-    found = client_of("carla").get(f"{address}/pairs.json?rate=5", headers=JSON)
-    assert (found.status_code, found.json()["code"]) == (409, "missing_profile")
+    answer = client_of("carla").get(f"{address}/pairs.json?rate=5", headers=JSON)
+    assert (answer.status_code, answer.json()["code"]) == (409, "missing_profile")
 
 
 def test_a_profile_that_was_set_aside_is_named_where_it_is_missing(world: World, client_of: ClientOf) -> None:
@@ -55,10 +55,10 @@ def test_all_that_is_missing_is_measured_at_once(world: World, client_of: Client
     assert Markup(refused.text).flashes == ["bad_input"] and not SweepRecord.objects.exists()
     page = client.post(ask, {"slot": "n1/0", "budget_minutes": "2"}, follow=True)
     assert_sound(page, ask)
-    found = SweepRecord.objects.order_by("task_type")
-    assert [(one.task_type, one.slot, one.bounds["budget_s"]) for one in found] == [
+    sweeps = SweepRecord.objects.order_by("task_type")
+    assert [(sweep.task_type, sweep.slot, sweep.bounds["budget_s"]) for sweep in sweeps] == [
         ("pi_viete", "n1/0", 120.0), ("senml_parse", "n1/0", 120.0)]
-    assert [task["type"] for task in found[0].feed] == ["urban_sensing", "senml_parse"]
+    assert [task["type"] for task in sweeps[0].feed] == ["urban_sensing", "senml_parse"]
     assert Markup(page.text).statuses.count("queued") == 2
     client.post(ask, {"slot": "n1/0"})  # again: what is under way is not asked for twice
     assert SweepRecord.objects.count() == 2

@@ -56,9 +56,10 @@ def test_a_task_that_makes_less_of_its_events_is_told_and_nothing_is_missed(
     assert "keeps" in page.notes and not page.having("data-missed") and misses_on(page) == []
     assert page.one("data-deviation", "out").attributes["data-cause"] == "selectivity"
     assert links(client_of, observed) == {f"?rate={RATE}"}
-    found = client_of("carla").get(f"/api/dataflows/{observed.record.pk}/schedule/outcome").json()
-    assert found["missed"] == []
-    assert [(one["task"], one["reason"]["cause"], one["measured_per_s"]) for one in found["deviations"]] == [
+    answer = client_of("carla").get(f"/api/dataflows/{observed.record.pk}/schedule/outcome").json()
+    assert answer["missed"] == []
+    assert [(deviation["task"], deviation["reason"]["cause"], deviation["measured_per_s"])
+        for deviation in answer["deviations"]] == [
         ("out", "selectivity", 19.0)]
 
 

@@ -178,10 +178,10 @@ def test_slots_show_what_was_promised_of_their_bundles(client_of: ClientOf, obse
 
 def test_the_api_says_the_same(client_of: ClientOf, observed: Observed) -> None:
     observed.keep(factor=0.5)
-    found = client_of("carla").get(f"/api/dataflows/{observed.record.pk}/schedule/outcome").json()
-    assert (found["readings"], found["judged"], found["promise"]["rate_per_s"]) == (4, True, RATE)
-    assert [(miss["what"], miss["reason"]["cause"]) for miss in found["missed"]] == [("rate", "source")]
-    assert found["seen"]["rate_per_s"] == pytest.approx(RATE / 2)
+    answer = client_of("carla").get(f"/api/dataflows/{observed.record.pk}/schedule/outcome").json()
+    assert (answer["readings"], answer["judged"], answer["promise"]["rate_per_s"]) == (4, True, RATE)
+    assert [(miss["what"], miss["reason"]["cause"]) for miss in answer["missed"]] == [("rate", "source")]
+    assert answer["seen"]["rate_per_s"] == pytest.approx(RATE / 2)
     slots = client_of("carla").get("/api/slots").json()
     assert {bundle["id"] for slot in slots for bundle in slot["bundles"]} == {
         bundle.id for bundle in observed.promise.bundles}
@@ -228,7 +228,7 @@ def test_what_is_predicted_of_a_slot_is_of_the_schedules_own_bundles_before_they
     promise = replace(PROMISE, others={"n1/0": Load(0.2, 0.1)})
     own = promise.own_load_of("n1/0")
     for seen in (Seen(), kept()):
-        [slot] = [one for one in figures_of(promise, seen, ()).slots if one.name == "n1/0"]
+        [slot] = [slot for slot in figures_of(promise, seen, ()).slots if slot.name == "n1/0"]
         assert (slot.cpu.predicted, slot.memory.predicted) == (own.cpu, own.memory)
 
 
@@ -247,8 +247,9 @@ def test_every_red_figure_has_its_reason(
 ) -> None:
     before = kept()
     bundles = {
-        one.id: BundleSeen(one.rate_per_s * factors[at], Load(one.cpu * factors[at + 1], one.memory * factors[at + 2]))
-        for at, one in zip(range(0, 12, 3), PROMISE.bundles, strict=True)}
+        bundle.id: BundleSeen(bundle.rate_per_s * factors[at],
+            Load(bundle.cpu * factors[at + 1], bundle.memory * factors[at + 2]))
+        for at, bundle in zip(range(0, 12, 3), PROMISE.bundles, strict=True)}
     seen = replace(
         before, bundles=bundles, latency_s=latency_s, latencies_s={"parse": task_latency_s},
         read_per_s=before.read_per_s | {"parse": 100 * read})
@@ -258,10 +259,10 @@ def test_every_red_figure_has_its_reason(
 def reds(seen: Seen) -> set[str]:
     """What kinds of figures are red."""
     promise = replace(PROMISE, latencies_s={"parse": 0.5})
-    found = figures_of(promise, seen, misses(promise, seen))
-    parts = [*found.tasks, *found.slots]
-    figures = [("rate", found.rate), ("latency", found.latency)]
-    for part in [*parts, *(bundle for one in parts for bundle in one.bundles)]:
+    of_bundles = figures_of(promise, seen, misses(promise, seen))
+    parts = [*of_bundles.tasks, *of_bundles.slots]
+    figures = [("rate", of_bundles.rate), ("latency", of_bundles.latency)]
+    for part in [*parts, *(bundle for divided in parts for bundle in divided.bundles)]:
         figures += [("rate", part.rate), ("CPU", part.cpu), ("memory", part.memory)]
         figures += [("latency", getattr(part, "latency", None))]
     return {what for what, figure in figures if figure is not None and figure.missed}

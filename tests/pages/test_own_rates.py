@@ -20,7 +20,7 @@ OWN = {"slow": 10, "fast": 40}
 
 
 @pytest.fixture
-def asked(world: World) -> DataflowRecord:
+def waiting(world: World) -> DataflowRecord:
     """A dataflow in review with a source of 10 events/s and one of 40."""
     measured(world, slots=16)
     return planned(world.carla, world.city, two_sources(rates=(OWN["slow"], OWN["fast"]))).dataflow
@@ -38,8 +38,8 @@ def planned_rates(proposal: Proposal) -> dict[str, float]:
     return {source: plan.promise.rates_per_s[source] for source in OWN}
 
 
-def test_what_is_proposed_is_what_was_shown(client_of: ClientOf, asked: DataflowRecord) -> None:
-    client, address = client_of("carla"), f"/dataflows/{asked.pk}/schedule"
+def test_what_is_proposed_is_what_was_shown(client_of: ClientOf, waiting: DataflowRecord) -> None:
+    client, address = client_of("carla"), f"/dataflows/{waiting.pk}/schedule"
     response = client.get(address)
     assert_sound(response, address)
     assert asked_rates(response.text) == {""} and Markup(response.text).number("rate.together") == 50
@@ -47,28 +47,29 @@ def test_what_is_proposed_is_what_was_shown(client_of: ClientOf, asked: Dataflow
     again = client.get(f"{address}/pairs.json", {"rate": ""}, headers=JSON).json()
     assert again["rate"] == "" and again["together_per_s"] == 50
     assert texts(again["pairs"]) == texts(response.text)
-    client.post(reverse("schedule_propose", args=[asked.pk]), {
+    client.post(reverse("schedule_propose", args=[waiting.pk]), {
         "pair": "MBA-SAM", "rate": ""})
     assert planned_rates(Proposal.objects.open().get()) == OWN
 
 
-def test_a_rate_that_is_asked_for_is_that_of_each_source(client_of: ClientOf, asked: DataflowRecord) -> None:
-    client, address = client_of("carla"), f"/dataflows/{asked.pk}/schedule"
+def test_a_rate_that_is_asked_for_is_that_of_each_source(client_of: ClientOf, waiting: DataflowRecord) -> None:
+    client, address = client_of("carla"), f"/dataflows/{waiting.pk}/schedule"
     page = client.get(f"{address}?rate=20").text
     assert asked_rates(page) == {"20"} and Markup(page).number("rate") == 20
     back = Markup(page).one("data-part", "own").attributes
     assert "hidden" not in back and "rate" not in back["href"], "as submitted: each source by its own rate"
     assert client.get(f"{address}/pairs.json?rate=20", headers=JSON).json()["rate"] == 20
-    client.post(reverse("schedule_propose", args=[asked.pk]), {"pair": "MBA-SAM", "rate": "20"})
+    client.post(reverse("schedule_propose", args=[waiting.pk]), {"pair": "MBA-SAM", "rate": "20"})
     assert planned_rates(Proposal.objects.open().get()) == {"slow": 20, "fast": 20}
 
 
-def test_the_api_and_the_command_line_say_the_same(client_of: ClientOf, asked: DataflowRecord) -> None:
-    client, address = client_of("carla"), f"/api/dataflows/{asked.pk}"
+def test_the_api_and_the_command_line_say_the_same(client_of: ClientOf, waiting: DataflowRecord) -> None:
+    client, address = client_of("carla"), f"/api/dataflows/{waiting.pk}"
     own, each = (client.get(f"{address}/schedules", query).json()["schedules"] for query in ({}, {"rate_per_s": 20}))
     assert {row["rate_per_s"] for row in own} == {50} and {row["rate_per_s"] for row in each} == {20}
     made = [
-        {one["task"]: one["rate_per_s"] for one in rows[0]["bundles"] if one["task"] in OWN} for rows in (own, each)]
+        {bundle["task"]: bundle["rate_per_s"] for bundle in rows[0]["bundles"]
+            if bundle["task"] in OWN} for rows in (own, each)]
     assert made == [OWN, {"slow": 20, "fast": 20}]
     client.post(f"{address}/schedule", {"pair": ["MBA", "SAM"]}, content_type="application/json")
     assert planned_rates(Proposal.objects.open().get()) == OWN

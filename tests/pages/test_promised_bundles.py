@@ -43,7 +43,7 @@ def back(world: World, observed: Observed) -> Observed:
     enacted(roll_back_proposal(actor=world.ana, proposal_id=change.pk))
     drop_left_bundles(left=[part.id for task in observed.promise.rates_per_s
                             for part in parts(observed.record, task) if part.leaving])
-    promised = {one.id for one in observed.promise.bundles}
+    promised = {bundle.id for bundle in observed.promise.bundles}
     assert [part for part in parts(observed.record, "pi") if part.id not in promised], "it came back under another id"
     return observed
 
@@ -58,11 +58,11 @@ def test_what_was_rolled_back_keeps_its_rate_under_other_ids(client_of: ClientOf
 def test_who_waits_for_what_was_rolled_back_waits_for_what_was_promised(
     client_of: ClientOf, back: Observed
 ) -> None:
-    promised = {one.slot: one.id for one in back.promise.bundles if one.task == "pi"}
+    promised = {bundle.slot: bundle.id for bundle in back.promise.bundles if bundle.task == "pi"}
     new = next(part for part in parts(back.record, "pi") if part.id not in promised.values())
     back.keep(factor=0.5, parse={"throttled_by": f"f1-0.1@{new.id}"})
     seen = Reading.objects.latest("at").seen["bundles"]
-    assert {reader for one in seen.values() for reader in one["waits_for"]} == {promised[new.slot]}
+    assert {reader for bundle in seen.values() for reader in bundle["waits_for"]} == {promised[new.slot]}
     assert "source" not in {miss.cause for miss in misses_on(page_of(client_of, back.record))}
 
 
@@ -76,10 +76,10 @@ def test_slots_plan_what_was_promised_under_other_ids(world: World, back: Observ
 def test_an_id_that_was_promised_is_known_wherever_it_runs(observed: Observed) -> None:
     """A node that comes back with fewer slots leaves two bundles of one task on one."""
     one, other = [bundle for bundle in observed.promise.bundles if bundle.task == "pi"][:2]
-    there = {"pi": [RunningBundle(one.id, other.slot), RunningBundle(other.id, other.slot)]}
-    assert promised_ids(observed.promise, there) == {one.id: one.id, other.id: other.id}
-    there = {"pi": [RunningBundle("f9-0", other.slot), RunningBundle("f9-1", other.slot)]}
-    assert promised_ids(observed.promise, there) == {"f9-0": other.id}
+    runs_now = {"pi": [RunningBundle(one.id, other.slot), RunningBundle(other.id, other.slot)]}
+    assert promised_ids(observed.promise, runs_now) == {one.id: one.id, other.id: other.id}
+    runs_now = {"pi": [RunningBundle("f9-0", other.slot), RunningBundle("f9-1", other.slot)]}
+    assert promised_ids(observed.promise, runs_now) == {"f9-0": other.id}
 
 
 @pytest.fixture
@@ -101,8 +101,8 @@ def test_nothing_is_read_of_a_schedule_that_anothers_plan_has_moved(
     assert not Reading.objects.filter(proposal__dataflow=observed.record).exists()
     assert {"moved", "kept"} <= page_of(client_of, observed.record).notes
     own = Proposal.objects.get(dataflow=observed.record)
-    found = client_of("carla").get(f"/api/dataflows/{observed.record.pk}/schedule/outcome").json()
-    assert (found["status"], found["proposal"]) == ("moved", str(own.pk))
+    outcome = client_of("carla").get(f"/api/dataflows/{observed.record.pk}/schedule/outcome").json()
+    assert (outcome["status"], outcome["proposal"]) == ("moved", str(own.pk))
     [run] = client_of("carla").get(f"/api/dataflows/{observed.record.pk}/schedule/runs").json()
     assert (run["in_force"], run["missed"]) == (False, [])
 

@@ -45,9 +45,9 @@ def test_it_comes_back_by_the_schedule_that_it_was_given_last(
     record = observed.record
     second = rescheduled(world, record, rate=90)
     removal = taken_back(world, record)
-    kept = in_force([record.pk])[str(record.pk)]
-    assert (kept.proposal_id, kept.promise.rate_per_s) == (removal.pk, 90)
-    assert {one.id for one in kept.promise.bundles} == bundles(record), "what is promised is what runs"
+    in_effect = in_force([record.pk])[str(record.pk)]
+    assert (in_effect.proposal_id, in_effect.promise.rate_per_s) == (removal.pk, 90)
+    assert {bundle.id for bundle in in_effect.promise.bundles} == bundles(record), "what is promised is what runs"
     page = page_of(client_of, record)
     assert schedule_on(page) == ("MBA-SAM", 90) and "too-soon" in page.notes
     assert "replaced" in page_of(client_of, record, proposal=second).notes
@@ -55,7 +55,7 @@ def test_it_comes_back_by_the_schedule_that_it_was_given_last(
     assert [(run["proposal"], run["rate_per_s"], run["in_force"]) for run in runs] == [
         (str(removal.pk), 90, True), (str(second.pk), 90, False),
         (str(Proposal.objects.get(dataflow=record, plan__kind="submit").pk), 190, False)]
-    back = Observed(record, kept.promise, observed.patch, at=observed.at)
+    back = Observed(record, in_effect.promise, observed.patch, at=observed.at)
     back.keep()
     for proposal in (None, removal):
         assert "keeps" in page_of(client_of, record, proposal=proposal).notes
@@ -67,7 +67,7 @@ def test_one_that_was_submitted_without_a_schedule_comes_back_by_its_first(world
     rescheduled(world, record, rate=90)
     taken_back(world, record)
     assert in_force([record.pk])[str(record.pk)].promise.rate_per_s == 90
-    assert {one.id for one in in_force([record.pk])[str(record.pk)].promise.bundles} == bundles(record)
+    assert {bundle.id for bundle in in_force([record.pk])[str(record.pk)].promise.bundles} == bundles(record)
 
 
 @pytest.mark.parametrize("removed_before", [False, True])
@@ -85,5 +85,5 @@ def test_it_may_be_removed_and_taken_back_again(world: World, observed: Observed
     rescheduled(world, record, rate=90)
     taken_back(world, record)
     again = taken_back(world, record)
-    kept = in_force([record.pk])[str(record.pk)]
-    assert (kept.proposal_id, kept.promise.rate_per_s) == (again.pk, 90)
+    in_effect = in_force([record.pk])[str(record.pk)]
+    assert (in_effect.proposal_id, in_effect.promise.rate_per_s) == (again.pk, 90)

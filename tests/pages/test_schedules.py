@@ -23,8 +23,8 @@ from tests.pages.markup import Markup, assert_sound
 from tests.pages.scheduling import linear, measured
 
 
-def test_all_pairs_stand_side_by_side(client_of: ClientOf, asked: DataflowRecord) -> None:
-    address = f"/dataflows/{asked.pk}/schedule?rate=100"
+def test_all_pairs_stand_side_by_side(client_of: ClientOf, waiting: DataflowRecord) -> None:
+    address = f"/dataflows/{waiting.pk}/schedule?rate=100"
     response = client_of("carla").get(address)
     assert_sound(response, address)
     page = Markup(response.text)
@@ -44,8 +44,8 @@ def test_all_pairs_stand_side_by_side(client_of: ClientOf, asked: DataflowRecord
     assert set(page.values("data-origin")) == {"measured here", "declared by its type, not measured"}
 
 
-def test_a_rate_that_the_source_never_makes_is_warned_about(client_of: ClientOf, asked: DataflowRecord) -> None:
-    client, address = client_of("carla"), f"/dataflows/{asked.pk}/schedule"
+def test_a_rate_that_the_source_never_makes_is_warned_about(client_of: ClientOf, waiting: DataflowRecord) -> None:
+    client, address = client_of("carla"), f"/dataflows/{waiting.pk}/schedule"
     assert "more-than-made" not in Markup(client.get(address).text).notes
     assert "more-than-made" not in Markup(client.get(f"{address}?rate=50").text).notes
     assert "more-than-made" in Markup(client.get(f"{address}?rate=51").text).notes
@@ -53,24 +53,24 @@ def test_a_rate_that_the_source_never_makes_is_warned_about(client_of: ClientOf,
     assert "more-than-made" in Markup(moved["pairs"]).notes
 
 
-def test_what_if_answers_with_the_table_at_that_rate(client_of: ClientOf, asked: DataflowRecord) -> None:
-    client, address = client_of("carla"), f"/dataflows/{asked.pk}/schedule/pairs.json"
+def test_what_if_answers_with_the_table_at_that_rate(client_of: ClientOf, waiting: DataflowRecord) -> None:
+    client, address = client_of("carla"), f"/dataflows/{waiting.pk}/schedule/pairs.json"
     slots = []
     for rate in (20, 100, 220):
-        found = client.get(f"{address}?rate={rate}&pair=MBA-SAM", headers=JSON).json()
-        assert (found["rate"], found["chosen"]) == (rate, "MBA-SAM")
-        assert chosen(found["pairs"]) == "MBA-SAM"
-        slots.append(headlines(found["pairs"])["MBA-SAM"].number("slots"))
+        answer = client.get(f"{address}?rate={rate}&pair=MBA-SAM", headers=JSON).json()
+        assert (answer["rate"], answer["chosen"]) == (rate, "MBA-SAM")
+        assert chosen(answer["pairs"]) == "MBA-SAM"
+        slots.append(headlines(answer["pairs"])["MBA-SAM"].number("slots"))
     assert slots == sorted(slots) and slots[0] < slots[-1]
-    whole = client.get(f"/dataflows/{asked.pk}/schedule?rate=220&pair=MBA-SAM").text
-    assert texts(whole) == texts(found["pairs"])
+    whole = client.get(f"/dataflows/{waiting.pk}/schedule?rate=220&pair=MBA-SAM").text
+    assert texts(whole) == texts(answer["pairs"])
 
 
 def test_a_profile_that_is_set_aside_or_used_again_counts_at_once(
-    client_of: ClientOf, asked: DataflowRecord
+    client_of: ClientOf, waiting: DataflowRecord
 ) -> None:
     """Though what a question rests on is kept for seconds."""
-    client, address = client_of("carla"), f"/dataflows/{asked.pk}/schedule/pairs.json?rate=100"
+    client, address = client_of("carla"), f"/dataflows/{waiting.pk}/schedule/pairs.json?rate=100"
     record = ProfileRecord.objects.get(task_type="pi_viete")
     before = client.get(address, headers=JSON).json()["pairs"]
     client.post(reverse("profile_act", args=[record.pk, "set_aside"]))
@@ -79,8 +79,8 @@ def test_a_profile_that_is_set_aside_or_used_again_counts_at_once(
     assert texts(client.get(address, headers=JSON).json()["pairs"]) == texts(before)
 
 
-def test_one_answer_has_what_is_shown_of_whichever_pair_is_chosen(client_of: ClientOf, asked: DataflowRecord) -> None:
-    address, client = f"/dataflows/{asked.pk}/schedule", client_of("carla")
+def test_one_answer_has_what_is_shown_of_whichever_pair_is_chosen(client_of: ClientOf, waiting: DataflowRecord) -> None:
+    address, client = f"/dataflows/{waiting.pk}/schedule", client_of("carla")
     page = client.get(f"{address}?rate=100&pair=LSA-DSM&complete=1").text
     answer = client.get(f"{address}/pairs.json?rate=100&pair=MBA-SAM&complete=1", headers=JSON).json()["pairs"]
     for text in (page, answer):
@@ -94,12 +94,12 @@ def test_one_answer_has_what_is_shown_of_whichever_pair_is_chosen(client_of: Cli
 
 
 def test_the_paper_s_machines_stand_beside_cheaper_ones_with_their_price(
-    client_of: ClientOf, asked: DataflowRecord
+    client_of: ClientOf, waiting: DataflowRecord
 ) -> None:
     client, shown = client_of("carla"), 0
     for rate in (700, 900, 1100):
-        pairs = client.get(f"/api/dataflows/{asked.pk}/schedules?rate_per_s={rate}", headers=JSON).json()["schedules"]
-        page = rows(client.get(f"/dataflows/{asked.pk}/schedule?rate={rate}&complete=1").text)
+        pairs = client.get(f"/api/dataflows/{waiting.pk}/schedules?rate_per_s={rate}", headers=JSON).json()["schedules"]
+        page = rows(client.get(f"/dataflows/{waiting.pk}/schedule?rate={rate}&complete=1").text)
         for pair in (pair for pair in pairs if pair.get("published_machines")):
             row = page["-".join(pair["pair"])]
             assert row.number("per-hour.published") == pair["published_machines"]["per_hour"] > pair["per_hour"]
@@ -108,38 +108,39 @@ def test_the_paper_s_machines_stand_beside_cheaper_ones_with_their_price(
 
 
 def test_without_scripts_our_own_mapping_is_worked_out_beside_what_was_chosen(
-    client_of: ClientOf, asked: DataflowRecord
+    client_of: ClientOf, waiting: DataflowRecord
 ) -> None:
     query = "rate=100&pair=LSA-RSM&routing=shuffle"
-    page = Markup(client_of("carla").get(f"/dataflows/{asked.pk}/schedule?{query}").text)
+    page = Markup(client_of("carla").get(f"/dataflows/{waiting.pk}/schedule?{query}").text)
     [link] = {link.attributes["href"] for link in page.every("a") if "noscript" in link.ancestors}
-    again = client_of("carla").get(f"/dataflows/{asked.pk}/schedule{link}").text
+    again = client_of("carla").get(f"/dataflows/{waiting.pk}/schedule{link}").text
     assert rows(again)["MBA-exact"].one("data-bound", "slots").attributes["data-proved"] == "yes"
     assert chosen(again) == "LSA-RSM" and selected(again, "routing") == "shuffle"
     assert Markup(again).number("rate") == 100
 
 
 def test_only_what_keeps_the_rate_is_said_to_keep_it(
-    client_of: ClientOf, asked: DataflowRecord, monkeypatch: pytest.MonkeyPatch
+    client_of: ClientOf, waiting: DataflowRecord, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    page = Markup(client_of("carla").get(f"/dataflows/{asked.pk}/schedule?rate=100").text)
+    page = Markup(client_of("carla").get(f"/dataflows/{waiting.pk}/schedule?rate=100").text)
     assert page.one("data-best").attributes["data-keeps"] == "yes"
     monkeypatch.setattr(Prediction, "keeps", False)
-    page = Markup(client_of("carla").get(f"/dataflows/{asked.pk}/schedule?rate=101").text)
+    page = Markup(client_of("carla").get(f"/dataflows/{waiting.pk}/schedule?rate=101").text)
     assert set(page.values("data-keeps")) == {"no"} and not page.having("data-best")
 
 
-def test_routing_changes_what_is_predicted(client_of: ClientOf, asked: DataflowRecord) -> None:
-    address = f"/dataflows/{asked.pk}/schedule/pairs.json?rate=190&pair=MBA-SAM&routing="
-    aware, even = (client_of("carla").get(address + one, headers=JSON).json() for one in ("slot_aware", "shuffle"))
+def test_routing_changes_what_is_predicted(client_of: ClientOf, waiting: DataflowRecord) -> None:
+    address = f"/dataflows/{waiting.pk}/schedule/pairs.json?rate=190&pair=MBA-SAM&routing="
+    aware, even = (client_of("carla").get(address + routing, headers=JSON).json()
+        for routing in ("slot_aware", "shuffle"))
     assert rows(aware["pairs"])["MBA-SAM"].attributes["data-keeps"] == "yes"
     assert rows(even["pairs"])["MBA-SAM"].attributes["data-keeps"] == "no"
 
 
 def test_the_curve_goes_over_rates_and_ends_where_there_is_no_schedule(
-    client_of: ClientOf, asked: DataflowRecord, settings
+    client_of: ClientOf, waiting: DataflowRecord, settings
 ) -> None:
-    address = f"/dataflows/{asked.pk}/schedule/curve.json"
+    address = f"/dataflows/{waiting.pk}/schedule/curve.json"
     client = client_of("carla")
     figure = client.get(f"{address}?most=400&pair=MBA-SAM", headers=JSON).json()["curve"]
     slots, price = figure["data"]
@@ -155,16 +156,16 @@ def test_the_curve_goes_over_rates_and_ends_where_there_is_no_schedule(
 
 
 @pytest.mark.parametrize("rate", ["0", "-5", "nan", "inf", "many", "1e999", "1e13"])
-def test_what_is_no_rate_is_refused(client_of: ClientOf, asked: DataflowRecord, rate: str) -> None:
-    page = client_of("carla").get(f"/dataflows/{asked.pk}/schedule", {"rate": rate})
+def test_what_is_no_rate_is_refused(client_of: ClientOf, waiting: DataflowRecord, rate: str) -> None:
+    page = client_of("carla").get(f"/dataflows/{waiting.pk}/schedule", {"rate": rate})
     assert page.status_code == 422
     assert Markup(page.text).values("data-error") == ["invalid_resources"]
     assert list(rows(page.text)) == PAIRS  # at the sources' own
     assert_sound(page, rate)
-    found = client_of("carla").get(f"/dataflows/{asked.pk}/schedule/pairs.json", {"rate": rate}, headers=JSON)
-    assert (found.status_code, found.json()["code"]) == (422, "invalid_resources")
+    answer = client_of("carla").get(f"/dataflows/{waiting.pk}/schedule/pairs.json", {"rate": rate}, headers=JSON)
+    assert (answer.status_code, answer.json()["code"]) == (422, "invalid_resources")
     before = Proposal.objects.count()
-    client_of("carla").post(reverse("schedule_propose", args=[asked.pk]), {"rate": rate, "pair": "MBA-SAM"})
+    client_of("carla").post(reverse("schedule_propose", args=[waiting.pk]), {"rate": rate, "pair": "MBA-SAM"})
     assert Proposal.objects.count() == before
 
 
@@ -180,9 +181,9 @@ def test_slots_that_are_not_there_would_be_bought(world: World, client_of: Clien
 
 
 def test_where_no_slot_is_free_it_is_said_with_what_helps(
-    world: World, client_of: ClientOf, asked: DataflowRecord
+    world: World, client_of: ClientOf, waiting: DataflowRecord
 ) -> None:
-    address = f"/dataflows/{asked.pk}/schedule?rate=50"
+    address = f"/dataflows/{waiting.pk}/schedule?rate=50"
     assert "no-slot-free" not in Markup(client_of("carla").get(address).text).notes
     register_node(name="n1", slots=0)
     response = client_of("carla").get(address)
@@ -193,22 +194,22 @@ def test_where_no_slot_is_free_it_is_said_with_what_helps(
     assert is_disabled(response.text, "propose")
 
 
-def test_a_stale_profile_is_said(world: World, client_of: ClientOf, asked: DataflowRecord) -> None:
+def test_a_stale_profile_is_said(world: World, client_of: ClientOf, waiting: DataflowRecord) -> None:
     ProfileRecord.objects.filter(task_type="pi_viete").update(version=0)
-    measure = f"{reverse('measure')}?dataflow={asked.pk}&task=pi"
+    measure = f"{reverse('measure')}?dataflow={waiting.pk}&task=pi"
     for name, may_measure in (("carla", True), ("vera", False)):
-        note = Markup(client_of(name).get(f"/dataflows/{asked.pk}/schedule?rate=50").text).one("data-warning")
+        note = Markup(client_of(name).get(f"/dataflows/{waiting.pk}/schedule?rate=50").text).one("data-warning")
         assert (note.attributes["data-warning"], note.attributes["data-type"]) == ("stale", "pi_viete")
         assert note.links(measure) is may_measure
         assert "version 0 of pi_viete" in note.text, "which version it was measured with"
 
 
 def test_drift_and_rough_peaks_are_said_with_the_task_and_where_to_measure_again(
-    client_of: ClientOf, asked: DataflowRecord
+    client_of: ClientOf, waiting: DataflowRecord
 ) -> None:
     drift = {"what": "rate", "threads": 1, "expected": 100.0, "observed": 70.0, "beyond": True}
     ProfileRecord.objects.filter(task_type="pi_viete").update(drifts=[drift], rough=[2])
-    address = f"/dataflows/{asked.pk}/schedule?rate=50"
+    address = f"/dataflows/{waiting.pk}/schedule?rate=50"
     response = client_of("carla").get(address)
     assert_sound(response, address)
     page = Markup(response.text)
@@ -216,18 +217,18 @@ def test_drift_and_rough_peaks_are_said_with_the_task_and_where_to_measure_again
     assert set(warnings) == {"drifted", "rough"}
     for note in warnings.values():
         assert note.attributes["data-type"] == "pi_viete"
-        assert note.links(f"{reverse('measure')}?dataflow={asked.pk}&task=pi")
+        assert note.links(f"{reverse('measure')}?dataflow={waiting.pk}&task=pi")
     assert "70 events/s" in warnings["drifted"].text and "100" in warnings["drifted"].text
     [task] = page.having("data-task", "pi")
     assert set(task.values("data-profile-warning")) == {"drifted", "rough"}, "below, beside the task"
 
 
 def test_what_is_chosen_becomes_a_proposal_that_shows_its_bundles(
-    world: World, client_of: ClientOf, asked: DataflowRecord
+    world: World, client_of: ClientOf, waiting: DataflowRecord
 ) -> None:
     client = client_of("carla")
-    response = client.post(reverse("schedule_propose", args=[asked.pk]), {"pair": "MBA-SAM", "rate": "150"})
-    proposal = Proposal.objects.get(dataflow=asked, plan__kind="submit")
+    response = client.post(reverse("schedule_propose", args=[waiting.pk]), {"pair": "MBA-SAM", "rate": "150"})
+    proposal = Proposal.objects.get(dataflow=waiting, plan__kind="submit")
     assert response.url == reverse("proposal", args=[proposal.pk])
     proposal = prepare_proposal(proposal_id=proposal.pk)
     promise = plan_of(proposal.plan).promise
@@ -244,16 +245,16 @@ def test_what_is_chosen_becomes_a_proposal_that_shows_its_bundles(
     assert {bundle.attributes["data-bundle"] for bundle in slots.having("data-change", "starts")} == {
         bundle.id for bundle in promise.bundles}
     assert shown.number("promise.slots") == len(promise.slots)
-    client.post(reverse("schedule_propose", args=[asked.pk]), {"pair": "MBA-exact", "rate": "150"})
+    client.post(reverse("schedule_propose", args=[waiting.pk]), {"pair": "MBA-exact", "rate": "150"})
     prepare_proposal(proposal_id=proposal.pk)
     page = client.get(response.url)
     assert_sound(page, response.url)
     assert Markup(page.text).one("data-bound", "slots").attributes["data-proved"] == "yes"
 
 
-def test_what_is_proposed_already_is_said_to_be(client_of: ClientOf, asked: DataflowRecord) -> None:
-    client, address = client_of("carla"), reverse("schedule_propose", args=[asked.pk])
-    proposal = Proposal.objects.get(dataflow=asked)
+def test_what_is_proposed_already_is_said_to_be(client_of: ClientOf, waiting: DataflowRecord) -> None:
+    client, address = client_of("carla"), reverse("schedule_propose", args=[waiting.pk])
+    proposal = Proposal.objects.get(dataflow=waiting)
     for given in ({"pair": "MBA-SAM", "rate": "150"}, {"without": "1"}):
         for _ in range(2):  # while its plan is computed, too
             page = Markup(client.post(address, given, follow=True).text)
@@ -261,30 +262,30 @@ def test_what_is_proposed_already_is_said_to_be(client_of: ClientOf, asked: Data
         prepare_proposal(proposal_id=proposal.pk)
         page = Markup(client.post(address, given, follow=True).text)
         assert page.flashes == ["proposed-before"] and "computing" not in page.notes
-        assert ("schedule" in Proposal.objects.get(dataflow=asked).plan.options) is ("pair" in given)
-    assert Proposal.objects.get(dataflow=asked) == proposal
+        assert ("schedule" in Proposal.objects.get(dataflow=waiting).plan.options) is ("pair" in given)
+    assert Proposal.objects.get(dataflow=waiting) == proposal
 
 
 def test_a_schedule_that_another_choice_would_replace_is_named(
-    world: World, client_of: ClientOf, asked: DataflowRecord
+    world: World, client_of: ClientOf, waiting: DataflowRecord
 ) -> None:
     def replaced(name: str = "carla") -> tuple[str | None, ...] | None:
-        response = client_of(name).get(f"/dataflows/{asked.pk}/schedule?rate=50")
+        response = client_of(name).get(f"/dataflows/{waiting.pk}/schedule?rate=50")
         assert_sound(response, name)
         page = Markup(response.text)
         if "replaces" not in page.notes:
             return None
         note = page.one("data-note", "replaces")
-        assert note.links(reverse("proposal", args=[Proposal.objects.open().get(dataflow=asked).pk]))
+        assert note.links(reverse("proposal", args=[Proposal.objects.open().get(dataflow=waiting).pk]))
         return note.attributes["data-by"], note.attributes["data-status"]
 
     def propose(name: str, rate: str) -> None:
-        client_of(name).post(reverse("schedule_propose", args=[asked.pk]), {"pair": "MBA-SAM", "rate": rate})
+        client_of(name).post(reverse("schedule_propose", args=[waiting.pk]), {"pair": "MBA-SAM", "rate": rate})
 
     assert replaced() is None, "it is submitted without one"
     propose("carla", "90")
     assert replaced() == ("carla", "computing")
-    proposal = prepare_proposal(proposal_id=Proposal.objects.get(dataflow=asked).pk)
+    proposal = prepare_proposal(proposal_id=Proposal.objects.get(dataflow=waiting).pk)
     assert replaced("dev") == ("carla", "pending")
     assert replaced("mo") is None, "whoever may not propose replaces nothing"
     propose("dev", "100")
@@ -296,23 +297,23 @@ def test_a_schedule_that_another_choice_would_replace_is_named(
 
 
 def test_another_schedule_of_what_runs_says_what_it_changes(
-    world: World, client_of: ClientOf, asked: DataflowRecord
+    world: World, client_of: ClientOf, waiting: DataflowRecord
 ) -> None:
     client = client_of("carla")
-    client.post(reverse("schedule_propose", args=[asked.pk]), {"pair": "MBA-SAM", "rate": "90"})
-    first = Proposal.objects.get(dataflow=asked)
+    client.post(reverse("schedule_propose", args=[waiting.pk]), {"pair": "MBA-SAM", "rate": "90"})
+    first = Proposal.objects.get(dataflow=waiting)
     enacted(approved(prepare_proposal(proposal_id=first.pk), world.ana))
-    row = rows(client.get(f"/dataflows/{asked.pk}/schedule?rate=90").text)["MBA-SAM"]
+    row = rows(client.get(f"/dataflows/{waiting.pk}/schedule?rate=90").text)["MBA-SAM"]
     assert row.number("slots") and not row.having("data-field", "changes.stay"), "it changes nothing"
-    address = f"/dataflows/{asked.pk}/schedule/pairs.json?rate=90&pair="
+    address = f"/dataflows/{waiting.pk}/schedule/pairs.json?rate=90&pair="
     answer = client.get(f"{address}MBA-SAM", headers=JSON).json()["pairs"]
     assert cannot(answer, "MBA-SAM"), "it runs like this already"
     assert cannot(answer, "MBA-exact") and "data-pending" in rows(answer)["MBA-exact"].attributes
     assert cannot(answer, "LSA-DSM") == ""
-    more = rows(client.get(f"/dataflows/{asked.pk}/schedule?rate=190").text)["MBA-SAM"]
+    more = rows(client.get(f"/dataflows/{waiting.pk}/schedule?rate=190").text)["MBA-SAM"]
     assert more.number("changes.start") and more.number("changes.stay")
-    client.post(reverse("schedule_propose", args=[asked.pk]), {"pair": "MBA-SAM", "rate": "190"})
-    second = prepare_proposal(proposal_id=Proposal.objects.get(dataflow=asked, plan__kind="schedule").pk)
+    client.post(reverse("schedule_propose", args=[waiting.pk]), {"pair": "MBA-SAM", "rate": "190"})
+    second = prepare_proposal(proposal_id=Proposal.objects.get(dataflow=waiting, plan__kind="schedule").pk)
     assert second.status == "pending", second.plan.error
     plan = plan_of(second.plan)
     changed = Counter(bundle["change"] for bundle in bundles_of(plan, {}))
@@ -321,16 +322,17 @@ def test_another_schedule_of_what_runs_says_what_it_changes(
     page = client.get(reverse("proposal", args=[second.pk]))
     assert_sound(page, "second")
     shown = Markup(page.text)
-    assert shown.links(f"/dataflows/{asked.pk}/schedule?pair=MBA-SAM&rate=190.0&routing=slot_aware"), "what is reviewed"
+    assert shown.links(
+        f"/dataflows/{waiting.pk}/schedule?pair=MBA-SAM&rate=190.0&routing=slot_aware"), "what is reviewed"
     assert shown.every("h1")[0].attributes["data-kind"] == "schedule"
 
 
-def test_who_may_not_propose_is_told_and_cannot(world: World, client_of: ClientOf, asked: DataflowRecord) -> None:
-    page = Markup(client_of("mo").get(f"/dataflows/{asked.pk}/schedule?rate=50").text)
+def test_who_may_not_propose_is_told_and_cannot(world: World, client_of: ClientOf, waiting: DataflowRecord) -> None:
+    page = Markup(client_of("mo").get(f"/dataflows/{waiting.pk}/schedule?rate=50").text)
     assert "City" in page.one("data-note", "not-proposable").text, "whose engineers may"
     assert not page.having("data-part", "propose")
-    client_of("mo").post(reverse("schedule_propose", args=[asked.pk]), {"pair": "MBA-SAM", "rate": "90"})
-    assert "schedule" not in Proposal.objects.get(dataflow=asked).plan.options
+    client_of("mo").post(reverse("schedule_propose", args=[waiting.pk]), {"pair": "MBA-SAM", "rate": "90"})
+    assert "schedule" not in Proposal.objects.get(dataflow=waiting).plan.options
 
 
 def test_a_dataflow_that_was_submitted_without_a_schedule_is_offered_its_first(
@@ -357,10 +359,10 @@ def test_a_dataflow_that_was_submitted_without_a_schedule_is_offered_its_first(
     assert handovers and {step.key for step in handovers} <= set(Markup(page.text).values("data-step"))
 
 
-def test_a_dataflow_at_rest_can_be_compared_but_not_scheduled(client_of: ClientOf, asked: DataflowRecord) -> None:
-    Proposal.objects.filter(dataflow=asked).update(status="rejected")
-    DataflowRecord.objects.filter(pk=asked.pk).update(status="rejected")
-    page = client_of("carla").get(f"/dataflows/{asked.pk}/schedule?rate=50").text
+def test_a_dataflow_at_rest_can_be_compared_but_not_scheduled(client_of: ClientOf, waiting: DataflowRecord) -> None:
+    Proposal.objects.filter(dataflow=waiting).update(status="rejected")
+    DataflowRecord.objects.filter(pk=waiting.pk).update(status="rejected")
+    page = client_of("carla").get(f"/dataflows/{waiting.pk}/schedule?rate=50").text
     assert "rejected" in Markup(page).one("data-note", "not-proposable").text
     assert list(rows(page)) == PAIRS and not Markup(page).having("data-part", "propose")
 

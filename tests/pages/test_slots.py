@@ -31,10 +31,10 @@ from tests.pages.scheduling import linear, measured
 
 def reports(**slots: dict[str, Any]) -> jobs.LiveReading:
     """A node n1 of 8 GiB that reports of these slots (``s0`` and so on)."""
-    found = {
+    by_node = {
         name.removeprefix("s"): {"state": "running", "cpu": 0.0, "memory_mb": 0, "restarts": 0, "fragments": {}} | slot
         for name, slot in slots.items()}
-    return jobs.LiveReading(reports=Reports.of({"n1": {"cores": 2, "memory_mb": 8192, "slots": found}}))
+    return jobs.LiveReading(reports=Reports.of({"n1": {"cores": 2, "memory_mb": 8192, "slots": by_node}}))
 
 
 @pytest.fixture
@@ -50,7 +50,8 @@ def live(monkeypatch: pytest.MonkeyPatch) -> Any:
 def divide(fragment_id: str, *bundles: RunningBundle) -> None:
     """Let a fragment be divided, as a schedule would."""
     FragmentRow.objects.filter(pk=fragment_id).update(bundles=[
-        {"id": one.id, "slot": one.slot, "threads": one.threads, "weight": one.weight} for one in bundles])
+        {"id": bundle.id, "slot": bundle.slot, "threads": bundle.threads, "weight": bundle.weight}
+        for bundle in bundles])
 
 
 def cells(page: str) -> dict[str, Element]:
@@ -72,10 +73,10 @@ def test_bundles_stand_on_their_slots_with_threads_and_weight(world: World, clie
     live(reports(s0={"cpu": 0.41, "memory_mb": 1024}, s1={"cpu": 0.2, "memory_mb": 2048}))
     response = client_of("carla").get("/estate/slots")
     assert_sound(response, "/estate/slots")
-    found = cells(response.text)
-    assert bundles(found[fragment.slot]) == [("sense parse average out", 3, 0.7)]
-    assert bundles(found[other]) == [("sense parse average out", 2, 0.3)]
-    assert (found["n1/0"].number("whole.cpu"), found["n1/0"].number("whole.memory-mb")) == (0.41, 1024)
+    slot_cells = cells(response.text)
+    assert bundles(slot_cells[fragment.slot]) == [("sense parse average out", 3, 0.7)]
+    assert bundles(slot_cells[other]) == [("sense parse average out", 2, 0.3)]
+    assert (slot_cells["n1/0"].number("whole.cpu"), slot_cells["n1/0"].number("whole.memory-mb")) == (0.41, 1024)
     assert Markup(response.text).number("slots") == 2 and Markup(response.text).values("data-node") == ["n1"]
 
 
@@ -85,12 +86,12 @@ def test_what_is_measured_of_a_slot_is_of_its_bundles_as_what_is_planned(
     running(world.carla, world.city, document("traffic"), world.ana)
     fragment = FragmentRow.objects.get()
     slot = fragment.slot.rpartition("/")[2]
-    told = {"state": "running", "cpu": 0.31, "memory": 0.0042}
-    live(reports(**{f"s{slot}": {"cpu": 0.41, "memory_mb": 1024, "fragments": {fragment.pk: told}}}))
-    found = cells(client_of("carla").get("/estate/slots").text)
-    cell = found[fragment.slot]
+    slot_report = {"state": "running", "cpu": 0.31, "memory": 0.0042}
+    live(reports(**{f"s{slot}": {"cpu": 0.41, "memory_mb": 1024, "fragments": {fragment.pk: slot_report}}}))
+    slot_cells = cells(client_of("carla").get("/estate/slots").text)
+    cell = slot_cells[fragment.slot]
     assert [cell.number(name) for name in ("measured.cpu", "measured.memory", "whole.cpu")] == [0.31, 0.0042, 0.41]
-    row = next(one for one in client_of("carla").get("/api/slots").json() if one["name"] == fragment.slot)
+    row = next(slot for slot in client_of("carla").get("/api/slots").json() if slot["name"] == fragment.slot)
     assert row["measured"] == {"cpu": 0.31, "memory": 0.0042}
     assert row["whole"] == {"cpu": 0.41, "memory": 0.25}  # 1024 MB of the half of 8 GiB
 
@@ -99,8 +100,9 @@ def test_a_slot_says_what_it_holds_to_who_hears_it(world: World, client_of: Clie
     running(world.carla, world.city, document("traffic"), world.ana)
     fragment = FragmentRow.objects.get()
     index = fragment.slot.rpartition("/")[2]
-    told = {"state": "running", "cpu": 0.31, "memory": 0.0042}
-    live(reports(**{f"s{index}": {"fragments": {fragment.pk: told}}, f"s{1 - int(index)}": {"state": "starting"}}))
+    slot_report = {"state": "running", "cpu": 0.31, "memory": 0.0042}
+    live(reports(
+        **{f"s{index}": {"fragments": {fragment.pk: slot_report}}, f"s{1 - int(index)}": {"state": "starting"}}))
     page = Markup(client_of("carla").get("/estate/slots").text)
     summaries = [summary for summary in page.every("summary") if "section" in summary.ancestors]
     assert not any("aria-label" in summary.attributes for summary in summaries), "it would hide the text"
@@ -113,7 +115,7 @@ def test_what_is_planned_adds_up_by_slot(world: World, live: Any) -> None:
         running(world.carla, world.city, document(f"d{window}", window=window), world.ana)
     grid = slots_grid(viewer_of(world.carla))
     for slot in grid.slots:
-        assert slot.bundles and slot.before.cpu == pytest.approx(sum(one.planned.cpu for one in slot.bundles))
+        assert slot.bundles and slot.before.cpu == pytest.approx(sum(bundle.planned.cpu for bundle in slot.bundles))
         assert slot.before == slot.after
         assert slot.before.memory is None  # nobody has said what they take
 
@@ -139,12 +141,12 @@ def test_a_schedule_is_shown_against_the_one_before_it_when_it_runs_too(world: W
     measured(world)
     first = enacted(approved(planned(
         world.carla, world.city, linear(rate=20), schedule=Choice.of(pair=("MBA", "SAM"))), world.ana))
-    asked = propose_schedule(
+    proposed = propose_schedule(
         actor=world.carla, dataflow_id=first.dataflow_id, choice=Choice.of(pair=("MBA", "SAM"), rate_per_s=60))
-    proposal = prepare_proposal(proposal_id=asked.pk)
+    proposal = prepare_proposal(proposal_id=proposed.pk)
     def seen() -> list[Any]:
-        found = slots_grid(viewer_of(world.carla), plan=plan_of(proposal.plan)).slots
-        return [(slot.name, slot.before, slot.after) for slot in found]
+        grid = slots_grid(viewer_of(world.carla), plan=plan_of(proposal.plan)).slots
+        return [(slot.name, slot.before, slot.after) for slot in grid]
 
     sides = seen()
     assert any(before.cpu and after.cpu > before.cpu for _, before, after in sides)
@@ -176,15 +178,15 @@ def test_a_slot_with_what_one_may_not_see_is_not_free(world: World, client_of: C
         page = client_of(name).get("/estate/slots").text
         assert cells(page)[slot].attributes["data-use"] == use and len(bundles(cells(page)[slot])) == shown
         assert Markup(page).number("slots.free") == 1
-        assert {one["name"]: one["free"] for one in client_of(name).get("/api/slots").json()} == {
+        assert {slot["name"]: slot["free"] for slot in client_of(name).get("/api/slots").json()} == {
             "n1/0": slot != "n1/0", "n1/1": slot != "n1/1"}
 
 
 def test_what_a_slot_is_reserved_for_is_said(world: World, client_of: ClientOf, live: Any) -> None:
     SlotRow.objects.filter(name="n1/1").update(reserved_for="measuring senml_parse")
-    found = cells(client_of("vera").get("/estate/slots").text)
-    assert found["n1/1"].attributes["data-reserved"] == "measuring senml_parse"
-    assert [found[name].attributes["data-use"] for name in ("n1/0", "n1/1")] == ["free", "reserved"]
+    slot_cells = cells(client_of("vera").get("/estate/slots").text)
+    assert slot_cells["n1/1"].attributes["data-reserved"] == "measuring senml_parse"
+    assert [slot_cells[name].attributes["data-use"] for name in ("n1/0", "n1/1")] == ["free", "reserved"]
 
 
 def test_an_estate_without_slots_says_how_to_get_some(world: World, client_of: ClientOf) -> None:
@@ -201,9 +203,9 @@ def test_many_slots_take_as_many_statements_as_few(world: World, client_of: Clie
     for slots in (2, 200):
         register_node(name="n1", slots=slots)
         client.get("/estate/slots")
-        with CaptureQueriesContext(connection) as asked:
+        with CaptureQueriesContext(connection) as queries:
             response = client.get("/estate/slots")
-        counts.append(len(asked))
+        counts.append(len(queries))
         assert len(cells(response.text)) == slots
     assert counts[0] == counts[1]
     assert_sound(response, "/estate/slots")
@@ -240,7 +242,7 @@ def test_a_slot_says_which_core_it_is_held_to(world: World, client_of: ClientOf,
     assert_sound(response, "/estate/slots")
     assert [cell.attributes["data-core"] for cell in cells(response.text).values()] == ["3", "2"]
     assert not Markup(response.text).having("data-unpinned")
-    assert [(one["core"], one["unpinned"]) for one in client_of("vera").get("/api/slots").json()] == [
+    assert [(slot["core"], slot["unpinned"]) for slot in client_of("vera").get("/api/slots").json()] == [
         (3, None), (2, None)]
 
 
@@ -255,7 +257,7 @@ def test_slots_without_cores_of_their_own_are_said_to_be(
     page = client_of("vera").get("/estate/slots").text
     assert why in Markup(page).one("data-unpinned").attributes["data-unpinned"]
     assert cells(page)["n1/0"].attributes["data-core"] == ("none" if core is None else str(core))
-    assert all(why in one["unpinned"] for one in client_of("vera").get("/api/slots").json())
+    assert all(why in slot["unpinned"] for slot in client_of("vera").get("/api/slots").json())
 
 
 def test_of_a_node_that_says_nothing_nothing_is_said(world: World, client_of: ClientOf, live: Any) -> None:
@@ -286,7 +288,7 @@ def test_slots_of_a_node_that_nothing_is_heard_of_are_free_nowhere(
     client = client_of("carla")
     page = client.get("/estate/slots").text
     assert Markup(page).number("slots.free") == 2 and cells(page)["n0/0"].attributes["data-use"] == "silent"
-    assert {one["name"]: one["free"] for one in client.get("/api/slots").json()} == {
+    assert {slot["name"]: slot["free"] for slot in client.get("/api/slots").json()} == {
         "n0/0": False, "n1/0": True, "n1/1": True}
     assert Markup(client.get(reverse("schedule", args=[record.pk])).text).number("slots.free") == 2
     form = Markup(client.get(f"{reverse('measure')}?type=block_average").text)
@@ -298,7 +300,7 @@ def test_of_many_nodes_those_that_change_are_shown_alone(world: World, client_of
     register_node(name="n2", slots=2)
     proposal = planned(world.carla, world.city, document("traffic"))
     address = f"/estate/slots?proposal={proposal.pk}"
-    pages = [client_of("carla").get(one).text for one in (address, f"{address}&only=changed")]
+    pages = [client_of("carla").get(query).text for query in (address, f"{address}&only=changed")]
     shown = [Markup(page).values("data-node") for page in pages]
     [changed] = {slot.rpartition("/")[0] for slot in cells(pages[1])}
     assert shown == [["n1", "n2"], [changed]]

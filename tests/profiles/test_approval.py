@@ -62,8 +62,8 @@ def removed(world: World, dataflow: DataflowRecord) -> None:
 def test_before_approval_nothing_is_asked_for(world: World, node: Node, client, task: str):
     dataflow = planned(world.carla, world.city, posting("hooks")).dataflow
     client.force_login(world.carla)
-    asked = {"type": "http_post", "dataflow": str(dataflow.pk), "task": task, "slot": "n1/1"}
-    answer = client.post("/api/sweeps", asked, content_type="application/json")
+    form = {"type": "http_post", "dataflow": str(dataflow.pk), "task": task, "slot": "n1/1"}
+    answer = client.post("/api/sweeps", form, content_type="application/json")
     assert (answer.status_code, answer.json()["code"]) == (409, "not_approved") and answer.json()["remedy"]
     with pytest.raises(NotApproved):
         started(world, subject=subject_of_task(viewer_of(world.carla), dataflow.pk, task))
@@ -79,8 +79,8 @@ def test_what_is_before_the_effects_is_measured_without_approval(world: World, n
 @pytest.mark.parametrize(("name", "config"), FREE)
 def test_no_config_of_ones_own(world: World, node: Node, client, name: str, config: dict):
     client.force_login(world.carla)
-    asked = {"type": name, "config": config, "feed": "source:urban_sensing", "slot": "n1/1"}
-    answer = client.post("/api/sweeps", asked, content_type="application/json")
+    form = {"type": name, "config": config, "feed": "source:urban_sensing", "slot": "n1/1"}
+    answer = client.post("/api/sweeps", form, content_type="application/json")
     assert 400 <= answer.status_code < 500 and not SweepRecord.objects.exists()
     if "team" not in str(config):
         assert answer.json()["code"] == "not_approved"
@@ -202,7 +202,7 @@ def test_a_type_that_does_not_say_that_it_has_no_effects_has_some(declared: Task
 
 
 def test_every_type_of_the_library_says_what_it_reaches():
-    reaching = {one.name: one.effects for one in built_in() if one.effects != ()}
+    reaching = {task_type.name: task_type.effects for task_type in built_in() if task_type.effects != ()}
     assert reaching == {
         "http_get": ("network",), "http_post": ("network",), "sql_lookup": ("database",), "lookup": ("database",),
         "http_ingest": ("network",), "mqtt": ("network",), "kafka": ("network",), "postgresql": ("database",),

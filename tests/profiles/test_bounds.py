@@ -67,8 +67,8 @@ def test_what_is_said_is_refused_wherever_it_is_said(world: World, twelve: int, 
     page = client.post(reverse("measure"), FORM | {"largest_threads": "13"})
     assert page.status_code == 422 and page.context["failure"].facts == {"threads": 13, "there": 12}
     assert Markup(page.text).values("data-error") == ["invalid_resources"]
-    asked = {"type": "senml_parse", "slot": "n1/0", "largest_threads": 13}
-    answer = client.post("/api/sweeps", asked, "application/json")
+    form = {"type": "senml_parse", "slot": "n1/0", "largest_threads": 13}
+    answer = client.post("/api/sweeps", form, "application/json")
     assert (answer.status_code, answer.json()["facts"]) == (422, {"threads": 13, "there": 12})
     with pytest.raises(CommandError, match=r"13 threads.*has 12"):
         call_command("profile", "measure", "senml_parse", "--threads", "13", stdout=io.StringIO())
@@ -110,8 +110,8 @@ def test_another_refusal_is_not_taken_for_too_few_threads(world: World, node: No
     node.measure = lambda order: jobs.TrialResult(  # its agent came back with slots on a cluster
         order.id, ok=False, code="not_measurable", message="The slots of node n1 run on spark://there, not on a core",
         remedy="Measure on a node whose slots are its own cores.")
-    found = node.finish(sweep)
-    assert (found.status, found.profile) == ("failed", None) and "run on spark://there" in found.reason
+    finished = node.finish(sweep)
+    assert (finished.status, finished.profile) == ("failed", None) and "run on spark://there" in finished.reason
 
 
 def test_what_cannot_be_measured_at_all_still_fails(world: World, node: Node):
@@ -139,18 +139,18 @@ def test_a_feeder_that_is_the_bottleneck_ends_the_sweep_and_the_profile_says_at_
     assert [notes[0].number(name) for name in ("offered", "asked")] == [50, 64]
     assert [bool(note.every("a")) for note in notes] == [True, True, False], "the last was not tried again"
     figure = client.get(reverse("sweep_plots", args=[sweep.pk])).json()["trials"]["data"]
-    assert [one["name"] for one in figure] == ["stable", "not stable", "fed less than was asked for"]
+    assert [trace["name"] for trace in figure] == ["stable", "not stable", "fed less than was asked for"]
     assert figure[1]["y"] == [] and set(figure[2]["y"]) == {50.0}
     assert client.get(f"/api/profiles/{sweep.profile_id}").json()["at_least"] == [1]
-    told = client.get(f"/api/sweeps/{sweep.pk}").json()
-    assert told["progress"]["peaks"]["1"] == {"stable_per_s": 50.0, "unstable_per_s": 0.0, "trials": 6}
+    answer = client.get(f"/api/sweeps/{sweep.pk}").json()
+    assert answer["progress"]["peaks"]["1"] == {"stable_per_s": 50.0, "unstable_per_s": 0.0, "trials": 6}
 
 
 def test_a_full_channel_is_the_tasks_doing(world: World, node: Node):
     def held_back(order):
-        found = Node.measure(node, order)
+        result = Node.measure(node, order)
         return jobs.TrialResult(**{
-            **{name: getattr(found, name) for name in jobs.TrialResult.__slots__}, "held_back": True})
+            **{name: getattr(result, name) for name in jobs.TrialResult.__slots__}, "held_back": True})
 
     node.feeds, node.measure = 50.0, held_back
     sweep = node.finish(started(world))
@@ -163,9 +163,9 @@ def test_a_full_channel_is_the_tasks_doing(world: World, node: Node):
 @pytest.fixture
 def here(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """The digest of all code here, which a test may change."""
-    found = {"code": "aa11"}
-    monkeypatch.setattr(jobs, "code_of", lambda task_type: found["code"])
-    return found
+    versions = {"code": "aa11"}
+    monkeypatch.setattr(jobs, "code_of", lambda task_type: versions["code"])
+    return versions
 
 
 def test_a_profile_is_stale_as_soon_as_the_code_of_its_type_is_another(
@@ -180,8 +180,8 @@ def test_a_profile_is_stale_as_soon_as_the_code_of_its_type_is_another(
     client = client_of("carla")
     page = Markup(client.get(reverse("profile", args=[record.pk])).text)
     assert page.one("data-note", "stale").attributes["data-why"] == selectors.staleness(profile_of(record))
-    told = client.get(f"/api/profiles/{record.pk}").json()
-    assert told["code"] == "aa11" and "other code" in told["stale"]
+    answer = client.get(f"/api/profiles/{record.pk}").json()
+    assert answer["code"] == "aa11" and "other code" in answer["stale"]
     exported = client.get(reverse("profile_export", args=[record.pk])).text
     [again] = import_profiles(actor=world.carla, text=exported)
     assert again.code == "aa11", "a file keeps it"
@@ -251,16 +251,16 @@ def test_measuring_again_is_by_the_bounds_of_before(before: ProfileRecord, clien
     client.post(reverse("measure"), {"again": str(before.pk), "slot": "n1/0", "any_config": "1"})
     client.post("/api/sweeps", {"profile": str(before.pk), "slot": "n1/1"}, "application/json")
     again = SweepRecord.objects.exclude(pk=first.pk)
-    assert again.count() == 2 and {one.slot for one in again} == {"n1/0", "n1/1"}
-    assert [manner(one) for one in again] == [manner(first)] * 2
+    assert again.count() == 2 and {sweep.slot for sweep in again} == {"n1/0", "n1/1"}
+    assert [manner(sweep) for sweep in again] == [manner(first)] * 2
 
 
 def test_what_is_said_comes_before_what_was(before: ProfileRecord, client_of: ClientOf):
     client = client_of("carla")
     client.post(reverse("measure"), {
         "again": str(before.pk), "slot": "n1/0", "largest_rate_per_s": "5000", "seconds": "4"})
-    asked = {"profile": str(before.pk), "slot": "n1/1", "largest_threads": 4, "any_config": False}
-    client.post("/api/sweeps", asked, "application/json")
+    sent = {"profile": str(before.pk), "slot": "n1/1", "largest_threads": 4, "any_config": False}
+    client.post("/api/sweeps", sent, "application/json")
     form, api = SweepRecord.objects.get(slot="n1/0"), SweepRecord.objects.get(slot="n1/1", bounds__largest_threads=4)
     assert (form.bounds["largest_rate_per_s"], form.bounds["smallest_rate_per_s"], form.seconds) == (5000.0, 20.0, 4.0)
     assert (form.any_config, form.warm_up_s) == (False, 3.0), "a box that is not ticked"

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.broker
 
 
 @pytest.fixture
-def there(broker: redis.Redis, broker_url: str, settings) -> redis.Redis:
+def node_broker(broker: redis.Redis, broker_url: str, settings) -> redis.Redis:
     settings.REDIS_URL = broker_url
     return broker
 
@@ -34,16 +34,16 @@ def result_of(order: TrialOrder) -> TrialResult:
         machine={"class": "cpu-a", "load": 0.5}, versions={"type": 1})
 
 
-def test_a_trial_goes_to_a_node_and_its_figures_come_back(world: World, there: redis.Redis):
+def test_a_trial_goes_to_a_node_and_its_figures_come_back(world: World, node_broker: redis.Redis):
     sweep = advance_sweep(sweep_id=started(world).pk, at=timezone.now())
     assert progress_of(sweep)["under_way"]["state"] == "waits for the node's agent"
     for _ in range(6):
-        order = trials.take(there, "n1", wait_s=0.1)
+        order = trials.take(node_broker, "n1", wait_s=0.1)
         assert (order.slot, order.task_type, order.feed[0]["type"]) == ("1", "senml_parse", "urban_sensing")
-        trials.tell(there, order.id, Progress("measuring"))
+        trials.tell(node_broker, order.id, Progress("measuring"))
         sweep = advance_sweep(sweep_id=sweep.pk, at=timezone.now())
         assert progress_of(sweep)["under_way"]["state"] == "measuring" and sweep.trials.get(ended=None).taken
-        trials.finish(there, result_of(order))
+        trials.finish(node_broker, result_of(order))
         sweep = advance_sweep(sweep_id=sweep.pk, at=timezone.now())
     done = list(sweep.trials.exclude(ended=None))
     assert {trial.stable for trial in done} == {True, False} and all(len(trial.series) == 2 for trial in done)
@@ -52,10 +52,10 @@ def test_a_trial_goes_to_a_node_and_its_figures_come_back(world: World, there: r
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_cancelled_sweeps_order_is_taken_by_nobody(committed_world: World, there: redis.Redis):
+def test_a_cancelled_sweeps_order_is_taken_by_nobody(committed_world: World, node_broker: redis.Redis):
     sweep = advance_sweep(sweep_id=started(committed_world).pk, at=timezone.now())
     cancel_sweep(actor=committed_world.carla, sweep_id=sweep.pk)
-    assert trials.take(there, "n1", wait_s=0.1) is None
+    assert trials.take(node_broker, "n1", wait_s=0.1) is None
 
 
 def test_without_a_broker_everything_says_so(world: World):

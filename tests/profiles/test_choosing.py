@@ -87,7 +87,7 @@ def test_of_two_that_are_chosen_at_once_one_is_in_use(committed_world: World):
     records = imported(world, 10, 20, 30)
     came = at_once(*(
         lambda record=record: use_profile(actor=world.carla, profile_id=record.pk) for record in records[:2]))
-    assert not [one for one in came if isinstance(one, Exception)], came
+    assert not [came_back for came_back in came if isinstance(came_back, Exception)], came
     assert ProfileRecord.objects.get(active=True) in records[:2]
 
 
@@ -117,7 +117,7 @@ def test_the_api_and_the_command_line_do_the_same(world: World, client):
     aside = client.post(f"/api/profiles/{first.pk}/set_aside", content_type="application/json")
     assert aside.json()["active"] is False and client.get("/api/profiles").json()["total"] == 0
     listed = client.get("/api/profiles", {"set_aside": True}).json()["items"]
-    assert [one["id"] for one in listed] == [str(first.pk)]
+    assert [listed_profile["id"] for listed_profile in listed] == [str(first.pk)]
     assert client.get(f"/api/profiles/{first.pk}/history").json()["total"] == 2
     assert client.post(f"/api/profiles/{first.pk}/drop", content_type="application/json").status_code == 404
     listing = io.StringIO()

@@ -67,10 +67,11 @@ def test_a_bad_file_lists_its_places(world: World, tmp_path: Path):
 
 
 def test_a_type_is_measured_and_waited_for(world: World, prompt: Node):
-    said = run("measure", "block_average", "--feed", "source:urban_sensing", "--wait", "--minutes", "60", "--as", "mo")
+    output = run("measure", "block_average", "--feed", "source:urban_sensing", "--wait", "--minutes", "60",
+                 "--as", "mo")
     sweep = SweepRecord.objects.get()
-    assert (sweep.author, sweep.status) == (world.mo, "done") and "  1    1 threads" in said
-    assert read_profiles(said[said.index("task,threads"):])[0].task_type == "block_average"
+    assert (sweep.author, sweep.status) == (world.mo, "done") and "  1    1 threads" in output
+    assert read_profiles(output[output.index("task,threads"):])[0].task_type == "block_average"
 
 
 def test_a_task_of_a_dataflow_is_measured(world: World, prompt: Node):
@@ -120,8 +121,8 @@ def test_sweeps_over_the_api(world: World, node: Node, client_of: ClientOf):
     assert made.status_code == 201, made.content
     address = f"/api/sweeps/{made.json()['id']}"
     node.run(steps=3)
-    found = client_of("vera").get(address).json()
-    assert found["progress"]["trials"] == 2 and found["trials"][0]["machine"]["class"] == "cpu-a"
+    answer = client_of("vera").get(address).json()
+    assert answer["progress"]["trials"] == 2 and answer["trials"][0]["machine"]["class"] == "cpu-a"
     assert client_of("vera").get(f"{address}/trials/1").json()["series"] == []
     assert client_of("vera").get(f"{address}/trials/99").status_code == 404
     assert client_of("vera").post(f"{address}/pause").status_code == 403

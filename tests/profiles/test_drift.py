@@ -41,9 +41,9 @@ class NodeOfTasks:
         for fragment in fragments:
             for bundle in fragment.queries:
                 index = bundle.slot.rpartition("/")[2]
-                told = self.told if len(fragment.active_tasks) == 1 else {"state": self.beside}
+                query_report = self.told if len(fragment.active_tasks) == 1 else {"state": self.beside}
                 slot = slots.setdefault(index, {"state": "running", "fragments": {}})["fragments"]
-                slot |= {bundle.id: told, "f999-0": {"state": self.beside}}
+                slot |= {bundle.id: query_report, "f999-0": {"state": self.beside}}
         flow = TaskFlow(self.offered, 0, None, None)
         tasks = {task: flow for fragment in fragments for task in fragment.active_tasks}
         report = {"node": "n1", "machine": self.machine, "threads": 32, "slots": slots}
@@ -52,9 +52,9 @@ class NodeOfTasks:
 
 @pytest.fixture
 def reports(monkeypatch: pytest.MonkeyPatch) -> NodeOfTasks:
-    found = NodeOfTasks()
-    monkeypatch.setattr(jobs, "read_live", found.read)
-    return found
+    node = NodeOfTasks()
+    monkeypatch.setattr(jobs, "read_live", node.read)
+    return node
 
 
 @pytest.fixture
@@ -75,7 +75,7 @@ def run_forked(world: World, name: str, visibility: str, *, window: int = 3) -> 
                ("longest", "both"), ("branch", "both"), ("both", "out")]
     text = document(name, visibility=visibility, tasks=tasks, streams=[{"from": a, "to": b} for a, b in streams])
     running(world.carla, world.city, text, world.ana)
-    return next(one.id for one in load_estate().fragments.values() if len(one.active_tasks) == 1)
+    return next(fragment.id for fragment in load_estate().fragments.values() if len(fragment.active_tasks) == 1)
 
 
 def profile(world: World, *, cpu: float = 40.0, memory: float = 10.0, config: str = "", machine: str = "cpu-a"):
@@ -156,11 +156,11 @@ def test_a_profile_that_bundles_mostly_keep_to_asks_for_nothing(world: World, re
     assert "rate" not in {drift["what"] for drift in record.drifts} and not record.drifted
 
 
-@pytest.mark.parametrize("told", [
+@pytest.mark.parametrize("changed", [
     {"state": "starting"}, {"throttled_by": "f1-0.0"}, {"rate_per_s": None}, {"cpu": None}])
-def test_what_says_nothing_of_the_bundle_is_left_out(world: World, reports: NodeOfTasks, branch: str, told):
+def test_what_says_nothing_of_the_bundle_is_left_out(world: World, reports: NodeOfTasks, branch: str, changed):
     profile(world)
-    reports.told |= told
+    reports.told |= changed
     seen(2)
     assert not ObservationRow.objects.exists()
 
@@ -219,8 +219,8 @@ def test_old_observations_are_forgotten(world: World, reports: NodeOfTasks, bran
 def test_profiles_of_other_machines_are_stale_as_soon_as_a_node_reports(
     world: World, reports: NodeOfTasks, branch: str
 ):
-    found = profile(world, machine="cpu-z").pk
-    record = ProfileRecord.objects.get(pk=found)
+    profile_pk = profile(world, machine="cpu-z").pk
+    record = ProfileRecord.objects.get(pk=profile_pk)
     assert selectors.staleness(profile_of(record)) == ""
     record_nodes(at=NOW)
     row = NodeRow.objects.get()

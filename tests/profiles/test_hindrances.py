@@ -35,10 +35,10 @@ def test_workers_that_find_a_trial_due_at_once_order_it_once(committed_world: Wo
     meeting = threading.Barrier(2)
 
     def progress(trial_id: str):
-        found = node.progress(trial_id)
+        told_progress = node.progress(trial_id)
         with suppress(threading.BrokenBarrierError):  # both have looked before either orders, where both look
             meeting.wait(timeout=1.0)
-        return found
+        return told_progress
 
     monkeypatch.setattr("dashboard.jobs.trial_progress", progress)
     assert at_once(*[lambda: advance_sweeps(at=node.now)] * 2) == [1, 1]
@@ -87,8 +87,8 @@ def test_what_is_asked_for_twice_is_measured_once(world: World, node: Node):
 
 
 def test_what_is_asked_for_twice_at_once_is_measured_once(committed_world: World, node: Node):
-    found = at_once(*[lambda: started(committed_world).pk] * 4)
-    assert len(set(found)) == 1 == SweepRecord.objects.count(), found
+    started_sweeps = at_once(*[lambda: started(committed_world).pk] * 4)
+    assert len(set(started_sweeps)) == 1 == SweepRecord.objects.count(), started_sweeps
 
 
 def test_more_than_anybody_waits_for_is_refused(world: World, node: Node, monkeypatch):

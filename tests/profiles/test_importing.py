@@ -47,7 +47,7 @@ def test_another_import_supersedes_what_is_of_the_same_kind_and_nothing_else(wor
     import_profiles(actor=world.carla, text=f"{HEADER},machine\na,1,10,10,10,m1\na,1,20,10,10,m2\nb,1,5,1,1,m1\n")
     import_profiles(actor=world.carla, text=f"{HEADER},machine\na,1,11,10,10,m1\n")
     active = ProfileRecord.objects.filter(active=True)
-    assert sorted((one.task_type, one.machine, one.points.get().rate_per_s) for one in active) == [
+    assert sorted((record.task_type, record.machine, record.points.get().rate_per_s) for record in active) == [
         ("a", "m1", 11), ("a", "m2", 20), ("b", "m1", 5)]
     assert selectors.profiles_for(machine="m2").find(Task("t", "a", {})).peak.rate_per_s == 20
     assert selectors.profiles_for(machine="m1").find(Task("t", "a", {})).peak.rate_per_s == 11
@@ -58,9 +58,9 @@ def test_another_import_supersedes_what_is_of_the_same_kind_and_nothing_else(wor
 def test_the_very_config_comes_first_however_it_is_written(world: World):
     rows = 'block_average,1,10,10,10,\nblock_average,1,20,10,10,"{""window"":30.0}"\n'
     import_profiles(actor=world.carla, text=f"{HEADER},config\n{rows}")
-    found = selectors.profiles_for()
-    assert found.find(Task("t", "block_average", {"window": 30})).peak.rate_per_s == 20
-    assert found.find(Task("t", "block_average", {"window": 10})).peak.rate_per_s == 10
+    known = selectors.profiles_for()
+    assert known.find(Task("t", "block_average", {"window": 30})).peak.rate_per_s == 20
+    assert known.find(Task("t", "block_average", {"window": 10})).peak.rate_per_s == 10
 
 
 @pytest.mark.parametrize(("rows", "places"), [
@@ -70,7 +70,7 @@ def test_the_very_config_comes_first_however_it_is_written(world: World):
 def test_every_mistake_has_its_place_and_nothing_is_imported(world: World, rows, places):
     with pytest.raises(InvalidProfile) as caught:
         import_profiles(actor=world.carla, text=f"{HEADER}\n{rows}\n")
-    assert [(one["line"], one["column"]) for one in caught.value.facts["problems"]] == places
+    assert [(problem["line"], problem["column"]) for problem in caught.value.facts["problems"]] == places
     assert not ProfileRecord.objects.exists()
 
 
@@ -102,7 +102,7 @@ def test_what_cannot_be_stored_has_its_place_too(world: World, rows, places, say
     with pytest.raises(InvalidProfile) as caught:
         import_profiles(actor=world.carla, text=f"{HEADER},config,version\n{rows}\n")
     problems = caught.value.facts["problems"]
-    assert [(one["line"], one["column"]) for one in problems] == places
+    assert [(problem["line"], problem["column"]) for problem in problems] == places
     assert says in f"{problems[0]['message']} {problems[0]['remedy']}"
 
 
@@ -116,8 +116,8 @@ def test_two_imports_at_once_leave_one_profile_in_use(committed_world: World):
     world = committed_world
     texts = [f"{HEADER}\na,1,{rate},10,10\n" for rate in (1, 2, 3)]
     came = at_once(*(lambda text=text: import_profiles(actor=world.carla, text=text) for text in texts))
-    assert not [one for one in came if isinstance(one, Exception)], came
-    assert [one.active for one in ProfileRecord.objects.order_by("created")].count(True) == 1
+    assert not [record for record in came if isinstance(record, Exception)], came
+    assert [record.active for record in ProfileRecord.objects.order_by("created")].count(True) == 1
     assert AuditEntry.objects.filter(verb="profile.supersede").count() == 2
 
 
@@ -130,11 +130,11 @@ def test_only_engineers_import(world: World):
 def test_a_profile_is_stale_when_its_type_or_the_machine_is_another(world: World):
     rows = "parse,1,1,1,1,1,\nsenml_parse,1,1,1,1,99,\nblock_average,1,1,1,1,1,old\n"
     import_profiles(actor=world.carla, text=f"{HEADER},version,machine\n{rows}")
-    found = {one.task_type: profile_of(one) for one in ProfileRecord.objects.all()}
-    assert "not installed" in selectors.staleness(found["parse"])
-    assert "version 99" in selectors.staleness(found["senml_parse"])
-    assert selectors.staleness(found["block_average"]) == ""  # nothing was measured here: no machine is known
-    assert "measured on old" in selectors.staleness(found["block_average"], machine="new")
+    profiles = {record.task_type: profile_of(record) for record in ProfileRecord.objects.all()}
+    assert "not installed" in selectors.staleness(profiles["parse"])
+    assert "version 99" in selectors.staleness(profiles["senml_parse"])
+    assert selectors.staleness(profiles["block_average"]) == ""  # nothing was measured here: no machine is known
+    assert "measured on old" in selectors.staleness(profiles["block_average"], machine="new")
 
 
 def test_rows_without_a_machine_are_of_the_class_that_is_given_and_not_stale_at_once(world: World):

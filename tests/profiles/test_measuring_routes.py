@@ -34,11 +34,11 @@ def test_what_was_seen_of_a_profile_and_what_it_superseded(world: World, client)
             shared=True)
     client.force_login(world.vera)
     path = f"/api/profiles/{newest.pk}"
-    found = client.get(f"{path}/seen").json()
-    assert found["total"] == 2 and found["items"][0]["rate_per_s"] == 4.0
-    assert set(found["items"][0]) == {"at", "threads", "rate_per_s", "cpu", "memory", "stable", "shared"}
+    answer = client.get(f"{path}/seen").json()
+    assert answer["total"] == 2 and answer["items"][0]["rate_per_s"] == 4.0
+    assert set(answer["items"][0]) == {"at", "threads", "rate_per_s", "cpu", "memory", "stable", "shared"}
     history = client.get(f"{path}/history").json()["items"]
-    assert [(one["active"], one["points"][0]["rate_per_s"]) for one in history] == [(True, 20), (False, 10)]
+    assert [(profile["active"], profile["points"][0]["rate_per_s"]) for profile in history] == [(True, 20), (False, 10)]
     assert client.get(path).json()["busy"] is None
 
 

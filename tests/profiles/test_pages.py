@@ -106,8 +106,8 @@ def test_the_published_profiles_import_by_upload(world: World, client_of: Client
     curve, dots = figures["rate"]["data"]
     assert [trace["name"] for trace in figures["cpu"]["data"]] == ["in between", "measured"], "nobody noted it without"
     assert dots["x"] == [1, 2, 20, 30, 50] and set(dots["text"]) == {"measured"}
-    said = dict(zip(curve["x"], curve["text"], strict=True))
-    assert (said[20], said[25], said[55]) == ("measured", "between measured points", "beyond what was measured")
+    texts = dict(zip(curve["x"], curve["text"], strict=True))
+    assert (texts[20], texts[25], texts[55]) == ("measured", "between measured points", "beyond what was measured")
 
 
 @pytest.mark.parametrize(("name", "file"), [
@@ -165,17 +165,17 @@ def test_measuring_a_task_of_a_dataflow_through_the_form(world: World, node: Nod
     assert [task["type"] for task in SweepRecord.objects.get().feed] == ["urban_sensing", "senml_parse"]
 
 
-@pytest.mark.parametrize(("given", "said"), [
+@pytest.mark.parametrize(("given", "reason"), [
     ({"config": "{"}, "no JSON"), ({"config": "[]"}, "no JSON object"), ({"config": '{"windw": 1}'}, "windw"),
     ({"slot": "n9/9"}, "n9/9"), ({"budget_minutes": "soon"}, "Give a number"), ({"budget_minutes": "0"}, "budget"),
     ({"budget_minutes": "1e400"}, "number"), ({"largest_threads": "0"}, "at least one thread"),
     ({"type": "x"}, "task type"), ({"smallest_rate_per_s": "-1"}, "rates above 0"), ({"again": "x"}, "no such profile"),
     ({"dataflow": "x"}, "dataflow"),
 ])
-def test_a_form_that_cannot_be_says_why_and_starts_nothing(world: World, client_of: ClientOf, given, said) -> None:
+def test_a_form_that_cannot_be_says_why_and_starts_nothing(world: World, client_of: ClientOf, given, reason) -> None:
     right = {"type": "block_average", "config": "{}", "feed": "source:urban_sensing", "slot": "n1/0"}
     response = client_of("carla").post(reverse("measure"), right | given)
-    assert 400 <= response.status_code < 500 and said in response.content.decode()
+    assert 400 <= response.status_code < 500 and reason in response.content.decode()
     assert not SweepRecord.objects.exists()
 
 
@@ -194,24 +194,24 @@ def test_a_rate_that_is_the_highest_asked_for_is_told_to_be_a_least(
     world: World, node: Node, client_of: ClientOf
 ) -> None:
     bounded = node.finish(started(world, bounds=Sweep(largest_rate_per_s=50.0, largest_threads=1)))
-    found = node.finish(started(world, bounds=Sweep(largest_rate_per_s=5000.0, largest_threads=1)))
-    for sweep, told in ((bounded, True), (found, False)):
+    at_least = node.finish(started(world, bounds=Sweep(largest_rate_per_s=5000.0, largest_threads=1)))
+    for sweep, is_least in ((bounded, True), (at_least, False)):
         page = Markup(client_of("vera").get(reverse("profile", args=[sweep.profile_id])).text)
-        assert bool({"bounded", "at-least"} & page.notes) is told
+        assert bool({"bounded", "at-least"} & page.notes) is is_least
 
 
 def test_a_busy_machine_is_told_of_where_it_was_measured_on(
     measured: SweepRecord, client_of: ClientOf
 ) -> None:
     pages = [reverse("sweep", args=[measured.pk]), reverse("profile", args=[measured.profile_id])]
-    for load, told in ((2.6, False), (7.5, True)):
+    for load, is_told in ((2.6, False), (7.5, True)):
         for trial in measured.trials.all():
             trial.machine |= {"load": load, "cores": 2}
             trial.save()
         for page in pages:
             shown = Markup(client_of("root").get(page).text)
-            assert ("disturbed" in shown.notes) is told
-            if told:
+            assert ("disturbed" in shown.notes) is is_told
+            if is_told:
                 assert shown.number("load") == 7.5
                 assert shown.one("data-note", "disturbed").attributes["data-cores"] == "2"
 
@@ -254,7 +254,7 @@ def test_what_was_set_aside_keeps_its_figures_and_series(world: World, node: Nod
     assert_sound(client.get(reverse("trial", args=[trial.pk])), "trial")
     assert client.get(reverse("trial_plots", args=[trial.pk])).json()["latency"]["data"][0]["y"] == [0.1]
     assert Markup(client.get(reverse("sweep", args=[sweep.pk])).text).having("data-set-aside")
-    named = {one["name"]: one["x"] for one in client.get(
+    named = {trace["name"]: trace["x"] for trace in client.get(
         reverse("sweep_plots", args=[sweep.pk])).json()["trials"]["data"]}
     assert named["not stable, set aside"] == [1] * 4 and not named["not stable"]
     live = client.get(f"/live/snapshot?topic=sweep:{sweep.pk}").json()["state"]
@@ -327,8 +327,8 @@ def test_what_is_another_teams_alone_is_offered_to_its_engineers(
     record = planned(world.carla, world.city, document("own", visibility="private")).dataflow
     client_of("carla").post(reverse("measure"), {"dataflow": str(record.pk), "task": "average", "slot": "n1/1"})
     sweep = node.finish(SweepRecord.objects.get())
-    for asked in (f"dataflow={record.pk}", f"again={sweep.profile_id}"):
-        address = f"{reverse('measure')}?{asked}"
+    for query in (f"dataflow={record.pk}", f"again={sweep.profile_id}"):
+        address = f"{reverse('measure')}?{query}"
         page = client_of("mo").get(address)
         assert_sound(page, address)
         markup = Markup(page.text)
@@ -353,10 +353,10 @@ def test_what_was_measured_last_is_told_whenever_it_was_asked_for(
 def test_a_sweep_that_a_schedule_waits_for_leads_back_to_it(world: World, node: Node, client_of: ClientOf) -> None:
     record = planned(world.carla, world.city, document("traffic")).dataflow
     client = client_of("carla")
-    asked = client.post(
+    answer = client.post(
         reverse("measure"), {"dataflow": str(record.pk), "task": "average", "slot": "n1/1"}, follow=True)
     act = reverse("sweep_act", args=[SweepRecord.objects.get().pk, "pause"]) + f"?for={record.pk}"
-    assert Markup(asked.text).submits(act)
+    assert Markup(answer.text).submits(act)
     assert Markup(client.post(act, follow=True).text).links(reverse("schedule", args=[record.pk]))
 
 

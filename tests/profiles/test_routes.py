@@ -23,9 +23,9 @@ def file_of(profiles: int) -> str:
 
 
 def statements(client, path: str) -> int:
-    with CaptureQueriesContext(connection) as found:
+    with CaptureQueriesContext(connection) as queries:
         assert client.get(path).status_code == 200
-    return len(found)
+    return len(queries)
 
 
 @pytest.mark.parametrize("path", ["/api/profiles", "/api/profiles.csv", "/profiles/", "/profiles/export.csv"])
@@ -52,11 +52,12 @@ def test_what_is_imported_is_answered_without_reading_it_one_by_one(world: World
     client.force_login(world.carla)
 
     def reading(profiles: int) -> int:
-        with CaptureQueriesContext(connection) as found:
+        with CaptureQueriesContext(connection) as queries:
             answer = client.post("/api/profiles", {"text": file_of(profiles)}, content_type="application/json")
         assert answer.status_code == 201 and len(answer.json()) == profiles
-        assert all(len(one["points"]) == 1 for one in answer.json())
-        return len([one for one in found if one["sql"].startswith("SELECT") and "profiles_profilepoint" in one["sql"]])
+        assert all(len(profile["points"]) == 1 for profile in answer.json())
+        return len([profile for profile in queries if profile["sql"].startswith("SELECT")
+            and "profiles_profilepoint" in profile["sql"]])
 
     assert reading(2) == reading(20) == 1
 
@@ -95,8 +96,8 @@ def test_a_file_over_the_limit_is_refused_before_it_is_read(world: World, client
 def test_a_config_that_is_nested_deeply_is_no_500(world: World, client, depth: int):
     client.force_login(world.carla)
     config = '{"schema":' * depth + "1" + "}" * depth
-    asked = json.dumps(SWEEP)[:-1] + f', "config": {config}}}'
-    assert 400 <= client.post("/api/sweeps", asked, content_type="application/json").status_code < 500
+    body = json.dumps(SWEEP)[:-1] + f', "config": {config}}}'
+    assert 400 <= client.post("/api/sweeps", body, content_type="application/json").status_code < 500
     assert 400 <= client.post("/profiles/measure", SWEEP | {"config": config}).status_code < 500
     assert not SweepRecord.objects.exists()
 

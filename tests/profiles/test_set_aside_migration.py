@@ -20,6 +20,6 @@ def test_what_was_set_aside_is_not_stable_and_has_not_failed(migrated) -> None:
         old.get_model("profiles", "TrialRecord").objects.create(
             sweep=sweep, number=number, threads=1, rate_per_s=1, why="", error=error, stable=None if error else True,
             ended=timezone.now())
-    found = migrated(AFTER).get_model("profiles", "TrialRecord").objects.order_by("number")
-    assert [(one.stable, one.set_aside, one.error) for one in found] == [
+    trials = migrated(AFTER).get_model("profiles", "TrialRecord").objects.order_by("number")
+    assert [(trial.stable, trial.set_aside, trial.error) for trial in trials] == [
         (False, True, ""), (None, False, "No column x."), (True, False, "")]

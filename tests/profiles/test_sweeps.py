@@ -40,19 +40,20 @@ from tests.profiles.nodes import Node, saturating
 def test_a_sweep_finds_what_the_science_would_and_stores_it_as_a_profile(world: World, node: Node):
     sweep = node.finish(started(world))
     assert (sweep.status, sweep.machine, slot().reserved_for) == ("done", "cpu-a", "")
-    found = profile_of(sweep.profile)
-    for point in found.points:
+    profile = profile_of(sweep.profile)
+    for point in profile.points:
         assert 0.95 * saturating(point.threads) / 1.05 <= point.rate_per_s <= saturating(point.threads)
-    assert found.peak.threads in (4, 5) and (found.machine, found.version, found.origin) == ("cpu-a", 1, "measured")
+    assert profile.peak.threads in (4, 5) and (profile.machine, profile.version, profile.origin) == (
+        "cpu-a", 1, "measured")
     trials = list(sweep.trials.all())
     assert [trial.number for trial in trials] == list(range(1, len(trials) + 1))
     assert len(node.orders) == len(trials) and not sweep.trials.filter(ended=None).exists()
     assert all(trial.stable == (trial.rate_per_s <= saturating(trial.threads)) for trial in trials)
     # The profile can be judged and repeated from its trials alone.
     again = next_step([trial_of(trial) for trial in trials], sweep=bounds_of(sweep))
-    assert isinstance(again, Done) and again.points == found.points
+    assert isinstance(again, Done) and again.points == profile.points
     task = Task("t", "senml_parse", {})
-    assert selectors.profiles_for([task]).find(task) == found
+    assert selectors.profiles_for([task]).find(task) == profile
     verbs = list(AuditEntry.objects.filter(subject_type__in=["sweeprecord", "profilerecord"]).order_by("id")
                  .values_list("verb", flat=True))
     assert verbs == ["sweep.start", "sweep.advance", "profile.measure", "sweep.advance"]
@@ -91,7 +92,7 @@ def test_two_sweeps_of_one_slot_take_turns(world: World, node: Node):
     assert second.status == "queued" and "n1/1" in second.reason
     assert node.finish(first, most=600).status == "done"
     assert node.finish(second, most=600).status == "done"
-    assert [one.active for one in ProfileRecord.objects.order_by("created")] == [False, True]
+    assert [record.active for record in ProfileRecord.objects.order_by("created")] == [False, True]
 
 
 def test_a_queued_sweep_waits_for_what_came_to_run_on_its_slot_meanwhile(world: World, node: Node):
@@ -118,10 +119,10 @@ def test_a_sweep_whose_slot_is_gone_ends_and_says_so(world: World, node: Node):
 def test_a_pause_keeps_trials_and_frees_the_slot_and_the_profile_is_the_same(world: World, node: Node):
     sweep = started(world)
     node.run(steps=7)
-    kept = sweep.trials.exclude(ended=None).count()
+    ended = sweep.trials.exclude(ended=None).count()
     order = node.orders[-1].id
     pause_sweep(actor=world.carla, sweep_id=sweep.pk)
-    assert sweep.trials.count() == kept and slot().reserved_for == ""
+    assert sweep.trials.count() == ended and slot().reserved_for == ""
     assert not sweep.trials.filter(ended=None).exists()
     node.run(steps=3)
     assert node.orders[-1].id == order
@@ -202,7 +203,7 @@ def test_a_machine_that_was_busy_is_asked_again_later_and_a_sweep_that_gave_up_b
     assert (sweep.status, sweep.trials.count()) == ("running", 2) and "may have been busy" in sweep.reason
     assert node.finish(sweep).status == "failed" and "try again" in sweep.reason
     ended = [trial.ended for trial in sweep.trials.all()]
-    apart_s = [(later - one).seconds for one, later in pairwise(ended)]
+    apart_s = [(later - earlier).seconds for earlier, later in pairwise(ended)]
     assert len(apart_s) == 3 and apart_s[1] >= 15 and apart_s[2] >= 45
     node.peak = saturating
     resume_sweep(actor=world.carla, sweep_id=sweep.pk)
@@ -310,8 +311,9 @@ def test_samples_say_how_a_type_is_fed(db):
 
 
 def test_a_stateful_type_is_measured_with_one_thread(world: World, node: Node):
-    stateful = next(one for one in selectors.jobs.task_types().values() if one.stateful and one.kind == "transform"
-                    and not any(parameter.required for parameter in one.parameters))
+    stateful = next(task_type for task_type in selectors.jobs.task_types().values() if task_type.stateful
+                    and task_type.kind == "transform"
+                    and not any(parameter.required for parameter in task_type.parameters))
     sweep = started(world, subject=subject_of_type(stateful.name, {}, feed_key="source:urban_sensing"))
     assert node.finish(sweep).status == "done" and {order.threads for order in node.orders} == {1}
 
@@ -324,8 +326,8 @@ def test_a_profile_for_any_config_is_found_for_every_one(world: World, node: Nod
 def test_what_takes_long_for_an_event_is_measured_by_the_usual_bounds(world: World, node: Node):
     """A service that answers within a third of a second holds 3 events/s with one thread, and 48 with sixteen."""
     node.peak = lambda threads: 3.0 * threads
-    found = profile_of(node.finish(started(world, bounds=None)).profile)
-    assert found.peak.threads == 16 and 45 <= found.peak.rate_per_s <= 48
+    profile = profile_of(node.finish(started(world, bounds=None)).profile)
+    assert profile.peak.threads == 16 and 45 <= profile.peak.rate_per_s <= 48
 
 
 @pytest.mark.parametrize("given", [

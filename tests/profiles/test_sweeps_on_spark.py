@@ -50,10 +50,11 @@ def test_a_sweep_whose_slot_is_killed_ends_with_a_profile(
 
         rig.wait(is_over, within_s=1000, what="the sweep has ended")
     trials = list(sweep.trials.all())
-    told = [(one.threads, one.rate_per_s, one.stable, one.latency_slope, one.achieved_per_s) for one in trials]
-    assert sweep.status == "done", (sweep.reason, told)
+    figures = [(trial.threads, trial.rate_per_s, trial.stable, trial.latency_slope, trial.achieved_per_s)
+        for trial in trials]
+    assert sweep.status == "done", (sweep.reason, figures)
     assert [trial.number for trial in trials if trial.attempts] == killed, "that trial was ordered again"
-    one, two = profile_of(sweep.profile).points
-    assert (one.threads, two.threads) == (1, 2)
-    assert 10 <= one.rate_per_s <= 1000 / WAIT_MS, told
-    assert one.rate_per_s < two.rate_per_s <= 2 * 1000 / WAIT_MS, told
+    first, two = profile_of(sweep.profile).points
+    assert (first.threads, two.threads) == (1, 2)
+    assert 10 <= first.rate_per_s <= 1000 / WAIT_MS, figures
+    assert first.rate_per_s < two.rate_per_s <= 2 * 1000 / WAIT_MS, figures

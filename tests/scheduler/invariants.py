@@ -73,15 +73,15 @@ def check_minimality(estate: Estate, reference: Reference) -> None:
 def check_running_dataflows(estate: Estate) -> None:
     """Running dataflows are disjoint, together all that runs, and serve exactly those that use them."""
     running = running_dataflows(estate)
-    assert {frozenset(one.tasks) for one in running} == {
+    assert {frozenset(dataflow.tasks) for dataflow in running} == {
         frozenset(part) for part in nx.weakly_connected_components(running_graph(estate))
     }
-    for one in running:
+    for running_part in running:
         users = {
             dataflow_id for dataflow_id, submitted in estate.submitted.items()
-            if set(submitted.running.values()) & set(one.tasks)
+            if set(submitted.running.values()) & set(running_part.tasks)
         }
-        assert set(one.serves) == users and users
+        assert set(running_part.serves) == users and users
 
 
 def check_fragments(estate: Estate) -> None:
@@ -90,12 +90,12 @@ def check_fragments(estate: Estate) -> None:
     Exactly those work that a dataflow needs which is not paused, and in each fragment they come first.
     """
     graph = running_graph(estate)
-    kept = [task_id for fragment in estate.fragments.values() for task_id in fragment.kept_tasks]
-    assert sorted(kept) == sorted(estate.tasks), "fragments do not partition the running tasks"
+    kept_tasks = [task_id for fragment in estate.fragments.values() for task_id in fragment.kept_tasks]
+    assert sorted(kept_tasks) == sorted(estate.tasks), "fragments do not partition the running tasks"
     assert set(estate.places) == set(estate.tasks), "a task that nobody needs is taken for one that is there"
     working = {task_id for fragment in estate.fragments.values() for task_id in fragment.active_tasks}
     assert working == {
-        task_id for one in estate.submitted.values() if not one.paused for task_id in one.running.values()
+        task_id for entry in estate.submitted.values() if not entry.paused for task_id in entry.running.values()
     }, "other tasks work than those that a working dataflow needs"
     names = {slot.name for slot in estate.slots}
     between = nx.DiGraph()
@@ -117,13 +117,13 @@ def check_outlets(estate: Estate) -> None:
         for fragment in estate.fragments.values() if not fragment.paused
         for parent in estate.tasks[fragment.tasks[0]].parents
     }
-    found = []
+    opened = []
     for fragment in estate.fragments.values():
         for task_id, readers in fragment.outlets.items():
             assert task_id in fragment.active_tasks and readers
-            found.extend((task_id, reader) for reader in readers)
+            opened.extend((task_id, reader) for reader in readers)
         assert set(fragment.channels) <= set(fragment.tasks)
-    assert sorted(found) == sorted(expected)
+    assert sorted(opened) == sorted(expected)
     channels = [estate.channel_of(task_id) for task_id in estate.tasks]
     assert len(set(channels)) == len(channels), "two streams share a channel"
 
@@ -170,7 +170,7 @@ def check_plan(before: Estate, plan: Plan) -> None:
         gone = set(before.fragments) - set(after.fragments)
         used = {task_id for fragment_id in gone for task_id in before.fragments[fragment_id].active_tasks}
     else:
-        used = {task_id for one in plan.fragments_after for task_id in after.fragments[one].kept_tasks}
+        used = {task_id for fragment_id in plan.fragments_after for task_id in after.fragments[fragment_id].kept_tasks}
     touched = {
         dataflow_id for dataflow_id, submitted in before.submitted.items()
         if dataflow_id != plan.dataflow.id and used & set(submitted.running.values())
@@ -245,7 +245,7 @@ def _replayed(before: Estate, plan: Plan) -> dict:
                 else:
                     assert step.reader in readers
                     readers = tuple(reader for reader in readers if reader != step.reader)
-                outlets = {task_id: those for task_id, those in old.outlets.items() if task_id != step.task}
+                outlets = {task_id: readers for task_id, readers in old.outlets.items() if task_id != step.task}
                 fragments[step.fragment] = replace(old, outlets=outlets | ({step.task: readers} if readers else {}))
             case other:
                 raise AssertionError(f"a plan has no step {other}")

@@ -26,12 +26,12 @@ class Reference:
         for task in dataflow.tasks:
             graph.add_node(task.id, abstract=self._abstract(dataflow, task, team))
         graph.add_edges_from((stream.source, stream.target) for stream in dataflow.streams)
-        there = self.tasks()
+        running = self.tasks()
         self.graphs[dataflow_id] = graph
         if fresh:
             apart = [
                 task.id for task in dataflow.tasks if self.task_types[task.type].stateful
-                and any(self.equivalent((dataflow_id, task.id), other) for other in there)
+                and any(self.equivalent((dataflow_id, task.id), other) for other in running)
             ]
             for task_id in apart:
                 graph.nodes[task_id]["abstract"] = (*graph.nodes[task_id]["abstract"], dataflow_id)
@@ -74,12 +74,12 @@ class Reference:
 
     def classes(self) -> list[list[tuple[str, str]]]:
         """The submitted tasks by class of equivalence: one running task for each is what has to run."""
-        found: list[list[tuple[str, str]]] = []
+        classes: list[list[tuple[str, str]]] = []
         for task in self.tasks():
-            for members in found:
+            for members in classes:
                 if self.equivalent(members[0], task):
                     members.append(task)
                     break
             else:
-                found.append([task])
-        return found
+                classes.append([task])
+        return classes

@@ -43,10 +43,12 @@ def reverse_plan(plan: Plan) -> Plan:
 def recut_back(plan: Plan) -> FragmentChange:
     """The handover that undoes a plan's: fresh fragments, cut as those before it were, go on where its own end."""
     new = [plan.fragments_after[step.fragment] for step in plan.steps]
-    old = [plan.fragments_before[one] for one in dict.fromkeys(one for fragment in new for one in fragment.inherits)]
+    old = [plan.fragments_before[old_id]
+        for old_id in dict.fromkeys(old_id for fragment in new for old_id in fragment.inherits)]
     return recut(
         new, [Piece(fragment.active, fragment.slot) for fragment in old],
-        upstream=[fragment for one, fragment in plan.fragments_after.items() if one in plan.fragments_before],
+        upstream=[fragment for fragment_id, fragment in plan.fragments_after.items()
+            if fragment_id in plan.fragments_before],
         outputs={task_id for fragment in new for task_id in fragment.channels if task_id not in fragment.outlets},
         generation=plan.generation + 1,
     )

@@ -78,14 +78,15 @@ def check_placed(placement: Placement, allocation: Allocation, supply: Supply) -
     The exact mapping chooses among the free ones; whatever is bought is the first of it. That it asks for no more than
     SAM, and for the fewest, is for tests of its own.
     """
-    assert {task: len(its) for task, its in placement.threads.items()} == {
+    assert {task: len(positions) for task, positions in placement.threads.items()} == {
         name: task.threads for name, task in allocation.tasks.items()}
-    assert all(0 <= position < len(placement.slots) for its in placement.threads.values() for position in its)
+    assert all(0 <= position < len(placement.slots) for positions in placement.threads.values()
+        for position in positions)
     assert len(set(placement.slots)) == len(placement.slots)
     assert placement.taken == {
         position: supply.taken[slot] for position, slot in enumerate(placement.slots) if slot in supply.taken}
     if placement.algorithm != "RSM":  # it counts with the CPU of all slots of a node
-        assert set(placement.taken) <= {position for its in placement.threads.values() for position in its}
+        assert set(placement.taken) <= {position for positions in placement.threads.values() for position in positions}
     if placement.algorithm == "exact":
         free = [slot for node in supply.free for slot in node.slots if slot not in supply.taken]
         count = len(placement.slots)
@@ -130,30 +131,31 @@ def _in_order(placement: Placement, allocation: Allocation) -> Iterator[tuple[in
 
     DSM goes task by task. RSM takes a thread of each in turn, and SAM a full bundle, in the end all others of the task.
     """
-    found: list[tuple[int, tuple[int, float, float, bool]]] = []
+    placed: list[tuple[int, tuple[int, float, float, bool]]] = []
     for name, task in allocation.tasks.items():
         places = placement.threads[name]
         if placement.algorithm == "SAM":
-            units = [one for one in task.bundles for _ in range(one.count)]
-            full, ends = sum(one.full for one in units), accumulate(one.threads for one in units)
-            found += [(min(turn, full), (places[end - 1], one.cpu, one.memory, one.full))
-                      for turn, (one, end) in enumerate(zip(units, ends, strict=True))]
+            units = [bundle for bundle in task.bundles for _ in range(bundle.count)]
+            full, ends = sum(unit.full for unit in units), accumulate(unit.threads for unit in units)
+            placed += [(min(turn, full), (places[end - 1], unit.cpu, unit.memory, unit.full))
+                      for turn, (unit, end) in enumerate(zip(units, ends, strict=True))]
         else:
-            found += [(turn if placement.algorithm == "RSM" else 0,
+            placed += [(turn if placement.algorithm == "RSM" else 0,
                        (position, task.cpu / task.threads, task.memory / task.threads, False))
                       for turn, position in enumerate(places)]
-    yield from (its for _, its in sorted(found, key=itemgetter(0)))
+    yield from (room for _, room in sorted(placed, key=itemgetter(0)))
 
 
 def _has_room(placement: Placement, free: Sequence[Sequence[float]], cpu: float, memory: float) -> bool:
     """Whether one of these slots takes so much as its algorithm counts: DSM by memory, RSM with all CPU of its node."""
     if placement.algorithm == "SAM":
-        return any(its[0] >= cpu and its[1] >= memory for its in free)
+        return any(left[0] >= cpu and left[1] >= memory for left in free)
     of_node: dict[str, list[Sequence[float]]] = {}
-    for slot, its in zip(placement.slots, free, strict=False):
-        of_node.setdefault(slot.node, []).append(its)
+    for slot, room in zip(placement.slots, free, strict=False):
+        of_node.setdefault(slot.node, []).append(room)
     return any(
-        max(its[1] for its in slots) >= memory and (placement.algorithm == "DSM" or sum(its[0] for its in slots) >= cpu)
+        max(slot[1] for slot in slots) >= memory and (placement.algorithm == "DSM"
+            or sum(slot[0] for slot in slots) >= cpu)
         for slots in of_node.values())
 
 
@@ -185,12 +187,12 @@ def check_bundles(placement: Placement, allocation: Allocation) -> None:
         positions = list(placement.threads[name])
         for bundle in task.bundles:
             for _ in range(bundle.count):
-                its, positions = positions[: bundle.threads], positions[bundle.threads:]
-                assert len(set(its)) == 1, f"a bundle of {name} is torn apart"
-                cpu[its[0]] += bundle.cpu
-                memory[its[0]] += bundle.memory
-                tenants[its[0]] += 1
-                alone |= {its[0]} if bundle.full else set()
+                own, positions = positions[: bundle.threads], positions[bundle.threads:]
+                assert len(set(own)) == 1, f"a bundle of {name} is torn apart"
+                cpu[own[0]] += bundle.cpu
+                memory[own[0]] += bundle.memory
+                tenants[own[0]] += 1
+                alone |= {own[0]} if bundle.full else set()
         assert not positions
     assert all(taken <= 1 + EPSILON for taken in (*cpu.values(), *memory.values()))
     assert all(tenants[position] == 1 for position in alone)

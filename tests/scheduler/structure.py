@@ -28,12 +28,12 @@ class Graph:
 
     def ancestors(self, task_id: str) -> set[str]:
         """The task and all that is upstream of it."""
-        found, waiting = set(), [task_id]
+        above, waiting = set(), [task_id]
         while waiting:
-            if (one := waiting.pop()) not in found:
-                found.add(one)
-                waiting.extend(self.parents[one])
-        return found
+            if (task := waiting.pop()) not in above:
+                above.add(task)
+                waiting.extend(self.parents[task])
+        return above
 
 
 def submitted_graph(dataflow: Dataflow, *, team: str, task_types: TaskTypes) -> Graph:
@@ -49,9 +49,9 @@ def submitted_graph(dataflow: Dataflow, *, team: str, task_types: TaskTypes) -> 
 
 def running_graph(estate: Estate, *, task_types: TaskTypes) -> Graph:
     """What runs."""
-    labels = {one.id: _label(task_types[one.type], one.config, one.scope) for one in estate.tasks.values()}
-    parents = {one.id: tuple(one.parents) for one in estate.tasks.values()}
-    assert all(parent in labels for those in parents.values() for parent in those), "a parent does not run"
+    labels = {task.id: _label(task_types[task.type], task.config, task.scope) for task in estate.tasks.values()}
+    parents = {task.id: tuple(task.parents) for task in estate.tasks.values()}
+    assert all(parent in labels for above in parents.values() for parent in above), "a parent does not run"
     return Graph(labels, parents)
 
 
@@ -61,24 +61,24 @@ def same_history(one: Graph, task: str, other: Graph, twin: str) -> bool:
 
 
 def _bijections(
-    one: Graph, other: Graph, due: list[tuple[str, str]], there: dict[str, str], back: dict[str, str]
+    one: Graph, other: Graph, due: list[tuple[str, str]], forth: dict[str, str], back: dict[str, str]
 ) -> Iterator[dict[str, str]]:
     """Extend a partial bijection by the pairs that are due, and by their parents in every order that may fit."""
     if not due:
-        yield there
+        yield forth
         return
     (task, twin), rest = due[0], due[1:]
-    if task in there or twin in back:
-        if there.get(task) == twin:
-            yield from _bijections(one, other, rest, there, back)
+    if task in forth or twin in back:
+        if forth.get(task) == twin:
+            yield from _bijections(one, other, rest, forth, back)
         return
     if one.labels[task] != other.labels[twin] or len(one.parents[task]) != len(other.parents[twin]):
         return
-    there, back = {**there, task: twin}, {**back, twin: task}
+    forth, back = {**forth, task: twin}, {**back, twin: task}
     for order in permutations(other.parents[twin]):
         pairs = list(zip(one.parents[task], order, strict=True))
-        if all(one.labels[parent] == other.labels[its] for parent, its in pairs):
-            yield from _bijections(one, other, pairs + rest, there, back)
+        if all(one.labels[parent] == other.labels[twin_parent] for parent, twin_parent in pairs):
+            yield from _bijections(one, other, pairs + rest, forth, back)
 
 
 @dataclass
@@ -137,8 +137,8 @@ class Checker:
         alike: dict[Label, list[str]] = {}
         for task_id, label in running.labels.items():
             alike.setdefault(label, []).append(task_id)
-        for those in alike.values():
-            for pair in combinations(those, 2):
+        for twins in alike.values():
+            for pair in combinations(twins, 2):
                 if frozenset(pair) not in self._distinct:
                     assert not same_history(running, pair[0], running, pair[1]), f"{pair} are one task"
                     self._distinct.add(frozenset(pair))
@@ -170,9 +170,10 @@ def _spelled(parameter: Parameter | None, value: Any) -> Any:
 
 def _exact(value: Any, *, numbers_are_floats: bool = False) -> Any:
     if isinstance(value, Mapping):
-        return tuple(sorted((name, _exact(one, numbers_are_floats=numbers_are_floats)) for name, one in value.items()))
+        return tuple(
+            sorted((name, _exact(item, numbers_are_floats=numbers_are_floats)) for name, item in value.items()))
     if isinstance(value, list | tuple):
-        return tuple(_exact(one, numbers_are_floats=numbers_are_floats) for one in value)
+        return tuple(_exact(item, numbers_are_floats=numbers_are_floats) for item in value)
     if numbers_are_floats and isinstance(value, int | float) and not isinstance(value, bool):
         return float(value)
     return type(value).__name__, value

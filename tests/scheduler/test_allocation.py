@@ -27,8 +27,8 @@ Sums = tuple[int, Fraction, Fraction]
 
 def published_lsa(rate: Fraction, profile: Profile) -> Sums:
     """Algorithm 2, line by line."""
-    one = profile.points[0]
-    peak, cpu_of, memory_of = Fraction(one.rate_per_s), Fraction(one.cpu), Fraction(one.memory)
+    single = profile.points[0]
+    peak, cpu_of, memory_of = Fraction(single.rate_per_s), Fraction(single.cpu), Fraction(single.memory)
     threads, cpu, memory = 0, Fraction(0), Fraction(0)
     while rate >= peak:
         threads, rate, cpu, memory = threads + 1, rate - peak, cpu + cpu_of, memory + memory_of
@@ -45,10 +45,10 @@ def published_mba(rate: Fraction, profile: Profile) -> Sums:
     while rate >= peak:
         threads, rate, cpu, memory = threads + full, rate - peak, cpu + 1, memory + 1
     if rate > 0:
-        its = min((point for point in profile.points if point.rate_per_s >= rate), key=lambda point: point.threads)
-        part = rate / Fraction(its.rate_per_s) if its.threads == 1 else 1
-        threads, cpu = threads + its.threads, cpu + Fraction(its.cpu) * part
-        memory += Fraction(its.memory) * part
+        smallest = min((point for point in profile.points if point.rate_per_s >= rate), key=lambda point: point.threads)
+        part = rate / Fraction(smallest.rate_per_s) if smallest.threads == 1 else 1
+        threads, cpu = threads + smallest.threads, cpu + Fraction(smallest.cpu) * part
+        memory += Fraction(smallest.memory) * part
     return threads, cpu, memory
 
 
@@ -56,19 +56,19 @@ def published_mba(rate: Fraction, profile: Profile) -> Sums:
 @given(many=st.lists(st.tuples(profiles(), st.fractions(0, 2000, max_denominator=8)), min_size=1, max_size=5))
 def test_allocations_are_the_published_ones(allocate, published, many: list[tuple[Profile, Fraction]]):
     names = [f"t{number}" for number in range(len(many))]
-    found = allocate(
+    allocation = allocate(
         {name: float(rate) for name, (_, rate) in zip(names, many, strict=True)},
         {name: profile for name, (profile, _) in zip(names, many, strict=True)})
     total_cpu, total_memory = Fraction(0), Fraction(0)
     for name, (profile, rate) in zip(names, many, strict=True):
         threads, cpu, memory = published(rate, profile) if rate else (1, Fraction(0), Fraction(0))
-        task = found.tasks[name]
+        task = allocation.tasks[name]
         assert task.threads == threads
         assert (task.cpu, task.memory) == pytest.approx((float(cpu), float(memory)))
-        assert sum(one.rate_per_s * one.count for one in task.bundles) == pytest.approx(float(rate))
+        assert sum(bundle.rate_per_s * bundle.count for bundle in task.bundles) == pytest.approx(float(rate))
         total_cpu, total_memory = total_cpu + cpu, total_memory + memory
     slack = Fraction(1, 10**9)
-    assert found.slots == max(1, ceil(total_cpu - slack), ceil(total_memory - slack))
+    assert allocation.slots == max(1, ceil(total_cpu - slack), ceil(total_memory - slack))
 
 
 @given(peak=st.floats(0.1, 1000), times=st.integers(1, 1000))
@@ -121,8 +121,8 @@ def acquire(slots: int, *, supply: Supply) -> Acquisition:
 
 @given(slots=st.integers(1, 60), free=st.integers(0, 5))
 def test_machines_are_as_few_as_published_and_slots_grow_one_by_one(slots: int, free: int):
-    there = (Node("n1", tuple(Slot("n1", index) for index in range(free)), size=VmSize("big", 8, 0.8)),)
-    supply = Supply(there, SIZES)
+    nodes = (Node("n1", tuple(Slot("n1", index) for index in range(free)), size=VmSize("big", 8, 0.8)),)
+    supply = Supply(nodes, SIZES)
     got = acquire(slots, supply=supply)
     rest = max(0, slots - free)
     sizes = [node.size.slots for node in got.bought]

@@ -26,13 +26,13 @@ def test_a_schedule_that_has_to_buy_is_left_as_it_is_however_many_slots_others_h
     slots = [Slot("n1", index) for index in range(4)]
     supply = Supply((Node("n1", tuple(slots)),), SIZES, taken={slot: Taken(0.1, 0.1) for slot in slots[1:]})
     job = prepare(FLOW, task_types=TYPES, profiles=PROFILES, rate_per_s=120)
-    found = schedule(job, SAM, supply=supply)
-    assert found.slots <= len(slots), "by their number they would do"
-    assert len([node for node in found.acquisition.nodes if node.new]) == 1
+    planned = schedule(job, SAM, supply=supply)
+    assert planned.slots <= len(slots), "by their number they would do"
+    assert len([node for node in planned.acquisition.nodes if node.new]) == 1
     assigner = SlotAssigner({"by": [RunningBundle("by", "n1/0", 4, 1.0)]}, pinned={}, supply=supply)
-    assert schedule(job, SAM, supply=supply, arrange=assigner) == found
+    assert schedule(job, SAM, supply=supply, arrange=assigner) == planned
     with pytest.raises(InsufficientSlots, match="2 would be on machines to buy"):
-        parts_of(found)
+        parts_of(planned)
 
 
 def test_places_find_the_slots_of_their_own_among_those_that_others_have_part_of():
@@ -41,9 +41,9 @@ def test_places_find_the_slots_of_their_own_among_those_that_others_have_part_of
     slots = [Slot("n1", index) for index in range(10 + bought.slots)]
     supply = Supply((Node("n1", tuple(slots)),), SIZES, taken={slot: Taken(0.1, 0.1) for slot in slots[:10]})
     running = {"by": [RunningBundle("by", slots[-1].name, 4, 1.0)]}
-    found = SlotAssigner(running, pinned={}, supply=supply)(bought.placement, job.streams)
-    assert set(found.slots) == set(slots[10:])
-    assert found.slot_of("by", 0) == slots[-1], "what runs stays where it is"
+    assigned = SlotAssigner(running, pinned={}, supply=supply)(bought.placement, job.streams)
+    assert set(assigned.slots) == set(slots[10:])
+    assert assigned.slot_of("by", 0) == slots[-1], "what runs stays where it is"
 
 
 NODES = ("n1", "n2")
@@ -61,7 +61,8 @@ def test_no_other_choice_of_slots_keeps_more(slots, threads, runs, bound, taken)
     """Against every choice there is: what stays, and where it does, what is near, and then the mapping's own choice."""
     nodes = [Node(name, tuple(Slot(name, index) for index in range(2))) for name in NODES]
     supply = Supply(tuple(nodes), SIZES, taken={slot: Taken(0.1, 0.1) for slot in taken})
-    running = {task: [RunningBundle(f"{task} {slot.name}", slot.name, its, 1.0) for slot, its in where.items()]
+    running = {task: [RunningBundle(f"{task} {slot.name}", slot.name, threads_there, 1.0) for slot,
+        threads_there in where.items()]
                for task, where in runs.items()}
     pinned = {task: next(iter(runs[task])).node for task in bound & runs.keys()}
     placement = Placement("SAM", len(slots), tuple(slots), threads)
@@ -69,21 +70,22 @@ def test_no_other_choice_of_slots_keeps_more(slots, threads, runs, bound, taken)
     def worth(choice: tuple[Slot, ...]) -> int | None:
         """What a choice is worth; None of one that may not be."""
         total = sum(slot == before for slot, before in zip(choice, slots, strict=True))
-        for task, position in {(task, position) for task, its in threads.items() for position in its}:
+        for task, position in {(task, position) for task, threads_there in threads.items()
+                for position in threads_there}:
             slot, before = choice[position], slots[position]
             if pinned.get(task, slot.node) != slot.node or (slot != before and {slot, before} & taken):
                 return None
-            there = runs.get(task, {})
-            total += 10 * (slot.node in {one.node for one in there})
-            if slot in there:
-                total += 1000 if there[slot] == threads[task].count(position) else 600
+            here = runs.get(task, {})
+            total += 10 * (slot.node in {total_of.node for total_of in here})
+            if slot in here:
+                total += 1000 if here[slot] == threads[task].count(position) else 600
         return total
 
     known = [worth(choice) for choice in permutations([slot for node in nodes for slot in node.slots], len(slots))]
-    best = max((one for one in known if one is not None), default=None)
+    best = max((total_of for total_of in known if total_of is not None), default=None)
     try:
-        found = SlotAssigner(running, pinned=pinned, supply=supply)(placement, {})
+        assigned = SlotAssigner(running, pinned=pinned, supply=supply)(placement, {})
     except NotEnactable:
         assert best is None
     else:
-        assert (worth(found.slots), found.threads) == (best, placement.threads)
+        assert (worth(assigned.slots), assigned.threads) == (best, placement.threads)

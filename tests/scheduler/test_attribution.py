@@ -32,13 +32,13 @@ def test_cpu_goes_where_the_time_went_and_within_a_query_by_declared_cost() -> N
     busy = QueryWork(busy_ms=900, batches=0, tasks=(
         TaskWork("source", events=100, cost_us=10), TaskWork("pi", events=100, cost_us=80)))
     used = attribute(cpu_us=1_000_000, memory_mb_s=1000, queries=[idle, busy])
-    assert {task: found.cpu_us for task, found in used.items()} == {
+    assert {task: usage.cpu_us for task, usage in used.items()} == {
         "quiet": 100_000, "source": 100_000, "pi": 800_000}
-    assert {task: found.memory_mb_s for task, found in used.items()} == {"quiet": 100, "source": 100, "pi": 800}
+    assert {task: usage.memory_mb_s for task, usage in used.items()} == {"quiet": 100, "source": 100, "pi": 800}
 
 
 def used_by(query: QueryWork, cpu_us: int) -> dict[str, int]:
-    return {task: found.cpu_us for task, found in attribute(cpu_us=cpu_us, memory_mb_s=0, queries=[query]).items()}
+    return {task: usage.cpu_us for task, usage in attribute(cpu_us=cpu_us, memory_mb_s=0, queries=[query]).items()}
 
 
 def test_what_a_batch_takes_whatever_is_in_it_is_shared_evenly() -> None:

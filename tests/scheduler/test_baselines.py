@@ -17,20 +17,20 @@ from .strategies import dataflows, histories
 @given(histories(longest=5), dataflows())
 def test_comparing_ancestors_and_isomorphism_find_what_fingerprints_find(history, dataflow):
     estate = EMPTY
-    for dataflow_id, one, team in history:
-        estate = submit(estate, one, dataflow_id, team) if one is not None else remove(estate, dataflow_id)
+    for dataflow_id, part, team in history:
+        estate = submit(estate, part, dataflow_id, team) if part is not None else remove(estate, dataflow_id)
     scope = "water" if dataflow.visibility == "private" else ""
     merged = merge(estate.tasks, dataflow, task_types=TYPES, scope=scope)
     expected = {task_id: running for task_id, running in merged.running.items() if running in estate.tasks}
     submitted = own_tasks(dataflow, task_types=TYPES, scope=scope)
     parts = running_dataflows(estate)
-    running = [{task_id: estate.tasks[task_id] for task_id in one.tasks} for one in parts]
+    running = [{task_id: estate.tasks[task_id] for task_id in part.tasks} for part in parts]
     assert match_ancestors(running, submitted) == match_ancestors(running, submitted, all_pairs=True) == expected
     assert match_isomorphic(as_graph(estate.tasks), as_graph(submitted)) == expected
     for dataflow_id in estate.submitted:
-        serving = [one for one in parts if dataflow_id in one.serves]
-        tasks = {task_id: estate.tasks[task_id] for one in serving for task_id in one.tasks}
-        others = {user for one in serving for user in one.serves if user != dataflow_id}
+        serving = [part for part in parts if dataflow_id in part.serves]
+        tasks = {task_id: estate.tasks[task_id] for part in serving for task_id in part.tasks}
+        others = {user for part in serving for user in part.serves if user != dataflow_id}
         gone = unmerge_by_ancestors(tasks, _within(estate, others, tasks))
         assert gone == set(unmerge(estate, dataflow_id).stopped)
 

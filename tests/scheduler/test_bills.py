@@ -105,7 +105,7 @@ def test_the_largest_remainder_keeps_every_unit_and_every_quota(total: int, weig
 def test_what_is_shown_adds_up(amounts: list[int], unit: int) -> None:
     shown = round_together(amounts, unit=unit)
     assert abs(unit * sum(shown) - sum(amounts)) <= unit / 2
-    assert all(abs(unit * one - amount) < unit for one, amount in zip(shown, amounts, strict=True))
+    assert all(abs(unit * part - amount) < unit for part, amount in zip(shown, amounts, strict=True))
 
 
 HOUR = 3_600_000
@@ -115,12 +115,12 @@ moments = st.integers(0, 3 * HOUR)
 @st.composite
 def needs_of_a_task(draw: st.DrawFn) -> list[Need]:
     """Up to five dataflows that need a task now and then, each at most once at a time."""
-    found = []
+    needs = []
     for number in range(draw(st.integers(0, 5))):
         times = sorted(draw(st.sets(moments, min_size=1, max_size=4)))
         ends = [*times, None]
-        found += [Need(f"d{number}", ends[i], ends[i + 1]) for i in range(0, len(ends) - 1, 2)]
-    return found
+        needs += [Need(f"d{number}", ends[i], ends[i + 1]) for i in range(0, len(ends) - 1, 2)]
+    return needs
 
 
 amounts = st.builds(Amounts, *(st.integers(0, 10**9) for _ in range(4)))
@@ -135,9 +135,9 @@ def test_divided_over_time_nothing_is_lost(used: Amounts, needs: list[Need], sin
         assert since_ms <= part.since_ms < part.until_ms <= until_ms
         assert part.since_ms // HOUR == (part.until_ms - 1) // HOUR
         middle = (part.since_ms + part.until_ms) / 2
-        there = [n for n in needs if n.since_ms < middle and (n.until_ms is None or middle < n.until_ms)]
-        assert part.users == len(there)
-        assert part.dataflow in ({need.dataflow for need in there} or {None})
+        current = [n for n in needs if n.since_ms < middle and (n.until_ms is None or middle < n.until_ms)]
+        assert part.users == len(current)
+        assert part.dataflow in ({need.dataflow for need in current} or {None})
 
 
 def lengths() -> st.SearchStrategy[tuple[int, int]]:

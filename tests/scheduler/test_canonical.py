@@ -218,8 +218,8 @@ def test_two_secrets_are_two_and_two_teams_secrets_of_one_name_are_two():
         dataflow = read_document(document(token={"secret": name}), task_types=SECRETIVE)
         return fingerprints(with_scoped_secrets(dataflow, team=team, task_types=SECRETIVE), task_types=SECRETIVE)
 
-    found = {(name, team): prints(name, team)["r"] for name in ("hook", "other") for team in ("city", "roads")}
-    assert len(set(found.values())) == 4
+    prints_of = {(name, team): prints(name, team)["r"] for name in ("hook", "other") for team in ("city", "roads")}
+    assert len(set(prints_of.values())) == 4
     assert prints("hook", "city") == prints("hook", "city")
 
 
@@ -232,10 +232,10 @@ def test_a_name_of_what_belongs_to_a_team_is_one_for_each_team():
     dataflow = flow("d", {"s": "sensors", "r": ("learn", {"model": "fares", "note": "n"})}, "s > r")
     scoped = {team: with_scoped_secrets(dataflow, team=team, task_types=OWNING) for team in ("city", "roads")}
     assert scoped["city"].task("r").config == {"model": {"name": "fares", "team": "city"}, "note": "n"}
-    assert len({fingerprints(one, task_types=OWNING)["r"] for one in scoped.values()}) == 2
+    assert len({fingerprints(dataflow, task_types=OWNING)["r"] for dataflow in scoped.values()}) == 2
     assert with_scoped_secrets(scoped["city"], team="city", task_types=OWNING) == scoped["city"]
-    for one in scoped.values():
-        assert without_teams(one.task("r").config) == dataflow.task("r").config
+    for scoped_flow in scoped.values():
+        assert without_teams(scoped_flow.task("r").config) == dataflow.task("r").config
 
 
 def test_a_team_that_lacks_a_secret_is_told_where_it_is_named():

@@ -124,7 +124,7 @@ def test_who_submits_the_same_later_finds_the_refinement():
     estate, _ = submit(estate, band("wider", 0, 35), "nearer", on=False)
     estate, second = submit(estate, band("narrow", 10, 30), "second")
     assert second.started == () and second.dataflow.running == first.dataflow.running
-    assert [one.running for one in second.refined] == [one.running for one in first.refined]
+    assert [refinement.running for refinement in second.refined] == [refinement.running for refinement in first.refined]
 
 
 def test_of_several_the_tightest_is_refined():
@@ -145,7 +145,8 @@ def test_a_wider_task_that_the_merge_would_not_join_is_none():
     _, plan = submit(estate, totals("mine", 4), "mine")
     assert plan.refined == () and len(plan.started) == 2
 
-    newer = TaskTypes([replace(one, version=2) if one.name == "band" else one for one in TYPES.values()])
+    newer = TaskTypes(
+        [replace(task_type, version=2) if task_type.name == "band" else task_type for task_type in TYPES.values()])
     estate, _ = submit(EMPTY, band("wide", 0, 40), "wide")
     plan = plan_submission(
         estate, band("narrow", 10, 30), dataflow_id="narrow", team="water", task_types=newer, prices=PRICES,
@@ -163,7 +164,7 @@ def test_a_wider_task_that_rests_is_not_woken_for_a_refinement():
     both = flow("both", {"s": "source", "w": ("band", {"low": 0, "high": 40}), "o": "end",
                          "f": ("band", {"low": 10, "high": 30}), "p": ("end", {"name": "b"})}, "s > w > o", "s > f > p")
     _, plan = submit(estate, both, "both")
-    assert [one.running for one in plan.refined] == [wide], "it is woken for the dataflow itself"
+    assert [refinement.running for refinement in plan.refined] == [wide], "it is woken for the dataflow itself"
 
 
 def test_the_wider_task_stays_while_a_refinement_needs_it():
@@ -181,9 +182,9 @@ def test_a_dataflow_that_has_the_wider_task_itself_refines_that():
     both = flow("both", {
         "s": "source", "w": ("band", {"low": 0, "high": 40}), "n": ("band", {"low": 10, "high": 30}),
         "o": "end", "p": ("end", {"name": "b"})}, "s > w > o", "s > n > p")
-    found = contained(estate, both)
-    assert {task.id for task in found.dataflow.tasks} == {"s", "w", "n", "o", "p"}
-    assert Stream("w", "n") in found.dataflow.streams and found.refinements[0].wider == "w"
+    contained_flow = contained(estate, both)
+    assert {task.id for task in contained_flow.dataflow.tasks} == {"s", "w", "n", "o", "p"}
+    assert Stream("w", "n") in contained_flow.dataflow.streams and contained_flow.refinements[0].wider == "w"
 
 
 def test_two_refinements_of_one_task_read_it_once():
@@ -191,8 +192,9 @@ def test_two_refinements_of_one_task_read_it_once():
     two = flow("two", {
         "s": "source", "m": ("band", {"low": 5, "high": 6}), "n": ("band", {"low": 10, "high": 30}),
         "o": "end", "p": ("end", {"name": "b"})}, "s > m > o", "s > n > p")
-    found = contained(estate, two)
-    assert len(found.dataflow.tasks) == 6 and len({one.wider for one in found.refinements}) == 1
+    contained_flow = contained(estate, two)
+    assert len(contained_flow.dataflow.tasks) == 6 and len(
+        {refinement.wider for refinement in contained_flow.refinements}) == 1
 
 
 def test_a_refinement_that_the_dataflow_has_already_is_not_made_twice():
@@ -201,8 +203,8 @@ def test_a_refinement_that_the_dataflow_has_already_is_not_made_twice():
     both = flow("both", {
         "s": "source", "w": ("band", {"low": 0, "high": 40}), "n": ("band", narrow), "d": ("band", narrow),
         "o": "end", "p": ("end", {"name": "b"})}, "s > w > n > o", "s > d > p")
-    found = contained(estate, both)
-    assert found.refinements == () and not equivalent_tasks(found.dataflow, task_types=TYPES)
+    contained_flow = contained(estate, both)
+    assert contained_flow.refinements == () and not equivalent_tasks(contained_flow.dataflow, task_types=TYPES)
 
 
 def test_scopes_keep_apart_and_state_may_be_wanted_fresh():
@@ -280,7 +282,7 @@ def goes_right(history):
         before, name = estate, f"d{number}"
         estate, plan = submit(estate, dataflow, name, on=on, team=team)
         assert {task.id for task in plan.started}.isdisjoint(before.tasks)
-        assert all(one.running in before.tasks for one in plan.refined)
+        assert all(refinement.running in before.tasks for refinement in plan.refined)
         reference.add(name, effective, team)
         present[name] = dataflow
     check_estate(estate, reference)

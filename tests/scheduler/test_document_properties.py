@@ -71,11 +71,11 @@ def read_or_refuse(text, **options) -> None:
 @given(dataflows(), texts, st.dictionaries(texts, values, max_size=3), st.sampled_from(["json", "yaml"]))
 def test_what_is_written_is_read_back(dataflow, description, options, format):
     extended = flow("x", {"s": "sensors", "t": ("scale", {"by": 1, "options": options}), "o": "archive"}, "s > t > o")
-    for one in (dataflow, type(dataflow)(**_fields(extended) | {"description": description})):
-        text = dump_document(one, format)
-        assert read_document(text, task_types=TYPES, format=format) == one
-        assert dataflow_from_json(json.loads(json.dumps(to_document(one)))) == one
-        SCHEMA.validate(to_document(one))
+    for written in (dataflow, type(dataflow)(**_fields(extended) | {"description": description})):
+        text = dump_document(written, format)
+        assert read_document(text, task_types=TYPES, format=format) == written
+        assert dataflow_from_json(json.loads(json.dumps(to_document(written)))) == written
+        SCHEMA.validate(to_document(written))
 
 
 @SHORT

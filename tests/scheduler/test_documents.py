@@ -145,13 +145,13 @@ LINE_CASES = [
 @pytest.mark.parametrize(("line", "text", "code", "says"), LINE_CASES)
 def test_a_mistake_is_told_with_its_place_and_remedy(line, text, code, says):
     all_found = problems_of(line_replaced(line, text.replace("‸", "")))
-    found = [
+    problems = [
         problem for problem in all_found
         if (problem.code, problem.line, problem.column) == (code, line, text.index("‸") + 1)
     ]
-    assert found, all_found
-    assert says in f"{found[0].message} {found[0].remedy}"
-    assert found[0].message and found[0].remedy
+    assert problems, all_found
+    assert says in f"{problems[0].message} {problems[0].remedy}"
+    assert problems[0].message and problems[0].remedy
 
 
 JSON_CASES = [
@@ -184,8 +184,8 @@ JSON_CASES = [
 
 @pytest.mark.parametrize(("text", "code", "line", "column"), JSON_CASES)
 def test_json_is_read_strictly(text, code, line, column):
-    found = problems_of(text, format="json")
-    assert (code, line, column) in {(problem.code, problem.line, problem.column) for problem in found}, found
+    problems = problems_of(text, format="json")
+    assert (code, line, column) in {(problem.code, problem.line, problem.column) for problem in problems}, problems
 
 
 YAML_CASES = [
@@ -243,13 +243,13 @@ def test_thirty_two_levels_are_read(format):
 
 def test_all_problems_of_a_file_are_told_at_once_in_document_order():
     text = VALID.replace("sensors", "sensor").replace("by: 0.01", "bye: 1").replace("to: keep", "to: kep")
-    found = problems_of(text)
-    assert {(problem.line, problem.code) for problem in found} == {
+    problems = problems_of(text)
+    assert {(problem.line, problem.code) for problem in problems} == {
         (4, "unknown_task_type"), (5, "missing_parameter"), (5, "unknown_parameter"), (5, "reaches_no_sink"),
         (6, "missing_input"), (9, "unknown_task"),
     }
-    assert [(problem.line, problem.column) for problem in found] == sorted(
-        (problem.line, problem.column) for problem in found
+    assert [(problem.line, problem.column) for problem in problems] == sorted(
+        (problem.line, problem.column) for problem in problems
     )
 
 
@@ -267,9 +267,9 @@ def test_problems_name_the_json_pointer_and_the_task():
 
 def test_a_flood_of_problems_is_cut_off():
     tasks = [{"id": f"t{number}", "type": "nothing"} for number in range(1000)]
-    found = problems_of(json.dumps({"name": "x", "tasks": tasks, "streams": []}))
-    assert len(found) == MAX_PROBLEMS + 1
-    assert found[-1].code == "too_many_problems"
+    problems = problems_of(json.dumps({"name": "x", "tasks": tasks, "streams": []}))
+    assert len(problems) == MAX_PROBLEMS + 1
+    assert problems[-1].code == "too_many_problems"
 
 
 @pytest.mark.parametrize(("key", "most"), [("tasks", 2000), ("streams", 20_000)])
@@ -310,8 +310,8 @@ GRAPH_CASES = [
 
 @pytest.mark.parametrize(("tasks", "streams", "expected"), GRAPH_CASES)
 def test_what_is_wrong_with_the_graph_is_told_for_each_task(tasks, streams, expected):
-    found = problems_of(dump_document(flow("x", tasks, *streams)))
-    assert {(problem.code, problem.task_id) for problem in found} == expected
+    problems = problems_of(dump_document(flow("x", tasks, *streams)))
+    assert {(problem.code, problem.task_id) for problem in problems} == expected
 
 
 def test_a_cycle_lists_its_shortest_way_round():
@@ -369,8 +369,8 @@ def test_the_same_source_at_another_rate_is_no_duplicate():
     read_document(
         dump_document(flow("x", tasks, "slow > o", "fast > o", rates={"fast": 20})), task_types=TYPES
     )
-    found = problems_of(dump_document(flow("x", tasks, "slow > o", "fast > o", rates={"fast": 10})))
-    assert [problem.code for problem in found] == ["equivalent_tasks"]
+    problems = problems_of(dump_document(flow("x", tasks, "slow > o", "fast > o", rates={"fast": 10})))
+    assert [problem.code for problem in problems] == ["equivalent_tasks"]
 
 
 def test_every_code_is_documented_and_every_documented_code_is_used():

@@ -67,18 +67,18 @@ def edited(text, values, format="yaml"):
     ],
 )
 def test_a_value_changes_and_the_rest_stays_as_it_was_written(values, before, after):
-    found = edited(FLOW, values)
-    assert found.in_place and after in found.text
-    assert found.text.replace(after, before).replace("by: 2,", "by: 0.01,") == FLOW
+    text = edited(FLOW, values)
+    assert text.in_place and after in text.text
+    assert text.text.replace(after, before).replace("by: 2,", "by: 0.01,") == FLOW
 
 
 def test_json_stays_json_however_it_is_indented():
     tasks = [{"id": "s", "type": "sensors"}, {"id": "o", "type": "alarm", "config": {"level": 4}}]
     text = json.dumps({"name": "a", "tasks": tasks, "streams": [{"from": "s", "to": "o"}]}, indent="\t")
-    found = edited(text, {"o": {"level": 5}, "s": {"seed": 2}}, format="json")
-    assert found.in_place
+    result = edited(text, {"o": {"level": 5}, "s": {"seed": 2}}, format="json")
+    assert result.in_place
     expected = text.replace('"level": 4', '"level": 5').replace('"sensors"', '"sensors", "config": {"seed": 2}')
-    assert found.text == expected
+    assert result.text == expected
 
 
 @pytest.mark.parametrize(
@@ -102,10 +102,10 @@ def test_json_stays_json_however_it_is_indented():
 )
 def test_what_cannot_be_edited_in_place_is_written_anew(text):
     values = {"metres": {"by": 0.02, "weights": [3.0]}}
-    found = edited(text, values)
-    assert not found.in_place
+    written = edited(text, values)
+    assert not written.in_place
     meant = changed(read_document(text, task_types=TYPES), values)
-    assert read_document(found.text, task_types=TYPES) == read_document(dump_document(meant), task_types=TYPES)
+    assert read_document(written.text, task_types=TYPES) == read_document(dump_document(meant), task_types=TYPES)
 
 
 @settings(max_examples=40)
@@ -117,8 +117,8 @@ def test_whatever_is_edited_says_what_was_meant(dataflow, format, data):
     }.get(task.type, (None, None))
     values = {task.id: {name: value}} if name else {}
     text = dump_document(dataflow, format)
-    found = with_values(text, values, meant=changed(dataflow, values), format=format, task_types=TYPES)
-    again = read_document(found.text, task_types=TYPES, format=format)
+    result = with_values(text, values, meant=changed(dataflow, values), format=format, task_types=TYPES)
+    again = read_document(result.text, task_types=TYPES, format=format)
     assert again.task(task.id).config.get(name) == value
-    others = [one for one in again.tasks if one.id != task.id]
-    assert others == [one for one in dataflow.tasks if one.id != task.id] and again.streams == dataflow.streams
+    others = [task_ for task_ in again.tasks if task_.id != task.id]
+    assert others == [task_ for task_ in dataflow.tasks if task_.id != task.id] and again.streams == dataflow.streams

@@ -32,7 +32,7 @@ def test_a_fingerprint_is_128_bits_in_hexadecimal_and_never_changes():
         "t": "cda6785746d27cc0b011672dc57e7ab6",
         "o": "e90b4fdf68c91e16ed1655ca961a1be6",
     }
-    assert all(len(one) == LENGTH == 32 for one in prints(BASE).values())
+    assert all(len(print_) == LENGTH == 32 for print_ in prints(BASE).values())
 
 
 @pytest.mark.parametrize(
@@ -90,26 +90,27 @@ def test_a_private_dataflow_shares_with_its_own_team_only():
 
 
 def test_the_version_of_a_types_logic_is_part_of_it():
-    newer = TaskTypes([replace(one, version=2) if one.name == "scale" else one for one in TYPES.values()])
+    newer = TaskTypes(
+        [replace(task_type, version=2) if task_type.name == "scale" else task_type for task_type in TYPES.values()])
     old, new = prints(BASE), fingerprints(BASE, task_types=newer)
     assert new["s"] == old["s"] and new["t"] != old["t"] and new["o"] != old["o"]
 
 
 def test_a_new_optional_parameter_leaves_running_tasks_what_they_are():
-    def grown(one):
-        return replace(one, parameters=(*one.parameters, Parameter("later", "string", "Added since.")))
+    def grown(task_type):
+        return replace(task_type, parameters=(*task_type.parameters, Parameter("later", "string", "Added since.")))
 
-    later = TaskTypes([grown(one) for one in TYPES.values()])
+    later = TaskTypes([grown(task_type) for task_type in TYPES.values()])
     assert fingerprints(BASE, task_types=later) == prints(BASE)
 
 
 def test_the_order_of_parents_does_not_matter_but_which_they_are_does():
     tasks = {"a": "sensors", "b": ("sensors", {"seed": 1}), "t": "thin", "u": "alone", "o": "archive"}
-    one = flow("x", tasks, "a > t > o", "b > t", "a > u > o")
-    turned = replace(one, streams=one.streams[::-1])
-    assert prints(turned) == prints(one)
-    less = replace(one, streams=tuple(stream for stream in one.streams if stream != Stream("b", "t")))
-    assert prints(less)["t"] != prints(one)["t"] and prints(less)["u"] == prints(one)["u"]
+    first = flow("x", tasks, "a > t > o", "b > t", "a > u > o")
+    turned = replace(first, streams=first.streams[::-1])
+    assert prints(turned) == prints(first)
+    less = replace(first, streams=tuple(stream for stream in first.streams if stream != Stream("b", "t")))
+    assert prints(less)["t"] != prints(first)["t"] and prints(less)["u"] == prints(first)["u"]
 
 
 def test_where_a_stream_joins_matters_though_the_same_tasks_are_upstream():

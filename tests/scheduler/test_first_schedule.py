@@ -35,9 +35,9 @@ from .test_rescheduling import (
 
 def unscheduled(estate: Estate, *dataflows, longest_chain=None) -> Estate:
     """The estate with these dataflows, submitted without a schedule."""
-    for one in dataflows:
+    for dataflow in dataflows:
         estate = apply_plan(estate, plan_submission(
-            estate, one, dataflow_id=one.name, team="water", task_types=TYPES, prices=PRICES,
+            estate, dataflow, dataflow_id=dataflow.name, team="water", task_types=TYPES, prices=PRICES,
             longest_chain=longest_chain))
     return estate
 
@@ -45,13 +45,14 @@ def unscheduled(estate: Estate, *dataflows, longest_chain=None) -> Estate:
 def test_what_was_submitted_without_a_schedule_is_cut_and_divided_while_it_runs():
     estate = unscheduled(ESTATE, FLOW)
     assert list(estate.fragments) == ["f1-0"]
-    plan, found = rescheduled(estate, rate_per_s=300)
+    plan, planned = rescheduled(estate, rate_per_s=300)
     after = apply_plan(estate, plan)
     check_divided(after)
     assert "f1-0" not in after.fragments and len(after.fragments) == 5
-    for task, its in parts_of(found).items():
-        assert [(one.slot, one.threads, one.weight) for one in by_task(after, task).queries if not one.leaving] == [
-            (one.slot, one.threads, one.weight) for one in its]
+    for task, part in parts_of(planned).items():
+        assert [(query.slot, query.threads, query.weight) for query in by_task(after, task).queries
+            if not query.leaving] == [
+            (bundle.slot, bundle.threads, bundle.weight) for bundle in part]
     source, by, out = (by_task(after, task) for task in ("in", "by", "out"))
     assert source.inherits == out.inherits == ("f1-0",) and not source.divided and not out.divided
     assert by.inherits == () and len(by.bundles) > 1, "it needs nothing of what was, and begins anywhere"
@@ -60,13 +61,14 @@ def test_what_was_submitted_without_a_schedule_is_cut_and_divided_while_it_runs(
     assert {("hand_over", source.id), ("start_fragment", by.id), ("route", by.id), ("hand_over", out.id)} <= kinds
     assert "f1-0 ends" in plan.notes[0] and "no event is lost" in plan.notes[0]
     assert plan.notes[1].startswith("by, again work on several slots from now on")
-    promised = {one.id for one in plan.promise.bundles}
-    assert promised == {one.id for fragment in after.fragments.values() for one in fragment.queries if not one.leaving}
+    promised = {bundle.id for bundle in plan.promise.bundles}
+    assert promised == {query.id for fragment in after.fragments.values() for query in fragment.queries
+        if not query.leaving}
     assert (plan.price.queries_started, plan.price.queries_stopped) == (len(promised), 1), "each of them is named"
     assert plan.price.money_per_hour_delta > 0 and plan.price.slots_per_hour_delta > 0, "it kept no slot before"
     check_stored(plan)
     with pytest.raises(NothingToChange):
-        plan_schedule(after, "air", found, task_types=TYPES, prices=PRICES)
+        plan_schedule(after, "air", planned, task_types=TYPES, prices=PRICES)
     back = plan_schedule_back(after, plan)
     assert "not fused again" in back.notes[0]
     for reverse in (back, reverse_plan(plan)):
@@ -81,7 +83,7 @@ def test_a_query_of_one_task_is_divided_under_its_own_id():
     plan, _ = rescheduled(estate, rate_per_s=300)
     after = apply_plan(estate, plan)
     by = by_task(after, "by")
-    assert by.id == before.id in {one.id for one in by.bundles} and len(by.bundles) == 3 and not by.inherits
+    assert by.id == before.id in {bundle.id for bundle in by.bundles} and len(by.bundles) == 3 and not by.inherits
     kinds = [(step.kind, step.bundle) for step in plan.steps if step.fragment == by.id]
     assert [kind for kind, _ in kinds].count("start_bundle") == 2 and ("route", None) in kinds
     assert by_task(after, "in").id == by_task(estate, "in").id and not by_task(after, "in").divided
@@ -105,7 +107,7 @@ def test_what_others_run_in_the_same_chain_stays_together_and_they_are_asked():
     by = by_task(after, "by")
     assert set(by.outlets[by.tasks[0]]) == {rest.id, by_task(after, "again").id}
     assert by.channels == {by.tasks[0]: "f1-0.1"} and by.inherits == ("f1-0",), "others read it all along"
-    assert by.channels_of(by.tasks[0])[[one.id for one in by.queries].index(by.id)] == "f1-0.1"
+    assert by.channels_of(by.tasks[0])[[query.id for query in by.queries].index(by.id)] == "f1-0.1"
     assert plan.touched == ("counted",)
     assert live_by_task(apply_plan(after, reverse_plan(plan))) == live_by_task(estate)
 
@@ -116,16 +118,17 @@ def test_what_is_shared_fused_is_cut_by_a_first_schedule_and_left_alone_by_the_n
     estate = apply_plan(estate, submitted(estate))
     alike = replace(FLOW, name="alike")
     estate = unscheduled(estate, alike)
-    assert [estate.submitted[one].scheduled for one in ("counted", "air", "alike")] == [False, True, False]
+    assert [estate.submitted[name].scheduled for name in ("counted", "air", "alike")] == [False, True, False]
     assert by_task(estate, "again").divided and by_task(estate, "by").id == "f1-0"
 
-    found, _ = schedulable(estate, "air", FLOW, task_types=TYPES)
-    assert set(found) == {"again", "some", "out"}
+    schedulable_tasks, _ = schedulable(estate, "air", FLOW, task_types=TYPES)
+    assert set(schedulable_tasks) == {"again", "some", "out"}
     plan, _ = rescheduled(estate, rate_per_s=300)
     assert any(note.startswith("in, by stay fused") and "for others, too" in note for note in plan.notes)
 
-    found, _ = schedulable(estate, "alike", alike, task_types=TYPES)
-    assert set(found) == {"in", "by", "again", "some", "out"}, "it uses what is divided, and has no schedule itself"
+    schedulable_tasks, _ = schedulable(estate, "alike", alike, task_types=TYPES)
+    assert set(schedulable_tasks) == {"in", "by", "again", "some",
+        "out"}, "it uses what is divided, and has no schedule itself"
     plan, _ = rescheduled(estate, rate_per_s=300, dataflow=alike)
     after = apply_plan(estate, plan)
     check_divided(after)
@@ -141,8 +144,8 @@ def test_who_takes_over_a_place_stays_on_its_node_for_that_and_then_leaves():
     running, _ = schedulable(estate, "air", FLOW, task_types=TYPES)
     job = prepare(FLOW, task_types=TYPES, profiles=PROFILES, rate_per_s=60, among={"by"})
     supply = Supply(tuple(node for node in supply_of(estate, list(running.values())).free if node.name == other))
-    found = schedule(job, SAM, supply=supply)
-    plan = plan_schedule(estate, "air", found, task_types=TYPES, prices=PRICES)
+    planned = schedule(job, SAM, supply=supply)
+    plan = plan_schedule(estate, "air", planned, task_types=TYPES, prices=PRICES)
     after = apply_plan(estate, plan)
     check_divided(after)
     by = by_task(after, "by")
@@ -160,16 +163,16 @@ def test_state_that_cannot_be_handed_over_keeps_a_chain_together():
     estate = unscheduled(ESTATE, averaged)
     running, why_not = schedulable(estate, "averaged", averaged, task_types=TYPES)
     assert running == {} and "the state of window cannot be handed from f1-0 to another query" in why_not
-    found = schedule(prepare(FLOW, task_types=TYPES, profiles=PROFILES), SAM, supply=supply_of(ESTATE))
+    planned = schedule(prepare(FLOW, task_types=TYPES, profiles=PROFILES), SAM, supply=supply_of(ESTATE))
     with pytest.raises(NotEnactable, match="cannot be cut into tasks while they run"):
-        plan_schedule(estate, "averaged", found, task_types=TYPES, prices=PRICES)
+        plan_schedule(estate, "averaged", planned, task_types=TYPES, prices=PRICES)
     # A fork of it is a query of its own, and is scheduled; the rest is told to stay.
     forked = flow(
         "forked", {"in": "sensors", "w": "window", "x": "thin", "out": "archive", "by": ("scale", {"by": 2}),
                    "off": "alarm"}, "in > w > x > out", "in > by > off", rates={"in": 100})
     estate = unscheduled(ESTATE, forked)
     plan, _ = rescheduled(estate, dataflow=forked, rate_per_s=60)
-    assert {one.task for one in plan.promise.bundles} == {"by", "off"}
+    assert {bundle.task for bundle in plan.promise.bundles} == {"by", "off"}
     assert any(note.startswith("in, w, x, out stay fused and without a schedule") for note in plan.notes)
 
 

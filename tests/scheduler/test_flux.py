@@ -72,8 +72,8 @@ def test_a_topology_of_known_types_is_a_dataflow():
 )
 def test_what_a_dataflow_cannot_say_is_refused_at_its_place(old, new, code, line):
     assert old in TOPOLOGY
-    found = problems_of(TOPOLOGY.replace(old, new))
-    assert (code, line) in {(problem.code, problem.line) for problem in found}, found
+    problems = problems_of(TOPOLOGY.replace(old, new))
+    assert (code, line) in {(problem.code, problem.line) for problem in problems}, problems
 
 
 @pytest.mark.parametrize("text", [
@@ -100,10 +100,10 @@ def test_storms_own_examples_are_told_what_is_missing():
     for file in files:
         text = file.read_text(encoding="utf-8")
         topology = yaml.safe_load(text)
-        found = problems_of(text)
-        unknown = [problem.path for problem in found if problem.code == "unknown_task_type"]
+        problems = problems_of(text)
+        unknown = [problem.path for problem in problems if problem.code == "unknown_task_type"]
         assert len(unknown) == len(topology["spouts"]) + len(topology["bolts"]), file.name
-        assert {problem.code for problem in found} <= {"unknown_task_type", "flux_variable"}, file.name
+        assert {problem.code for problem in problems} <= {"unknown_task_type", "flux_variable"}, file.name
 
 
 def test_storms_own_examples_run_once_their_components_name_task_types():

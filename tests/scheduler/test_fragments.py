@@ -102,7 +102,8 @@ def test_unmerging_closes_outlets_then_tails_then_stops_fragments_downstream_fir
         "s": "sensors", "a": BY[1], "d": BY[4], "e": BY[5], "p": ("archive", {"name": "p"}), "q": "alarm",
     }
     estate = submit(estate, flow("side", side, "s > a > d > e > p", "d > q"))
-    assert {one.id: len(one.tasks) for one in estate.fragments.values()} == {"f1-0": 5, "f2-0": 3, "f2-1": 1}
+    assert {fragment.id: len(fragment.tasks) for fragment in estate.fragments.values()} == {"f1-0": 5, "f2-0": 3,
+        "f2-1": 1}
 
     plan = plan_removal(estate, "side", task_types=TYPES, prices=PRICES)
     assert plan.steps == (
@@ -129,13 +130,13 @@ def test_a_task_whose_tail_was_closed_starts_afresh_when_it_is_wanted_again():
 
 
 def test_merging_joins_several_running_dataflows():
-    one = flow("one", {"s": "sensors", "o": "archive"}, "s > o")
+    fragment_id = flow("one", {"s": "sensors", "o": "archive"}, "s > o")
     two = flow("two", {"s": ("sensors", {"seed": 2}), "o": "archive"}, "s > o")
     tasks = {"s": "sensors", "t": ("sensors", {"seed": 2}), "m": BY[1], "o": "archive"}
     both = flow("both", tasks, "s > m > o", "t > m")
-    estate = submit(submit(submit(EMPTY, one), two), both)
+    estate = submit(submit(submit(EMPTY, fragment_id), two), both)
     assert set(estate.fragments) == {"f1-0", "f2-0", "f3-0"}
-    assert [list(estate.fragments[one].outlets.values()) for one in ("f1-0", "f2-0")] == [[("f3-0",)], [("f3-0",)]]
+    assert [list(estate.fragments[first].outlets.values()) for first in ("f1-0", "f2-0")] == [[("f3-0",)], [("f3-0",)]]
 
 
 def test_the_heaviest_fragment_goes_first_to_the_slot_with_least_to_do():

@@ -160,10 +160,10 @@ def full_slots_that_wait_for_nothing(draw: st.DrawFn) -> FullSlot:
 
 
 def is_the_only_exact_solution(slot: FullSlot) -> None:
-    found = set(solutions(slot))
-    assert len(found) <= 1, f"{slot} is just full at several rates"
+    exact = set(solutions(slot))
+    assert len(exact) <= 1, f"{slot} is just full at several rates"
     bundles = min(PEAK_PER_S / rate for rate in slot.rates_per_s)  # none does more than its peak
-    assert slot.factor() == pytest.approx(min(float(next(iter(found), Fraction(0))), bundles), rel=1e-9, abs=1e-9)
+    assert slot.factor() == pytest.approx(min(float(next(iter(exact), Fraction(0))), bundles), rel=1e-9, abs=1e-9)
 
 
 @settings(max_examples=80)

@@ -98,7 +98,7 @@ def _nearest_of_all(allocation: Allocation, supply: Supply, weights: Weights) ->
     free = [[1.0, 1.0] for _ in slots]
     racks = {node.name: node.rack for node in supply.free}
     left = {name: task.threads for name, task in allocation.tasks.items()}
-    found: dict[str, list[int]] = {name: [] for name in left}
+    nearest: dict[str, list[int]] = {name: [] for name in left}
     reference = slots[0].node
     while any(left.values()):
         for name, task in allocation.tasks.items():
@@ -113,12 +113,12 @@ def _nearest_of_all(allocation: Allocation, supply: Supply, weights: Weights) ->
                 dict.fromkeys(slot.node for slot in slots),
                 key=lambda node: (node != reference, first_seen.index(racks.get(node, ""))))
             for node in nodes:
-                its = [free[n] for n, slot in enumerate(slots) if slot.node == node]
-                if sum(one[0] for one in its) < cpu - 1e-9 or max(one[1] for one in its) < memory - 1e-9:
+                rooms = [free[n] for n, slot in enumerate(slots) if slot.node == node]
+                if sum(room[0] for room in rooms) < cpu - 1e-9 or max(room[1] for room in rooms) < memory - 1e-9:
                     continue
                 network = 0 if node == reference else 0.5 if racks.get(node, "") == near else 1.0
-                far = (weights.memory * (sum(one[1] for one in its) - memory) ** 2
-                       + weights.cpu * (sum(one[0] for one in its) - cpu) ** 2 + weights.network * network)
+                far = (weights.memory * (sum(room[1] for room in rooms) - memory) ** 2
+                       + weights.cpu * (sum(room[0] for room in rooms) - cpu) ** 2 + weights.network * network)
                 if far < best[0] - 1e-12:
                     best = (far, node)
             if not best[1]:
@@ -130,10 +130,10 @@ def _nearest_of_all(allocation: Allocation, supply: Supply, weights: Weights) ->
                     n for n, slot in enumerate(slots) if slot.node == best[1] and free[n][1] >= memory - 1e-9)
             free[position][0] -= cpu
             free[position][1] -= memory
-            found[name].append(position)
+            nearest[name].append(position)
             left[name] -= 1
             reference = slots[position].node
-    return {name: tuple(its) for name, its in found.items()}
+    return {name: tuple(own) for name, own in nearest.items()}
 
 
 @quickly
@@ -238,7 +238,7 @@ def test_sam_asks_for_a_slot_more_where_the_packing_leaves_holes():
     tasks = {name: TaskAllocation(name, 1.0, (Bundle(name, 1, 1.0, 0.6, 0.1),)) for name in "abc"}
     placement = map_sam(Allocation("MBA", tasks), supply=BUY)
     assert (placement.asked, len(placement.slots), placement.extra) == (2, 3, 1)
-    assert {position for its in placement.threads.values() for position in its} == {0, 1, 2}, "each is used"
+    assert {position for positions in placement.threads.values() for position in positions} == {0, 1, 2}, "each is used"
     assert {slot.node for slot in placement.slots} == {"new-1"}, "the machine grows, what is placed stays"
 
 
@@ -271,8 +271,8 @@ def test_what_was_proved_of_traffic_holds_on_other_slots_only_where_they_are_ali
     assert worse.traffic_bound == Bound(10.0, 5.0, proved=False) and worse.traffic_bound.gap == 0.5
     apart = on_other_slots(best, (Slot("n1", 0), Slot("n2", 0), Slot("n3", 0)), streams)
     assert apart.traffic_bound == Bound(10.0, 0.0, proved=False)
-    together = on_other_slots(best, (Slot("n1", 0), Slot("n1", 1), Slot("n1", 2)), streams)
-    assert together.traffic_bound == Bound(0.0, 0.0, proved=True)
+    mapped = on_other_slots(best, (Slot("n1", 0), Slot("n1", 1), Slot("n1", 2)), streams)
+    assert mapped.traffic_bound == Bound(0.0, 0.0, proved=True)
     unknown = Placement("SAM", 3, first, {"a": (0,), "b": (1, 2)})
     assert on_other_slots(unknown, first, streams) == unknown, "of what knows no bound nothing is said"
 
@@ -293,8 +293,8 @@ def test_a_node_that_is_named_like_a_new_machine_is_not_handed_out_twice():
 def test_of_a_mapping_the_slots_are_in_use_that_hold_something():
     slots = tuple(Slot("n1", index) for index in range(5))
     mapped = Placement("RSM", 4, slots, {"a": (0, 0, 3), "b": (4, 3)}, {2: Taken(0.2, 0.1), 4: Taken(0.1, 0.1)})
-    found = mapped.in_use()
-    assert found.slots == (slots[0], *slots[3:]) and found.threads == {"a": (0, 0, 1), "b": (2, 1)}
-    assert found.taken == {2: mapped.taken[4]} and found.empty == slots[1:3]
-    assert (found.asked, found.extra, found.needed) == (mapped.asked, mapped.extra, mapped.needed) == (4, 1, 5)
-    assert found.in_use() is found
+    used = mapped.in_use()
+    assert used.slots == (slots[0], *slots[3:]) and used.threads == {"a": (0, 0, 1), "b": (2, 1)}
+    assert used.taken == {2: mapped.taken[4]} and used.empty == slots[1:3]
+    assert (used.asked, used.extra, used.needed) == (mapped.asked, mapped.extra, mapped.needed) == (4, 1, 5)
+    assert used.in_use() is used

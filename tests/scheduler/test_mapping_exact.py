@@ -59,7 +59,7 @@ def few_bundles(draw: st.DrawFn) -> Allocation:
 def test_exact_is_best_among_all_possibilities(allocation: Allocation):
     """Each bundle on each slot: the fewest slots, and with those the least traffic."""
     ours = map_exact(allocation, supply=BUY, streams=chain(allocation), effort=5.0)
-    units = [one for task in allocation.tasks.values() for one in task.bundles for _ in range(one.count)]
+    units = [bundle for task in allocation.tasks.values() for bundle in task.bundles for _ in range(bundle.count)]
     fewest = next(
         count for count in range(1, len(units) + 1)
         if any(_fits(units, where) for where in product(range(count), repeat=len(units)))
@@ -92,7 +92,7 @@ def test_exact_chooses_the_best_of_the_free_slots(allocation: Allocation, sizes:
     choices = [
         tuple(Slot(name, number) for number, name in enumerate(names))
         for names in product(rooms, repeat=count) if Counter(names) <= rooms]
-    units = [one for task in allocation.tasks.values() for one in task.bundles for _ in range(one.count)]
+    units = [bundle for task in allocation.tasks.values() for bundle in task.bundles for _ in range(bundle.count)]
     ways = [where for where in product(range(count), repeat=len(units)) if _in_order(where) and _fits(units, where)]
     least = min(
         between_nodes_per_s(_as_placement(allocation, units, where, slots), streams)
@@ -109,10 +109,10 @@ def _in_order(where: tuple[int, ...]) -> bool:
 
 def _fits(units: list[Bundle], where: tuple[int, ...]) -> bool:
     for slot in set(where):
-        its = [unit for unit, position in zip(units, where, strict=True) if position == slot]
-        if any(unit.full for unit in its) and len(its) > 1:
+        placed = [unit for unit, position in zip(units, where, strict=True) if position == slot]
+        if any(unit.full for unit in placed) and len(placed) > 1:
             return False
-        if sum(unit.cpu for unit in its) > 1 + 1e-9 or sum(unit.memory for unit in its) > 1 + 1e-9:
+        if sum(unit.cpu for unit in placed) > 1 + 1e-9 or sum(unit.memory for unit in placed) > 1 + 1e-9:
             return False
     return True
 
@@ -160,10 +160,10 @@ def test_where_the_solver_has_no_time_few_nodes_are_taken_all_the_same():
     nodes = tuple(Node(f"n{n}", tuple(Slot(f"n{n}", index) for index in range(size))) for n, size in enumerate(sizes))
     tasks = {name: TaskAllocation(name, 1.0, (Bundle(name, 1, 1.0, 0.9, 0.1),)) for name in "abcd"}
     allocation = Allocation("MBA", tasks)
-    found = map_exact(allocation, supply=Supply(nodes), streams=chain(allocation), effort=0.0)
-    check_bundles(found, allocation)
-    assert [slot.name for slot in found.slots] == ["n0/0", "n3/0", "n3/1", "n3/2"]
-    assert found.traffic_bound == Bound(10.0, 0.0, proved=False)
+    mapped = map_exact(allocation, supply=Supply(nodes), streams=chain(allocation), effort=0.0)
+    check_bundles(mapped, allocation)
+    assert [slot.name for slot in mapped.slots] == ["n0/0", "n3/0", "n3/1", "n3/2"]
+    assert mapped.traffic_bound == Bound(10.0, 0.0, proved=False)
 
 
 class Told(Effort):
@@ -185,12 +185,12 @@ def test_all_calls_of_the_solver_share_one_effort(monkeypatch: pytest.MonkeyPatc
         f"t{number}": TaskAllocation(f"t{number}", 1.0, (Bundle(f"t{number}", 1, 1.0, share, 0.55 - share / 2),))
         for number, share in enumerate(shares)}
     allocation = Allocation("MBA", tasks)
-    found = map_exact(allocation, supply=BUY, streams=chain(allocation), effort=0.1)
-    check_bundles(found, allocation)
+    mapped = map_exact(allocation, supply=BUY, streams=chain(allocation), effort=0.1)
+    check_bundles(mapped, allocation)
     packing, traffic = Told.made
     assert packing.seconds == 0.05 and traffic.seconds == pytest.approx(0.1 - packing.spent)
     assert packing.spent + traffic.spent < 0.2, "the solver looks at its clock now and then"
-    assert 0 <= found.traffic_bound.least <= found.traffic_bound.reached
+    assert 0 <= mapped.traffic_bound.least <= mapped.traffic_bound.reached
     none = map_exact(allocation, supply=BUY, streams=chain(allocation), effort=0.0)
     check_bundles(none, allocation)
     assert len(none.slots) <= len(map_sam(allocation, supply=BUY).slots)
@@ -202,9 +202,9 @@ def test_shares_that_fill_slots_to_the_last_digit_are_packed_and_what_is_proved_
     rates = dict(zip("abcdef", (40.0, 40.0, 30.0, 30.0, 20.0, 20.0), strict=True))
     allocation = allocate_lsa(rates, dict.fromkeys(rates, profile))
     assert len(map_sam(allocation, supply=BUY).slots) == 3
-    found = map_exact(allocation, supply=BUY, streams=chain(allocation), effort=5.0)
-    check_bundles(found, allocation)
-    assert len(found.slots) == 2 and found.slots_bound == Bound(2, 2, proved=True)
+    mapped = map_exact(allocation, supply=BUY, streams=chain(allocation), effort=5.0)
+    check_bundles(mapped, allocation)
+    assert len(mapped.slots) == 2 and mapped.slots_bound == Bound(2, 2, proved=True)
 
 
 def of_shares(*shares: float) -> Allocation:
@@ -215,17 +215,17 @@ def of_shares(*shares: float) -> Allocation:
 
 
 def test_halves_that_only_rounding_makes_larger_share_a_slot():
-    found = map_exact(of_shares(0.5 + 2e-10, 0.5 + 2e-10), supply=BUY, streams={})
-    assert len(found.slots) == 1 and found.slots_bound == Bound(1, 1, proved=True)
+    mapped = map_exact(of_shares(0.5 + 2e-10, 0.5 + 2e-10), supply=BUY, streams={})
+    assert len(mapped.slots) == 1 and mapped.slots_bound == Bound(1, 1, proved=True)
 
 
 def test_what_fits_by_rounded_shares_alone_is_no_packing():
     """Three of a third and a little share no slot, though no whole billionth says so: nothing is proved of it."""
     third = 1 / 3 + 6e-10
     allocation = of_shares(third, third, third, 0.9)
-    found = map_exact(allocation, supply=BUY, streams=chain(allocation), effort=5.0)
-    check_bundles(found, allocation)
-    assert len(found.held) == 3 and found.slots_bound == Bound(3, 2, proved=False)
+    mapped = map_exact(allocation, supply=BUY, streams=chain(allocation), effort=5.0)
+    check_bundles(mapped, allocation)
+    assert len(mapped.held) == 3 and mapped.slots_bound == Bound(3, 2, proved=False)
     apart = Supply(tuple(Node(f"n{number}", (Slot(f"n{number}", 0),)) for number in range(3)))
     spread = map_exact(allocation, supply=apart, streams=chain(allocation), effort=5.0)
     check_bundles(spread, allocation)

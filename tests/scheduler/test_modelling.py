@@ -28,9 +28,9 @@ def run(step: Try, peak: Callable[[int], float], *, took_s: float = 10.0) -> Tri
 def measure(peak: Callable[[int], float], sweep: Sweep = SWEEP) -> tuple[list[Trial], Done]:
     trials: list[Trial] = []
     while isinstance(step := next_step(trials, sweep=sweep), Try):
-        before = [one for one in trials if (one.threads, one.rate_per_s) == (step.threads, step.rate_per_s)]
+        before = [trial for trial in trials if (trial.threads, trial.rate_per_s) == (step.threads, step.rate_per_s)]
         most = 1 + len(sweep.again_after_s) if step.rate_per_s == sweep.smallest_rate_per_s else 2
-        assert len(before) < most and not any(sweep.stable(one) for one in before), "it asks for what it knows"
+        assert len(before) < most and not any(sweep.stable(trial) for trial in before), "it asks for what it knows"
         trials.append(run(step, peak))
         assert len(trials) < 500, "it does not end"
     return trials, step
@@ -89,7 +89,7 @@ def test_the_most_threads_are_the_end():
 def test_every_thread_count_is_tried_far_from_its_peak_at_last(peak: Callable[[int], float]):
     trials, done = measure(peak)
     far = [point.threads for point in done.points if 0.75 * point.rate_per_s >= SWEEP.smallest_rate_per_s]
-    assert all(any(one.threads == threads and one.rate_per_s <= 0.75 * peak(threads) for one in trials)
+    assert all(any(trial.threads == threads and trial.rate_per_s <= 0.75 * peak(threads) for trial in trials)
                for threads in far)
 
 
@@ -112,10 +112,10 @@ def measured_waiting(sweep: Sweep = SWEEP, *, spoils: str = "") -> tuple[list[Tr
 
 def test_half_of_a_peak_that_fails_once_is_tried_again_at_once_and_costs_no_more():
     calm, done, _ = measured_waiting()
-    trials, found, spoilt = measured_waiting(spoils="half of what it sustains")
+    trials, step, spoilt = measured_waiting(spoils="half of what it sustains")
     assert spoilt == len(done.points) - 1 and len(trials) == len(calm) + spoilt
-    assert [(one.threads, one.rate_per_s) for one in found.points] == [
-        (one.threads, one.rate_per_s) for one in done.points] and not found.rough
+    assert [(point.threads, point.rate_per_s) for point in step.points] == [
+        (point.threads, point.rate_per_s) for point in done.points] and not step.rough
 
 
 def test_half_of_a_peak_that_fails_while_a_neighbour_is_busy_takes_no_peak_back():
@@ -140,8 +140,8 @@ def test_a_peak_stays_and_is_rough_where_less_than_it_never_is_stable():
         waited += [step.after_s] if low else []
         trials.append(replace(waiting(step), latency_slope=0.5) if low else waiting(step))
         assert len(trials) < 500
-    assert [(one.threads, one.rate_per_s) for one in step.points] == [
-        (one.threads, one.rate_per_s) for one in done.points]
+    assert [(point.threads, point.rate_per_s) for point in step.points] == [
+        (point.threads, point.rate_per_s) for point in done.points]
     assert step.rough == (32,) and "peak of 32 threads" in step.why and "never stable" in step.why
     assert waited == [0.0, *SWEEP.again_after_s] and len(trials) == len(calm) + len(SWEEP.again_after_s)
     short = replace(SWEEP, budget_s=10.0 * (len(calm) - len(done.points) + 2), trial_s=10)
@@ -150,14 +150,14 @@ def test_a_peak_stays_and_is_rough_where_less_than_it_never_is_stable():
 
 
 def test_what_the_budget_left_out_is_said():
-    whole, found, _ = measured_waiting()
-    halves = [one for one in whole if one.threads > 1 and one.rate_per_s < 75.0 * one.threads]
-    assert len(halves) == len(found.points) - 1 and whole[-len(halves):] == halves, "peaks come first"
-    assert [one.threads for one in halves] == sorted((one.threads for one in halves), reverse=True)
+    whole, cut_short, _ = measured_waiting()
+    halves = [trial for trial in whole if trial.threads > 1 and trial.rate_per_s < 75.0 * trial.threads]
+    assert len(halves) == len(cut_short.points) - 1 and whole[-len(halves):] == halves, "peaks come first"
+    assert [trial.threads for trial in halves] == sorted((trial.threads for trial in halves), reverse=True)
     trials, done, _ = measured_waiting(replace(SWEEP, budget_s=10.0 * (len(whole) - 2), trial_s=10))
-    left_out = ", ".join(str(one.threads) for one in reversed(halves[-2:]))
+    left_out = ", ".join(str(trial.threads) for trial in reversed(halves[-2:]))
     assert len(trials) == len(whole) - 2 and f"did not allow for half of the rate with {left_out} threads" in done.why
-    assert len(done.points) == len(found.points) and not done.rough
+    assert len(done.points) == len(cut_short.points) and not done.rough
 
 
 @pytest.mark.parametrize("often", [1.0, 0.97, 0.5])
@@ -176,7 +176,7 @@ def test_a_point_at_the_highest_rate_that_was_to_be_tried_neither_waits_nor_grow
 def test_the_budget_is_kept_and_what_is_rough_is_said():
     sweep = replace(SWEEP, budget_s=100, trial_s=10)
     trials, done = measure(lambda threads: 1000.0 * threads, sweep)
-    assert sum(one.took_s for one in trials) <= 100 and "budget" in done.why
+    assert sum(trial.took_s for trial in trials) <= 100 and "budget" in done.why
     assert done.rough and set(done.rough) <= {point.threads for point in done.points}
     more = next_step(trials, sweep=replace(sweep, budget_s=1000))
     assert isinstance(more, Try), "with more time it goes on from there"
@@ -195,7 +195,8 @@ def test_a_trial_that_a_busy_machine_spoilt_hides_no_peak(peak, hiccups: set[int
     trials: list[Trial] = []
     while isinstance(step := next_step(trials, sweep=SWEEP), Try):
         trial = run(step, peak)
-        again = any((one.threads, one.rate_per_s) == (trial.threads, trial.rate_per_s) for one in trials)
+        again = any((other_trial.threads, other_trial.rate_per_s) == (trial.threads, trial.rate_per_s)
+            for other_trial in trials)
         spoilt = len(trials) in hiccups and not again
         trials.append(replace(trial, latency_slope=0.5) if spoilt else trial)
         assert len(trials) < 500
@@ -282,11 +283,11 @@ def test_a_peak_that_could_not_be_fed_higher_is_promised_at_no_higher_rate_on_a_
 def test_trials_of_before_batches_were_counted_still_count():
     """One trial without them and the line over the rate stands for that thread count's CPU, as it did."""
     trials = [Trial(1, rate, 0.1 + 0.001 * rate, 0.1, 0.0, 5.0) for rate in (20, 60, 100)]
-    [found] = with_fixed_load([Point(1, 100, 0.2, 0.1)], {1: trials})
-    assert found.event_cpu is None and found.idle_cpu == pytest.approx(0.1)
+    [corrected] = with_fixed_load([Point(1, 100, 0.2, 0.1)], {1: trials})
+    assert corrected.event_cpu is None and corrected.idle_cpu == pytest.approx(0.1)
     mixed = [*trials, Trial(1, 50, 0.15, 0.1, 0.0, 5.0, often=1.0)]
-    [found] = with_fixed_load([Point(1, 100, 0.2, 0.1)], {1: mixed})
-    assert found.event_cpu is None, "one trial tells nothing apart"
+    [corrected] = with_fixed_load([Point(1, 100, 0.2, 0.1)], {1: mixed})
+    assert corrected.event_cpu is None, "one trial tells nothing apart"
 
 
 @given(
@@ -296,11 +297,11 @@ def test_whatever_trials_say_a_point_stays_one_that_can_be(seen, counted: bool):
     point = Point(1, 100, 0.5, 0.1, 0.02, 0.01)
     trials = [Trial(1, rate, cpu, memory, 0.0, 5.0, often=often if counted else None)
               for rate, cpu, memory, often in seen]
-    [found] = with_fixed_load([point], {1: trials})
-    assert not [*found.problems()] and found.idle_memory >= 0.01
-    assert replace(found, idle_cpu=0.02, idle_memory=0.01, event_cpu=None) == point
-    if found.event_cpu is None:
-        assert 0.02 <= found.idle_cpu <= point.cpu
+    [corrected] = with_fixed_load([point], {1: trials})
+    assert not [*corrected.problems()] and corrected.idle_memory >= 0.01
+    assert replace(corrected, idle_cpu=0.02, idle_memory=0.01, event_cpu=None) == point
+    if corrected.event_cpu is None:
+        assert 0.02 <= corrected.idle_cpu <= point.cpu
 
 
 def test_a_machine_that_is_busy_for_half_a_minute_at_the_beginning_hides_no_peak():
@@ -362,7 +363,7 @@ def test_a_feeder_that_is_the_bottleneck_is_not_taken_for_the_tasks_peak():
 def test_a_feeder_that_was_held_up_for_a_moment_changes_nothing(peak, hiccups: set[int]):
     trials: list[Trial] = []
     while isinstance(step := next_step(trials, sweep=SWEEP), Try):
-        again = any((one.threads, one.rate_per_s) == (step.threads, step.rate_per_s) for one in trials)
+        again = any((trial.threads, trial.rate_per_s) == (step.threads, step.rate_per_s) for trial in trials)
         late = len(trials) in hiccups and not again
         trials.append(fed(step, peak, 0.8 * step.rate_per_s if late else 1e9))
         assert len(trials) < 500

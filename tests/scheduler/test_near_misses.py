@@ -41,17 +41,17 @@ def chain(name, by, level=3, **options):
 def test_a_window_that_is_nearly_the_same_is_offered_with_what_it_saves():
     estate = submit(EMPTY, chain("old", 60))
     mine = chain("new", 61)
-    [found] = suggestions(estate, mine)
-    assert found.reused == ("a", "b", "x")
-    assert "by 60 instead of 61 in a would reuse 3 more tasks and save" in found.text
+    [miss] = suggestions(estate, mine)
+    assert miss.reused == ("a", "b", "x")
+    assert "by 60 instead of 61 in a would reuse 3 more tasks and save" in miss.text
     plans = [
-        plan_submission(estate, one, dataflow_id="new", team="water", task_types=TYPES, prices=PRICES)
-        for one in (mine, adopted(mine, found.differences))
+        plan_submission(estate, dataflow, dataflow_id="new", team="water", task_types=TYPES, prices=PRICES)
+        for dataflow in (mine, adopted(mine, miss.differences))
     ]
     before, after = (plan.price for plan in plans)
-    assert found.cores_saved == pytest.approx(before.cores_delta - after.cores_delta, abs=2e-6)
+    assert miss.cores_saved == pytest.approx(before.cores_delta - after.cores_delta, abs=2e-6)
     saved = before.money_per_hour_delta - after.money_per_hour_delta
-    assert found.money_per_hour_saved == pytest.approx(saved, abs=2e-6)
+    assert miss.money_per_hour_saved == pytest.approx(saved, abs=2e-6)
     assert before.tasks_started - after.tasks_started == 3
 
 
@@ -62,22 +62,22 @@ def test_what_would_have_to_be_woken_is_no_saving():
     mine = chain("new", 61)
     assert suggestions(estate, mine, waking=partial(waking, estate)) == suggestions(estate, mine)
     for seen in (estate, paused):
-        for found in suggestions(estate, mine):
+        for miss_of_resting in suggestions(estate, mine):
             before, after = (
-                plan_submission(seen, one, dataflow_id="new", team="water", task_types=TYPES, prices=PRICES).price
-                for one in (mine, adopted(mine, found.differences)))
+                plan_submission(seen, dataflow, dataflow_id="new", team="water", task_types=TYPES, prices=PRICES).price
+                for dataflow in (mine, adopted(mine, miss_of_resting.differences)))
             saved = before.cores_delta - after.cores_delta
-            told = [miss.cores_saved for miss in suggestions(seen, mine, waking=partial(waking, seen))
-                    if miss.differences == found.differences]
-            assert told == ([pytest.approx(saved, abs=2e-6)] if saved > 1e-9 else [])
+            savings = [miss.cores_saved for miss in suggestions(seen, mine, waking=partial(waking, seen))
+                    if miss.differences == miss_of_resting.differences]
+            assert savings == ([pytest.approx(saved, abs=2e-6)] if saved > 1e-9 else [])
 
 
 def test_differences_that_only_together_open_more_are_combined():
     estate = submit(EMPTY, chain("old", 60, level=10))
-    found = suggestions(estate, chain("new", 61, level=11))
-    assert [sorted((one.task, one.running) for one in miss.differences) for miss in found] == [
+    misses = suggestions(estate, chain("new", 61, level=11))
+    assert [sorted((difference.task, difference.running) for difference in miss.differences) for miss in misses] == [
         [("a", 60.0), ("x", 10)], [("a", 60.0)]]
-    assert found[0].reused == ("a", "b", "x") and found[1].reused == ("a", "b")
+    assert misses[0].reused == ("a", "b", "x") and misses[1].reused == ("a", "b")
 
 
 def test_independent_differences_are_not_combined():
@@ -85,16 +85,16 @@ def test_independent_differences_are_not_combined():
         "s": "sensors", "a": ("scale", {"by": 60}), "b": "alone", "x": "archive", "y": ("alarm", {"level": 10})}
     estate = submit(EMPTY, flow("old", tasks, "s > a > x", "s > b > y"))
     other = tasks | {"a": ("scale", {"by": 61}), "y": ("alarm", {"level": 11})}
-    found = suggestions(estate, flow("new", other, "s > a > x", "s > b > y"))
-    assert sorted(tuple(one.task for one in miss.differences) for miss in found) == [("a",), ("y",)]
+    misses = suggestions(estate, flow("new", other, "s > a > x", "s > b > y"))
+    assert sorted(tuple(one.task for one in miss.differences) for miss in misses) == [("a",), ("y",)]
 
 
 def test_a_sources_rate_may_be_near_and_what_follows_is_reused():
     estate = submit(EMPTY, chain("old", 2, rates={"s": 50}))
-    [found] = suggestions(estate, chain("new", 2, rates={"s": 55}))
-    assert found.reused == ("s", "a", "b", "x")
-    assert found.text.startswith("rate_per_s 50 instead of 55 in s")
-    assert adopted(chain("new", 2, rates={"s": 55}), found.differences).rates_per_s == {"s": 50.0}
+    [miss] = suggestions(estate, chain("new", 2, rates={"s": 55}))
+    assert miss.reused == ("s", "a", "b", "x")
+    assert miss.text.startswith("rate_per_s 50 instead of 55 in s")
+    assert adopted(chain("new", 2, rates={"s": 55}), miss.differences).rates_per_s == {"s": 50.0}
 
 
 def test_what_is_far_or_not_declared_near_is_not_offered():
@@ -124,9 +124,9 @@ def test_the_best_come_first_and_no_more_than_asked_for():
     estate = EMPTY
     for by in (57, 58, 59, 60):
         estate = submit(estate, chain(f"old{by}", by, level=3 if by == 58 else 90))
-    found = suggestions(estate, chain("new", 61), most=2)
-    assert [miss.differences[0].running for miss in found] == [58.0, 60.0], "most saved, then least asked for"
-    assert len({miss.key for miss in found}) == 2
+    misses = suggestions(estate, chain("new", 61), most=2)
+    assert [miss.differences[0].running for miss in misses] == [58.0, 60.0], "most saved, then least asked for"
+    assert len({miss.key for miss in misses}) == 2
 
 
 def test_the_search_looks_up_and_never_walks_the_estate():
@@ -138,9 +138,9 @@ def test_the_search_looks_up_and_never_walks_the_estate():
 
     estate = submit(EMPTY, chain("old", 60))
     siblings = SiblingIndex(estate.tasks.values())
-    found = near_misses(
+    misses = near_misses(
         Locked(estate.tasks), chain("new", 61), siblings=siblings, task_types=TYPES, prices=PRICES)
-    assert len(found) == 1
+    assert len(misses) == 1
 
 
 def test_an_index_forgets_what_stops():
@@ -264,15 +264,15 @@ def held_against_trying_everything(others, mine):
         estate = replace(estate, generation=estate.generation + 1,
                          tasks={**estate.tasks, **{task.id: task for task in plan.started}},
                          fragments={**estate.fragments, **plan.fragments_after})
-    found = suggestions(estate, mine, task_types=NEAR_TYPES, most=10_000)
+    misses = suggestions(estate, mine, task_types=NEAR_TYPES, most=10_000)
     base = {task_id for task_id, one in fingerprints(mine, task_types=NEAR_TYPES).items() if one in estate.tasks}
     wanted = expected(estate.tasks, mine, lambda dataflow: plan_submission(
         estate, dataflow, dataflow_id="mine", team="water", task_types=NEAR_TYPES, prices=PRICES).price.cores_delta)
-    assert len(found) == len(wanted)
+    assert len(misses) == len(wanted)
     shown = sorted(
-        (sorted({one.task for one in miss.differences}), sorted({*base, *miss.reused})) for miss in found)
+        (sorted({one.task for one in miss.differences}), sorted({*base, *miss.reused})) for miss in misses)
     assert shown == sorted((sorted(dict(taken)), sorted(reused)) for taken, reused in wanted.items())
-    for miss in found:
+    for miss in misses:
         altered = adopted(mine, miss.differences)
         ids = fingerprints(altered, task_types=NEAR_TYPES)
         assert {*base, *miss.reused} == {task_id for task_id, one in ids.items() if one in estate.tasks}

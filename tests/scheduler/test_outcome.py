@@ -28,11 +28,11 @@ PROMISE = Promise(
 READ, OFFERED = {"make": 100.0, "parse": 100.0, "fetch": 200.0}, {"parse": 100.0, "fetch": 200.0}
 
 
-def kept(factor: float = 1.0) -> Seen:
+def seen_at(factor: float = 1.0) -> Seen:
     """All as it was promised, at so many times the planned rate."""
     bundles = {
-        one.id: BundleSeen(one.rate_per_s * factor, Load(one.cpu * factor, one.memory * factor))
-        for one in PROMISE.bundles}
+        bundle.id: BundleSeen(bundle.rate_per_s * factor, Load(bundle.cpu * factor, bundle.memory * factor))
+        for bundle in PROMISE.bundles}
     slots = {slot: Load(load.cpu * factor, load.memory * factor)
              for slot in ("n1/0", "n1/1") if (load := PROMISE.load_of(slot))}
     return Seen(
@@ -42,26 +42,26 @@ def kept(factor: float = 1.0) -> Seen:
 
 def seen(bundle: str, **changes: object) -> Seen:
     """All as promised but for one bundle."""
-    before = kept()
+    before = seen_at()
     return replace(before, bundles=before.bundles | {bundle: replace(before.bundles[bundle], **changes)})
 
 
 def test_what_keeps_its_promises_is_not_blamed() -> None:
-    assert misses(PROMISE, kept()) == ()
+    assert misses(PROMISE, seen_at()) == ()
     assert misses(PROMISE, Seen()) == ()  # nothing was measured, so nothing is judged
 
 
 def test_only_what_is_still_missed_counts_with_the_reason_that_it_has_by_now() -> None:
     behind = replace(seen("f1-2", rate_per_s=20.0), read_per_s=READ | {"fetch": 70.0})
-    assert misses(PROMISE, behind) and lasting_misses(PROMISE, behind, kept()) == ()
+    assert misses(PROMISE, behind) and lasting_misses(PROMISE, behind, seen_at()) == ()
     assert lasting_misses(PROMISE, behind, None) == lasting_misses(PROMISE, behind, behind) == misses(PROMISE, behind)
-    (miss,) = lasting_misses(PROMISE, behind, kept(0.5))
+    (miss,) = lasting_misses(PROMISE, behind, seen_at(0.5))
     assert (miss.what, miss.reason.cause) == ("rate", "source")
 
 
 @given(st.floats(0.01, 0.9))
 def test_a_source_that_gives_less_is_told_from_a_task_that_is_behind(factor: float) -> None:
-    (miss,) = misses(PROMISE, kept(factor))
+    (miss,) = misses(PROMISE, seen_at(factor))
     assert (miss.what, miss.where, miss.reason.cause, miss.reason.remedy) == ("rate", "", "source", "source")
     assert miss.measured == pytest.approx(100 * factor)
 
@@ -80,16 +80,17 @@ def thin(made: float, *, read: float | None = None, factor: float = 1.0, over_s:
     rates = dict.fromkeys(("make", "parse", "average"), 100 * factor) | {"out": made if read is None else read}
     return Seen(
         rates["make"], 1.0, rates, {"parse": rates["make"], "average": rates["parse"], "out": made},
-        {one.id: BundleSeen(rates[one.task], Load(0.1, 0.1)) for one in THIN.bundles}, {"n1/0": Load(0.4, 0.4)},
+        {bundle.id: BundleSeen(rates[bundle.task], Load(0.1, 0.1)) for bundle in THIN.bundles},
+        {"n1/0": Load(0.4, 0.4)},
         over_s=over_s)
 
 
 def test_fewer_events_than_declared_are_told_and_no_miss() -> None:
     assert misses(THIN, thin(2)) == ()
-    (one,) = deviations(THIN, thin(2))
-    assert (one.task, one.planned_per_s, one.measured_per_s) == ("out", 10, 2)
-    assert (one.reason.cause, one.reason.task, one.reason.remedy) == ("selectivity", "out", "compare")
-    assert "out gets 2 of 10 planned events/s" in one.reason.why
+    (deviation,) = deviations(THIN, thin(2))
+    assert (deviation.task, deviation.planned_per_s, deviation.measured_per_s) == ("out", 10, 2)
+    assert (deviation.reason.cause, deviation.reason.task, deviation.reason.remedy) == ("selectivity", "out", "compare")
+    assert "out gets 2 of 10 planned events/s" in deviation.reason.why
     assert deviations(THIN, thin(9.8)) == deviations(THIN, thin(12)) == deviations(THIN, Seen()) == ()
 
 
@@ -131,7 +132,7 @@ def test_who_gets_few_events_is_found_all_the_same() -> None:
 
 
 def test_a_task_that_waits_for_anothers_reader_is_not_the_sources_fault() -> None:
-    before = kept(0.5)
+    before = seen_at(0.5)
     held = replace(before, bundles=before.bundles | {
         "f1-0": replace(before.bundles["f1-0"], waits_for=("f9-4",))})
     (miss,) = misses(PROMISE, held)
@@ -141,7 +142,7 @@ def test_a_task_that_waits_for_anothers_reader_is_not_the_sources_fault() -> Non
 
 def behind(rate: float, **slot: float) -> Seen:
     """The larger bundle of fetch does so much instead of 150, and parse is held back by its full channel."""
-    before = kept()
+    before = seen_at()
     fetched = rate + 50
     return replace(
         before, rate_per_s=100, read_per_s=READ | {"fetch": fetched},
@@ -153,7 +154,7 @@ def behind(rate: float, **slot: float) -> Seen:
 
 def test_a_bundle_at_its_peak_limits() -> None:
     promise = replace(PROMISE, bundles=tuple(
-        replace(one, sustains_per_s=120) if one.id == "f1-2" else one for one in PROMISE.bundles))
+        replace(bundle, sustains_per_s=120) if bundle.id == "f1-2" else bundle for bundle in PROMISE.bundles))
     (miss,) = misses(promise, behind(118))
     assert (miss.what, miss.reason.cause, miss.reason.task, miss.reason.remedy) == ("rate", "peak", "fetch", "compare")
     assert miss.measured == pytest.approx(100 * 168 / 200)
@@ -186,9 +187,9 @@ def test_a_full_slot_limits(what: str, slot: dict[str, float], cause: str) -> No
 
 
 def test_a_slot_that_its_own_bundle_fills_asks_for_a_measurement() -> None:
-    found = misses(PROMISE, behind(90, cpu=0.99, own=0.97))
-    assert (found[0].reason.cause, found[0].reason.task, found[0].reason.remedy) == ("CPU", "fetch", "measure")
-    assert (found[1].reason.cause, found[1].reason.task) == ("drift", "fetch")
+    missed = misses(PROMISE, behind(90, cpu=0.99, own=0.97))
+    assert (missed[0].reason.cause, missed[0].reason.task, missed[0].reason.remedy) == ("CPU", "fetch", "measure")
+    assert (missed[1].reason.cause, missed[1].reason.task) == ("drift", "fetch")
 
 
 def test_a_failing_query_comes_before_all_else() -> None:
@@ -208,10 +209,10 @@ def test_a_silent_node_comes_before_what_fails_for_want_of_it() -> None:
 
 
 def test_events_that_pile_up_are_seen_before_any_channel_is_full() -> None:
-    found = behind(90)
-    found = replace(found, bundles=found.bundles | {"f1-1": kept().bundles["f1-1"]})
-    assert not any(one.waits_for for one in found.bundles.values())
-    assert misses(PROMISE, found)[0].reason.task == "fetch"
+    piled_up = behind(90)
+    piled_up = replace(piled_up, bundles=piled_up.bundles | {"f1-1": seen_at().bundles["f1-1"]})
+    assert not any(bundle.waits_for for bundle in piled_up.bundles.values())
+    assert misses(PROMISE, piled_up)[0].reason.task == "fetch"
 
 
 def test_who_is_held_back_is_not_who_holds_back() -> None:
@@ -224,12 +225,12 @@ def test_who_is_held_back_is_not_who_holds_back() -> None:
 
 
 def test_the_rate_that_was_promised_is_the_one_that_was_predicted() -> None:
-    assert misses(replace(PROMISE, sustained_per_s=70), kept(0.7)) == ()
+    assert misses(replace(PROMISE, sustained_per_s=70), seen_at(0.7)) == ()
 
 
 @pytest.mark.parametrize("what", ["CPU", "memory"])
 def test_more_events_than_planned_are_told_from_drift(what: str) -> None:
-    (more,) = {miss.reason.cause for miss in misses(PROMISE, kept(1.6)) if miss.what == what}
+    (more,) = {miss.reason.cause for miss in misses(PROMISE, seen_at(1.6)) if miss.what == what}
     assert more == "more"
     field = {"CPU": Load(0.9, 0.2), "memory": Load(0.4, 0.7)}[what]
     before = seen("f1-1", load=field)
@@ -243,20 +244,20 @@ def test_events_for_a_task_that_was_to_get_none_are_told_from_drift() -> None:
     """Nothing was planned of it, so its profile is not asked what it should take: that it gets events is the reason."""
     none = replace(
         PROMISE, rates_per_s=dict(PROMISE.rates_per_s) | {"fetch": 0.0},
-        bundles=tuple(replace(one, rate_per_s=0.0, cpu=0.0, memory=0.0) if one.task == "fetch" else one
-                      for one in PROMISE.bundles))
-    found = misses(none, kept())
-    assert [(miss.what, miss.where, miss.reason.cause, miss.reason.task) for miss in found] == [
+        bundles=tuple(replace(bundle, rate_per_s=0.0, cpu=0.0, memory=0.0) if bundle.task == "fetch" else bundle
+                      for bundle in PROMISE.bundles))
+    missed = misses(none, seen_at())
+    assert [(miss.what, miss.where, miss.reason.cause, miss.reason.task) for miss in missed] == [
         ("CPU", "n1/0", "more", "fetch"), ("memory", "n1/0", "more", "fetch"),
         ("CPU", "n1/1", "more", "fetch"), ("memory", "n1/1", "more", "fetch")]
-    assert "fetch gets 150 events/s instead of 0" in found[-1].reason.why
+    assert "fetch gets 150 events/s instead of 0" in missed[-1].reason.why
 
 
 @pytest.mark.parametrize("seeming", ["make", "parse", "fetch"])
 def test_of_queries_that_share_a_slot_none_is_blamed_for_what_time_says_that_it_takes(seeming: str) -> None:
     """Whichever of them the others' time is counted for, the reason is of all, and the heaviest is measured first."""
     extra = {"make": "f1-0", "parse": "f1-1", "fetch": "f1-3"}[seeming]
-    before = kept()
+    before = seen_at()
     load = before.bundles[extra].load
     more = replace(before, bundles=before.bundles | {
         extra: replace(before.bundles[extra], load=Load(load.cpu + 0.25, load.memory))})
@@ -279,19 +280,19 @@ def test_beside_others_queries_only_what_all_of_them_take_is_held_against_a_sche
 
 
 def test_what_others_take_of_a_shared_slot_is_no_miss_of_this_schedule() -> None:
-    shared = replace(kept(), slots={"n1/0": Load(0.99, 0.9), "n1/1": Load(0.99, 0.9)})
+    shared = replace(seen_at(), slots={"n1/0": Load(0.99, 0.9), "n1/1": Load(0.99, 0.9)})
     assert misses(PROMISE, shared) == ()
     own = taken_of(PROMISE, shared, "n1/0")
     assert (own.cpu, own.memory) == pytest.approx((0.7, 0.4))
     expecting = replace(PROMISE, others={"n1/0": Load(0.2, 0.3)})
-    more = replace(kept(), bundles=kept().bundles | {"f1-1": BundleSeen(100, Load(0.62, 0.2))})
+    more = replace(seen_at(), bundles=seen_at().bundles | {"f1-1": BundleSeen(100, Load(0.62, 0.2))})
     assert misses(expecting, more) == misses(PROMISE, more) != (), "what others were expected to take excuses nobody"
-    whole = replace(kept(), bundles={}, slots=kept().slots | {"n1/0": Load(0.9, 0.7)})
+    whole = replace(seen_at(), bundles={}, slots=seen_at().slots | {"n1/0": Load(0.9, 0.7)})
     assert misses(expecting, whole) == () != misses(PROMISE, whole), "unless only the whole slot was measured"
 
 
 def test_what_was_not_measured_is_said() -> None:
-    before = kept()
+    before = seen_at()
     unknown = replace(before, bundles={}, slots=before.slots | {"n1/0": Load(0.95, 0.4)})
     (miss,) = misses(PROMISE, unknown)
     assert (miss.what, miss.reason.cause) == ("CPU", "others")
@@ -299,8 +300,8 @@ def test_what_was_not_measured_is_said() -> None:
 
 
 def test_latency_is_an_estimate() -> None:
-    assert misses(PROMISE, replace(kept(), latency_s=1.4)) == ()
-    (miss,) = misses(PROMISE, replace(kept(), latency_s=3.0))
+    assert misses(PROMISE, replace(seen_at(), latency_s=1.4)) == ()
+    (miss,) = misses(PROMISE, replace(seen_at(), latency_s=3.0))
     assert (miss.what, miss.promised, miss.measured, miss.reason.cause) == ("latency", 1.0, 3.0, "estimate")
     both = misses(PROMISE, replace(behind(90), latency_s=30.0))
     assert [(miss.what, miss.reason.cause) for miss in both] == [("rate", "drift"), ("latency", "drift")]

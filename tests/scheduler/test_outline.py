@@ -20,7 +20,7 @@ def merged_graphs(draw) -> tuple[dict[str, tuple[str, ...]], list[set[str]]]:
         above = draw(st.sets(st.sampled_from(sorted(parents)), max_size=2)) if parents else set()
         parents[f"t{number:02}"] = tuple(sorted(above))
     ends = draw(st.lists(st.sets(st.sampled_from(sorted(parents)), min_size=1, max_size=3), min_size=1, max_size=5))
-    return parents, [closed(parents, found) for found in [*ends, set(parents)]]
+    return parents, [closed(parents, ends_of_part) for ends_of_part in [*ends, set(parents)]]
 
 
 def closed(parents: dict[str, tuple[str, ...]], tasks: set[str]) -> set[str]:
@@ -34,16 +34,16 @@ def test_an_outline_parts_the_tasks(graph, most: int, want: bool) -> None:
     parents, dataflows = graph
     users = {task: sum(task in dataflow for dataflow in dataflows) for task in parents}
     wanted = dataflows[0] if want else set()
-    found = outline(parents, users, most=most, wanted=wanted)
-    shown = set(found.shown)
+    drawn = outline(parents, users, most=most, wanted=wanted)
+    shown = set(drawn.shown)
     assert wanted <= shown
     assert len(shown) == min(len(parents), max(most, len(wanted)))
     assert all(set(parents[task]) <= shown for task in shown), "closed under parents"
-    assert sum(branch.tasks for branch in found.branches) == len(parents) - len(shown)
-    assert all(branch.tasks > 0 and set(branch.parents) <= shown for branch in found.branches)
-    assert len({branch.parents for branch in found.branches}) == len(found.branches)
+    assert sum(branch.tasks for branch in drawn.branches) == len(parents) - len(shown)
+    assert all(branch.tasks > 0 and set(branch.parents) <= shown for branch in drawn.branches)
+    assert len({branch.parents for branch in drawn.branches}) == len(drawn.branches)
     hanging = {parent for task in set(parents) - shown for parent in parents[task]} & shown
-    assert {parent for branch in found.branches for parent in branch.parents} == hanging
+    assert {parent for branch in drawn.branches for parent in branch.parents} == hanging
     least = min((users[task] for task in shown - wanted), default=0)
     assert all(users[task] <= least for task in set(parents) - shown) or not shown - wanted
 
@@ -65,9 +65,9 @@ def test_parts_are_connected_and_apart(graph) -> None:
 
 @given(st.lists(st.integers(1, 12), max_size=12).map(lambda sizes: sorted(sizes, reverse=True)), st.integers(1, 15))
 def test_sheets_hold_all_in_order_and_no_more_than_fits(sizes: list[int], most: int) -> None:
-    found = sheets(sizes, most=most)
-    assert [position for sheet in found for position in sheet] == list(range(len(sizes)))
-    assert all(len(sheet) == 1 or sum(sizes[position] for position in sheet) <= most for sheet in found)
-    assert all(len(sheet) for sheet in found)
-    for sheet, after in pairwise(found):
+    pages = sheets(sizes, most=most)
+    assert [position for sheet in pages for position in sheet] == list(range(len(sizes)))
+    assert all(len(sheet) == 1 or sum(sizes[position] for position in sheet) <= most for sheet in pages)
+    assert all(len(sheet) for sheet in pages)
+    for sheet, after in pairwise(pages):
         assert sum(sizes[position] for position in sheet) + sizes[after[0]] > most

@@ -83,12 +83,12 @@ def test_next_to_nothing_has_an_order(size: int) -> None:
 
 def group_of(dataflows: list[set[str]], position: int) -> frozenset[int]:
     """The dataflows that one reaches over shared tasks."""
-    found = {position}
+    group = {position}
     while True:
-        more = {i for i, tasks in enumerate(dataflows) for j in found if tasks & dataflows[j]} | found
-        if more == found:
-            return frozenset(found)
-        found = more
+        more = {i for i, tasks in enumerate(dataflows) for j in group if tasks & dataflows[j]} | group
+        if more == group:
+            return frozenset(group)
+        group = more
 
 
 def runs_of(values: list) -> list[tuple[object, int]]:

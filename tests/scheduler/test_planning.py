@@ -196,21 +196,22 @@ def test_a_private_dataflow_is_merged_with_its_own_teams_only():
 
 def test_what_is_shared_is_counted_and_named():
     estate = submit(submit(EMPTY, ETL), STATS)
-    found = sharing(estate)
-    assert (found.tasks_alone, found.tasks_running, found.tasks_shared, found.tasks_saved) == (8, 6, 2, 2)
-    assert found.share_saved == pytest.approx(0.25)
-    assert found.cores_alone - found.cores_running == pytest.approx(100 * (8 + 10) / 1e6 + batches(STATS, "s", "a"))
+    shared = sharing(estate)
+    assert (shared.tasks_alone, shared.tasks_running, shared.tasks_shared, shared.tasks_saved) == (8, 6, 2, 2)
+    assert shared.share_saved == pytest.approx(0.25)
+    assert shared.cores_alone - shared.cores_running == pytest.approx(100 * (8 + 10) / 1e6 + batches(STATS, "s", "a"))
     assert shared_with(estate, "stats") == {"s": ("etl",), "a": ("etl",), "x": (), "o": ()}
     assert sharing(EMPTY).share_saved == 0
 
 
 def test_running_dataflows_merge_and_come_apart():
     estate = submit(submit(EMPTY, ETL), flow("other", {"s": "sensors", "o": "archive"}, "s > o"))
-    assert [(len(one.tasks), one.serves) for one in running_dataflows(estate)] == [(4, ("etl",)), (2, ("other",))]
+    assert [(len(running.tasks), running.serves) for running in running_dataflows(estate)] == [
+        (4, ("etl",)), (2, ("other",))]
     joint = flow(
         "joint", {"s": "sensors", "t": "sensors", "m": ("scale", {"by": 9}), "o": "archive"}, "s > m > o", "t > m",
         rates={"s": 100},
     )
     estate = submit(estate, joint)
-    assert [one.serves for one in running_dataflows(estate)] == [("etl", "joint", "other")]
+    assert [running.serves for running in running_dataflows(estate)] == [("etl", "joint", "other")]
     assert len(running_dataflows(remove(estate, "joint"))) == 2

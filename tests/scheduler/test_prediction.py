@@ -24,7 +24,7 @@ TWO = (Slot("n1", 0), Slot("n1", 1))
 
 
 def placed(**threads: tuple[int, ...]) -> Placement:
-    count = 1 + max(position for its in threads.values() for position in its)
+    count = 1 + max(position for positions in threads.values() for position in positions)
     return Placement("by hand", count, tuple(Slot("n1", index) for index in range(count)), threads)
 
 
@@ -51,9 +51,9 @@ def test_even_routing_overloads_the_partial_bundle_and_slot_aware_routing_does_n
 def test_a_slot_without_cpu_left_is_the_limit():
     """Two tasks of 60% CPU each on one slot sustain five sixths of their rate."""
     profile = Profile("t", (Point(1, 100, 0.6, 0.3),))
-    found = predict(placed(a=(0,), b=(0,)), {"a": profile, "b": profile}, rates_per_s={"a": 100.0, "b": 100.0})
-    assert found.factor == pytest.approx(1 / 1.2) and found.routed.limit.reason == "the CPU of n1/0 is taken"
-    assert found.slots[0].cpu == pytest.approx(1.0)
+    prediction = predict(placed(a=(0,), b=(0,)), {"a": profile, "b": profile}, rates_per_s={"a": 100.0, "b": 100.0})
+    assert prediction.factor == pytest.approx(1 / 1.2) and prediction.routed.limit.reason == "the CPU of n1/0 is taken"
+    assert prediction.slots[0].cpu == pytest.approx(1.0)
 
 
 def test_a_slot_full_of_tasks_that_do_at_any_rate_is_the_limit_and_still_sustains_something():
@@ -69,9 +69,9 @@ def test_a_slot_full_of_tasks_that_do_at_any_rate_is_the_limit_and_still_sustain
 def test_a_full_slot_spends_what_events_take_and_little_on_batches():
     """Near its peak a query that waits runs few batches: its CPU there is no measure of what its events take."""
     waiting = Profile("t", (Point(1, 20, 0.05, 0.0, idle_cpu=0.1, event_cpu=0.03),))
-    found = predict(placed(a=(0,)), {"a": waiting}, rates_per_s={"a": 10.0})
-    assert found.factor == pytest.approx(2.0), "its threads sustain no more"
-    assert found.slots[0].cpu == pytest.approx(0.115), "at half its peak it runs at every trigger"
+    prediction = predict(placed(a=(0,)), {"a": waiting}, rates_per_s={"a": 10.0})
+    assert prediction.factor == pytest.approx(2.0), "its threads sustain no more"
+    assert prediction.slots[0].cpu == pytest.approx(0.115), "at half its peak it runs at every trigger"
     working = Profile("t", (Point(1, 20, 0.05, 0.0, idle_cpu=0.05, event_cpu=0.03),))
     others = Placement("by hand", 1, (Slot("n1", 0),), {"a": (0,)}, {0: Taken(0.97, 0.0)})
     busy = predict(others, {"a": replace(working, points=(replace(working.one, event_cpu=0.0),))},
@@ -86,14 +86,15 @@ def test_what_waits_needs_its_core_in_the_time_that_is_left():
     assert (waiting.one.often, waiting.one.waits) == pytest.approx((0.8, 0.9))
     assert waiting.estimate(1).reserve_at(20.0) == pytest.approx(0.07 / 0.1)
     beside = Placement("by hand", 1, (Slot("n1", 0),), {"a": (0,)}, {0: Taken(0.4, 0.0)})
-    found = predict(beside, {"a": waiting}, rates_per_s={"a": 20.0})
-    assert found.factor == pytest.approx((1 - 0.05 / 0.6) / (0.9 + 0.02 / 0.6)), "no batch waits for the core alone"
+    prediction = predict(beside, {"a": waiting}, rates_per_s={"a": 20.0})
+    assert prediction.factor == pytest.approx(
+        (1 - 0.05 / 0.6) / (0.9 + 0.02 / 0.6)), "no batch waits for the core alone"
     for taken in (0.5, 0.6, 0.9):
         beside = replace(beside, taken={0: Taken(taken, 0.0)})
-        found = predict(beside, {"a": waiting}, rates_per_s={"a": 20.0})
-        assert found.factor == pytest.approx((1 - 0.05 / (1 - taken)) / (0.9 + 0.02 / (1 - taken)))
-    assert found.routed.limit.what == "CPU"
-    assert found.routed.limit.reason == "a waits for answers, and the CPU of n1/0 comes too late for it besides"
+        prediction = predict(beside, {"a": waiting}, rates_per_s={"a": 20.0})
+        assert prediction.factor == pytest.approx((1 - 0.05 / (1 - taken)) / (0.9 + 0.02 / (1 - taken)))
+    assert prediction.routed.limit.what == "CPU"
+    assert prediction.routed.limit.reason == "a waits for answers, and the CPU of n1/0 comes too late for it besides"
     busy = Profile("t", (Point(1, 20, 0.95, 0.0, idle_cpu=0.1, event_cpu=0.9),))
     late = predict(beside, {"a": busy}, rates_per_s={"a": 20.0})
     assert late.factor < 0.1 and late.routed.limit.reason == "the CPU of n1/0 is taken", "it hardly waits"
@@ -108,12 +109,14 @@ WAITING = {
 }
 
 
-def on_one_slot(there: int | None, *, blob: float, table: float, taken: Taken | None = None, **more: tuple[int, ...]):
+def on_one_slot(driver_threads: int | None, *, blob: float, table: float, taken: Taken | None = None,
+        **more: tuple[int, ...]):
     """50 threads of blob and 40 of table on a slot whose driver has so many, at these rates."""
     placement = replace(
         placed(blob=(0,) * 50, table=(0,) * 40, **more), taken={} if taken is None else {0: taken})
     rates = {"blob": blob, "table": table} | dict.fromkeys(more, 100.0)
-    return predict(placement, WAITING, rates_per_s=rates, threads={} if there is None else {"n1": there})
+    return predict(placement, WAITING, rates_per_s=rates, 
+        threads={} if driver_threads is None else {"n1": driver_threads})
 
 
 def test_more_threads_than_the_slots_driver_has_take_turns():
@@ -135,16 +138,16 @@ def test_threads_without_events_leave_their_turn_to_others():
     assert uneven.routed.limit.what == "bundle"
 
 
-@pytest.mark.parametrize("there", [None, 90, 256])
-def test_threads_that_are_enough_or_unknown_limit_nothing(there: int | None):
-    found = on_one_slot(there, blob=50, table=80)
-    assert found.factor == pytest.approx(1.0) and found.routed.limit.what == "bundle"
-    assert not found.routed.crowded
+@pytest.mark.parametrize("driver_threads", [None, 90, 256])
+def test_threads_that_are_enough_or_unknown_limit_nothing(driver_threads: int | None):
+    prediction = on_one_slot(driver_threads, blob=50, table=80)
+    assert prediction.factor == pytest.approx(1.0) and prediction.routed.limit.what == "bundle"
+    assert not prediction.routed.crowded
 
 
 def test_a_source_and_the_queries_of_others_take_threads_too():
-    found = on_one_slot(64, blob=50, table=80, taken=Taken(0.1, 0.1, queries=3), make=(0,))
-    assert found.routed.crowded == {0: Crowd(64, 94)} and found.factor == pytest.approx(64 / 94)
+    prediction = on_one_slot(64, blob=50, table=80, taken=Taken(0.1, 0.1, queries=3), make=(0,))
+    assert prediction.routed.crowded == {0: Crowd(64, 94)} and prediction.factor == pytest.approx(64 / 94)
     assert not on_one_slot(64, blob=50, table=80, taken=Taken(0.1, 0.1, queries=3), make=(1,)).keeps
     only_others = predict(
         Placement("by hand", 1, TWO, {"make": (1,)}, {0: Taken(0.1, 0.1, queries=99)}), WAITING,
@@ -156,18 +159,19 @@ def test_only_crowded_slots_are_slower():
     """Slot-aware routing finds the parts that suit best; the slot of another node has threads enough."""
     slots = (Slot("n1", 0), Slot("n2", 0))
     placement = Placement("by hand", 2, slots, {"blob": (0,) * 50 + (1,) * 50})
-    found = predict(placement, WAITING, rates_per_s={"blob": 100.0}, threads={"n1": 25, "n2": 64})
-    assert found.factor == pytest.approx(0.5) and found.routed.limit.slot == slots[0]
+    prediction = predict(placement, WAITING, rates_per_s={"blob": 100.0}, threads={"n1": 25, "n2": 64})
+    assert prediction.factor == pytest.approx(0.5) and prediction.routed.limit.slot == slots[0]
 
 
 def test_what_was_not_measured_is_counted():
-    found = predict(placed(query=(0,) * 50 + (1,) * 60), {"query": QUERY}, rates_per_s={"query": 10.0})
-    assert found.unmeasured == 1 and {bundle.basis for bundle in found.bundles} == {"interpolated", "measured"}
+    prediction = predict(placed(query=(0,) * 50 + (1,) * 60), {"query": QUERY}, rates_per_s={"query": 10.0})
+    assert prediction.unmeasured == 1 and {bundle.basis for bundle in prediction.bundles} == {"interpolated",
+        "measured"}
 
 
 def test_without_events_nothing_limits():
-    found = predict(placed(query=(0,)), {"query": QUERY}, rates_per_s={"query": 0.0}, routing="slot_aware")
-    assert (found.factor, found.routed.limit) == (1.0, None)
+    prediction = predict(placed(query=(0,)), {"query": QUERY}, rates_per_s={"query": 0.0}, routing="slot_aware")
+    assert (prediction.factor, prediction.routed.limit) == (1.0, None)
 
 
 def test_what_gets_no_events_takes_nothing_from_what_does():
@@ -178,10 +182,10 @@ def test_what_gets_no_events_takes_nothing_from_what_does():
     rates = {"busy": 100.0} | dict.fromkeys(idle, 0.0)
     allocation = allocate_mba(rates, of)
     assert allocation.tasks["q0"].cpu == allocation.tasks["q0"].memory == 0.0
-    found = predict(placed(busy=(0,), **dict.fromkeys(idle, (0,))), of, rates_per_s=rates)
-    assert found.keeps and found.routed.limit.what == "bundle"
-    assert (found.slots[0].cpu, found.slots[0].memory) == pytest.approx((0.5, 0.9))
-    assert {(one.cpu, one.memory) for one in found.bundles if one.task != "busy"} == {(0.0, 0.0)}
+    prediction = predict(placed(busy=(0,), **dict.fromkeys(idle, (0,))), of, rates_per_s=rates)
+    assert prediction.keeps and prediction.routed.limit.what == "bundle"
+    assert (prediction.slots[0].cpu, prediction.slots[0].memory) == pytest.approx((0.5, 0.9))
+    assert {(bundle.cpu, bundle.memory) for bundle in prediction.bundles if bundle.task != "busy"} == {(0.0, 0.0)}
 
 
 @settings(max_examples=80, deadline=None)
@@ -195,14 +199,15 @@ def test_the_factor_is_where_the_first_bundle_or_slot_is_full(data: st.DataObjec
     others = {slot: Taken(0.25, 0.5) for slot in data.draw(st.sets(st.integers(0, slots - 1)))}
     placement = Placement("by hand", slots, tuple(Slot("n1", index) for index in range(slots)), threads, others)
     rates = {name: float(data.draw(st.integers(1, 500))) for name in of}
-    there = data.draw(st.none() | st.integers(1, 20))
-    found = predict(
-        placement, of, rates_per_s=rates, routing=routing, threads={} if there is None else {"n1": there})
+    driver_threads = data.draw(st.none() | st.integers(1, 20))
+    prediction = predict(
+        placement, of, rates_per_s=rates, routing=routing, 
+        threads={} if driver_threads is None else {"n1": driver_threads})
 
     def point_of(name: str, position: int) -> tuple[Point, float]:
         """What is known of a bundle, and which part of its peak it would get at the planned rate."""
         point = of[name].estimate(threads[name].count(position)).point
-        return point, rates[name] * found.routed.shares[name][position] / point.rate_per_s
+        return point, rates[name] * prediction.routed.shares[name][position] / point.rate_per_s
 
     def fits(factor: float) -> bool:
         working = [0.0] * slots
@@ -222,7 +227,7 @@ def test_the_factor_is_where_the_first_bundle_or_slot_is_full(data: st.DataObjec
                 working[position] += positions.count(position) * load
                 if load > 1 + 1e-9:
                     return False
-        enough = there is None or max(working) <= there * (1 + 1e-9)
+        enough = driver_threads is None or max(working) <= driver_threads * (1 + 1e-9)
         cores = all(
             any(shared(taken, cpu, needs, level) for level in (*cpu, *needs, 0.0))
             for taken, cpu, needs in zip(others_cpu, usual, needed, strict=True))
@@ -235,10 +240,10 @@ def test_the_factor_is_where_the_first_bundle_or_slot_is_full(data: st.DataObjec
             need <= level + 1e-9 and of_others + sum(takes) - own + need <= 1 + 1e-9
             for own, need in zip(takes, needed, strict=True))
 
-    assert fits(found.factor) if found.factor else not fits(1e-9)
-    assert not fits(found.factor * 1.001 + 1e-6)
-    for its in found.routed.shares.values():
-        assert sum(its.values()) == pytest.approx(1)
+    assert fits(prediction.factor) if prediction.factor else not fits(1e-9)
+    assert not fits(prediction.factor * 1.001 + 1e-6)
+    for shares in prediction.routed.shares.values():
+        assert sum(shares.values()) == pytest.approx(1)
 
 
 A_AND_B = {
@@ -253,8 +258,8 @@ def test_what_a_full_slot_sustains_does_not_depend_on_what_was_planned(rates: tu
 
     These were 0.521, 1.111, 0.976 and 0.628: the query that was taken to be slowed was chosen at the planned rates.
     """
-    found = predict(placed(a=(0,), b=(0,)), A_AND_B, rates_per_s=dict(zip("ab", rates, strict=True)))
-    assert found.factor == pytest.approx(factor) and found.routed.limit.reason == "the CPU of n1/0 is taken"
+    prediction = predict(placed(a=(0,), b=(0,)), A_AND_B, rates_per_s=dict(zip("ab", rates, strict=True)))
+    assert prediction.factor == pytest.approx(factor) and prediction.routed.limit.reason == "the CPU of n1/0 is taken"
 
 
 @settings(max_examples=150, deadline=None)
@@ -266,8 +271,8 @@ def test_what_a_slot_sustains_goes_with_the_rates_and_falls_with_more_to_do(data
     more = {name: rate * data.draw(st.sampled_from([1.0, 1.1, 2.0])) for name, rate in rates.items()}
 
     def factor(rates: dict[str, float]) -> float:
-        found = predict(placement, of, rates_per_s=rates)
-        return found.factor if found.routed.limit else float("inf")
+        prediction = predict(placement, of, rates_per_s=rates)
+        return prediction.factor if prediction.routed.limit else float("inf")
 
     scaled = {name: scale * rate for name, rate in rates.items()}
     assert factor(scaled) == pytest.approx(factor(rates) / scale, rel=1e-6)
@@ -294,9 +299,9 @@ def test_weights_of_partitions_add_up_to_one(allocation):
     placement = map_sam(allocation, supply=BUY)
     of = {name: Profile(name, (Point(1, 10, 0.1, 0.1),)) for name in allocation.tasks}
     rates = {name: task.rate_per_s for name, task in allocation.tasks.items()}
-    found = predict(placement, of, rates_per_s=rates, routing="slot_aware", allocation=allocation)
+    prediction = predict(placement, of, rates_per_s=rates, routing="slot_aware", allocation=allocation)
     for name, task in allocation.tasks.items():
-        weights = found.routed.weights(placement, name)
+        weights = prediction.routed.weights(placement, name)
         assert len(weights) == task.threads and sum(weights) == pytest.approx(1)
 
 
@@ -305,5 +310,5 @@ def test_latency_is_that_of_the_longest_way():
     dataflow = flow("line", {"s": "sensors", "a": ("scale", {"by": 2}), "o": "archive"}, "s > a > o", "s > o")
     profile = Profile("t", (Point(1, 10, 0.1, 0.1),))
     of, rates = dict.fromkeys("sao", profile), dict.fromkeys("sao", 1.0)
-    found = predict(placed(s=(0,), a=(0,), o=(0,)), of, rates_per_s=rates)
-    assert latency_s(dataflow, found, trigger_s=0.5, hop_s=0.01) == pytest.approx(3 * (0.25 + 0.1) + 2 * 0.01)
+    prediction = predict(placed(s=(0,), a=(0,), o=(0,)), of, rates_per_s=rates)
+    assert latency_s(dataflow, prediction, trigger_s=0.5, hop_s=0.01) == pytest.approx(3 * (0.25 + 0.1) + 2 * 0.01)

@@ -23,7 +23,8 @@ def test_only_measured_points_are_adequate_and_the_fewest_threads_of_them(profil
     for point in profile.points:
         chosen = profile.adequate(point.rate_per_s)
         assert chosen in profile.points and chosen.rate_per_s >= point.rate_per_s
-        assert all(one.rate_per_s < point.rate_per_s for one in profile.points if one.threads < chosen.threads)
+        assert all(cheaper.rate_per_s < point.rate_per_s for cheaper in profile.points
+            if cheaper.threads < chosen.threads)
     assert profile.peak.rate_per_s == max(point.rate_per_s for point in profile.points)
 
 
@@ -33,8 +34,10 @@ def test_between_points_estimates_are_between_and_say_so(profile: Profile, threa
     counts = [point.threads for point in profile.points]
     assert estimate.basis == (
         "measured" if threads in counts else "beyond" if threads > max(counts) else "interpolated")
-    below = max((one for one in profile.points if one.threads <= threads), key=lambda one: one.threads)
-    above = min((one for one in profile.points if one.threads >= threads), key=lambda one: one.threads, default=below)
+    below = max((point for point in profile.points if point.threads <= threads),
+        key=lambda measured_point: measured_point.threads)
+    above = min((point for point in profile.points if point.threads >= threads),
+        key=lambda measured_point: measured_point.threads, default=below)
     for name in ("rate_per_s", "cpu", "memory"):
         low, high = sorted((getattr(below, name), getattr(above, name)))
         assert low - 1e-9 <= getattr(estimate.point, name) <= high + 1e-9
@@ -79,10 +82,10 @@ def test_load_at_the_peak_is_what_was_measured_there_and_below_it_within_bounds(
 def test_on_a_core_of_another_speed_an_event_takes_as_much_more_or_less_cpu(profile: Profile, ratio: float):
     """And of the time that a peak is made of, waiting stays; a profile of it is one, and the way back leads back."""
     other = profile.at_speed(ratio)
-    for point, found in zip(profile.points, other.points, strict=True):
-        assert found.cpu / found.rate_per_s == pytest.approx(point.cpu / point.rate_per_s / ratio)
-        assert (1 - found.cpu) / found.rate_per_s == pytest.approx((1 - point.cpu) / point.rate_per_s, abs=1e-9)
-        assert found.memory == point.memory
+    for point, scaled in zip(profile.points, other.points, strict=True):
+        assert scaled.cpu / scaled.rate_per_s == pytest.approx(point.cpu / point.rate_per_s / ratio)
+        assert (1 - scaled.cpu) / scaled.rate_per_s == pytest.approx((1 - point.cpu) / point.rate_per_s, abs=1e-9)
+        assert scaled.memory == point.memory
     for point, back in zip(profile.points, other.at_speed(1 / ratio).points, strict=True):
         assert (back.rate_per_s, back.cpu) == pytest.approx((point.rate_per_s, point.cpu))
 
@@ -118,8 +121,8 @@ def test_what_a_measurement_left_open_reads_back_point_by_point():
     text = write_entries([entry])
     assert read_entries(text) == (entry,) and read_profiles(text) == (QUERY,)
     assert read_entries(write_profiles([QUERY])) == (Entry(QUERY),)
-    [found] = read_entries(f"{HEADER},at_least\na,2,20,1,1,\na,1,10,1,1,true\n")
-    assert (found.rough, found.at_least) == ((), (1,))
+    [profile] = read_entries(f"{HEADER},at_least\na,2,20,1,1,\na,1,10,1,1,true\n")
+    assert (profile.rough, profile.at_least) == ((), (1,))
     with pytest.raises(InvalidProfile, match="rough is 'maybe'"):
         read_profiles(f"{HEADER},rough\na,1,10,1,1,maybe\n")
 
@@ -161,7 +164,7 @@ def test_all_mistakes_are_told_and_unknown_columns_are_one():
         read_profiles("task,peak_rate_tuples_s,cpu_pct,mem_pct\n")
     with pytest.raises(InvalidProfile) as twice:
         read_profiles(f"{HEADER}, threads,origin,origin\na,1,1,10,10,4,x,y\n")
-    assert [(one["line"], one["column"], one["message"]) for one in twice.value.facts["problems"]] == [
+    assert [(problem["line"], problem["column"], problem["message"]) for problem in twice.value.facts["problems"]] == [
         (1, 6, "There is a second column threads"), (1, 8, "There is a second column origin")]
     assert "Leave one of them out" in twice.value.facts["problems"][0]["remedy"]
     with pytest.raises(InvalidProfile, match="'colour'"):
@@ -249,30 +252,31 @@ def test_what_bundles_take_of_a_shared_slot_contradicts_no_profile():
     behind = [Observation(60, 20.0, 0.5, 0.1, stable=False, shared=True)] * 5
     assert drifts(QUERY, behind) == (), "others may have kept it from more"
     above = [Observation(60, 60.0, 0.5, 0.1, shared=True)] * 5
-    assert [(one.what, one.beyond) for one in drifts(QUERY, above)] == [("rate", True)], "beside others it did more"
+    assert [(drift.what, drift.beyond) for drift in drifts(QUERY, above)] == [
+        ("rate", True)], "beside others it did more"
 
 
 def test_a_rate_drifts_only_where_it_was_contradicted():
     failed = [Observation(60, 20.0, 0.5, 0.1, stable=False)] * 5
-    assert [(one.what, one.observed, one.beyond) for one in drifts(QUERY, failed)] == [("rate", 20.0, True)]
-    kept = [Observation(60, 20.0, 0.27, 0.08)] * 5
-    assert "rate" not in [one.what for one in drifts(QUERY, kept)]
+    assert [(drift.what, drift.observed, drift.beyond) for drift in drifts(QUERY, failed)] == [("rate", 20.0, True)]
+    held = [Observation(60, 20.0, 0.27, 0.08)] * 5
+    assert "rate" not in [drift.what for drift in drifts(QUERY, held)]
     above = [Observation(60, 44.0, 0.594, 0.176)] * 5
-    assert [(one.what, one.beyond) for one in drifts(QUERY, above)] == [
+    assert [(drift.what, drift.beyond) for drift in drifts(QUERY, above)] == [
         ("cpu", False), ("memory", False), ("rate", False)]
 
 
 def test_a_few_noisy_minutes_contradict_no_rate():
-    kept, failed = Observation(60, 20.0, 0.27, 0.08), Observation(60, 20.0, 0.27, 0.08, stable=False)
+    held, failed = Observation(60, 20.0, 0.27, 0.08), Observation(60, 20.0, 0.27, 0.08, stable=False)
     above, beside = Observation(60, 60.0, 0.81, 0.24), Observation(60, 20.0, 0.27, 0.08, shared=True)
 
     def rates(*seen: Observation) -> list[tuple[float, bool]]:
-        return [(one.observed, one.beyond) for one in drifts(QUERY, seen) if one.what == "rate"]
+        return [(drift.observed, drift.beyond) for drift in drifts(QUERY, seen) if drift.what == "rate"]
 
-    assert rates(*[kept] * 355, *[failed] * 5) == rates(*[kept] * 355, *[above] * 5) == []
-    assert rates(*[kept] * 20, *[failed] * 20) == [], "as many kept up"
-    assert rates(*[kept] * 20, *[failed] * 21) == [(20.0, True)]
+    assert rates(*[held] * 355, *[failed] * 5) == rates(*[held] * 355, *[above] * 5) == []
+    assert rates(*[held] * 20, *[failed] * 20) == [], "as many kept up"
+    assert rates(*[held] * 20, *[failed] * 21) == [(20.0, True)]
     assert rates(*[beside] * 355, *[failed] * 5) == [(20.0, True)], "on a shared slot it says nothing"
     slow = Observation(60, 10.0, 0.135, 0.04)
     assert rates(*[slow] * 355, *[failed] * 5) == [(20.0, True)], "that it keeps up with half as much does not help it"
-    assert rates(*[kept] * 20, *[above] * 21) == [(60.0, True)]
+    assert rates(*[held] * 20, *[above] * 21) == [(60.0, True)]

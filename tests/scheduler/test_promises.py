@@ -64,10 +64,10 @@ def test_slots_whose_driver_has_too_few_threads_are_part_of_what_is_approved():
 def test_a_rate_that_is_asked_for_is_of_each_source_and_the_promise_of_all_together():
     two = flow("two", {"one": "sensors", "other": ("sensors", {"city": "turin"}), "by": ("scale", {"by": 2}),
                        "out": "archive"}, "one > by > out", "other > by", rates={"one": 10, "other": 30})
-    asked, own = submitted(ESTATE, two, rate_per_s=20).promise, submitted(ESTATE, two).promise
-    assert asked.rate_per_s == asked.rates_per_s["one"] + asked.rates_per_s["other"] == 40
+    chosen, own = submitted(ESTATE, two, rate_per_s=20).promise, submitted(ESTATE, two).promise
+    assert chosen.rate_per_s == chosen.rates_per_s["one"] + chosen.rates_per_s["other"] == 40
     assert own.rate_per_s == 40 and own.rates_per_s["one"] == 10
-    assert asked.sustained_per_s >= 40 and asked.kept_per_s == 40
+    assert chosen.sustained_per_s >= 40 and chosen.kept_per_s == 40
     short = submitted(ESTATE, two, pair=("LSA", "DSM"), rate_per_s=200)
     assert f"sustain {short.promise.sustained_per_s:.4g} of the 400 events/s" in "".join(short.notes)
 
@@ -81,7 +81,7 @@ def test_a_source_that_runs_already_and_makes_more_is_told_of_too():
     two = flow("two", sources | {"by": ("scale", {"by": 2}), "out": "archive"}, "one > by > out", "other > by",
                rates=rates)
     plan = submitted(estate, two, rate_per_s=20)
-    assert {one.task for one in plan.promise.bundles} == {"by", "out"}
+    assert {bundle.task for bundle in plan.promise.bundles} == {"by", "out"}
     too_little, too_much = plan.notes
     assert too_little.startswith("one makes 10 events/s, and the schedule is for 20: that rate never comes")
     assert too_much == "other makes 30 events/s, and the schedule is for 20: what is more than it sustains is late."
@@ -109,10 +109,10 @@ def test_what_is_promised_for_an_hour_is_what_the_plan_asks_for_the_slots_that_h
         Catalogue(SIZES.sizes, slot_hour=PRICES.core_hour))
     merged = merged_plainly(ESTATE, PI, dataflow_id="pi", team="water", task_types=TYPES)
     job = prepare(PI, task_types=TYPES, profiles=OF_PI, rate_per_s=rate_per_s, among=merged.new)
-    found = schedule(job, pair, supply=supply)
+    planned = schedule(job, pair, supply=supply)
     plan = plan_submission(
-        ESTATE, PI, dataflow_id="pi", team="water", task_types=TYPES, prices=PRICES, schedule=found)
-    assert found.slots == len(plan.promise.slots) == len(found.prediction.slots)
-    assert found.acquisition.per_hour == plan.promise.per_hour == pytest.approx(plan.price.slots_per_hour_delta)
-    assert plan.promise.per_hour == pytest.approx(PRICES.core_hour * found.slots)
-    assert (found.slots < found.placement.needed) is (pair == ("LSA", "RSM"))
+        ESTATE, PI, dataflow_id="pi", team="water", task_types=TYPES, prices=PRICES, schedule=planned)
+    assert planned.slots == len(plan.promise.slots) == len(planned.prediction.slots)
+    assert planned.acquisition.per_hour == plan.promise.per_hour == pytest.approx(plan.price.slots_per_hour_delta)
+    assert plan.promise.per_hour == pytest.approx(PRICES.core_hour * planned.slots)
+    assert (planned.slots < planned.placement.needed) is (pair == ("LSA", "RSM"))

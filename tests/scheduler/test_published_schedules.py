@@ -33,8 +33,8 @@ def job_of(rate_per_s: float, *, name: str = "linear") -> Job:
 def allocated(allocate, rate_per_s: float, *, ends: bool = True, name: str = "linear") -> Allocation:
     """The allocation of a published dataflow, with or without its source and sink."""
     job = job_of(rate_per_s, name=name)
-    its = without_ends(job.dataflow)
-    rates = {task: rate for task, rate in job.rates_per_s.items() if ends or task in its}
+    inner = without_ends(job.dataflow)
+    rates = {task: rate for task, rate in job.rates_per_s.items() if ends or task in inner}
     return allocate(rates, job.profiles)
 
 
@@ -45,10 +45,10 @@ def test_slots_of_linear_by_lsa(rate_per_s: float, slots: int):
     With source and sink, which the paper says are mapped like other tasks (8.3), their 35% of memory make 25.3 slots of
     the 24.96 at 200 events/s, and 26 of 25. The paper's own sums at 50 (623% memory, 242% CPU) leave them out, too.
     """
-    found = allocated(allocate_lsa, rate_per_s, ends=False)
-    assert found.slots == slots
+    allocation = allocated(allocate_lsa, rate_per_s, ends=False)
+    assert allocation.slots == slots
     if rate_per_s == 50:
-        assert (int(found.memory * 100), int(found.cpu * 100)) == (623, 242)
+        assert (int(allocation.memory * 100), int(allocation.cpu * 100)) == (623, 242)
     assert allocated(allocate_lsa, rate_per_s).slots == slots + (rate_per_s == 200)
 
 
@@ -77,8 +77,8 @@ def test_blob_downloads_of_linear_at_100():
 
 def test_threads_of_linear_at_280_by_mba():
     """420 Table and 470 Blob threads, at the rate that five D3 machines are planned for."""
-    found = allocated(allocate_mba, 280)
-    assert (found.tasks["table"].threads, found.tasks["blob"].threads) == (420, 470)
+    allocation = allocated(allocate_mba, 280)
+    assert (allocation.tasks["table"].threads, allocation.tasks["blob"].threads) == (420, 470)
 
 
 @pytest.mark.parametrize(("pair", "planned"), [(("MBA", "SAM"), 280), (("MBA", "RSM"), 280)])
@@ -86,10 +86,10 @@ def test_the_rate_that_twenty_slots_are_planned_for_by_mba(pair: Pair, planned: 
     """280 events/s by MBA and SAM (8.5). The paper has RSM plan for less and does not say how much."""
     folder = shared_data("performance_models")
     linear, profiles = published_dataflows(folder)["linear"], published_profiles(folder)
-    found = highest_rate(
+    highest = highest_rate(
         lambda rate: prepare(linear, task_types=TYPES, profiles=profiles, rate_per_s=rate), pair, supply=SUPPLY,
         slots=20, step_per_s=10)
-    assert found.rate_per_s == planned
+    assert highest.rate_per_s == planned
 
 
 def test_the_rate_that_twenty_slots_are_planned_for_by_lsa():
@@ -105,7 +105,7 @@ def test_table_threads_of_diamond():
     split of them, 2 on each of 4 slots and 9 on one, is 17: the second place where its figures disagree.
     """
     by_mba = allocated(allocate_mba, 100, name="diamond").tasks["table"]
-    assert [(one.threads, one.count) for one in by_mba.bundles] == [(60, 2), (40, 1)]
+    assert [(bundle.threads, bundle.count) for bundle in by_mba.bundles] == [(60, 2), (40, 1)]
     assert allocated(allocate_lsa, 50, name="diamond").tasks["table"].threads == 17 == 4 * 2 + 9
 
 
@@ -118,9 +118,9 @@ def test_slots_of_linear_at_200_after_rsm():
     does, instead of going on, ends at 27, too.
     """
     job = job_of(200)
-    found = schedule(job, ("LSA", "RSM"), supply=SUPPLY)
-    assert (found.placement.asked, found.slots) == (26, 27)
-    assert found.allocation.tasks["xmlparse"].memory == pytest.approx(0.2298, abs=1e-4)
+    planned = schedule(job, ("LSA", "RSM"), supply=SUPPLY)
+    assert (planned.placement.asked, planned.slots) == (26, 27)
+    assert planned.allocation.tasks["xmlparse"].memory == pytest.approx(0.2298, abs=1e-4)
 
 
 def test_slots_of_linear_after_sam():
@@ -131,8 +131,8 @@ def test_slots_of_linear_after_sam():
     then 4 would be 6, and 7 at 100 events/s at least 9, which is not what was published either.
     """
     for rate_per_s, slots in ((50, 4), (100, 7), (200, 15)):
-        found = schedule(job_of(rate_per_s), ("MBA", "SAM"), supply=SUPPLY)
-        assert (found.slots, found.placement.extra) == (slots, 0)
+        planned = schedule(job_of(rate_per_s), ("MBA", "SAM"), supply=SUPPLY)
+        assert (planned.slots, planned.placement.extra) == (slots, 0)
 
 
 def test_predictions_from_the_profile():
@@ -153,16 +153,16 @@ def test_round_robin_keeps_less_than_mba_plans():
     allocation = allocate_mba(job.rates_per_s, job.profiles)
     placement = map_dsm(allocation, supply=SUPPLY, within_memory=False)
     assert set(placement.counts["blob"].values()) == {23, 24}
-    found = predict(placement, job.profiles, rates_per_s=job.rates_per_s)
-    assert 280 * found.factor == pytest.approx(230, abs=1) and found.routed.limit.what == "CPU"
+    prediction = predict(placement, job.profiles, rates_per_s=job.rates_per_s)
+    assert 280 * prediction.factor == pytest.approx(230, abs=1) and prediction.routed.limit.what == "CPU"
 
 
 @pytest.mark.parametrize("name", ["linear", "diamond", "star", "traffic", "grid"])
 @pytest.mark.parametrize("rate_per_s", [50, 100, 200])
 def test_mba_needs_fewer_slots_than_lsa_and_keeps_its_rate_with_slot_aware_routing(name: str, rate_per_s: float):
     """In all cases, as published (8.4); that LSA falls short of its plan even so is published of most."""
-    found = compare(job_of(rate_per_s, name=name), supply=SUPPLY, pairs=PUBLISHED_PAIRS)
-    by_pair = {one.pair: one for one in found.schedules}
+    comparison = compare(job_of(rate_per_s, name=name), supply=SUPPLY, pairs=PUBLISHED_PAIRS)
+    by_pair = {row.pair: row for row in comparison.schedules}
     assert by_pair["MBA", "SAM"].slots < by_pair["LSA", "RSM"].slots
     assert by_pair["MBA", "SAM"].prediction.keeps
     assert not by_pair["LSA", "RSM"].prediction.keeps

@@ -28,11 +28,12 @@ def dataflow_of(name: str, logic: dict[str, str], edges: list[tuple[str, str]]) 
     """A dataflow from tasks with their logic; kinds follow from the edges. Unconnected tasks are left out."""
     edges = list(dict.fromkeys(edges))
     read, written = {target for _, target in edges}, {source for source, _ in edges}
-    kinds = {one: "source" if one not in read else "transform" if one in written else "sink" for one in read | written}
-    numbers = {one: f"t{number}" for number, one in enumerate(sorted(kinds))}
+    kinds = {step: "source" if step not in read else "transform" if step in written else "sink" for step in read
+        | written}
+    numbers = {step: f"t{number}" for number, step in enumerate(sorted(kinds))}
     dataflow = Dataflow(
         name=name[:100],
-        tasks=tuple(Task(numbers[one], kinds[one], {"logic": logic[one]}) for one in sorted(kinds)),
+        tasks=tuple(Task(numbers[step], kinds[step], {"logic": logic[step]}) for step in sorted(kinds)),
         streams=tuple(Stream(numbers[source], numbers[target]) for source, target in edges),
     )
     return deduplicate(dataflow, task_types=TYPES)
@@ -40,7 +41,7 @@ def dataflow_of(name: str, logic: dict[str, str], edges: list[tuple[str, str]]) 
 
 def opmw() -> list[Dataflow]:
     templates = json.loads(shared_data("opmw/opmw_wings_templates.json").read_text(encoding="utf-8"))
-    found = []
+    dataflows_found = []
     for template in templates:
         logic = {node["id"]: node["type"] for node in template["nodes"]}
         edges = []
@@ -51,20 +52,20 @@ def opmw() -> list[Dataflow]:
             if target is None:
                 logic[target := f"output {link['var']}"] = f"output {link['var']}"
             edges.append((source, target))
-        found.append(dataflow_of(template["template"], logic, edges))
-    return found
+        dataflows_found.append(dataflow_of(template["template"], logic, edges))
+    return dataflows_found
 
 
 def riotbench() -> list[Dataflow]:
     published = json.loads(shared_data("riotbench/riotbench_topologies.json").read_text(encoding="utf-8"))
-    found = []
+    topologies = []
     for topology in published["topologies"]:
         logic = {component["id"]: component["task_class"] for component in topology["components"]}
         edges = [(edge["from"], edge["to"]) for edge in topology["edges"]]
         edges = [edge for edge in edges if set(edge) <= set(logic)]  # some name components that were never added
         if edges:
-            found.append(dataflow_of(topology["name"], logic, edges))
-    return found
+            topologies.append(dataflow_of(topology["name"], logic, edges))
+    return topologies
 
 
 @pytest.mark.parametrize("workload", [opmw, riotbench])

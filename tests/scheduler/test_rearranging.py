@@ -155,7 +155,8 @@ def test_new_readers_begin_where_they_are_told_in_streams_that_were_there(begin)
     plan = plan_submission(
         estate, wide, dataflow_id="w", team="roads", task_types=TYPES, prices=PRICES, begin=begin)
     a = estate.submitted["line"].running["a"]
-    assert {one: dict(part.joins) for one, part in plan.fragments_after.items() if one[:2] == "f2"} == {
+    assert {fragment_id: dict(part.joins) for fragment_id, part in plan.fragments_after.items() if fragment_id[:2]
+        == "f2"} == {
         "f2-0": {a: begin}, "f2-1": {}}, "what is new begins at its beginning"
     back = resume(pause(apply_plan(estate, plan), "w"), "w")
     assert not back.fragments["f2-0"].joins, "after a pause it reads from then on"
@@ -206,7 +207,8 @@ def test_readers_outside_keep_their_channel_and_whoever_writes_to_it_is_told_the
     done = apply_plan(estate, plan)
     d = done.submitted["third"].running["d"]
     assert estate.channel_of(d) == done.channel_of(d), "the readers outside notice nothing"
-    assert {one for part in done.fragments.values() for those in part.outlets.values() for one in those} <= set(
+    assert {reader for part in done.fragments.values() for readers in part.outlets.values()
+        for reader in readers} <= set(
         done.fragments)
 
 

@@ -167,8 +167,8 @@ def test_what_is_paused_and_resumed_is_as_it_was(life):
             continue
         back = resume(pause(estate, dataflow_id), dataflow_id)
         assert (back.tasks, back.submitted) == (estate.tasks, estate.submitted)
-        assert {one: (part.active, part.resting) for one, part in back.fragments.items()} == {
-            one: (part.active, part.resting) for one, part in estate.fragments.items()}
+        assert {fragment_id: (part.active, part.resting) for fragment_id, part in back.fragments.items()} == {
+            fragment_id: (part.active, part.resting) for fragment_id, part in estate.fragments.items()}
 
 
 @pytest.mark.long

@@ -97,11 +97,11 @@ def test_what_it_touches_makes_it_stale_and_says_what_changed():
     shared = took(ESTATE, "a")
     waiting = Waiting.for_review(shared, submission("b"))
     after = took(shared, "c")
-    found = changes(waiting.reads, after, siblings(after))
+    changed = changes(waiting.reads, after, siblings(after))
     source = shared.submitted["a"].running["in"]
-    assert Change("users", source) in found and Change("fragments", shared.places[source][0]) in found
+    assert Change("users", source) in changed and Change("fragments", shared.places[source][0]) in changed
     new = after.submitted["c"].running["n"]
-    assert Change("tasks", new, new=True) in found, "a task that it would start runs by now"
+    assert Change("tasks", new, new=True) in changed, "a task that it would start runs by now"
     removal = Waiting.for_review(shared, change_of(plan_removal, "a"))
     gone = apply_plan(shared, change_of(plan_removal, "a")(shared))
     assert Change("submitted", "a", gone=True) in changes(removal.reads, gone, siblings(gone))
@@ -132,8 +132,8 @@ def test_a_schedule_is_stale_where_one_of_its_slots_has_something_else_to_do():
     used = {bundle.slot for fragment in waiting.plan.fragments_after.values() for bundle in fragment.queries}
     estate = took(ESTATE, "f")
     placed = {fragment.slot for fragment in estate.fragments.values()}
-    found = changes(waiting.reads, estate, siblings(estate))
-    assert {change.key for change in found if change.part == "slots"} == used & placed
+    changed = changes(waiting.reads, estate, siblings(estate))
+    assert {change.key for change in changed if change.part == "slots"} == used & placed
     fewer = replace(ESTATE, slots=tuple(slot for slot in ESTATE.slots if slot.name not in used))
     assert {change.key for change in changes(waiting.reads, fewer, siblings(fewer)) if change.gone} == used
 

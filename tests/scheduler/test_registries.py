@@ -72,9 +72,9 @@ def test_a_mapping_is_added_by_its_entry_alone(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setitem(MAPPINGS, "apart", MappingKind(
         "apart", "each thread on a slot of its own", each_thread_alone, keeps_together=False, quick=True,
         published=False))
-    found = compare(job(), supply=BUY, pairs=[(allocation, "apart") for allocation in ALLOCATIONS])
-    assert not found.errors
-    for planned in found.schedules:
+    comparison = compare(job(), supply=BUY, pairs=[(allocation, "apart") for allocation in ALLOCATIONS])
+    assert not comparison.errors
+    for planned in comparison.schedules:
         assert planned.slots == planned.allocation.threads and pairs.about(planned.pair).endswith("of its own")
 
 
@@ -91,10 +91,10 @@ def names_in(module: ast.Module) -> set[str]:
 
 
 def test_no_other_module_names_an_algorithm() -> None:
-    found = {
+    naming = {
         name_of(path): names for path in python_files("scheduler", "dashboard", "workers")
         if not name_of(path).startswith(NAMED_IN) and (names := names_in(tree(path)))}
-    assert found == {}
+    assert naming == {}
 
 
 def test_no_script_and_no_part_of_a_page_names_an_algorithm() -> None:

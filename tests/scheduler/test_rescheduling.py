@@ -15,7 +15,7 @@ from scheduler.enactment import parts_of
 from scheduler.model.encoding import plan_from_json, plan_to_json
 from scheduler.model.errors import InsufficientSlots, NotEnactable, NothingToChange, NothingToGain, StalePlan, WeirError
 from scheduler.model.estate import Estate
-from scheduler.model.fragment import RunningBundle, Slot
+from scheduler.model.fragment import Fragment, RunningBundle, Slot
 from scheduler.model.profile import Point, Profile, Profiles
 from scheduler.model.resources import Node, Supply, Taken
 from scheduler.planning import merged_plainly, plan_removal, plan_submission
@@ -42,10 +42,10 @@ SAM, RSM, DSM = ("MBA", "SAM"), ("MBA", "RSM"), ("MBA", "DSM")
 
 def supply_of(estate: Estate, own=(), *, buy: bool = False) -> Supply:
     """The slots that nothing else is on, own ones first, as the site finds them."""
-    others = {one.slot for fragment in estate.fragments.values() if fragment not in own for one in fragment.queries}
+    others = {query.slot for fragment in estate.fragments.values() if fragment not in own for query in fragment.queries}
     first = {bundle.slot for fragment in own for bundle in fragment.queries}
     free = sorted((slot for slot in estate.slots if slot.name not in others), key=lambda slot: slot.name not in first)
-    nodes = {slot.node: tuple(one for one in free if one.node == slot.node) for slot in free}
+    nodes = {slot.node: tuple(free_slot for free_slot in free if free_slot.node == slot.node) for slot in free}
     return Supply(tuple(Node(name, slots) for name, slots in nodes.items()), SIZES if buy else None)
 
 
@@ -53,9 +53,10 @@ def submitted(estate: Estate, dataflow=FLOW, *, pair=SAM, rate_per_s=None, routi
     """The plan of a submission with a schedule; ``whole`` is the estate where a view of it is given."""
     merged = merged_plainly(estate, dataflow, dataflow_id=dataflow.name, team="water", task_types=TYPES)
     job = prepare(dataflow, task_types=TYPES, profiles=PROFILES, rate_per_s=rate_per_s, among=merged.new)
-    found = schedule(job, pair, supply=supply_of(whole or estate, buy=buy), options=SchedulingOptions(routing=routing))
+    options, supply = SchedulingOptions(routing=routing), supply_of(whole or estate, buy=buy)
+    planned = schedule(job, pair, supply=supply, options=options)
     return plan_submission(
-        estate, dataflow, dataflow_id=dataflow.name, team="water", task_types=TYPES, prices=PRICES, schedule=found)
+        estate, dataflow, dataflow_id=dataflow.name, team="water", task_types=TYPES, prices=PRICES, schedule=planned)
 
 
 def rescheduled(estate: Estate, *, pair=SAM, rate_per_s=None, routing="slot_aware", dataflow=FLOW, left=(), whole=None):
@@ -66,8 +67,8 @@ def rescheduled(estate: Estate, *, pair=SAM, rate_per_s=None, routing="slot_awar
     supply = supply_of(whole or estate, list(running.values()))
     assigner = SlotAssigner(
         {task: fragment.queries for task, fragment in running.items()}, pinned=bound(running, job), supply=supply)
-    found = schedule(job, pair, supply=supply, options=SchedulingOptions(routing=routing), arrange=assigner)
-    return plan_schedule(estate, dataflow.name, found, task_types=TYPES, prices=PRICES, left=left), found
+    planned = schedule(job, pair, supply=supply, options=SchedulingOptions(routing=routing), arrange=assigner)
+    return plan_schedule(estate, dataflow.name, planned, task_types=TYPES, prices=PRICES, left=left), planned
 
 
 def check_divided(estate: Estate) -> None:
@@ -82,18 +83,18 @@ def check_divided(estate: Estate) -> None:
         assert all(bundle.slot in {slot.name for slot in estate.slots} for bundle in fragment.queries)
 
 
+def live(fragment: Fragment) -> list[tuple[str, int, float]]:
+    return sorted((query.slot, query.threads, query.weight) for query in fragment.queries if not query.leaving)
+
+
 def live_of(estate: Estate):
     """What runs where: tasks with the slots, threads and weights of their bundles."""
-    return {
-        fragment.tasks: sorted((one.slot, one.threads, one.weight) for one in fragment.queries if not one.leaving)
-        for fragment in estate.fragments.values()}
+    return {fragment.tasks: live(fragment) for fragment in estate.fragments.values()}
 
 
 def live_by_task(estate: Estate):
     """What runs where, by task: tasks that are fused are all where their query is."""
-    return {
-        task_id: sorted((one.slot, one.threads, one.weight) for one in fragment.queries if not one.leaving)
-        for fragment in estate.fragments.values() for task_id in fragment.active_tasks}
+    return {task: live(fragment) for fragment in estate.fragments.values() for task in fragment.active_tasks}
 
 
 def by_task(estate: Estate, task: str, dataflow: str = "air"):
@@ -107,14 +108,14 @@ def test_a_submission_runs_as_its_schedule_has_it():
     check_divided(estate)
     assert all(len(fragment.tasks) == 1 for fragment in estate.fragments.values()), "profiles are of tasks"
     again = by_task(estate, "again")
-    assert [(one.threads, one.weight) for one in again.bundles] == [(4, 1.0)]
+    assert [(bundle.threads, bundle.weight) for bundle in again.bundles] == [(4, 1.0)]
     assert again.bundles[0].id == again.id and again.outlets == {again.tasks[0]: (by_task(estate, "some").id,)}
     assert not by_task(estate, "in").divided and not by_task(estate, "out").divided
-    promised = {one.id: (one.slot, one.threads) for one in plan.promise.bundles}
+    promised = {bundle.id: (bundle.slot, bundle.threads) for bundle in plan.promise.bundles}
     assert promised == {
-        one.id: (one.slot, one.threads) for fragment in estate.fragments.values() for one in fragment.queries}
+        query.id: (query.slot, query.threads) for fragment in estate.fragments.values() for query in fragment.queries}
     assert plan.promise.pair == SAM and plan.promise.rate_per_s == 100 <= plan.promise.sustained_per_s
-    origins = {one.task: one.origin for one in plan.promise.profiles}
+    origins = {profile.task: profile.origin for profile in plan.promise.profiles}
     assert (origins["in"], origins["by"]) == ("declared", "")
     assert plan.price.slots_per_hour_delta == pytest.approx(0.1 * len(plan.promise.slots))
     assert plan.price.slots_kept == len(plan.promise.slots)
@@ -127,9 +128,9 @@ def test_more_than_a_slot_holds_is_divided():
     estate = apply_plan(ESTATE, submitted(ESTATE, rate_per_s=300))
     check_divided(estate)
     by = by_task(estate, "by")
-    assert [one.threads for one in by.bundles] == [4, 4, 4] and len({one.slot for one in by.bundles}) == 3
+    assert [bundle.threads for bundle in by.bundles] == [4, 4, 4] and len({bundle.slot for bundle in by.bundles}) == 3
     assert by.bundles[0].id == by.id and by.channels_of(by.tasks[0]) == tuple(
-        f"{one.id}.0" for one in by.bundles)
+        f"{bundle.id}.0" for bundle in by.bundles)
 
 
 def test_machines_that_are_not_there_are_told_with_the_numbers():
@@ -141,11 +142,11 @@ def test_machines_that_are_not_there_are_told_with_the_numbers():
 
 
 def test_a_schedule_of_other_tasks_than_are_new_is_stale():
-    found = schedule(
+    planned = schedule(
         prepare(FLOW, task_types=TYPES, profiles=PROFILES, among={"in", "by"}), SAM, supply=supply_of(ESTATE))
     with pytest.raises(StalePlan, match="of 2 tasks, and 5 would start"):
         plan_submission(
-            ESTATE, FLOW, dataflow_id="air", team="water", task_types=TYPES, prices=PRICES, schedule=found)
+            ESTATE, FLOW, dataflow_id="air", team="water", task_types=TYPES, prices=PRICES, schedule=planned)
 
 
 def test_only_new_tasks_are_scheduled_and_a_running_writer_routes_to_them():
@@ -154,11 +155,11 @@ def test_only_new_tasks_are_scheduled_and_a_running_writer_routes_to_them():
         ESTATE, first, dataflow_id="first", team="water", task_types=TYPES, prices=PRICES))
     plan = submitted(estate)
     after = apply_plan(estate, plan)
-    assert {one.task for one in plan.promise.bundles} == {"by", "again", "some", "out"}
+    assert {bundle.task for bundle in plan.promise.bundles} == {"by", "again", "some", "out"}
     shared = after.fragments["f1-0"]
     assert not shared.divided and shared.outlets[shared.tasks[0]] == (by_task(after, "by").id,)
     assert {step.kind for step in plan.steps} == {"start_fragment", "open_outlet"}
-    assert not {one.slot for one in plan.promise.bundles} & {"n1/0"}, "that slot is not free"
+    assert not {bundle.slot for bundle in plan.promise.bundles} & {"n1/0"}, "that slot is not free"
     back = apply_plan(after, reverse_plan(plan))
     assert back.fragments == estate.fragments
 
@@ -171,7 +172,7 @@ def test_the_same_schedule_again_is_nothing_to_change():
 
 def test_more_threads_of_one_slot_are_a_move_and_another_slot_a_new_bundle():
     estate = apply_plan(ESTATE, submitted(ESTATE, rate_per_s=40))
-    assert [one.threads for one in by_task(estate, "by").bundles] == [1]
+    assert [bundle.threads for bundle in by_task(estate, "by").bundles] == [1]
     plan, _ = rescheduled(estate, rate_per_s=100)
     after = apply_plan(estate, plan)
     assert {step.kind for step in plan.steps} == {"move_bundle"}
@@ -180,7 +181,7 @@ def test_more_threads_of_one_slot_are_a_move_and_another_slot_a_new_bundle():
     plan, _ = rescheduled(after, rate_per_s=200)
     more = apply_plan(after, plan)
     by = by_task(more, "by")
-    assert [one.threads for one in by.bundles] == [4, 4] and by.bundles[1].id.startswith(f"f{more.generation}-")
+    assert [bundle.threads for bundle in by.bundles] == [4, 4] and by.bundles[1].id.startswith(f"f{more.generation}-")
     kinds = [(step.kind, step.bundle) for step in plan.steps if step.fragment == by.id]
     assert ("start_bundle", by.bundles[1].id) in kinds and kinds[-1] == ("route", None)
     assert plan.price.slots_per_hour_delta > 0 and "instead of" in plan.price.basis
@@ -192,11 +193,11 @@ def test_fewer_bundles_leave_and_are_dropped_once_they_are_gone():
     after = apply_plan(estate, plan)
     check_divided(after)
     by = by_task(after, "by")
-    leaving = [one.id for one in by.bundles if one.leaving]
+    leaving = [bundle.id for bundle in by.bundles if bundle.leaving]
     assert len(leaving) == 2 and ("leave_bundle", leaving[0]) in {(step.kind, step.bundle) for step in plan.steps}
-    assert by.channels_of(by.tasks[0]) == tuple(f"{one.id}.0" for one in by.bundles), "what they wrote is read"
+    assert by.channels_of(by.tasks[0]) == tuple(f"{bundle.id}.0" for bundle in by.bundles), "what they wrote is read"
     later, _ = rescheduled(after, rate_per_s=40, left=leaving[:1])
-    assert [one.id for one in by_task(apply_plan(after, later), "by").bundles if one.leaving] == leaving[1:]
+    assert [bundle.id for bundle in by_task(apply_plan(after, later), "by").bundles if bundle.leaving] == leaving[1:]
 
 
 COUNTED = flow(
@@ -208,18 +209,18 @@ def test_what_cannot_leave_its_node_stays_there():
     """State and order do not move between machines: places are chosen so that they need not, or it is told."""
     estate = apply_plan(ESTATE, submitted(ESTATE, COUNTED))
     home = by_task(estate, "n", "counted").slot.rpartition("/")[0]
-    plan, found = rescheduled(estate, dataflow=COUNTED, rate_per_s=20)
+    plan, planned = rescheduled(estate, dataflow=COUNTED, rate_per_s=20)
     after = apply_plan(estate, plan)
     assert {by_task(after, task, "counted").slot.rpartition("/")[0] for task in COUNTED.parents()} == {home}
     assert not any(one.leaving for one in by_task(after, "by", "counted").queries)
-    job, other = found.job, "n2" if home == "n1" else "n1"
-    there = Supply(tuple(node for node in supply_of(estate).free if node.name == other))
-    elsewhere = schedule(job, SAM, supply=there)
+    job, other = planned.job, "n2" if home == "n1" else "n1"
+    only_there = Supply(tuple(node for node in supply_of(estate).free if node.name == other))
+    elsewhere = schedule(job, SAM, supply=only_there)
     with pytest.raises(NotEnactable, match="cannot leave"):
         plan_schedule(estate, "counted", elsewhere, task_types=TYPES, prices=PRICES)
     with pytest.raises(NotEnactable, match="cannot leave its node"):
-        schedule(job, SAM, supply=there, arrange=SlotAssigner(
-            {"n": by_task(estate, "n", "counted").queries}, pinned={"n": home}, supply=there))
+        schedule(job, SAM, supply=only_there, arrange=SlotAssigner(
+            {"n": by_task(estate, "n", "counted").queries}, pinned={"n": home}, supply=only_there))
 
 
 def test_a_single_slot_that_none_of_it_may_go_to_is_told():
@@ -238,18 +239,19 @@ def test_a_place_on_what_others_leave_stays_there():
     slots = [Slot("n1", index) for index in range(6)]
     supply = Supply((Node("n1", tuple(slots)),), taken={slot: Taken(0.1 * slot.index, 0.1) for slot in slots[:4]})
     job = prepare(FLOW, task_types=TYPES, profiles=PROFILES, rate_per_s=90)
-    found = schedule(job, SAM, supply=supply)
-    assert found.placement.slots[:2] == (slots[4], slots[5]) and found.placement.taken
+    planned = schedule(job, SAM, supply=supply)
+    assert planned.placement.slots[:2] == (slots[4], slots[5]) and planned.placement.taken
     running = {
         task: [RunningBundle(f"{task}{number}", part.slot, part.threads, part.weight)
-               for number, part in enumerate(its)] for task, its in parts_of(found).items()}
-    assert SlotAssigner(running, pinned={}, supply=supply)(found.placement, job.streams) == found.placement
+               for number, part in enumerate(own)] for task, own in parts_of(planned).items()}
+    assert SlotAssigner(running, pinned={}, supply=supply)(planned.placement, job.streams) == planned.placement
     swapped = {"n1/4": "n1/5", "n1/5": "n1/4"}
-    elsewhere = {
-        task: [replace(one, slot=swapped.get(one.slot, one.slot)) for one in its] for task, its in running.items()}
+    elsewhere = {task: [replace(bundle, slot=swapped.get(bundle.slot, bundle.slot)) for bundle in own]
+                 for task, own in running.items()}
     moved = schedule(job, SAM, supply=supply, arrange=SlotAssigner(elsewhere, pinned={}, supply=supply))
-    assert moved.placement.slots == (slots[5], slots[4], *found.placement.slots[2:])
-    assert moved.placement.taken == found.placement.taken and moved.acquisition.per_hour == found.acquisition.per_hour
+    assert moved.placement.slots == (slots[5], slots[4], *planned.placement.slots[2:])
+    assert moved.placement.taken == planned.placement.taken
+    assert moved.acquisition.per_hour == planned.acquisition.per_hour
 
 
 def test_a_task_with_state_that_reads_a_divided_stream_is_told_of():
@@ -310,12 +312,13 @@ def test_what_is_not_scheduled_keeps_off_a_schedules_slots_while_there_are_other
 def test_what_is_divided_is_as_few_queries_as_it_should_be():
     estate = apply_plan(ESTATE, submitted(ESTATE, rate_per_s=300))
     queries = sum(len(fragment.queries) for fragment in estate.fragments.values())
-    found = fragmentation(estate, "air", task_types=TYPES, query_cores=0.1)
-    assert (found.queries, found.fewest, found.idle_cores) == (queries, queries, pytest.approx(0.1 * queries))
+    fragmented = fragmentation(estate, "air", task_types=TYPES, query_cores=0.1)
+    assert (fragmented.queries, fragmented.fewest) == (queries, queries)
+    assert fragmented.idle_cores == pytest.approx(0.1 * queries)
     for dataflow in (FLOW, COUNTED):
         estate = apply_plan(ESTATE, submitted(ESTATE, dataflow))
-        found = fragmentation(estate, dataflow.name, task_types=TYPES, query_cores=0.1)
-        assert found.queries == found.fewest
+        fragmented = fragmentation(estate, dataflow.name, task_types=TYPES, query_cores=0.1)
+        assert fragmented.queries == fragmented.fewest
         with pytest.raises(NothingToGain):
             plan_defragmentation(estate, dataflow.name, task_types=TYPES, prices=PRICES)
 
@@ -339,10 +342,10 @@ def test_schedules_one_after_another(moves, data):
         assume(False)
     index = EstateIndex(estate)
     for pair, rate_per_s, routing in moves[1:]:
-        leaving = [one.id for fragment in estate.fragments.values() for one in fragment.queries if one.leaving]
+        leaving = [query.id for fragment in estate.fragments.values() for query in fragment.queries if query.leaving]
         left = data.draw(st.lists(st.sampled_from(leaving), unique=True) if leaving else st.just([]))
         try:
-            plan, found = rescheduled(estate, pair=pair, rate_per_s=rate_per_s, routing=routing, left=left)
+            plan, planned = rescheduled(estate, pair=pair, rate_per_s=rate_per_s, routing=routing, left=left)
         except NothingToChange:
             continue
         except (InsufficientSlots, NotEnactable):
@@ -356,40 +359,42 @@ def test_schedules_one_after_another(moves, data):
                 assert index.least_loaded(number, query_cores=0.1, apart=apart) == expected
         check_divided(after)
         check_steps(estate, plan, after, left)
-        parts = parts_of(found)
-        for task, its in parts.items():
-            assert sorted((one.slot, one.threads, one.weight) for one in its) == live_of(after)[
+        parts = parts_of(planned)
+        for task, part in parts.items():
+            assert sorted((bundle.slot, bundle.threads, bundle.weight) for bundle in part) == live_of(after)[
                 (after.submitted["air"].running[task],)]
         back = apply_plan(after, reverse_plan(plan))
         check_divided(back)
         assert live_of(back) == live_of(estate)
         assert live_of(apply_plan(after, plan_schedule_back(after, plan))) == live_of(estate)
         with pytest.raises(NothingToChange):
-            plan_schedule(after, "air", found, task_types=TYPES, prices=PRICES)
+            plan_schedule(after, "air", planned, task_types=TYPES, prices=PRICES)
         estate = after
 
 
 def check_steps(before: Estate, plan, after: Estate, left) -> None:
     """The steps name exactly the bundles that start, move and leave, and the fragments whose weights change."""
     def bundles(estate: Estate) -> dict[str, RunningBundle]:
-        return {one.id: one for fragment in estate.fragments.values() for one in fragment.queries}
+        return {query.id: query for fragment in estate.fragments.values() for query in fragment.queries}
 
     def weights(fragment):
-        return {one.id: one.weight for one in fragment.queries if not one.leaving}
+        return {query.id: query.weight for query in fragment.queries if not query.leaving}
 
     old, new = bundles(before), bundles(after)
-    told = {kind: {step.bundle for step in plan.steps if step.kind == kind}
+    by_kind = {kind: {step.bundle for step in plan.steps if step.kind == kind}
             for kind in ("start_bundle", "move_bundle", "leave_bundle")}
-    assert told["start_bundle"] == set(new) - set(old)
+    assert by_kind["start_bundle"] == set(new) - set(old)
     assert set(old) - set(new) <= set(left)
     both = set(old) & set(new)
-    assert told["leave_bundle"] == {one for one in both if new[one].leaving and not old[one].leaving}
-    moved = {one for one in both if (old[one].slot, old[one].threads) != (new[one].slot, new[one].threads)}
-    assert told["move_bundle"] == moved and all(
-        old[one].slot.rpartition("/")[0] == new[one].slot.rpartition("/")[0] for one in moved)
-    assert not any(old[one].leaving and not new[one].leaving for one in both), "what left does not come back"
+    assert by_kind["leave_bundle"] == {bundle for bundle in both if new[bundle].leaving and not old[bundle].leaving}
+    where = {bundle: (old[bundle].slot, old[bundle].threads) for bundle in both}
+    moved = {bundle for bundle in both if where[bundle] != (new[bundle].slot, new[bundle].threads)}
+    assert by_kind["move_bundle"] == moved and all(
+        old[bundle].slot.rpartition("/")[0] == new[bundle].slot.rpartition("/")[0] for bundle in moved)
+    assert not any(old[bundle].leaving and not new[bundle].leaving for bundle in both), "what left does not come back"
     assert {step.fragment for step in plan.steps if step.kind == "route"} == {
-        one for one, fragment in after.fragments.items() if weights(fragment) != weights(before.fragments[one])}
+        fragment_id for fragment_id, fragment in after.fragments.items()
+        if weights(fragment) != weights(before.fragments[fragment_id])}
     assert {step.fragment for step in plan.steps} == set(plan.fragments_after)
     assert len({step.key for step in plan.steps}) == len(plan.steps)
     assert plan.generation == before.generation and set(after.tasks) == set(before.tasks)

@@ -39,7 +39,7 @@ class ScheduledEstates(RuleBasedStateMachine):
         self.estate, self.index = ESTATE, EstateIndex(ESTATE)
 
     def running(self, *, paused: bool | None = None) -> list[str]:
-        return sorted(one.id for one in self.estate.submitted.values() if paused in (None, one.paused))
+        return sorted(entry.id for entry in self.estate.submitted.values() if paused in (None, entry.paused))
 
     def take(self, plan: Plan) -> None:
         assert plan_from_json(plan_to_json(plan)) == plan
@@ -77,7 +77,8 @@ class ScheduledEstates(RuleBasedStateMachine):
     @rule(data=st.data(), choice=choices)
     def schedule(self, data, choice) -> None:
         name = data.draw(st.sampled_from(self.running(paused=False)))
-        leaving = [one.id for fragment in self.estate.fragments.values() for one in fragment.queries if one.leaving]
+        leaving = [query.id for fragment in self.estate.fragments.values() for query in fragment.queries
+            if query.leaving]
         try:
             plan, _ = rescheduled(self.estate, dataflow=FLOWS[name], pair=choice[0], rate_per_s=choice[1], left=leaving)
         except (WeirError, AssertionError):
@@ -112,15 +113,17 @@ class ScheduledEstates(RuleBasedStateMachine):
 def check_cut(before: Estate, plan: Plan, after: Estate) -> None:
     """What is cut goes on with the same tasks, on its node where it takes something over; outputs keep their channels,
     and those who read from outside have what they read in one that they read already."""
-    gone = {one: fragment for one, fragment in before.fragments.items() if one not in after.fragments}
-    new = {one: fragment for one, fragment in after.fragments.items() if one not in before.fragments}
+    gone = {fragment_id: fragment for fragment_id, fragment in before.fragments.items()
+        if fragment_id not in after.fragments}
+    new = {fragment_id: fragment for fragment_id, fragment in after.fragments.items()
+        if fragment_id not in before.fragments}
     goes_on = [task for fragment in new.values() for task in fragment.tasks]  # of several that are cut, in any order
     assert len(goes_on) == sum(len(fragment.active_tasks) for fragment in gone.values())
     for fragment in gone.values():
         assert [task for task in goes_on if task in fragment.active_tasks] == list(fragment.active_tasks)
     for fragment in new.values():
         [old] = {before.places[task][0] for task in fragment.tasks}
-        heir = next((one for one in fragment.queries if one.id == fragment.id), None)
+        heir = next((query for query in fragment.queries if query.id == fragment.id), None)
         assert fragment.inherits in ((), (old,))
         if fragment.inherits:
             assert heir is not None and heir.slot.rpartition("/")[0] == gone[old].slot.rpartition("/")[0]
@@ -128,8 +131,8 @@ def check_cut(before: Estate, plan: Plan, after: Estate) -> None:
             outside = set(gone[old].outlets.get(task, ()))
             if outside or TYPES[before.tasks[task].type].terminal == "output":
                 assert gone[old].channel_of(task) in fragment.channels_of(task) and fragment.inherits
-    told = {step.fragment for step in plan.steps if step.kind in ("hand_over", "start_fragment")}
-    assert told == set(new)
+    restarted = {step.fragment for step in plan.steps if step.kind in ("hand_over", "start_fragment")}
+    assert restarted == set(new)
     assert len({step.key for step in plan.steps}) == len(plan.steps)
 
 

@@ -47,19 +47,19 @@ def test_rates_go_along_the_streams_as_declared_or_as_measured():
 
 
 def test_all_pairs_are_compared_and_each_keeps_its_word():
-    found = compare(job(), supply=BUY)
-    assert [one.pair for one in found.schedules] == list(PAIRS) and not found.errors
-    for one in found.schedules:
-        cheaper = tuple(node.size for node in one.acquisition.bought) if one.published_acquisition else ()
-        check_placed(one.placement, one.allocation, replace(BUY, machines=cheaper))
-        assert sum(len(node.slots) for node in one.acquisition.nodes) == one.slots
-        assert one.acquisition.per_hour == pytest.approx(sum(node.size.hour for node in one.acquisition.nodes))
-        assert one.sustained_per_s == pytest.approx(200 * one.prediction.factor) and one.latency_s > 0
-    by_pair = {one.pair: one for one in found.schedules}
+    comparison = compare(job(), supply=BUY)
+    assert [planned.pair for planned in comparison.schedules] == list(PAIRS) and not comparison.errors
+    for row in comparison.schedules:
+        cheaper = tuple(node.size for node in row.acquisition.bought) if row.published_acquisition else ()
+        check_placed(row.placement, row.allocation, replace(BUY, machines=cheaper))
+        assert sum(len(node.slots) for node in row.acquisition.nodes) == row.slots
+        assert row.acquisition.per_hour == pytest.approx(sum(node.size.hour for node in row.acquisition.nodes))
+        assert row.sustained_per_s == pytest.approx(200 * row.prediction.factor) and row.latency_s > 0
+    by_pair = {planned.pair: planned for planned in comparison.schedules}
     for allocation in ("LSA", "MBA"):
         assert by_pair[allocation, "exact"].slots <= by_pair[allocation, "SAM"].slots
     assert by_pair["MBA", "SAM"].prediction.keeps and by_pair["MBA", "exact"].prediction.keeps
-    assert compare(job(), supply=BUY) == found, "the same question, the same answer"
+    assert compare(job(), supply=BUY) == comparison, "the same question, the same answer"
 
 
 def test_eight_pairs_of_which_the_paper_has_five():
@@ -85,17 +85,18 @@ def test_thousands_of_single_threads_are_packed_into_the_fewest_slots():
 
 def test_mba_by_hand():
     """200 events/s of scale: one bundle of four threads for 120, and four threads again for 80."""
-    found = schedule(job(), ("MBA", "SAM"), supply=BUY)
-    scale = found.allocation.tasks["by"]
-    assert [(one.threads, one.rate_per_s, one.full) for one in scale.bundles] == [(4, 120, True), (4, 80, False)]
-    assert found.allocation.cpu == pytest.approx(0.1 + 1.0 + 0.9 + 0.36 + 0.1) and found.allocation.slots == 3
+    planned = schedule(job(), ("MBA", "SAM"), supply=BUY)
+    scale = planned.allocation.tasks["by"]
+    assert [(bundle.threads, bundle.rate_per_s, bundle.full) for bundle in scale.bundles] == [(4, 120, True),
+        (4, 80, False)]
+    assert planned.allocation.cpu == pytest.approx(0.1 + 1.0 + 0.9 + 0.36 + 0.1) and planned.allocation.slots == 3
 
 
 def test_free_slots_come_first_and_cost_their_share():
     free = (Node("n1", (Slot("n1", 0), Slot("n1", 1))),)
-    one = schedule(job(), ("MBA", "SAM"), supply=Supply(free, SIZES))
-    assert one.placement.slots[:2] == free[0].slots and one.acquisition.nodes[0].name == "n1"
-    assert one.acquisition.per_hour == pytest.approx(2 * 0.05 + 0.1 * (one.slots - 2))
+    planned = schedule(job(), ("MBA", "SAM"), supply=Supply(free, SIZES))
+    assert planned.placement.slots[:2] == free[0].slots and planned.acquisition.nodes[0].name == "n1"
+    assert planned.acquisition.per_hour == pytest.approx(2 * 0.05 + 0.1 * (planned.slots - 2))
 
 
 PAIRED = Profiles([
@@ -113,22 +114,23 @@ def test_the_cheapest_machines_are_bought_where_they_cost_less_and_change_nothin
     supply, at = Supply(nodes, STEEP), prepare(PI, task_types=TYPES, profiles=PAIRED, rate_per_s=rate_per_s)
     by_rule = schedule(at, pair, supply=supply, options=SchedulingOptions(machines="published"))
     assert by_rule.published_acquisition is None
-    found = schedule(at, pair, supply=supply)
-    if found.published_acquisition is None:
-        assert found.placement == by_rule.placement and found.acquisition == by_rule.acquisition
+    planned = schedule(at, pair, supply=supply)
+    if planned.published_acquisition is None:
+        assert planned.placement == by_rule.placement and planned.acquisition == by_rule.acquisition
     else:
-        assert found.published_acquisition == by_rule.acquisition
-        assert found.acquisition.per_hour < by_rule.acquisition.per_hour
+        assert planned.published_acquisition == by_rule.acquisition
+        assert planned.acquisition.per_hour < by_rule.acquisition.per_hour
     new = sum(slot.node != "n1" for slot in (*by_rule.placement.slots, *by_rule.placement.empty))
-    bought = sum(node.size.slots for node in found.acquisition.bought)
-    assert bought >= sum(slot.node != "n1" for slot in found.placement.slots)
+    bought = sum(node.size.slots for node in planned.acquisition.bought)
+    assert bought >= sum(slot.node != "n1" for slot in planned.placement.slots)
     if pair[1] != "RSM" and new:  # which may leave whole machines without a thread, or lend CPU within one
         least = sum(size.hour for size in cheapest_machines(new, STEEP.sizes))
-        assert sum(node.size.hour for node in found.acquisition.bought) == pytest.approx(least)
-    assert found.placement.threads == by_rule.placement.threads and found.placement.needed == by_rule.placement.needed
-    assert found.sustained_per_s == pytest.approx(by_rule.sustained_per_s)
+        assert sum(node.size.hour for node in planned.acquisition.bought) == pytest.approx(least)
+    assert planned.placement.threads == by_rule.placement.threads
+    assert planned.placement.needed == by_rule.placement.needed
+    assert planned.sustained_per_s == pytest.approx(by_rule.sustained_per_s)
     if pair[1] == "RSM":
-        check_thread_shares(found.placement, found.allocation, cpu=not found.placement.empty)
+        check_thread_shares(planned.placement, planned.allocation, cpu=not planned.placement.empty)
 
 
 PI = flow("pi", {"in": "sensors", "by": ("scale", {"by": 2}), "out": "archive"}, "in > by > out")
@@ -140,10 +142,10 @@ def test_a_slot_that_holds_nothing_is_neither_taken_nor_paid_for():
     """RSM asks for two slots of the CPU of two threads, and has all of them on the first, which has the memory."""
     job_of_pi = prepare(PI, task_types=TYPES, profiles=OF_PI, rate_per_s=1500)
     free = (Slot("n1", 0), Slot("n1", 1))
-    found = schedule(job_of_pi, LSA_RSM, supply=Supply((Node("n1", free),), SIZES))
-    assert (found.allocation.slots, found.placement.asked, found.placement.extra) == (2, 2, 0)
-    assert found.placement.slots == free[:1] and found.slots == 1 and not found.prediction.keeps
-    assert found.acquisition.per_hour == pytest.approx(SIZES.slot_hour)
+    planned = schedule(job_of_pi, LSA_RSM, supply=Supply((Node("n1", free),), SIZES))
+    assert (planned.allocation.slots, planned.placement.asked, planned.placement.extra) == (2, 2, 0)
+    assert planned.placement.slots == free[:1] and planned.slots == 1 and not planned.prediction.keeps
+    assert planned.acquisition.per_hour == pytest.approx(SIZES.slot_hour)
     with pytest.raises(InsufficientSlots):
         schedule(job_of_pi, LSA_RSM, supply=Supply((Node("n1", free[:1]),)))
 
@@ -151,12 +153,12 @@ def test_a_slot_that_holds_nothing_is_neither_taken_nor_paid_for():
 def test_what_a_mapping_asks_for_has_to_be_there_though_it_leaves_some_of_it_empty():
     """Of four slots that RSM asks for two hold something, and two are free: as many as the CPU takes there are not."""
     job_of_pi = prepare(PI, task_types=TYPES, profiles=OF_PI, rate_per_s=3800)
-    found = schedule(job_of_pi, LSA_RSM, supply=Supply((Node("n1", (Slot("n1", 0), Slot("n1", 1))),), SIZES))
-    assert (found.placement.asked, found.placement.needed, found.slots) == (4, 4, 2)
-    assert [slot.name for slot in found.placement.slots] == ["n1/0", "new-1/0"]
-    assert found.acquisition.per_hour == pytest.approx(SIZES.slot_hour + 0.2), "a machine of the two slots asked for"
+    planned = schedule(job_of_pi, LSA_RSM, supply=Supply((Node("n1", (Slot("n1", 0), Slot("n1", 1))),), SIZES))
+    assert (planned.placement.asked, planned.placement.needed, planned.slots) == (4, 4, 2)
+    assert [slot.name for slot in planned.placement.slots] == ["n1/0", "new-1/0"]
+    assert planned.acquisition.per_hour == pytest.approx(SIZES.slot_hour + 0.2), "a machine of the two slots asked for"
     with pytest.raises(InsufficientSlots, match="4 slots, and 2 are free here: 2 would be") as lacking:
-        require_slots(found)
+        require_slots(planned)
     assert lacking.value.facts == {"needed": 4, "available": 2, "machines": {"D2": 1}}
 
 
@@ -165,10 +167,10 @@ def test_traffic_between_nodes_is_what_will_flow(routing: str):
     """Counted again from the bundles: what one makes goes to another by the part that the other gets."""
     nodes = tuple(
         Node(name, tuple(Slot(name, index) for index in range(count))) for name, count in (("n1", 2), ("n2", 9)))
-    found = compare(job(400), supply=Supply(nodes), options=SchedulingOptions(routing=routing))
-    assert len(found.schedules) == len(PAIRS)
+    comparison = compare(job(400), supply=Supply(nodes), options=SchedulingOptions(routing=routing))
+    assert len(comparison.schedules) == len(PAIRS)
     even = compare(job(400), supply=Supply(nodes), options=SchedulingOptions(routing="shuffle"))
-    for one in found.schedules:
+    for one in comparison.schedules:
         of_task = {
             task: [bundle for bundle in one.prediction.bundles if bundle.task == task] for task in one.job.profiles}
         crossing = sum(
@@ -176,8 +178,8 @@ def test_traffic_between_nodes_is_what_will_flow(routing: str):
             for (source, target), rate_per_s in one.job.streams.items()
             for writer in of_task[source] for reader in of_task[target] if writer.slot.node != reader.slot.node)
         assert one.between_nodes_per_s == pytest.approx(crossing * min(1, one.prediction.factor))
-    assert any(one.between_nodes_per_s > 0 for one in found.schedules)
-    differ = [one.pair for one, other in zip(found.schedules, even.schedules, strict=True)
+    assert any(one.between_nodes_per_s > 0 for one in comparison.schedules)
+    differ = [one.pair for one, other in zip(comparison.schedules, even.schedules, strict=True)
               if one.between_nodes_per_s != pytest.approx(other.between_nodes_per_s)]
     assert bool(differ) is (routing == "slot_aware")
 
@@ -187,16 +189,17 @@ def test_a_pair_without_a_schedule_says_why_and_the_others_have_theirs():
         *(profile for task in FLOW.tasks if (profile := PROFILES.find(task)) and profile.task_type != "scale"),
         Profile("scale", (Point(4, 120, 0.9, 0.3),)),
     ])
-    found = compare(prepare(FLOW, task_types=TYPES, profiles=narrow), supply=BUY)
-    assert {pair[0] for pair in found.errors} == {"LSA"} and {one.pair[0] for one in found.schedules} == {"MBA"}
-    assert all(isinstance(error, MissingProfile) and error.facts["fewest"] == 4 for error in found.errors.values())
+    comparison = compare(prepare(FLOW, task_types=TYPES, profiles=narrow), supply=BUY)
+    assert {pair[0] for pair in comparison.errors} == {"LSA"} and {row.pair[0]
+        for row in comparison.schedules} == {"MBA"}
+    assert all(isinstance(error, MissingProfile) and error.facts["fewest"] == 4 for error in comparison.errors.values())
 
 
 def test_too_few_slots_are_told_with_the_numbers():
     free = Supply((Node("n1", (Slot("n1", 0), Slot("n1", 1))),))
-    found = compare(job(), supply=free)
-    assert not found.schedules
-    for error in found.errors.values():
+    comparison = compare(job(), supply=free)
+    assert not comparison.schedules
+    for error in comparison.errors.values():
         assert isinstance(error, InsufficientSlots) and error.facts["available"] == 2 < error.facts["needed"]
 
 
@@ -204,9 +207,9 @@ def test_a_rate_that_takes_too_many_threads_is_refused_by_every_pair_at_once():
     """It was mapped for more than twenty seconds."""
     light = (Profile(end, (Point(1, 1, 0.1, 0.1),), static=True) for end in ("sensors", "archive"))
     known = Profiles([*light, Profile("scale", (Point(1, 10, 0.6, 0.2),))])
-    found = compare(prepare(PI, task_types=TYPES, profiles=known, rate_per_s=1e6 + 10), supply=BUY)
-    assert set(found.errors) == set(PAIRS)
-    for error in found.errors.values():
+    comparison = compare(prepare(PI, task_types=TYPES, profiles=known, rate_per_s=1e6 + 10), supply=BUY)
+    assert set(comparison.errors) == set(PAIRS)
+    for error in comparison.errors.values():
         assert isinstance(error, RateNotHeld) and error.facts["threads"] > error.facts["most_threads"] == 100_000
 
 
@@ -225,10 +228,10 @@ def test_tasks_without_a_profile_are_named():
 def test_a_source_nobody_measured_has_what_its_type_declares():
     """8 µs for each of 200 events/s, and twice a second a batch of 33 ms for the query and 6 ms for the task."""
     known = Profiles([Profile("scale", (Point(1, 50, 0.6, 0.2),)), Profile("thin", (Point(1, 500, 0.9, 0.05),))])
-    found = prepare(FLOW, task_types=TYPES, profiles=known).profiles
-    assert (found["in"].origin, found["in"].static) == ("declared", True)
-    assert found["in"].one.cpu == pytest.approx(200 * 8e-6 + 2 * 0.039)
-    assert found["out"].origin == "declared" and found["by"].origin == ""
+    profiles = prepare(FLOW, task_types=TYPES, profiles=known).profiles
+    assert (profiles["in"].origin, profiles["in"].static) == ("declared", True)
+    assert profiles["in"].one.cpu == pytest.approx(200 * 8e-6 + 2 * 0.039)
+    assert profiles["out"].origin == "declared" and profiles["by"].origin == ""
     with pytest.raises(RateNotHeld, match="it declares") as caught:
         prepare(FLOW, task_types=TYPES, profiles=known, rate_per_s=200_000)
     assert caught.value.facts["peak_per_s"] == pytest.approx((1 - 0.078) / 8e-6)
@@ -243,10 +246,10 @@ def test_a_source_whose_batches_alone_take_more_than_a_slot_is_told_though_its_e
 
 
 def test_only_some_tasks_are_scheduled_where_the_others_run_already():
-    found = prepare(FLOW, task_types=TYPES, profiles=PROFILES, among={"some", "out"})
-    assert found.rates_per_s == {"some": 200, "out": pytest.approx(20)} and set(found.profiles) == {"some", "out"}
-    assert set(found.streams) == {("some", "out")} and found.one_thread == {"out"}
-    assert set(schedule(found, ("MBA", "SAM"), supply=BUY).placement.threads) == {"some", "out"}
+    job_ = prepare(FLOW, task_types=TYPES, profiles=PROFILES, among={"some", "out"})
+    assert job_.rates_per_s == {"some": 200, "out": pytest.approx(20)} and set(job_.profiles) == {"some", "out"}
+    assert set(job_.streams) == {("some", "out")} and job_.one_thread == {"out"}
+    assert set(schedule(job_, ("MBA", "SAM"), supply=BUY).placement.threads) == {"some", "out"}
 
 
 COUNTED = flow("c", {"in": "sensors", "by": ("scale", {"by": 2}), "n": "count", "off": "thin", "out": "archive"},
@@ -260,15 +263,15 @@ OF_COUNTED = [
 
 def test_what_a_stateful_task_reads_keeps_its_order():
     """Threads of one bundle keep the order of events, bundles do not: before state there is one bundle."""
-    found = prepare(COUNTED, task_types=TYPES, profiles=Profiles(OF_COUNTED), rate_per_s=120)
-    assert found.one_slot == {"in", "by", "n", "out"} and found.one_thread == {"in", "n", "out"}
+    job_ = prepare(COUNTED, task_types=TYPES, profiles=Profiles(OF_COUNTED), rate_per_s=120)
+    assert job_.one_slot == {"in", "by", "n", "out"} and job_.one_thread == {"in", "n", "out"}
     for pair in (("MBA", "SAM"), ("MBA", "exact")):
-        placed = schedule(found, pair, supply=BUY).placement
+        placed = schedule(job_, pair, supply=BUY).placement
         assert len(placed.threads["by"]) == 4 and len(set(placed.threads["by"])) == 1
         assert len(set(placed.threads["off"])) == 3, "behind the state it is divided"
     for pair in (*(pair for pair in PAIRS if pair[0] == "LSA"), ("MBA", "DSM"), ("MBA", "RSM")):
         with pytest.raises(RateNotHeld, match=r"^120 events/s are too many for task by: it cannot be .* sustains 50"):
-            schedule(found, pair, supply=BUY)
+            schedule(job_, pair, supply=BUY)
     more = prepare(COUNTED, task_types=TYPES, profiles=Profiles(OF_COUNTED), rate_per_s=130)
     with pytest.raises(RateNotHeld, match="No slot holds 130 events/s of scale: the peak measured is 120") as caught:
         schedule(more, ("MBA", "SAM"), supply=BUY)

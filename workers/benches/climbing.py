@@ -152,7 +152,7 @@ class Climb:
         self._speeds: dict[str, CoreSpeed] = {}
 
     def run(
-        self, schedule: Schedule, stairs: Sequence[Stair], *, told: Callable[[StairFound], None]
+        self, schedule: Schedule, stairs: Sequence[Stair], *, on_stair: Callable[[StairFound], None]
     ) -> list[StairFound]:
         """Enact the schedule, climb, and take the dataflow away again, whatever happens."""
         dataflow = schedule.job.dataflow
@@ -166,14 +166,14 @@ class Climb:
             self._running.enact(enacted, within_s=STARTING_S)
             with ExitStack() as stack:
                 self._speeds = {name: stack.enter_context(CoreSpeed(core)) for name, core in self._slots.cores.items()}
-                return self._climb(stairs, told)
+                return self._climb(stairs, on_stair)
         finally:
             removal = plan_removal(enacted, dataflow.name, task_types=self._types, prices=self._prices)
             self._running.enact(apply_plan(enacted, removal), within_s=STARTING_S)
             self._running.wait(lambda: not self._running.fragments(), what="nothing runs", within_s=STARTING_S)
             self._slots.end_python_workers()
 
-    def _climb(self, stairs: Sequence[Stair], told: Callable[[StairFound], None]) -> list[StairFound]:
+    def _climb(self, stairs: Sequence[Stair], on_stair: Callable[[StairFound], None]) -> list[StairFound]:
         ends_s = self._began_s(stairs[0]) + stairs[0].seconds
         climbed: list[StairFound] = []
         for stair in stairs[1:]:
@@ -182,7 +182,7 @@ class Climb:
                 continue
             _sleep_until(began_s + SETTLES * stair.seconds)
             climbed.append(self._stair(stair, ends_s))
-            told(climbed[-1])
+            on_stair(climbed[-1])
             if is_over([stair.carried for stair in climbed]):
                 break
         return climbed

@@ -72,7 +72,7 @@ class Laboratory:
             self.estate, self._slots, base, task_types=task_types(), prices=Prices(trigger_ms=self.estate.trigger_ms),
             parts=parts(name))
         try:
-            stairs_found = runner.run(replace(planned, job=replace(planned.job, dataflow=flow)), climb, told=_told)
+            stairs_found = runner.run(replace(planned, job=replace(planned.job, dataflow=flow)), climb, on_stair=_told)
         finally:
             recording.unlink()
             clear(self._folder)

@@ -31,7 +31,7 @@ TRIES = 3  # of a trial, until one is measured with less; else the one with leas
 
 
 def measured(
-    broker: redis.Redis, kind: Kind, sweep: Sweep, *, kept: list[dict[str, Any]], aside: list[dict[str, Any]],
+    broker: redis.Redis, kind: Kind, sweep: Sweep, *, trials: list[dict[str, Any]], aside: list[dict[str, Any]],
     save: Callable[[], None], warm_up_s: float, seconds: float, slot: str, slots: int, origin: str,
 ) -> tuple[Entry, float | None]:
     """Measure a task until its profile is done or its budget is spent, with what that left open; and the speed of the
@@ -45,7 +45,7 @@ def measured(
         The task; it gets the events of the recording.
     sweep : Sweep
         How far and how finely.
-    kept : list of dict
+    trials : list of dict
         The trials so far, as JSON; new ones are appended.
     aside : list of dict
         Likewise those that do not count, for a trial of the same was disturbed less, or the task's code is another.
@@ -59,9 +59,9 @@ def measured(
         What the profile says of where it is from.
     """
     code = code_digest(task_types()[kind.type])
-    aside += [entry for entry in kept if entry["versions"].get("code") != code]
-    kept[:] = [entry for entry in kept if entry["versions"].get("code") == code]
-    while not isinstance(step := next_step(map(trial_of, map(TRIAL_RESULTS.read, kept)), sweep=sweep), Done):
+    aside += [entry for entry in trials if entry["versions"].get("code") != code]
+    trials[:] = [entry for entry in trials if entry["versions"].get("code") == code]
+    while not isinstance(step := next_step(map(trial_of, map(TRIAL_RESULTS.read, trials)), sweep=sweep), Done):
         print(f"  {kind.name}: {step.threads} threads at {step.rate_per_s:.4g} events/s ({step.why})", end=" … ",
               flush=True)
         time.sleep(step.after_s)
@@ -74,7 +74,7 @@ def measured(
             if _stolen(tries[-1]) > MOST_STOLEN:
                 print(f"{_stolen(tries[-1]):.0%} of the CPU asked for went elsewhere", end=" … ", flush=True)
         quietest = min(tries, key=_stolen)
-        kept.append(asdict(quietest))
+        trials.append(asdict(quietest))
         aside += [asdict(attempt) for attempt in tries if attempt is not quietest]
         save()
         print(

@@ -155,7 +155,7 @@ def _tasks(lab: Laboratory, sizes: Sizes, document: dict[str, Any], save: Callab
                 # What waits for a service does so on many threads, each of which is measured.
                 budget_s=sizes.budget_s * (WAITING if name in SERVICE_S else 1))
             tasks_measured.append(profiling.measured(
-                lab.estate.client, lab.tasks[name], sweep, kept=document["trials"].setdefault(name, []),
+                lab.estate.client, lab.tasks[name], sweep, trials=document["trials"].setdefault(name, []),
                 aside=document["set_aside"].setdefault(name, []), save=save, warm_up_s=2.0, seconds=sizes.trial_s,
                 slot=str(number % sizes.slots),  # so that all drivers are warm
                 slots=sizes.slots, origin=ORIGIN))
@@ -205,7 +205,7 @@ def _experiments(
     planned = list(plan(
         sizes.dataflows, sizes.pairs, sizes.fractions, job_at=job_at, supply=lab.supply, slots=sizes.slots,
         options=options))
-    for name, pair, fraction, found in planned * MOST_RUNS:
+    for name, pair, fraction, outcome in planned * MOST_RUNS:
         key = f"{name}, {'+'.join(pair)}, {fraction:g}"
         if any(run["key"] == key and not is_to_repeat(run) for run in document["runs"]):
             continue
@@ -213,18 +213,18 @@ def _experiments(
             print("The time is over; the rest is measured by the same command another time.")
             return
         facts: dict[str, Any] = {"key": key, "dataflow": name, "pair": list(pair), "fraction": fraction}
-        if isinstance(found, WeirError):
-            print(f"{key}: {found}")
-            facts["error"] = str(found)
+        if isinstance(outcome, WeirError):
+            print(f"{key}: {outcome}")
+            facts["error"] = str(outcome)
         else:
-            climb = stairs(found.rate_per_s, found.sustained_per_s, first_s=FIRST_S, stair_s=sizes.stair_s)
+            climb = stairs(outcome.rate_per_s, outcome.sustained_per_s, first_s=FIRST_S, stair_s=sizes.stair_s)
             try:
                 if name not in warm:
                     print("The drivers warm up; this run does not count.")
-                    lab.run(found, name, (climb[0], Stair(WARM_PART * found.sustained_per_s, WARM_S)))
+                    lab.run(outcome, name, (climb[0], Stair(WARM_PART * outcome.sustained_per_s, WARM_S)))
                     warm.add(name)
-                facts |= lab.run(found, name, climb)
-                at_their_speed(facts, found, speeds, supply=lab.supply)
+                facts |= lab.run(outcome, name, climb)
+                at_their_speed(facts, outcome, speeds, supply=lab.supply)
             except TimeoutError as error:  # one that does not come to run must not take the others along
                 print(f"{key}: {error}")
                 facts["error"] = str(error)

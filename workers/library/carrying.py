@@ -45,6 +45,6 @@ def unpacked(
 
     if not names:
         return []
-    kept = StructType([StructField(name, schema[name].dataType) for name in names])
-    read = F.from_json(F.col(text), kept, _OPTIONS)
+    schema_kept = StructType([StructField(name, schema[name].dataType) for name in names])
+    read = F.from_json(F.col(text), schema_kept, _OPTIONS)
     return [read[name].alias((renamed or {}).get(name, name)) for name in names]

@@ -76,18 +76,18 @@ def typed_columns(columns: Sequence[str]) -> dict[str, str]:
     InvalidConfig
         A name is not a plain one, stands twice, or is Weir's own; or the type is unknown.
     """
-    found: dict[str, str] = {}
+    types: dict[str, str] = {}
     for column in columns:
         name, _, kind = str(column).partition(":")
         kind = kind or "string"
-        if not re.fullmatch(r"[A-Za-z_]\w*", name) or name in STREAM or name in found or kind not in COLUMN_TYPES:
+        if not re.fullmatch(r"[A-Za-z_]\w*", name) or name in STREAM or name in types or kind not in COLUMN_TYPES:
             raise InvalidConfig(
                 f"“{column}” is not a column to read.",
                 remedy=f"Write “name” or “name:type”, each name once, not {', '.join(STREAM)}; "
                 f"types are {', '.join(COLUMN_TYPES)}.", column=column,
             )
-        found[name] = kind
-    return found
+        types[name] = kind
+    return types
 
 
 def key_columns(by: Sequence[str], *, added: Sequence[str]) -> list[str]:

@@ -110,15 +110,15 @@ class SqliteDatabase:
     def rows(self, query: str, values: Mapping[str, Any], *, most: int) -> list[tuple]:
         """The first rows of a query."""
         self._ends_s = time.monotonic() + self._patience_s
-        found, held = [], 0
+        rows, held_bytes = [], 0
         try:
             cursor = self._connection.execute(query, dict(values))
-            while len(found) < most and (row := cursor.fetchone()) is not None:
-                found.append(row)
-                held += sum(len(value) for value in row if isinstance(value, str | bytes))
-                if held > _MOST_BYTES:
+            while len(rows) < most and (row := cursor.fetchone()) is not None:
+                rows.append(row)
+                held_bytes += sum(len(value) for value in row if isinstance(value, str | bytes))
+                if held_bytes > _MOST_BYTES:
                     raise LookupError(f"its rows have more than {_MOST_BYTES:,} bytes")
-            return found
+            return rows
         except (sqlite3.Error, sqlite3.Warning) as error:
             raise LookupError(str(error)) from None
         except MemoryError:

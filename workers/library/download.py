@@ -59,8 +59,8 @@ def http_get(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
 
     def ask(event: Mapping[str, Any]) -> list[tuple]:
         status, body = fetch(address(url, event), headers=headers, most_bytes=most_bytes, patience_s=patience_s)
-        kept = body.decode("utf-8", "replace") if keep == "text" else hashlib.sha256(body).hexdigest()
-        return [(kept, len(body), status)]
+        text = body.decode("utf-8", "replace") if keep == "text" else hashlib.sha256(body).hexdigest()
+        return [(text, len(body), status)]
 
     return asked(
         inputs, task_type="http_get", reads=list(dict.fromkeys(_PLACE.findall(url))), ask=ask,

@@ -151,9 +151,9 @@ def bloom_filter(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
 
     # One small expression: each micro-batch plans it anew, and unrolled over its turns it would take 40 ms to plan.
     # Where the digest is bound to a variable, it is computed once a key.
-    found = F.exists(F.array(F.struct(first.alias("first"), step.alias("step"))), lambda hashed: F.forall(
+    is_member = F.exists(F.array(F.struct(first.alias("first"), step.alias("step"))), lambda hashed: F.forall(
         turns, lambda turn: is_set(F.pmod(hashed["first"] + turn * hashed["step"], F.lit(bloom.size)))))
-    return inputs.where(F.col(field).isNotNull() & found)
+    return inputs.where(F.col(field).isNotNull() & is_member)
 
 
 def bloom_filter_check(config: Mapping[str, Any]) -> None:

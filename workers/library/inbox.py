@@ -33,9 +33,9 @@ def inbox_path(name: str) -> Path:
     try:
         paths = [(folder, (folder / name).resolve()) for folder in folders]
         inside = [path for folder, path in paths if path.is_relative_to(folder)]
-        there = [path for path in inside if path.is_dir()]
+        existing = [path for path in inside if path.is_dir()]
     except (OSError, RuntimeError):  # too long, or links in a circle
-        inside = there = []
+        inside = existing = []
     if not inside:
         raise InvalidConfig(f"“{name[:100]}” leads out of the inbox.", remedy="Name a folder inside it.")
-    return (there or inside)[0]
+    return (existing or inside)[0]

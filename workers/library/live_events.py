@@ -61,8 +61,8 @@ def include(prefix: str) -> Parameter:
 
 def included(values: Mapping[str, Any]) -> dict[str, str]:
     """The columns beside an event's fields that a config asks for, with their types."""
-    asked = frozenset(values.get("include") or ())
-    return {name: kind for name, kind in INCLUDED.items() if name in asked}
+    names = frozenset(values.get("include") or ())
+    return {name: kind for name, kind in INCLUDED.items() if name in names}
 
 
 def columns_of(inputs: Columns, values: Mapping[str, Any]) -> Columns:
@@ -79,7 +79,7 @@ def check_events(values: Mapping[str, Any], *, prefix: str = "") -> None:
     if not columns and values["format"] in ("csv", "arrow", "parquet"):
         raise InvalidConfig(f"The format {values['format']} needs columns.", remedy="Name them in their order.")
     for name in values.get("include") or ():
-        known = [there for there in INCLUDED if prefix and there.startswith(prefix)]
+        known = [column for column in INCLUDED if prefix and column.startswith(prefix)]
         if name not in known:
             raise InvalidConfig(f"include names {name}, which this source does not know.",
                                 remedy=f"Name some of {', '.join(known)}.")

@@ -86,8 +86,8 @@ def xml_document(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
                 pa.array([typed(row[index], kind) for row in rows], arrow.field(index).type)
                 for index, kind in enumerate(types)
             ]
-            kept = batch.select(stay).take(pa.array(places, pa.int64()))
-            yield pa.RecordBatch.from_arrays([*kept.columns, *columns], names=[*stay, *arrow.names])
+            copied = batch.select(stay).take(pa.array(places, pa.int64()))
+            yield pa.RecordBatch.from_arrays([*copied.columns, *columns], names=[*stay, *arrow.names])
 
     return inputs.mapInArrow(read, schema)
 

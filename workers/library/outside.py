@@ -61,16 +61,16 @@ def asked(
     require_columns(inputs.columns, list(reads), task_type=task_type,
                     remedy="Name columns that the task before it gives.")
     added = StructType.fromDDL(adds)
-    kept = inputs.drop(*(name for name in added.names if name not in reads))
-    stay = [name for name in kept.columns if name not in added.names]
-    schema = StructType([*(kept.schema[name] for name in stay), *added.fields])
+    passed_on = inputs.drop(*(name for name in added.names if name not in reads))
+    stay = [name for name in passed_on.columns if name not in added.names]
+    schema = StructType([*(passed_on.schema[name] for name in stay), *added.fields])
     arrow, reads = to_arrow_schema(added, timezone="UTC"), list(reads)
 
     def answered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             yield _answered(batch, reads, stay, arrow, ask, nothing, on_error)
 
-    return kept.mapInArrow(answered, schema)
+    return passed_on.mapInArrow(answered, schema)
 
 
 def _answered(
@@ -83,13 +83,13 @@ def _answered(
     answers: list[tuple] = []
     for place, event in enumerate(_events(batch, reads)):
         try:
-            found = ask(event)
+            given = ask(event)
         except NotAnswered:
             if on_error == "fail":
                 raise
-            found = [nothing] if on_error == "null" else []
-        places += [place] * len(found)
-        answers += found
+            given = [nothing] if on_error == "null" else []
+        places += [place] * len(given)
+        answers += given
     rows = batch.select(list(stay))
     if places != list(range(batch.num_rows)):
         rows = rows.take(pa.array(places, pa.int64()))
@@ -115,8 +115,8 @@ def typed(value: Any, kind: str) -> Any:
             return _in_64_bits(int(value))
         if kind == "boolean":
             return _TRUTHS[value.strip().lower()] if isinstance(value, str) else bool(value)
-        found = value if isinstance(value, datetime) else datetime.fromisoformat(str(value).strip())
-        return found if found.tzinfo else found.replace(tzinfo=UTC)
+        at = value if isinstance(value, datetime) else datetime.fromisoformat(str(value).strip())
+        return at if at.tzinfo else at.replace(tzinfo=UTC)
     except (ValueError, TypeError, KeyError, ArithmeticError):
         return None
 

@@ -49,9 +49,10 @@ def require_function(name: str, wanted_version: str) -> None:
             f"{module} is of no package that is installed here.", parameter="function", value=name,
             remedy="Ask the operator to install the package for the site and on every machine with slots.")
     if wanted_version not in versions.values():
-        there = ", ".join(f"{package} {number}" for package, number in sorted(versions.items()))
+        installed = ", ".join(f"{package} {number}" for package, number in sorted(versions.items()))
         raise InvalidConfig(
-            f"{name} is of {there} here, not of version {wanted_version}.", parameter="version", value=wanted_version,
+            f"{name} is of {installed} here, not of version {wanted_version}.",
+            parameter="version", value=wanted_version,
             remedy="Name the version that is installed; another one may do other things, so it makes another task.")
     defined = defined_names(module)
     if defined is None:

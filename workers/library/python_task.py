@@ -90,10 +90,10 @@ def python_by_key(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
     return _keyed(inputs, values["function"], plain(values["arguments"]), columns, by, reads)
 
 
-def _read(there: Sequence[str], reads: Sequence[str] | None, by: Sequence[str]) -> list[str]:
+def _read(columns: Sequence[str], reads: Sequence[str] | None, by: Sequence[str]) -> list[str]:
     """The columns that a function gets, without Weir's own."""
-    wanted = [name for name in dict.fromkeys([*(reads or there), *by]) if name not in STREAM]
-    require_columns(list(there), wanted, task_type="python", remedy="Name columns of the input.")
+    wanted = [name for name in dict.fromkeys([*(reads or columns), *by]) if name not in STREAM]
+    require_columns(list(columns), wanted, task_type="python", remedy="Name columns of the input.")
     return wanted
 
 

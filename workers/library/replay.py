@@ -285,7 +285,7 @@ def _parquet_blocks(files: Sequence[Path], path: str) -> Iterator[pa.Table]:
 
     try:
         own = [pq.read_schema(file) for file in files]
-        schema = pa.unify_schemas([_plain(one) for one in own], promote_options="default")
+        schema = pa.unify_schemas([_plain(file_schema) for file_schema in own], promote_options="default")
         wanted = to_arrow_schema(from_arrow_schema(schema), timezone="UTC")
         for file in files:
             for batch in pq.ParquetFile(file).iter_batches(BLOCK_ROWS):

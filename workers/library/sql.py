@@ -51,10 +51,10 @@ def _reason(query: str, dialect: str) -> str:
     if _WRITTEN_BY_CODES.search(query):
         return "writes a name or a text by codes of characters"
     try:
-        statements = [one for one in sqlglot.parse(query, dialect=dialect) if one is not None]
+        statements = [parsed for parsed in sqlglot.parse(query, dialect=dialect) if parsed is not None]
     except (SqlglotError, RecursionError):
         return "is not SQL that PostgreSQL or SQLite reads"
-    statements = [one for one in statements if not isinstance(one, exp.Semicolon)]
+    statements = [statement for statement in statements if not isinstance(statement, exp.Semicolon)]
     if len(statements) != 1:
         return f"is {len(statements)} statements"
     [statement] = statements

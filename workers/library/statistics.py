@@ -173,8 +173,8 @@ def distinct_count(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
 def _each_observation_columns(added: Mapping[str, str]):
     def columns(inputs: Columns, values: Mapping[str, Any]) -> Columns:
         require_observations(inputs, by=["sensor_id", "obs"])
-        kept = [name for name in OBSERVATION if name in inputs and name != "value"]
-        return Columns({**kept_columns(inputs, kept), **added}, inputs.complete)
+        columns_kept = [name for name in OBSERVATION if name in inputs and name != "value"]
+        return Columns({**kept_columns(inputs, columns_kept), **added}, inputs.complete)
 
     return columns
 
@@ -267,9 +267,9 @@ def _each_observation(
 ) -> DataFrame:
     """A fold for each sensor and observation whose output keeps the observation's columns."""
     require_columns(inputs.columns, list(OBSERVATION_NEEDED), task_type="The task", remedy=OBSERVATION_REMEDY)
-    kept = [name for name in OBSERVATION if name in inputs.columns and name != "value"]
-    return fold_stream(selected(inputs, values["fields"]), fold, by=["sensor_id", "obs"], reads=reads, kept=kept,
-                       added=added)
+    columns_kept = [name for name in OBSERVATION if name in inputs.columns and name != "value"]
+    return fold_stream(selected(inputs, values["fields"]), fold, by=["sensor_id", "obs"], reads=reads,
+                       kept=columns_kept, added=added)
 
 
 def _each_key(

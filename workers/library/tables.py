@@ -149,6 +149,6 @@ def look_up(
         wrong = next((len(row) for row in rows if len(row) != len(kinds)), None)
         if wrong is not None:
             raise NotAnswered(f"The query gives {wrong} columns, “columns” names {len(kinds)}.")
-        found = [tuple(typed(value, kind) for value, kind in zip(row, kinds, strict=True)) for row in rows]
-        return found or ([(None,) * len(kinds)] if first else [])
+        typed_rows = [tuple(typed(value, kind) for value, kind in zip(row, kinds, strict=True)) for row in rows]
+        return typed_rows or ([(None,) * len(kinds)] if first else [])
     raise AssertionError("the last try returns or raises")

@@ -89,14 +89,14 @@ class Windowed:
         first[0], first[1] = begin, end
         for other in others:
             open_windows.remove(other)
-            for aggregate, one, another in zip(self.aggregates, first[5], other[5], strict=True):
-                aggregate.kind.merge(one, another)
+            for aggregate, state, another in zip(self.aggregates, first[5], other[5], strict=True):
+                aggregate.kind.merge(state, another)
         return first
 
     def _add(self, states: list, values: Sequence[Any]) -> None:
-        for aggregate, one, value in zip(self.aggregates, states, values, strict=True):
+        for aggregate, state, value in zip(self.aggregates, states, values, strict=True):
             if value is not None or not aggregate.column:
-                aggregate.kind.add(one, value)
+                aggregate.kind.add(state, value)
 
     def _late(self, here: dict, begin: int, end: int, event: tuple, values: Sequence[Any]) -> list[tuple]:
         if not self.mark:
@@ -107,8 +107,8 @@ class Windowed:
         return [(*event, *here["key"], begin, end, *self._results(alone), 1)]
 
     def _results(self, states: list) -> list[Any]:
-        return [aggregate.kind.result(one, aggregate.argument)
-                for aggregate, one in zip(self.aggregates, states, strict=True)]
+        return [aggregate.kind.result(state, aggregate.argument)
+                for aggregate, state in zip(self.aggregates, states, strict=True)]
 
     def _close(self, state: dict) -> list[tuple]:
         closing = sorted(

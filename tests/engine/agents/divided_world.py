@@ -106,9 +106,9 @@ class World:
             self.said[node] = wishes.desired_of(estate, node, TYPES)
 
     def hear(self, node: str) -> None:
-        said = self.said.pop(node, None)
-        if said is not None:
-            text = DESIRED_STATES.dumps(wishes.keep_handing_over(said, self.heard.get(node)))
+        desired = self.said.pop(node, None)
+        if desired is not None:
+            text = DESIRED_STATES.dumps(wishes.keep_handing_over(desired, self.heard.get(node)))
             self.heard[node] = DESIRED_STATES.loads(text)
 
     def desired(self, slot: str) -> DesiredState:
@@ -130,7 +130,8 @@ class World:
         self.now_ms += TICK_MS
         try:
             self._decide(slot)
-            for run in [one for one in self.runs[slot].values() if one.state is State.RUNNING]:
+            for run in [running for running in self.runs[slot].values()
+                        if running.state is State.RUNNING]:
                 self._run(run)
         except Died:
             self._bury(slot)
@@ -138,12 +139,12 @@ class World:
     def _decide(self, slot: str) -> None:
         index, store = slot.partition("/")[2], self.stores[slot]
         wanted = self.desired(slot)
-        left = store.having("left") & {one.id for one in wanted.of_slot(index) if one.leaving}
+        left = store.having("left") & {entry.id for entry in wanted.of_slot(index) if entry.leaving}
         runs = self.runs[slot]
         for name in left - runs.keys():
             runs[name] = FragmentRun(name, now_ms=self.now_ms)
         actions = reconcile(
-            wanted.of_slot(index), {one.id: one.actual() for one in runs.values()}, self.now_ms,
+            wanted.of_slot(index), {entry.id: entry.actual() for entry in runs.values()}, self.now_ms,
             elsewhere=wanted.elsewhere(index), outgoing=self._ceding(slot), staying=frozenset(wanted.outgoing),
             resting=store.having("paused"), left=left)
         for name, fragment_actions in itertools.groupby(actions, key=lambda action: action.fragment_id):
@@ -156,10 +157,10 @@ class World:
     def _ceding(self, slot: str) -> list[tuple[WantedFragment, Stage]]:
         wanted, store = self.desired(slot), self.stores[slot]
         begun, ended = store.having("begun"), store.having("ended")
-        staged = [(one, stage_of(wanted, one.id, begun=begun, ended=ended))
-                  for one in wanted.handing_over.get(slot.partition("/")[2], ())]
-        return [(one, stage) for one, stage in staged
-                if stage is not Stage.OVER or one.id in ended or one.id in self.runs[slot]]
+        staged = [(fragment, stage_of(wanted, fragment.id, begun=begun, ended=ended))
+                  for fragment in wanted.handing_over.get(slot.partition("/")[2], ())]
+        return [(fragment, stage) for fragment, stage in staged
+                if stage is not Stage.OVER or fragment.id in ended or fragment.id in self.runs[slot]]
 
     def _run(self, run: FragmentRun) -> None:
         try:
@@ -234,8 +235,8 @@ class Plans:
         """Only those remain that do something."""
         self.generation += 1
         for name in ("f1-1", "f1-2"):
-            kept = tuple(one for one in self.fragments[name].bundles if one.id not in left)
-            self.fragments[name] = replace(self.fragments[name], bundles=kept)
+            staying = tuple(bundle for bundle in self.fragments[name].bundles if bundle.id not in left)
+            self.fragments[name] = replace(self.fragments[name], bundles=staying)
         return self.estate()
 
     def parts(self) -> list[WantedBundle]:

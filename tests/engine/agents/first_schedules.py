@@ -78,12 +78,14 @@ class Plans:
     def next(self, left: frozenset[str]) -> Estate:
         """Some of what is divided is divided otherwise, or all of it again as it was before."""
         if self.changed is not None and self.chance.random() < 0.2:
-            now = {one: self.fragments[one] for one in self.changed.after if one in self.fragments}
+            now = {fragment_id: self.fragments[fragment_id] for fragment_id in self.changed.after
+                if fragment_id in self.fragments}
             if not any(fragment.paused for fragment in now.values()):
                 return self._take(divided_back(self.changed.before, now, generation=self.generation))
         self.generation += 1
         ids = (f"f{self.generation}-{number}" for number in itertools.count())
-        works = [one for one, fragment in self.fragments.items() if fragment.divided and not fragment.paused]
+        works = [fragment_id for fragment_id, fragment in self.fragments.items() if fragment.divided
+            and not fragment.paused]
         for name in self.chance.sample(works, self.chance.randint(0, len(works))):
             fragment = self.fragments[name]
             parts = self._parts(fragment.tasks[0], fragment.slot)
@@ -99,12 +101,12 @@ class Plans:
         """Only those remain that do something."""
         self.generation += 1
         for name, fragment in self.fragments.items():
-            kept = tuple(one for one in fragment.bundles if one.id not in left)
-            self.fragments[name] = replace(fragment, bundles=kept)
+            staying = tuple(bundle for bundle in fragment.bundles if bundle.id not in left)
+            self.fragments[name] = replace(fragment, bundles=staying)
         return self.estate()
 
     def leaving(self) -> set[str]:
-        return {one.id for fragment in self.fragments.values() for one in fragment.bundles if one.leaving}
+        return {bundle.id for fragment in self.fragments.values() for bundle in fragment.bundles if bundle.leaving}
 
     def _parts(self, task: str, home: str) -> list[WantedBundle]:
         if task not in MAY_BE_DIVIDED or self.ordered:
@@ -126,8 +128,8 @@ class Plans:
     def _take(self, change: FragmentChange) -> Estate:
         self.generation += 1
         self.fragments = {
-            one: fragment for one, fragment in self.fragments.items()
-            if one not in change.before or one in change.after} | dict(change.after)
+            fragment_id: fragment for fragment_id, fragment in self.fragments.items()
+            if fragment_id not in change.before or fragment_id in change.after} | dict(change.after)
         return self.estate()
 
 
@@ -136,7 +138,7 @@ def is_calm(world: World, made: Plans) -> bool:
     if world.said:
         return False
     wanted = {
-        one.id for fragment in made.fragments.values() for one in working_bundles(fragment) if not fragment.paused
+        bundle.id for fragment in made.fragments.values() for bundle in working_bundles(fragment) if not fragment.paused
     }
     running = {run.id for runs in world.runs.values() for run in runs.values() if run.query is not None}
     return wanted <= running
@@ -168,8 +170,8 @@ def came(world: World, made: Plans) -> tuple[Counter, Counter]:
 def check_order(world: World, made: Plans) -> None:
     """Events of each stream come in the order in which they were made."""
     for unpack in (_direct, _through):
-        found = [value for _, event in _events(world, made.out) if (value := unpack(event)) is not None]
-        assert found == sorted(found), "an event overtook another"
+        values = [value for _, event in _events(world, made.out) if (value := unpack(event)) is not None]
+        assert values == sorted(values), "an event overtook another"
     counts = [count for count, _ in _events(world, made.out)]
     assert counts == list(range(len(counts)))
 

@@ -173,7 +173,7 @@ class Query:
         events = self._events(store.before[name], done)
         control = Control.read(self.world.broker, name, done.batch)
         begun = store.begun(name) or RestorePoint()
-        states = {task: int(kept[0]) for task, kept in begun.states.items() if kept[0] is not None}
+        states = {task: int(state[0]) for task, state in begun.states.items() if state[0] is not None}
         states |= store.states.get(name, {})
         for position, task in enumerate(self.fragment.tasks):
             if task.type == "mark":

@@ -24,7 +24,7 @@ def main() -> None:
         if word != "take":
             return
     child = subprocess.Popen(["sleep", "600"], preexec_fn=os.setpgrp)
-    told = threading.Event()
+    stop = threading.Event()
     ended = threading.Event()
 
     def obey() -> None:
@@ -34,9 +34,9 @@ def main() -> None:
             if line.startswith("trial "):
                 answer(json.loads(line.removeprefix("trial ")), given.desired.parents[2])
             else:
-                told.set()
+                stop.set()
         ended.set()
-        told.set()
+        stop.set()
 
     threading.Thread(target=obey, daemon=True).start()
     pokes = 0
@@ -51,27 +51,27 @@ def main() -> None:
             for fragment in fragments
         }
         print(json.dumps({"state": "running", "fragments": running}), flush=True)
-        pokes += told.wait(0.1)
-        told.clear()
+        pokes += stop.wait(0.1)
+        stop.clear()
         time.sleep(0.01)
     child.kill()
 
 
-def answer(asked: dict, data_dir: Path) -> None:
+def answer(request: dict, data_dir: Path) -> None:
     from tests.engine.measuring.test_feed import events
     from workers.engine.channels.registry import Channels
     from workers.engine.measuring import feed
 
-    said = {"answer": asked["ask"], "ok": True, "heap_mb": 40.0, "java": "17", "pyspark": "4", "fence": 0}
-    said["batches"] = []
-    if asked["do"] == "feed":
-        feed.write(Path(asked["path"]), [events(50)], schema_json="{}")
-    if asked["do"] == "begin":
-        channels, channel = Channels.connect(os.environ["REDIS_URL"]), f"{asked['fragment']}.in"
-        channels.open_channel(channel, schema_json="{}", readers=[asked["fragment"]])
-        said["fence"] = channels.take_fence(channel)
-        (data_dir / "checkpoints" / asked["fragment"]).mkdir(parents=True)
-    print(json.dumps(said), flush=True)
+    reply = {"answer": request["ask"], "ok": True, "heap_mb": 40.0, "java": "17", "pyspark": "4", "fence": 0}
+    reply["batches"] = []
+    if request["do"] == "feed":
+        feed.write(Path(request["path"]), [events(50)], schema_json="{}")
+    if request["do"] == "begin":
+        channels, channel = Channels.connect(os.environ["REDIS_URL"]), f"{request['fragment']}.in"
+        channels.open_channel(channel, schema_json="{}", readers=[request["fragment"]])
+        reply["fence"] = channels.take_fence(channel)
+        (data_dir / "checkpoints" / request["fragment"]).mkdir(parents=True)
+    print(json.dumps(reply), flush=True)
 
 
 main()

@@ -65,7 +65,7 @@ def some_turns(world: World, turns: int) -> None:
 
 
 def come_to_rest(world: World, made: Plans, *, all_came: bool = True) -> None:
-    leaving = {one.id for fragment in made.fragments.values() for one in fragment.queries if one.leaving}
+    leaving = {query.id for fragment in made.fragments.values() for query in fragment.queries if query.leaving}
     for _ in range(400):
         for node in ("n1", "n2"):
             world.hear(node)
@@ -83,7 +83,7 @@ def come_to_rest(world: World, made: Plans, *, all_came: bool = True) -> None:
 
 
 def check_that_nothing_is_left(world: World, outputs: Collection[str] = ()) -> None:
-    entries = {one.id: one for slot in SLOTS for one in world.desired(slot.name).of_slot(str(slot.index))}
+    entries = {entry.id: entry for slot in SLOTS for entry in world.desired(slot.name).of_slot(str(slot.index))}
     assert set(world.running) == set(entries), "it did not come to what is planned"
     for name, entry in entries.items():
         assert set(world.running[name].fragment.inputs) == set(entry.inputs)

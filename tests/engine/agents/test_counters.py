@@ -33,10 +33,10 @@ def test_counters_of_slots_queries_and_channels(broker: redis.Redis) -> None:
     broker.hset(keys.meter("gone"), "0:n", 1)
     broker.hset(keys.meta("f1-0.1"), "bytes", 4_000)
     broker.hset(keys.meta("f0-0.3"), "bytes", 50)
-    asked = []
+    requests = []
 
     def look_up(ids):
-        asked.append(sorted(ids))
+        requests.append(sorted(ids))
         return known
 
     assert read_counters(broker, look_up) == {"n1/0": {**USED, "queries": {
@@ -44,7 +44,7 @@ def test_counters_of_slots_queries_and_channels(broker: redis.Redis) -> None:
         "f2-0": {"busy_ms": 5, "batches": 1, "ch:f0-0.3": 50},
         "gone": {"busy_ms": 2, "batches": 0, "0:n": 1},
     }}}
-    assert asked == [["f1-0", "f2-0", "gone"]]
+    assert requests == [["f1-0", "f2-0", "gone"]]
 
 
 def test_bytes_of_a_divided_stream_are_those_of_its_parts(broker: redis.Redis) -> None:
@@ -53,8 +53,8 @@ def test_bytes_of_a_divided_stream_are_those_of_its_parts(broker: redis.Redis) -
     channels.route("f1-0", 0, "f2-0", {"f2-0": 0.5, "f3-0": 0.5}, from_batch=0)
     for part, count in (("f1-0.0@f2-0", 70), ("f1-0.0@f3-0", 30), ("f1-0.0@gone", 9), ("f1-0.0", 5)):
         broker.hset(keys.meta(part), "bytes", count)
-    found = read_counters(broker, lambda ids: {"f1-0": Fragment("f1-0", ("a",), "n1/0", active=1)})
-    counts = found["n1/0"]["queries"]["f1-0"]
+    counters = read_counters(broker, lambda ids: {"f1-0": Fragment("f1-0", ("a",), "n1/0", active=1)})
+    counts = counters["n1/0"]["queries"]["f1-0"]
     assert counts == {"busy_ms": 30, "batches": 4, "ch:f1-0.0": 5, "ch:f1-0.0@f2-0": 70, "ch:f1-0.0@f3-0": 30}
     work = query_work(counts, [("a", 1.0, "f1-0.0")])
     assert work.tasks[0].traffic_bytes == 105, "what was written to both and to the whole"

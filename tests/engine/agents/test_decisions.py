@@ -245,13 +245,13 @@ def test_what_is_read_whole_is_divided_between_two_batches():
     under_way = replace(running, is_held=True, records=Records(progress=Progress(7, False)))
     assert not of_kind(decide(under_way, route), do.SetRoute)
     at_rest = replace(running, is_held=True, records=Records(progress=Progress(7, True)))
-    [asked] = of_kind(decide(at_rest, route), do.SetRoute)
-    assert asked.instead and asked.from_batch == 8
+    [set_route] = of_kind(decide(at_rest, route), do.SetRoute)
+    assert set_route.instead and set_route.from_batch == 8
 
 
 def test_routes_are_activated_only_at_rest():
-    asked = {"f1-0": {"0:route:f1-1:1": '{"f1-0.0@f1-1": 1.0}'}}
-    waiting = snapshot(SOURCE, State.RUNNING, has_query=True, controls=asked)
+    routes = {"f1-0": {"0:route:f1-1:1": '{"f1-0.0@f1-1": 1.0}'}}
+    waiting = snapshot(SOURCE, State.RUNNING, has_query=True, controls=routes)
     assert decide(waiting, ActivateRoutes("f1-0")) == (do.HoldQuery(), do.Again(ActivateRoutes("f1-0")))
     held = replace(waiting, is_held=True, records=Records(progress=Progress(7, True)))
     assert decide(held, ActivateRoutes("f1-0")) == (do.Activate(7), do.LookAtRoutes(None))
@@ -265,8 +265,8 @@ def test_an_outlet_opens_between_two_batches_with_the_very_next_one():
     assert decide(running, opens) == (do.HoldQuery(), do.Again(opens))
     at_rest = replace(running, is_held=True, records=Records(progress=Progress(7, True)))
     under_way = replace(running, is_held=False, records=Records(progress=Progress(7, False)))
-    for there in (at_rest, under_way):
-        steps = decide(there, opens)
+    for fragment_snapshot in (at_rest, under_way):
+        steps = decide(fragment_snapshot, opens)
         kinds = [type(step) for step in steps]
         assert kinds.index(do.OpenChannel) < kinds.index(do.Join) < kinds.index(do.OpenValve)
         assert of_kind(steps, do.OpenValve) == [do.OpenValve(0, from_batch=8)]

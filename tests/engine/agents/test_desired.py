@@ -46,9 +46,9 @@ def estate() -> Estate:
     )
 
 
-def wanted_of(found: Estate, node: str) -> dict:
+def wanted_of(whole: Estate, node: str) -> dict:
     """The JSON document of a node's desired state."""
-    return DESIRED_STATES.document(desired.desired_of(found, node, TYPES))
+    return DESIRED_STATES.document(desired.desired_of(whole, node, TYPES))
 
 
 def test_a_node_sees_its_own_part():
@@ -74,10 +74,10 @@ def test_a_node_sees_its_own_part():
 
 
 def test_fragments_come_upstream_first_within_a_slot():
-    found = estate()
-    moved = {name: replace(each, slot="n1/0") for name, each in found.fragments.items()}
+    whole = estate()
+    moved = {name: replace(each, slot="n1/0") for name, each in whole.fragments.items()}
     document = wanted_of(
-        Estate(generation=1, tasks=found.tasks, fragments=moved, slots=found.slots), "n1")
+        Estate(generation=1, tasks=whole.tasks, fragments=moved, slots=whole.slots), "n1")
     assert [each["id"] for each in document["slots"]["0"]["fragments"]] == ["f1-0", "f2-0", "f3-0"]
 
 
@@ -147,14 +147,14 @@ def test_what_another_slot_runs_is_known():
 
 
 def test_a_reader_that_inherits_or_asks_to_begin_elsewhere_is_said_to_its_writer():
-    found = estate()
+    whole = estate()
     fragments = {
-        **found.fragments,
-        "f1-0": replace(found.fragments["f1-0"], channels={"p": "f0-0.4"}, inherits=("f0-0",)),
-        "f2-0": replace(found.fragments["f2-0"], inherits=("f0-1", "f0-2")),
-        "f3-0": replace(found.fragments["f3-0"], joins={"s": "oldest", "p": "1700000000000"}),
+        **whole.fragments,
+        "f1-0": replace(whole.fragments["f1-0"], channels={"p": "f0-0.4"}, inherits=("f0-0",)),
+        "f2-0": replace(whole.fragments["f2-0"], inherits=("f0-1", "f0-2")),
+        "f3-0": replace(whole.fragments["f3-0"], joins={"s": "oldest", "p": "1700000000000"}),
     }
-    document = wanted_of(replace(found, fragments=fragments), "n1")
+    document = wanted_of(replace(whole, fragments=fragments), "n1")
     [first] = document["slots"]["0"]["fragments"]
     assert (first["inherits"], first["channels"]) == (["f0-0"], {"1": "f0-0.4"})
     assert first["heirs"] == {"f2-0": ["f0-1", "f0-2"]}
@@ -166,13 +166,13 @@ def test_a_reader_that_inherits_or_asks_to_begin_elsewhere_is_said_to_its_writer
 
 
 def test_one_bundle_goes_on_with_what_others_leave_and_writes_where_they_wrote():
-    found = estate()
+    whole = estate()
     bundles = (RunningBundle("f2-7", "n1/0", 2, 0.75), RunningBundle("f2-0", "n1/1", 1, 0.25))
     heir = replace(
-        found.fragments["f2-0"], slot="n1/0", bundles=bundles, inherits=("f0-1",), channels={"k": "f0-1.3"})
+        whole.fragments["f2-0"], slot="n1/0", bundles=bundles, inherits=("f0-1",), channels={"k": "f0-1.3"})
     assert heir.channels_of("k") == ("f2-7.0", "f0-1.3")
-    document = wanted_of(replace(found, fragments={**found.fragments, "f2-0": heir}), "n1")
-    entries = {one["id"]: one for slot in document["slots"].values() for one in slot["fragments"]}
+    document = wanted_of(replace(whole, fragments={**whole.fragments, "f2-0": heir}), "n1")
+    entries = {fragment["id"]: fragment for slot in document["slots"].values() for fragment in slot["fragments"]}
     assert entries["f2-0"]["inherits"] == ["f0-1"] and entries["f2-0"]["channels"] == {"0": "f0-1.3"}
     assert "inherits" not in entries["f2-7"] and "channels" not in entries["f2-7"]
     assert entries["f1-0"]["heirs"] == {"f2-0": ["f0-1"]}
@@ -190,10 +190,10 @@ def node(version: int, handing_over: dict[str, list[str]] | None = None, **fragm
 
 def test_what_others_inherit_from_is_kept_until_nobody_names_it():
     first, second = node(1, a=(), b=(), z=()), node(2, c=("a", "b"))
-    kept = desired.keep_handing_over(second, first)
-    assert kept == node(2, {"0": ["a", "b"]}, c=("a", "b"))
-    assert desired.keep_handing_over(second, kept) == kept, "the same state again changes nothing"
-    taken_back = desired.keep_handing_over(node(3, d=("c",)), kept)
+    handing_over = desired.keep_handing_over(second, first)
+    assert handing_over == node(2, {"0": ["a", "b"]}, c=("a", "b"))
+    assert desired.keep_handing_over(second, handing_over) == handing_over, "the same state again changes nothing"
+    taken_back = desired.keep_handing_over(node(3, d=("c",)), handing_over)
     assert [fragment.id for fragment in taken_back.handing_over["0"]] == ["a", "b", "c"], "c may not have begun"
     assert desired.keep_handing_over(node(4, e=()), taken_back) == node(4, e=())
     assert desired.keep_handing_over(node(4, e=("unknown",)), None) == node(4, e=("unknown",))
@@ -205,7 +205,7 @@ def divided(name: str, task_id: str, *bundles: RunningBundle, outlets=None) -> F
 
 def test_each_bundle_is_an_entry_of_its_own_where_it_runs():
     """A source, a task in two bundles on two nodes, one of them leaving, and another divided task behind it."""
-    found = Estate(
+    whole = Estate(
         generation=3,
         tasks={each.id: each for each in (task("s", "source"), task("p", "parse", "s"), task("k", "sink", "p"))},
         fragments={each.id: each for each in (
@@ -216,9 +216,9 @@ def test_each_bundle_is_an_entry_of_its_own_where_it_runs():
         )},
         slots=(Slot("n1", 0), Slot("n1", 1), Slot("n2", 0)),
     )
-    here, there = (wanted_of(found, node)["slots"] for node in ("n1", "n2"))
+    here, on_second = (wanted_of(whole, node)["slots"] for node in ("n1", "n2"))
     [source], [parse, sink], [parse_there, sink_there] = (
-        slot["fragments"] for slot in (here["0"], here["1"], there["0"]))
+        slot["fragments"] for slot in (here["0"], here["1"], on_second["0"]))
     weights = {"f1-2": 0.25, "f2-0": 0.75}
     assert source["outlets"] == {} and source["routes"] == {"0": {"f1-1": {"f1-1": 1.0, "f1-5": 0.0}}}
     assert parse["inputs"] == [{"channel": "f1-0.0@f1-1", "task": "s"}]
@@ -228,7 +228,7 @@ def test_each_bundle_is_an_entry_of_its_own_where_it_runs():
     assert parse_there["routes"] == {"0": {"f1-2": weights}}
     assert sink["inputs"] == [
         {"channel": "f1-1.0@f1-2", "task": "p"}, {"channel": "f1-5.0@f1-2", "task": "p", "ending": True}]
-    assert [one["channel"] for one in sink_there["inputs"]] == ["f1-1.0@f2-0", "f1-5.0@f2-0"]
+    assert [item["channel"] for item in sink_there["inputs"]] == ["f1-1.0@f2-0", "f1-5.0@f2-0"]
     wanted = WANTED_FRAGMENTS.read(sink_there)
     assert wanted.streams == (("f1-1.0@f2-0", "f1-5.0@f2-0"),) and wanted.threads == 2
 
@@ -242,9 +242,9 @@ def scheduled(draw) -> Estate:
     readers: dict[int, list[int]] = {number: [] for number in range(count)}
     for number in range(count):
         above = draw(st.sets(st.integers(0, number - 1), min_size=1, max_size=3)) if number else set()
-        tasks[f"t{number}"] = task(f"t{number}", "parse", *(f"t{one}" for one in sorted(above)))
-        for one in above:
-            readers[one].append(number)
+        tasks[f"t{number}"] = task(f"t{number}", "parse", *(f"t{parent}" for parent in sorted(above)))
+        for parent in above:
+            readers[parent].append(number)
     for number in range(count):
         names = [f"f1-{number}", *(f"f2-{number}{n}" for n in range(draw(st.integers(0, 3))))]
         parts = draw(st.lists(st.integers(0, 4), min_size=len(names), max_size=len(names)).filter(any))
@@ -255,17 +255,18 @@ def scheduled(draw) -> Estate:
         slot = bundles[0].slot if bundles else draw(st.sampled_from(slots)).name
         fragments[f"f1-{number}"] = Fragment(
             f"f1-{number}", (f"t{number}",), slot, 1,
-            {f"t{number}": tuple(f"f1-{one}" for one in readers[number])} if readers[number] else {}, bundles=bundles)
+            {f"t{number}": tuple(f"f1-{reader}" for reader in readers[number])} if readers[number] else {},
+            bundles=bundles)
     return Estate(generation=1, tasks=tasks, fragments=fragments, slots=tuple(slots))
 
 
-@given(found=scheduled())
-def test_every_part_that_is_written_is_read_by_exactly_one(found):
+@given(whole=scheduled())
+def test_every_part_that_is_written_is_read_by_exactly_one(whole):
     entries = {
         fragment.id: fragment for node in ("n0", "n1")
-        for slot in desired.desired_of(found, node, TYPES).slots.values() for fragment in slot.fragments
+        for slot in desired.desired_of(whole, node, TYPES).slots.values() for fragment in slot.fragments
     }
-    bundles = {bundle.id: fragment for fragment in found.fragments.values() for bundle in fragment.queries}
+    bundles = {bundle.id: fragment for fragment in whole.fragments.values() for bundle in fragment.queries}
     assert entries.keys() == bundles.keys(), "each bundle runs once, on whatever node"
     written: dict[str, list[str]] = {}
     for entry in entries.values():
@@ -274,27 +275,28 @@ def test_every_part_that_is_written_is_read_by_exactly_one(found):
         for position, routes in entry.routes.items():
             for reader, weights in routes.items():
                 assert sum(weights.values()) == pytest.approx(1)
-                assert weights == {one.id: one.weight for one in found.fragments[reader].bundles}
+                assert weights == {bundle.id: bundle.weight for bundle in whole.fragments[reader].bundles}
                 for bundle in weights:
                     written.setdefault(f"{entry.channel(position)}@{bundle}", []).append(bundle)
     read: dict[str, list[str]] = {}
     for entry in entries.values():
         for item in entry.inputs:
             read.setdefault(item.channel, []).append(entry.id)
-        assert entry.leaving == any(one.id == entry.id and one.leaving for one in bundles[entry.id].queries)
+        assert entry.leaving == any(query.id == entry.id and query.leaving for query in bundles[entry.id].queries)
         assert set(entry.writers) == ({item.channel for item in entry.inputs} if entry.leaving else set())
         assert all(item.ending == next(
-            one.leaving for fragment in found.fragments.values() for one in fragment.queries
-            if item.channel.startswith(f"{one.id}.")) for item in entry.inputs)
-        assert len(entry.streams) == len(found.tasks[entry.tasks[0].id].parents)
+            query.leaving for fragment in whole.fragments.values() for query in fragment.queries
+            if item.channel.startswith(f"{query.id}.")) for item in entry.inputs)
+        assert len(entry.streams) == len(whole.tasks[entry.tasks[0].id].parents)
     assert {name: sorted(readers) for name, readers in read.items()} == {
         name: sorted(readers) for name, readers in written.items()}
     assert all(len(readers) == 1 for name, readers in read.items() if "@" in name)
 
 
-@given(found=scheduled())
-def test_an_estate_without_bundles_wants_what_it_always_wanted(found):
-    plain = replace(found, fragments={one.id: replace(one, bundles=()) for one in found.fragments.values()})
+@given(whole=scheduled())
+def test_an_estate_without_bundles_wants_what_it_always_wanted(whole):
+    plain = replace(whole, fragments={
+        fragment.id: replace(fragment, bundles=()) for fragment in whole.fragments.values()})
     for node in ("n0", "n1"):
         for slot in wanted_of(plain, node)["slots"].values():
             for entry in slot["fragments"]:
@@ -307,10 +309,10 @@ def test_an_input_is_shared_where_others_need_its_writer_in_whatever_task_of_it(
         return Submitted(name, name, "team", {task: task for task in tasks}, tasks[-1:])
 
     def shared(*dataflows: Submitted) -> dict[str, bool]:
-        found = replace(estate(), submitted={dataflow.id: dataflow for dataflow in dataflows})
+        whole = replace(estate(), submitted={dataflow.id: dataflow for dataflow in dataflows})
         return {
             f"{fragment.id} {item.task}": item.shared
-            for node in ("n1", "n2") for fragment in desired.desired_of(found, node, TYPES).wanted.values()
+            for node in ("n1", "n2") for fragment in desired.desired_of(whole, node, TYPES).wanted.values()
             for item in fragment.inputs}
 
     own, other = submitted("d1", "s", "p", "k"), submitted("d2", "s", "p", "q")

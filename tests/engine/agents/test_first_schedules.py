@@ -50,7 +50,7 @@ def play_with_pauses(turns_between: list[int], seed: int, patch: pytest.MonkeyPa
     world.limit = AT_LAST
     for _ in range(300):
         turn(world)
-        if not any(wanted - found for wanted, found in zip(whole(AT_LAST, THEN), came(world, made), strict=True)):
+        if not any(wanted - arrived for wanted, arrived in zip(whole(AT_LAST, THEN), came(world, made), strict=True)):
             break
     out, watched = came(world, made)
     assert not out - whole(AT_LAST)[0], "an event came twice"

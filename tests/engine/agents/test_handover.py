@@ -120,7 +120,7 @@ def test_a_plan_that_was_taken_back_before_it_began_is_passed_over_by_nobody():
     back = fragment("d", inherits=("a", "b", "c"))
     desired = DesiredState(slots={"0": WantedSlot((back,))}, handing_over=outgoing)
     assert predecessors(desired, back) == ("c",)
-    assert [one.id for one in successors(desired, "a")] == ["c"]
+    assert [successor.id for successor in successors(desired, "a")] == ["c"]
     unknown = DesiredState(slots={"0": WantedSlot((back,))}, handing_over={"0": outgoing["0"][:2]})
     assert predecessors(unknown, back) == ("a", "b")
 

@@ -58,17 +58,17 @@ def test_whatever_changes_nothing_unread_is_dropped_and_every_stream_is_there(
     wanted = list(dict.fromkeys(wanted))
     known = sorted(known, key=lambda item: item.task)
     unread = [item for item in unread if item in ready]
-    found = now(wanted, known, ready=ready, unread=unread, between_batches=between_batches)
-    if found is None:
+    selected = now(wanted, known, ready=ready, unread=unread, between_batches=between_batches)
+    if selected is None:
         assert not {item.channel for item in wanted} <= {item.channel for item in ready}
         return
-    assert set(found) <= set(ready) and len(set(found)) == len(found)
+    assert set(selected) <= set(ready) and len(set(selected)) == len(selected)
     keeps = between_batches or set(known) <= set(ready)
-    assert not keeps or {item for item in known if item in unread} <= set(found)
+    assert not keeps or {item for item in known if item in unread} <= set(selected)
     if between_batches:
-        assert list(dict.fromkeys(item.task for item in found)) == ["a", "b"], "the streams in their order"
-        assert set(found) <= set(wanted) | set(unread)
+        assert list(dict.fromkeys(item.task for item in selected)) == ["a", "b"], "the streams in their order"
+        assert set(selected) <= set(wanted) | set(unread)
         if set(wanted) <= set(ready):
-            assert set(wanted) <= set(found)
+            assert set(wanted) <= set(selected)
     if known and not between_batches:
-        assert found == tuple(known) if keeps else set(found) <= set(wanted)
+        assert selected == tuple(known) if keeps else set(selected) <= set(wanted)

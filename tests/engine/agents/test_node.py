@@ -73,9 +73,9 @@ def agent(url: str, data_dir: Path, *, slots: int = 1, spares: int = 0):
 def until(is_so, *, within_s: float = 120):
     deadline = time.monotonic() + within_s
     while time.monotonic() < deadline:
-        found = is_so()
-        if found:
-            return found
+        value = is_so()
+        if value:
+            return value
         time.sleep(0.02)
     raise AssertionError("it did not come true")
 
@@ -113,11 +113,11 @@ def test_nothing_stays_of_a_trial_when_its_slot_or_its_agent_is_killed(what, bro
     left = [data_dir / "checkpoints" / "trial-t", data_dir / "nodes" / "n1" / "trials" / "trial-t"]
 
     def feeders(of: int) -> list[int]:
-        found = []
+        value = []
         for process in psutil.Process(of).children(recursive=True):
             with suppress(psutil.Error):
-                found += [process.pid] if "workers.engine.measuring.feeder" in process.cmdline() else []
-        return found
+                value += [process.pid] if "workers.engine.measuring.feeder" in process.cmdline() else []
+        return value
 
     def is_cleared() -> bool:
         keys = [key for key in broker.keys("weir:*:trial-t*") if broker.ttl(key) < 0]
@@ -134,8 +134,8 @@ def test_nothing_stays_of_a_trial_when_its_slot_or_its_agent_is_killed(what, bro
         os.kill(slot_of(broker)["pid"] if what == "slot" else process.pid, signal.SIGKILL)
         until(lambda: all(gone(pid) for pid in feeding))
         if what == "slot":
-            found = until(lambda: trials.result(broker, "t"))
-            assert (found.code, found.passing) == ("slot_died", True)
+            result = until(lambda: trials.result(broker, "t"))
+            assert (result.code, result.passing) == ("slot_died", True)
             until(is_cleared)
     if what == "agent":
         assert not is_cleared() and trials.result(broker, "t") is None
@@ -224,40 +224,40 @@ def test_an_agent_whose_name_was_taken_stands_down(broker, broker_url, tmp_path)
 def test_nothing_is_left_of_an_agent_that_ends(how, broker, broker_url, tmp_path):
     desired.publish(broker, wanted(1, "f1-0"))
     with agent(broker_url, tmp_path / "data") as process:
-        found = until(lambda: fragments_of(broker).get("f1-0"))
+        run = until(lambda: fragments_of(broker).get("f1-0"))
         slot = slot_of(broker)["pid"]
         process.send_signal(how)
         process.wait(15)
         until(lambda: gone(slot))
         if how != signal.SIGKILL:  # a stand-in's child does not watch its parent; Spark's do
-            until(lambda: gone(found["child"]))
+            until(lambda: gone(run["child"]))
         else:
-            os.kill(found["child"], signal.SIGKILL)
+            os.kill(run["child"], signal.SIGKILL)
 
 
 def test_a_push_is_heard_long_before_the_next_poll(broker, broker_url, tmp_path, monkeypatch):
     monkeypatch.setattr(broker_sync, "POLL_S", 3600.0)
-    told = []
+    pushes = []
     watcher = broker_sync.DesiredStateWatcher(
-        redis.Redis.from_url(broker_url), NodeStore(tmp_path, "n1"), on_change=lambda: told.append(1))
+        redis.Redis.from_url(broker_url), NodeStore(tmp_path, "n1"), on_change=lambda: pushes.append(1))
     watcher.start()
     until(lambda: broker.pubsub_numsub("weir:push")[0][1])
     desired.publish(broker, replace(wanted(1), node="n2"))
     desired.publish(broker, wanted(1, "f1-0"))
-    until(lambda: told)
-    assert NodeStore(tmp_path, "n1").read_desired().version == 1 and len(told) == 1
+    until(lambda: pushes)
+    assert NodeStore(tmp_path, "n1").read_desired().version == 1 and len(pushes) == 1
     watcher.stop()
     broker.publish("weir:push", "n1")
 
 
 def test_a_change_whose_push_was_lost_is_found_by_polling(broker, broker_url, tmp_path, monkeypatch):
     monkeypatch.setattr(broker_sync, "POLL_S", 0.05)
-    told = []
+    pushes = []
     watcher = broker_sync.DesiredStateWatcher(
-        redis.Redis.from_url(broker_url), NodeStore(tmp_path, "n1"), on_change=lambda: told.append(1))
+        redis.Redis.from_url(broker_url), NodeStore(tmp_path, "n1"), on_change=lambda: pushes.append(1))
     watcher.start()
     broker.set("weir:desired:n1", DESIRED_STATES.dumps(wanted(4)))
-    until(lambda: told)
+    until(lambda: pushes)
     watcher.stop()
     assert NodeStore(tmp_path, "n1").read_desired().version == 4
 
@@ -267,7 +267,7 @@ def test_a_node_hears_again_once_its_disk_has_room(what, broker, broker_url, tmp
     """Nobody else reads desired states: were the thread to end of it, the node would report on and be deaf for good."""
     monkeypatch.setattr(broker_sync, "POLL_S", 0.05)
     monkeypatch.setattr(broker_sync, "RETRY_S", 0.05)
-    failed, told, write = [], [], NodeStore.write_desired
+    failed, pushes, write = [], [], NodeStore.write_desired
 
     def full(of: str) -> None:
         if of == what and len(failed) < 3:
@@ -280,17 +280,17 @@ def test_a_node_hears_again_once_its_disk_has_room(what, broker, broker_url, tmp
 
     def on_change() -> None:
         full("on_change")
-        told.append(1)
+        pushes.append(1)
 
     monkeypatch.setattr(NodeStore, "write_desired", write_desired)
     watcher = broker_sync.DesiredStateWatcher(
         redis.Redis.from_url(broker_url), NodeStore(tmp_path, "n1"), on_change=on_change)
     watcher.start()
     broker.set("weir:desired:n1", DESIRED_STATES.dumps(wanted(4)))
-    until(lambda: told)
+    until(lambda: pushes)
     assert len(failed) == 3 and NodeStore(tmp_path, "n1").read_desired().version == 4
     broker.set("weir:desired:n1", DESIRED_STATES.dumps(wanted(5)))
-    until(lambda: len(told) == 2)
+    until(lambda: len(pushes) == 2)
     watcher.stop()
 
 

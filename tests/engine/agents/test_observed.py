@@ -25,11 +25,11 @@ def bucket_of(ms: float) -> int:
 def test_rates_come_from_the_difference_of_two_readings():
     before = Meters(1_000, {"f1-0": {"0:n": 100, "1:n": 50}})
     after = Meters(3_000, {"f1-0": {"0:n": 140, "1:n": 60, "2:n": 9}, "f2-0": {"0:n": 30, "in:n": 30}})
-    found = flows(before, after, FRAGMENTS, PARENTS)
-    assert {name: (flow.rate_per_s, flow.events) for name, flow in found.tasks.items()} == {
+    measured = flows(before, after, FRAGMENTS, PARENTS)
+    assert {name: (flow.rate_per_s, flow.events) for name, flow in measured.tasks.items()} == {
         "s": (20.0, 140), "p": (5.0, 60), "k": (15.0, 30)
     }
-    assert {pair: flow.rate_per_s for pair, flow in found.streams.items()} == {("s", "p"): 20.0, ("s", "k"): 20.0}
+    assert {pair: flow.rate_per_s for pair, flow in measured.streams.items()} == {("s", "p"): 20.0, ("s", "k"): 20.0}
 
 
 def test_the_flows_of_a_divided_fragment_are_those_of_its_bundles_together():
@@ -41,10 +41,10 @@ def test_the_flows_of_a_divided_fragment_are_those_of_its_bundles_together():
     after = Meters(2_000, {
         "f1-0": {"0:n": 60}, "f2-0": {"in:n": 24, "0:n": 40, f"0:lat:{fast}": 3, f"in:chan:{fast}": 3},
         "f3-0": {"in:n": 12, "0:n": 15, f"0:lat:{fast}": 1}})
-    found = flows(before, after, divided, PARENTS)
-    assert (found.tasks["k"].rate_per_s, found.tasks["k"].events) == (20.0, 55)
-    assert found.queries == {"f1-0": 30.0, "f2-0": 12.0, "f3-0": 6.0}, "what a source makes, and what others read"
-    assert 15 < found.tasks["k"].latency_p99_ms < 30 and 15 < found.streams["s", "k"].channel_p50_ms < 30
+    measured = flows(before, after, divided, PARENTS)
+    assert (measured.tasks["k"].rate_per_s, measured.tasks["k"].events) == (20.0, 55)
+    assert measured.queries == {"f1-0": 30.0, "f2-0": 12.0, "f3-0": 6.0}, "what a source makes, and what others read"
+    assert 15 < measured.tasks["k"].latency_p99_ms < 30 and 15 < measured.streams["s", "k"].channel_p50_ms < 30
 
 
 def test_what_tasks_make_of_what_they_read():
@@ -62,17 +62,17 @@ def test_latencies_are_of_the_time_between_the_readings():
     after = Meters(1_000, {"f2-0": {
         f"0:lat:{slow}": 1_000, f"0:lat:{fast}": 10, f"in:chan:{fast}": 4, f"in:wait:{slow}": 4
     }})
-    found = flows(before, after, FRAGMENTS, PARENTS)
-    assert 15 < found.tasks["k"].latency_p50_ms <= found.tasks["k"].latency_p99_ms < 30
-    channel = found.streams["s", "k"]
+    measured = flows(before, after, FRAGMENTS, PARENTS)
+    assert 15 < measured.tasks["k"].latency_p50_ms <= measured.tasks["k"].latency_p99_ms < 30
+    channel = measured.streams["s", "k"]
     assert channel.channel_p50_ms < 30 < 4_000 < channel.wait_p50_ms
-    fused = found.streams["s", "p"]
+    fused = measured.streams["s", "p"]
     assert fused.channel_p50_ms is None and fused.wait_p99_ms is None
 
 
 def test_a_counter_that_went_backwards_counts_from_zero():
-    found = flows(Meters(0, {"f2-0": {"0:n": 500}}), Meters(1_000, {"f2-0": {"0:n": 20}}), FRAGMENTS, PARENTS)
-    assert found.tasks["k"].rate_per_s == 20.0
+    measured = flows(Meters(0, {"f2-0": {"0:n": 500}}), Meters(1_000, {"f2-0": {"0:n": 20}}), FRAGMENTS, PARENTS)
+    assert measured.tasks["k"].rate_per_s == 20.0
 
 
 def test_the_same_moment_twice_gives_no_rate():

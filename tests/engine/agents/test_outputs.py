@@ -105,8 +105,8 @@ def test_a_new_bundle_gets_its_part_at_once_and_events_when_it_is_there(writer):
         assert writer.run.routes == WHOLE.routes and writer.run.actual().retry_at_ms > 1_000
     writer.broker.hset("weir:valve:f2-0", "routes", 0)
     writer.perform(Route("f1-0", 0, "f1-1", weights))
-    found = writer.channels.routed("f1-0", 0, "f1-1")
-    assert (found.weights, found.effective, writer.run.routes) == (weights, False, {0: {"f1-1": weights}})
+    routed = writer.channels.routed("f1-0", 0, "f1-1")
+    assert (routed.weights, routed.effective, writer.run.routes) == (weights, False, {0: {"f1-1": weights}})
     writer.channels.activate("f1-0", done_batch=4)
     assert writer.channels.routed("f1-0", 0, "f1-1").effective
 
@@ -128,14 +128,14 @@ def test_what_nobody_reads_any_more_is_left_to_expire_and_may_be_opened_again(wr
 def test_what_a_start_asks_of_a_stream_does_not_grow_with_its_readers(writer):
     """Each look at a channel brings all its readers: one look for each of them would be their square."""
     def looks(readers: int) -> int:
-        def asked() -> int:
+        def calls() -> int:
             return writer.broker.info("commandstats").get("cmdstat_hgetall", {}).get("calls", 0)
 
-        before = asked()
+        before = calls()
         divided = {f"f1-{number}": {f"f1-{number}": 1.0} for number in range(1, readers + 1)}
         writer.disk.reached = Progress(3, True)
         writer.start(replace(WHOLE, routes={0: divided}))
-        return asked() - before
+        return calls() - before
 
     assert looks(3) == looks(30)
     assert len(writer.channels.routes("f1-0")) == 30
@@ -170,8 +170,8 @@ def test_a_stream_that_is_read_whole_is_divided_between_two_batches(whole):
     assert whole.run.outlets == {0: frozenset({"f1-1"})} and whole.run.actual().retry_at_ms > 1_000
     whole.disk.reached = Progress(7, True)
     whole.perform(whole.route)
-    found = whole.channels.routed("f1-0", 0, "f1-1")
-    assert (found.from_batch, found.effective) == (8, True)
+    routed = whole.channels.routed("f1-0", 0, "f1-1")
+    assert (routed.from_batch, routed.effective) == (8, True)
     assert whole.channels.info("f1-0.0").limits == {"f1-1": "0-0"}
     assert (whole.run.outlets, whole.run.routes) == ({}, {0: {"f1-1": whole.route.weights}})
     assert whole.channels.control("f1-0")["0:outlet"] == "closed" and "paused" not in whole.channels.control("f1-0")

@@ -29,12 +29,12 @@ def test_how_slots_are_held_is_told_by_cores_and_setting(pin: str, slots: int, c
 def test_slots_take_cores_from_the_last_one_down(
     monkeypatch: pytest.MonkeyPatch, pin: str, slots: int, cores: set[int], held: list[int | None]
 ):
-    asked: list[set[int]] = []
+    pins: list[set[int]] = []
     monkeypatch.setattr(module.os, "sched_getaffinity", lambda pid: set(cores))
-    monkeypatch.setattr(module.os, "sched_setaffinity", lambda pid, to: asked.append(set(to)))
+    monkeypatch.setattr(module.os, "sched_setaffinity", lambda pid, to: pins.append(set(to)))
     settings = Settings(pin=pin, slots=slots)
     assert [pin_to_core(settings, slot) for slot in range(slots)] == held
-    assert asked == [{core} for core in held if core is not None]
+    assert pins == [{core} for core in held if core is not None]
 
 
 def test_the_core_that_a_process_is_held_to_is_read_from_the_system():

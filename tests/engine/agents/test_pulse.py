@@ -36,15 +36,15 @@ def slot_that(code: str, *arguments: str, kind: type[SlotProcess] = SlotProcess)
 
 
 def test_a_pulse_goes_on_while_the_jvm_is_frozen_and_says_for_how_long() -> None:
-    frozen, now_s, said = threading.Event(), [10.0], []
-    pulse = Pulse(frozen.wait, said.append, monotonic_s=lambda: now_s[0])
+    frozen, now_s, messages = threading.Event(), [10.0], []
+    pulse = Pulse(frozen.wait, messages.append, monotonic_s=lambda: now_s[0])
     pulse.start()
     try:
         now_s[0] += 3.0
-        wait_until(lambda: len(said) >= 2)
-        assert said[-1] == {"pulse": 3000}
+        wait_until(lambda: len(messages) >= 2)
+        assert messages[-1] == {"pulse": 3000}
         frozen.set()
-        wait_until(lambda: said[-1] == {"pulse": 0})
+        wait_until(lambda: messages[-1] == {"pulse": 0})
     finally:
         frozen.set()
         pulse.stop()
@@ -109,15 +109,15 @@ def test_a_slot_that_ended_says_why() -> None:
 
 
 def test_a_batch_is_long_from_the_look_before_the_first_without_news() -> None:
-    watch, asked = LongBatches(), []
+    watch, asked_at = LongBatches(), []
 
     def look(newest: int, at_ms: int, *, is_in: bool = True, run: str = "r1") -> None:
-        watch.look([Batching("f1-0", run, newest, lambda: asked.append(at_ms) or is_in)], now_ms=at_ms)
+        watch.look([Batching("f1-0", run, newest, lambda: asked_at.append(at_ms) or is_in)], now_ms=at_ms)
 
     look(4, 5_000)
-    assert not asked and watch.for_ms("f1-0", now_ms=6_000) is None
+    assert not asked_at and watch.for_ms("f1-0", now_ms=6_000) is None
     look(5, 10_000)
-    assert not asked, "a batch ended since: nothing to ask"
+    assert not asked_at, "a batch ended since: nothing to ask"
     look(5, 15_000)
     assert watch.for_ms("f1-0", now_ms=17_000) == 7_000
     look(5, 20_000)

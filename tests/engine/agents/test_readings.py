@@ -39,10 +39,10 @@ class Played:
 
 @pytest.fixture
 def played(monkeypatch: pytest.MonkeyPatch) -> Played:
-    found = Played()
-    monkeypatch.setattr(observed, "read_meters", found.read_meters)
-    monkeypatch.setattr(observed, "read_reports", lambda _broker: {"n1": {"node": "n1", "at_s": found.now_s}})
-    return found
+    broker = Played()
+    monkeypatch.setattr(observed, "read_meters", broker.read_meters)
+    monkeypatch.setattr(observed, "read_reports", lambda _broker: {"n1": {"node": "n1", "at_s": broker.now_s}})
+    return broker
 
 
 @pytest.fixture
@@ -62,8 +62,8 @@ def test_rates_are_over_the_last_seconds(window: RateWindow, played: Played):
     assert not whole(window).measured
     for second in range(1, 20):
         played.now_s = second
-        found = whole(window)
-        assert found.measured and len(found.flows.tasks) == 4 and rates(found.flows) == {PER_S}
+        reading = whole(window)
+        assert reading.measured and len(reading.flows.tasks) == 4 and rates(reading.flows) == {PER_S}
 
 
 def test_who_asks_for_reports_alone_leaves_no_trace_in_the_rates(window: RateWindow, played: Played):
@@ -83,11 +83,11 @@ def test_parts_are_measured_against_the_whole_and_change_nothing_for_it(window: 
     for round_s in (10.0, 20.0, 30.0):
         for number, fragment in enumerate(FRAGMENTS):
             played.now_s = round_s + number
-            found = window.read_part([fragment], {})
-            assert set(found.tasks) == {f"t{number}"} and rates(found) == {PER_S}
+            reading = window.read_part([fragment], {})
+            assert set(reading.tasks) == {f"t{number}"} and rates(reading) == {PER_S}
         played.now_s = round_s + 5
-        found = whole(window).flows
-        assert len(found.tasks) == 4 and rates(found) == {PER_S}
+        reading = whole(window).flows
+        assert len(reading.tasks) == 4 and rates(reading) == {PER_S}
     played.now_s = 200.0
     assert window.read_part(FRAGMENTS[:1], {}) == observed.Flows(), "the last look was too long ago"
     whole(window)
@@ -100,10 +100,10 @@ def test_a_second_look_soon_after_the_first_is_over_as_long_a_time(window: RateW
     for beat in range(12):
         for after_s in (0.0, 0.4):
             played.now_s = 10.02 * beat + after_s
-            found = whole(window)
+            reading = whole(window)
             assert beat == 0 or all(
-                flow.rate_per_s == pytest.approx(PER_S, rel=0.15) for flow in found.flows.tasks.values())
-    assert found.measured
+                flow.rate_per_s == pytest.approx(PER_S, rel=0.15) for flow in reading.flows.tasks.values())
+    assert reading.measured
 
 
 def test_a_query_that_has_begun_since_counts_from_its_start(window: RateWindow, played: Played):
@@ -111,9 +111,9 @@ def test_a_query_that_has_begun_since_counts_from_its_start(window: RateWindow, 
     window.read(FRAGMENTS[:3], {})
     for now_s in (5.0, 10.0):
         played.now_s = now_s
-        found = whole(window)
-    assert found.flows.tasks["t3"].rate_per_s == pytest.approx(600), "3 of the 5 seconds"
-    assert found.flows.tasks["t0"].rate_per_s == pytest.approx(PER_S)
+        reading = whole(window)
+    assert reading.flows.tasks["t3"].rate_per_s == pytest.approx(600), "3 of the 5 seconds"
+    assert reading.flows.tasks["t0"].rate_per_s == pytest.approx(PER_S)
 
 
 def test_a_query_that_was_away_for_a_moment_counts_nothing_twice(window: RateWindow, played: Played):

@@ -82,20 +82,20 @@ class Slot(RuleBasedStateMachine):
             assert name not in self.under_way, "two actions on a fragment at once"
             self.check(name, todo)
             self.under_way[name] = todo
-            found = self.actual.get(name)
-            state = found.state if found else State.STOPPED
+            run = self.actual.get(name)
+            state = run.state if run else State.STOPPED
             if isinstance(todo[0], Start):
                 state = State.STARTING
             elif isinstance(todo[0], Stop):
                 state = State.DRAINING
             self.actual[name] = Actual(
-                name, state, busy=True, outlets=found.outlets if found else {}, active=found.active if found else 1
+                name, state, busy=True, outlets=run.outlets if run else {}, active=run.active if run else 1
             )
 
     def check(self, name, todo):
-        found = self.actual.get(name)
-        if found and found.retry_at_ms is not None and found.retry_at_ms > self.now_ms:
-            assert isinstance(todo[0], Stop) and found.state is not State.STOPPED, "acted before its time"
+        run = self.actual.get(name)
+        if run and run.retry_at_ms is not None and run.retry_at_ms > self.now_ms:
+            assert isinstance(todo[0], Stop) and run.state is not State.STOPPED, "acted before its time"
         for action in todo:
             if isinstance(action, Start):
                 assert name in self.desired and name not in self.queries, "started twice or unasked"
@@ -103,7 +103,7 @@ class Slot(RuleBasedStateMachine):
                 assert name not in self.desired, "stopped what is desired"
             elif isinstance(action, CloseOutlet):
                 assert not self.desired[name].outlets.get(action.position), "closed an outlet that is read"
-                assert action.readers == found.outlets[action.position]
+                assert action.readers == run.outlets[action.position]
             elif isinstance(action, UnregisterReaders):
                 assert not action.readers & self.desired[name].outlets.get(action.position, frozenset())
             if isinstance(action, CloseOutlet | UnregisterReaders):
@@ -125,9 +125,9 @@ class Slot(RuleBasedStateMachine):
     def fail(self, data):
         name = data.draw(st.sampled_from(sorted(self.queries - set(self.under_way))))
         self.queries.discard(name)
-        found = self.actual[name]
+        run = self.actual[name]
         self.actual[name] = Actual(
-            name, State.BACKOFF, outlets=found.outlets, active=found.active, retry_at_ms=self.now_ms + 1_000
+            name, State.BACKOFF, outlets=run.outlets, active=run.active, retry_at_ms=self.now_ms + 1_000
         )
 
     @rule()
@@ -135,13 +135,13 @@ class Slot(RuleBasedStateMachine):
         self.under_way.clear()
         self.queries.clear()
         self.actual = {
-            name: Actual(name, State.STOPPED, outlets=found.outlets, active=found.active)
-            for name, found in self.actual.items()
+            name: Actual(name, State.STOPPED, outlets=run.outlets, active=run.active)
+            for name, run in self.actual.items()
         }
 
     def complete(self, name, *, succeeds):
-        found = self.actual[name]
-        state, outlets, active = found.state, dict(found.outlets), found.active
+        run = self.actual[name]
+        state, outlets, active = run.state, dict(run.outlets), run.active
         retry_at_ms = None if succeeds else self.now_ms + 1_000
         for action in self.under_way.pop(name):
             if isinstance(action, Start):
@@ -168,8 +168,8 @@ class Slot(RuleBasedStateMachine):
 
     @invariant()
     def running_means_a_query(self):
-        for name, found in getattr(self, "actual", {}).items():
-            if found.state is State.RUNNING:
+        for name, run in getattr(self, "actual", {}).items():
+            if run.state is State.RUNNING:
                 assert name in self.queries
 
     def teardown(self):
@@ -280,14 +280,14 @@ def test_streams_are_divided_anew_without_a_restart_and_no_longer_once_the_reade
 
 
 def test_other_inputs_or_threads_need_a_restart_after_all_that_does_not():
-    one, two = Input("f1-0.0@f2-0", "p"), Input("f1-1.0@f2-0", "p")
-    wanted = fragment("f2-0", active=2, inputs=(one, two), routes={0: {"f3-0": {"f3-0": 1.0}}})
-    running = Actual("f2-0", State.RUNNING, active=2, inputs=(one,))
+    first, two = Input("f1-0.0@f2-0", "p"), Input("f1-1.0@f2-0", "p")
+    wanted = fragment("f2-0", active=2, inputs=(first, two), routes={0: {"f3-0": {"f3-0": 1.0}}})
+    running = Actual("f2-0", State.RUNNING, active=2, inputs=(first,))
     assert reconcile([wanted], {"f2-0": running}, 0) == (
         Route("f2-0", 0, "f3-0", {"f3-0": 1.0}), Restart(wanted))
-    turned = Actual("f2-0", State.RUNNING, active=2, inputs=(two, one), routes=wanted.routes)
+    turned = Actual("f2-0", State.RUNNING, active=2, inputs=(two, first), routes=wanted.routes)
     assert reconcile([wanted], {"f2-0": turned}, 0) == (), "their order is nothing to restart for"
-    threads = fragment("f2-0", active=2, inputs=(one, two), routes=wanted.routes, threads=3)
+    threads = fragment("f2-0", active=2, inputs=(first, two), routes=wanted.routes, threads=3)
     assert reconcile([threads], {"f2-0": turned}, 0) == (Restart(threads),)
 
 
@@ -295,9 +295,9 @@ def test_a_bundle_that_leaves_works_until_it_has_left_whatever_becomes_of_its_sl
     leaving = fragment("f2-0", active=2, leaving=True, routes={0: {"f3-0": {"f3-0": 1.0}}})
     running = Actual("f2-0", State.RUNNING, active=2)
     assert reconcile([leaving], {"f2-0": running}, 0) == (Route("f2-0", 0, "f3-0", {"f3-0": 1.0}), Leave(leaving))
-    for found in ({}, {"f2-0": Actual("f2-0", State.STOPPED)}, {"f2-0": Actual("f2-0", State.BACKOFF)}):
-        assert reconcile([leaving], found, 0) == (Leave(leaving),)
-        assert reconcile([leaving], found, 0, left=frozenset({"f2-0"})) == ()
+    for actual in ({}, {"f2-0": Actual("f2-0", State.STOPPED)}, {"f2-0": Actual("f2-0", State.BACKOFF)}):
+        assert reconcile([leaving], actual, 0) == (Leave(leaving),)
+        assert reconcile([leaving], actual, 0, left=frozenset({"f2-0"})) == ()
     back = fragment("f2-0", active=2)
     rests = {"f2-0": Actual("f2-0", State.STOPPED)}
     assert reconcile([back], rests, 0, left=frozenset({"f2-0"})) == (Start(back),), "it is wanted again"

@@ -26,8 +26,8 @@ class StandIn:
 
     def hget(self, key, field):
         self._answer(key)
-        found = self.hash.get(field)
-        return found.encode() if found else None
+        sealed = self.hash.get(field)
+        return sealed.encode() if sealed else None
 
     def exists(self, key):
         self._answer(key)

@@ -54,8 +54,8 @@ def test_a_reader_holds_others_back_for_the_bounded_time_and_no_longer(tmp_path:
         world.turn()
     assert HOLD_MS / 1000 - 1 <= longest_s <= HOLD_MS / 1000 + 1
     assert world.written > 180 and world.read["fast"] == list(range(1, world.written + 1))
-    [told] = world.spiller.spilled().values()
-    assert told.channel == CHANNEL and told.since_ms and not told.refused
+    [spilled] = world.spiller.spilled().values()
+    assert spilled.channel == CHANNEL and spilled.since_ms and not spilled.refused
     world.finish()
 
 

@@ -22,15 +22,15 @@ def slot_of() -> Iterator[Any]:
     """Makes slots that have said so much."""
     made: list[SlotProcess] = []
 
-    def make(*said: str) -> SlotProcess:
+    def make(*arguments: str) -> SlotProcess:
         made.append(SlotProcess(
-            "0", [sys.executable, "-c", SLOT, *said], env={}, on_news=lambda: None, on_event=lambda **_: None))
+            "0", [sys.executable, "-c", SLOT, *arguments], env={}, on_news=lambda: None, on_event=lambda **_: None))
         made[-1].check(1_000)
         return made[-1]
 
     yield make
-    for one in made:
-        one.end(deadline=0)
+    for process in made:
+        process.end(deadline=0)
 
 
 def test_a_driver_that_starts_slowly_is_waited_for_and_longer_each_time(slot_of):
@@ -56,9 +56,9 @@ def test_a_slot_that_is_buried_while_it_is_told_something_does_not_hear_it(tmp_p
 
 def test_what_one_process_is_asked_another_that_took_its_place_does_not_hear(tmp_path):
     """Else a trial of a slot that has died would begin in the next one, where nobody knows of it."""
-    with (tmp_path / "said").open("wb") as said:
+    with (tmp_path / "said").open("wb") as log:
         slot = SlotProcess("0", [], env={}, on_news=lambda: None, on_event=lambda **_: None)
-        slot._process = SimpleNamespace(pid=8, stdin=said)
+        slot._process = SimpleNamespace(pid=8, stdin=log)
         with pytest.raises(SlotGone, match="died"):
             slot.ask("begin", pid=7, within_s=0.2)
         with pytest.raises(SlotGone, match="did not answer"):

@@ -91,10 +91,10 @@ def come_of(broker: redis.Redis, trial_runner: TrialRunner, order: TrialOrder) -
         trial_runner.start()
     trials.order(broker, order)
     deadline = time.monotonic() + 120
-    while (found := trials.result(broker, order.id)) is None:
+    while (result := trials.result(broker, order.id)) is None:
         assert time.monotonic() < deadline, "nothing came of it"
         time.sleep(0.02)
-    return found
+    return result
 
 
 @pytest.mark.parametrize("changes,code,named", [
@@ -110,9 +110,9 @@ def come_of(broker: redis.Redis, trial_runner: TrialRunner, order: TrialOrder) -
     ({"config": {"stands_for": {"secret": "hook", "team": "city"}}}, "not_approved", "a secret"),
 ])
 def test_what_cannot_be_measured_is_refused_with_the_reason(broker, trial_runner, slot, changes, code, named):
-    found = come_of(broker, trial_runner, replace(ORDER, **changes))
-    assert (found.ok, found.code, found.passing) == (False, code, False)
-    assert named in found.message and found.remedy
+    result = come_of(broker, trial_runner, replace(ORDER, **changes))
+    assert (result.ok, result.code, result.passing) == (False, code, False)
+    assert named in result.message and result.remedy
     assert "begin" not in slot.asked
 
 
@@ -125,9 +125,9 @@ def test_what_the_site_found_approved_is_measured(broker, trial_runner, slot):
 def test_a_slot_that_runs_something_is_not_measured_on(broker, trial_runner, slot, monkeypatch):
     monkeypatch.setattr(runner_module, "READY_S", 0.0)
     slot.report = {"fragments": {"f3-0": {}, "f1-2": {}}}
-    found = come_of(broker, trial_runner, ORDER)
-    assert found.code == "slot_busy" and "runs 2 queries" in found.message and slot.asked == []
-    assert "f1-2" not in found.message + found.remedy, "whose they are is for their teams to know"
+    result = come_of(broker, trial_runner, ORDER)
+    assert result.code == "slot_busy" and "runs 2 queries" in result.message and slot.asked == []
+    assert "f1-2" not in result.message + result.remedy, "whose they are is for their teams to know"
 
 
 def test_a_slot_whose_last_query_is_still_draining_is_waited_for(broker, trial_runner, slot):
@@ -155,24 +155,24 @@ def test_what_was_waited_for_is_not_what_a_trial_took(broker, trial_runner, monk
     clock = SimpleNamespace(monotonic=lambda: time.monotonic() + sum(waited), time_ns=time.time_ns)
     monkeypatch.setattr(runner_module, "time", clock)
     monkeypatch.setattr(runner_module, "queries_on", queries_on)
-    found = come_of(broker, trial_runner, ORDER)
-    assert found.ok and waited and 0 < found.took_s < 80
+    result = come_of(broker, trial_runner, ORDER)
+    assert result.ok and waited and 0 < result.took_s < 80
 
 
 def test_what_a_task_says_of_its_failure_is_told_and_the_slot_is_left_clean(broker, trial_runner, slot):
     slot._fails_at = "begin"
-    found = come_of(broker, trial_runner, ORDER)
-    assert (found.code, found.message, found.remedy) == ("task_failed", "it is broken", "mend it")
+    result = come_of(broker, trial_runner, ORDER)
+    assert (result.code, result.message, result.remedy) == ("task_failed", "it is broken", "mend it")
     assert slot.asked[-1] == "end"
 
 
 def test_a_trial_has_figures_its_machine_and_its_versions(broker, trial_runner, slot, tmp_path):
-    found = come_of(broker, trial_runner, ORDER)
-    assert found.ok and (found.threads, found.rate_per_s) == (2, 50.0)
-    assert found.latency_slope == 1.0 and found.achieved_per_s == 0.0, "nothing came out of the stand-in"
-    assert found.series and found.took_s > 0 and found.machine["class"] and found.versions["type"] == 1
-    assert (found.machine["slot_threads"], found.machine["slot_heap_mb"]) == (8, 1024) and not found.held_back
-    assert found.versions["weir"] and found.versions["code"] == "c0de", "as the slot tells"
+    result = come_of(broker, trial_runner, ORDER)
+    assert result.ok and (result.threads, result.rate_per_s) == (2, 50.0)
+    assert result.latency_slope == 1.0 and result.achieved_per_s == 0.0, "nothing came out of the stand-in"
+    assert result.series and result.took_s > 0 and result.machine["class"] and result.versions["type"] == 1
+    assert (result.machine["slot_threads"], result.machine["slot_heap_mb"]) == (8, 1024) and not result.held_back
+    assert result.versions["weir"] and result.versions["code"] == "c0de", "as the slot tells"
     assert slot.asked.count("feed") == slot.asked.count("hurry") == slot.asked.count("rest") == 1
     assert len(list((tmp_path / "feeds").iterdir())) == 1, "kept for the next trial"
 
@@ -190,9 +190,9 @@ def test_a_damaged_feed_is_made_anew(broker, trial_runner, slot, tmp_path):
 def test_a_slot_that_its_driver_fills_is_not_measured_on(broker, trial_runner, slot, monkeypatch, slot_mb: float):
     monkeypatch.setattr(trial_module, "slot_memory_mb", lambda slots: slot_mb)
     monkeypatch.setattr(trial_module.TreeLoad, "python_mb", lambda self: 0.0)
-    found = come_of(broker, trial_runner, ORDER)
-    assert (found.code, found.ok) == ("not_measurable", False) and "begin" not in slot.asked
-    assert "40 MiB" in found.message and f"has {slot_mb:.0f}" in found.message and "WEIR_SLOTS" in found.remedy
+    result = come_of(broker, trial_runner, ORDER)
+    assert (result.code, result.ok) == ("not_measurable", False) and "begin" not in slot.asked
+    assert "40 MiB" in result.message and f"has {slot_mb:.0f}" in result.message and "WEIR_SLOTS" in result.remedy
 
 
 @pytest.mark.parametrize("at", ["weigh", "feed", "begin", "look"])
@@ -206,8 +206,8 @@ def test_nothing_stays_of_a_trial_whose_slot_dies(broker, trial_runner, slot, tm
     output = tmp_path / "outputs" / "files-measured" / "trial-t1"
     for folder in (checkpoint, output):
         folder.mkdir(parents=True)
-    found = come_of(broker, trial_runner, ORDER)
-    assert (found.code, found.passing) == ("slot_died", True)
+    result = come_of(broker, trial_runner, ORDER)
+    assert (result.code, result.passing) == ("slot_died", True)
     assert not checkpoint.exists() and not output.exists() and trial_runner.pids == set()
     left = [key for key in broker.keys("weir:*") if b"trial-t1" in key]
     assert all(0 < broker.ttl(key) <= 60 for key in left), left
@@ -218,17 +218,17 @@ def test_nothing_stays_of_a_trial_whose_slot_dies(broker, trial_runner, slot, tm
 def test_files_that_tasks_archive_do_not_outlast_a_trial(broker, trial_runner, slot, tmp_path, dies_at: str):
     """Those of the task and of what is upstream of it; a dataflow's in the same folder do, and below one of its."""
     slot._dies_at, archive = dies_at, {"folder": "logs/daily"}
-    kept = ["daily-0123456789ab", "daily-feed-0"]  # a running task has the one; feed-0 writes nothing
-    for name in (*kept, "daily-measured", "daily-feed-1", "daily-warm-1"):
+    archived = ["daily-0123456789ab", "daily-feed-0"]  # a running task has the one; feed-0 writes nothing
+    for name in (*archived, "daily-measured", "daily-feed-1", "daily-warm-1"):
         (tmp_path / "outputs" / "logs" / name).mkdir(parents=True)
         (tmp_path / "outputs" / "logs" / name / "000-ab.jsonl").touch()
     below = tmp_path / "outputs" / "logs" / "daily-warm-1" / "hourly-0123456789ab" / "000-ab.jsonl"
     below.parent.mkdir()
     below.touch()
     upstream = (*ORDER.feed, {"type": "file_batches", "config": archive})
-    found = come_of(broker, trial_runner, replace(ORDER, task_type="file_batches", config=archive, feed=upstream))
-    assert found.code == ("slot_died" if dies_at else "")
-    assert sorted(path.name for path in (tmp_path / "outputs" / "logs").iterdir()) == [*kept, "daily-warm-1"]
+    result = come_of(broker, trial_runner, replace(ORDER, task_type="file_batches", config=archive, feed=upstream))
+    assert result.code == ("slot_died" if dies_at else "")
+    assert sorted(path.name for path in (tmp_path / "outputs" / "logs").iterdir()) == [*archived, "daily-warm-1"]
     assert [path.name for path in below.parent.parent.iterdir()] == ["hourly-0123456789ab"] and below.exists()
 
 
@@ -281,6 +281,6 @@ def test_an_order_that_cannot_be_read_does_not_keep_the_next_from_being_served(b
 def test_a_defect_is_told_at_once_and_the_next_order_is_served(broker, trial_runner, slot, monkeypatch):
     with monkeypatch.context() as broken:
         broken.setattr(trial_module, "slot_memory_mb", lambda slots: 1 // 0)
-        found = come_of(broker, trial_runner, ORDER)
-    assert (found.code, found.passing) == ("agent_stopped", True) and "ZeroDivisionError" in found.message
+        result = come_of(broker, trial_runner, ORDER)
+    assert (result.code, result.passing) == ("agent_stopped", True) and "ZeroDivisionError" in result.message
     assert come_of(broker, trial_runner, replace(ORDER, id="t2")).ok

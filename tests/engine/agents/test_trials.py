@@ -53,8 +53,8 @@ class TestBroker:
         [written] = broker.keys("weir:trial:t1:order")
         broker.set(written, text)
         assert trials.take(broker, "n1", wait_s=0.05) is None
-        found = trials.result(broker, "t1")
-        assert (found.ok, found.code, found.passing) == (False, "unreadable_order", False) and found.remedy
+        result = trials.result(broker, "t1")
+        assert (result.ok, result.code, result.passing) == (False, "unreadable_order", False) and result.remedy
         assert trials.progress(broker, "t1") is None
         broker.set("weir:trial:t1:result", text)
         assert trials.result(broker, "t1").code == "unreadable_result"
@@ -85,9 +85,9 @@ class TestBroker:
         trials.tell(broker, "t1", Progress("measuring"))
         trials.cancel(broker, "t2")
         trials.finish(broker, RESULT)
-        found = broker.keys("*")
-        assert len(found) == 4
-        assert all(broker.ttl(key) > 0 for key in found)
+        keys = broker.keys("*")
+        assert len(keys) == 4
+        assert all(broker.ttl(key) > 0 for key in keys)
 
 
 def test_what_hindered_the_trial_and_not_the_task_may_pass() -> None:

@@ -44,7 +44,7 @@ def test_queries_share_what_their_slot_takes_above_its_base(tmp_path):
     # 2 s of CPU in 5 s; 200 MiB of the 2,000 that the base leaves. Busy for 1,600 and 600 ms since both were not there.
     assert taken["a"]["cpu"] == pytest.approx(0.4 * 1_600 / 2_200, abs=1e-3)
     assert taken["b"]["memory"] == pytest.approx(0.1 * 600 / 2_200, abs=1e-3)
-    assert sum(one["cpu"] for one in taken.values()) == pytest.approx(0.4, abs=1e-3)
+    assert sum(share["cpu"] for share in taken.values()) == pytest.approx(0.4, abs=1e-3)
     alone = shares.take(usage(30, 12_000, 150), report(150, a=1_600), now_ms=30_000)
     assert alone["a"]["memory"] == pytest.approx(0.1), "one has all of it, busy or not"
 

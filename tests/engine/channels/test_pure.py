@@ -99,22 +99,22 @@ def test_a_jar_of_another_machine_needs_no_compiler(tmp_path: Path, without_comp
 
 def test_a_missing_compiler_is_said_in_one_line(tmp_path: Path, without_compiler: None, capsys) -> None:
     assert build.main(["--data-dir", str(tmp_path)]) == 1
-    said = capsys.readouterr().err
-    assert "is missing" in said and "openjdk-17-jdk-headless" in said
-    assert str(build.jar_path(tmp_path)) in said and said.count("\n") == 1
+    errors = capsys.readouterr().err
+    assert "is missing" in errors and "openjdk-17-jdk-headless" in errors
+    assert str(build.jar_path(tmp_path)) in errors and errors.count("\n") == 1
 
 
 def test_a_jar_of_another_version_is_not_used(tmp_path: Path, without_compiler: None, monkeypatch, capsys) -> None:
     a_jar(build.jar_path(tmp_path), digest="0" * 64)
     assert build.main(["--data-dir", str(tmp_path)]) == 1
-    said = capsys.readouterr().err
-    assert "is of another version" in said and "copy the jar" in said
+    errors = capsys.readouterr().err
+    assert "is of another version" in errors and "copy the jar" in errors
     broken = tmp_path / "broken.jar"
     broken.write_bytes(b"no archive")
     for path, problem in ((broken, "another version"), (tmp_path / "none.jar", "there is no file")):
         monkeypatch.setenv(build.JAR_VARIABLE, str(path))
         assert build.main(["--data-dir", str(tmp_path)]) == 1
-        assert problem in (said := capsys.readouterr().err) and str(path) in said and said.count("\n") == 1
+        assert problem in (errors := capsys.readouterr().err) and str(path) in errors and errors.count("\n") == 1
 
 
 def test_the_compiler_of_java_home_comes_first(tmp_path: Path, monkeypatch) -> None:

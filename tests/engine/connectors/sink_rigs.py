@@ -176,10 +176,10 @@ class S3Sink(Elsewhere):
     def numbers(self) -> Counter[int]:
         counts = Counter(self._taken)
         try:
-            found = self._server.client.list_objects_v2(Bucket=self.name, Prefix="a/b/").get("Contents", [])
+            objects = self._server.client.list_objects_v2(Bucket=self.name, Prefix="a/b/").get("Contents", [])
         except self._server.client.exceptions.NoSuchBucket:
             return counts
-        for entry in found:
+        for entry in objects:
             body = self._server.client.get_object(Bucket=self.name, Key=entry["Key"])["Body"].read()
             rows = pq.read_table(io.BytesIO(body)).to_pylist() if self._format == "parquet" else [
                 json.loads(line) for line in body.splitlines()]

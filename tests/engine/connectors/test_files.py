@@ -134,29 +134,29 @@ def test_csv_of_whatever_quotes_ends_and_gives_or_tells_something(text, most):
 @given(st.lists(st.tuples(st.integers(0, 40), st.booleans()), max_size=60))
 def test_no_file_within_the_time_is_read_twice_or_forgotten(arrivals):
     """Files appear with whatever time within 10 of the newest; each is read exactly once, and few are remembered."""
-    done, there, read_files, newest = Done(late_ms=10), [], [], 0
+    done, present, read_files, newest = Done(late_ms=10), [], [], 0
     for number, (age, looks) in enumerate(arrivals):
         modified = max(0, newest - age % 10) if age < 30 else newest + age % 10
         newest = max(newest, modified)
-        there.append(Found(modified, f"f{number}", 1))
+        present.append(Found(modified, f"f{number}", 1))
         if looks:
-            for found in sorted(found for found in there if found not in done):
-                read_files.append(found)
-                done.add(found, now_ms=10**12)
+            for path in sorted(file for file in present if file not in done):
+                read_files.append(path)
+                done.add(path, now_ms=10**12)
                 done = Done(done.floor_ms, json.loads(json.dumps(done.names)), late_ms=10)
-    missing = [found for found in there if found not in read_files]
+    missing = [file for file in present if file not in read_files]
     assert len(read_files) == len(set(read_files))
-    assert all(found not in done for found in missing), "what was not read yet will be"
+    assert all(file not in done for file in missing), "what was not read yet will be"
     assert all(at_ms >= done.floor_ms for at_ms in done.names.values())
 
 
 def test_what_is_remembered_is_bounded_and_none_comes_twice(monkeypatch):
     monkeypatch.setattr(files, "MOST_NAMES", 100)
     done = Done(late_ms=10**9)
-    found = [Found(number, f"f{number}", 1) for number in range(1000)]
-    for file in found:
+    listing = [Found(number, f"f{number}", 1) for number in range(1000)]
+    for file in listing:
         done.add(file, now_ms=10**12)
-    assert len(done.names) == 100 and all(file in done for file in found)
+    assert len(done.names) == 100 and all(file in done for file in listing)
     assert Found(2000, "new", 1) not in done
 
 
@@ -170,8 +170,8 @@ def test_a_file_of_the_future_does_not_hide_those_of_now():
     ("**", {"a.csv", "x/b.csv", "x/y/c.json"}), ("*.csv", {"a.csv"}), ("**/*.csv", {"a.csv", "x/b.csv"}),
     ("x/*", {"x/b.csv"}), ("x/**", {"x/b.csv", "x/y/c.json"}), ("?.csv", {"a.csv"})])
 def test_stars_match_within_a_name_and_two_of_them_any_folders(match, names):
-    there = ("a.csv", "x/b.csv", "x/y/c.json")
-    assert {name for name in there if pattern_of(match).fullmatch(name)} == names
+    paths = ("a.csv", "x/b.csv", "x/y/c.json")
+    assert {name for name in paths if pattern_of(match).fullmatch(name)} == names
 
 
 # -- places ------------------------------------------------------------------------------------------------------------

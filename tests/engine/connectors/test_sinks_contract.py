@@ -152,12 +152,12 @@ def test_a_system_that_is_away_is_told_and_written_on(host, rig):
     require(rig, range(100, 120), host)
     rig.leave()
     query.send(range(120, 140))
-    state = until(lambda: (told := sink(host, rig)).get("state") == "away" and told, within_s=120,
+    state = until(lambda: (report := sink(host, rig)).get("state") == "away" and report, within_s=120,
                   saying=lambda: host.report)
     assert state["error"] and state["retry_at_ms"]
     until(lambda: "sink_failed" in {event["kind"] for event in host.events})
     assert all(event["at_ms"] for event in host.events), "its agent passes on no event without a time"
-    state = until(lambda: (told := sink(host, rig)).get("waiting") == 20 and told, saying=lambda: host.report)
+    state = until(lambda: (report := sink(host, rig)).get("waiting") == 20 and report, saying=lambda: host.report)
     assert state["waiting_since_ms"]
     rig.return_()
     query.send(range(140, 160))
@@ -177,7 +177,7 @@ def test_one_that_takes_nothing_holds_its_channel_alone_and_loses_nothing(host, 
         query.send([sent])
         sent += 1
         assert sent < 3_000
-    state = until(lambda: (told := sink(host, rig)).get("state") in ("retrying", "away") and told, within_s=120)
+    state = until(lambda: (report := sink(host, rig)).get("state") in ("retrying", "away") and report, within_s=120)
     assert state["error"]
     assert host.broker.xlen(keys.channel(query.channel)) <= CAPACITY_BLOCKS + 2
     other.send([1])

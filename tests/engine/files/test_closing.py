@@ -125,8 +125,8 @@ def test_a_keeper_finds_sinks_in_nested_folders_and_leaves_trials_alone(tmp_path
     for name in ("a/b-01/f1-0", "a/c-02/f2-0", "a/c-02/trial-7"):
         staged(tmp_path / name, batches=1)
     (tmp_path / "a" / "d-03" / "f3-0" / "_spark_metadata").mkdir(parents=True)
-    found = {str(path.relative_to(tmp_path)) for path in sink_folders(tmp_path)}
-    assert found == {"a/b-01/f1-0", "a/c-02/f2-0", "a/d-03/f3-0"}
+    sinks = {str(path.relative_to(tmp_path)) for path in sink_folders(tmp_path)}
+    assert sinks == {"a/b-01/f1-0", "a/c-02/f2-0", "a/d-03/f3-0"}
     assert list(sink_folders(tmp_path / "nowhere")) == []
 
 

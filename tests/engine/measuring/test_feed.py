@@ -35,19 +35,19 @@ def events(count: int, *, born: int = 5) -> pa.RecordBatch:
 def test_a_cycle_gives_every_event_in_its_turn_and_never_goes_back(rows: int, first: int, count: int, most: int):
     batches = list(Feed(events(rows), "{}").between(first, first + count, now_ms=77, most=most))
     assert all(0 < batch.num_rows <= most and batch.schema == SCHEMA for batch in batches)
-    found = [row for batch in batches for row in batch.to_pylist()]
-    assert [row["x"] for row in found] == [f"e{number % rows}" for number in range(first, first + count)]
-    assert all(row["_born"] == 77 for row in found)
+    turned = [row for batch in batches for row in batch.to_pylist()]
+    assert [row["x"] for row in turned] == [f"e{number % rows}" for number in range(first, first + count)]
+    assert all(row["_born"] == 77 for row in turned)
     for column in ("_seq", "_time"):
-        values = [row[column] for row in found]
+        values = [row[column] for row in turned]
         assert values == sorted(set(values))
 
 
 def test_a_file_keeps_events_and_their_schema(tmp_path):
     path = feed.path_of(tmp_path, "abc")
     assert feed.write(path, [events(3), events(2)], schema_json='{"a": 1}') == 5
-    found = feed.read(path)
-    assert found.schema_json == '{"a": 1}' and found.events.num_rows == 5 and found.events.schema == SCHEMA
+    stored = feed.read(path)
+    assert stored.schema_json == '{"a": 1}' and stored.events.num_rows == 5 and stored.events.schema == SCHEMA
     assert feed.write(path, [events(feed.EVENTS), events(9)], schema_json="{}") == feed.EVENTS
 
 
@@ -158,8 +158,8 @@ class TestFeeder:
         info = Channels(broker).info("trial-t.in")
         assert feeder.sent == self.ASSIGNMENT.due(41.5, gently_s=1.0) > 2_000
         blocks = Channels(broker).read_blocks("trial-t.in", count=1_000)
-        found = [event for _, block in blocks for event in block]
-        assert [event["x"] for event in found] == [f"e{number % 1_000}" for number in range(feeder.sent)]
+        written = [event for _, block in blocks for event in block]
+        assert [event["x"] for event in written] == [f"e{number % 1_000}" for number in range(feeder.sent)]
         assert info.rejected == 0 and max(len(block) for _, block in blocks) <= 2_000
         assert info.readers == {"trial-t": "0-0"}
 

@@ -123,10 +123,10 @@ def test_a_tree_is_held_to_a_core_with_all_its_threads_and_let_go(tree):
     child, cores = with_child(tree), os.sched_getaffinity(0)
     core = max(cores)
     with held_to(core, tree.pid):
-        assert all(found == {core} for found in affinities(tree.pid, child))
+        assert all(held == {core} for held in affinities(tree.pid, child))
         later = with_child(tree)
-        assert all(found == {core} for found in affinities(later))
-    assert all(found == cores for found in affinities(tree.pid, child, later))
+        assert all(held == {core} for held in affinities(later))
+    assert all(held == cores for held in affinities(tree.pid, child, later))
 
 
 def test_a_machine_is_of_a_class_by_what_its_slots_are():

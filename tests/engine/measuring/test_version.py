@@ -29,11 +29,11 @@ def test_a_checkout_is_told_by_its_commit(tmp_path: Path, monkeypatch: pytest.Mo
     git("add", "file")
     git("commit", "-m", "one")
     git("tag", "v9")
-    told = version.weir_version()
-    assert "(" in told and "v9" not in told and "dirty" not in told
+    label = version.weir_version()
+    assert "(" in label and "v9" not in label and "dirty" not in label
     (tmp_path / "file").write_text("two")
     version.weir_version.cache_clear()
-    assert version.weir_version() == told.replace(")", "-dirty)")
+    assert version.weir_version() == label.replace(")", "-dirty)")
 
 
 def test_without_a_checkout_it_is_the_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -57,8 +57,8 @@ class Flow:
         """Every number so far arrives, and none twice."""
         reached = max(self.numbers())
         self.rig.wait(lambda: set(self.numbers()) >= set(range(reached)), what=f"all up to {reached}")
-        found = self.numbers()
-        assert len(found) == len(set(found)), "an event came twice"
+        numbers = self.numbers()
+        assert len(numbers) == len(set(numbers)), "an event came twice"
 
 
 def bundle(name: str, slot: int | str, threads: int = 1, weight: float = 1.0) -> RunningBundle:

@@ -54,9 +54,9 @@ class Watched:
         """What the condition gives once it holds; fails with the report where it never does."""
         deadline = time.monotonic() + within_s
         while time.monotonic() < deadline:
-            found = is_so()
-            if found:
-                return found
+            value = is_so()
+            if value:
+                return value
             time.sleep(0.05)
         raise AssertionError(f"{what or is_so} did not come true within {within_s} s: {self.report()}")
 

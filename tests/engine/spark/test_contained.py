@@ -107,7 +107,7 @@ def test_refined_and_posted_it_is_what_it_is_alone(broker, broker_url, tmp_path,
     estate = Estate(slots=(Slot(NODE, 0),))
     estate, _ = submitted(estate, host, "wide", low=0, high=45, window=2)
     estate, plan = submitted(estate, host, "contained", low=10, high=30, window=6, contained=True)
-    assert {one.task for one in plan.refined} == {"warm", "mean"}
+    assert {refinement.task for refinement in plan.refined} == {"warm", "mean"}
     estate, _ = submitted(estate, host, "alone", low=10, high=30, window=6, visibility="private", team="roads")
 
     environment = {"WEIR_REPLAY_DIRS": str(replayed), "WEIR_HTTP_HOSTS": host, "WEIR_SECRETS_KEY": KEY}
@@ -123,10 +123,11 @@ def test_refined_and_posted_it_is_what_it_is_alone(broker, broker_url, tmp_path,
             assert len(alone) > 50 and delivered(receiver.events[name]) == alone
         assert receiver.tokens["contained"] == {"Bearer token-of-the-city"}
         assert receiver.tokens["alone"] == {"Bearer token-of-the-roads"}
-        told = json.dumps(rig.report()) + (data / "agent.log").read_text()
-    kept = "".join(path.read_text(errors="replace") for path in data.rglob("*.json"))
+        reported = json.dumps(rig.report()) + (data / "agent.log").read_text()
+    texts = "".join(path.read_text(errors="replace") for path in data.rglob("*.json"))
     for token in TOKENS.values():
-        assert token not in told and token not in kept, "no report, log, record or checkpoint's chain holds a secret"
+        assert token not in reported and token not in texts, \
+            "no report, log, record or checkpoint's chain holds a secret"
 
 
 def wait_for_all(rig, receiver) -> None:

@@ -33,5 +33,5 @@ def test_archives_are_not_looked_into_again_and_can_still_be_imported_from(
     try:
         assert importlib.import_module("weir_packed.second").__name__ == "weir_packed.second"
     finally:
-        for name in [one for one in sys.modules if one.startswith("weir_packed")]:
+        for name in [name for name in sys.modules if name.startswith("weir_packed")]:
             del sys.modules[name]

@@ -99,15 +99,15 @@ class Fused:
 
     def __init__(self, rig: Rig, name: str) -> None:
         self.rig, self.name = rig, name
-        one = partial("{}-{}".format, name)
+        name_of = partial("{}-{}".format, name)
         self.tasks = [
-            RunningTask(one("count"), "numbers", {"rate_per_s": 200.0}, ()),
-            RunningTask(one("t1"), "total", {"name": "t1"}, (one("count"),)),
-            RunningTask(one("shift"), "shift", {"by": BY}, (one("t1"),)),
-            RunningTask(one("out"), "kept", {"keep_events": 100_000}, (one("shift"),)),
-            RunningTask(one("look"), "in_python", {"tag": name}, (one("t1"),)),
-            RunningTask(one("looked"), "kept", {"keep_events": 100_000}, (one("look"),)),
-            RunningTask(one("back"), "kept", {"keep_events": 100_000}, (one("t1"),)),
+            RunningTask(name_of("count"), "numbers", {"rate_per_s": 200.0}, ()),
+            RunningTask(name_of("t1"), "total", {"name": "t1"}, (name_of("count"),)),
+            RunningTask(name_of("shift"), "shift", {"by": BY}, (name_of("t1"),)),
+            RunningTask(name_of("out"), "kept", {"keep_events": 100_000}, (name_of("shift"),)),
+            RunningTask(name_of("look"), "in_python", {"tag": name}, (name_of("t1"),)),
+            RunningTask(name_of("looked"), "kept", {"keep_events": 100_000}, (name_of("look"),)),
+            RunningTask(name_of("back"), "kept", {"keep_events": 100_000}, (name_of("t1"),)),
         ]
         main, look, back = (f"{name}1-{number}" for number in range(3))
         ids = [task.id for task in self.tasks]
@@ -125,18 +125,20 @@ class Fused:
         wanted = {}
         for task in self.tasks[:-1]:
             name = task.id.rpartition("-")[2]
-            its = parts.get(name)
+            bundles = parts.get(name)
             wanted[task.id] = TaskDivision(
                 name,
-                tuple(its or [WantedBundle(f"{NODE}/{generation % 2}", 1, 1.0)]),
-                whole=its is None,
-                serial=its is None,
+                tuple(bundles or [WantedBundle(f"{NODE}/{generation % 2}", 1, 1.0)]),
+                whole=bundles is None,
+                serial=bundles is None,
             )
         ids = (f"{self.name}{generation}-{number}" for number in itertools.count())
         estate = estate_of(list(self.fragments.values()), self.tasks, slots=2)
         change = scheduled_anew(estate, wanted, ids=ids, task_types=self.rig.task_types, left=self.rig.reports().left)
-        kept = {one: fragment for one, fragment in self.fragments.items() if one not in change.before}
-        self.fragments = kept | dict(change.after)
+        unchanged = {
+            fragment_id: fragment for fragment_id, fragment in self.fragments.items()
+            if fragment_id not in change.before}
+        self.fragments = unchanged | dict(change.after)
         self.publish()
 
     def grows(self, by: int = 100) -> None:
@@ -145,11 +147,11 @@ class Fused:
             self.rig.wait(lambda: len(self.rig.events(channel)) > count + by, what=channel)  # noqa: B023
 
     def runs(self) -> None:
-        bundles = [one for fragment in self.fragments.values() for one in fragment.queries]
-        self.rig.wait_running(*(one.id for one in bundles if not one.leaving))
-        for one in bundles:
-            if one.leaving:
-                self.rig.wait(lambda: one.id in self.rig.reports().left, what=one.id)  # noqa: B023
+        queries = [query for fragment in self.fragments.values() for query in fragment.queries]
+        self.rig.wait_running(*(query.id for query in queries if not query.leaving))
+        for query in queries:
+            if query.leaving:
+                self.rig.wait(lambda: query.id in self.rig.reports().left, what=query.id)  # noqa: B023
 
     def check(self) -> None:
         for channel in (self.out, self.looked, self.back):
@@ -183,7 +185,8 @@ def first_schedule(rig: Rig, name: str, *, slot: str, after_s: float) -> Fused:
     fused.runs()
     fused.grows()
     fused.check()
-    rig.wait(lambda: all(rig.fragment(one) is None for one in (f"{name}1-0", f"{name}1-1")), what="an end of both")
+    rig.wait(lambda: all(rig.fragment(fragment_id) is None for fragment_id in (f"{name}1-0", f"{name}1-1")),
+        what="an end of both")
     return fused
 
 

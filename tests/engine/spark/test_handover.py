@@ -37,7 +37,7 @@ def handed_over(rig: Rig, new: tuple[str, ...], old: tuple[str, ...]) -> float:
     """Wait for the handover; how long it took, in seconds. A slot that was killed often comes back after a minute."""
     began = time.monotonic()
     rig.wait_running(*new)
-    rig.wait(lambda: all(rig.fragment(one) is None for one in old), what=f"an end of {old}")
+    rig.wait(lambda: all(rig.fragment(fragment_id) is None for fragment_id in old), what=f"an end of {old}")
     return time.monotonic() - began
 
 
@@ -148,5 +148,5 @@ def test_state_that_cannot_move_stops_the_handover_with_a_message(rig: Rig):
     wanted(fragment("w1-0", "count", "once", "end"))  # taken back: it goes on where it was
     rig.wait_running("w1-0")
     grown(rig, "w1-0.2")
-    found = [event["_seq"] for event in rig.events("w1-0.2")]
-    assert found == list(range(len(found)))
+    seqs = [event["_seq"] for event in rig.events("w1-0.2")]
+    assert seqs == list(range(len(seqs)))

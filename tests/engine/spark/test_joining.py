@@ -58,15 +58,15 @@ def output(rig: Rig, estate: Estate, dataflow_id: str, sink: str = "out") -> lis
 def averages(readings: list[tuple]) -> list[tuple]:
     """Block averages by the definition, from nothing: each meter's readings three by three; gaps do not count."""
     blocks: dict[tuple, list[float]] = {}
-    found = []
+    means = []
     for sensor, obs, value, seq in readings:
         block = blocks.setdefault((sensor, obs), [])
         if value is not None:
             block.append(value)
         if len(block) == BLOCK:
-            found.append((sensor, obs, sum(block) / BLOCK, seq))
+            means.append((sensor, obs, sum(block) / BLOCK, seq))
             del blocks[sensor, obs]
-    return found
+    return means
 
 
 def test_each_choice_delivers_what_is_promised(rig: Rig):

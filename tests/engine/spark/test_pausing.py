@@ -73,8 +73,8 @@ def test_one_of_two_dataflows_is_paused_and_goes_on_with_its_state(rig: Rig):
     rig.wait_running("p1-1")
     grown(rig, "p1-1.1")
     check_sums(rig, before)
-    found = numbers(rig, "p1-0.1")
-    assert found == list(range(len(found)))
+    seqs = numbers(rig, "p1-0.1")
+    assert seqs == list(range(len(seqs)))
 
 
 def check_sums(rig: Rig, before: list[int]) -> None:
@@ -114,17 +114,17 @@ def test_a_new_reader_begins_where_it_asks_to(rig: Rig):
     rig.wait(lambda: rig.channels.info("j1-0.0").trimmed == place, what="what is kept stays")
     entries = rig.broker.xrange(keys.channel("j1-0.0"))
     middle = entries[len(entries) // 2]
-    kept = dict(rig.channels.read_blocks("j1-0.0", count=1_000))
-    oldest, then = kept[entries[0][0].decode()][0]["_seq"], kept[middle[0].decode()][0]["_seq"]
+    blocks = dict(rig.channels.read_blocks("j1-0.0", count=1_000))
+    oldest, then = blocks[entries[0][0].decode()][0]["_seq"], blocks[middle[0].decode()][0]["_seq"]
 
-    asked = {"now": {}, "oldest": {"count": "oldest"}, "then": {"count": middle[1][b"t"].decode()}}
-    joining = [fragment(f"j2-{where}", f"join_{where}", slot=1, joins=joins) for where, joins in asked.items()]
-    both = fragment("j1-0", "count", "out", outlets={"count": ("j1-1", *(one.id for one in joining))})
+    beginnings = {"now": {}, "oldest": {"count": "oldest"}, "then": {"count": middle[1][b"t"].decode()}}
+    joining = [fragment(f"j2-{where}", f"join_{where}", slot=1, joins=joins) for where, joins in beginnings.items()]
+    both = fragment("j1-0", "count", "out", outlets={"count": ("j1-1", *(reader.id for reader in joining))})
     newest = max(numbers(rig, "j1-0.0"))
     publish(rig, both, fragment("j1-1", "sum", "summed"), *joining)
-    for one in joining:
-        rig.wait(lambda: len(rig.events(f"{one.id}.0")) > 20, what=one.id)  # noqa: B023
-    found = {where: numbers(rig, f"j2-{where}.0") for where in asked}
-    assert (found["oldest"][0], found["then"][0]) == (oldest, then) and found["now"][0] > newest
-    assert all(each == list(range(each[0], each[0] + len(each))) for each in found.values())
+    for joining_fragment in joining:
+        rig.wait(lambda: len(rig.events(f"{joining_fragment.id}.0")) > 20, what=joining_fragment.id)  # noqa: B023
+    seqs = {where: numbers(rig, f"j2-{where}.0") for where in beginnings}
+    assert (seqs["oldest"][0], seqs["then"][0]) == (oldest, then) and seqs["now"][0] > newest
+    assert all(each == list(range(each[0], each[0] + len(each))) for each in seqs.values())
     rig.channels.unregister("j1-0.0", "holder")

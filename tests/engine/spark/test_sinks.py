@@ -153,7 +153,7 @@ def test_a_table_that_is_away_holds_up_nobody_else(planned, kafka, agent, table)
             sent += 20
             time.sleep(0.2)
         agent.wait(lambda: max(planned.events("mobility")) == sent - 1, within_s=60, what="the other team has all")
-        report = agent.wait(lambda: (told := planned.sink("city")).get("state") == "away" and told)
+        report = agent.wait(lambda: (told_state := planned.sink("city")).get("state") == "away" and told_state)
         assert report["error"] and report["waiting"] and report["waiting_since_ms"]
     finally:
         table.return_()

@@ -52,8 +52,8 @@ def numbers(rig: Rig, channel: str) -> list[int]:
 
 
 def identity(rig: Rig, fragment_id: str) -> tuple:
-    found = rig.fragment(fragment_id)
-    return found["run_id"], found["since_ms"], found["restarts"]
+    run = rig.fragment(fragment_id)
+    return run["run_id"], run["since_ms"], run["restarts"]
 
 
 def test_a_dataflow_joins_and_leaves_without_restarting_what_runs(rig):
@@ -90,8 +90,8 @@ def test_a_dataflow_joins_and_leaves_without_restarting_what_runs(rig):
     assert identity(rig, "m1-0") == before
     so_far = numbers(rig, "m1-0.2")
     rig.wait(lambda: numbers(rig, "m1-0.2")[-1] > so_far[-1] + 20)
-    found = numbers(rig, "m1-0.2")
-    assert found == list(range(found[0], found[-1] + 1))
+    seqs = numbers(rig, "m1-0.2")
+    assert seqs == list(range(seqs[0], seqs[-1] + 1))
     assert rig.channels.info("m1-0.0").readers == {}
     left = ("weir:valve:m2-0", "weir:ch:m2-0.0:meta")
     assert [key for key in left if rig.broker.exists(key)] == []
@@ -110,8 +110,8 @@ def test_new_fragments_miss_nothing_whatever_slot_starts_first(rig):
     rig.publish(estate_of(fragments, [*first, *readers[0], *readers[1]], slots=2))
     rig.wait_running("n1-0", "n1-1", "n1-2")
     for channel in ("n1-1.1", "n1-2.1"):
-        found = rig.wait(lambda: len(numbers(rig, channel)) > 30 and numbers(rig, channel))  # noqa: B023
-        assert found == list(range(len(found)))
+        seqs = rig.wait(lambda: len(numbers(rig, channel)) > 30 and numbers(rig, channel))  # noqa: B023
+        assert seqs == list(range(len(seqs)))
 
 
 def test_a_tail_closes_and_opens_without_a_restart(rig):
@@ -147,8 +147,8 @@ def test_a_failing_fragment_backs_off_says_why_and_recovers(rig, tmp_path):
     rig.wait(lambda: rig.fragment("x1-0")["state"] == "running")
     reached = numbers(rig, "x1-0.2")
     rig.wait(lambda: len(numbers(rig, "x1-0.2")) > len(reached) + 50)
-    found = numbers(rig, "x1-0.2")
-    assert found == list(range(found[0], found[-1] + 1)), "the failure cost or repeated an event"
+    seqs = numbers(rig, "x1-0.2")
+    assert seqs == list(range(seqs[0], seqs[-1] + 1)), "the failure cost or repeated an event"
     assert rig.fragment("x1-0")["restarts"] >= 1 and identity(rig, "h1-0") == before
     assert "fragment_failed" in [entry[b"kind"].decode().strip('"') for _, entry in rig.broker.xrange("weir:events")]
 
@@ -227,11 +227,11 @@ def test_what_tasks_used_adds_up_to_what_their_slot_used(rig):
     assert growth.cpu_ms / 1000 == pytest.approx(cpu_s_after - cpu_s_before, rel=0.3, abs=0.6)
     assert growth.memory_mb_s > 0
     used = attribute(cpu_us=1000 * growth.cpu_ms, memory_mb_s=growth.memory_mb_s, queries=[
-        query_work(growth.queries[one.id], [
-            (task, rig.task_types[tasks[task].type].cost_us, one.channel_of(task)) for task in one.tasks])
-        for one in fragments.values()])
+        query_work(growth.queries[fragment.id], [
+            (task, rig.task_types[tasks[task].type].cost_us, fragment.channel_of(task)) for task in fragment.tasks])
+        for fragment in fragments.values()])
     assert set(used) == set(tasks)
-    assert sum(found.cpu_us for found in used.values()) == 1000 * growth.cpu_ms
+    assert sum(usage.cpu_us for usage in used.values()) == 1000 * growth.cpu_ms
     assert used["a1"].cpu_us > 2 * used["b1"].cpu_us, "computing π costs more than nearly nothing"
     assert used["a1"].cpu_us > used["a2"].cpu_us
     # What is read was written; the reader comes to it soon, on a busy machine a little later.
@@ -248,7 +248,7 @@ def tree(pid: int) -> list[psutil.Process]:
 
 def cpu_s_of_tree(pid: int) -> float:
     times = [process.cpu_times() for process in tree(pid)]
-    return sum(found.user + found.system for found in times)
+    return sum(cpu_times.user + cpu_times.system for cpu_times in times)
 
 
 def age_s_of_youngest(pid: int) -> float:
@@ -264,8 +264,8 @@ def test_a_fragment_that_moves_to_another_slot_goes_on_where_it_was(rig):
     rig.wait(lambda: rig.report()["slots"]["1"]["fragments"].get("v1-0", {}).get("state") == "running")
     reached = len(numbers(rig, "v1-0.1"))
     rig.wait(lambda: len(numbers(rig, "v1-0.1")) > reached + 20)
-    found = numbers(rig, "v1-0.1")
-    assert found == list(range(len(found)))
+    seqs = numbers(rig, "v1-0.1")
+    assert seqs == list(range(len(seqs)))
     assert "v1-0" not in rig.report()["slots"]["0"]["fragments"]
     assert rig.channels.info("v1-0.1").fence == 2
 
@@ -277,16 +277,16 @@ def test_a_task_is_measured_in_a_slot_that_nothing_runs_on(rig):
         driver_warm_up_s=0.5,
         feed=({"type": "numbers", "config": {"rate_per_s": 20}},))
     trials.order(rig.broker, order)
-    found = rig.wait(lambda: trials.result(rig.broker, "t"), what="the trial has a result")
-    assert found.ok, found
+    result = rig.wait(lambda: trials.result(rig.broker, "t"), what="the trial has a result")
+    assert result.ok, result
     # What piled up while a busy machine started the query comes through besides, however much that is.
-    assert found.achieved_per_s > 60 and found.selectivity == pytest.approx(1.0)
-    assert found.latency_s and found.cpu > 0 and found.memory > 0 and found.versions["type"] == 1
-    kept = [Batch(*row) for row in found.batches]
-    trigger_s = found.machine["trigger_ms"] / 1000
-    told_again = latency_slope(kept, trigger_s=trigger_s, now_s=found.measured_s)
-    assert told_again == pytest.approx(found.latency_slope, abs=1e-3), "it can be judged by what is kept"
-    assert achieved_per_s(kept, measured_s=found.measured_s) == pytest.approx(found.achieved_per_s, rel=1e-2)
+    assert result.achieved_per_s > 60 and result.selectivity == pytest.approx(1.0)
+    assert result.latency_s and result.cpu > 0 and result.memory > 0 and result.versions["type"] == 1
+    batches = [Batch(*row) for row in result.batches]
+    trigger_s = result.machine["trigger_ms"] / 1000
+    told_again = latency_slope(batches, trigger_s=trigger_s, now_s=result.measured_s)
+    assert told_again == pytest.approx(result.latency_slope, abs=1e-3), "it can be judged by what is kept"
+    assert achieved_per_s(batches, measured_s=result.measured_s) == pytest.approx(result.achieved_per_s, rel=1e-2)
     assert not rig.broker.keys("weir:ch:trial-*") and not list((rig.data_dir / "checkpoints").glob("trial-*"))
 
 
@@ -311,7 +311,8 @@ def test_a_schedule_changes_twice_and_a_slot_dies_and_every_event_arrives_once(r
     rig.wait(lambda: rig.slot_pid("1") not in (None, pid), what="the slot is back")
     rig.wait_running("d1-0", "d1-1", "d1-4", "d1-2", "d2-0", "d1-3")
     weights = {"d1-2": 0.5, "d2-0": 0.5}
-    rig.wait(lambda: all(rig.fragment(one)["routes"] == {"0": {"d1-2": weights}} for one in ("d1-1", "d1-4")))
+    rig.wait(lambda: all(rig.fragment(fragment_id)["routes"] == {"0": {"d1-2": weights}}
+        for fragment_id in ("d1-1", "d1-4")))
     rig.wait(lambda: rig.fragment("d1-1")["threads"] == 2)
     rig.wait(lambda: 35 < (rig.fragment("d1-1")["rate_per_s"] or 0) < 65
              and 120 < (rig.fragment("d1-4")["rate_per_s"] or 0) < 180, what="a quarter and three of 200 events/s")

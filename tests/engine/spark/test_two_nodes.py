@@ -150,10 +150,10 @@ class Planned:
         job = self._job(rate_per_s)
         supply = self.supply(nodes)
         assigner = SlotAssigner(
-            {task: one.queries for task, one in running.items()}, pinned=bound(running, job), supply=supply)
-        found = schedule(job, ("LSA", "DSM"), supply=supply, arrange=assigner)
+            {task: fragment.queries for task, fragment in running.items()}, pinned=bound(running, job), supply=supply)
+        planned = schedule(job, ("LSA", "DSM"), supply=supply, arrange=assigner)
         return plan_schedule(
-            self.estate, self.name, found, task_types=self.types, prices=Prices(), left=self.left())
+            self.estate, self.name, planned, task_types=self.types, prices=Prices(), left=self.left())
 
     def remove(self) -> None:
         self._carry_out(plan_removal(self.estate, self.name, task_types=self.types, prices=Prices()))
@@ -175,7 +175,7 @@ class Planned:
         """Those that work: their slots, by id."""
         running = self.estate.submitted[self.name].running[task]
         fragment = self.estate.fragments[self.estate.places[running][0]]
-        return {one.id: one.slot for one in fragment.queries if not one.leaving}
+        return {query.id: query.slot for query in fragment.queries if not query.leaving}
 
     def channel(self, task: str) -> str:
         return self.estate.channel_of(self.estate.submitted[self.name].running[task])
@@ -184,10 +184,10 @@ class Planned:
         return prepare(
             self.dataflow, task_types=self.types, profiles=PROFILES, rate_per_s=rate_per_s, **more)
 
-    def _submission(self, found):
+    def _submission(self, planned):
         return plan_submission(
             self.estate, self.dataflow, dataflow_id=self.name, team="city", task_types=self.types, prices=Prices(),
-            schedule=found)
+            schedule=planned)
 
     def _carry_out(self, plan) -> None:
         self.plan, self.estate = plan, apply_plan(self.estate, plan)
@@ -233,9 +233,9 @@ def test_a_schedule_over_two_nodes_delivers_what_the_dataflow_delivers_alone(hos
     assert set(flow.bundles("city").values()) == {"n1/0"} and set(flow.bundles("out").values()) == {"n2/0"}
     assert run_to_its_end(flow) == alone
     for task in ("parse", "warm"):
-        for one in flow.bundles(task):
-            assert hosts.fragment(one)["state"] == "running"
-            assert int(hosts.broker.hget(keys.meter(one), "in:n")) > EVENTS / 4, "each bundle had its part"
+        for part in flow.bundles(task):
+            assert hosts.fragment(part)["state"] == "running"
+            assert int(hosts.broker.hget(keys.meter(part), "in:n")) > EVENTS / 4, "each bundle had its part"
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -268,7 +268,8 @@ def test_what_cannot_leave_its_node_is_refused_before_anything_happens(hosts: Ho
     nodes = {task: slot.partition("/")[0] for task in ("count", "sum") for slot in flow.bundles(task).values()}
     wanted = {node: desired.read(hosts.broker, node) for node in NODES}
     queries = {
-        name: found["run_id"] for slot in hosts.report()["slots"].values() for name, found in slot["fragments"].items()}
+        name: fragment["run_id"] for slot in hosts.report()["slots"].values() 
+        for name, fragment in slot["fragments"].items()}
     assert queries
     other = next(node for node in NODES if node != nodes["sum"])
     with pytest.raises(NotEnactable, match=r"cannot leave its node|cannot leave n") as refused:
@@ -283,8 +284,8 @@ def test_what_cannot_leave_its_node_is_refused_before_anything_happens(hosts: Ho
     check_sums(hosts, flow.channel("sums"))
     assert {node: desired.read(hosts.broker, node) for node in NODES} == wanted
     assert {
-        name: found["run_id"] for slot in hosts.report()["slots"].values()
-        for name, found in slot["fragments"].items()} == queries, "every query runs on"
+        name: fragment["run_id"] for slot in hosts.report()["slots"].values()
+        for name, fragment in slot["fragments"].items()} == queries, "every query runs on"
 
 
 @pytest.mark.parametrize("how", ["stopped", "cut off"])
@@ -293,8 +294,8 @@ def test_a_node_that_was_away_goes_on_where_it_was(hosts: Hosts, how: str):
     flow = Flow(
         hosts, name, [bundle(f"{name}1-1", "n1/0"), bundle(f"{name}a-1", "n2/0")],
         [bundle(f"{name}1-2", "n1/0"), bundle(f"{name}a-2", "n2/0")], ends=("n1/0", "n1/0"))
-    flow.divide(1, *(bundle(one.id, one.slot, 1, 0.5) for one in flow.fragments[1].bundles))
-    flow.divide(2, *(bundle(one.id, one.slot, 1, 0.5) for one in flow.fragments[2].bundles))
+    flow.divide(1, *(bundle(part.id, part.slot, 1, 0.5) for part in flow.fragments[1].bundles))
+    flow.divide(2, *(bundle(part.id, part.slot, 1, 0.5) for part in flow.fragments[2].bundles))
     flow.publish()
     hosts.wait_running(*(bundle.id for fragment in flow.fragments for bundle in fragment.queries))
     flow.grows()
@@ -310,11 +311,11 @@ def test_a_node_that_was_away_goes_on_where_it_was(hosts: Hosts, how: str):
         before = flow.fragments[number]
         flow.fragments[number] = divided_anew(
             before.tasks[0], before, [WantedBundle("n1/0", 2, 1.0)], ids=iter(())).after[before.id]
-        assert [one.slot for one in flow.fragments[number].bundles if one.leaving] == ["n2/0"]
+        assert [bundle.slot for bundle in flow.fragments[number].bundles if bundle.leaving] == ["n2/0"]
     flow.publish()
     flow.grows()
-    found = flow.numbers()
-    assert set(range(max(found))) - set(found), "what it had to do is nobody else's"
+    seqs = flow.numbers()
+    assert set(range(max(seqs))) - set(seqs), "what it had to do is nobody else's"
 
     away.signal(signal.SIGCONT)
     away.wire.mend()
@@ -333,11 +334,11 @@ def check(hosts: Hosts, channel: str) -> None:
     """Every number so far arrives, each once."""
     reached = max(event["_seq"] for event in hosts.events(channel))
 
-    def found() -> list[int]:
+    def arrived() -> list[int]:
         return [event["_seq"] for event in hosts.events(channel)]
 
-    hosts.wait(lambda: set(found()) >= set(range(reached)), what=f"all up to {reached}")
-    events = found()
+    hosts.wait(lambda: set(arrived()) >= set(range(reached)), what=f"all up to {reached}")
+    events = arrived()
     assert len(events) == len(set(events)), "an event came twice"
     assert all(event["n"] == event["_seq"] + BY for event in hosts.events(channel))
 

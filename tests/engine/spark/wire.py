@@ -50,8 +50,8 @@ class Wire:
         except OSError:
             node.close()
             return
-        for one in (node, broker):
-            one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for end in (node, broker):
+            end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         threading.Thread(target=self._pass_on, args=(broker, node), daemon=True).start()
         self._pass_on(node, broker)
 
@@ -60,6 +60,6 @@ class Wire:
             while data := source.recv(1 << 16):
                 self._whole.wait()
                 target.sendall(data)
-        for one in (source, target):
+        for stream in (source, target):
             with suppress(OSError):
-                one.shutdown(socket.SHUT_RDWR)
+                stream.shutdown(socket.SHUT_RDWR)

@@ -39,7 +39,8 @@ def test_every_reader_gets_everything_and_the_slowest_holds_the_trimming(rig: Ri
     assert written > 1_000
     # More where a busy machine let what was read ahead go, and it was fetched again.
     wait_until(
-        lambda: all(int(rig.channels.meters(one).get("in:bytes") or 0) >= written for one in "bc"), what="bytes read")
+        lambda: all(int(rig.channels.meters(reader).get("in:bytes") or 0) >= written for reader in "bc"),
+        what="bytes read")
 
 
 def test_blocks_are_freed_behind_the_only_reader(rig: Rig) -> None:

@@ -183,10 +183,10 @@ STEPS = st.lists(st.one_of(
 def test_a_batch_is_decided_once_for_all(view, broker, channels, steps) -> None:
     """Whatever is asked for and when: a repeated batch is divided as it was, the next one as was asked before it."""
     broker.flushall()
-    batch, decided, asked = 0, None, ""
+    batch, decided, bundles_asked = 0, None, ""
     for what, bundles in steps:
         if what == "ask":
-            asked = bundles
+            bundles_asked = bundles
             if bundles:
                 channels.route("f", 1, "r", dict.fromkeys(bundles, 1.0))
             else:
@@ -198,8 +198,8 @@ def test_a_batch_is_decided_once_for_all(view, broker, channels, steps) -> None:
             seen = parts_of(view, batch)
             route = channels.routed("f", 1, "r")
             if route is not None and route.effective:
-                assert seen == [tuple(f"f.1@{bundle}" for bundle in asked)]
+                assert seen == [tuple(f"f.1@{bundle}" for bundle in bundles_asked)]
             decided = seen
     view(batch + 1)  # sees what was asked for last
     final = parts_of(view, batch + 2)
-    assert final == ([tuple(f"f.1@{bundle}" for bundle in asked)] if asked else [])
+    assert final == ([tuple(f"f.1@{bundle}" for bundle in bundles_asked)] if bundles_asked else [])

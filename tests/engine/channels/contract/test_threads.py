@@ -51,9 +51,9 @@ def test_what_threads_make_comes_in_the_order_of_the_input(rig: Rig) -> None:
     ticks = rig.ticks("a", rate_per_s=4_000, limit=2_000)
     writer = rig.start(rig.publish(ticks, "a", readers=("t",)), "a")
     total = len(expected(list(range(2_000))))
-    one = work(rig, copy, ["a.0"], threads=THREADS)
-    wait_until(lambda: len(rig.events("t.0")) > total // 4, what="first events", alive=(writer, one))
-    one.stop()  # wherever it is; it goes on with another number of threads
+    query = work(rig, copy, ["a.0"], threads=THREADS)
+    wait_until(lambda: len(rig.events("t.0")) > total // 4, what="first events", alive=(writer, query))
+    query.stop()  # wherever it is; it goes on with another number of threads
     two = work(rig, copy, ["a.0"], threads=2)
     wait_until(lambda: len(rig.events("t.0")) >= total, what="all events", alive=(writer, two))
     assert rig.numbers("t.0") == expected(list(range(2_000)))
