@@ -17,7 +17,7 @@ from dashboard.operations.nodes import current_machine
 from dashboard.profiles import selectors
 from dashboard.profiles.measurable import unmeasured
 from dashboard.profiles.models import ObservationRow
-from dashboard.profiles.subjects import feeds_for, installed
+from dashboard.profiles.targets import feeds_for, installed
 
 router = Router()
 

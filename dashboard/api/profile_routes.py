@@ -31,7 +31,7 @@ from dashboard.profiles.services.sweeps import (
     start_sweep,
 )
 from dashboard.profiles.stored import entry_of, profile_of
-from dashboard.profiles.subjects import Subject, subject_again, subject_of_task, subject_of_type
+from dashboard.profiles.targets import SweepTarget, target_again, target_of_task, target_of_type
 from scheduler.model.errors import NotFound
 from scheduler.model.profile_csv import write_entries
 
@@ -130,7 +130,7 @@ def start(request: HttpRequest, given: SweepIn) -> Status:
     manner = replace(manner_of(again), **{name: fields[name] for name in MANNER if name in fields})
     bounds = bounds_for(given.slot, manner.bounds, **{name: fields[name] for name in BOUNDS if name in fields})
     return Status(201, sweep_row(start_sweep(
-        actor=request.user, subject=_subject(request, given), slot=given.slot, bounds=bounds,
+        actor=request.user, target=_target(request, given), slot=given.slot, bounds=bounds,
         any_config=manner.any_config, warm_up_s=manner.warm_up_s, seconds=manner.seconds)))
 
 
@@ -199,9 +199,9 @@ def trial_row(trial: TrialRecord) -> dict[str, Any]:
     return {name: getattr(trial, name) for name in names}
 
 
-def _subject(request: HttpRequest, given: SweepIn) -> Subject:
+def _target(request: HttpRequest, given: SweepIn) -> SweepTarget:
     if given.profile:
-        return subject_again(selectors.profile(request.viewer, given.profile))
+        return target_again(selectors.profile(request.viewer, given.profile))
     if given.dataflow:
-        return subject_of_task(request.viewer, given.dataflow, given.task)
-    return subject_of_type(given.type, given.config, feed_key=given.feed)
+        return target_of_task(request.viewer, given.dataflow, given.task)
+    return target_of_type(given.type, given.config, feed_key=given.feed)

@@ -15,7 +15,7 @@ from dashboard import jobs
 from dashboard.catalog.models import DataflowRecord
 from dashboard.operations.models import Use
 from dashboard.profiles.models import SweepRecord
-from dashboard.profiles.subjects import Subject
+from dashboard.profiles.targets import SweepTarget
 from dashboard.teams.models import Role
 from dashboard.teams.permissions import Viewer
 from scheduler.model.canonical import canonical_json
@@ -30,28 +30,28 @@ class NotApproved(WeirError):
     code = "not_approved"
 
 
-def require_approved(subject: Subject) -> None:
+def require_approved(target: SweepTarget) -> None:
     """Raise ``NotApproved`` where something with outside effects would run that is not in the estate so."""
-    if (hindrance := hindrance_of(subject)) is not None:
+    if (hindrance := hindrance_of(target)) is not None:
         raise hindrance
 
 
-def require_effects_of(viewer: Viewer, subject: Subject) -> None:
+def require_effects_of(viewer: Viewer, target: SweepTarget) -> None:
     """Raise ``PermissionDenied`` where a sweep has outside effects in the name of a team that the viewer is no engineer
     of: whoever listens there gets its events."""
-    if next(_reaching(subject), None) is None or subject.dataflow_id is None:
+    if next(_reaching(target), None) is None or target.dataflow_id is None:
         return
-    team = DataflowRecord.objects.select_related("team").get(pk=subject.dataflow_id).team
+    team = DataflowRecord.objects.select_related("team").get(pk=target.dataflow_id).team
     if not viewer.has_role(team.pk, Role.ENGINEER):
         raise PermissionDenied(
             f"This is measured with effects outside of Weir, in the name of team {team.name}.",
             remedy="Let an engineer of that team measure it.", role=Role.ENGINEER.label, team=team.slug)
 
 
-def hindrance_of(subject: Subject) -> NotApproved | None:
-    """Why a subject cannot be measured, as far as approval goes; None where it can."""
-    reaching = next(_reaching(subject), None)
-    if reaching is None or _is_in_estate(subject):
+def hindrance_of(target: SweepTarget) -> NotApproved | None:
+    """Why a target cannot be measured, as far as approval goes; None where it can."""
+    reaching = next(_reaching(target), None)
+    if reaching is None or _is_in_estate(target):
         return None
     name, effects = reaching
     return NotApproved(
@@ -61,42 +61,42 @@ def hindrance_of(subject: Subject) -> NotApproved | None:
 
 def needs_a_dataflow(declared: TaskType) -> NotApproved | None:
     """Why a type cannot be measured with a config of one's own; None where it can."""
-    return hindrance_of(Subject(declared.name, {}, declared.version, declared.stateful, (), ""))
+    return hindrance_of(SweepTarget(declared.name, {}, declared.version, declared.stateful, (), ""))
 
 
 def is_approved(sweep: SweepRecord) -> bool:
     """Whether all of a sweep is in the estate as it would run now."""
-    return _is_in_estate(subject_of(sweep))
+    return _is_in_estate(target_of(sweep))
 
 
-def subject_of(sweep: SweepRecord) -> Subject:
+def target_of(sweep: SweepRecord) -> SweepTarget:
     """What a sweep measures."""
-    return Subject(
+    return SweepTarget(
         sweep.task_type, json.loads(sweep.config), sweep.version, False, tuple(sweep.feed), sweep.fed_by,
         sweep.team_id, sweep.dataflow_id, tuple(sweep.tasks))
 
 
-def _reaching(subject: Subject) -> Iterator[tuple[str, str]]:
+def _reaching(target: SweepTarget) -> Iterator[tuple[str, str]]:
     """The types with outside effects that would run, and what they reach."""
-    for name, config in _chain(subject):
+    for name, config in _chain(target):
         declared = jobs.task_types().get(name)
         if needs_approval(declared, config):
             yield name, effects_in_words(declared)
 
 
-def _chain(subject: Subject) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    for task in subject.feed:
+def _chain(target: SweepTarget) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    for task in target.feed:
         yield task["type"], task["config"]
-    yield subject.task_type, subject.config
+    yield target.task_type, target.config
 
 
-def _is_in_estate(subject: Subject) -> bool:
-    if subject.dataflow_id is None or len(subject.tasks) != len(subject.feed) + 1:
+def _is_in_estate(target: SweepTarget) -> bool:
+    if target.dataflow_id is None or len(target.tasks) != len(target.feed) + 1:
         return False
-    uses = Use.objects.filter(dataflow_id=subject.dataflow_id, task_id__in=subject.tasks)
+    uses = Use.objects.filter(dataflow_id=target.dataflow_id, task_id__in=target.tasks)
     rows = {
         use.task_id: (use.running_task.type, canonical_json(use.running_task.config))
         for use in uses.select_related("running_task")}
     return all(
         rows.get(task_id) == (name, canonical_json(config))
-        for task_id, (name, config) in zip(subject.tasks, _chain(subject), strict=True))
+        for task_id, (name, config) in zip(target.tasks, _chain(target), strict=True))

@@ -20,7 +20,7 @@ from dashboard.profiles.models import ProfileRecord, SweepRecord
 from dashboard.profiles.permissions import known_to
 from dashboard.profiles.selectors import set_aside
 from dashboard.profiles.services.sweeps import MOST_THREADS
-from dashboard.profiles.subjects import Subject, subjects_of_tasks
+from dashboard.profiles.targets import SweepTarget, targets_of_tasks
 from dashboard.teams.models import Team
 from dashboard.teams.permissions import Viewer
 from scheduler.model.canonical import canonical_json
@@ -47,7 +47,7 @@ class ProfileRequest:
     set aside, and why it may not be measured as things stand."""
 
     tasks: tuple[str, ...]
-    subject: Subject
+    target: SweepTarget
     sweep: SweepRecord | None
     aside: ProfileRecord | None
     hindrance: NotApproved | None
@@ -65,32 +65,32 @@ class ProfileRequest:
 
 def profile_requests(viewer: Viewer, dataflow_id: UUID | str, tasks: Iterable[str]) -> list[ProfileRequest]:
     """What is to be measured for these tasks of a dataflow: a type with a config once, in the order of the tasks."""
-    wanted_by: dict[tuple[str, str], tuple[Subject, list[str]]] = {}
+    wanted_by: dict[tuple[str, str], tuple[SweepTarget, list[str]]] = {}
     if not (tasks := list(tasks)):
         return []
-    for task, subject in subjects_of_tasks(viewer, dataflow_id, tasks).items():
-        wanted_by.setdefault((subject.task_type, canonical_json(subject.config)), (subject, []))[1].append(task)
+    for task, target in targets_of_tasks(viewer, dataflow_id, tasks).items():
+        wanted_by.setdefault((target.task_type, canonical_json(target.config)), (target, []))[1].append(task)
     sweeps = list(SweepRecord.objects.filter(known_to(viewer), task_type__in={name for name, _ in wanted_by}).exclude(
         status__in=[DONE, CANCELLED]).order_by("-created"))
     sweeps.sort(key=lambda sweep: (sweep.status not in OPEN, sweep.status == FAILED))  # a failed one last, if newer
     return [
-        ProfileRequest(tuple(names), subject, next((sweep for sweep in sweeps if _brings(sweep, subject)), None),
-               _aside(viewer, subject), hindrance_of(subject))
-        for subject, names in wanted_by.values()]
+        ProfileRequest(tuple(names), target, next((sweep for sweep in sweeps if _brings(sweep, target)), None),
+               _aside(viewer, target), hindrance_of(target))
+        for target, names in wanted_by.values()]
 
 
-def _brings(sweep: SweepRecord, subject: Subject) -> bool:
-    """Whether a sweep's profile would be the subject's: what is measured of a private dataflow is its team's alone."""
+def _brings(sweep: SweepRecord, target: SweepTarget) -> bool:
+    """Whether a sweep's profile would be the target's: what is measured of a private dataflow is its team's alone."""
     return (
-        sweep.task_type == subject.task_type and sweep.team_id in (None, subject.team_id)
-        and (sweep.any_config or sweep.config == canonical_json(subject.config)))
+        sweep.task_type == target.task_type and sweep.team_id in (None, target.team_id)
+        and (sweep.any_config or sweep.config == canonical_json(target.config)))
 
 
-def _aside(viewer: Viewer, subject: Subject) -> ProfileRecord | None:
+def _aside(viewer: Viewer, target: SweepTarget) -> ProfileRecord | None:
     """What could be used again for it: of its very config, else for any."""
     candidates = set_aside(viewer).filter(
-        Q(team=None) | Q(team=subject.team_id), task_type=subject.task_type,
-        config__in=["", canonical_json(subject.config)])
+        Q(team=None) | Q(team=target.team_id), task_type=target.task_type,
+        config__in=["", canonical_json(target.config)])
     return candidates.order_by("-config", "-changed").first()
 
 

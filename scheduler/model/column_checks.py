@@ -10,7 +10,7 @@ from .canonical import canonical_config
 from .columns import STREAM_TYPES, Columns, ColumnsOf, interleaved
 from .draft import Draft, DraftTask
 from .errors import WeirError
-from .positions import Place, Problems
+from .positions import Problems, TextPosition
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,16 +74,16 @@ def _outputs(task: DraftTask, inputs: Columns, columns_of: ColumnsOf) -> Columns
 
 def _report(task: DraftTask, error: WeirError, problems: Problems | None) -> None:
     if problems is not None:
-        place = _place(task, error.facts)
-        problems.add(error.code, place, f"Task {task.id}: {error.message}", error.remedy, task_id=task.id)
+        position = _position(task, error.facts)
+        problems.add(error.code, position, f"Task {task.id}: {error.message}", error.remedy, task_id=task.id)
 
 
-def _place(task: DraftTask, facts: Mapping[str, object]) -> Place:
+def _position(task: DraftTask, facts: Mapping[str, object]) -> TextPosition:
     """Where the parameter stands that is wrong, or its element or key; the task, where it has a default."""
     node = task.parameters.get(str(facts.get("parameter") or ""))
     if node is None:
-        return task.place
+        return task.position
     value = facts.get("value")
     if node.is_list:
-        return next((element.place for element in node.value if element.value == value), node.place)
-    return node.keys.get(str(value), node.place) if node.is_mapping else node.place
+        return next((element.position for element in node.value if element.value == value), node.position)
+    return node.keys.get(str(value), node.position) if node.is_mapping else node.position

@@ -22,7 +22,7 @@ from .errors import InvalidDataflow, WeirError
 from .flux import is_flux, read_flux, type_remedy
 from .graph_checks import check_graph
 from .json_text import read_json
-from .positions import MAX_BYTES, Place, Problems, Unreadable, listed
+from .positions import MAX_BYTES, Problems, TextPosition, Unreadable, listed
 from .task_types import TaskType, TaskTypes
 from .yaml_text import read_yaml, resolve_plain
 
@@ -167,7 +167,7 @@ def _read(
     if check_config is not None and not problems:
         for task in draft.tasks.values():
             if problem := check_config(task.type, canonical_config(task.type, task.config)):
-                problems.add(problem.code, task.place, problem.message, problem.remedy, task_id=task.id)
+                problems.add(problem.code, task.position, problem.message, problem.remedy, task_id=task.id)
     if columns_of is not None and not problems:
         columns_by_task(draft, columns_of, problems)
     if problems:
@@ -194,29 +194,31 @@ def _decoded(text: str | bytes, problems: Problems) -> str:
         except UnicodeEncodeError as error:
             before = text[: error.start]
             raise problems.stop(
-                "invalid_unicode", _place_after(before), "The text holds half of a surrogate pair.", "Save it as UTF-8."
+                "invalid_unicode", _position_after(before), "The text holds half of a surrogate pair.",
+                "Save it as UTF-8.",
             ) from None
     if len(data) > MAX_BYTES:
         raise problems.stop(
-            "too_large", Place(1, 1), f"The file has {len(data):,} bytes; {MAX_BYTES:,} may be.", "Split the dataflow."
+            "too_large", TextPosition(1, 1), f"The file has {len(data):,} bytes; {MAX_BYTES:,} may be.",
+            "Split the dataflow.",
         )
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise problems.stop(
-            "invalid_unicode", _place_after(data[: error.start].decode(errors="replace")),
+            "invalid_unicode", _position_after(data[: error.start].decode(errors="replace")),
             f"The file is not UTF-8: byte 0x{data[error.start]:02x} cannot stand here.", "Save it as UTF-8.",
         ) from None
     if "\0" in text:
         raise problems.stop(
-            "invalid_unicode", _place_after(text[: text.index("\0")]), "The file holds a null character.",
+            "invalid_unicode", _position_after(text[: text.index("\0")]), "The file holds a null character.",
             "Save it as UTF-8 text.",
         )
     return text
 
 
-def _place_after(before: str) -> Place:
-    return Place(before.count("\n") + 1, len(before) - before.rfind("\n"))
+def _position_after(before: str) -> TextPosition:
+    return TextPosition(before.count("\n") + 1, len(before) - before.rfind("\n"))
 
 
 def _format_of(text: str) -> Format:
@@ -257,7 +259,7 @@ def _check_duplicates(
             if both := sorted(set(children[task_id]).intersection(children[first])):
                 remedy += f" {listed(both, ', ')} then receives each event once, not twice."
             problems.add(
-                "equivalent_tasks", draft.tasks[task_id].place,
+                "equivalent_tasks", draft.tasks[task_id].position,
                 f"Tasks {first} and {task_id} do the same: their types, configs and all that is upstream are equal.",
                 remedy, task_id=task_id,
             )

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from .dataflow import Visibility
 from .parameters import check_config
-from .positions import Node, Place, Problems, Unreadable, shown
+from .positions import Node, Problems, TextPosition, Unreadable, shown
 from .schema import dataflow_schema
 from .structure import check_structure
 from .task_types import TaskType, TaskTypes
@@ -27,7 +27,7 @@ class DraftTask:
     id: str
     type: TaskType | None
     config: dict[str, object]
-    place: Place
+    position: TextPosition
     parameters: dict[str, Node] = field(default_factory=dict)  # where its config's values stand
 
 
@@ -38,7 +38,7 @@ class DraftStream:
     source: Node | None
     target: Node | None
     selectivity: float | None
-    place: Place
+    position: TextPosition
 
 
 @dataclass(slots=True)
@@ -77,7 +77,7 @@ class DraftReader:
         """The draft of a document; raises Unreadable where there is none."""
         if root.value is None:
             raise self.problems.stop(
-                "empty", root.place, "The document is empty.", "Start from one of the samples: name, tasks, streams."
+                "empty", root.position, "The document is empty.", "Start from one of the samples: name, tasks, streams."
             )
         check_structure(root, self.problems)
         if not root.is_mapping:
@@ -90,7 +90,7 @@ class DraftReader:
             self._task(task)
         for stream in _mappings(document.get("streams")):
             ends = [end if _text(end) is not None else None for end in map(stream.value.get, ("from", "to"))]
-            self.draft.streams.append(DraftStream(*ends, _number(stream.value.get("selectivity")), stream.place))
+            self.draft.streams.append(DraftStream(*ends, _number(stream.value.get("selectivity")), stream.position))
         rates = document.get("rates")
         if rates is not None and rates.is_mapping:
             self._rates(rates)
@@ -101,7 +101,7 @@ class DraftReader:
         task_id = self._task_id(stated_id)
         task_type = self._task_type(node.value.get("type"), task_id)
         if config is None or config.value is None:
-            config = Node({}, node.place)
+            config = Node({}, node.position)
         if task_type is not None and config.is_mapping:
             named = task_id or shown(_text(stated_id) or "") or "without an id"  # as it calls itself, a double's too
             check_config(task_type, config, self.problems, task_id=named)
@@ -109,7 +109,7 @@ class DraftReader:
             return
         plain = config.plain() if config.is_mapping else {}
         parameters = config.value if config.is_mapping else {}
-        self.draft.tasks[task_id] = DraftTask(task_id, task_type, plain, stated_id.place, parameters)
+        self.draft.tasks[task_id] = DraftTask(task_id, task_type, plain, stated_id.position, parameters)
         if rate is not None:
             self._rate(task_id, rate)
 
@@ -122,9 +122,9 @@ class DraftReader:
             self.draft.invalid_ids.add(task_id)
             return None
         if task_id in self.draft.tasks:
-            first = self.draft.tasks[task_id].place
+            first = self.draft.tasks[task_id].position
             self.problems.add(
-                "duplicate_id", node.place, f"Two tasks have the id {task_id}; the first is on line {first.line}.",
+                "duplicate_id", node.position, f"Two tasks have the id {task_id}; the first is on line {first.line}.",
                 "Give each task an id of its own.", task_id=task_id,
             )
             return None
@@ -137,7 +137,7 @@ class DraftReader:
         near = self.problems.nearest(name, self.task_types)
         remedy = self.type_remedy(name) if self.type_remedy else "The task library lists the types there are."
         self.problems.add(
-            "unknown_task_type", node.place, f"There is no task type {shown(name) or 'without a name'}.",
+            "unknown_task_type", node.position, f"There is no task type {shown(name) or 'without a name'}.",
             f"Did you mean {near}?" if near else remedy, task_id=task_id,
         )
         return None
@@ -154,17 +154,17 @@ class DraftReader:
                 f"Did you mean {near}?" if near else "Name a source of this dataflow.",
             )
 
-    def _rate(self, task_id: str, node: Node, *, key: Place | None = None) -> None:
+    def _rate(self, task_id: str, node: Node, *, key: TextPosition | None = None) -> None:
         task, rate = self.draft.tasks.get(task_id), _number(node)
         if task is not None and task.type is not None and task.type.kind != "source":
             self.problems.add(
-                "rate_of_no_source", key or node.place,
+                "rate_of_no_source", key or node.position,
                 f"Task {task_id} is a {task.type.kind}; only sources have a rate.",
                 "Remove the rate: it follows from the rates of the sources.", task_id=task_id,
             )
         elif rate is not None and self.draft.rates_per_s.setdefault(task_id, rate) != rate:
             self.problems.add(
-                "two_rates", key or node.place, f"Source {task_id} has two different rates.", "Keep one of the two.",
+                "two_rates", key or node.position, f"Source {task_id} has two different rates.", "Keep one of the two.",
                 task_id=task_id,
             )
 

@@ -56,7 +56,7 @@ class _Reader:
         tasks = [self.component(node) for key in ("spouts", "bolts") for node in self.list_of(root, key)]
         streams = [self.stream(node) for node in self.list_of(root, "streams")]
         values = {key: root.value[key] for key in ("name", "description", "visibility", "rates") if key in root.value}
-        values |= {"tasks": Node(tasks, root.place), "streams": Node(streams, root.place)}
+        values |= {"tasks": Node(tasks, root.position), "streams": Node(streams, root.position)}
         return _mapping(root, values, root.keys)
 
     def list_of(self, root: Node, key: str) -> list[Node]:
@@ -64,7 +64,7 @@ class _Reader:
         if node is None or node.value is None:
             return []
         if not node.is_list:
-            self.problems.add("ill_typed", node.place, f"The {key} are a list; this is not.", "Write a list.")
+            self.problems.add("ill_typed", node.position, f"The {key} are a list; this is not.", "Write a list.")
             return []
         return node.value
 
@@ -75,25 +75,25 @@ class _Reader:
             node = stack.pop()
             if isinstance(node.value, str) and (variable := _VARIABLE.search(node.value)):
                 self.problems.add(
-                    "flux_variable", node.place, f"Variable {shown(variable[0])} has no value here.",
+                    "flux_variable", node.position, f"Variable {shown(variable[0])} has no value here.",
                     "Write the value itself.",
                 )
             stack.extend(node.value.values() if node.is_mapping else node.value if node.is_list else ())
 
     def component(self, node: Node) -> Node:
         if not node.is_mapping:
-            return Node(node.value, node.place)
+            return Node(node.value, node.position)
         settings = {key: setting for key, setting in self.config(node).items() if key in (_TYPE_KEY, _RATE_KEY)}
-        parameters = Node({}, node.place)
+        parameters = Node({}, node.position)
         for name, value in self.properties(node):
             if name.value in (_TYPE_KEY, _RATE_KEY):
                 settings[name.value] = value
             else:
-                parameters.value[name.value], parameters.keys[name.value] = value, name.place
+                parameters.value[name.value], parameters.keys[name.value] = value, name.position
         class_name = node.value.get("className")
         task_type = settings.get(_TYPE_KEY) or class_name
         if _TYPE_KEY not in settings and class_name is not None and isinstance(class_name.value, str):
-            task_type = Node(self.type_named(class_name.value), class_name.place)
+            task_type = Node(self.type_named(class_name.value), class_name.position)
         fields = {"id": node.value.get("id"), "type": task_type, "config": parameters, "rate": settings.get(_RATE_KEY)}
         if task_type is not None and task_type.value in self.names.values():
             self.storm_only(node)
@@ -104,7 +104,7 @@ class _Reader:
         if config is None or config.value is None:
             return {}
         if not config.is_mapping:
-            self.problems.add("ill_typed", config.place, "A config is a mapping; this is not.", "Write key: value.")
+            self.problems.add("ill_typed", config.position, "A config is a mapping; this is not.", "Write key: value.")
             return {}
         return config.value
 
@@ -113,11 +113,12 @@ class _Reader:
         for entry in self.list_of(node, "properties"):
             name = entry.value.get("name") if entry.is_mapping else None
             if name is None or not isinstance(name.value, str):
-                self.problems.add("ill_typed", entry.place, "A property has a name and a value.", "Write both.")
+                self.problems.add("ill_typed", entry.position, "A property has a name and a value.", "Write both.")
             elif "value" in entry.value:
                 properties.append((name, entry.value["value"]))
             else:
-                self.unsupported(entry.place, f"property {shown(name.value)} has no value of its own", "Write a value.")
+                self.unsupported(entry.position, f"property {shown(name.value)} has no value of its own",
+                                 "Write a value.")
         return properties
 
     def storm_only(self, node: Node) -> None:
@@ -139,12 +140,12 @@ class _Reader:
             )
         return _mapping(node, {key: node.value[key] for key in ("from", "to") if key in node.value}, node.keys)
 
-    def unsupported(self, place, what: str, remedy: str) -> None:
-        self.problems.add("flux_unsupported", place, f"In this Flux topology {what}.", remedy)
+    def unsupported(self, position, what: str, remedy: str) -> None:
+        self.problems.add("flux_unsupported", position, f"In this Flux topology {what}.", remedy)
 
 
 def _mapping(like: Node, values: dict[str, Node], keys: dict) -> Node:
-    return Node(values, like.place, {key: keys.get(key, node.place) for key, node in values.items()})
+    return Node(values, like.position, {key: keys.get(key, node.position) for key, node in values.items()})
 
 
 def _squashed(name: str) -> str:

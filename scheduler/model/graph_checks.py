@@ -8,21 +8,21 @@ from collections.abc import Iterable, Mapping
 import networkx as nx
 
 from .draft import Draft
-from .positions import Node, Place, Problems, listed, shown
+from .positions import Node, Problems, TextPosition, listed, shown
 
 
 def check_graph(draft: Draft, problems: Problems) -> None:
     """Report streams that join nothing, tasks that can never work, and cycles."""
     graph = nx.DiGraph()
     graph.add_nodes_from(draft.tasks)
-    places = _check_streams(draft, problems, graph)
-    _check_ends(draft, problems, graph, places)
-    in_cycles = _check_cycles(problems, graph, places)
+    positions = _check_streams(draft, problems, graph)
+    _check_ends(draft, problems, graph, positions)
+    in_cycles = _check_cycles(problems, graph, positions)
     _check_reach(draft, problems, graph, in_cycles)
 
 
-def _check_streams(draft: Draft, problems: Problems, graph: nx.DiGraph) -> dict[tuple[str, str], Place]:
-    places: dict[tuple[str, str], Place] = {}
+def _check_streams(draft: Draft, problems: Problems, graph: nx.DiGraph) -> dict[tuple[str, str], TextPosition]:
+    positions: dict[tuple[str, str], TextPosition] = {}
     for stream in draft.streams:
         starts = _check_end(draft, problems, stream.source, "from")
         if not _check_end(draft, problems, stream.target, "to") or not starts:
@@ -30,18 +30,18 @@ def _check_streams(draft: Draft, problems: Problems, graph: nx.DiGraph) -> dict[
         ends = (stream.source.value, stream.target.value)
         if ends[0] == ends[1]:
             problems.add(
-                "self_loop", stream.place, f"A stream joins task {ends[0]} to itself.", "Remove it.", task_id=ends[0]
+                "self_loop", stream.position, f"A stream joins task {ends[0]} to itself.", "Remove it.", task_id=ends[0]
             )
-        elif ends in places:
+        elif ends in positions:
             problems.add(
-                "duplicate_stream", stream.place,
-                f"The stream from {ends[0]} to {ends[1]} is there twice; the first is on line {places[ends].line}.",
+                "duplicate_stream", stream.position,
+                f"The stream from {ends[0]} to {ends[1]} is there twice; the first is on line {positions[ends].line}.",
                 "Remove one of the two.", task_id=ends[0],
             )
         else:
-            places[ends] = stream.place
+            positions[ends] = stream.position
             graph.add_edge(*ends)
-    return places
+    return positions
 
 
 def _check_end(draft: Draft, problems: Problems, end: Node | None, word: str) -> bool:
@@ -52,7 +52,7 @@ def _check_end(draft: Draft, problems: Problems, end: Node | None, word: str) ->
     if end.value not in draft.invalid_ids:  # else the id itself has been reported
         near = problems.nearest(end.value, draft.tasks)
         problems.add(
-            "unknown_task", end.place,
+            "unknown_task", end.position,
             f"A stream goes {word} task {shown(end.value) or 'without an id'}, which does not exist.",
             f"Did you mean {near}?" if near else "Add the task, or remove the stream.",
         )
@@ -60,24 +60,24 @@ def _check_end(draft: Draft, problems: Problems, end: Node | None, word: str) ->
 
 
 def _check_ends(
-    draft: Draft, problems: Problems, graph: nx.DiGraph, places: Mapping[tuple[str, str], Place]
+    draft: Draft, problems: Problems, graph: nx.DiGraph, positions: Mapping[tuple[str, str], TextPosition]
 ) -> None:
     for source, target in graph.edges:
         reader, writer = draft.tasks[target].type, draft.tasks[source].type
         if reader is not None and reader.kind == "source":
             problems.add(
-                "source_with_input", places[source, target], f"Source {target} has an input, from {source}.",
+                "source_with_input", positions[source, target], f"Source {target} has an input, from {source}.",
                 "Remove the stream, or make the task a transform.", task_id=target,
             )
         if writer is not None and writer.kind == "sink":
             problems.add(
-                "sink_with_output", places[source, target], f"Sink {source} has an output, to {target}.",
+                "sink_with_output", positions[source, target], f"Sink {source} has an output, to {target}.",
                 "Remove the stream, or let it start from the task before the sink.", task_id=source,
             )
 
 
 def _check_cycles(
-    problems: Problems, graph: nx.DiGraph, places: Mapping[tuple[str, str], Place]
+    problems: Problems, graph: nx.DiGraph, positions: Mapping[tuple[str, str], TextPosition]
 ) -> set[str]:
     """Report one cycle of each tangle of cycles, the shortest through its first task; return all tasks in tangles."""
     order = {task_id: index for index, task_id in enumerate(graph)}
@@ -85,7 +85,7 @@ def _check_cycles(
     for tangle in tangles:
         cycle = _cycle_through(min(tangle, key=order.__getitem__), graph, tangle)
         problems.add(
-            "cycle", places[cycle[-1], cycle[0]], f"Tasks form a cycle: {listed([*cycle, cycle[0]], ' → ')}.",
+            "cycle", positions[cycle[-1], cycle[0]], f"Tasks form a cycle: {listed([*cycle, cycle[0]], ' → ')}.",
             "Remove one of its streams: events flow one way, from sources to sinks.", task_id=cycle[0],
         )
     return set().union(*tangles)
@@ -114,17 +114,17 @@ def _check_reach(draft: Draft, problems: Problems, graph: nx.DiGraph, in_cycles:
     for task_id, task in draft.tasks.items():
         if kinds[task_id] in ("transform", "sink") and not graph.in_degree(task_id):
             problems.add(
-                "missing_input", task.place, f"The {kinds[task_id]} {task_id} has no input.",
+                "missing_input", task.position, f"The {kinds[task_id]} {task_id} has no input.",
                 "Add a stream to it, or remove the task.", task_id=task_id,
             )
         elif task_id not in fed and task_id not in in_cycles:
             problems.add(
-                "unreachable", task.place, f"No source reaches task {task_id}.",
+                "unreachable", task.position, f"No source reaches task {task_id}.",
                 "Join it to a task that a source reaches, or remove it.", task_id=task_id,
             )
         if task_id not in read and task_id not in in_cycles:
             problems.add(
-                "reaches_no_sink", task.place, f"Task {task_id} reaches no sink, so nobody would see what it does.",
+                "reaches_no_sink", task.position, f"Task {task_id} reaches no sink, so nobody would see what it does.",
                 "Join it to a sink, or remove it.", task_id=task_id,
             )
 

@@ -1,6 +1,6 @@
-"""Strict JSON (RFC 8259) with the place of every value, and as many problems at once as can be told apart.
+"""Strict JSON (RFC 8259) with the position of every value, and as many problems at once as can be told apart.
 
-Libraries that give places (json-source-map, JSON read as YAML) stop at the first problem or accept what is not JSON.
+Libraries that give positions (json-source-map, JSON read as YAML) stop at the first problem or accept what is not JSON.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from bisect import bisect_right
 from json.decoder import JSONDecodeError, scanstring
 from typing import Any
 
-from .positions import MAX_DEPTH, MAX_VALUES, Node, Place, Problems, Unreadable, child_path, shown
+from .positions import MAX_DEPTH, MAX_VALUES, Node, Problems, TextPosition, Unreadable, child_path, shown
 
 _SPACE = re.compile(r"[ \t\n\r]*")
 _NUMBER = re.compile(r"(-?(?:0|[1-9][0-9]*))(\.[0-9]+)?([eE][-+]?[0-9]+)?(?![0-9A-Za-z_.+-])")
@@ -43,7 +43,7 @@ class _Reader:
 
     def value(self, at: int, path: str, depth: int) -> tuple[Node, int]:
         """The value that starts at an index, and the index behind it."""
-        place = self.place(at, path)
+        position = self.position(at, path)
         self.values += 1
         if self.values > MAX_VALUES:
             raise self.stop("too_many_values", at, f"The document has more than {MAX_VALUES:,} values.", "Split it.")
@@ -53,16 +53,16 @@ class _Reader:
                 "too_deep", at, f"Values are nested more than {MAX_DEPTH} deep.", "Flatten what is nested here."
             )
         if first == "{":
-            return self.mapping(at, place, depth)
+            return self.mapping(at, position, depth)
         if first == "[":
-            return self.list(at, place, depth)
+            return self.list(at, position, depth)
         if first == '"':
             text, end = self.string(at)
-            return Node(text, place), end
-        return self.scalar(at, place)
+            return Node(text, position), end
+        return self.scalar(at, position)
 
-    def mapping(self, at: int, place: Place, depth: int) -> tuple[Node, int]:
-        node, comma_at = Node({}, place), None
+    def mapping(self, at: int, position: TextPosition, depth: int) -> tuple[Node, int]:
+        node, comma_at = Node({}, position), None
         at = self.skip(at + 1)
         while not self.closes(at, "}", comma_at):
             if self.text[at : at + 1] != '"':
@@ -72,24 +72,24 @@ class _Reader:
             at = self.skip(at)
             if self.text[at : at + 1] != ":":
                 raise self.expected(at, "a colon after the key")
-            path = child_path(place.path, key)
+            path = child_path(position.path, key)
             value, at = self.value(self.skip(at + 1), path, depth + 1)
             if key in node.value:
                 self.problems.add(
-                    "duplicate_key", self.place(key_at, path),
+                    "duplicate_key", self.position(key_at, path),
                     f"Key {shown(key)} is there twice; the first is on line {node.keys[key].line}.",
                     "Keep one of the two.",
                 )
             else:
-                node.value[key], node.keys[key] = value, self.place(key_at, path)
+                node.value[key], node.keys[key] = value, self.position(key_at, path)
             at, comma_at = self.comma(at, "}")
         return node, at + 1
 
-    def list(self, at: int, place: Place, depth: int) -> tuple[Node, int]:
-        node, comma_at = Node([], place), None
+    def list(self, at: int, position: TextPosition, depth: int) -> tuple[Node, int]:
+        node, comma_at = Node([], position), None
         at = self.skip(at + 1)
         while not self.closes(at, "]", comma_at):
-            value, at = self.value(at, child_path(place.path, len(node.value)), depth + 1)
+            value, at = self.value(at, child_path(position.path, len(node.value)), depth + 1)
             node.value.append(value)
             at, comma_at = self.comma(at, "]")
         return node, at + 1
@@ -100,7 +100,7 @@ class _Reader:
             return False
         if comma_at is not None:
             self.problems.add(
-                "trailing_comma", self.place(comma_at), f"A comma stands before the closing {bracket}",
+                "trailing_comma", self.position(comma_at), f"A comma stands before the closing {bracket}",
                 "Remove the comma.",
             )
         return True
@@ -117,39 +117,40 @@ class _Reader:
     def string(self, at: int) -> tuple[str, int]:
         try:
             text, end = scanstring(self.text, at + 1, True)
-            return self.problems.clean(text, self.place(at)), end
+            return self.problems.clean(text, self.position(at)), end
         except JSONDecodeError as error:
             raise self.stop(
                 "json_syntax", min(error.pos, len(self.text)), f"{error.msg}.".replace(" at.", "."),
                 'Close the string with a double quote; write line breaks as \\n, and a backslash as \\\\.',
             ) from None
 
-    def scalar(self, at: int, place: Place) -> tuple[Node, int]:
+    def scalar(self, at: int, position: TextPosition) -> tuple[Node, int]:
         word = _WORD.match(self.text, at)
         if word is None:
             raise self.expected(at, "a value")
         if word[0] in _LITERALS:
-            return Node(_LITERALS[word[0]], place), word.end()
+            return Node(_LITERALS[word[0]], position), word.end()
         number = _NUMBER.match(self.text, at)
         if number is not None:
-            return Node(self.number(number, place), place), number.end()
+            return Node(self.number(number, position), position), number.end()
         if word[0].lstrip("+-") in ("NaN", "Infinity"):
-            self.problems.add("not_finite", place, f"{word[0]} is no JSON number.", "Write a finite number, or null.")
-            return Node(None, place), word.end()
+            self.problems.add("not_finite", position, f"{word[0]} is no JSON number.",
+                              "Write a finite number, or null.")
+            return Node(None, position), word.end()
         if word[0].casefold() in (*_LITERALS, "none"):
             remedy = "JSON writes true, false and null in lower case."
         else:
             remedy = "Put text into double quotes; write numbers as 10, -0.5 or 1e3."
         raise self.stop("json_syntax", at, f"{shown(word[0])} is no JSON value.", remedy)
 
-    def number(self, match: re.Match[str], place: Place) -> Any:
+    def number(self, match: re.Match[str], position: TextPosition) -> Any:
         whole, fraction, exponent = match.groups()
         if fraction is None and exponent is None and len(whole) <= _LONGEST_INTEGER:
             return int(whole)
         value = float(match[0])
         if abs(value) == float("inf") or (fraction is None and exponent is None):
             self.problems.add(
-                "out_of_range", place, f"Number {shown(match[0])} is too large.", "Write a number of ordinary size."
+                "out_of_range", position, f"Number {shown(match[0])} is too large.", "Write a number of ordinary size."
             )
             return None
         return value
@@ -157,9 +158,9 @@ class _Reader:
     def skip(self, at: int) -> int:
         return _SPACE.match(self.text, at).end()
 
-    def place(self, at: int, path: str = "") -> Place:
+    def position(self, at: int, path: str = "") -> TextPosition:
         line = bisect_right(self.line_starts, at)
-        return Place(line, at - self.line_starts[line - 1] + 1, path)
+        return TextPosition(line, at - self.line_starts[line - 1] + 1, path)
 
     def expected(self, at: int, what: str) -> Unreadable:
         if at >= len(self.text):
@@ -169,4 +170,4 @@ class _Reader:
         )
 
     def stop(self, code: str, at: int, message: str, remedy: str) -> Unreadable:
-        return self.problems.stop(code, self.place(at), message, remedy)
+        return self.problems.stop(code, self.position(at), message, remedy)

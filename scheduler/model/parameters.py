@@ -31,7 +31,7 @@ def check_config(task_type: TaskType, config: Node, problems: Problems, *, task_
         The task, for messages.
     """
     declared = [parameter.name for parameter in task_type.parameters]
-    for name, place in config.keys.items():
+    for name, position in config.keys.items():
         if name in declared:
             continue
         near = problems.nearest(name, declared)
@@ -40,7 +40,7 @@ def check_config(task_type: TaskType, config: Node, problems: Problems, *, task_
         else:
             remedy = f"It has {', '.join(declared)}." if declared else "It has no parameters: remove this one."
         problems.add(
-            "unknown_parameter", place, f"Task type {task_type.name} has no parameter {shown(name)}.", remedy,
+            "unknown_parameter", position, f"Task type {task_type.name} has no parameter {shown(name)}.", remedy,
             task_id=task_id,
         )
     for parameter in task_type.parameters:
@@ -48,7 +48,7 @@ def check_config(task_type: TaskType, config: Node, problems: Problems, *, task_
         if node is None:
             if parameter.required:
                 problems.add(
-                    "missing_parameter", config.place,
+                    "missing_parameter", config.position,
                     f"Task {task_id} lacks parameter {parameter.name} of type {task_type.name}.",
                     f"Add {parameter.name}: {_expected(parameter)}. {parameter.doc}".rstrip(), task_id=task_id,
                 )
@@ -67,13 +67,13 @@ def _check_secret(parameter: Parameter, node: Node, problems: Problems, task_id:
     name = node.value.get(SECRET) if node.is_mapping and set(node.value) == {SECRET} else None
     if name is None:
         problems.add(
-            "secret_inlined", node.place, f"Parameter {parameter.name} is a secret; it is named, never written out.",
+            "secret_inlined", node.position, f"Parameter {parameter.name} is a secret; it is named, never written out.",
             f'Let an admin of the team keep it under a name, and write {parameter.name}: {{"secret": "that-name"}}. '
             "What stood here should be replaced where it is used.", task_id=task_id,
         )
     elif not isinstance(name.value, str) or SECRET_NAME.fullmatch(name.value) is None:
         problems.add(
-            "no_match", name.place, f"Parameter {parameter.name} does not name a secret.",
+            "no_match", name.position, f"Parameter {parameter.name} does not name a secret.",
             "A secret's name has 1 to 63 small letters, digits, dashes and underscores.", task_id=task_id,
         )
 
@@ -89,13 +89,14 @@ def _takes_a_secret(
     remedy = f"Of {task_type.name} {', '.join(takers)} may." if takers else f"{task_type.name} takes no secret."
     if set(node.value) == {SECRET} and isinstance(node.value[SECRET].value, str):
         problems.add(
-            "secret_not_taken", node.place, f"Parameter {parameter.name} cannot be a secret.", remedy, task_id=task_id
+            "secret_not_taken", node.position, f"Parameter {parameter.name} cannot be a secret.", remedy,
+            task_id=task_id,
         )
         return True
     for key, inner in node.value.items():
         if key != SECRET and SUSPICIOUS.search(key) and isinstance(inner.value, str) and inner.value:
             problems.add(
-                "secret_inlined", inner.place, f"{shown(key)} looks like a secret that is written out.",
+                "secret_inlined", inner.position, f"{shown(key)} looks like a secret that is written out.",
                 f"Remove it: a document can be read by others. {remedy}", task_id=task_id,
             )
     return False
@@ -105,7 +106,7 @@ def _check_value(
     parameter: Parameter, expected: ParameterType, node: Node, problems: Problems, task_id: str
 ) -> None:
     def report(code: str, message: str, remedy: str) -> None:
-        problems.add(code, node.place, f"Parameter {parameter.name} {message}.", remedy, task_id=task_id)
+        problems.add(code, node.position, f"Parameter {parameter.name} {message}.", remedy, task_id=task_id)
 
     value = node.value
     if expected == parameter.type and parameter.unit is not None and isinstance(value, str):

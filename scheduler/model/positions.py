@@ -1,4 +1,4 @@
-"""A document's values with their places, and the problems found on the way; common to all formats."""
+"""A document's values with their positions, and the problems found on the way; common to all formats."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LONGEST_LIST = 20  # names that a message lists
 _MAX_COMPARISONS = 100_000  # for nearest names, over a whole document
 
 
-class Place(NamedTuple):
+class TextPosition(NamedTuple):
     """1-based line and column, and a JSON pointer."""
 
     line: int
@@ -31,13 +31,13 @@ class Place(NamedTuple):
 class Node:
     """A value of a document: a scalar, a list of nodes or a dict of nodes, and where each is.
 
-    ``keys`` holds the places of a mapping's keys. ``size`` counts the values in it, itself included, and ``height``
+    ``keys`` holds the positions of a mapping's keys. ``size`` counts the values in it, itself included, and ``height``
     how deep they nest: what an alias to it adds.
     """
 
     value: Any
-    place: Place
-    keys: dict[str, Place] = field(default_factory=dict)
+    position: TextPosition
+    keys: dict[str, TextPosition] = field(default_factory=dict)
     size: int = 1
     height: int = 0
 
@@ -72,14 +72,14 @@ class Problems:
     def __bool__(self) -> bool:
         return bool(self._found)
 
-    def add(self, code: str, place: Place, message: str, remedy: str, *, task_id: str | None = None) -> None:
+    def add(self, code: str, position: TextPosition, message: str, remedy: str, *, task_id: str | None = None) -> None:
         """Report a problem.
 
         Parameters
         ----------
         code : str
             Stable, for programs; the documentation lists all.
-        place : Place
+        position : TextPosition
             Where it is in the text.
         message, remedy : str
             What is wrong, and what would be right.
@@ -95,35 +95,35 @@ class Problems:
             self._found.append(
                 Problem(
                     "too_many_problems", f"There are more than {MAX_PROBLEMS} problems; the rest is not listed.",
-                    "Correct these and submit again to see the rest.", place.path, place.line, place.column,
+                    "Correct these and submit again to see the rest.", position.path, position.line, position.column,
                 )
             )
             raise Unreadable
-        self._found.append(Problem(code, message, remedy, place.path, place.line, place.column, task_id))
+        self._found.append(Problem(code, message, remedy, position.path, position.line, position.column, task_id))
 
-    def stop(self, code: str, place: Place, message: str, remedy: str) -> Unreadable:
+    def stop(self, code: str, position: TextPosition, message: str, remedy: str) -> Unreadable:
         """Report a problem as `add` does, one that ends the reading; raise what this returns.
 
         Parameters
         ----------
         code : str
             A short name that programs read.
-        place : Place
+        position : TextPosition
             Line and column.
         message : str
             What is wrong.
         remedy : str
             What to do about it.
         """
-        self.add(code, place, message, remedy)
+        self.add(code, position, message, remedy)
         return Unreadable()
 
-    def clean(self, text: str, place: Place) -> str:
+    def clean(self, text: str, position: TextPosition) -> str:
         """The text, without what no database or channel can hold; reports what it takes out."""
         if _UNSTORABLE.search(text) is None:
             return text
         self.add(
-            "invalid_unicode", place, "The text holds a null character or half of a surrogate pair.",
+            "invalid_unicode", position, "The text holds a null character or half of a surrogate pair.",
             "Remove it; characters beyond U+FFFF are escaped as a pair, or written as they are.",
         )
         return _UNSTORABLE.sub("�", text)

@@ -39,7 +39,7 @@ def _report(error: jsonschema.ValidationError, root: Node, problems: Problems) -
     schema, limit, value = error.schema, error.validator_value, error.instance
     title = schema["title"]
     code = CODES.get(error.validator) or CODES[f"{error.validator} {title}"]
-    place, remedy = node.place, _REMEDIES.get(code, "")
+    position, remedy = node.position, _REMEDIES.get(code, "")
     match error.validator:
         case "type":
             types = [limit] if isinstance(limit, str) else limit
@@ -49,7 +49,7 @@ def _report(error: jsonschema.ValidationError, root: Node, problems: Problems) -
             message, remedy = f"The {title} needs {error.message}.", f"Add {error.message}."
         case "additionalProperties":
             key, known = error.message, schema["properties"]
-            place, near = node.keys[key], problems.nearest(key, known)
+            position, near = node.keys[key], problems.nearest(key, known)
             message = f"A {title} has no key {shown(key) or 'without a name'}."
             remedy = f"Did you mean {near}?" if near else f"It has {', '.join(known)}."
         case "enum":
@@ -69,8 +69,8 @@ def _report(error: jsonschema.ValidationError, root: Node, problems: Problems) -
             message = f"There are no {title}."
         case "maxItems":
             message = f"There are {len(value):,} {title}; at most {limit:,} are allowed."
-            raise problems.stop(code, node.value[limit].place, message, "Split the dataflow.")
-    problems.add(code, place, message, remedy, task_id=task_id)
+            raise problems.stop(code, node.value[limit].position, message, "Split the dataflow.")
+    problems.add(code, position, message, remedy, task_id=task_id)
 
 
 def _node_at(root: Node, path: list[str | int]) -> tuple[Node, str | None]:

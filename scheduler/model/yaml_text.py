@@ -1,4 +1,4 @@
-"""YAML with the place of every value: the JSON part of YAML 1.2, within bounds.
+"""YAML with the position of every value: the JSON part of YAML 1.2, within bounds.
 
 It is read event by event: ``yaml.compose`` with libyaml's loader recurses in C, so that a file of brackets ends the
 process, and takes several times as long for a file of many small values. Plain scalars follow YAML 1.2's core schema
@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from .positions import MAX_DEPTH, MAX_VALUES, Node, Place, Problems, child_path, shown
+from .positions import MAX_DEPTH, MAX_VALUES, Node, Problems, TextPosition, child_path, shown
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _INTEGER = re.compile(r"[-+]?[0-9]{1,40}|0o[0-7]{1,50}|0x[0-9a-fA-F]{1,40}")
@@ -34,15 +34,15 @@ def read_yaml(text: str, problems: Problems) -> Node:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         raise problems.stop(
-            "yaml_syntax", _place(mark), f"The YAML cannot be read: {error.problem or error.context}.",
+            "yaml_syntax", _position(mark), f"The YAML cannot be read: {error.problem or error.context}.",
             "Check the indentation, the colons and the quotes of this line and the one before.",
         ) from None
     except yaml.YAMLError as error:
-        position = getattr(error, "position", 0)
-        position = position if isinstance(position, int) else 0
-        before = text.encode()[:position].decode(errors="ignore")
+        at_byte = getattr(error, "position", 0)
+        at_byte = at_byte if isinstance(at_byte, int) else 0
+        before = text.encode()[:at_byte].decode(errors="ignore")
         raise problems.stop(
-            "yaml_syntax", Place(before.count("\n") + 1, len(before) - before.rfind("\n")),
+            "yaml_syntax", TextPosition(before.count("\n") + 1, len(before) - before.rfind("\n")),
             f"The YAML cannot be read: {getattr(error, 'reason', 'a character is not allowed')}.",
             "Remove control characters; in double quotes they may be written as escapes.",
         ) from None
@@ -78,121 +78,122 @@ class _Reader:
         for event in self.events:
             if isinstance(event, yaml.DocumentStartEvent) and root is not None:
                 raise self.problems.stop(
-                    "several_documents", _place(event.start_mark), "A second YAML document begins here.",
+                    "several_documents", _position(event.start_mark), "A second YAML document begins here.",
                     "Submit one dataflow a file: remove the --- line and what follows it.",
                 )
             if isinstance(event, yaml.NodeEvent):
                 root = self.value(event, "", 0)
-        return root or Node(None, Place(1, 1))
+        return root or Node(None, TextPosition(1, 1))
 
     def value(self, event: yaml.NodeEvent, path: str, depth: int) -> Node:
         """The value that begins with an event, inside of so many lists and mappings."""
-        place = _place(event.start_mark, path)
+        position = _position(event.start_mark, path)
         if isinstance(event, yaml.AliasEvent):
-            return self.alias(event, place, depth)
-        self.check_node(event, place)
+            return self.alias(event, position, depth)
+        self.check_node(event, position)
         if isinstance(event, yaml.ScalarEvent):
-            node = Node(self.scalar(event, place), place)
+            node = Node(self.scalar(event, position), position)
         else:
-            self.check_depth(depth + 1, place)
+            self.check_depth(depth + 1, position)
             if event.anchor:
                 self.anchors[event.anchor] = None
-            node = (self.mapping if isinstance(event, yaml.MappingStartEvent) else self.list)(place, depth + 1)
+            node = (self.mapping if isinstance(event, yaml.MappingStartEvent) else self.list)(position, depth + 1)
         if event.anchor:
             self.anchors[event.anchor] = node
         return node
 
-    def mapping(self, place: Place, depth: int) -> Node:
-        node = Node({}, place)
+    def mapping(self, position: TextPosition, depth: int) -> Node:
+        node = Node({}, position)
         while not isinstance(event := next(self.events), yaml.MappingEndEvent):
-            key = self.key(event, place)
-            value = self.value(next(self.events), key.place.path, depth)
+            key = self.key(event, position)
+            value = self.value(next(self.events), key.position.path, depth)
             if key.value in node.value:
                 self.problems.add(
-                    "duplicate_key", key.place,
+                    "duplicate_key", key.position,
                     f"Key {shown(key.value)} is there twice; the first is on line {node.keys[key.value].line}.",
                     "Keep one of the two.",
                 )
             elif key.value is not None:
-                node.value[key.value], node.keys[key.value] = value, key.place
+                node.value[key.value], node.keys[key.value] = value, key.position
         return _measured(node, node.value.values())
 
-    def list(self, place: Place, depth: int) -> Node:
-        node = Node([], place)
+    def list(self, position: TextPosition, depth: int) -> Node:
+        node = Node([], position)
         while not isinstance(event := next(self.events), yaml.SequenceEndEvent):
-            node.value.append(self.value(event, child_path(place.path, len(node.value)), depth))
+            node.value.append(self.value(event, child_path(position.path, len(node.value)), depth))
         return _measured(node, node.value)
 
-    def key(self, event: yaml.NodeEvent, parent: Place) -> Node:
-        """A mapping's key with the place of its value; None for one that is refused."""
+    def key(self, event: yaml.NodeEvent, parent: TextPosition) -> Node:
+        """A mapping's key with the position of its value; None for one that is refused."""
         if not isinstance(event, yaml.ScalarEvent):
             what = "an alias" if isinstance(event, yaml.AliasEvent) else "a list or a mapping"
-            place = _place(event.start_mark, parent.path)
-            raise self.problems.stop("key_not_text", place, f"A key is {what}.", "Write keys as text.")
-        place = _place(event.start_mark, child_path(parent.path, event.value))
-        self.check_node(event, place)
-        key = self.problems.clean(event.value, place)
+            position = _position(event.start_mark, parent.path)
+            raise self.problems.stop("key_not_text", position, f"A key is {what}.", "Write keys as text.")
+        position = _position(event.start_mark, child_path(parent.path, event.value))
+        self.check_node(event, position)
+        key = self.problems.clean(event.value, position)
         if event.anchor:
-            self.anchors[event.anchor] = Node(key, place)
-        if event.implicit[0] and not isinstance(self.scalar(event, place), str):
+            self.anchors[event.anchor] = Node(key, position)
+        if event.implicit[0] and not isinstance(self.scalar(event, position), str):
             self.problems.add(
-                "key_not_text", place, f"Key {shown(key) or 'without a name'} is not text.", "Put the key into quotes."
+                "key_not_text", position, f"Key {shown(key) or 'without a name'} is not text.",
+                "Put the key into quotes.",
             )
         elif event.implicit[0] and key == "<<":
-            self.problems.add("merge_key", place, "Merge keys (<<) are not read.", "Write the merged keys out.")
+            self.problems.add("merge_key", position, "Merge keys (<<) are not read.", "Write the merged keys out.")
         else:
-            return Node(key, place)
-        return Node(None, place)
+            return Node(key, position)
+        return Node(None, position)
 
-    def alias(self, event: yaml.AliasEvent, place: Place, depth: int) -> Node:
+    def alias(self, event: yaml.AliasEvent, position: TextPosition, depth: int) -> Node:
         if event.anchor not in self.anchors:
             raise self.problems.stop(
-                "unknown_alias", place, f"Alias *{shown(event.anchor)} has no anchor before it.",
+                "unknown_alias", position, f"Alias *{shown(event.anchor)} has no anchor before it.",
                 f"Mark the value with &{shown(event.anchor)}, or write it out here.",
             )
         node = self.anchors[event.anchor]
         if node is None:
             raise self.problems.stop(
-                "recursive_alias", place, f"Alias *{shown(event.anchor)} stands inside of its own value.",
+                "recursive_alias", position, f"Alias *{shown(event.anchor)} stands inside of its own value.",
                 "Write the value out.",
             )
-        self.check_depth(depth + node.height, place)
-        self.count(node.size, place)
+        self.check_depth(depth + node.height, position)
+        self.count(node.size, position)
         return node
 
-    def scalar(self, event: yaml.ScalarEvent, place: Place) -> Any:
+    def scalar(self, event: yaml.ScalarEvent, position: TextPosition) -> Any:
         if not event.implicit[0]:  # quoted
-            return self.problems.clean(event.value, place)
+            return self.problems.clean(event.value, position)
         try:
             value = resolve_plain(event.value)
         except OverflowError:
             code = "not_finite" if _NOT_FINITE.fullmatch(event.value) else "out_of_range"
             self.problems.add(
-                code, place, f"Number {shown(event.value)} is not finite.", "Write a finite number, or null."
+                code, position, f"Number {shown(event.value)} is not finite.", "Write a finite number, or null."
             )
             return None
-        return self.problems.clean(value, place) if isinstance(value, str) else value
+        return self.problems.clean(value, position) if isinstance(value, str) else value
 
-    def check_node(self, event: yaml.NodeEvent, place: Place) -> None:
+    def check_node(self, event: yaml.NodeEvent, position: TextPosition) -> None:
         if event.tag is not None:
             self.problems.add(
-                "yaml_tag", place, f"Tag {shown(event.tag)} is not read.",
+                "yaml_tag", position, f"Tag {shown(event.tag)} is not read.",
                 "Remove the tag: a dataflow holds text, numbers, true, false, null, lists and mappings.",
             )
-        self.count(1, place)
+        self.count(1, position)
 
-    def check_depth(self, depth: int, place: Place) -> None:
+    def check_depth(self, depth: int, position: TextPosition) -> None:
         if depth > MAX_DEPTH:
             raise self.problems.stop(
-                "too_deep", place, f"Values are nested more than {MAX_DEPTH} deep, aliases expanded.",
+                "too_deep", position, f"Values are nested more than {MAX_DEPTH} deep, aliases expanded.",
                 "Flatten what is nested here.",
             )
 
-    def count(self, values: int, place: Place) -> None:
+    def count(self, values: int, position: TextPosition) -> None:
         self.values += values
         if self.values > MAX_VALUES:
             raise self.problems.stop(
-                "too_many_values", place, f"The document has more than {MAX_VALUES:,} values, its aliases expanded.",
+                "too_many_values", position, f"The document has more than {MAX_VALUES:,} values, its aliases expanded.",
                 "Write fewer aliases, or split the dataflow.",
             )
 
@@ -204,5 +205,5 @@ def _measured(node: Node, children: Collection[Node]) -> Node:
     return node
 
 
-def _place(mark: yaml.Mark | None, path: str = "") -> Place:
-    return Place(1, 1, path) if mark is None else Place(mark.line + 1, mark.column + 1, path)
+def _position(mark: yaml.Mark | None, path: str = "") -> TextPosition:
+    return TextPosition(1, 1, path) if mark is None else TextPosition(mark.line + 1, mark.column + 1, path)

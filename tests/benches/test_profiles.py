@@ -16,7 +16,7 @@ from workers.benches import profiles
 from workers.engine import trials
 
 BOUNDS = Sweep(largest_threads=4, smallest_rate_per_s=2.0)
-WAIT = profiles.Subject("wait", "wait", {"pause": 50})
+WAIT = profiles.SweepTarget("wait", "wait", {"pause": 50})
 
 
 def by_formula(order: TrialOrder) -> TrialResult:
@@ -48,8 +48,8 @@ def test_what_nobody_knows_is_not_measured():
 
 
 def test_a_source_is_measured_without_a_feed():
-    assert profiles._subject("urban_sensing", {}, profiles.FEED).feed == ()
-    assert profiles._subject("pi", {"iterations": 5}, profiles.FEED).config == {"iterations": 5}
+    assert profiles._target("urban_sensing", {}, profiles.FEED).feed == ()
+    assert profiles._target("pi", {"iterations": 5}, profiles.FEED).config == {"iterations": 5}
 
 
 @pytest.mark.broker

@@ -50,7 +50,7 @@ case "$*" in *install*jdk*) cp "$JDK_TO_BE/java" "$JDK_TO_BE/javac" "${0%/*}" ;;
 
 
 @dataclass
-class Place:
+class Checkout:
     """A checkout that holds the launcher alone, and the PATH that it finds."""
 
     root: Path
@@ -84,7 +84,7 @@ class Place:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
+def checkout(tmp_path: Path) -> Checkout:
     root, tools = tmp_path / "checkout", tmp_path / "bin"
     root.mkdir()
     tools.mkdir()
@@ -96,43 +96,43 @@ def place(tmp_path: Path) -> Place:
     uv = tmp_path / "fake-uv"
     uv.write_text(UV)
     uv.chmod(0o755)
-    place = Place(root, tools, {
+    checkout = Checkout(root, tools, {
         "PATH": str(tools), "CALLS": str(tmp_path / "calls"), "UV": str(uv), "REAL_PYTHON": sys.executable,
     })
-    place.put("python3", PYTHON)
-    place.put("id", "#!/bin/sh\necho 1000\n")
-    return place
+    checkout.put("python3", PYTHON)
+    checkout.put("id", "#!/bin/sh\necho 1000\n")
+    return checkout
 
 
-def test_the_first_call_installs_and_the_second_does_not(place: Place) -> None:
-    first = place.run("submit", "flow.yaml")
+def test_the_first_call_installs_and_the_second_does_not(checkout: Checkout) -> None:
+    first = checkout.run("submit", "flow.yaml")
     assert (first.returncode, first.stdout) == (0, "ran manage.py submit flow.yaml\n"), first.stderr
     assert "Installing the dependencies" in first.stderr
-    assert place.calls()[:2] == ["venv", "uv"]
-    assert "--require-hashes" in place.installs()[0]
-    made = place.calls()
-    second = place.run("submit", "flow.yaml")
+    assert checkout.calls()[:2] == ["venv", "uv"]
+    assert "--require-hashes" in checkout.installs()[0]
+    made = checkout.calls()
+    second = checkout.run("submit", "flow.yaml")
     assert (second.stdout, second.stderr) == ("ran manage.py submit flow.yaml\n", "")
-    assert place.calls() == made
+    assert checkout.calls() == made
 
 
 @pytest.mark.parametrize("changed", ["requirements.lock", "pyproject.toml"])
-def test_what_changed_is_installed_again(place: Place, changed: str) -> None:
-    place.run("check")
-    (place.root / changed).write_text("another\n")
-    place.run("check")
-    assert len(place.installs()) == 2
-    assert place.calls().count("venv") == 1
+def test_what_changed_is_installed_again(checkout: Checkout, changed: str) -> None:
+    checkout.run("check")
+    (checkout.root / changed).write_text("another\n")
+    checkout.run("check")
+    assert len(checkout.installs()) == 2
+    assert checkout.calls().count("venv") == 1
 
 
-def test_tests_have_a_lock_file_of_their_own(place: Place) -> None:
-    place.put_jdk("21.0.2")
-    place.put("chromium", "#!/bin/sh\n")
-    assert place.run("test", "-k", "x").stdout == "ran run.py -k x\n"
-    place.run("check")
-    assert [call.rpartition("/")[2] for call in place.installs()] == ["requirements-test.lock", "requirements.lock"]
-    place.run("test")
-    assert len(place.installs()) == 2
+def test_tests_have_a_lock_file_of_their_own(checkout: Checkout) -> None:
+    checkout.put_jdk("21.0.2")
+    checkout.put("chromium", "#!/bin/sh\n")
+    assert checkout.run("test", "-k", "x").stdout == "ran run.py -k x\n"
+    checkout.run("check")
+    assert [call.rpartition("/")[2] for call in checkout.installs()] == ["requirements-test.lock", "requirements.lock"]
+    checkout.run("test")
+    assert len(checkout.installs()) == 2
 
 
 @pytest.mark.parametrize(("words", "expected"), [
@@ -142,17 +142,17 @@ def test_tests_have_a_lock_file_of_their_own(place: Place) -> None:
     (("migrate",), "ran manage.py migrate\n"),
     (("submit", "a file"), "ran manage.py submit a file\n"),
 ])
-def test_words(place: Place, words: tuple[str, ...], expected: str) -> None:
-    place.put_jdk()
-    assert place.run(*words).stdout == expected
+def test_words(checkout: Checkout, words: tuple[str, ...], expected: str) -> None:
+    checkout.put_jdk()
+    assert checkout.run(*words).stdout == expected
 
 
 @pytest.mark.parametrize("words", [(), ("--help",), ("help",)])
-def test_help_needs_no_set_up(place: Place, words: tuple[str, ...]) -> None:
-    done = place.run(*words)
+def test_help_needs_no_set_up(checkout: Checkout, words: tuple[str, ...]) -> None:
+    done = checkout.run(*words)
     assert done.returncode == 0
     assert "./weir up" in done.stdout
-    assert place.calls() == []
+    assert checkout.calls() == []
 
 
 @pytest.mark.parametrize(("words", "expected"), [
@@ -160,137 +160,137 @@ def test_help_needs_no_set_up(place: Place, words: tuple[str, ...]) -> None:
     (("bench", "recovery", "--kills", "3", "-h"), "--kills KILLS"),
 ])
 def test_help_of_a_bench_needs_no_set_up_and_writes_nothing(
-    place: Place, words: tuple[str, ...], expected: str
+    checkout: Checkout, words: tuple[str, ...], expected: str
 ) -> None:
-    (place.root / "docs").mkdir()
-    shutil.copy(ROOT / "docs" / "benches.md", place.root / "docs" / "benches.md")
-    before = sorted(place.root.rglob("*"))
-    done = place.run(*words)
+    (checkout.root / "docs").mkdir()
+    shutil.copy(ROOT / "docs" / "benches.md", checkout.root / "docs" / "benches.md")
+    before = sorted(checkout.root.rglob("*"))
+    done = checkout.run(*words)
     assert done.returncode == 0 and expected in done.stdout and "##" not in done.stdout
-    assert (place.calls(), sorted(place.root.rglob("*"))) == ([], before)
-    done = place.run("bench", "nothing", "--help")
+    assert (checkout.calls(), sorted(checkout.root.rglob("*"))) == ([], before)
+    done = checkout.run("bench", "nothing", "--help")
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
 
 
-def test_it_works_through_a_link_from_any_folder(place: Place, tmp_path: Path) -> None:
+def test_it_works_through_a_link_from_any_folder(checkout: Checkout, tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     link = tmp_path / "elsewhere" / "weir"
     link.symlink_to("../checkout/weir")
     done = subprocess.run(
-        (str(link), "check"), cwd="/", env=place.variables, capture_output=True, text=True, timeout=300)
+        (str(link), "check"), cwd="/", env=checkout.variables, capture_output=True, text=True, timeout=300)
     assert done.stdout == "ran manage.py check\n"
-    assert (place.root / ".venv" / "bin" / "python").exists()
+    assert (checkout.root / ".venv" / "bin" / "python").exists()
 
 
-def test_pip_steps_in_where_uv_fails(place: Place) -> None:
-    done = place.run("check", UV_FAILS="1")
+def test_pip_steps_in_where_uv_fails(checkout: Checkout) -> None:
+    done = checkout.run("check", UV_FAILS="1")
     assert done.stdout == "ran manage.py check\n"
-    assert any(call.startswith("pip") and "--require-hashes" in call for call in place.calls())
+    assert any(call.startswith("pip") and "--require-hashes" in call for call in checkout.calls())
 
 
-def test_a_failure_says_why_and_the_next_call_repairs(place: Place) -> None:
-    done = place.run("check", UV_FAILS="1", PIP_FAILS="1")
+def test_a_failure_says_why_and_the_next_call_repairs(checkout: Checkout) -> None:
+    done = checkout.run("check", UV_FAILS="1", PIP_FAILS="1")
     assert done.returncode == 1
     assert "no such wheel" in done.stderr
     assert "set-up.log" in done.stderr.splitlines()[-1]
-    assert place.run("check").stdout == "ran manage.py check\n"
-    assert "--reinstall" in place.installs()[-1]
-    assert place.run("check").stderr == ""
+    assert checkout.run("check").stdout == "ran manage.py check\n"
+    assert "--reinstall" in checkout.installs()[-1]
+    assert checkout.run("check").stderr == ""
 
 
-def test_an_interrupted_installation_is_repaired(place: Place) -> None:
-    started = place.start("check", UV_HANGS="1")
-    wait_until(Path(place.variables["CALLS"] + ".hangs").exists)
+def test_an_interrupted_installation_is_repaired(checkout: Checkout) -> None:
+    started = checkout.start("check", UV_HANGS="1")
+    wait_until(Path(checkout.variables["CALLS"] + ".hangs").exists)
     os.killpg(started.pid, signal.SIGKILL)
     started.communicate()
-    assert place.run("check").stdout == "ran manage.py check\n"
-    assert "--reinstall" not in place.installs()[0]
-    assert "--reinstall" in place.installs()[-1]
+    assert checkout.run("check").stdout == "ran manage.py check\n"
+    assert "--reinstall" not in checkout.installs()[0]
+    assert "--reinstall" in checkout.installs()[-1]
 
 
-def test_calls_at_once_install_once(place: Place) -> None:
-    running = [place.start("check") for _ in range(4)]
+def test_calls_at_once_install_once(checkout: Checkout) -> None:
+    running = [checkout.start("check") for _ in range(4)]
     outputs = [process.communicate(timeout=300)[0] for process in running]
     assert [process.returncode for process in running] == [0] * 4, outputs
-    assert len(place.installs()) == 1
+    assert len(checkout.installs()) == 1
 
 
-def test_an_environment_that_lost_its_interpreter_is_made_anew(place: Place) -> None:
-    place.run("check")
-    (place.root / ".venv" / "bin" / "python").unlink()
-    assert place.run("check").stdout == "ran manage.py check\n"
-    assert place.calls().count("venv") == 2
+def test_an_environment_that_lost_its_interpreter_is_made_anew(checkout: Checkout) -> None:
+    checkout.run("check")
+    (checkout.root / ".venv" / "bin" / "python").unlink()
+    assert checkout.run("check").stdout == "ran manage.py check\n"
+    assert checkout.calls().count("venv") == 2
 
 
-def test_python_that_is_missing_or_old_is_one_line(place: Place) -> None:
-    place.put("python3", "#!/bin/sh\nexit 1\n")
-    done = place.run("check")
+def test_python_that_is_missing_or_old_is_one_line(checkout: Checkout) -> None:
+    checkout.put("python3", "#!/bin/sh\nexit 1\n")
+    done = checkout.run("check")
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith("weir: Weir needs Python 3.11 or newer") and done.stderr.count("\n") == 1
-    done = place.run("check", WEIR_PYTHON="/no/python")
+    done = checkout.run("check", WEIR_PYTHON="/no/python")
     assert "WEIR_PYTHON is /no/python" in done.stderr and done.stderr.count("\n") == 1
-    agreeable = place.put("agreeable", "#!/bin/sh\nexit 0\n")
-    done = place.run("check", WEIR_PYTHON=str(agreeable))
+    agreeable = checkout.put("agreeable", "#!/bin/sh\nexit 0\n")
+    done = checkout.run("check", WEIR_PYTHON=str(agreeable))
     assert f"WEIR_PYTHON is {agreeable}" in done.stderr and done.stderr.count("\n") == 1
 
 
-def test_an_environment_that_cannot_be_written_is_one_line(place: Place) -> None:
-    (place.root / "file").write_text("")
-    for folder in ("/proc/weir", str(place.root / "file" / "venv")):
-        done = place.run("check", WEIR_VENV=folder)
+def test_an_environment_that_cannot_be_written_is_one_line(checkout: Checkout) -> None:
+    (checkout.root / "file").write_text("")
+    for folder in ("/proc/weir", str(checkout.root / "file" / "venv")):
+        done = checkout.run("check", WEIR_VENV=folder)
         assert done.returncode == 1 and done.stderr.count("\n") == 1
         assert f"{folder} cannot be written" in done.stderr and "WEIR_VENV" in done.stderr
 
 
-def test_another_interpreter_can_be_named(place: Place) -> None:
-    place.put("python3", "#!/bin/sh\nexit 1\n")
-    mine = place.put("my-python", PYTHON)
-    assert place.run("check", WEIR_PYTHON=str(mine)).stdout == "ran manage.py check\n"
+def test_another_interpreter_can_be_named(checkout: Checkout) -> None:
+    checkout.put("python3", "#!/bin/sh\nexit 1\n")
+    mine = checkout.put("my-python", PYTHON)
+    assert checkout.run("check", WEIR_PYTHON=str(mine)).stdout == "ran manage.py check\n"
 
 
-def without_venv(place: Place) -> None:
+def without_venv(checkout: Checkout) -> None:
     lacking = """    *"import venv, ensurepip"*) [ -e "$CALLS" ] ;;\n"""
-    place.put("python3", PYTHON.replace("    *) exec", f"{lacking}    *) exec"))
+    checkout.put("python3", PYTHON.replace("    *) exec", f"{lacking}    *) exec"))
 
 
-def test_a_missing_venv_module_is_one_line(place: Place) -> None:
-    without_venv(place)
-    done = place.run("check")
+def test_a_missing_venv_module_is_one_line(checkout: Checkout) -> None:
+    without_venv(checkout)
+    done = checkout.run("check")
     assert done.returncode == 1
     assert f"sudo apt-get install python3.{sys.version_info.minor}-venv" in done.stderr and done.stderr.count("\n") == 1
 
 
-def test_root_gets_the_venv_module_installed(place: Place) -> None:
-    without_venv(place)
-    place.put("id", "#!/bin/sh\necho 0\n")
-    place.put("apt-get", APT)
-    assert place.run("check").stdout == "ran manage.py check\n"
-    assert any("install" in call and "-venv" in call for call in place.calls())
+def test_root_gets_the_venv_module_installed(checkout: Checkout) -> None:
+    without_venv(checkout)
+    checkout.put("id", "#!/bin/sh\necho 0\n")
+    checkout.put("apt-get", APT)
+    assert checkout.run("check").stdout == "ran manage.py check\n"
+    assert any("install" in call and "-venv" in call for call in checkout.calls())
 
 
 @pytest.mark.parametrize("install_java", [
-    lambda place: None,
-    lambda place: place.put_jdk("1.8.0_392"),
-    lambda place: place.put_jdk("11.0.2"),
-    lambda place: (place.put_jdk(), place.put(
+    lambda checkout: None,
+    lambda checkout: checkout.put_jdk("1.8.0_392"),
+    lambda checkout: checkout.put_jdk("11.0.2"),
+    lambda checkout: (checkout.put_jdk(), checkout.put(
         "java", "#!/bin/sh\necho 'Error: Module jdk.incubator.vector not found' >&2; exit 1\n")),
-    lambda place: place.put("java", JAVA.format(version="17.0.15")),
-    lambda place: (place.put_jdk(), place.put("javac", JAVAC.format(version="11.0.2"))),
+    lambda checkout: checkout.put("java", JAVA.format(version="17.0.15")),
+    lambda checkout: (checkout.put_jdk(), checkout.put("javac", JAVAC.format(version="11.0.2"))),
 ], ids=["none", "8", "11", "cut down", "no compiler", "old compiler"])
-def test_a_jdk_that_does_not_fit_is_one_line(place: Place, install_java: Callable[[Place], object]) -> None:
-    place.run("check")
-    install_java(place)
-    done = place.run("up")
+def test_a_jdk_that_does_not_fit_is_one_line(checkout: Checkout, install_java: Callable[[Checkout], object]) -> None:
+    checkout.run("check")
+    install_java(checkout)
+    done = checkout.run("up")
     assert (done.returncode, done.stdout) == (1, "")
     assert "sudo apt-get install openjdk-17-jdk-headless" in done.stderr and done.stderr.count("\n") == 1
 
 
 @pytest.fixture
-def agent_place(place: Place) -> Place:
+def agent_place(checkout: Checkout) -> Checkout:
     """A machine that has a Java runtime and no compiler."""
-    place.run("check")
-    place.put("java", JAVA.format(version="17.0.15"))
-    return place
+    checkout.run("check")
+    checkout.put("java", JAVA.format(version="17.0.15"))
+    return checkout
 
 
 @pytest.mark.parametrize(("jar", "words", "variables"), [
@@ -301,7 +301,7 @@ def agent_place(place: Place) -> Place:
     ("a.jar", (), {"WEIR_CHANNELS_JAR": "{folder}/a.jar"}),
 ], ids=["data folder", "option", "option with =", "variable", "jar by itself"])
 def test_an_agent_needs_no_compiler_where_it_has_the_jar(
-    agent_place: Place, tmp_path: Path, jar: str, words: tuple[str, ...], variables: dict[str, str]
+    agent_place: Checkout, tmp_path: Path, jar: str, words: tuple[str, ...], variables: dict[str, str]
 ) -> None:
     words = ("agent", "--node", "n2", *(word.format(folder=tmp_path) for word in words))
     variables = {name: value.format(folder=tmp_path) for name, value in variables.items()}
@@ -316,7 +316,7 @@ def test_an_agent_needs_no_compiler_where_it_has_the_jar(
     assert agent_place.run("up", **variables).returncode == 1, "a machine that compiles needs the compiler"
 
 
-def test_the_compiler_of_java_home_does(agent_place: Place, tmp_path: Path) -> None:
+def test_the_compiler_of_java_home_does(agent_place: Checkout, tmp_path: Path) -> None:
     folder = tmp_path / "jdk" / "bin"
     folder.mkdir(parents=True)
     for name, text in (("java", JAVA), ("javac", JAVAC)):
@@ -331,7 +331,7 @@ def test_the_compiler_of_java_home_does(agent_place: Place, tmp_path: Path) -> N
     ({}, "openjdk-17-jdk-headless"), ({"APT_HAS_NO_17": "1"}, "openjdk-21-jdk-headless"),
 ])
 def test_root_gets_a_jdk_installed(
-    place: Place, tmp_path: Path, variables: dict[str, str], package: str, installed: str
+    checkout: Checkout, tmp_path: Path, variables: dict[str, str], package: str, installed: str
 ) -> None:
     jdk = tmp_path / "jdk"
     jdk.mkdir()
@@ -339,32 +339,32 @@ def test_root_gets_a_jdk_installed(
         (jdk / name).write_text(text.format(version="17.0.15"))
         (jdk / name).chmod(0o755)
     if installed == "a runtime":
-        place.put("java", JAVA.format(version="17.0.15"))
-    place.put("id", "#!/bin/sh\necho 0\n")
-    place.put("apt-get", APT)
-    done = place.run("up", JDK_TO_BE=str(jdk), **variables)
+        checkout.put("java", JAVA.format(version="17.0.15"))
+    checkout.put("id", "#!/bin/sh\necho 0\n")
+    checkout.put("apt-get", APT)
+    done = checkout.run("up", JDK_TO_BE=str(jdk), **variables)
     assert done.stdout == "ran -P -m workers.launcher\n", done.stderr
-    assert package in [call for call in place.calls() if call.startswith("apt-get")][-1]
+    assert package in [call for call in checkout.calls() if call.startswith("apt-get")][-1]
 
 
-def test_a_missing_browser_is_said_and_the_other_tests_run(place: Place) -> None:
-    place.put_jdk()
-    done = place.run("test")
+def test_a_missing_browser_is_said_and_the_other_tests_run(checkout: Checkout) -> None:
+    checkout.put_jdk()
+    done = checkout.run("test")
     assert done.stdout == "ran run.py\n"
     assert "sudo apt-get install chromium" in done.stderr.splitlines()[-1]
 
 
 @pytest.mark.parametrize("installed", [False, True], ids=["with the dependencies", "later"])
-def test_root_gets_a_browser_installed_once(place: Place, installed: bool) -> None:
-    place.put_jdk()
-    place.put("id", "#!/bin/sh\necho 0\n")
-    place.put("apt-get", APT + 'case "$*" in *install*chromium*) cp /bin/true "${0%/*}/chromium" ;; esac\n')
+def test_root_gets_a_browser_installed_once(checkout: Checkout, installed: bool) -> None:
+    checkout.put_jdk()
+    checkout.put("id", "#!/bin/sh\necho 0\n")
+    checkout.put("apt-get", APT + 'case "$*" in *install*chromium*) cp /bin/true "${0%/*}/chromium" ;; esac\n')
     if installed:
-        place.put("chromium", "#!/bin/sh\n")
-        place.run("test")
-        (place.bin / "chromium").unlink()
-    assert place.run("test").stdout == place.run("test").stdout == "ran run.py\n"
-    assert sum("install" in call and "chromium" in call for call in place.calls()) == 1
+        checkout.put("chromium", "#!/bin/sh\n")
+        checkout.run("test")
+        (checkout.bin / "chromium").unlink()
+    assert checkout.run("test").stdout == checkout.run("test").stdout == "ran run.py\n"
+    assert sum("install" in call and "chromium" in call for call in checkout.calls()) == 1
 
 
 @pytest.mark.long

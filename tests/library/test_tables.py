@@ -29,7 +29,7 @@ def stations(tmp_path, monkeypatch):
 
 def ask(address, query, event, *, kinds=("string", "double"), first=True, patience_s=5.0):
     return look_up(
-        event, place=locate(address), query=read_query(query), kinds=kinds, first=first, patience_s=patience_s)
+        event, location=locate(address), query=read_query(query), kinds=kinds, first=first, patience_s=patience_s)
 
 
 BY_ID = "select place, height from stations where id = :id order by height"

@@ -12,7 +12,7 @@ from dashboard.operations.services import register_node
 from dashboard.profiles.models import ProfileRecord, SweepRecord
 from dashboard.profiles.services.choosing import set_aside_profile
 from dashboard.profiles.services.sweeps import start_sweep
-from dashboard.profiles.subjects import subject_of_type
+from dashboard.profiles.targets import target_of_type
 from tests.dashboard.building import World, document, planned, running
 from tests.pages.building import JSON, rows
 from tests.pages.conftest import ClientOf
@@ -164,7 +164,7 @@ def test_measuring_cannot_be_asked_for_where_no_slot_is_free_and_says_how_long_i
     assert "disabled" not in button(page) and page.field("measuring.minutes") == ""
     began = timezone.now()
     sweep = start_sweep(
-        actor=world.carla, subject=subject_of_type("block_average", {"window": 2}, feed_key=""), slot="n1/0")
+        actor=world.carla, target=target_of_type("block_average", {"window": 2}, feed_key=""), slot="n1/0")
     SweepRecord.objects.filter(pk=sweep.pk).update(
         status="done", started=began, ended=began + timedelta(minutes=6))
     SlotRow.objects.update(reserved_for="")

@@ -13,7 +13,7 @@ from dashboard.profiles.approval import NotApproved
 from dashboard.profiles.measurable import slot_choices
 from dashboard.profiles.models import SweepRecord
 from dashboard.profiles.services.sweeps import pause_sweep, resume_sweep
-from dashboard.profiles.subjects import subject_again, subject_of_task, subject_of_type
+from dashboard.profiles.targets import target_again, target_of_task, target_of_type
 from dashboard.teams.permissions import viewer_of
 from dashboard.teams.services import set_secret
 from scheduler.model.effects import needs_approval
@@ -66,13 +66,13 @@ def test_before_approval_nothing_is_asked_for(world: World, node: Node, client, 
     answer = client.post("/api/sweeps", form, content_type="application/json")
     assert (answer.status_code, answer.json()["code"]) == (409, "not_approved") and answer.json()["remedy"]
     with pytest.raises(NotApproved):
-        started(world, subject=subject_of_task(viewer_of(world.carla), dataflow.pk, task))
+        started(world, target=target_of_task(viewer_of(world.carla), dataflow.pk, task))
     assert not SweepRecord.objects.exists() and not AuditEntry.objects.filter(verb="sweep.start").exists()
 
 
 def test_what_is_before_the_effects_is_measured_without_approval(world: World, node: Node):
     dataflow = planned(world.carla, world.city, posting("hooks")).dataflow
-    sweep = node.finish(started(world, subject=subject_of_task(viewer_of(world.carla), dataflow.pk, "parse")))
+    sweep = node.finish(started(world, target=target_of_task(viewer_of(world.carla), dataflow.pk, "parse")))
     assert sweep.status == "done" and not any(order.approved for order in node.orders)
 
 
@@ -85,7 +85,7 @@ def test_no_config_of_ones_own(world: World, node: Node, client, name: str, conf
     if "team" not in str(config):
         assert answer.json()["code"] == "not_approved"
         with pytest.raises(NotApproved):
-            started(world, subject=subject_of_type(name, config, feed_key=""))
+            started(world, target=target_of_type(name, config, feed_key=""))
     assert not SweepRecord.objects.exists()
 
 
@@ -96,12 +96,12 @@ def test_once_approved_it_is_measured_and_the_node_is_told_so(world: World, node
         enacted(approved(prepare_proposal(
             proposal_id=pause_dataflow(actor=world.carla, dataflow_id=dataflow.pk).pk), world.ana))
     free = _free_slot()
-    sweep = started(world, slot=free, subject=subject_of_task(viewer_of(world.carla), dataflow.pk, "post"))
+    sweep = started(world, slot=free, target=target_of_task(viewer_of(world.carla), dataflow.pk, "post"))
     assert node.finish(sweep).status == "done" and all(order.approved for order in node.orders)
-    assert started(world, slot=free, subject=subject_again(sweep.profile))  # once more, while it runs
+    assert started(world, slot=free, target=target_again(sweep.profile))  # once more, while it runs
     removed(world, dataflow)
     with pytest.raises(NotApproved):
-        started(world, slot=free, subject=subject_again(sweep.profile))
+        started(world, slot=free, target=target_again(sweep.profile))
 
 
 def test_another_version_than_the_approved_one_is_not(world: World, node: Node):
@@ -109,14 +109,14 @@ def test_another_version_than_the_approved_one_is_not(world: World, node: Node):
     removed(world, dataflow)
     planned(world.carla, world.city, posting("hooks", url="http://hooks.example.org/elsewhere"))
     with pytest.raises(NotApproved):
-        started(world, slot=_free_slot(), subject=subject_of_task(viewer_of(world.carla), dataflow.pk, "post"))
+        started(world, slot=_free_slot(), target=target_of_task(viewer_of(world.carla), dataflow.pk, "post"))
 
 
 @pytest.mark.parametrize("change", ["config", "feed", "tasks"])
 def test_what_a_row_says_is_compared_with_the_estate(world: World, node: Node, change: str):
     """Whoever comes to a sweep's row has no effects by it that nobody approved."""
     dataflow = running(world.carla, world.city, posting("hooks"), world.ana)
-    sweep = started(world, slot=_free_slot(), subject=subject_of_task(viewer_of(world.carla), dataflow.pk, "post"))
+    sweep = started(world, slot=_free_slot(), target=target_of_task(viewer_of(world.carla), dataflow.pk, "post"))
     if change == "config":
         sweep.config = sweep.config.replace("/in", "/elsewhere")
     elif change == "feed":
@@ -130,7 +130,7 @@ def test_what_a_row_says_is_compared_with_the_estate(world: World, node: Node, c
 
 def test_a_removal_in_between_ends_the_sweep_and_its_trial(world: World, node: Node):
     dataflow = running(world.carla, world.city, posting("hooks"), world.ana)
-    sweep = started(world, slot=_free_slot(), subject=subject_of_task(viewer_of(world.carla), dataflow.pk, "post"))
+    sweep = started(world, slot=_free_slot(), target=target_of_task(viewer_of(world.carla), dataflow.pk, "post"))
     node.run(steps=3)
     node.orders.clear()
     node.run()  # a trial is under way
@@ -145,7 +145,7 @@ def test_a_removal_in_between_ends_the_sweep_and_its_trial(world: World, node: N
 
 def test_a_sweep_that_rests_is_resumed_only_while_its_dataflow_runs(world: World, node: Node):
     dataflow = running(world.carla, world.city, posting("hooks"), world.ana)
-    sweep = started(world, slot=_free_slot(), subject=subject_of_task(viewer_of(world.carla), dataflow.pk, "get"))
+    sweep = started(world, slot=_free_slot(), target=target_of_task(viewer_of(world.carla), dataflow.pk, "get"))
     pause_sweep(actor=world.carla, sweep_id=sweep.pk)
     removed(world, dataflow)
     with pytest.raises(NotApproved):
@@ -159,7 +159,7 @@ def test_in_a_teams_name_by_its_engineers_alone(world: World, node: Node):
     dataflow = running(world.carla, world.city, json.dumps(text), world.ana)
     with pytest.raises(PermissionDenied, match="team City"):
         started(world, actor=world.mo, slot=_free_slot(),
-                subject=subject_of_task(viewer_of(world.mo), dataflow.pk, "get"))
+                target=target_of_task(viewer_of(world.mo), dataflow.pk, "get"))
 
 
 def test_the_form_says_so_before_anybody_presses_the_button(world: World, node: Node, client):

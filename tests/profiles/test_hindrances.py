@@ -15,7 +15,7 @@ from dashboard.profiles.models import SweepRecord
 from dashboard.profiles.services import sweeps
 from dashboard.profiles.services.sweep_driver import advance_sweep, advance_sweeps
 from dashboard.profiles.services.sweeps import TooManySweeps, cancel_sweep, pause_sweep, resume_sweep
-from dashboard.profiles.subjects import subject_of_task
+from dashboard.profiles.targets import target_of_task
 from dashboard.teams.permissions import viewer_of
 from dashboard.teams.services import set_secret
 from scheduler.model.errors import NotFound, PermissionDenied
@@ -162,14 +162,14 @@ def test_a_teams_secret_is_opened_for_its_own_engineers_alone(world: World, node
     next(task for task in text["tasks"] if task["id"] == "get")["config"]["token"] = {"secret": "key"}
     record = running(world.carla, world.city, json.dumps(text), world.ana)
     for task in ("get", "out"):  # its own config, and what feeds it
-        subject = subject_of_task(viewer_of(world.mo), record.pk, task)
+        target = target_of_task(viewer_of(world.mo), record.pk, task)
         with pytest.raises(PermissionDenied, match="secret of team City"):
-            started(world, actor=world.mo, subject=subject)
-        sweep = started(world, subject=subject)
+            started(world, actor=world.mo, target=target)
+        sweep = started(world, target=target)
         pause_sweep(actor=world.mo, sweep_id=sweep.pk)  # a slot is everybody's
         with pytest.raises(PermissionDenied):
             resume_sweep(actor=world.mo, sweep_id=sweep.pk)
         sweep.refresh_from_db()
         assert sweep.status == "paused"
         resume_sweep(actor=world.carla, sweep_id=sweep.pk)
-    assert started(world, actor=world.mo, subject=subject_of_task(viewer_of(world.mo), record.pk, "parse"))
+    assert started(world, actor=world.mo, target=target_of_task(viewer_of(world.mo), record.pk, "parse"))

@@ -18,7 +18,7 @@ from dashboard.profiles.models import ProfileRecord, SweepRecord, TrialRecord
 from dashboard.profiles.services.sweep_driver import advance_sweeps
 from dashboard.profiles.services.sweeps import cancel_sweep, pause_sweep, resume_sweep, start_sweep
 from dashboard.profiles.stored import profile_of
-from dashboard.profiles.subjects import feeds_for, installed, subject_of_task, subject_of_type
+from dashboard.profiles.targets import feeds_for, installed, target_of_task, target_of_type
 from dashboard.profiles.trials import bounds_of, trial_of
 from dashboard.teams.permissions import viewer_of
 from scheduler.model.dataflow import Task
@@ -254,24 +254,24 @@ def test_a_worker_that_dies_after_ordering_orders_the_trial_once(world: World, n
 
 def test_a_task_of_a_dataflow_is_fed_by_what_is_upstream_of_it(world: World):
     record = planned(world.carla, world.city, document("traffic")).dataflow
-    subject = subject_of_task(viewer_of(world.vera), record.pk, "average")
-    assert [task["type"] for task in subject.feed] == ["urban_sensing", "senml_parse"]
-    assert subject.feed[0]["config"]["rate_per_s"] == 50 and subject.config["window"] == 10
-    assert subject.team_id is None and "sense → parse" in subject.fed_by
+    target = target_of_task(viewer_of(world.vera), record.pk, "average")
+    assert [task["type"] for task in target.feed] == ["urban_sensing", "senml_parse"]
+    assert target.feed[0]["config"]["rate_per_s"] == 50 and target.config["window"] == 10
+    assert target.team_id is None and "sense → parse" in target.fed_by
     with pytest.raises(NotFound):
-        subject_of_task(viewer_of(world.vera), record.pk, "nothing")
+        target_of_task(viewer_of(world.vera), record.pk, "nothing")
 
 
 def test_what_is_measured_of_a_private_dataflow_is_its_teams_alone(world: World, node: Node):
     record = planned(world.carla, world.city, document("own", visibility="private", window=77)).dataflow
     for stranger in (world.mo, world.outsider):
         with pytest.raises(NotFound):
-            subject_of_task(viewer_of(stranger), record.pk, "average")
-    subject = subject_of_task(viewer_of(world.carla), record.pk, "average")
+            target_of_task(viewer_of(stranger), record.pk, "average")
+    target = target_of_task(viewer_of(world.carla), record.pk, "average")
     for outside in (world.mo, world.vera):
         with pytest.raises(PermissionDenied):
-            start_sweep(actor=outside, subject=subject, slot="n1/1")
-    sweep = started(world, subject=subject)
+            start_sweep(actor=outside, target=target, slot="n1/1")
+    sweep = started(world, target=target)
     node.run()
     assert "block_average" not in slot().reserved_for  # everybody reads what a slot is reserved for
     sweep = node.finish(sweep)
@@ -295,11 +295,11 @@ def test_what_is_measured_of_a_private_dataflow_is_its_teams_alone(world: World,
 
 def test_a_config_is_checked_before_anything_is_asked_for(db):
     with pytest.raises(InvalidDataflow, match="problem"):
-        subject_of_type("block_average", {"windw": 3}, feed_key="source:urban_sensing")
+        target_of_type("block_average", {"windw": 3}, feed_key="source:urban_sensing")
     with pytest.raises(UnknownTaskType):
-        subject_of_type("nothing", {}, feed_key="")
+        target_of_type("nothing", {}, feed_key="")
     with pytest.raises(NotFound):
-        subject_of_type("block_average", {"window": 3}, feed_key="source:nothing")
+        target_of_type("block_average", {"window": 3}, feed_key="source:nothing")
 
 
 def test_samples_say_how_a_type_is_fed(db):
@@ -307,14 +307,14 @@ def test_samples_say_how_a_type_is_fed(db):
     assert "as in the sample" in ways[0].title and ways[0].chain[0]["type"] != "senml_parse"
     assert feeds_for(installed("urban_sensing"))[0].chain == ()
     assert all("rate_per_s" in way.chain[0]["config"] for way in ways)  # as a running source's has it
-    assert json.loads(json.dumps(subject_of_type("senml_parse", {}, feed_key="").feed))
+    assert json.loads(json.dumps(target_of_type("senml_parse", {}, feed_key="").feed))
 
 
 def test_a_stateful_type_is_measured_with_one_thread(world: World, node: Node):
     stateful = next(task_type for task_type in selectors.jobs.task_types().values() if task_type.stateful
                     and task_type.kind == "transform"
                     and not any(parameter.required for parameter in task_type.parameters))
-    sweep = started(world, subject=subject_of_type(stateful.name, {}, feed_key="source:urban_sensing"))
+    sweep = started(world, target=target_of_type(stateful.name, {}, feed_key="source:urban_sensing"))
     assert node.finish(sweep).status == "done" and {order.threads for order in node.orders} == {1}
 
 

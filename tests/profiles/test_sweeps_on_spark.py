@@ -17,7 +17,7 @@ from dashboard.profiles.lifecycle import OPEN
 from dashboard.profiles.services.sweep_driver import advance_sweeps
 from dashboard.profiles.services.sweeps import start_sweep
 from dashboard.profiles.stored import profile_of
-from dashboard.profiles.subjects import subject_of_type
+from dashboard.profiles.targets import target_of_type
 from dashboard.profiles.trials import order_id
 from scheduler.performance.modelling import Sweep
 from tests.dashboard.building import World
@@ -32,10 +32,10 @@ def test_a_sweep_whose_slot_is_killed_ends_with_a_profile(
 ) -> None:
     settings.REDIS_URL = broker_url
     register_node(name=NODE, slots=1)
-    subject = subject_of_type("wait", {"pause": WAIT_MS}, feed_key="source:urban_sensing")
+    target = target_of_type("wait", {"pause": WAIT_MS}, feed_key="source:urban_sensing")
     bounds = Sweep(largest_threads=2, smallest_rate_per_s=10.0, rate_precision=0.15)
     with running_agent(broker, broker_url, with_jar(tmp_path / "data"), task_types=catalogue()) as rig:
-        sweep = start_sweep(actor=world.carla, subject=subject, slot=f"{NODE}/0", bounds=bounds)
+        sweep = start_sweep(actor=world.carla, target=target, slot=f"{NODE}/0", bounds=bounds)
         killed = []
 
         def is_over() -> bool:

@@ -50,7 +50,7 @@ class NotMeasured(RuntimeError):
 
 
 @dataclass(frozen=True)
-class Subject:
+class SweepTarget:
     """A task to measure, and the chain of tasks whose events it gets."""
 
     name: str
@@ -63,29 +63,29 @@ class Subject:
 class Measured:
     """A finished sweep: what it found, why it ended, and the trials that it rests on."""
 
-    subject: Subject
+    target: SweepTarget
     done: Done
     results: tuple[TrialResult, ...]
     took_s: float
 
     def profile(self) -> Profile:
         """The profile; ``RateNotHeld`` where no trial was stable."""
-        task_type = task_types()[self.subject.task_type]
+        task_type = task_types()[self.target.task_type]
         return measured_profile(
             self.done, task_type=task_type.name, version=task_type.version,
             machine=str(self.results[-1].machine["class"]), code=str(self.results[-1].versions.get("code", "")),
-            config=canonical_json(canonical_config(task_type, self.subject.config)))
+            config=canonical_json(canonical_config(task_type, self.target.config)))
 
 
 def sweep(
-    subject: Subject, bounds: Sweep, run: Callable[[TrialOrder], TrialResult], *, warm_up_s: float, seconds: float,
+    target: SweepTarget, bounds: Sweep, run: Callable[[TrialOrder], TrialResult], *, warm_up_s: float, seconds: float,
     say: Callable[[str], None] = print, pause: Callable[[float], None] = time.sleep,
 ) -> Measured:
     """Ask for trials until the profile is there or the budget is spent.
 
     Parameters
     ----------
-    subject : Subject
+    target : SweepTarget
         What is measured.
     bounds : Sweep
         The bounds of the sweep.
@@ -104,12 +104,12 @@ def sweep(
     began = time.monotonic()
     while isinstance(step := next_step(map(trial_of, results_found), sweep=bounds), Try):
         order = TrialOrder(
-            uuid.uuid4().hex, NODE, "0", subject.task_type, subject.config, step.threads, step.rate_per_s,
-            warm_up_s=warm_up_s, seconds=seconds, feed=subject.feed)
+            uuid.uuid4().hex, NODE, "0", target.task_type, target.config, step.threads, step.rate_per_s,
+            warm_up_s=warm_up_s, seconds=seconds, feed=target.feed)
         pause(step.after_s)
         results_found.append(run(order))
         say(_line(results_found[-1], step, bounds))
-    return Measured(subject, step, tuple(results_found), time.monotonic() - began)
+    return Measured(target, step, tuple(results_found), time.monotonic() - began)
 
 
 def trial_of(result: TrialResult) -> Trial:
@@ -155,7 +155,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     bounds = replace(
         Sweep(), largest_threads=options.threads, budget_s=60 * options.minutes,
         smallest_rate_per_s=options.from_rate)
-    subjects = [_subject(name, options.config, options.feed) for name in options.type]
+    targets = [_target(name, options.config, options.feed) for name in options.type]
     estate = Estate(slots=(Slot(NODE, 0),))
     measured: list[Measured] = []
     with (
@@ -163,11 +163,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         running(estate, Path(folder), trigger_ms=from_environment().trigger_ms) as around,
     ):
         around.wait_slots()
-        for subject in subjects:
+        for target in targets:
             for number in range(options.repeat):
-                print(f"{subject.name}, sweep {number + 1} of {options.repeat}:", flush=True)
+                print(f"{target.name}, sweep {number + 1} of {options.repeat}:", flush=True)
                 measured.append(sweep(
-                    subject, bounds, lambda order: ordered(around.client, order), warm_up_s=options.warm_up,
+                    target, bounds, lambda order: ordered(around.client, order), warm_up_s=options.warm_up,
                     seconds=options.seconds, say=lambda line: print(line, flush=True)))
                 print(f"  {measured[-1].done.why} {len(measured[-1].results)} trials, {measured[-1].took_s:.0f} s\n")
     print(results.table([row for number, measured in enumerate(measured, 1) for row in _rows(number, measured)]))
@@ -194,12 +194,12 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _subject(name: str, config: Mapping[str, Any], feed: Sequence[Mapping[str, Any]]) -> Subject:
+def _target(name: str, config: Mapping[str, Any], feed: Sequence[Mapping[str, Any]]) -> SweepTarget:
     task_type, defaults = KNOWN.get(name, (name, {}))
     if task_type not in task_types():
         raise SystemExit(f"There is no task type {task_type}. Known: {', '.join(sorted(task_types()))}.")
     is_source = task_types()[task_type].kind == "source"
-    return Subject(name, task_type, {**defaults, **config}, () if is_source else tuple(feed))
+    return SweepTarget(name, task_type, {**defaults, **config}, () if is_source else tuple(feed))
 
 
 def _line(result: TrialResult, step: Try, bounds: Sweep) -> str:
@@ -214,7 +214,7 @@ def _line(result: TrialResult, step: Try, bounds: Sweep) -> str:
 
 def _rows(number: int, measured: Measured) -> list[dict[str, Any]]:
     return [
-        {"task": measured.subject.name, "sweep": number, "threads": point.threads, "peak/s": point.rate_per_s,
+        {"task": measured.target.name, "sweep": number, "threads": point.threads, "peak/s": point.rate_per_s,
          "CPU %": 100 * point.cpu, "memory %": 100 * point.memory, "idle CPU %": 100 * point.idle_cpu,
          "idle memory %": 100 * point.idle_memory, "rough": "rough" if point.threads in measured.done.rough else ""}
         for point in measured.done.points
@@ -226,7 +226,7 @@ def _spreads(all_measured: Sequence[Measured]) -> list[dict[str, Any]]:
     peaks: dict[tuple[str, int], list[float]] = {}
     for measured in all_measured:
         for point in measured.done.points:
-            peaks.setdefault((measured.subject.name, point.threads), []).append(point.rate_per_s)
+            peaks.setdefault((measured.target.name, point.threads), []).append(point.rate_per_s)
     return [
         {"task": name, "threads": threads, "sweeps": len(rates), "least/s": min(rates), "most/s": max(rates),
          "apart %": 100 * (max(rates) - min(rates)) / results.mean(rates)}
@@ -246,10 +246,10 @@ def _write(out: Path, all_measured: Sequence[Measured]) -> None:
             "load": os.getloadavg()[0],
             "sweeps": [
                 {
-                    "task": measured.subject.name,
-                    "type": measured.subject.task_type,
-                    "config": dict(measured.subject.config),
-                    "feed": list(measured.subject.feed),
+                    "task": measured.target.name,
+                    "type": measured.target.task_type,
+                    "config": dict(measured.target.config),
+                    "feed": list(measured.target.feed),
                     "why": measured.done.why,
                     "rough": list(measured.done.rough),
                     "took_s": measured.took_s,

@@ -51,14 +51,14 @@ class Database(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class DatabaseLocation:
     """Where a database is, once it is known that it may be read: a file, or what libpq takes (name and value)."""
 
     file: str = ""
     facts: tuple[tuple[str, str], ...] = ()
 
 
-def locate(address: str) -> Place:
+def locate(address: str) -> DatabaseLocation:
     """Where an address leads.
 
     Raises
@@ -67,19 +67,19 @@ def locate(address: str) -> Place:
         It is none, or leads where nothing may be read.
     """
     if address.startswith("sqlite:"):
-        return Place(file=str(replay_path(address.removeprefix("sqlite:"))))
+        return DatabaseLocation(file=str(replay_path(address.removeprefix("sqlite:"))))
     if address.startswith(("postgresql://", "postgres://")):
-        return Place(facts=tuple(sorted(_postgresql_facts(address).items())))
+        return DatabaseLocation(facts=tuple(sorted(_postgresql_facts(address).items())))
     raise InvalidConfig(
         "The database's address is none.",
         remedy="Keep postgresql://user:password@host/name or sqlite:FILE as the secret that “database” names.")
 
 
-def open_database(place: Place, *, patience_s: float) -> Database:
+def open_database(location: DatabaseLocation, *, patience_s: float) -> Database:
     """Open a database read-only; ``ConnectionError`` where nobody answers there."""
-    if place.file:
-        return SqliteDatabase(place.file, patience_s=patience_s)
-    return PostgresqlDatabase(dict(place.facts), patience_s=patience_s)
+    if location.file:
+        return SqliteDatabase(location.file, patience_s=patience_s)
+    return PostgresqlDatabase(dict(location.facts), patience_s=patience_s)
 
 
 def allowed_databases(environment: Mapping[str, str] | None = None) -> frozenset[str]:

@@ -19,7 +19,7 @@ from scheduler.model.task_types import Parameter, TaskType
 
 from .columns import require_scalar, typed_columns
 from .config import InvalidConfig, settings
-from .databases import Place, locate, open_database
+from .databases import DatabaseLocation, locate, open_database
 from .files import replay_path
 from .outside import NotAnswered, asked, typed
 from .sql import require_reading
@@ -61,7 +61,7 @@ class Source:
     their types."""
 
     path: str
-    place: Place | None
+    location: DatabaseLocation | None
     query: str
     keys: tuple[str, ...]
     columns: tuple[tuple[str, str], ...]
@@ -80,9 +80,9 @@ def lookup(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
     """Each event with the columns of its row."""
     values = settings(LOOKUP, config)
     on, columns = joined_on(values["on"]), typed_columns(values["columns"])
-    place = locate(values["database"]) if values["database"] else None
+    location = locate(values["database"]) if values["database"] else None
     source = Source(
-        str(replay_path(values["path"])) if values["path"] else "", place, values["query"] or "", tuple(on.values()),
+        str(replay_path(values["path"])) if values["path"] else "", location, values["query"] or "", tuple(on.values()),
         tuple(columns.items()))
     ask = partial(row_of, source=source, on=tuple(on), refresh_s=float(values["refresh"]),
                   drops=values["missing"] == "drop")
@@ -169,7 +169,7 @@ def read_table(source: Source) -> Rows:
     """All rows by their key; ``NotAnswered`` where they cannot be read, or are too many."""
     wanted = [*source.keys, *(name for name, _ in source.columns)]
     try:
-        rows = _from_database(source, len(wanted)) if source.place is not None else _from_file(source, wanted)
+        rows = _from_database(source, len(wanted)) if source.location is not None else _from_file(source, wanted)
     except (ConnectionError, LookupError, OSError, ValueError, InvalidConfig) as error:
         raise NotAnswered(f"The table cannot be read: {error}") from None
     if len(rows) > MOST_ROWS:
@@ -180,7 +180,7 @@ def read_table(source: Source) -> Rows:
 
 
 def _from_database(source: Source, width: int) -> list[tuple]:
-    database = open_database(source.place, patience_s=PATIENCE_S)
+    database = open_database(source.location, patience_s=PATIENCE_S)
     try:
         text = source.query.replace("%", "%%") if database.style == "pyformat" else source.query
         rows = database.rows(text, {}, most=MOST_ROWS + 1)

@@ -17,7 +17,7 @@ from scheduler.model.task_types import Parameter, TaskType
 
 from .columns import typed_columns
 from .config import InvalidConfig, settings
-from .databases import Database, Place, locate, open_database
+from .databases import Database, DatabaseLocation, locate, open_database
 from .outside import ON_ERROR, PATIENCE, NotAnswered, asked, typed
 from .sql import require_reading
 
@@ -46,7 +46,7 @@ TASK_TYPES = (SQL_LOOKUP,)
 MOST_ROWS = 10_000  # for one event
 # What a placeholder may not stand in: text, quoted names, comments; and PostgreSQL's casts.
 _PARTS = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|--[^\n]*|/\*.*?\*/|::|:(?P<name>[A-Za-z_]\w*)", re.DOTALL)
-_open: dict[tuple[Place, float], Database] = {}  # of this Python worker
+_open: dict[tuple[DatabaseLocation, float], Database] = {}  # of this Python worker
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ def sql_lookup(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
     columns, query = typed_columns(values["columns"]), read_query(values["query"])
     nothing = (None,) * len(columns)
     ask = partial(
-        look_up, place=locate(values["database"]), query=query, kinds=tuple(columns.values()),
+        look_up, location=locate(values["database"]), query=query, kinds=tuple(columns.values()),
         first=values["rows"] == "first", patience_s=float(values["patience"]),
     )
     return asked(
@@ -109,7 +109,8 @@ def sql_lookup_columns(inputs: Columns, values: Mapping[str, Any]) -> Columns:
 
 
 def look_up(
-    event: Mapping[str, Any], *, place: Place, query: Query, kinds: tuple[str, ...], first: bool, patience_s: float
+    event: Mapping[str, Any], *, location: DatabaseLocation, query: Query, kinds: tuple[str, ...], first: bool,
+    patience_s: float,
 ) -> list[tuple]:
     """The rows that belong to an event, over this worker's connection; opened anew once where it was lost.
 
@@ -117,7 +118,7 @@ def look_up(
     ----------
     event : mapping
         The event's columns, whose values the query binds.
-    place : Place
+    location : DatabaseLocation
         The database.
     query : Query
         What is asked.
@@ -133,10 +134,10 @@ def look_up(
     NotAnswered
         The database refused the query, or did not answer in time.
     """
-    key = (place, patience_s)
+    key = (location, patience_s)
     for is_last in (key not in _open, True):
         try:
-            database = _open.get(key) or _open.setdefault(key, open_database(place, patience_s=patience_s))
+            database = _open.get(key) or _open.setdefault(key, open_database(location, patience_s=patience_s))
             rows = database.rows(query.text(database.style), event, most=1 if first else MOST_ROWS)
         except ConnectionError as error:
             if database := _open.pop(key, None):

@@ -18,7 +18,7 @@ from dashboard.profiles.measurable import profile_requests, slot_choices, typica
 from dashboard.profiles.permissions import may_measure
 from dashboard.profiles.progress import progress_of
 from dashboard.profiles.services.sweeps import USUAL, start_sweeps
-from dashboard.profiles.subjects import Subject
+from dashboard.profiles.targets import SweepTarget
 from dashboard.schedules import options
 from dashboard.schedules.comparison import missing_of
 from scheduler.model.errors import NothingToChange, WeirError
@@ -36,7 +36,7 @@ def schedule_measure(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
     done = flash.attempt(
         request,
         lambda: start_sweeps(
-            actor=request.user, subjects=_unasked(request, record, rate), slot=request.POST.get("slot", ""),
+            actor=request.user, targets=_unasked(request, record, rate), slot=request.POST.get("slot", ""),
             bounds=bounds_given(request.POST)),
         text="Weir measures them one after the other. This page updates itself.", code="measuring")
     again = ("rate",) if done else ("rate", "slot", "budget_minutes")  # what was refused is not typed again
@@ -44,14 +44,14 @@ def schedule_measure(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
     return redirect(reverse("schedule", args=[record.pk], query=given))
 
 
-def _unasked(request: HttpRequest, record: DataflowRecord, rate: str) -> list[Subject]:
+def _unasked(request: HttpRequest, record: DataflowRecord, rate: str) -> list[SweepTarget]:
     """What nobody has asked for yet of what a schedule at this rate is missing; raises where there is nothing."""
     failure = options.ask(record, options.rate_of(rate)).failure
     tasks = missing_of(failure)
     if failure is not None and not tasks:
         raise failure
     missing = profile_requests(request.viewer, record.pk, tasks)
-    if unasked := [row.subject for row in missing if row.unasked]:
+    if unasked := [row.target for row in missing if row.unasked]:
         return unasked
     if hindrance := next((row.hindrance for row in missing if row.hindrance), None):
         raise hindrance

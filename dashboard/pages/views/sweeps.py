@@ -18,7 +18,7 @@ from dashboard.catalog.models import DataflowRecord
 from dashboard.core.errors import BadInput, http_status
 from dashboard.pages import flash
 from dashboard.pages.profile_figures import sweep_figure
-from dashboard.profiles import approval, selectors, subjects
+from dashboard.profiles import approval, selectors, targets
 from dashboard.profiles.lifecycle import CANCELLED, LIFECYCLE, PAUSED, QUEUED
 from dashboard.profiles.measurable import most_threads, slot_choices, typical_sweep_s
 from dashboard.profiles.models import ProfileRecord, SweepRecord
@@ -52,7 +52,7 @@ def measure(request: HttpRequest) -> HttpResponse:
     try:
         manner = _manner(request, request.POST)
         sweep = services.start_sweep(
-            actor=request.user, subject=_subject(request, request.POST), slot=request.POST.get("slot", ""),
+            actor=request.user, target=_target(request, request.POST), slot=request.POST.get("slot", ""),
             bounds=bounds_given(request.POST, manner.bounds), any_config=request.POST.get("any_config") == "1",
             warm_up_s=_amount(request.POST, "warm_up_s", manner.warm_up_s),
             seconds=_amount(request.POST, "seconds", manner.seconds))
@@ -122,7 +122,7 @@ def _form(request: HttpRequest, given: Any, *, failure: WeirError | None = None,
         "owner": owner, "may_measure_it": may_measure(request.viewer, team_id=owner.pk if owner else None),
         "again": again, "any_config": given.get("any_config") == "1" or (failure is None and manner.any_config),
         "hindrance": _hindrance(declared, again, dataflow), "not_approved": _not_approved(request, dataflow),
-        "declared": declared, "feeds": subjects.feeds_for(declared) if declared else (),
+        "declared": declared, "feeds": targets.feeds_for(declared) if declared else (),
         "config": given.get("config") or (_defaults(declared) if declared else ""),
         "dataflow": dataflow, "tasks": catalog.graph_of(dataflow)["tasks"] if dataflow else (),
         "types": sorted(jobs.task_types().values(), key=lambda task_type: (task_type.kind, task_type.name)),
@@ -142,7 +142,7 @@ def _hindrance(
 ) -> WeirError | None:
     """Why what the form is about may not be measured; of a dataflow each task says so itself."""
     if again is not None:
-        return approval.hindrance_of(approval.subject_of(again.sweep)) if hasattr(again, "sweep") else None
+        return approval.hindrance_of(approval.target_of(again.sweep)) if hasattr(again, "sweep") else None
     return approval.needs_a_dataflow(declared) if declared is not None and dataflow is None else None
 
 
@@ -152,17 +152,17 @@ def _not_approved(request: HttpRequest, dataflow: DataflowRecord | None) -> set[
         return set()
     tasks = [task["id"] for task in catalog.graph_of(dataflow)["tasks"] if task["kind"]]
     try:
-        found_subjects = subjects.subjects_of_tasks(request.viewer, dataflow.pk, tasks)
+        targets_found = targets.targets_of_tasks(request.viewer, dataflow.pk, tasks)
     except WeirError:  # a type of it is not installed: what is asked for says so
         return set()
-    return {task_id for task_id, subject in found_subjects.items() if approval.hindrance_of(subject)}
+    return {task_id for task_id, target in targets_found.items() if approval.hindrance_of(target)}
 
 
-def _subject(request: HttpRequest, given: Any) -> subjects.Subject:
+def _target(request: HttpRequest, given: Any) -> targets.SweepTarget:
     if given.get("again"):
-        return subjects.subject_again(selectors.profile(request.viewer, given["again"]))
+        return targets.target_again(selectors.profile(request.viewer, given["again"]))
     if given.get("dataflow"):
-        return subjects.subject_of_task(request.viewer, given["dataflow"], given.get("task", ""))
+        return targets.target_of_task(request.viewer, given["dataflow"], given.get("task", ""))
     try:
         config = json.loads(given.get("config") or "{}")
     except ValueError as error:
@@ -171,7 +171,7 @@ def _subject(request: HttpRequest, given: Any) -> subjects.Subject:
         raise BadInput("The config is nested too deeply.", remedy="Give fewer levels.") from error
     if not isinstance(config, dict):
         raise BadInput("The config is no JSON object.", remedy='Write it as {"parameter": value}.')
-    return subjects.subject_of_type(given.get("type", ""), config, feed_key=given.get("feed", ""))
+    return targets.target_of_type(given.get("type", ""), config, feed_key=given.get("feed", ""))
 
 
 def bounds_given(given: Any, usual: Sweep = services.USUAL) -> Sweep:

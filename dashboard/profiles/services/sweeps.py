@@ -17,11 +17,11 @@ from dashboard import jobs
 from dashboard.audit.trail import audited
 from dashboard.operations import reservations
 from dashboard.operations.models import SlotRow
-from dashboard.profiles.approval import require_approved, require_effects_of, subject_of
+from dashboard.profiles.approval import require_approved, require_effects_of, target_of
 from dashboard.profiles.lifecycle import CANCELLED, LIFECYCLE, OPEN, PAUSED, QUEUED, RUNNING
 from dashboard.profiles.models import ProfileRecord, SweepRecord
 from dashboard.profiles.permissions import require_measuring, require_secrets_of, sweep_for
-from dashboard.profiles.subjects import Subject, installed
+from dashboard.profiles.targets import SweepTarget, installed
 from dashboard.profiles.trials import bounds_asked, order_id
 from dashboard.teams.models import User
 from dashboard.teams.permissions import viewer_of
@@ -55,7 +55,7 @@ class TooManySweeps(WeirError):
 
 
 def start_sweep(
-    *, actor: User, subject: Subject, slot: str, bounds: Sweep | None = None, any_config: bool = False,
+    *, actor: User, target: SweepTarget, slot: str, bounds: Sweep | None = None, any_config: bool = False,
     warm_up_s: float = WARM_UP_S, seconds: float = SECONDS,
 ) -> SweepRecord:
     """Ask for a task type and config to be measured on a slot.
@@ -68,7 +68,7 @@ def start_sweep(
     ----------
     actor : User
         Who asks, for permission and the audit.
-    subject : Subject
+    target : SweepTarget
         Type, config and what feeds them.
     slot : str
         The slot, as node and index; it is reserved meanwhile.
@@ -98,21 +98,21 @@ def start_sweep(
     TooManySweeps
         So many are open already.
     """
-    require_measuring(viewer_of(actor), team_id=subject.team_id)
-    require_secrets_of(viewer_of(actor), [subject.config, *(task["config"] for task in subject.feed)])
-    require_effects_of(viewer_of(actor), subject)
+    require_measuring(viewer_of(actor), team_id=target.team_id)
+    require_secrets_of(viewer_of(actor), [target.config, *(task["config"] for task in target.feed)])
+    require_effects_of(viewer_of(actor), target)
     bounds = bounds or bounds_for(slot)
     _require_bounds(bounds, warm_up_s, seconds)
-    if subject.stateful:
+    if target.stateful:
         bounds = replace(bounds, largest_threads=1)
     with audited(actor=actor, verb="sweep.start") as audit:
         row = _slot_for_update(slot)
-        require_approved(subject)
+        require_approved(target)
         _require_threads(row, bounds)
         what = {
-            "task_type": subject.task_type, "config": canonical_json(subject.config), "version": subject.version,
-            "code": jobs.code_of(installed(subject.task_type)), "any_config": any_config, "feed": list(subject.feed),
-            "team_id": subject.team_id, "slot": slot, "bounds": asdict(bounds), "warm_up_s": warm_up_s,
+            "task_type": target.task_type, "config": canonical_json(target.config), "version": target.version,
+            "code": jobs.code_of(installed(target.task_type)), "any_config": any_config, "feed": list(target.feed),
+            "team_id": target.team_id, "slot": slot, "bounds": asdict(bounds), "warm_up_s": warm_up_s,
             "seconds": seconds}
         already = SweepRecord.objects.filter(status__in=OPEN, **what).first()
         if already is not None:
@@ -122,13 +122,13 @@ def start_sweep(
             reservations.require_free(row)
         _require_room()
         sweep = SweepRecord.objects.create(
-            **what, fed_by=subject.fed_by, dataflow_id=subject.dataflow_id, tasks=list(subject.tasks), author=actor)
+            **what, fed_by=target.fed_by, dataflow_id=target.dataflow_id, tasks=list(target.tasks), author=actor)
         audit.subject, audit.team, audit.details = sweep, sweep.team, {"slot": slot, "budget_s": bounds.budget_s}
         return sweep
 
 
 def start_sweeps(
-    *, actor: User, subjects: Iterable[Subject], slot: str, bounds: Sweep | None = None
+    *, actor: User, targets: Iterable[SweepTarget], slot: str, bounds: Sweep | None = None
 ) -> list[SweepRecord]:
     """Ask for several to be measured on one slot, one after the other: for all of them, or none.
 
@@ -136,7 +136,7 @@ def start_sweeps(
     ----------
     actor : User
         Who asks, for permission and the audit.
-    subjects : iterable of Subject
+    targets : iterable of SweepTarget
         What is measured, in this order.
     slot : str
         The slot, as node and index; it is reserved meanwhile.
@@ -144,7 +144,7 @@ def start_sweeps(
         The bounds of the sweep.
     """
     with transaction.atomic():
-        return [start_sweep(actor=actor, subject=subject, slot=slot, bounds=bounds) for subject in subjects]
+        return [start_sweep(actor=actor, target=target, slot=slot, bounds=bounds) for target in targets]
 
 
 def bounds_for(slot: str, base: Sweep = USUAL, **given: Any) -> Sweep:
@@ -177,8 +177,8 @@ def resume_sweep(*, actor: User, sweep_id: UUID | str) -> SweepRecord:
     """Let a sweep that rests or failed go on from its trials, as soon as its slot is free."""
     with _steered(actor, sweep_id, "resume", QUEUED) as sweep:
         require_secrets_of(viewer_of(actor), [json.loads(sweep.config), *(task["config"] for task in sweep.feed)])
-        require_effects_of(viewer_of(actor), subject_of(sweep))
-        require_approved(subject_of(sweep))
+        require_effects_of(viewer_of(actor), target_of(sweep))
+        require_approved(target_of(sweep))
         sweep.ended = None
         _doubt(sweep)
         return sweep

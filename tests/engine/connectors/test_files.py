@@ -20,10 +20,10 @@ from hypothesis import strategies as st
 
 from workers.engine.connectors import files, pieces
 from workers.engine.connectors.contract import Opening, SourceAway, SourceRefused
+from workers.engine.connectors.file_stores import ListedFile, pattern_of
 from workers.engine.connectors.files import Done, FilesReader, open_files
 from workers.engine.connectors.formats import Layout, decode
 from workers.engine.connectors.pieces import Pieces, Reading
-from workers.engine.connectors.places import Found, pattern_of
 from workers.library.config import InvalidConfig
 
 from .file_rigs import BucketRig, FolderRig
@@ -138,7 +138,7 @@ def test_no_file_within_the_time_is_read_twice_or_forgotten(arrivals):
     for number, (age, looks) in enumerate(arrivals):
         modified = max(0, newest - age % 10) if age < 30 else newest + age % 10
         newest = max(newest, modified)
-        present.append(Found(modified, f"f{number}", 1))
+        present.append(ListedFile(modified, f"f{number}", 1))
         if looks:
             for path in sorted(file for file in present if file not in done):
                 read_files.append(path)
@@ -153,17 +153,17 @@ def test_no_file_within_the_time_is_read_twice_or_forgotten(arrivals):
 def test_what_is_remembered_is_bounded_and_none_comes_twice(monkeypatch):
     monkeypatch.setattr(files, "MOST_NAMES", 100)
     done = Done(late_ms=10**9)
-    listing = [Found(number, f"f{number}", 1) for number in range(1000)]
+    listing = [ListedFile(number, f"f{number}", 1) for number in range(1000)]
     for file in listing:
         done.add(file, now_ms=10**12)
     assert len(done.names) == 100 and all(file in done for file in listing)
-    assert Found(2000, "new", 1) not in done
+    assert ListedFile(2000, "new", 1) not in done
 
 
 def test_a_file_of_the_future_does_not_hide_those_of_now():
     done = Done(late_ms=1000)
-    done.add(Found(10**13, "future", 1), now_ms=50_000)
-    assert Found(49_500, "now", 1) not in done and Found(10**13, "future", 1) in done
+    done.add(ListedFile(10**13, "future", 1), now_ms=50_000)
+    assert ListedFile(49_500, "now", 1) not in done and ListedFile(10**13, "future", 1) in done
 
 
 @pytest.mark.parametrize(("match", "names"), [
@@ -174,7 +174,7 @@ def test_stars_match_within_a_name_and_two_of_them_any_folders(match, names):
     assert {name for name in paths if pattern_of(match).fullmatch(name)} == names
 
 
-# -- places ------------------------------------------------------------------------------------------------------------
+# -- stores ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(params=["folder", "bucket"])

@@ -1,6 +1,6 @@
 """Why a query failed, said in one line: without a driver, on texts as Spark gives them."""
 
-from workers.engine.spark.failures import Cause, TaskPlace, explain, explain_error, is_broker_away
+from workers.engine.spark.failures import Cause, TaskCode, explain, explain_error, is_broker_away
 from workers.library.config import InvalidConfig
 
 PYTHON = """Job aborted due to stage failure: Task 0 in stage 3.0 failed 1 times, most recent failure: Lost task 0.0:
@@ -16,29 +16,29 @@ ValueError: could not convert string to float: 'abc'
 \tat java.base/java.lang.Thread.run(Thread.java:840)
 
 Driver stacktrace:"""
-PLACES = [
-    TaskPlace("source", "urban_sensing", "/site/workers/library/generators.py"),
-    TaskPlace("parser", "senml_parse", "/site/workers/library/parse.py"),
+TASK_CODE = [
+    TaskCode("source", "urban_sensing", "/site/workers/library/generators.py"),
+    TaskCode("parser", "senml_parse", "/site/workers/library/parse.py"),
 ]
 
 
 def test_a_python_error_is_its_last_line_and_names_the_task():
     causes = [Cause("org.apache.spark.sql.streaming.StreamingQueryException", "[STREAM_FAILED] Query …"),
               Cause("org.apache.spark.SparkException", PYTHON)]
-    failure = explain(causes, PLACES)
+    failure = explain(causes, TASK_CODE)
     assert str(failure) == "task parser: ValueError: could not convert string to float: 'abc'"
     assert not failure.broker_is_away
 
 
 def test_tasks_of_one_module_are_all_named():
-    both = [*PLACES, TaskPlace("other", "csv_parse", "/site/workers/library/parse.py")]
+    both = [*TASK_CODE, TaskCode("other", "csv_parse", "/site/workers/library/parse.py")]
     assert str(explain([Cause("x.SparkException", PYTHON)], both)).startswith("one of tasks parser, other: ValueError")
 
 
 def test_a_config_that_events_show_to_be_wrong_is_not_tried_for_ever():
     """Whatever the task reaches: what a function of a package gives stays what it gives."""
     text = PYTHON.replace("ValueError: could", "workers.library.config.InvalidConfig: could")
-    places = [TaskPlace("parser", "python", "/site/workers/library/parse.py", reaches_out=True)]
+    places = [TaskCode("parser", "python", "/site/workers/library/parse.py", reaches_out=True)]
     failure = explain([Cause("x.SparkException", text)], places)
     assert str(failure) == "task parser: could not convert string to float: 'abc'" and not failure.may_pass
     assert explain([Cause("x.SparkException", PYTHON)], places).may_pass
@@ -49,7 +49,7 @@ def test_a_java_error_is_its_root_without_the_stack():
         Cause("org.apache.spark.sql.streaming.StreamingQueryException", "long"),
         Cause("java.lang.ArithmeticException", "[DIVIDE_BY_ZERO] Division by zero.\n== SQL ==\nselect 1/0\n\tat a.b.C"),
     ]
-    assert str(explain(causes, PLACES)) == "ArithmeticException: [DIVIDE_BY_ZERO] Division by zero."
+    assert str(explain(causes, TASK_CODE)) == "ArithmeticException: [DIVIDE_BY_ZERO] Division by zero."
 
 
 def test_an_absent_broker_is_told_from_a_broken_dataflow():
@@ -60,7 +60,7 @@ def test_an_absent_broker_is_told_from_a_broken_dataflow():
 
 def test_an_error_of_compiling_names_its_task_and_nothing_is_no_reason():
     assert str(explain_error(KeyError("window"), task="average")) == "task average: KeyError: 'window'"
-    assert "without saying why" in str(explain([], PLACES))
+    assert "without saying why" in str(explain([], TASK_CODE))
 
 
 def test_where_the_data_folder_is_stays_the_installations_own(monkeypatch, tmp_path):
@@ -70,7 +70,7 @@ def test_where_the_data_folder_is_stays_the_installations_own(monkeypatch, tmp_p
 
 
 def test_a_traceback_is_kept_whole_and_of_javas_none_of_it_is():
-    failure = explain([Cause("org.apache.spark.SparkException", PYTHON)], PLACES)
+    failure = explain([Cause("org.apache.spark.SparkException", PYTHON)], TASK_CODE)
     assert failure.tasks == ("parser",)
     assert failure.traceback.startswith("Traceback (most recent call last):")
     assert 'File "/site/workers/library/parse.py", line 40' in failure.traceback
@@ -79,10 +79,10 @@ def test_a_traceback_is_kept_whole_and_of_javas_none_of_it_is():
 
 def test_what_reaches_beyond_weir_may_pass_and_what_only_weir_does_goes_wrong_again():
     causes = [Cause("org.apache.spark.SparkException", PYTHON)]
-    outside = [PLACES[0], TaskPlace("parser", "http_get", "/site/workers/library/parse.py", reaches_out=True)]
-    assert not explain(causes, PLACES).may_pass
+    outside = [TASK_CODE[0], TaskCode("parser", "http_get", "/site/workers/library/parse.py", reaches_out=True)]
+    assert not explain(causes, TASK_CODE).may_pass
     assert explain(causes, outside).may_pass
-    assert explain([Cause("java.io.IOException", "No space left on device")], PLACES).may_pass
+    assert explain([Cause("java.io.IOException", "No space left on device")], TASK_CODE).may_pass
     assert not explain_error(KeyError("window"), task="average").may_pass
     assert explain_error(OSError("timed out"), task="look_up", reaches_out=True).may_pass
     assert not explain_error(InvalidConfig("its input has no sensor_id"), task="look_up", reaches_out=True).may_pass

@@ -11,7 +11,7 @@ import pytest
 
 from scheduler.contracts.trials import TrialOrder
 from scheduler.performance.modelling import Sweep
-from workers.benches.profiles import Subject, ordered, sweep
+from workers.benches.profiles import SweepTarget, ordered, sweep
 from workers.engine import trials
 from workers.engine.channels import keys
 from workers.library.code import code_digest
@@ -68,7 +68,7 @@ def test_what_a_task_fails_with_is_told(rig: Rig, tmp_path):
 
 def test_a_sweep_finds_what_one_and_two_threads_sustain(rig: Rig):
     swept = sweep(
-        Subject("wait", "wait", {"pause": 50}, FEED), Sweep(
+        SweepTarget("wait", "wait", {"pause": 50}, FEED), Sweep(
             largest_threads=2, smallest_rate_per_s=10.0, rate_precision=0.15),
         lambda order_: ordered(rig.broker, TrialOrder(**{
             **{name: getattr(order_, name) for name in TrialOrder.__slots__}, "node": NODE, "slot": "1"})),

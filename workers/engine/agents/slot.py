@@ -33,7 +33,7 @@ from workers.engine.channels.spark import spark_conf
 from workers.engine.measuring.host import Host, TrialContext
 from workers.engine.settings import Settings, from_environment
 from workers.engine.spark import queries
-from workers.engine.spark.compile import places_of
+from workers.engine.spark.compile import task_code_of
 from workers.engine.spark.failures import explain
 from workers.engine.spark.listener import QueryListener
 from workers.engine.spark.session import open_session
@@ -249,9 +249,9 @@ class Slot:
                 self._ended.update(ended & {run.run_id})
             elif (look_at_all or run.run_id in ended) and not query.isActive:
                 self._listener.forget([run.run_id])
-                places = places_of(run.fragment.tasks, task_types())
+                task_code = task_code_of(run.fragment.tasks, task_types())
                 run.query = None
-                self._executor.failed(run, explain(queries.causes_of(query), places))
+                self._executor.failed(run, explain(queries.causes_of(query), task_code))
 
     def _look_who_is_to_be_tried_again(self, now_ms: int) -> None:
         """People ask through the broker; nobody is asked for while nothing fails."""

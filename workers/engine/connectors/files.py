@@ -15,15 +15,15 @@ from datetime import UTC, datetime
 from typing import Any
 
 from .contract import MOST_BYTES, MOST_MESSAGES, DeadLetter, Message, Opening, Polled, Position, SourceAway
+from .file_stores import FileGone, ListedFile, pattern_of, store_of
 from .pieces import Pieces, Reading
-from .places import FileGone, Found, pattern_of, place_of
 
 MOST_NAMES = 5_000  # that are remembered: beyond that the floor rises
 MOST_AHEAD = 1_000  # files that one look finds
 
 
 def open_files(opening: Opening) -> FilesReader:
-    """Read a place from where it was left, or from where the config says."""
+    """Read a store from where it was left, or from where the config says."""
     return FilesReader(opening)
 
 
@@ -34,10 +34,10 @@ class Done:
     def __init__(self, floor_ms: int = 0, names: dict[str, int] | None = None, *, late_ms: int) -> None:
         self.floor_ms, self.names, self._late_ms = floor_ms, dict(names or {}), late_ms
 
-    def __contains__(self, listed: Found) -> bool:
+    def __contains__(self, listed: ListedFile) -> bool:
         return listed.modified_ms < self.floor_ms or digest_of(listed) in self.names
 
-    def add(self, *files: Found, now_ms: int) -> None:
+    def add(self, *files: ListedFile, now_ms: int) -> None:
         """Remember files. One that says that it was written later than now does not raise the floor beyond now."""
         self.names |= {digest_of(listed): listed.modified_ms for listed in files}
         newest_ms = min(now_ms, max(self.names.values(), default=0))
@@ -47,22 +47,22 @@ class Done:
         self.names = {name: at_ms for name, at_ms in self.names.items() if at_ms >= self.floor_ms}
 
 
-def digest_of(listed: Found) -> str:
+def digest_of(listed: ListedFile) -> str:
     """A short name of a file as it was seen; one that was written anew has another."""
     text = f"{listed.name}\0{listed.modified_ms}\0{listed.size}\0{listed.version}"
     return base64.b64encode(hashlib.blake2b(text.encode(errors="surrogateescape"), digest_size=9).digest()).decode()
 
 
 class FilesReader:
-    """A place that is looked at every few seconds, and the file that is being read."""
+    """A store that is looked at every few seconds, and the file that is being read."""
 
     def __init__(self, opening: Opening) -> None:
         config = opening.config
         self._config = config
-        self._place = place_of(config)
+        self._store = store_of(config)
         self._pattern = pattern_of(config["match"])
         self._every_s, late_ms = float(config["every"]), int(config["late"] * 1000)
-        self._ahead: list[Found] = []
+        self._ahead: list[ListedFile] = []
         self._pieces: Pieces | None = None
         self._due_s = 0.0
         known = opening.position
@@ -70,7 +70,7 @@ class FilesReader:
             self._done, self._now, self._at = self._begin(config["start"], late_ms), None, None
         else:
             self._done = Done(known["floor_ms"], known["names"], late_ms=late_ms)
-            self._now = Found(*known["now"]) if known["now"] else None  # it was being read
+            self._now = ListedFile(*known["now"]) if known["now"] else None  # it was being read
             self._at = known["at"]
 
     def position(self) -> Position:
@@ -113,13 +113,13 @@ class FilesReader:
             time_ = datetime.fromisoformat(start)
             at = time_ if time_.tzinfo else time_.replace(tzinfo=UTC)
             return Done(int(at.timestamp() * 1000), late_ms=late_ms)
-        newest = heapq.nlargest(MOST_NAMES, self._place.files())
+        newest = heapq.nlargest(MOST_NAMES, self._store.files())
         done = Done(newest[-1].modified_ms + 1 if len(newest) == MOST_NAMES else 0, late_ms=late_ms)
         done.add(*newest, now_ms=_now_ms())
         return done
 
     def _look(self) -> None:
-        matching = (listed for listed in self._place.files() if self._pattern.fullmatch(listed.name))
+        matching = (listed for listed in self._store.files() if self._pattern.fullmatch(listed.name))
         news = (listed for listed in matching if listed not in self._done)
         self._ahead = heapq.nsmallest(MOST_AHEAD, news)
         is_more = len(self._ahead) == MOST_AHEAD
@@ -131,7 +131,7 @@ class FilesReader:
         assert listed is not None
         try:
             if self._pieces is None:
-                self._pieces = Pieces(self._place.open(listed), self._reading(listed), at=self._at)
+                self._pieces = Pieces(self._store.open(listed), self._reading(listed), at=self._at)
             piece = self._pieces.take()
         except OSError as error:
             raise SourceAway(f"The file {listed.name} cannot be read: {error.strerror}.",
@@ -148,13 +148,13 @@ class FilesReader:
             self._finish(listed)
         return piece.size
 
-    def _finish(self, listed: Found) -> None:
+    def _finish(self, listed: ListedFile) -> None:
         if self._pieces is not None:
             self._pieces.close()
         self._done.add(listed, now_ms=_now_ms())
         self._now = self._at = self._pieces = None
 
-    def _reading(self, listed: Found) -> Reading:
+    def _reading(self, listed: ListedFile) -> Reading:
         known: dict[str, Any] = {
             "file_name": listed.name.encode(errors="backslashreplace").decode(), "file_time": listed.modified_ms}
         extras = {name: known[name] for name in self._config["include"]}

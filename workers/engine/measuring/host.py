@@ -27,7 +27,7 @@ from workers.engine.channels import codec, keys
 from workers.engine.channels.config import ChannelConfig
 from workers.engine.channels.registry import Channels
 from workers.engine.spark import queries
-from workers.engine.spark.compile import Beginning, Chain, Compiled, compile_chain, due_ms, places_of
+from workers.engine.spark.compile import Beginning, Chain, Compiled, compile_chain, due_ms, task_code_of
 from workers.engine.spark.failures import FragmentFailed, explain, explain_error
 from workers.engine.spark.listener import QueryListener
 from workers.engine.trials import TrialFailed
@@ -200,7 +200,7 @@ class Host:
         """The batches since the last look; an error where the query has failed."""
         around = self._around
         if self._query is not None and not self._query.isActive:
-            failure = _told(explain(queries.causes_of(self._query), places_of([self._task], around.task_types)))
+            failure = _told(explain(queries.causes_of(self._query), task_code_of([self._task], around.task_types)))
             raise TrialFailed(failure["code"], failure["message"], remedy=failure["remedy"])
         documents = around.listener.watched(self._fragment, self._query)
         batches = [figures.batch_of(document, started_s=_seconds(document["timestamp"])) for document in documents]

@@ -27,7 +27,7 @@ from workers.engine.secrets import opened
 from workers.library.registry import companion, resolve
 from workers.library.state import going_on
 
-from .failures import FragmentFailed, TaskPlace, explain_error
+from .failures import FragmentFailed, TaskCode, explain_error
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,11 +154,11 @@ def _ending(tasks: Sequence[Task], task_types: Mapping[str, TaskType], *terminal
         if task.type in task_types and task_types[task.type].terminal in terminals)
 
 
-def places_of(tasks: Sequence[Task], task_types: Mapping[str, TaskType]) -> list[TaskPlace]:
+def task_code_of(tasks: Sequence[Task], task_types: Mapping[str, TaskType]) -> list[TaskCode]:
     """Where each task's code is, so that a traceback can be told to be of a task."""
     known = [(task, resolve(task_types[task.type])) for task in tasks if task.type in task_types]
     return [
-        TaskPlace(
+        TaskCode(
             task=task.id, type=task.type, file=inspect.getfile(build),
             reaches_out=needs_approval(task_types[task.type], task.config))
         for task, build in known]

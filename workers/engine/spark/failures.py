@@ -38,7 +38,7 @@ class Cause:
 
 
 @dataclass(frozen=True, slots=True)
-class TaskPlace:
+class TaskCode:
     """Where the code of a task lives: the file of the module that builds it; whether it reaches beyond Weir."""
 
     task: str
@@ -80,7 +80,7 @@ def _for_teams(text: str) -> str:
     return redacted(text).replace(str(data_folder()), "<data folder>")
 
 
-def explain(causes: Sequence[Cause], places: Sequence[TaskPlace]) -> FragmentFailed:
+def explain(causes: Sequence[Cause], task_code: Sequence[TaskCode]) -> FragmentFailed:
     """One readable message out of a chain of causes, outermost first.
 
     The task is named where the traceback of a Python error passes through the module of exactly one task's type, or of
@@ -89,11 +89,11 @@ def explain(causes: Sequence[Cause], places: Sequence[TaskPlace]) -> FragmentFai
     text = next((cause.message for cause in reversed(causes) if _TRACEBACK in cause.message), None)
     if text is not None:
         reason, files = _python_error(text)
-        tasks = _tasks_in(files, places)
+        tasks = _tasks_in(files, task_code)
         wrong = reason.startswith(_WRONG_CONFIG)  # it is wrong whatever the task reaches
         reason = reason.removeprefix(_WRONG_CONFIG)
         may_pass = bool(_full_disk(text)) or (not wrong and any(
-            place.reaches_out for place in places if place.task in tasks or not tasks))
+            task.reaches_out for task in task_code if task.task in tasks or not tasks))
         return FragmentFailed(
             _located(reason, tasks), may_pass=may_pass or is_broker_away(reason), tasks=tasks,
             traceback=text[text.rindex(_TRACEBACK) :].partition("\n\tat ")[0].rstrip())
@@ -103,7 +103,7 @@ def explain(causes: Sequence[Cause], places: Sequence[TaskPlace]) -> FragmentFai
         return FragmentFailed(full, may_pass=True)
     return FragmentFailed(
         reason[:LONGEST], broker_is_away=is_broker_away(root.kind + ": " + root.message),
-        may_pass=any(place.reaches_out for place in places),
+        may_pass=any(task.reaches_out for task in task_code),
         traceback="\n".join(f"{cause.kind}: {cause.message}" for cause in causes))
 
 
@@ -156,9 +156,9 @@ def _python_error(text: str) -> tuple[str, list[str]]:
     return lines[-1].strip() if lines else "unknown Python error", files
 
 
-def _tasks_in(files: Sequence[str], places: Sequence[TaskPlace]) -> list[str]:
+def _tasks_in(files: Sequence[str], task_code: Sequence[TaskCode]) -> list[str]:
     for file in reversed(files):  # innermost first
-        tasks = [place.task for place in places if place.file == file]
+        tasks = [task.task for task in task_code if task.file == file]
         if tasks:
             return tasks
     return []

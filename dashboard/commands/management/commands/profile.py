@@ -28,7 +28,7 @@ from dashboard.profiles.services.importing import import_profiles
 from dashboard.profiles.services.sweep_driver import advance_sweep
 from dashboard.profiles.services.sweeps import SECONDS, USUAL, WARM_UP_S, bounds_for, manner_of, start_sweep
 from dashboard.profiles.stored import entry_of, profile_of
-from dashboard.profiles.subjects import Subject, subject_again, subject_of_task, subject_of_type
+from dashboard.profiles.targets import SweepTarget, target_again, target_of_task, target_of_type
 from dashboard.teams.models import User
 from dashboard.teams.permissions import viewer_of
 from scheduler.model.errors import InvalidDataflow, InvalidProfile, WeirError
@@ -151,7 +151,7 @@ class Command(BaseCommand):
         manner = replace(manner, **_said(
             any_config=options["any_config"] or None, warm_up_s=options["warm_up"], seconds=options["seconds"]))
         sweep = start_sweep(
-            actor=actor, subject=subject_again(again) if again else _subject(actor, options), slot=slot, bounds=bounds,
+            actor=actor, target=target_again(again) if again else _target(actor, options), slot=slot, bounds=bounds,
             any_config=manner.any_config, warm_up_s=manner.warm_up_s, seconds=manner.seconds)
         self.stdout.write(f"{sweep.task_type} is measured on {slot}: /profiles/sweeps/{sweep.pk}/")
         if options["wait"]:
@@ -197,18 +197,18 @@ def _line(trial: TrialRecord) -> str:
             f"  latency {slope}  CPU {trial.cpu:.0%}  memory {trial.memory:.0%}  {trial.took_s:.1f} s")
 
 
-def _subject(actor: User, options: dict[str, Any]) -> Subject:
+def _target(actor: User, options: dict[str, Any]) -> SweepTarget:
     viewer, named = viewer_of(actor), options["dataflow"]
     if named:
         records = dataflows(viewer)
         record = (records.filter(pk=named) if is_uuid(named) else records.filter(name=named)).first()
         if record is None:
             raise CommandError(f"There is no dataflow {named} that {actor.username} may know of.")
-        return subject_of_task(viewer, record.pk, options["task"])
+        return target_of_task(viewer, record.pk, options["task"])
     try:
         config = json.loads(options["config"])
     except ValueError as error:
         raise CommandError(f"The config is no JSON: {error}.") from error
     if not isinstance(config, dict):
         raise CommandError('The config is no JSON object: write it as {"parameter": value}.')
-    return subject_of_type(options["type"], config, feed_key=options["feed"])
+    return target_of_type(options["type"], config, feed_key=options["feed"])

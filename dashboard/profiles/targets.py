@@ -41,7 +41,7 @@ class Feed:
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class SweepTarget:
     """What a sweep measures. With a team it is of a private dataflow.
 
     ``tasks`` are the ids in the dataflow, where it is of one: those that feed it, and its own last.
@@ -58,13 +58,13 @@ class Subject:
     tasks: tuple[str, ...] = ()
 
 
-def subject_of_task(viewer: Viewer, dataflow_id: UUID | str, task_id: str) -> Subject:
-    """A task of a dataflow that the viewer may know of, as it is submitted now; see `subjects_of_tasks`."""
-    [subject] = subjects_of_tasks(viewer, dataflow_id, [task_id]).values()
-    return subject
+def target_of_task(viewer: Viewer, dataflow_id: UUID | str, task_id: str) -> SweepTarget:
+    """A task of a dataflow that the viewer may know of, as it is submitted now; see `targets_of_tasks`."""
+    [target] = targets_of_tasks(viewer, dataflow_id, [task_id]).values()
+    return target
 
 
-def subjects_of_tasks(viewer: Viewer, dataflow_id: UUID | str, task_ids: Iterable[str]) -> dict[str, Subject]:
+def targets_of_tasks(viewer: Viewer, dataflow_id: UUID | str, task_ids: Iterable[str]) -> dict[str, SweepTarget]:
     """Tasks of a dataflow that the viewer may know of, as they are submitted now, by their ids.
 
     Raises
@@ -78,7 +78,7 @@ def subjects_of_tasks(viewer: Viewer, dataflow_id: UUID | str, task_ids: Iterabl
     dataflow = stored_dataflow(current_version(record).document)
     known_ids = {task.id for task in dataflow.tasks}
     dataflow = with_scoped_secrets(dataflow, team=record.team.slug, task_types=jobs.task_types())
-    subjects = {}
+    targets = {}
     for task_id in task_ids:
         if task_id not in known_ids:
             raise NotFound(f"{record.name} has no task {task_id}.", remedy="Choose one of its tasks.", task=task_id)
@@ -86,14 +86,14 @@ def subjects_of_tasks(viewer: Viewer, dataflow_id: UUID | str, task_ids: Iterabl
         task = dataflow.task(task_id)
         declared = installed(task.type)
         through = " → ".join(fed.id for fed in feed) or "itself, a source"
-        subjects[task_id] = Subject(
+        targets[task_id] = SweepTarget(
             task.type, plain(identity_config(dataflow, task, declared)), declared.version, declared.stateful,
             _chain(feed), f"{through}, as in {record.name}"[:200], record.team_id if record.private else None,
             record.pk, (*(fed.id for fed in feed), task_id))
-    return subjects
+    return targets
 
 
-def subject_of_type(name: str, config: Mapping[str, Any], *, feed_key: str) -> Subject:
+def target_of_type(name: str, config: Mapping[str, Any], *, feed_key: str) -> SweepTarget:
     """A type with a config, fed in one of the ways that `feeds_for` offers (the first where none is named).
 
     Raises
@@ -112,12 +112,12 @@ def subject_of_type(name: str, config: Mapping[str, Any], *, feed_key: str) -> S
         raise NotFound(f"Nothing feeds {name} in that way.", remedy="Choose one of the ways offered.", feed=feed_key)
     dataflow = _document(declared, config)
     task = dataflow.task(MEASURED)
-    return Subject(
+    return SweepTarget(
         name, plain(identity_config(dataflow, task, declared)), declared.version, declared.stateful, feed.chain,
         feed.title)
 
 
-def subject_again(record: ProfileRecord) -> Subject:
+def target_again(record: ProfileRecord) -> SweepTarget:
     """What a measured profile was measured of, with the version that its type has now.
 
     Raises
@@ -132,7 +132,7 @@ def subject_again(record: ProfileRecord) -> Subject:
         raise NotFound(
             f"The profile of {record.task_type} was imported.", remedy="Choose its type, and what it is to be fed by.")
     declared = installed(record.task_type)
-    return Subject(
+    return SweepTarget(
         sweep.task_type, json.loads(sweep.config), declared.version, declared.stateful, tuple(sweep.feed), sweep.fed_by,
         sweep.team_id, sweep.dataflow_id, tuple(sweep.tasks))
 

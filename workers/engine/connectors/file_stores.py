@@ -1,4 +1,4 @@
-"""Places where files appear: a folder, and a bucket of an S3-compatible store. What is there, and what is in it."""
+"""Stores in which files appear: a folder, and a bucket of an S3-compatible store. What is there, and what is in it."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class FileGone(Exception):
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Found:
-    """A file as it was seen: when it was last written (ms since the epoch), its path below the place, its size in
+class ListedFile:
+    """A file as it was seen: when it was last written (ms since the epoch), its path below the store, its size in
     bytes, and what tells this content from another."""
 
     modified_ms: int
@@ -37,20 +37,20 @@ class Found:
     version: str = ""
 
 
-class Place(Protocol):
+class FileStore(Protocol):
     """Where files appear. Methods raise ``SourceAway`` or ``SourceRefused``."""
 
-    def files(self) -> Iterator[Found]:
+    def files(self) -> Iterator[ListedFile]:
         """All files that are there now, in any order."""
         ...
 
-    def open(self, listed: Found) -> BinaryIO:
+    def open(self, listed: ListedFile) -> BinaryIO:
         """A file as it was seen; ``FileGone`` where it is not there any more. So may reading it."""
         ...
 
 
-def place_of(config: Mapping[str, Any]) -> Place:
-    """The place that a config names; ``InvalidConfig`` where it may not be read."""
+def store_of(config: Mapping[str, Any]) -> FileStore:
+    """The store that a config names; ``InvalidConfig`` where it may not be read."""
     return Bucket(config) if config["path"].startswith(S3) else Folder(config["path"])
 
 
@@ -78,7 +78,7 @@ class Folder:
     def __init__(self, name: str) -> None:
         self._name, self._path = name, inbox_path(name)
 
-    def files(self) -> Iterator[Found]:
+    def files(self) -> Iterator[ListedFile]:
         try:
             yield from self._below(self._path, "")
         except PermissionError:
@@ -87,7 +87,7 @@ class Folder:
         except OSError:
             raise SourceAway(f"The folder {self._name} is not there.", remedy=AGAIN) from None
 
-    def _below(self, folder: Path, prefix: str) -> Iterator[Found]:
+    def _below(self, folder: Path, prefix: str) -> Iterator[ListedFile]:
         with os.scandir(folder) as entries:
             for entry in entries:
                 name = prefix + entry.name
@@ -103,7 +103,7 @@ class Folder:
                 if stat.S_ISREG(status.st_mode):
                     yield _seen(name, status)
 
-    def open(self, listed: Found) -> BinaryIO:
+    def open(self, listed: ListedFile) -> BinaryIO:
         try:
             path = (self._path / listed.name).resolve(strict=True)
             if not any(path.is_relative_to(folder) for folder in inboxes()):
@@ -124,8 +124,8 @@ class Folder:
         return file
 
 
-def _seen(name: str, status: os.stat_result) -> Found:
-    return Found(status.st_mtime_ns // 1_000_000, name, status.st_size, str(status.st_mtime_ns))
+def _seen(name: str, status: os.stat_result) -> ListedFile:
+    return ListedFile(status.st_mtime_ns // 1_000_000, name, status.st_size, str(status.st_mtime_ns))
 
 
 class Bucket:
@@ -147,7 +147,7 @@ class Bucket:
             client_options={"timeout": "30s", "connect_timeout": "10s", "allow_http": not tls},
             retry_config={"max_retries": 1, "retry_timeout": timedelta(seconds=10)})
 
-    def files(self) -> Iterator[Found]:
+    def files(self) -> Iterator[ListedFile]:
         strip = len(self._prefix) + 1 if self._prefix else 0
         with self._asking():
             for page in self._obstore.list(self._store, prefix=self._prefix or None, chunk_size=1000):
@@ -155,13 +155,13 @@ class Bucket:
                     name = item["path"][strip:]
                     if name and not is_hidden(name):
                         modified_ms = int(item["last_modified"].timestamp() * 1000)
-                        yield Found(modified_ms, name, item["size"], item["e_tag"] or "")
+                        yield ListedFile(modified_ms, name, item["size"], item["e_tag"] or "")
 
-    def open(self, listed: Found) -> BinaryIO:
+    def open(self, listed: ListedFile) -> BinaryIO:
         path = f"{self._prefix}/{listed.name}" if self._prefix else listed.name
         return io.BufferedReader(_Object(self, path, listed), buffer_size=1 << 20)  # type: ignore[return-value]
 
-    def part(self, path: str, listed: Found, start: int, end: int) -> memoryview:
+    def part(self, path: str, listed: ListedFile, start: int, end: int) -> memoryview:
         """Some bytes of an object, as long as it is the one that was seen.
 
         Parameters
@@ -207,7 +207,7 @@ class Bucket:
 class _Object(io.RawIOBase):
     """An object as a file: each read is a request for that part."""
 
-    def __init__(self, bucket: Bucket, path: str, listed: Found) -> None:
+    def __init__(self, bucket: Bucket, path: str, listed: ListedFile) -> None:
         self._bucket, self._path, self._found, self._at = bucket, path, listed, 0
 
     def readable(self) -> bool:
