@@ -148,7 +148,10 @@ class WhatIf {
       const answer = await fetch(`${this.card.dataset.whatIf}?${query}`, {
         credentials: "same-origin", headers: { Accept: "application/json" }, signal: pending.controller.signal,
       });
-      if (answer.redirected) location.reload(); // logged out: whoever logs in again comes back to this address
+      if (answer.redirected) { // logged out: whoever logs in again comes back to what the fields said
+        location.search = this.addressAt(this.rate);
+        return;
+      }
       const found = await answer.json();
       if (answer.ok) this.show(found, question);
       else this.fail(`${found.message.replace(/\.$/, "")}. ${found.remedy ?? ""}`, complete);
@@ -188,12 +191,15 @@ class WhatIf {
     this.cannot = radio.dataset.cannot;
     this.headline.innerHTML = this.pairs.querySelector(`template[data-headline='${CSS.escape(this.chosen)}']`).innerHTML;
     this.agree();
-    const chosen = { pair: this.chosen, routing: this.routing.value };
-    this.own.search = new URLSearchParams(chosen);
+    this.own.search = this.addressAt("");
     if (!this.isShown) return; // the answer that is awaited brings its address
-    const rate = this.card.dataset.at;
-    const address = new URLSearchParams({ ...(rate !== "" && { rate }), ...chosen });
-    history.replaceState(null, "", `?${address}`);
+    history.replaceState(null, "", `?${this.addressAt(this.card.dataset.at)}`);
+  }
+
+  /** The page's query for a rate, with what is chosen; without one where each source has its own. */
+  addressAt(rate) {
+    return String(new URLSearchParams({
+      ...(rate !== "" && { rate }), ...(this.chosen && { pair: this.chosen }), routing: this.routing.value }));
   }
 
   radio(pair) {
