@@ -26,7 +26,7 @@ from tests.pages.markup import Element, Markup
 from tests.pages.observed import RATE, Observed
 from tests.pages.outcomes import misses_on, page_of, schedule_on, whole
 from tests.pages.scheduling import linear
-from tests.scheduler.test_outcome import PROMISE, kept
+from tests.scheduler.test_outcome import PROMISE, seen_at
 
 
 def says_missed(element: Element) -> bool:
@@ -227,14 +227,14 @@ def test_what_is_predicted_of_a_slot_is_of_the_schedules_own_bundles_before_they
     """What others are expected to take beside them is added where only all of it together is measured."""
     promise = replace(PROMISE, others={"n1/0": Load(0.2, 0.1)})
     own = promise.own_load_of("n1/0")
-    for seen in (Seen(), kept()):
+    for seen in (Seen(), seen_at()):
         [slot] = [slot for slot in figures_of(promise, seen, ()).slots if slot.name == "n1/0"]
         assert (slot.cpu.predicted, slot.memory.predicted) == (own.cpu, own.memory)
 
 
 def test_a_task_that_takes_more_is_not_red_while_its_slot_keeps_what_was_promised() -> None:
     """What it takes more, another takes less: nothing is missed, so nothing is coloured."""
-    before = kept()
+    before = seen_at()
     seen = replace(before, bundles=before.bundles | {
         "f1-1": BundleSeen(100, Load(0.55, 0.2)), "f1-3": BundleSeen(40, Load(0.05, 0.1))})
     assert misses(PROMISE, seen) == () and reds(seen) == set()
@@ -245,7 +245,7 @@ def test_a_task_that_takes_more_is_not_red_while_its_slot_keeps_what_was_promise
 def test_every_red_figure_has_its_reason(
     factors: list[float], latency_s: float, task_latency_s: float, read: float
 ) -> None:
-    before = kept()
+    before = seen_at()
     bundles = {
         bundle.id: BundleSeen(bundle.rate_per_s * factors[at],
             Load(bundle.cpu * factors[at + 1], bundle.memory * factors[at + 2]))

@@ -4,20 +4,14 @@ import os
 import random
 import signal
 import time
-from collections import Counter
 
 import psutil
 import pytest
 import redis
 
-from scheduler.applying import apply_plan
-from scheduler.model.documents import read_document
-from scheduler.model.estate import Estate
-from scheduler.model.prices import Prices
-from scheduler.planning import plan_removal, plan_submission
-from scheduler.rearranging import plan_pause, plan_resumption
 from tests.engine.connectors.rigs import rig_of
 
+from .planned import PlannedEstate
 from .rig import Rig, catalogue, running_agent
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.long, pytest.mark.timeout(900)]
@@ -34,46 +28,21 @@ streams:
 """
 
 
-class Planned:
-    """An estate that changes by plans, and the agent that follows it."""
+class WithTopic(PlannedEstate):
+    """Dataflows that read a topic."""
 
     def __init__(self, rig: Rig, kafka) -> None:
-        self.rig, self.kafka = rig, kafka
-        self.estate = Estate(slots=rig.slots, generation=rig.version)
+        super().__init__(rig)
+        self.kafka = kafka
 
-    def submit(self, name: str, *, team: str = "city", table: str = "people", start: str = "oldest"):
-        document = DOCUMENT.format(
+    def begin(self, name: str, *, team: str = "city", table: str = "people", start: str = "oldest") -> None:
+        self.submit(self.read(DOCUMENT.format(
             name=name, servers=", ".join(self.kafka.servers), topic=self.kafka.topics[0], table=table,
-            start=start)
-        dataflow = read_document(document, task_types=self.rig.task_types)
-        plan = plan_submission(
-            self.estate, dataflow, dataflow_id=name, team=team, task_types=self.rig.task_types, prices=Prices())
-        self._carry_out(plan)
-        return plan
-
-    def remove(self, name: str) -> None:
-        self._carry_out(plan_removal(self.estate, name, task_types=self.rig.task_types, prices=Prices()))
-
-    def pause(self, name: str) -> None:
-        self._carry_out(plan_pause(self.estate, name, task_types=self.rig.task_types, prices=Prices()))
-
-    def resume(self, name: str) -> None:
-        self._carry_out(plan_resumption(self.estate, name, task_types=self.rig.task_types, prices=Prices()))
-
-    def _carry_out(self, plan) -> None:
-        self.estate = apply_plan(self.estate, plan)
-        self.rig.version = self.estate.generation
-        self.rig.want(self.estate)
+            start=start)), name, team=team)
 
     def source(self, name: str) -> dict:
         """What is reported of the dataflow's source."""
-        hosted = self.rig.report().get("connectors") or {}
-        return hosted.get("sources", {}).get(self.estate.submitted[name].running["orders"], {})
-
-    def numbers(self, name: str) -> Counter:
-        """The numbers in a dataflow's output."""
-        events = self.rig.events(self.estate.channel_of(self.estate.submitted[name].running["out"]))
-        return Counter(event["n"] for event in events)
+        return self.hosted("sources", name, "orders")
 
 
 def living(rig: Rig, what: str) -> int | None:
@@ -105,7 +74,7 @@ def agent(broker_url, tmp_path_factory, with_jar, kafka):
 def planned(agent, kafka, monkeypatch):
     monkeypatch.setenv("WEIR_CONNECTOR_HOSTS", kafka.environment["WEIR_CONNECTOR_HOSTS"])
     kafka.anew()
-    flow = Planned(agent, kafka)
+    flow = WithTopic(agent, kafka)
     yield flow
     for name in list(flow.estate.submitted):
         flow.remove(name)
@@ -114,7 +83,7 @@ def planned(agent, kafka, monkeypatch):
 
 
 def test_every_event_arrives_once_though_host_slot_and_agent_are_killed(planned, kafka, agent):
-    planned.submit("city")
+    planned.begin("city")
     agent.wait(lambda: planned.source("city").get("state") == "running")
     rng, sent = random.Random(3), 0
     for victim in ("host", "slot", "agent", "host"):
@@ -132,7 +101,7 @@ def test_every_event_arrives_once_though_host_slot_and_agent_are_killed(planned,
 
 
 def test_every_event_arrives_once_though_the_dataflow_is_paused_while_they_come(planned, kafka, agent):
-    planned.submit("city")
+    planned.begin("city")
     agent.wait(lambda: planned.source("city").get("state") == "running")
     head = planned.estate.places[planned.estate.submitted["city"].running["orders"]][0]
     sent = 0
@@ -148,11 +117,11 @@ def test_every_event_arrives_once_though_the_dataflow_is_paused_while_they_come(
 
 
 def test_two_teams_on_one_topic_share_one_connector_and_who_joins_reads_from_then_on(planned, kafka, agent):
-    planned.submit("city")
+    planned.begin("city")
     agent.wait(lambda: planned.source("city").get("state") == "running")
     kafka.send(range(100))
     agent.wait(lambda: len(planned.numbers("city")) == 100)
-    planned.submit("mobility", team="mobility", table="taxis")
+    planned.begin("mobility", team="mobility", table="taxis")
     assert planned.estate.submitted["city"].running["orders"] == planned.estate.submitted["mobility"].running["orders"]
     fragment = planned.estate.places[planned.estate.submitted["mobility"].running["out"]][0]
     agent.wait_running(fragment)

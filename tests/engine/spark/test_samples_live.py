@@ -13,17 +13,14 @@ import pytest
 import redis
 import yaml
 
-from scheduler.applying import apply_plan
 from scheduler.model.documents import read_document
-from scheduler.model.estate import Estate
-from scheduler.model.prices import Prices
-from scheduler.planning import plan_removal, plan_submission
 from tests.engine.connectors.rigs import rig_of
 from workers.library import registry
 from workers.library.model_store import connected, stored_versions
 from workers.library.models import apply, read_model
 from workers.library.samples import SAMPLES
 
+from .planned import PlannedEstate
 from .rig import Rig, catalogue, running_agent
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.long, pytest.mark.timeout(1800)]
@@ -31,14 +28,14 @@ DATA = Path(os.environ.get("WEIR_SHARED_DATA") or Path(__file__).parents[4] / "s
 QUIET_S = 8.0
 
 
-class Running:
+class Running(PlannedEstate):
     """Samples on one agent, by plans; a sample's source may be another one."""
 
     def __init__(self, rig: Rig, mosquitto) -> None:
-        self.rig, self.mosquitto = rig, mosquitto
-        self.estate = Estate(slots=rig.slots, generation=rig.version)
+        super().__init__(rig)
+        self.mosquitto = mosquitto
 
-    def submit(self, sample: str, *, sources: dict[str, dict] | None = None, rate_per_s: float = 0.0, **configs) -> str:
+    def begin(self, sample: str, *, sources: dict[str, dict] | None = None, rate_per_s: float = 0.0, **configs) -> str:
         """Submit a sample with sources in the places of its own, and further parameters by task; its name."""
         document = yaml.safe_load((SAMPLES / f"{sample}.yaml").read_text())
         name = document["name"] = f"{sample}-{len(self.estate.submitted)}-{self.estate.generation}"
@@ -53,33 +50,13 @@ class Running:
         dataflow = read_document(
             json.dumps(document), task_types=self.rig.task_types, check_config=registry.check,
             columns_of=registry.columns_of)
-        plan = plan_submission(
-            self.estate, dataflow, dataflow_id=name, team="city", task_types=self.rig.task_types, prices=Prices())
-        assert plan.price.cores_alone > 0
-        self._carry_out(plan)
+        assert self.submit(dataflow, name).price.cores_alone > 0
         self.rig.wait_running(*{place[0] for place in self.estate.places.values()}, within_s=400)
         return name
 
-    def remove(self, name: str) -> None:
-        self._carry_out(plan_removal(self.estate, name, task_types=self.rig.task_types, prices=Prices()))
-
-    def _carry_out(self, plan) -> None:
-        self.estate = apply_plan(self.estate, plan)
-        self.rig.version = self.estate.generation
-        self.rig.want(self.estate)
-
-    def output(self, name: str, task: str) -> list[dict]:
-        return self.rig.events(self.estate.channel_of(self.estate.submitted[name].running[task]))
-
     def reads(self, name: str, source: str) -> None:
         """Wait until a live source is read."""
-        running = self.estate.submitted[name].running[source]
-
-        def is_read() -> bool:
-            hosted = self.rig.report().get("connectors") or {}
-            return hosted.get("sources", {}).get(running, {}).get("state") == "running"
-
-        self.rig.wait(is_read, what=f"{source} is read")
+        self.rig.wait(lambda: self.hosted("sources", name, source).get("state") == "running", what=f"{source} is read")
 
     def finished(self, name: str, task: str, *, at_least: int = 1) -> list[dict]:
         """What comes out, once nothing more has come for a while."""
@@ -147,10 +124,10 @@ def both(
     running: Running, sample: str, source: str, output: str, file: str, *, at_least: int, **configs
 ) -> tuple[list[dict], list[dict]]:
     """What a sample makes of a recording, and of the same lines over MQTT."""
-    name = running.submit(sample, sources={source: replayed(file)}, rate_per_s=200.0, **configs)
+    name = running.begin(sample, sources={source: replayed(file)}, rate_per_s=200.0, **configs)
     recorded = running.finished(name, output, at_least=at_least)
     running.remove(name)
-    name = running.submit(sample, sources={source: running.topic(f"{sample}/#")}, parse={"field": "value"}, **configs)
+    name = running.begin(sample, sources={source: running.topic(f"{sample}/#")}, parse={"field": "value"}, **configs)
     running.reads(name, source)
     running.publish(f"{sample}/new", lines_of(file))
     return recorded, running.finished(name, output, at_least=at_least)
@@ -220,8 +197,7 @@ def predicted_live(running: Running, announced: dict[str, dict]) -> None:
     document["rates"] = {"trips": 100, "models": 0.1}
     dataflow = read_document(json.dumps(document), task_types=running.rig.task_types, check_config=registry.check,
                              columns_of=registry.columns_of)
-    running._carry_out(plan_submission(
-        running.estate, dataflow, dataflow_id="pred", team="city", task_types=running.rig.task_types, prices=Prices()))
+    running.submit(dataflow, "pred")
     running.rig.wait_running(*{place[0] for place in running.estate.places.values()}, within_s=400)
     for source in ("trips", "models"):
         running.reads("pred", source)
@@ -277,7 +253,7 @@ def predicted_live(running: Running, announced: dict[str, dict]) -> None:
         and all(event["curtail"] == (event["kwh"] > 10) for event in events if event.get("basis")))),
 ])
 def test_an_application_runs_and_what_comes_out_makes_sense(sample, output, source, rate_per_s, sound, running):
-    name = running.submit(sample, rate_per_s=rate_per_s)
+    name = running.begin(sample, rate_per_s=rate_per_s)
     running.rig.wait(lambda: (events := running.output(name, output)) and len(events) > 20 and sound(events),
                      within_s=300, what=f"{sample} makes sense")
     failed = {fragment: state for slot in running.rig.report()["slots"].values()

@@ -11,15 +11,11 @@ import psycopg
 import pytest
 import redis
 
-from scheduler.applying import apply_plan
-from scheduler.model.documents import read_document
-from scheduler.model.estate import Estate
-from scheduler.model.prices import Prices
-from scheduler.planning import plan_removal, plan_submission
 from tests.engine.connectors.rigs import PostgresqlRig, rig_of
 from tests.postgresql import cluster
 from workers.engine.secrets import Vault, publish
 
+from .planned import PlannedEstate
 from .rig import Rig, catalogue, running_agent
 from .test_live_sources import living
 
@@ -39,39 +35,23 @@ TABLE = "to_postgresql, config: {database: {secret: db}, table: sunk, columns: [
 OUTPUT = "output, config: {name: mobility, keep_events: 1000000}"
 
 
-class Planned:
-    """An estate that changes by plans, the agent that follows it, a topic and a table."""
+class WithTable(PlannedEstate):
+    """Dataflows that read a topic; what some of them write is a table."""
 
     def __init__(self, rig: Rig, kafka, table: PostgresqlRig) -> None:
-        self.rig, self.kafka, self.table = rig, kafka, table
-        self.estate = Estate(slots=rig.slots, generation=rig.version)
+        super().__init__(rig)
+        self.kafka, self.table = kafka, table
 
-    def submit(self, name: str, sink: str, *, team: str = "city") -> None:
-        document = SOURCE.format(
-            name=name, servers=", ".join(self.kafka.servers), topic=self.kafka.topics[0], sink=sink)
-        dataflow = read_document(document, task_types=self.rig.task_types)
-        self._carry_out(plan_submission(
-            self.estate, dataflow, dataflow_id=name, team=team, task_types=self.rig.task_types, prices=Prices()))
-
-    def remove(self, name: str) -> None:
-        self._carry_out(plan_removal(self.estate, name, task_types=self.rig.task_types, prices=Prices()))
-
-    def _carry_out(self, plan) -> None:
-        self.estate = apply_plan(self.estate, plan)
-        self.rig.version = self.estate.generation
-        self.rig.want(self.estate)
+    def begin(self, name: str, sink: str, *, team: str = "city") -> None:
+        self.submit(self.read(SOURCE.format(
+            name=name, servers=", ".join(self.kafka.servers), topic=self.kafka.topics[0], sink=sink)), name, team=team)
 
     def sink(self, name: str) -> dict:
-        hosted = self.rig.report().get("connectors") or {}
-        return hosted.get("sinks", {}).get(self.estate.submitted[name].running["out"], {})
+        return self.hosted("sinks", name, "out")
 
     def rows(self) -> Counter:
         with psycopg.connect(self.table.address) as connection:
             return Counter(n for n, in connection.execute("select n from sunk").fetchall())
-
-    def events(self, name: str) -> Counter:
-        events = self.rig.events(self.estate.channel_of(self.estate.submitted[name].running["out"]))
-        return Counter(event["n"] for event in events)
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +88,7 @@ def planned(agent, kafka, table, monkeypatch):
     kafka.anew()
     table._run("drop table if exists sunk")
     table._run("create table sunk (n bigint, text text)")
-    flow = Planned(agent, kafka, table)
+    flow = WithTable(agent, kafka, table)
     yield flow
     for name in list(flow.estate.submitted):
         flow.remove(name)
@@ -116,7 +96,7 @@ def planned(agent, kafka, table, monkeypatch):
 
 
 def test_every_row_is_there_once_though_host_slot_and_agent_are_killed(planned, kafka, agent):
-    planned.submit("city", TABLE)
+    planned.begin("city", TABLE)
     agent.wait(lambda: planned.sink("city").get("state") == "running")
     rng, sent = random.Random(3), 0
     for victim in ("host", "slot", "agent", "host"):
@@ -134,8 +114,8 @@ def test_every_row_is_there_once_though_host_slot_and_agent_are_killed(planned, 
 
 
 def test_a_table_that_is_away_holds_up_nobody_else(planned, kafka, agent, table):
-    planned.submit("city", TABLE)
-    planned.submit("mobility", OUTPUT, team="mobility")
+    planned.begin("city", TABLE)
+    planned.begin("mobility", OUTPUT, team="mobility")
     city, mobility = planned.estate.submitted["city"].running, planned.estate.submitted["mobility"].running
     assert city["people"] == mobility["people"]
     agent.wait(lambda: planned.sink("city").get("state") == "running")
@@ -152,7 +132,7 @@ def test_a_table_that_is_away_holds_up_nobody_else(planned, kafka, agent, table)
             kafka.send(range(sent, sent + 20))
             sent += 20
             time.sleep(0.2)
-        agent.wait(lambda: max(planned.events("mobility")) == sent - 1, within_s=60, what="the other team has all")
+        agent.wait(lambda: max(planned.numbers("mobility")) == sent - 1, within_s=60, what="the other team has all")
         report = agent.wait(lambda: (told_state := planned.sink("city")).get("state") == "away" and told_state)
         assert report["error"] and report["waiting"] and report["waiting_since_ms"]
     finally:

@@ -15,9 +15,6 @@ import pytest
 import redis
 from deltalake.exceptions import TableNotFoundError
 
-from scheduler.model.documents import read_document
-from scheduler.model.prices import Prices
-from scheduler.planning import plan_submission
 from tests.engine.connectors.rigs import PostgresqlRig, rig_of
 from tests.postgresql import cluster
 from workers.engine.secrets import Vault, publish
@@ -26,7 +23,7 @@ from workers.processes import spawn, stop
 
 from .rig import catalogue, running_agent
 from .test_live_sources import living
-from .test_sinks import Planned
+from .test_sinks import WithTable
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.long, pytest.mark.timeout(1800)]
 EVENTS, STEP, KILLS = 100_000, 1_000, 10
@@ -114,11 +111,9 @@ def test_every_row_is_there_once_though_all_parts_are_killed(
             client, broker_of_its_own.url, data_dir, task_types=catalogue(), **environment
         ) as agent:
             agent.wait_serving()
-            flow = Planned(agent, kafka, table)
-            dataflow = read_document(DOCUMENT.format(
-                servers=", ".join(kafka.servers), topic=kafka.topics[0], groups=GROUPS), task_types=agent.task_types)
-            flow._carry_out(plan_submission(
-                flow.estate, dataflow, dataflow_id="city", team="city", task_types=agent.task_types, prices=Prices()))
+            flow = WithTable(agent, kafka, table)
+            flow.submit(flow.read(DOCUMENT.format(
+                servers=", ".join(kafka.servers), topic=kafka.topics[0], groups=GROUPS)), "city")
             running = flow.estate.submitted["city"].running
 
             def unwritten(sent: int) -> int:
