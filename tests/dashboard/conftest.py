@@ -6,6 +6,7 @@ import pytest
 
 from dashboard import jobs
 from tests.dashboard.building import World, make_world
+from tests.pages.scheduling import measured
 
 AWAY = "redis://127.0.0.1:1/0"
 
@@ -29,6 +30,13 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, dict[str, str]]]:
 def world(db) -> World:
     """Two teams, their people and one node with two slots."""
     return make_world()
+
+
+@pytest.fixture
+def profiled(world: World) -> World:
+    """The same, with profiles of the tasks that ``linear`` has."""
+    measured(world)
+    return world
 
 
 @pytest.fixture

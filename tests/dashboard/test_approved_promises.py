@@ -15,92 +15,86 @@ from dashboard.teams.permissions import viewer_of
 from scheduler.model.errors import InvalidTransition, PermissionDenied
 from tests.dashboard.building import World, approved, planned
 from tests.dashboard.schedules import at, proposed, rescheduled, scheduled
-from tests.pages.scheduling import linear, measured
+from tests.pages.scheduling import linear
 
 PI_AT_HALF = """task,threads,peak_rate_tuples_s,cpu_pct,mem_pct,origin
 pi_viete,1,50,92,2,measured later
 """
 
 
-@pytest.fixture
-def here(world: World) -> World:
-    measured(world)
-    return world
-
-
-def test_who_chose_the_schedule_does_not_approve_it(here: World):
-    record = scheduled(here, at(18))
-    proposal = rescheduled(here, record, at(50))
+def test_who_chose_the_schedule_does_not_approve_it(profiled: World):
+    record = scheduled(profiled, at(18))
+    proposal = rescheduled(profiled, record, at(50))
     changed = prepare_proposal(
-        proposal_id=propose_schedule(actor=here.ana, dataflow_id=record.pk, choice=at(40, ("LSA", "DSM"))).pk)
-    assert changed.pk == proposal.pk and (changed.author, changed.chosen_by) == (here.carla, here.ana)
-    review = review_of(viewer_of(here.ana), changed)
+        proposal_id=propose_schedule(actor=profiled.ana, dataflow_id=record.pk, choice=at(40, ("LSA", "DSM"))).pk)
+    assert changed.pk == proposal.pk and (changed.author, changed.chosen_by) == (profiled.carla, profiled.ana)
+    review = review_of(viewer_of(profiled.ana), changed)
     assert not review["may_approve"] and "You chose how it is to run" in review["why_not"] and review["may_cancel"]
     with pytest.raises(PermissionDenied):
-        approved(changed, here.ana)
-    assert changed not in awaiting(viewer_of(here.ana)) and changed in awaiting(viewer_of(here.abe))
+        approved(changed, profiled.ana)
+    assert changed not in awaiting(viewer_of(profiled.ana)) and changed in awaiting(viewer_of(profiled.abe))
     back = prepare_proposal(
-        proposal_id=propose_schedule(actor=here.carla, dataflow_id=record.pk, choice=at(50)).pk)
+        proposal_id=propose_schedule(actor=profiled.carla, dataflow_id=record.pk, choice=at(50)).pk)
     assert back.chosen_by is None
-    assert approved(back, here.ana).status == "executing"
+    assert approved(back, profiled.ana).status == "executing"
 
 
-def test_who_chose_how_a_submission_joins_does_not_approve_it(here: World):
-    proposal = planned(here.carla, here.city, linear())
-    chosen = prepare_proposal(proposal_id=choose_joining(actor=here.ana, proposal_id=proposal.pk, fresh=True).pk)
+def test_who_chose_how_a_submission_joins_does_not_approve_it(profiled: World):
+    proposal = planned(profiled.carla, profiled.city, linear())
+    chosen = prepare_proposal(proposal_id=choose_joining(actor=profiled.ana, proposal_id=proposal.pk, fresh=True).pk)
     with pytest.raises(PermissionDenied):
-        approved(chosen, here.ana)
-    assert approved(chosen, here.abe).status == "executing"
+        approved(chosen, profiled.ana)
+    assert approved(chosen, profiled.abe).status == "executing"
 
 
-def test_a_plan_made_from_a_profile_that_has_changed_since_is_not_approved(here: World):
-    proposal = proposed(here, at(50))
-    assert review_of(viewer_of(here.carla), proposal)["outdated"] == ()
+def test_a_plan_made_from_a_profile_that_has_changed_since_is_not_approved(profiled: World):
+    proposal = proposed(profiled, at(50))
+    assert review_of(viewer_of(profiled.carla), proposal)["outdated"] == ()
     with pytest.raises(InvalidTransition, match="as it would be computed now"):
-        recompute_proposal(actor=here.carla, proposal_id=proposal.pk)
+        recompute_proposal(actor=profiled.carla, proposal_id=proposal.pk)
     slots = len(plan_of(proposal.plan).promise.slots)
-    import_profiles(actor=here.carla, text=PI_AT_HALF)
-    review = review_of(viewer_of(here.carla), proposal)
+    import_profiles(actor=profiled.carla, text=PI_AT_HALF)
+    review = review_of(viewer_of(profiled.carla), proposal)
     assert review["outdated"] == ("pi",) and review["may_recompute"]
     before = load_estate()
-    assert approved(proposal, here.ana).status == "stale" and load_estate() == before
-    recompute_proposal(actor=here.carla, proposal_id=proposal.pk)
+    assert approved(proposal, profiled.ana).status == "stale" and load_estate() == before
+    recompute_proposal(actor=profiled.carla, proposal_id=proposal.pk)
     anew = prepare_proposal(proposal_id=proposal.pk)
     assert len(plan_of(anew.plan).promise.slots) > slots
-    assert approved(anew, here.ana).status == "executing"
+    assert approved(anew, profiled.ana).status == "executing"
 
 
 @pytest.mark.parametrize("undone", ["the earlier one is used", "it is set aside"])
-def test_a_plan_made_from_a_profile_that_is_no_longer_in_use_is_not_approved(here: World, undone: str):
+def test_a_plan_made_from_a_profile_that_is_no_longer_in_use_is_not_approved(profiled: World, undone: str):
     earlier = ProfileRecord.objects.get(task_type="pi_viete")
-    [mistake] = import_profiles(actor=here.carla, text=PI_AT_HALF)
-    proposal = proposed(here, at(50))
+    [mistake] = import_profiles(actor=profiled.carla, text=PI_AT_HALF)
+    proposal = proposed(profiled, at(50))
     slots = len(plan_of(proposal.plan).promise.slots)
     if undone == "it is set aside":
-        set_aside_profile(actor=here.carla, profile_id=mistake.pk)
+        set_aside_profile(actor=profiled.carla, profile_id=mistake.pk)
     else:
-        use_profile(actor=here.carla, profile_id=earlier.pk)
-    review = review_of(viewer_of(here.carla), proposal)
+        use_profile(actor=profiled.carla, profile_id=earlier.pk)
+    review = review_of(viewer_of(profiled.carla), proposal)
     assert review["outdated"] == ("pi",) and review["may_recompute"]
-    assert approved(proposal, here.ana).status == "stale"
-    recompute_proposal(actor=here.carla, proposal_id=proposal.pk)
+    assert approved(proposal, profiled.ana).status == "stale"
+    recompute_proposal(actor=profiled.carla, proposal_id=proposal.pk)
     anew = prepare_proposal(proposal_id=proposal.pk)
     if undone == "it is set aside":
         assert anew.status == "unplannable" and anew.plan.error["code"] == "missing_profile"
     else:
-        assert len(plan_of(anew.plan).promise.slots) < slots and approved(anew, here.ana).status == "executing"
+        assert len(plan_of(anew.plan).promise.slots) < slots and approved(anew, profiled.ana).status == "executing"
 
 
-def test_the_same_choice_again_is_planned_from_the_profiles_of_now(here: World):
-    proposal = proposed(here, at(50))
-    same = propose_schedule(actor=here.carla, dataflow_id=proposal.dataflow_id, choice=at(50))
+def test_the_same_choice_again_is_planned_from_the_profiles_of_now(profiled: World):
+    proposal = proposed(profiled, at(50))
+    same = propose_schedule(actor=profiled.carla, dataflow_id=proposal.dataflow_id, choice=at(50))
     assert same.plan_id == proposal.plan_id, "nothing has changed"
-    import_profiles(actor=here.carla, text=PI_AT_HALF)
-    anew = propose_schedule(actor=here.carla, dataflow_id=proposal.dataflow_id, choice=at(50))
+    import_profiles(actor=profiled.carla, text=PI_AT_HALF)
+    anew = propose_schedule(actor=profiled.carla, dataflow_id=proposal.dataflow_id, choice=at(50))
     assert anew.pk == proposal.pk and anew.plan_id != proposal.plan_id and anew.status == "computing"
 
 
-def test_a_profile_that_no_task_of_a_plan_has_changes_nothing(here: World):
-    proposal = proposed(here, at(50))
-    import_profiles(actor=here.carla, text=PI_AT_HALF.replace("pi_viete", "http_get"))
-    assert approved(proposal, here.ana).status == "executing"
+def test_a_profile_that_no_task_of_a_plan_has_changes_nothing(profiled: World):
+    proposal = proposed(profiled, at(50))
+    import_profiles(actor=profiled.carla, text=PI_AT_HALF.replace("pi_viete", "http_get"))
+    assert approved(proposal, profiled.ana).status == "executing"

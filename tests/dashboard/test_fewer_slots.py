@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from dashboard.approvals.services import prepare_proposal, resume_dataflow, roll_back_proposal, submit_dataflow
 from dashboard.operations.estate import load_estate, load_part_of
 from dashboard.operations.services import register_node
@@ -14,13 +12,7 @@ from tests.dashboard.building import World, approved, enacted, planned
 from tests.dashboard.checks import check_rows
 from tests.dashboard.rearranging import paused, used
 from tests.dashboard.schedules import at, rescheduled, scheduled
-from tests.pages.scheduling import linear, measured
-
-
-@pytest.fixture
-def here(world: World) -> World:
-    measured(world)
-    return world
+from tests.pages.scheduling import linear
 
 
 def resting() -> set[str]:
@@ -29,20 +21,20 @@ def resting() -> set[str]:
         bundle.slot for fragment in load_estate().fragments.values() if fragment.paused for bundle in fragment.queries}
 
 
-def test_what_is_taken_back_comes_to_slots_that_are_there(here: World):
-    record = scheduled(here, at(50))
+def test_what_is_taken_back_comes_to_slots_that_are_there(profiled: World):
+    record = scheduled(profiled, at(50))
     assert len(used()) > 2
-    proposal = approved(rescheduled(here, record, at(18)), here.ana)
+    proposal = approved(rescheduled(profiled, record, at(18)), profiled.ana)
     register_node(name="n1", slots=2)
-    rolled = roll_back_proposal(actor=here.ana, proposal_id=proposal.pk)
+    rolled = roll_back_proposal(actor=profiled.ana, proposal_id=proposal.pk)
     assert used() <= {"n1/0", "n1/1"} and load_part_of("n1").fragments == load_estate().fragments
     check_rows()
     assert enacted(rolled).status == "rolled_back"
 
 
-def test_a_plan_goes_on_where_the_estate_has_moved_its_bundles(here: World):
-    record = scheduled(here, at(18))
-    plan = plan_of(approved(rescheduled(here, record, at(50)), here.ana).plan)
+def test_a_plan_goes_on_where_the_estate_has_moved_its_bundles(profiled: World):
+    record = scheduled(profiled, at(18))
+    plan = plan_of(approved(rescheduled(profiled, record, at(50)), profiled.ana).plan)
     planned_on = {bundle.slot for fragment in plan.fragments_after.values() for bundle in fragment.queries}
     assert execution.where_it_runs(plan) == plan and len(planned_on) > 2
     register_node(name="n1", slots=2)
@@ -56,8 +48,8 @@ def test_a_plan_goes_on_where_the_estate_has_moved_its_bundles(here: World):
         for fragment in plan.fragments_after.values() for bundle in fragment.queries]
 
 
-def test_what_routes_by_a_silent_node_waits_for_it_and_says_so(here: World):
-    plan = plan_of(rescheduled(here, scheduled(here, at(18)), at(50)).plan)
+def test_what_routes_by_a_silent_node_waits_for_it_and_says_so(profiled: World):
+    plan = plan_of(rescheduled(profiled, scheduled(profiled, at(18)), at(50)).plan)
     routed = {step.fragment for step in plan.steps if step.kind == "route"}
     done = {step.key for step in plan.steps if step.kind != "route"}
     silent = execution.silent(plan, {"n1": {}}, done=done, awaited={"n1", "n2"})
@@ -65,10 +57,10 @@ def test_what_routes_by_a_silent_node_waits_for_it_and_says_so(here: World):
     assert execution.silent(plan, {"n1": {}}, done=done, awaited={"n1"}) == {}
 
 
-def test_what_a_submission_wakes_is_not_room_for_its_schedule(here: World):
+def test_what_a_submission_wakes_is_not_room_for_its_schedule(profiled: World):
     """The same tasks with another output: only that is new, and all of the others work again."""
-    paused(here, scheduled(here, at(50)))
-    estate, problem = load_estate(), problem_of(planned(here.carla, here.city, linear("other")).dataflow)
+    paused(profiled, scheduled(profiled, at(50)))
+    estate, problem = load_estate(), problem_of(planned(profiled.carla, profiled.city, linear("other")).dataflow)
     offered = {slot.name for node in problem.supply.free for slot in node.slots}
     woken = {
         bundle.slot for fragment in estate.fragments.values() for bundle in fragment.queries
@@ -76,21 +68,21 @@ def test_what_a_submission_wakes_is_not_room_for_its_schedule(here: World):
     assert woken and woken <= resting() and offered and offered.isdisjoint(woken)
 
 
-def test_what_goes_on_beside_anothers_schedule_says_so(here: World):
-    record = scheduled(here, at(50))
-    paused(here, record)
+def test_what_goes_on_beside_anothers_schedule_says_so(profiled: World):
+    record = scheduled(profiled, at(50))
+    paused(profiled, record)
     rest, text = resting(), linear("other").replace("900", "901")
-    proposal = submit_dataflow(actor=here.carla, team=here.city, text=text, schedule=at(50, ("LSA", "DSM")))
-    enacted(approved(prepare_proposal(proposal_id=proposal.pk), here.ana))
+    proposal = submit_dataflow(actor=profiled.carla, team=profiled.city, text=text, schedule=at(50, ("LSA", "DSM")))
+    enacted(approved(prepare_proposal(proposal_id=proposal.pk), profiled.ana))
     working = {bundle.slot for fragment in load_estate().fragments.values() if not fragment.paused
         for bundle in fragment.queries}
-    resumption = prepare_proposal(proposal_id=resume_dataflow(actor=here.carla, dataflow_id=record.pk).pk)
+    resumption = prepare_proposal(proposal_id=resume_dataflow(actor=profiled.carla, dataflow_id=record.pk).pk)
     notes = plan_of(resumption.plan).notes
     assert working & rest and any("bundles of another schedule by now" in note for note in notes)
 
 
-def test_what_goes_on_where_nobody_came_has_no_note(here: World):
-    record = scheduled(here, at(50))
-    paused(here, record)
-    resumption = prepare_proposal(proposal_id=resume_dataflow(actor=here.carla, dataflow_id=record.pk).pk)
+def test_what_goes_on_where_nobody_came_has_no_note(profiled: World):
+    record = scheduled(profiled, at(50))
+    paused(profiled, record)
+    resumption = prepare_proposal(proposal_id=resume_dataflow(actor=profiled.carla, dataflow_id=record.pk).pk)
     assert plan_of(resumption.plan).notes == ()

@@ -18,50 +18,44 @@ from scheduler.model.encoding import freeze_plan, plan_to_json
 from scheduler.model.errors import InvalidTransition
 from tests.dashboard.building import World, approved, enacted, running
 from tests.dashboard.checks import check_rows
-from tests.pages.scheduling import linear, measured
+from tests.pages.scheduling import linear
 
-from .test_scheduling import SAM, proposed, rescheduled, scheduled
-
-
-@pytest.fixture
-def here(world: World) -> World:
-    measured(world)
-    return world
+from .schedules import SAM, proposed, rescheduled, scheduled
 
 
-def test_what_runs_fused_is_cut_and_divided_by_its_first_schedule(here: World):
-    record = running(here.carla, here.city, linear(), here.ana)
+def test_what_runs_fused_is_cut_and_divided_by_its_first_schedule(profiled: World):
+    record = running(profiled.carla, profiled.city, linear(), profiled.ana)
     problem = problem_of(record)
     assert not problem.blocked and problem.compare(50).schedules
     [fused] = load_estate().fragments.values()
-    proposal = rescheduled(here, record, SAM)
+    proposal = rescheduled(profiled, record, SAM)
     plan = plan_of(proposal.plan)
-    rows = {(row["id"], row["change"]) for row in difference(viewer_of(here.ana), proposal)["bundles"]}
+    rows = {(row["id"], row["change"]) for row in difference(viewer_of(profiled.ana), proposal)["bundles"]}
     assert (fused.id, "stops") in rows and len(rows) == len(plan.promise.bundles) + 1
     assert "ends" in plan.notes[0]
-    enacted(approved(proposal, here.ana))
+    enacted(approved(proposal, profiled.ana))
     check_rows()
     estate = load_estate()
     assert fused.id not in estate.fragments and all(len(fragment.tasks) == 1 for fragment in estate.fragments.values())
-    assert rescheduled(here, record, SAM).plan.error["code"] == "nothing_to_change"
+    assert rescheduled(profiled, record, SAM).plan.error["code"] == "nothing_to_change"
 
 
-def test_what_is_being_cut_is_not_paused_meanwhile(here: World):
-    record = running(here.carla, here.city, linear(), here.ana)
-    under_way = approved(rescheduled(here, record, SAM), here.ana)
-    other = running(here.carla, here.city, linear("other", rate=49), here.ana)
-    pause = prepare_proposal(proposal_id=pause_dataflow(actor=here.carla, dataflow_id=other.pk).pk)
+def test_what_is_being_cut_is_not_paused_meanwhile(profiled: World):
+    record = running(profiled.carla, profiled.city, linear(), profiled.ana)
+    under_way = approved(rescheduled(profiled, record, SAM), profiled.ana)
+    other = running(profiled.carla, profiled.city, linear("other", rate=49), profiled.ana)
+    pause = prepare_proposal(proposal_id=pause_dataflow(actor=profiled.carla, dataflow_id=other.pk).pk)
     with pytest.raises(InvalidTransition, match="being cut or fused"):
-        approved(pause, here.ana)
+        approved(pause, profiled.ana)
     enacted(under_way)
-    approved(pause, here.ana)
+    approved(pause, profiled.ana)
 
 
-def test_a_cut_that_is_taken_back_leaves_each_task_where_it_was(here: World):
-    record = running(here.carla, here.city, linear(), here.ana)
+def test_a_cut_that_is_taken_back_leaves_each_task_where_it_was(profiled: World):
+    record = running(profiled.carla, profiled.city, linear(), profiled.ana)
     [fused] = load_estate().fragments.values()
-    proposal = approved(rescheduled(here, record, SAM), here.ana)
-    roll_back_proposal(actor=here.ana, proposal_id=proposal.pk)
+    proposal = approved(rescheduled(profiled, record, SAM), profiled.ana)
+    roll_back_proposal(actor=profiled.ana, proposal_id=proposal.pk)
     check_rows()
     for fragment in load_estate().fragments.values():
         [bundle] = [query for query in fragment.queries if not query.leaving]
@@ -78,14 +72,14 @@ def of_before(proposal: Proposal) -> Proposal:
 
 
 @pytest.mark.parametrize("kind", ["submit", "schedule", "pause"])
-def test_plans_that_waited_while_it_came_to_be_kept_leave_a_schedule_known(here: World, kind: str):
+def test_plans_that_waited_while_it_came_to_be_kept_leave_a_schedule_known(profiled: World, kind: str):
     if kind == "submit":
-        waiting = of_before(proposed(here, SAM))
+        waiting = of_before(proposed(profiled, SAM))
     elif kind == "schedule":
-        waiting = of_before(rescheduled(here, running(here.carla, here.city, linear(), here.ana), SAM))
+        waiting = of_before(rescheduled(profiled, running(profiled.carla, profiled.city, linear(), profiled.ana), SAM))
     else:
-        pause = pause_dataflow(actor=here.carla, dataflow_id=scheduled(here).pk)
+        pause = pause_dataflow(actor=profiled.carla, dataflow_id=scheduled(profiled).pk)
         waiting = of_before(prepare_proposal(proposal_id=pause.pk))
-    done = enacted(approved(waiting, here.ana))
+    done = enacted(approved(waiting, profiled.ana))
     entry = load_estate().submitted[str(done.dataflow_id)]
     assert entry.scheduled and entry.paused == (kind == "pause")

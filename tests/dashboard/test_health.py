@@ -71,6 +71,26 @@ def observe(monkeypatch: pytest.MonkeyPatch, *, slot: dict[str, Any] | None = No
     monkeypatch.setattr(jobs, "read_live", lambda *_: jobs.LiveReading(reports=reports, **reading))
 
 
+FROM_MQTT = (
+    {"id": "topic", "type": "mqtt", "config": {"server": "mqtt.example.org", "topics": ["a"]}},
+    {"id": "out", "type": "output", "config": {"name": "out"}})
+TO_MQTT = (
+    {"id": "sense", "type": "urban_sensing"},
+    {"id": "out", "type": "to_mqtt", "config": {"server": "mqtt.example.org", "topic": "a"}})
+
+
+def connected(
+    world: World, monkeypatch: pytest.MonkeyPatch, tasks: tuple[dict[str, Any], dict[str, Any]], **facts: str
+) -> tuple[DataflowRecord, str]:
+    """A dataflow of two tasks that runs, and the running task that has to do with a server outside."""
+    monkeypatch.setenv("WEIR_CONNECTOR_HOSTS", "mqtt.example.org")
+    first, last = (task["id"] for task in tasks)
+    record = running(world.carla, world.city, json.dumps({
+        "name": "vehicles", "tasks": tasks, "streams": [{"from": first, "to": last}], **facts}), world.ana)
+    [task] = [task.id for task in load_estate().tasks.values() if "mqtt" in task.type]
+    return record, task
+
+
 def finding_of(world: World, record: DataflowRecord) -> tuple[dict[str, Any], str]:
     """The only finding of a viewer of the team, and the dataflow's state."""
     viewer = viewer_of(world.carla)
@@ -168,14 +188,7 @@ def test_a_reader_that_goes_on_from_disk_is_told_and_whom_it_holds_back(
 def test_a_live_source_that_is_not_read_is_told_to_whom_it_concerns(
     world: World, monkeypatch: pytest.MonkeyPatch, state: str, severity: str | None
 ) -> None:
-    monkeypatch.setenv("WEIR_CONNECTOR_HOSTS", "mqtt.example.org")
-    record = running(world.carla, world.city, json.dumps({
-        "name": "vehicles", "visibility": "private",
-        "tasks": [
-            {"id": "topic", "type": "mqtt", "config": {"server": "mqtt.example.org", "topics": ["a"]}},
-            {"id": "out", "type": "output", "config": {"name": "out"}}],
-        "streams": [{"from": "topic", "to": "out"}]}), world.ana)
-    [task] = [task.id for task in load_estate().tasks.values() if task.type == "mqtt"]
+    record, task = connected(world, monkeypatch, FROM_MQTT, visibility="private")
     source = {"state": state, "since_ms": 7, "error": "mqtt.example.org is silent.", "retry_at_ms": 9,
               "events": 4, "dead": 2}
     observe(monkeypatch, node={"connectors": {"state": "running", "sources": {task: source}}})
@@ -191,14 +204,7 @@ def test_a_live_source_that_is_not_read_is_told_to_whom_it_concerns(
 def test_another_team_learns_that_a_source_is_away_and_not_which_host(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("WEIR_CONNECTOR_HOSTS", "mqtt.example.org")
-    record = running(world.carla, world.city, json.dumps({
-        "name": "vehicles",
-        "tasks": [
-            {"id": "topic", "type": "mqtt", "config": {"server": "mqtt.example.org", "topics": ["a"]}},
-            {"id": "out", "type": "output", "config": {"name": "out"}}],
-        "streams": [{"from": "topic", "to": "out"}]}), world.ana)
-    [task] = [task.id for task in load_estate().tasks.values() if task.type == "mqtt"]
+    record, task = connected(world, monkeypatch, FROM_MQTT)
     observe(monkeypatch, node={"connectors": {"state": "running", "sources": {
         task: {"state": "away", "since_ms": 7, "error": "mqtt.example.org is silent.", "retry_at_ms": 9}}}})
     for live in (live_estate(viewer_of(world.outsider)), live_dataflow(viewer_of(world.outsider), record.pk)):
@@ -211,14 +217,7 @@ def test_another_team_learns_that_a_source_is_away_and_not_which_host(
 def test_a_sink_that_is_not_written_is_told_to_whom_it_concerns(
     world: World, monkeypatch: pytest.MonkeyPatch, state: str, severity: str | None
 ) -> None:
-    monkeypatch.setenv("WEIR_CONNECTOR_HOSTS", "mqtt.example.org")
-    record = running(world.carla, world.city, json.dumps({
-        "name": "vehicles", "visibility": "private",
-        "tasks": [
-            {"id": "sense", "type": "urban_sensing"},
-            {"id": "out", "type": "to_mqtt", "config": {"server": "mqtt.example.org", "topic": "a"}}],
-        "streams": [{"from": "sense", "to": "out"}]}), world.ana)
-    [task] = [task.id for task in load_estate().tasks.values() if task.type == "to_mqtt"]
+    record, task = connected(world, monkeypatch, TO_MQTT, visibility="private")
     sink = {"state": state, "since_ms": 7, "error": "The MQTT server is silent.", "retry_at_ms": 9, "events": 4,
             "refused": 2, "waiting": 5, "waiting_since_ms": 6}
     observe(monkeypatch, node={"connectors": {"state": "running", "sinks": {task: sink}}})

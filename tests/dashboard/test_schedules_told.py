@@ -22,16 +22,10 @@ from scheduler.model.canonical import canonical_config, canonical_json
 from scheduler.model.profile import Point, Profile
 from scheduler.model.profile_csv import write_profiles
 from tests.dashboard.building import World, planned
-from tests.pages.scheduling import linear, measured
+from tests.pages.scheduling import linear
 from workers.library import registry
 
-from .test_scheduling import at, proposed, rescheduled, scheduled
-
-
-@pytest.fixture
-def here(world: World) -> World:
-    measured(world)
-    return world
+from .schedules import at, proposed, rescheduled, scheduled
 
 
 def doubted(world: World) -> None:
@@ -59,12 +53,12 @@ SAID_OF_PARSE = [
     "well sustain more."]
 
 
-def test_what_may_be_wrong_with_a_profile_is_told_to_who_plans_with_it(here: World, client):
-    doubted(here)
-    proposal = proposed(here, at(18))
+def test_what_may_be_wrong_with_a_profile_is_told_to_who_plans_with_it(profiled: World, client):
+    doubted(profiled)
+    proposal = proposed(profiled, at(18))
     assert [note for note in plan_of(proposal.plan).notes if note.startswith("The profile")] == [
         SAID_OF_PI, *SAID_OF_PARSE]
-    client.force_login(here.carla)
+    client.force_login(profiled.carla)
     answer = client.get(f"/api/dataflows/{proposal.dataflow_id}/schedules", {"rate_per_s": 18}).json()
     warnings = {task["task"]: [warning["kind"] for warning in task["warnings"]] for task in answer["tasks"]}
     assert warnings == {"sense": [], "parse": ["rough", "busy"], "pi": ["drifted"], "out": []}
@@ -73,14 +67,14 @@ def test_what_may_be_wrong_with_a_profile_is_told_to_who_plans_with_it(here: Wor
 
 
 @pytest.mark.parametrize("machine", ["small", "big", ""])
-def test_nodes_of_another_class_than_was_measured_on_are_told(here: World, machine: str):
+def test_nodes_of_another_class_than_was_measured_on_are_told(profiled: World, machine: str):
     """Most slots are of the class that was measured on, so no profile is stale; some of the schedule's are not."""
     SlotRow.objects.filter(node_id="n1", index__gte=2).update(reserved_for="sweep")
     register_node(name="n2", slots=4)
     NodeRow.objects.filter(name="n1").update(machine="big")
     NodeRow.objects.filter(name="n2").update(machine=machine)
     ProfileRecord.objects.update(machine="big")
-    plan = plan_of(proposed(here, at(50)).plan)
+    plan = plan_of(proposed(profiled, at(50)).plan)
     on_second = {bundle.task: None for bundle in plan.promise.bundles if bundle.slot.startswith("n2/")}
     measured_there = [task for task in on_second if task in ("parse", "pi")]
     notes = [note for note in plan.notes if "class of machine" in note]
@@ -94,7 +88,7 @@ def test_nodes_of_another_class_than_was_measured_on_are_told(here: World, machi
             "is predicted of the bundles there may not hold."]
 
 
-def test_doubts_about_two_profiles_of_a_type_are_both_told(here: World):
+def test_doubts_about_two_profiles_of_a_type_are_both_told(profiled: World):
     """One π has a profile of its own, of another version; the others have that of any config, which is rough."""
     tasks = [
         {"id": "sense", "type": "urban_sensing"}, {"id": "parse", "type": "senml_parse"},
@@ -106,18 +100,18 @@ def test_doubts_about_two_profiles_of_a_type_are_both_told(here: World):
         "name": "both", "tasks": tasks, "rates": {"sense": 10},
         "streams": [{"from": one, "to": other} for one, other in pairwise(ids)]})
     config = canonical_json(canonical_config(registry.task_types()["pi_viete"], {"iterations": 900}))
-    import_profiles(actor=here.carla, text=write_profiles([
+    import_profiles(actor=profiled.carla, text=write_profiles([
         Profile("pi_viete", (Point(1, 100, 0.9, 0.02),), config=config, version=7, origin="measured here")]))
     rough = ProfileRecord.objects.get(task_type="pi_viete", config="")
     ProfileRecord.objects.filter(pk=rough.pk).update(rough=[1])
-    proposal = submit_dataflow(actor=here.carla, team=here.city, text=text, schedule=at(10))
+    proposal = submit_dataflow(actor=profiled.carla, team=profiled.city, text=text, schedule=at(10))
     notes = plan_of(prepare_proposal(proposal_id=proposal.pk).plan).notes
     subjects = [note.partition(":")[0] for note in notes if note.startswith("The profile")]
     assert subjects == ["The profile of pi_viete for few is stale", "The profile of pi_viete for many, most is rough"]
 
 
-def test_what_is_said_of_profiles_takes_as_many_statements_for_many_as_for_one(here: World):
-    record = planned(here.carla, here.city, linear()).dataflow
+def test_what_is_said_of_profiles_takes_as_many_statements_for_many_as_for_one(profiled: World):
+    record = planned(profiled.carla, profiled.city, linear()).dataflow
     question = problem_of(record)
     profiles = question.job(18).profiles
 
@@ -130,18 +124,18 @@ def test_what_is_said_of_profiles_takes_as_many_statements_for_many_as_for_one(h
     assert warnings_about([profiles["sense"]]) == {}, "what a type declares was never measured"
 
 
-def test_the_bounds_of_a_schedule_stand_on_its_proposal(here: World, client):
-    proposal = proposed(here, at(50, pair=("MBA", "exact")))
-    client.force_login(here.ana)
+def test_the_bounds_of_a_schedule_stand_on_its_proposal(profiled: World, client):
+    proposal = proposed(profiled, at(50, pair=("MBA", "exact")))
+    client.force_login(profiled.ana)
     promise = client.get(f"/api/proposals/{proposal.pk}").json()["difference"]["promise"]
     assert promise["slots_bound"] == {"reached": 3, "least": 3, "proved": True}
     assert promise["traffic_bound"] == {"reached": 0, "least": 0, "proved": True}
 
 
-def test_slots_have_both_sides_of_a_bundle_over_the_api(here: World, client):
-    record = scheduled(here, at(18))
-    proposal = rescheduled(here, record, at(50))
-    client.force_login(here.ana)
+def test_slots_have_both_sides_of_a_bundle_over_the_api(profiled: World, client):
+    record = scheduled(profiled, at(18))
+    proposal = rescheduled(profiled, record, at(50))
+    client.force_login(profiled.ana)
     rows = client.get("/api/slots", {"proposal": proposal.pk}).json()
     bundles = [bundle for row in rows for bundle in row["bundles"]]
     sides = {bundle["change"]: (bundle["was"], bundle["now"]) for bundle in bundles}

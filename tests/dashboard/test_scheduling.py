@@ -34,19 +34,13 @@ from scheduler.model.task_types import TaskTypes
 from tests.dashboard.building import World, approved, document, enacted, planned, removal_planned, running
 from tests.dashboard.checks import check_rows
 from tests.dashboard.schedules import SAM, at, proposed, rescheduled, scheduled
-from tests.pages.scheduling import linear, measured
+from tests.pages.scheduling import linear
 from workers.engine.desired import desired_of
 from workers.library import registry
 
 
-@pytest.fixture
-def here(world: World) -> World:
-    measured(world)
-    return world
-
-
-def test_all_pairs_are_compared_for_a_submission_before_it_is_decided(here: World):
-    proposal = planned(here.carla, here.city, linear())
+def test_all_pairs_are_compared_for_a_submission_before_it_is_decided(profiled: World):
+    proposal = planned(profiled.carla, profiled.city, linear())
     comparison = problem_of(proposal.dataflow).compare(40)
     assert {row.pair for row in comparison.schedules} | set(comparison.errors) == {
         (allocation, mapping) for allocation in ("LSA", "MBA") for mapping in ("DSM", "RSM", "SAM", "exact")}
@@ -56,15 +50,15 @@ def test_all_pairs_are_compared_for_a_submission_before_it_is_decided(here: Worl
     assert [(node.name, node.new) for node in by_sam.acquisition.nodes] == [("n1", False)]
 
 
-def test_a_submission_is_planned_with_its_schedule_reviewed_and_stored(here: World):
-    proposal = proposed(here, at(50))
+def test_a_submission_is_planned_with_its_schedule_reviewed_and_stored(profiled: World):
+    proposal = proposed(profiled, at(50))
     plan = plan_of(proposal.plan)
     assert plan.promise.pair == ("MBA", "SAM") and plan.promise.rate_per_s == 50
-    shown = difference(viewer_of(here.ana), proposal)
+    shown = difference(viewer_of(profiled.ana), proposal)
     assert shown["promise"]["rate_per_s"] == 50 and shown["notes"] == list(plan.notes)
     assert any("with 2 threads" in step["text"] for step in shown["steps"])
     before = load_estate()
-    record = enacted(approved(proposal, here.ana)).dataflow
+    record = enacted(approved(proposal, profiled.ana)).dataflow
     estate = load_estate()
     assert estate == apply_plan(before, plan)
     pi = estate.fragments[estate.places[estate.submitted[str(record.pk)].running["pi"]][0]]
@@ -72,15 +66,15 @@ def test_a_submission_is_planned_with_its_schedule_reviewed_and_stored(here: Wor
     assert set(BundleSlot.objects.filter(fragment=pi.id).values_list("slot", flat=True)) == {
         bundle.slot for bundle in pi.bundles}
     check_rows()
-    enacted(approved(removal_planned(here.carla, record), here.ana))
+    enacted(approved(removal_planned(profiled.carla, record), profiled.ana))
     assert not load_estate().fragments and not BundleSlot.objects.exists()
     check_rows()
 
 
-def test_every_node_with_a_bundle_gets_its_part_of_the_desired_state(here: World):
+def test_every_node_with_a_bundle_gets_its_part_of_the_desired_state(profiled: World):
     register_node(name="n1", slots=2)
     register_node(name="n2", slots=6)
-    scheduled(here, at(50))
+    scheduled(profiled, at(50))
     whole, types = load_estate(), registry.task_types()
     ids = set()
     for node in ("n1", "n2"):
@@ -90,33 +84,33 @@ def test_every_node_with_a_bundle_gets_its_part_of_the_desired_state(here: World
     assert ids == {query.id for fragment in whole.fragments.values() for query in fragment.queries}
 
 
-def test_a_schedule_is_chosen_for_a_submission_that_waits_and_given_up_again(here: World):
-    proposal = planned(here.carla, here.city, linear())
+def test_a_schedule_is_chosen_for_a_submission_that_waits_and_given_up_again(profiled: World):
+    proposal = planned(profiled.carla, profiled.city, linear())
     without = proposal.plan.digest
     again = prepare_proposal(
-        proposal_id=propose_schedule(actor=here.carla, dataflow_id=proposal.dataflow_id, choice=SAM).pk)
+        proposal_id=propose_schedule(actor=profiled.carla, dataflow_id=proposal.dataflow_id, choice=SAM).pk)
     assert again.pk == proposal.pk and again.status == "pending" and plan_of(again.plan).promise is not None
-    fresh = prepare_proposal(proposal_id=choose_joining(actor=here.carla, proposal_id=proposal.pk, fresh=True).pk)
+    fresh = prepare_proposal(proposal_id=choose_joining(actor=profiled.carla, proposal_id=proposal.pk, fresh=True).pk)
     assert fresh.plan.options["schedule"] == SAM.as_option(), "how it joins is another choice"
-    propose_schedule(actor=here.carla, dataflow_id=proposal.dataflow_id, choice=None)
+    propose_schedule(actor=profiled.carla, dataflow_id=proposal.dataflow_id, choice=None)
     back = prepare_proposal(proposal_id=proposal.pk)
     assert plan_of(back.plan).promise is None and back.plan.options == {"fresh": True}
     assert back.plan.digest == without, "there is nothing to join, so it is the plan of before"
 
 
-def test_another_schedule_changes_only_what_differs_and_is_taken_back(here: World):
-    record = scheduled(here, at(18))
+def test_another_schedule_changes_only_what_differs_and_is_taken_back(profiled: World):
+    record = scheduled(profiled, at(18))
     before = load_estate()
-    proposal = rescheduled(here, record, at(50))
+    proposal = rescheduled(profiled, record, at(50))
     plan = plan_of(proposal.plan)
     assert plan.kind == "schedule" and set(plan.fragments_after) < set(before.fragments)
-    text = " ".join(step["text"] for step in difference(viewer_of(here.ana), proposal)["steps"])
+    text = " ".join(step["text"] for step in difference(viewer_of(profiled.ana), proposal)["steps"])
     assert "of pi" in text and "Divide the events of pi anew" in text
-    executing = approved(proposal, here.ana)
+    executing = approved(proposal, profiled.ana)
     after = load_estate()
     assert after == apply_plan(before, plan) and executing.status == "executing"
     check_rows()
-    rolled = enacted(roll_back_proposal(actor=here.ana, proposal_id=proposal.pk))
+    rolled = enacted(roll_back_proposal(actor=profiled.ana, proposal_id=proposal.pk))
     assert rolled.status == "rolled_back"
     check_rows()
     back = load_estate()
@@ -126,30 +120,30 @@ def test_another_schedule_changes_only_what_differs_and_is_taken_back(here: Worl
         for fragment_id, fragment in before.fragments.items()}
 
 
-def test_the_same_schedule_again_is_refused_with_the_reason(here: World):
-    record = scheduled(here, at(18))
-    proposal = rescheduled(here, record, at(18))
+def test_the_same_schedule_again_is_refused_with_the_reason(profiled: World):
+    record = scheduled(profiled, at(18))
+    proposal = rescheduled(profiled, record, at(18))
     assert (proposal.status, proposal.plan.error["code"]) == ("unplannable", "nothing_to_change")
-    other = rescheduled(here, record, at(30))
+    other = rescheduled(profiled, record, at(30))
     assert other.pk == proposal.pk and other.status == "pending", "the open proposal takes another choice"
 
 
-def test_a_plan_of_a_schedule_is_overtaken_like_any_other(here: World):
-    record = scheduled(here, at(18))
-    proposal = rescheduled(here, record, at(50))
-    running(here.carla, here.city, document("other"), here.ana)
+def test_a_plan_of_a_schedule_is_overtaken_like_any_other(profiled: World):
+    record = scheduled(profiled, at(18))
+    proposal = rescheduled(profiled, record, at(50))
+    running(profiled.carla, profiled.city, document("other"), profiled.ana)
     proposal.refresh_from_db()
     assert proposal.status == "stale"
-    recompute_proposal(actor=here.carla, proposal_id=proposal.pk)
+    recompute_proposal(actor=profiled.carla, proposal_id=proposal.pk)
     anew = prepare_proposal(proposal_id=proposal.pk)
     assert anew.status == "pending" and anew.plan.options == proposal.plan.options
 
 
-def test_only_free_slots_count_and_reserved_ones_do_not(here: World):
-    proposal = planned(here.carla, here.city, linear())
+def test_only_free_slots_count_and_reserved_ones_do_not(profiled: World):
+    proposal = planned(profiled.carla, profiled.city, linear())
     assert sum(len(node.slots) for node in problem_of(proposal.dataflow).supply.free) == 8
     SlotRow.objects.filter(name="n1/0").update(reserved_for="sweep")
-    running(here.carla, here.city, document("other"), here.ana)
+    running(profiled.carla, profiled.city, document("other"), profiled.ana)
     supply = problem_of(proposal.dataflow).supply
     taken = {fragment.slot for fragment in load_estate().fragments.values()}
     offered = [slot.name for slot in supply.slots(7)]
@@ -157,12 +151,12 @@ def test_only_free_slots_count_and_reserved_ones_do_not(here: World):
     assert all(0 < taken.cpu < 1 and taken.memory == pytest.approx(0.05) for taken in supply.taken.values())
 
 
-def test_what_others_leave_of_a_slot_is_scheduled_and_told(here: World):
+def test_what_others_leave_of_a_slot_is_scheduled_and_told(profiled: World):
     register_node(name="n1", slots=2)
     for name in ("other", "third"):
-        running(here.carla, here.city, document(name, window=len(name)), here.ana)
+        running(profiled.carla, profiled.city, document(name, window=len(name)), profiled.ana)
     assert {row.queries > 0 for row in SlotRow.objects.all()} == {True}, "something runs everywhere"
-    proposal = proposed(here, at(12))
+    proposal = proposed(profiled, at(12))
     plan = plan_of(proposal.plan)
     assert proposal.status == "pending" and any("Others run on" in note for note in plan.notes)
     assert set(plan.promise.others) == set(plan.promise.slots)
@@ -171,18 +165,18 @@ def test_what_others_leave_of_a_slot_is_scheduled_and_told(here: World):
     whole = 0.048 * len(plan.promise.slots)
     assert 0 < plan.promise.per_hour < whole and plan.price.slots_per_hour_delta == pytest.approx(
         plan.promise.per_hour, abs=1e-5)
-    record = enacted(approved(proposal, here.ana)).dataflow
+    record = enacted(approved(proposal, profiled.ana)).dataflow
     check_rows()
-    again = rescheduled(here, record, at(12))
+    again = rescheduled(profiled, record, at(12))
     assert again.plan.error["code"] == "nothing_to_change"
     free = [slot.name for slot in problem_of(record).supply.taken]
-    second = planned(here.carla, here.city, linear("second", rate=49)).dataflow
+    second = planned(profiled.carla, profiled.city, linear("second", rate=49)).dataflow
     offered = {slot.name for node in problem_of(second).supply.free for slot in node.slots}
     assert offered == set(free) - set(plan.promise.slots), "what one schedule counts on no other gets"
 
 
-def test_own_slots_count_as_free_and_come_first(here: World):
-    record = scheduled(here, at(18))
+def test_own_slots_count_as_free_and_come_first(profiled: World):
+    record = scheduled(profiled, at(18))
     problem = problem_of(record)
     own = {query.slot for fragment in load_estate().fragments.values() for query in fragment.queries}
     free = [slot.name for node in problem.supply.free for slot in node.slots]
@@ -191,16 +185,16 @@ def test_own_slots_count_as_free_and_come_first(here: World):
     assert {slot.name for slot in chosen_schedule.placement.slots} == own
 
 
-def test_task_types_that_nobody_measured_are_named(here: World):
-    proposal = planned(here.carla, here.city, document("other"))
+def test_task_types_that_nobody_measured_are_named(profiled: World):
+    proposal = planned(profiled.carla, profiled.city, document("other"))
     with pytest.raises(MissingProfile, match="block_average"):
         problem_of(proposal.dataflow).compare()
     rows = problem_of(proposal.dataflow).what_if([10.0, 20.0])
     assert {row["error"]["code"] for row in rows} == {"missing_profile"} and len(rows) == 12
 
 
-def test_rates_that_no_slot_holds_and_choices_that_are_none(here: World):
-    proposal = planned(here.carla, here.city, linear())
+def test_rates_that_no_slot_holds_and_choices_that_are_none(profiled: World):
+    proposal = planned(profiled.carla, profiled.city, linear())
     with pytest.raises(RateNotHeld, match="declares"):
         problem_of(proposal.dataflow).schedule(("MBA", "SAM"), 1e9)
     with pytest.raises(InvalidChoice, match="is no pair"):
@@ -208,24 +202,24 @@ def test_rates_that_no_slot_holds_and_choices_that_are_none(here: World):
     with pytest.raises(InvalidChoice, match="is no routing"):
         Choice.of(pair=("MBA", "SAM"), routing="random")
     with pytest.raises(InvalidBeginning, match="begin now"):
-        submit_dataflow(actor=here.carla, team=here.city, text=linear("b"), begin="oldest", schedule=SAM)
+        submit_dataflow(actor=profiled.carla, team=profiled.city, text=linear("b"), begin="oldest", schedule=SAM)
 
 
-def test_who_may_propose_a_schedule(here: World):
-    record = scheduled(here, at(18))
+def test_who_may_propose_a_schedule(profiled: World):
+    record = scheduled(profiled, at(18))
     with pytest.raises(PermissionDenied):
-        propose_schedule(actor=here.vera, dataflow_id=record.pk, choice=at(50))
+        propose_schedule(actor=profiled.vera, dataflow_id=record.pk, choice=at(50))
     with pytest.raises(InvalidTransition, match="cannot be submitted without its schedule"):
-        propose_schedule(actor=here.carla, dataflow_id=record.pk, choice=None)
-    approved(rescheduled(here, record, at(50)), here.ana)
+        propose_schedule(actor=profiled.carla, dataflow_id=record.pk, choice=None)
+    approved(rescheduled(profiled, record, at(50)), profiled.ana)
     with pytest.raises(InvalidTransition, match="nothing to schedule yet"):
-        propose_schedule(actor=here.carla, dataflow_id=record.pk, choice=at(18))
+        propose_schedule(actor=profiled.carla, dataflow_id=record.pk, choice=at(18))
     assert AuditEntry.objects.filter(verb="dataflow.propose_schedule").count() == 1, "what is refused leaves no trace"
 
 
-def test_schedules_over_the_api(here: World, client):
-    client.force_login(here.carla)
-    proposal = planned(here.carla, here.city, linear())
+def test_schedules_over_the_api(profiled: World, client):
+    client.force_login(profiled.carla)
+    proposal = planned(profiled.carla, profiled.city, linear())
     path = f"/api/dataflows/{proposal.dataflow_id}"
     answer = client.get(f"{path}/schedules", {"rate_per_s": 18}).json()
     assert (answer["free_slots"], answer["blocked"], answer["currency"]) == (8, "", "USD")
@@ -261,18 +255,18 @@ def test_schedules_over_the_api(here: World, client):
     ("schedule", {"pair": ["MBA", "SAM"], "rate_per_s": -3}, 422, "invalid_resources"),
     ("schedule", {"pair": ["MBA", "SAM", "x"]}, 422, "invalid_choice"),
 ])
-def test_strange_questions_get_the_one_error_shape(here: World, client, path, body, status, code):
-    client.force_login(here.carla)
-    record = planned(here.carla, here.city, linear()).dataflow
+def test_strange_questions_get_the_one_error_shape(profiled: World, client, path, body, status, code):
+    client.force_login(profiled.carla)
+    record = planned(profiled.carla, profiled.city, linear()).dataflow
     url = f"/api/dataflows/{record.pk}/{path}"
     answer = client.get(url) if body is None else client.post(url, body, content_type="application/json")
     assert answer.status_code == status and set(answer.json()) == {"code", "message", "remedy", "facts"}
     assert answer.json()["code"] == (code or answer.json()["code"]) != ""
 
 
-def test_a_private_dataflow_has_no_schedules_for_others(here: World, client):
-    record = scheduled(here, at(18), visibility="private")
-    client.force_login(here.mo)
+def test_a_private_dataflow_has_no_schedules_for_others(profiled: World, client):
+    record = scheduled(profiled, at(18), visibility="private")
+    client.force_login(profiled.mo)
     for path in ("schedules", "what-if?most_per_s=5"):
         assert client.get(f"/api/dataflows/{record.pk}/{path}").status_code == 404
     answer = client.post(
@@ -280,8 +274,8 @@ def test_a_private_dataflow_has_no_schedules_for_others(here: World, client):
     assert answer.status_code == 404
 
 
-def test_what_runs_is_scheduled_by_the_selectivities_that_were_measured(here: World, monkeypatch):
-    record = scheduled(here, at(18))
+def test_what_runs_is_scheduled_by_the_selectivities_that_were_measured(profiled: World, monkeypatch):
+    record = scheduled(profiled, at(18))
     running_as = load_estate().submitted[str(record.pk)].running
     declared = problem_of(record).job(18).rates_per_s
     monkeypatch.setattr("dashboard.jobs.selectivities", lambda fragments, least: {
@@ -291,8 +285,8 @@ def test_what_runs_is_scheduled_by_the_selectivities_that_were_measured(here: Wo
     assert rates["out"] == rates["pi"], "so near to what is declared it is that"
 
 
-def test_a_query_is_known_by_the_id_of_its_bundle(here: World):
-    record = scheduled(here, at(50))
+def test_a_query_is_known_by_the_id_of_its_bundle(profiled: World):
+    record = scheduled(profiled, at(50))
     pi = (estate := load_estate()).fragments[estate.places[estate.submitted[str(record.pk)].running["pi"]][0]]
     source = estate.fragments[estate.places[estate.submitted[str(record.pk)].running["sense"]][0]]
     first, second = pi.bundles[:2]
@@ -302,13 +296,13 @@ def test_a_query_is_known_by_the_id_of_its_bundle(here: World):
     assert by_bundle[second.id].channel_of(pi.tasks[0]) == f"{second.id}.0"
 
 
-def test_schedules_from_the_command_line(here: World, tmp_path):
+def test_schedules_from_the_command_line(profiled: World, tmp_path):
     file = tmp_path / "linear.json"
     file.write_text(linear())
     call_command("submit", str(file), username="carla", schedule="MBA-SAM", rate=18.0)
     proposal = Proposal.objects.get()
     assert proposal.plan.options == {"schedule": at(18).as_option()}
-    record = enacted(approved(prepare_proposal(proposal_id=proposal.pk), here.ana)).dataflow
+    record = enacted(approved(prepare_proposal(proposal_id=proposal.pk), profiled.ana)).dataflow
     call_command("schedule", record.name, "MBA-SAM", username="carla", rate=50.0, routing="shuffle")
     other = Proposal.objects.get(plan__kind="schedule")
     assert other.plan.options == {"schedule": at(50, routing="shuffle").as_option()}
@@ -316,13 +310,13 @@ def test_schedules_from_the_command_line(here: World, tmp_path):
         call_command("schedule", record.name, "MBA-FIFO", username="carla")
 
 
-def test_bundles_that_have_left_free_their_slots_once_all_is_done(here: World):
-    record = scheduled(here, at(50))
-    proposal = approved(rescheduled(here, record, at(18)), here.ana)
+def test_bundles_that_have_left_free_their_slots_once_all_is_done(profiled: World):
+    record = scheduled(profiled, at(50))
+    proposal = approved(rescheduled(profiled, record, at(18)), profiled.ana)
     leaving = [query.id for fragment in load_estate().fragments.values() for query in fragment.queries if query.leaving]
     assert len(leaving) == 2 and drop_left_bundles(left=leaving) == [], "not while the plan is being enacted"
     enacted(proposal)
-    waiting = planned(here.carla, here.city, document("other"))
+    waiting = planned(profiled.carla, profiled.city, document("other"))
     before = problem_of(record).supply
     assert drop_left_bundles(left=[*leaving[:1], "gone"]) == leaving[:1]
     parts = [query for fragment in load_estate().fragments.values() for query in fragment.queries]
@@ -337,18 +331,18 @@ def test_bundles_that_have_left_free_their_slots_once_all_is_done(here: World):
     assert before.free != problem_of(waiting.dataflow).supply.free
 
 
-def test_profiles_that_may_no_longer_hold_are_told_of(here: World, monkeypatch):
+def test_profiles_that_may_no_longer_hold_are_told_of(profiled: World, monkeypatch):
     known = registry.task_types()
     newer = TaskTypes(
         [replace(task_type, version=2) if task_type.name == "pi_viete" else task_type for task_type in known.values()])
     monkeypatch.setattr("dashboard.jobs.task_types", lambda: newer)
-    notes = plan_of(proposed(here, at(18)).plan).notes
+    notes = plan_of(proposed(profiled, at(18)).plan).notes
     assert notes[-1] == (
         "The profile of pi_viete is stale: measured with version 1 of pi_viete, which is now version 2.")
 
 
-def test_bundles_of_slots_that_go_move_to_those_that_stay(here: World):
-    record = scheduled(here, at(50))
+def test_bundles_of_slots_that_go_move_to_those_that_stay(profiled: World):
+    record = scheduled(profiled, at(50))
     before = load_estate()
     register_node(name="n1", slots=2)
     after = load_estate()
@@ -357,14 +351,14 @@ def test_bundles_of_slots_that_go_move_to_those_that_stay(here: World):
         assert [(query.id, query.threads, query.weight) for query in fragment.queries] == [
             (query.id, query.threads, query.weight) for query in before.fragments[name].queries]
     check_rows()
-    assert rescheduled(here, record, at(12)).status == "pending"
+    assert rescheduled(profiled, record, at(12)).status == "pending"
 
 
-def test_who_shares_what_a_schedule_changes_is_asked(here: World):
-    record = scheduled(here, at(18))
-    shared = submit_dataflow(actor=here.mo, team=here.mobility, text=linear("theirs"))
-    enacted(approved(prepare_proposal(proposal_id=shared.pk), here.ben, here.ana))
-    proposal = rescheduled(here, record, at(50))
+def test_who_shares_what_a_schedule_changes_is_asked(profiled: World):
+    record = scheduled(profiled, at(18))
+    shared = submit_dataflow(actor=profiled.mo, team=profiled.mobility, text=linear("theirs"))
+    enacted(approved(prepare_proposal(proposal_id=shared.pk), profiled.ben, profiled.ana))
+    proposal = rescheduled(profiled, record, at(50))
     assert {team.slug for team in proposal.teams.all()} == {"city", "mobility"}
-    half = approved(proposal, here.ana)
-    assert half.status == "pending" and approved(half, here.ben).status == "executing"
+    half = approved(proposal, profiled.ana)
+    assert half.status == "pending" and approved(half, profiled.ben).status == "executing"

@@ -23,16 +23,16 @@ TOLD = "the driver of {slot} has 8 threads for the 16 placed on it; WEIR_SLOT_TH
 
 
 @pytest.fixture
-def here(world: World, monkeypatch) -> World:
+def profiled(world: World, monkeypatch) -> World:
     monkeypatch.setenv("WEIR_HTTP_HOSTS", "localhost")
     measured(world)
     return world
 
 
-def test_a_slot_with_more_threads_than_its_driver_has_sustains_less_and_says_so(here: World, client):
+def test_a_slot_with_more_threads_than_its_driver_has_sustains_less_and_says_so(profiled: World, client):
     """Downloads take bundles of 16 threads, all at their peak, of which a driver with 8 has half at work."""
-    client.force_login(here.carla)
-    proposal = planned(here.carla, here.city, linear(get=True, rate=20))
+    client.force_login(profiled.carla)
+    proposal = planned(profiled.carla, profiled.city, linear(get=True, rate=20))
     path = f"/api/dataflows/{proposal.dataflow_id}"
 
     def sam() -> dict:
@@ -50,14 +50,14 @@ def test_a_slot_with_more_threads_than_its_driver_has_sustains_less_and_says_so(
     (row,) = problem_of(proposal.dataflow).what_if([20], pairs=[SAM])
     assert row["sustained_per_s"] == pytest.approx(10) and not row["keeps"]
 
-    propose_schedule(actor=here.carla, dataflow_id=proposal.dataflow_id, choice=Choice.of(pair=SAM))
+    propose_schedule(actor=profiled.carla, dataflow_id=proposal.dataflow_id, choice=Choice.of(pair=SAM))
     plan = plan_of(prepare_proposal(proposal_id=proposal.pk).plan)
     assert plan.promise.sustained_per_s == pytest.approx(10) and plan.promise.crowded[slot] == Crowd(8, 16)
     assert plan.promise.limit == TOLD.format(slot=slot)
     assert any(TOLD.format(slot=slot) in note and "sustain 10 of the 20" in note for note in plan.notes)
 
 
-def test_queries_of_others_on_a_slot_count_as_threads_and_of_a_node_that_does_not_tell_nothing_is_known(here: World):
+def test_queries_of_others_count_as_threads_and_of_a_node_that_does_not_tell_nothing_is_known(profiled: World):
     NodeRow.objects.filter(name="n1").update(threads=8)
     SlotRow.objects.filter(name="n1/0").update(queries=2)
     free_supply = supply()
@@ -67,12 +67,12 @@ def test_queries_of_others_on_a_slot_count_as_threads_and_of_a_node_that_does_no
     assert supply().threads == {}
 
 
-def test_threads_that_wait_for_their_turn_are_told_by_the_outcome(here: World, client, monkeypatch):
+def test_threads_that_wait_for_their_turn_are_told_by_the_outcome(profiled: World, client, monkeypatch):
     """19 threads of which 15 are at work are not too many for a driver with 16, if all goes well; it does not."""
     NodeRow.objects.filter(name="n1").update(threads=16)
     proposal = submit_dataflow(
-        actor=here.carla, team=here.city, text=linear(get=True, rate=3.2), schedule=Choice.of(pair=SAM))
-    record = enacted(approved(prepare_proposal(proposal_id=proposal.pk), here.ana)).dataflow
+        actor=profiled.carla, team=profiled.city, text=linear(get=True, rate=3.2), schedule=Choice.of(pair=SAM))
+    record = enacted(approved(prepare_proposal(proposal_id=proposal.pk), profiled.ana)).dataflow
     promise = in_force([record.pk])[str(record.pk)].promise
     slot = next(bundle.slot for bundle in promise.bundles if bundle.task == "get")
     # 16 + 3: the output is elsewhere. Source and output have no profile and take what queries are declared to take,
@@ -83,7 +83,7 @@ def test_threads_that_wait_for_their_turn_are_told_by_the_outcome(here: World, c
     assert promise.kept_per_s == promise.rate_per_s and promise.crowded[slot] == Crowd(16, 19)
     node = Observed(record, promise, lambda reading: monkeypatch.setattr(jobs, "read_live", lambda *_: reading))
     node.keep(get={"rate_per_s": 12.0})
-    client.force_login(here.carla)
+    client.force_login(profiled.carla)
     (missed,) = client.get(f"/api/dataflows/{record.pk}/schedule/outcome").json()["missed"]
     assert (missed["what"], missed["reason"]["cause"], missed["reason"]["remedy"]) == ("rate", "threads", "threads")
     assert promise.crowded[slot].explanation(slot) in missed["reason"]["why"]
