@@ -14,6 +14,7 @@ CLASSES = {
     "Inbox": "DesiredStateWatcher", "Outbox": "ReportPublisher", "Scale": "HeapSampler", "Shares": "UsageAttribution",
     "Surroundings": "SlotContext", "Settle": "ActivateRoutes", "Settler": "SlotAssigner", "Gates": "Backpressure",
     "Rotation": "QuotaPartitioner", "Doubt": "ProfileWarning", "Remark": "WarningNote", "Question": "SchedulingProblem",
+    "Subject": "SweepTarget", "Place": "TextPosition", "TaskPlace": "TaskCode",
     "Asked": "ScheduleOptions", "Decided": "PlanInForce", "Desired": "DesiredState",
 }
 CLASSES_GONE = {"Doors", "Inlets", "Departure", "Succession", "Standing", "Told"}  # now functions, or split

@@ -8,19 +8,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from scheduler.contracts.offsets import Offset
 from workers.engine.channels import codec
 
-from .contract import Batch, RefusedRow, Writer
+from .contract import Batch, RefusedRow, Sink, Writer
 from .rows import as_json
 from .store import Letter, Order, SinkStore
-
-if TYPE_CHECKING:
-    from .runner import Sink
 
 REFUSED, SINCE = "refused", "since"
 MOST_LETTERS, MOST_BLOCKS = 500, 16  # of one batch

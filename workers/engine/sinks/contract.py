@@ -111,3 +111,19 @@ class Writer(Protocol):
     def close(self) -> None:
         """Let go."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class Sink:
+    """A sink to run: its task and channel, the name by which it is known outside, how many events are kept that were
+    written and that were refused, what opens it, what gives its config with the values of its secrets, and the folder
+    for what is on the node's own disk."""
+
+    task: str
+    channel: str
+    name: str
+    keep_events: int
+    keep_refused: int
+    open: Callable[[SinkOpening], Writer]
+    config: Callable[[], Mapping[str, Any]]
+    folder: Path

@@ -26,7 +26,8 @@ from workers.engine.secrets import opened
 from workers.engine.settings import Settings
 from workers.library.config import settings as with_defaults
 
-from .runner import Sink, SinkRunner
+from .contract import Sink
+from .runner import SinkRunner
 from .selection import WantedSink, wanted_sinks
 from .store import SinkStore
 

@@ -8,11 +8,8 @@ the channel, which holds back the sink's own query when it is full, and nobody e
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import redis
@@ -28,7 +25,7 @@ from workers.engine.secrets import redacted
 from workers.library.config import InvalidConfig
 
 from .again import write_again
-from .contract import Batch, Batching, Overtaken, RefusedRow, SinkAway, SinkOpening, Writer
+from .contract import Batch, Batching, Overtaken, RefusedRow, Sink, SinkAway, SinkOpening, Writer
 from .rows import as_json
 from .store import Kept, SinkStore
 
@@ -37,22 +34,6 @@ LOOK_S = 0.25  # for a channel that is not open yet
 READ_BLOCKS = 64  # at a time
 MOST_BLOCKS = CAPACITY_BLOCKS // 2  # of a batch: its channel must not be full before it is written
 KEPT_BLOCKS = 1_000  # that are outside, and kept to be written again
-
-
-@dataclass(frozen=True, slots=True)
-class Sink:
-    """A sink to run: its task and channel, the name by which it is known outside, how many events are kept that were
-    written and that were refused, what opens it, what gives its config with the values of its secrets, and the folder
-    for what is on the node's own disk."""
-
-    task: str
-    channel: str
-    name: str
-    keep_events: int
-    keep_refused: int
-    open: Callable[[SinkOpening], Writer]
-    config: Callable[[], Mapping[str, Any]]
-    folder: Path
 
 
 class SinkRunner(Retried):
