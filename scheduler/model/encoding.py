@@ -12,7 +12,7 @@ from .canonical import canonical_encoder
 from .errors import AlteredPlan
 from .estate import Estate, Submitted
 from .fragment import Fragment, RunningBundle, RunningTask, Slot
-from .placement import Bound, Crowd
+from .placement import Bound, ThreadShortage
 from .plan import BillChange, Plan, Price, Step
 from .promise import BundlePromise, Load, ProfileUsed, Promise
 from .refinement import Refinement
@@ -31,6 +31,8 @@ _LEFT_OUT_WHERE_EMPTY = {
     Step: ("bundle",),
     Submitted: ("paused", "scheduled"),
 }
+# What was stored and signed under a name that was changed since.
+_EARLIER_NAMES: dict[type, dict[str, str]] = {ThreadShortage: {"driver_threads": "there"}}
 
 
 def to_json(value: Any) -> str:
@@ -38,21 +40,21 @@ def to_json(value: Any) -> str:
     return _ENCODER.encode(value)
 
 
-def plan_digest(plan: Plan) -> str:
+def plan_digest(plan: Plan, encoder: json.JSONEncoder | None = None) -> str:
     """SHA-256 over what a plan means: everything in it but its digest, and what is settled as it is taken in.
 
     That is the number of the generation, in what it starts as well, and where that is placed without a schedule. So
     the same plan has the same digest at whichever generation of the estate (`scheduler.rebasing`).
     """
     anywhere = with_slots(plan, dict.fromkeys(placed_late(plan), ""))
-    return _digest(renumbered(anywhere, BEFORE_ALL))
+    return _digest(renumbered(anywhere, BEFORE_ALL), encoder)
 
 
-def _digest(plan: Plan) -> str:
+def _digest(plan: Plan, encoder: json.JSONEncoder | None = None) -> str:
     """SHA-256 over everything in a plan but its digest."""
     data = _as_object(plan)
     del data["digest"]
-    return hashlib.sha256(_ENCODER.encode(data).encode()).hexdigest()
+    return hashlib.sha256((encoder or _ENCODER).encode(data).encode()).hexdigest()
 
 
 def freeze_plan(plan: Plan) -> Plan:
@@ -79,8 +81,8 @@ def plan_from_json(text: str | Mapping[str, Any]) -> Plan:
         raise AlteredPlan(
             f"The stored plan cannot be read: {error!r}",
             remedy="Compute it again; if it was made by a later version of Weir, run that one.") from error
-    # Plans that were frozen before digests were of what they mean have one of everything.
-    if plan.digest not in (plan_digest(plan), _digest(plan)):
+    # Plans that were frozen before digests were of what they mean have one of everything; and some have earlier names.
+    if not any(plan.digest in (plan_digest(plan, encoder), _digest(plan, encoder)) for encoder in _ENCODERS):
         raise AlteredPlan(
             "The stored plan is not the plan that was frozen", remedy="Compute it again.", digest=plan.digest
         )
@@ -162,8 +164,13 @@ def promise_from_data(data: Mapping[str, Any]) -> Promise:
         "bundles": tuple(BundlePromise(**entry) for entry in data["bundles"]),
         "profiles": tuple(ProfileUsed(**entry) for entry in data["profiles"]),
         "others": {slot: Load(**load) for slot, load in data["others"].items()},
-        "crowded": {slot: Crowd(**entry) for slot, entry in data.get("crowded", {}).items()},
+        "crowded": {slot: _shortage_from_data(entry) for slot, entry in data.get("crowded", {}).items()},
     })
+
+
+def _shortage_from_data(data: Mapping[str, Any]) -> ThreadShortage:
+    earlier = _EARLIER_NAMES[ThreadShortage]
+    return ThreadShortage(**{name: data[name if name in data else earlier[name]] for name in ThreadShortage.__slots__})
 
 
 def _fragments_from_data(data: Mapping[str, Any]) -> dict[str, Fragment]:
@@ -181,4 +188,10 @@ def _as_object(value: Any) -> dict[str, Any]:
     raise TypeError(f"{type(value).__name__} is no JSON")
 
 
+def _as_object_earlier(value: Any) -> dict[str, Any]:
+    names = _EARLIER_NAMES.get(type(value), {})
+    return {names.get(name, name): content for name, content in _as_object(value).items()}
+
+
 _ENCODER = canonical_encoder(_as_object)
+_ENCODERS = (_ENCODER, canonical_encoder(_as_object_earlier))

@@ -27,16 +27,16 @@ class Bound:
 
 
 @dataclass(frozen=True, slots=True)
-class Crowd:
+class ThreadShortage:
     """More threads on a slot than its driver has, so that they take turns."""
 
-    there: int
+    driver_threads: int
     placed: int
 
     def explanation(self, slot: str) -> str:
         """In words, with what helps."""
-        return (f"the driver of {slot} has {self.there} threads for the {self.placed} placed on it; WEIR_SLOT_THREADS "
-                f"on {slot.rpartition('/')[0]} gives it more")
+        return (f"the driver of {slot} has {self.driver_threads} threads for the {self.placed} placed on it; "
+                f"WEIR_SLOT_THREADS on {slot.rpartition('/')[0]} gives it more")
 
 
 @dataclass(frozen=True)

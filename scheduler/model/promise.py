@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from .dataflow import _frozen
-from .placement import Bound, Crowd
+from .placement import Bound, ThreadShortage
 from .profile import Basis
 
 
@@ -76,7 +76,7 @@ class Promise:
     latencies_s: Mapping[str, float] = field(default_factory=dict)  # an estimate from the source to the end of a task
     slots_bound: Bound | None = None  # where the mapping knows how few slots may do
     traffic_bound: Bound | None = None  # likewise of events/s between nodes, every thread having its even part
-    crowded: Mapping[str, Crowd] = field(default_factory=dict)  # slots with more threads than their driver has
+    crowded: Mapping[str, ThreadShortage] = field(default_factory=dict)  # slots with more threads than their driver has
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rates_per_s", _frozen(self.rates_per_s))

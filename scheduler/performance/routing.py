@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from scheduler.model.allocation import Allocation
-from scheduler.model.placement import Crowd, Placement
+from scheduler.model.placement import Placement, ThreadShortage
 from scheduler.model.profile import Estimate, Profile
 
 from .sustained import Demand, Limit, Shares, crowded_slots, sustained
@@ -28,7 +28,7 @@ class Routed:
     factor: float
     limit: Limit | None
     estimates: Mapping[str, Mapping[int, Estimate]]
-    crowded: Mapping[int, Crowd] = field(default_factory=dict)
+    crowded: Mapping[int, ThreadShortage] = field(default_factory=dict)
 
     def weights(self, placement: Placement, task: str) -> tuple[float, ...]:
         """The part of a task's events that each of its partitions gets; they add up to 1."""

@@ -28,7 +28,7 @@ from math import inf
 from typing import Literal
 
 from scheduler.model.fragment import Slot
-from scheduler.model.placement import Crowd, Placement
+from scheduler.model.placement import Placement, ThreadShortage
 from scheduler.model.profile import Point
 from scheduler.model.resources import NOTHING_TAKEN, TOLERANCE
 
@@ -48,7 +48,7 @@ class Limit:
     what: Literal["bundle", "CPU", "memory", "threads"]
     slot: Slot
     task: str = ""  # of a bundle
-    crowd: Crowd | None = None
+    crowd: ThreadShortage | None = None
 
     @property
     def reason(self) -> str:
@@ -94,7 +94,7 @@ def sustained(
     demands: Mapping[str, Mapping[int, Demand]],
     shares: Shares,
     rates_per_s: Mapping[str, float],
-    crowded: Mapping[int, Crowd],
+    crowded: Mapping[int, ThreadShortage],
     *,
     least: float,
 ) -> tuple[float, Limit | None]:
@@ -110,7 +110,7 @@ def sustained(
         The part of a task's events that each bundle gets, by task and position of the slot.
     rates_per_s : mapping of str to float
         Each task's planned input rate.
-    crowded : mapping of int to Crowd
+    crowded : mapping of int to ThreadShortage
         The slots with more threads than their driver has, by position.
     least : float
         Where bundles alone sustain no more than this, slots are not looked at.
@@ -153,13 +153,13 @@ def sustained(
         if (most := memory.sustains(up_to=factor)) < factor:
             factor, limit = most, Limit("memory", placement.slots[position])
     for position, crowd in crowded.items():
-        if crowd.there < factor * working[position]:
-            factor = crowd.there / working[position]
+        if crowd.driver_threads < factor * working[position]:
+            factor = crowd.driver_threads / working[position]
             limit = Limit("threads", placement.slots[position], crowd=crowd)
     return (1.0, None) if limit is None else (factor, limit)
 
 
-def crowded_slots(placement: Placement, threads: Mapping[str, int]) -> dict[int, Crowd]:
+def crowded_slots(placement: Placement, threads: Mapping[str, int]) -> dict[int, ThreadShortage]:
     """The slots with more threads on them than their driver has; each query of others counts as one thread."""
     placed: Counter[int] = Counter()
     for counts in placement.counts.values() if threads else ():
@@ -169,7 +169,7 @@ def crowded_slots(placement: Placement, threads: Mapping[str, int]) -> dict[int,
         in_driver = threads.get(placement.slots[position].node)
         count += placement.taken[position].queries if position in placement.taken else 0
         if in_driver is not None and count > in_driver:
-            crowded[position] = Crowd(in_driver, count)
+            crowded[position] = ThreadShortage(in_driver, count)
     return crowded
 
 

@@ -15,6 +15,7 @@ CLASSES = {
     "Surroundings": "SlotContext", "Settle": "ActivateRoutes", "Settler": "SlotAssigner", "Gates": "Backpressure",
     "Rotation": "QuotaPartitioner", "Doubt": "ProfileWarning", "Remark": "WarningNote", "Question": "SchedulingProblem",
     "Subject": "SweepTarget", "Place": "TextPosition", "TaskPlace": "TaskCode",
+    "Crowd": "ThreadShortage",
     "Asked": "ScheduleOptions", "Decided": "PlanInForce", "Desired": "DesiredState",
 }
 CLASSES_GONE = {"Doors", "Inlets", "Departure", "Succession", "Standing", "Told"}  # now functions, or split

@@ -12,7 +12,7 @@ from dashboard.plans.choices import Choice
 from dashboard.plans.scheduling_problem import problem_of
 from dashboard.plans.selectors import plan_of
 from dashboard.schedules.promises import in_force
-from scheduler.model.placement import Crowd
+from scheduler.model.placement import ThreadShortage
 from tests.dashboard.building import World, approved, enacted, planned
 from tests.pages.markup import Markup
 from tests.pages.observed import Observed
@@ -52,7 +52,7 @@ def test_a_slot_with_more_threads_than_its_driver_has_sustains_less_and_says_so(
 
     propose_schedule(actor=profiled.carla, dataflow_id=proposal.dataflow_id, choice=Choice.of(pair=SAM))
     plan = plan_of(prepare_proposal(proposal_id=proposal.pk).plan)
-    assert plan.promise.sustained_per_s == pytest.approx(10) and plan.promise.crowded[slot] == Crowd(8, 16)
+    assert plan.promise.sustained_per_s == pytest.approx(10) and plan.promise.crowded[slot] == ThreadShortage(8, 16)
     assert plan.promise.limit == TOLD.format(slot=slot)
     assert any(TOLD.format(slot=slot) in note and "sustain 10 of the 20" in note for note in plan.notes)
 
@@ -80,7 +80,7 @@ def test_threads_that_wait_for_their_turn_are_told_by_the_outcome(profiled: Worl
     # did, as a twentieth thread, while that was 26 + 5 ms (before costs were fitted to `./weir bench prices`).
     assert {bundle.task: bundle.threads for bundle in promise.bundles if bundle.slot == slot} == {
         "sense": 1, "parse": 1, "pi": 1, "get": 16}
-    assert promise.kept_per_s == promise.rate_per_s and promise.crowded[slot] == Crowd(16, 19)
+    assert promise.kept_per_s == promise.rate_per_s and promise.crowded[slot] == ThreadShortage(16, 19)
     node = Observed(record, promise, lambda reading: monkeypatch.setattr(jobs, "read_live", lambda *_: reading))
     node.keep(get={"rate_per_s": 12.0})
     client.force_login(profiled.carla)

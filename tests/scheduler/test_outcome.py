@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.model.placement import Crowd
+from scheduler.model.placement import ThreadShortage
 from scheduler.model.promise import BundlePromise, Load, Promise
 from scheduler.performance.outcome import blur_of, deviations, lasting_misses, misses, taken_of
 from scheduler.performance.rates import falls_short
@@ -168,12 +168,12 @@ def test_a_bundle_that_does_less_than_its_profile_asks_for_a_measurement() -> No
 
 
 def test_threads_that_wait_for_their_turn_are_told_from_drift() -> None:
-    promise = replace(PROMISE, crowded={"n1/1": Crowd(16, 40)})
+    promise = replace(PROMISE, crowded={"n1/1": ThreadShortage(16, 40)})
     (miss,) = misses(promise, behind(90))
     assert (miss.reason.cause, miss.reason.task, miss.reason.remedy) == ("threads", "fetch", "threads")
     assert "the driver of n1/1 has 16 threads for the 40 placed on it" in miss.reason.why
     assert "WEIR_SLOT_THREADS on n1" in miss.reason.why
-    elsewhere = replace(PROMISE, crowded={"n1/0": Crowd(4, 12)})
+    elsewhere = replace(PROMISE, crowded={"n1/0": ThreadShortage(4, 12)})
     assert misses(elsewhere, behind(90))[0].reason.cause == "drift"
 
 

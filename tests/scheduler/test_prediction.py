@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scheduler.allocation.mba import allocate_mba
 from scheduler.mapping.sam import map_sam
 from scheduler.model.fragment import Slot
-from scheduler.model.placement import Crowd, Placement
+from scheduler.model.placement import Placement, ThreadShortage
 from scheduler.model.profile import LEAST_OFTEN, Point, Profile
 from scheduler.model.resources import Taken
 from scheduler.performance.prediction import latency_s, predict
@@ -127,7 +127,7 @@ def test_more_threads_than_the_slots_driver_has_take_turns():
     assert full.routed.limit.reason == (
         "the driver of n1/0 has 64 threads for the 90 placed on it; WEIR_SLOT_THREADS on n1 gives it more")
     assert [bundle.rate_per_s for bundle in full.bundles] == pytest.approx([50 * 64 / 90, 80 * 64 / 90])
-    assert full.routed.crowded == {0: Crowd(64, 90)}
+    assert full.routed.crowded == {0: ThreadShortage(64, 90)}
 
 
 def test_threads_without_events_leave_their_turn_to_others():
@@ -147,7 +147,7 @@ def test_threads_that_are_enough_or_unknown_limit_nothing(driver_threads: int | 
 
 def test_a_source_and_the_queries_of_others_take_threads_too():
     prediction = on_one_slot(64, blob=50, table=80, taken=Taken(0.1, 0.1, queries=3), make=(0,))
-    assert prediction.routed.crowded == {0: Crowd(64, 94)} and prediction.factor == pytest.approx(64 / 94)
+    assert prediction.routed.crowded == {0: ThreadShortage(64, 94)} and prediction.factor == pytest.approx(64 / 94)
     assert not on_one_slot(64, blob=50, table=80, taken=Taken(0.1, 0.1, queries=3), make=(1,)).keeps
     only_others = predict(
         Placement("by hand", 1, TWO, {"make": (1,)}, {0: Taken(0.1, 0.1, queries=99)}), WAITING,

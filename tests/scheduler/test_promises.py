@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import replace
 
@@ -9,7 +10,8 @@ import pytest
 
 from scheduler.applying import apply_plan
 from scheduler.model.encoding import freeze_plan, plan_from_json, plan_to_json, promise_from_data, to_json
-from scheduler.model.placement import Bound, Crowd
+from scheduler.model.errors import AlteredPlan
+from scheduler.model.placement import Bound, ThreadShortage
 from scheduler.model.profile import Point, Profile, Profiles
 from scheduler.model.promise import BundlePromise, Load, ProfileUsed, Promise
 from scheduler.model.resources import Catalogue, Node, Supply
@@ -55,10 +57,24 @@ def test_the_bounds_of_the_exact_mapping_are_part_of_what_is_approved():
 
 
 def test_slots_whose_driver_has_too_few_threads_are_part_of_what_is_approved():
-    crowded = replace(OLD, crowded={"n1/0": Crowd(64, 90)})
+    crowded = replace(OLD, crowded={"n1/0": ThreadShortage(64, 90)})
     text = to_json(crowded)
-    assert '"crowded":{"n1/0":{"placed":90,"there":64}}' in text and "crowded" not in to_json(OLD)
+    assert '"crowded":{"n1/0":{"driver_threads":64,"placed":90}}' in text and "crowded" not in to_json(OLD)
     assert promise_from_data(json.loads(text)) == crowded
+
+
+def test_a_plan_that_was_signed_when_a_drivers_threads_had_another_name_still_stands():
+    plan = submitted(ESTATE, pair=SAM)
+    plan = replace(plan, promise=replace(plan.promise, crowded={"n1/0": ThreadShortage(64, 90)}))
+    data = json.loads(plan_to_json(plan))
+    data["promise"]["crowded"] = {"n1/0": {"there": 64, "placed": 90}}
+    del data["digest"]
+    signed = json.dumps(data, sort_keys=True, separators=(",", ":"))
+    stored = plan_from_json(data | {"digest": hashlib.sha256(signed.encode()).hexdigest()})
+    assert replace(stored, digest=plan.digest) == plan
+    data["promise"]["crowded"]["n1/0"]["placed"] = 91
+    with pytest.raises(AlteredPlan):
+        plan_from_json(data | {"digest": stored.digest})
 
 
 def test_a_rate_that_is_asked_for_is_of_each_source_and_the_promise_of_all_together():

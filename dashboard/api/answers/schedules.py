@@ -53,11 +53,11 @@ class ProfileUsed(Answer):
     origin: str
 
 
-class Crowd(Answer):
+class ThreadShortage(Answer):
     """Threads placed on a slot whose driver has fewer."""
 
     placed: int
-    there: int
+    driver_threads: int
 
 
 class Promise(Answer):
@@ -81,7 +81,7 @@ class Promise(Answer):
     latencies_s: dict[str, float] = {}
     slots_bound: Bound | None = None
     traffic_bound: Bound | None = None
-    crowded: dict[str, Crowd] = {}
+    crowded: dict[str, ThreadShortage] = {}
 
 
 class Point(Answer):
