@@ -1,7 +1,7 @@
 """Siblings: running tasks that have a type, the parents and the scope in common, and differ in their configs alone.
 
-Near misses and containment look for them. However much runs, finding them is a look-up by their kin: in memory by
-`SiblingIndex`, in a database by a column that holds `kin`.
+Near misses and containment look for them. However much runs, finding them is a look-up by their kin: in a database
+by a column that holds `kin`.
 """
 
 from __future__ import annotations
@@ -38,28 +38,3 @@ def kin(type_name: str, *, parents: Iterable[str], scope: str = "") -> str:
 def kin_of(task: RunningTask) -> str:
     """A running task's kin."""
     return kin(task.type, parents=task.parents, scope=task.scope)
-
-
-class SiblingIndex:
-    """Running tasks by kin."""
-
-    def __init__(self, tasks: Iterable[RunningTask] = ()) -> None:
-        self._by_kin: dict[str, dict[str, RunningTask]] = {}
-        for task in tasks:
-            self.add(task)
-
-    def add(self, task: RunningTask) -> None:
-        """A task that has started."""
-        self._by_kin.setdefault(kin_of(task), {})[task.id] = task
-
-    def remove(self, task: RunningTask) -> None:
-        """A task that has stopped."""
-        alike = self._by_kin[kin_of(task)]
-        del alike[task.id]
-        if not alike:
-            del self._by_kin[kin_of(task)]
-
-    def siblings(self, kin: str) -> Sequence[RunningTask]:
-        """The running tasks of this kin in the order of their ids, `MOST_SIBLINGS` at most."""
-        alike = self._by_kin.get(kin, {})
-        return [alike[task_id] for task_id in sorted(alike)[:MOST_SIBLINGS]]

@@ -19,7 +19,7 @@ from scheduler.planning import plan_removal, plan_submission
 from scheduler.rearranging import plan_pause
 from scheduler.reuse.containment import Containment, contain
 from scheduler.reuse.near_misses import near_misses
-from scheduler.reuse.siblings import SiblingIndex
+from tests.scheduler.sibling_index import SiblingIndex
 
 from .catalogue import EMPTY, PRICES, flow
 from .invariants import check_estate

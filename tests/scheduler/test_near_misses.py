@@ -22,7 +22,8 @@ from scheduler.reuse.activity import waking
 from scheduler.reuse.fingerprint import fingerprints
 from scheduler.reuse.near_misses import adopted, near_misses
 from scheduler.reuse.nearness import FAR, differences, distance
-from scheduler.reuse.siblings import SiblingIndex, kin_of
+from scheduler.reuse.siblings import kin_of
+from tests.scheduler.sibling_index import SiblingIndex
 
 from .catalogue import EMPTY, PRICES, TYPES, flow, submit
 

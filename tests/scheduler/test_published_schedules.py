@@ -18,7 +18,7 @@ from scheduler.scheduling import Job, compare, prepare, schedule
 from tests.scheduler.shared_data import shared_data
 from workers.benches import schedules
 from workers.benches.highest_rate import highest_rate
-from workers.benches.published_dataflows import MACHINES, TYPES, published_dataflows, published_profiles, without_ends
+from workers.benches.published_dataflows import MACHINES, SINK, SOURCE, TYPES, published_dataflows, published_profiles
 
 SUPPLY = Supply(catalogue=MACHINES)
 
@@ -33,7 +33,7 @@ def job_of(rate_per_s: float, *, name: str = "linear") -> Job:
 def allocated(allocate, rate_per_s: float, *, ends: bool = True, name: str = "linear") -> Allocation:
     """The allocation of a published dataflow, with or without its source and sink."""
     job = job_of(rate_per_s, name=name)
-    inner = without_ends(job.dataflow)
+    inner = {task.id for task in job.dataflow.tasks if task.type not in (SOURCE, SINK)}
     rates = {task: rate for task, rate in job.rates_per_s.items() if ends or task in inner}
     return allocate(rates, job.profiles)
 

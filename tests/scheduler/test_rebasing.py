@@ -22,7 +22,7 @@ from scheduler.reading import Change, Reading, Reads, changes
 from scheduler.rearranging import plan_defragmentation, plan_pause, plan_resumption
 from scheduler.rebasing import rebase
 from scheduler.reuse.containment import Containment
-from scheduler.reuse.siblings import SiblingIndex
+from tests.scheduler.sibling_index import SiblingIndex
 
 from .catalogue import PRICES, TYPES, flow
 from .invariants import check_fragments, check_outlets

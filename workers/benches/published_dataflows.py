@@ -44,11 +44,6 @@ def published_dataflows(folder: Path) -> dict[str, Dataflow]:
     return dataflows
 
 
-def without_ends(dataflow: Dataflow) -> frozenset[str]:
-    """Its tasks but for sources and sinks."""
-    return frozenset(task.id for task in dataflow.tasks if task.type not in (SOURCE, SINK))
-
-
 def _dataflow(name: str, edges: Iterable[tuple[str, str]]) -> Dataflow:
     edges = [tuple(edge) for edge in edges]
     ids = dict.fromkeys(task_id for edge in edges for task_id in edge)

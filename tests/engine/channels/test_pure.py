@@ -18,22 +18,12 @@ from workers.engine.channels.jvm import build
 from workers.engine.channels.schedule import Schedule, read_schedule, write_schedule
 
 
-@given(rate_per_s=st.floats(0.01, 100_000), limit=st.integers(0, 5_000), elapsed_ms=st.integers(-10, 10_000))
-def test_as_many_are_due_as_have_their_time(rate_per_s, limit, elapsed_ms) -> None:
-    schedule = Schedule(rate_per_s=rate_per_s, limit=limit)
-    due = schedule.due_ms(np.arange(limit, dtype=np.int64))
-    assert schedule.due_by(elapsed_ms, start=0, most=10**9) == np.count_nonzero(due <= elapsed_ms)
-
-
-@given(due=st.lists(st.integers(0, 1_000), max_size=50).map(sorted), elapsed_ms=st.integers(0, 1_000),
-       start=st.integers(0, 60), room=st.integers(0, 60))
-def test_a_file_is_as_good_as_its_numbers(tmp_path_factory, due, elapsed_ms, start, room) -> None:
+@given(due=st.lists(st.integers(0, 1_000), max_size=50).map(sorted))
+def test_a_file_is_as_good_as_its_numbers(tmp_path_factory, due) -> None:
     path = write_schedule(tmp_path_factory.mktemp("s") / "schedule", due_ms=due)
     schedule = Schedule(file=path)
     assert schedule.size == len(due)
-    expected = max(start, min(start + room, len(due), sum(1 for each in due if each <= elapsed_ms)))
-    if start <= sum(1 for each in due if each <= elapsed_ms):
-        assert schedule.due_by(elapsed_ms, start=start, most=start + room) == expected
+    assert schedule.due_ms(np.arange(len(due), dtype=np.int64)).tolist() == due
 
 
 def test_a_schedule_file_brings_its_times_back(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from scheduler.model.fragment import Slot
 from scheduler.model.prices import Prices
 from scheduler.planning import plan_submission
 from scheduler.reuse.containment import Containment
-from scheduler.reuse.siblings import SiblingIndex
+from tests.scheduler.sibling_index import SiblingIndex
 from workers.engine import secrets
 from workers.library import registry
 from workers.library.registry import task_types

@@ -103,14 +103,3 @@ class Schedule:
             return t0 + self.due_ms(numbers)
         rounds, index = np.divmod(numbers, len(self._due))
         return rounds * self._repeat_time_ms + self._times[index]
-
-    def due_by(self, elapsed_ms: int, *, start: int, most: int) -> int:
-        """How many numbers are due by then, ``start`` of them known to be, ``most`` at the most."""
-        low, high = start, most if self.size is None else max(start, min(most, self.size))
-        while low < high:
-            middle = (low + high) // 2
-            if self.due_of(middle) <= elapsed_ms:
-                low = middle + 1
-            else:
-                high = middle
-        return low
