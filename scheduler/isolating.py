@@ -7,7 +7,7 @@ from dataclasses import replace
 from .applying import reversed_plan
 from .model.encoding import freeze_plan
 from .model.errors import InvalidTransition, NothingToGain
-from .model.fragment import Fragment
+from .model.fragment import Fragment, node_of
 from .model.plan import Plan
 from .model.plan_kinds import ISOLATE
 from .model.ports import EstateView
@@ -94,8 +94,8 @@ def plan_joining_back(estate: EstateView, plan: Plan) -> Plan:
     submitted = submitted_in(estate, plan.dataflow.id)
     pieces = [plan.fragments_after[step.fragment] for step in plan.steps]
     path = [estate.fragments[piece.id] for piece in pieces if piece.id in estate.fragments]
-    changed = [(part.tasks, part.active, part.slot.rpartition("/")[0]) for part in path] != [
-        (piece.tasks, piece.active, piece.slot.rpartition("/")[0]) for piece in pieces]
+    changed = [(part.tasks, part.active, node_of(part.slot)) for part in path] != [
+        (piece.tasks, piece.active, node_of(piece.slot)) for piece in pieces]
     if changed or any(is_scheduled(estate, part) for part in path):
         raise InvalidTransition(
             f"The queries of {submitted.name} were changed again since they were cut.",

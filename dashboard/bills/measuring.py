@@ -22,7 +22,7 @@ from dashboard.operations.cost_learning import note_slots
 from dashboard.operations.estate_reader import queries_of
 from dashboard.operations.models import RunningTaskRow
 from scheduler.model.amounts import Amounts
-from scheduler.model.fragment import Fragment
+from scheduler.model.fragment import Fragment, node_of
 from scheduler.performance.attribution import Counters, attribute, grown, query_work
 from scheduler.performance.pricing import cost_nanos
 from scheduler.reuse.bills import BillShare, Need, divide
@@ -124,7 +124,7 @@ def _charge(
             cpu_us=1000 * counters.cpu_ms, memory_mb_s=counters.memory_mb_s,
             queries=[query_work(counts, tasks[slot][query]) for query, counts in counters.queries.items()])
         for task, amounts in used.items():
-            cost = cost_nanos(amounts, node=slot.rpartition("/")[0], prices=prices)
+            cost = cost_nanos(amounts, node=node_of(slot), prices=prices)
             divided = divide(
                 replace(amounts, cost_nanos=cost), needs.get(task, ()), since_ms=_ms(begun[slot]), until_ms=_ms(until),
                 every_ms=HOUR_MS)

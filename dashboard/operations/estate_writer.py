@@ -97,10 +97,12 @@ def on_slots_there(fragments: Mapping[str, Fragment]) -> dict[str, Fragment]:
         return dict(fragments)
 
     def slot_of(part: RunningBundle) -> str:
-        node, _, index = part.slot.rpartition("/")
-        own_rows = [row for row in rows if row.node_id == node] or rows
+        if part.slot not in gone:
+            return part.slot
+        slot = Slot.of(part.slot)
+        own_rows = [row for row in rows if row.node_id == slot.node] or rows
         free = [row for row in own_rows if not row.reserved_for] or own_rows
-        return free[int(index) % len(free)].name if part.slot in gone else part.slot
+        return free[slot.index % len(free)].name
 
     return {fragment_id: fragment.placed(slot_of) for fragment_id, fragment in fragments.items()}
 
@@ -264,8 +266,8 @@ def _moved(fragment: Fragment, node: NodeRow, indices: Sequence[int]) -> Fragmen
         raise NodeInUse(f"{node.name} still runs {fragment.id}.", remedy="Remove its dataflows first.", node=node.name)
 
     def slot_of(part: RunningBundle) -> str:
-        of, _, index = part.slot.rpartition("/")
-        lost = of == node.name and int(index) >= node.slots
-        return Slot(node=of, index=indices[int(index) % len(indices)]).name if lost else part.slot
+        slot = Slot.of(part.slot)
+        lost = slot.node == node.name and slot.index >= node.slots
+        return Slot(slot.node, indices[slot.index % len(indices)]).name if lost else part.slot
 
     return fragment.placed(slot_of)

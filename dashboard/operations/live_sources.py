@@ -14,7 +14,7 @@ from dashboard.operations.view import View
 from dashboard.teams.permissions import Viewer
 from scheduler.contracts.reports import ConnectorReport
 from scheduler.model.errors import NotFound
-from scheduler.model.fragment import Fragment
+from scheduler.model.fragment import Fragment, node_of
 from scheduler.model.secrets import TEAM, is_reference
 
 MOST_LETTERS = 200
@@ -61,7 +61,7 @@ def sources_of(view: View, dataflow_id: str) -> dict[str, dict[str, Any]]:
 
 def report_of(view: View, fragment: Fragment) -> ConnectorReport | None:
     """What its node tells of the live source that a fragment begins with; None where there is none, or it is silent."""
-    if view.node_report(fragment.slot.rpartition("/")[0]) is None:
+    if view.node_report(node_of(fragment.slot)) is None:
         return None
     return view.reading.reports.connector(fragment.slot, fragment.tasks[0])
 

@@ -19,7 +19,7 @@ from dashboard.teams.models import Role, User
 from dashboard.teams.permissions import Viewer, require_role, viewer_of
 from scheduler.contracts.reports import SinkReport
 from scheduler.model.errors import NotFound, NothingToChange
-from scheduler.model.fragment import Fragment
+from scheduler.model.fragment import Fragment, node_of
 
 REFUSED, SINCE = "refused", "since"
 
@@ -46,7 +46,7 @@ def sinks_of(view: View, dataflow_id: str) -> dict[str, dict[str, Any]]:
 
 def report_of(view: View, fragment: Fragment, running: str) -> SinkReport | None:
     """What its node tells of a sink; None where there is none, or it is silent."""
-    if view.node_report(fragment.slot.rpartition("/")[0]) is None:
+    if view.node_report(node_of(fragment.slot)) is None:
         return None
     return view.reading.reports.sink(fragment.slot, running)
 

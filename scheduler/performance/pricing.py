@@ -10,7 +10,7 @@ from types import MappingProxyType
 from scheduler.model.amounts import Amounts
 from scheduler.model.costs import STATE_BATCH_S, TASK_BATCH_S
 from scheduler.model.dataflow import Dataflow
-from scheduler.model.fragment import RunningTask
+from scheduler.model.fragment import RunningTask, node_of
 from scheduler.model.plan import Price
 from scheduler.model.prices import Prices
 from scheduler.model.task_types import TaskType, TaskTypes
@@ -142,7 +142,7 @@ def in_slots(
         The part of each slot, by name, that the schedule counts on, and that it counted on before.
     """
     def per_hour(parts: Mapping[str, float]) -> float:
-        return round(sum(part * prices.slot_hour(name.rpartition("/")[0]) for name, part in parts.items()), 6)
+        return round(sum(part * prices.slot_hour(node_of(name)) for name, part in parts.items()), 6)
 
     delta = per_hour(slots) - per_hour(before)
     instead = f" instead of {len(before)} at {per_hour(before):g}" if before else ""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from scheduler.model.fragment import node_of
 from scheduler.model.plan import BillChange
 from scheduler.model.ports import EstateView, expect
 from scheduler.model.prices import Prices
@@ -67,4 +68,4 @@ def _money(estate: EstateView, task_id: str, *, task_types: TaskTypes, prices: P
     cores = running_cores(estate.tasks[task_id], task_types=task_types, prices=prices)
     fragment = estate.fragments[estate.places[task_id][0]]
     return (cores + query_cores(prices) / max(1, len(fragment.active_tasks))) * prices.slot_hour(
-        fragment.slot.rpartition("/")[0])
+        node_of(fragment.slot))

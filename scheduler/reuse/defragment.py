@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from scheduler.model.costs import TASK_BATCH_S
-from scheduler.model.fragment import Fragment
+from scheduler.model.fragment import Fragment, node_of
 from scheduler.model.ports import EstateView
 from scheduler.model.prices import Prices
 from scheduler.model.task_types import TaskTypes
@@ -233,7 +233,7 @@ def _slot_for(estate: EstateView, upper: Fragment, lower: Fragment, loads: Mappi
     """The slot of either that has less to do, where one core has room for what moves there."""
     if upper.slot == lower.slot:
         return upper.slot
-    if upper.slot.rpartition("/")[0] != lower.slot.rpartition("/")[0]:
+    if node_of(upper.slot) != node_of(lower.slot):
         return None
 
     def load_with_both(stays: Fragment, moves: Fragment) -> float:

@@ -12,6 +12,7 @@ from django.views.decorators.http import require_safe
 from dashboard.audit import selectors as trail
 from dashboard.operations import selectors as operations
 from dashboard.operations.fragments import fragmentations
+from scheduler.model.fragment import node_of
 
 RECENT = 8
 PER_PAGE = 50
@@ -77,7 +78,7 @@ def _activity(request: HttpRequest) -> object:
 
 def _memory(document: dict, slot: str) -> float | None:
     """A slot's even share of its node's memory, where the node tells it."""
-    node = slot.rpartition("/")[0]
+    node = node_of(slot)
     total = document["nodes"].get(node, {}).get("memory_mb")
-    slots = sum(1 for name in document["slots"] if name.rpartition("/")[0] == node)
+    slots = sum(1 for name in document["slots"] if node_of(name) == node)
     return total / slots if total else None
