@@ -2,7 +2,8 @@
 
 A plan is a function of what it looked up (and of prices and profiles, which are frozen with it). While it is made, each
 look-up is noted with a digest of its answer. Where all answers are the same later, the same plan would be made again,
-whatever else has changed; where one is not, the plan is stale, and that answer says why.
+whatever else has changed. Where one is not, that answer says what has changed, and the plan is stale, unless one that is
+made anew does the same (`standing`).
 
 Two things are looked up and not noted. Where new queries go without a schedule is settled as the plan is taken in
 (`rebasing`). And loads of slots that a plan compared with others: those it counts on are noted with the plan itself.
@@ -29,6 +30,7 @@ from .reuse import siblings as kin
 T = TypeVar("T")
 SUBMITTED, TASKS, PLACES, FRAGMENTS = "submitted", "tasks", "places", "fragments"
 USERS, DIVIDED, SIBLINGS, SLOTS = "users", "divided", "siblings", "slots"
+PAYING = "paying"  # no part of its own: of the users that were looked up, how many pay
 PARTS = (SUBMITTED, TASKS, PLACES, FRAGMENTS, USERS, DIVIDED, SIBLINGS, SLOTS)  # in the order that says most first
 
 
@@ -37,6 +39,11 @@ class Reads:
     """What a plan looked up: for each part of the estate its keys, and a digest of each answer ("" where none)."""
 
     answers: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+    @property
+    def paying(self) -> Mapping[str, int]:
+        """How many dataflows paid for each running task whose users were looked up."""
+        return {task_id: int(count) for task_id, count in self.answers.get(PAYING, {}).items()}
 
     def to_json(self) -> str:
         """As it is stored."""
@@ -95,9 +102,12 @@ class Reading:
         slots = counted_on(plan)
         loads = self._estate.slot_loads(slots)
         noted = {**self._noted, SLOTS: {slot: loads.get(slot) for slot in sorted(slots)}}
-        return Reads({
+        paying = {
+            task_id: str(users.count - users.paused) for task_id, users in sorted(self._noted[USERS].items())}
+        digests = {
             part: {key: _digest(part, answer) for key, answer in sorted(answers.items())}
-            for part, answers in noted.items() if answers})
+            for part, answers in noted.items() if answers}
+        return Reads(digests | ({PAYING: paying} if paying else {}))
 
     def _note(self, part: str, key: str, answer: T) -> T:
         self._noted[part][key] = answer

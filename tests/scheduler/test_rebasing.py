@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import combinations
 
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from scheduler.applying import apply_plan
 from scheduler.model.encoding import plan_digest, plan_from_json, plan_to_json
@@ -23,6 +25,7 @@ from scheduler.rearranging import plan_defragmentation, plan_pause, plan_resumpt
 from scheduler.rebasing import rebase
 from scheduler.reuse.containment import Containment
 from tests.scheduler.sibling_index import SiblingIndex
+from scheduler.standing import may_be_made_anew, standing_for
 
 from .catalogue import PRICES, TYPES, flow
 from .invariants import check_fragments, check_outlets
@@ -38,22 +41,25 @@ APART = {name: flow(name, {"in": ("sensors", {"city": name}), "by": ("scale", {"
                            "out": ("archive", {"name": name})}, "in > by > some > out", rates={"in": 60})
          for name in ("e", "f", "g")}
 FLOWS = SHARING | APART
+TEAMS = {"a": "water", "b": "air", "c": "water", "d": "roads"}  # the others are of water
 Planner = Callable[[EstateView], Plan]
 
 
 @dataclass(frozen=True)
 class Waiting:
-    """A plan before its reviewers, what it was made from, and how it is made."""
+    """A plan before its reviewers, what it was made from, and how it is made; what they saw first, and where."""
 
     plan: Plan
     reads: Reads
     planner: Planner
+    seen: Plan
+    seen_at: Estate
 
     @classmethod
     def for_review(cls, estate: Estate, planner: Planner) -> Waiting:
         reading = Reading(estate)
         plan = planner(reading)
-        return cls(plan, Reads.from_json(reading.reads(plan).to_json()), planner)
+        return cls(plan, Reads.from_json(reading.reads(plan).to_json()), planner, plan, estate)
 
 
 def siblings(estate: Estate) -> SiblingIndex:
@@ -67,9 +73,22 @@ def carried_over(waiting: Waiting, estate: Estate) -> Plan | None:
     return rebase(waiting.plan, estate, query_cores=query_cores(PRICES))
 
 
+def made_anew(waiting: Waiting, estate: Estate) -> Waiting | None:
+    """What stands for a plan of which something has changed that it was made from; None where nothing does."""
+    if not may_be_made_anew(waiting.plan):
+        return None
+    try:
+        anew = Waiting.for_review(estate, waiting.planner)
+    except WeirError:
+        return None
+    plan = standing_for(
+        waiting.plan, anew.plan, paying_before=waiting.reads.paying, paying_now=anew.reads.paying)
+    return None if plan is None else replace(waiting, plan=plan, reads=anew.reads)
+
+
 def submission(name: str) -> Planner:
     return lambda estate: plan_submission(
-        estate, FLOWS[name], dataflow_id=name, team="water", task_types=TYPES, prices=PRICES)
+        estate, FLOWS[name], dataflow_id=name, team=TEAMS.get(name, "water"), task_types=TYPES, prices=PRICES)
 
 
 def change_of(planner: Callable[..., Plan], name: str) -> Planner:
@@ -105,6 +124,62 @@ def test_what_it_touches_makes_it_stale_and_says_what_changed():
     removal = Waiting.for_review(shared, change_of(plan_removal, "a"))
     gone = apply_plan(shared, change_of(plan_removal, "a")(shared))
     assert Change("submitted", "a", gone=True) in changes(removal.reads, gone, siblings(gone))
+
+
+def test_who_shares_a_running_task_does_not_cost_others_that_wait_to_share_it_their_plans():
+    shared = took(ESTATE, "a")
+    waiting = Waiting.for_review(shared, submission("b"))
+    after = took(shared, "d")
+    assert carried_over(waiting, after) is None, "the source has another reader"
+    anew = made_anew(waiting, after)
+    now = submission("b")(after)
+    assert anew.plan == replace(now, digest=anew.plan.digest) and anew.plan.price == waiting.plan.price
+    assert (waiting.plan.touched_teams, anew.plan.touched_teams) == (("water",), ("roads", "water"))
+    assert set(apply_plan(after, anew.plan).submitted) == {"a", "b", "d"}
+    assert made_anew(replace(waiting, reads=Reads({"users": {}})), after) is None, "it is not known who paid"
+
+
+def test_where_it_does_something_else_or_is_dearer_no_plan_stands_for_one_that_waits():
+    both = took(ESTATE, "a", "d")
+    waiting = Waiting.for_review(both, submission("b"))
+    assert made_anew(waiting, apply_plan(both, change_of(plan_removal, "d")(both))) is None, "its share has grown"
+    alone = took(ESTATE, "d")
+    removal, starting = Waiting.for_review(alone, change_of(plan_removal, "d")), Waiting.for_review(
+        alone, submission("b"))
+    after = took(alone, "a")
+    assert made_anew(removal, after) is None, "the source would go on for another"
+    assert made_anew(starting, after) is None, "what scales by 2 would be shared, and not be started"
+
+
+def changes_of(estate: Estate) -> dict[str, Planner]:
+    """What may be asked for of each dataflow that shares: to submit it, or to remove, pause or resume it."""
+    planners: dict[str, Planner] = {}
+    for name in SHARING:
+        if name not in estate.submitted:
+            planners[f"submit {name}"] = submission(name)
+            continue
+        planners[f"remove {name}"] = change_of(plan_removal, name)
+        turn = plan_resumption if estate.submitted[name].paused else plan_pause
+        planners[f"turn {name}"] = change_of(turn, name)
+    return planners
+
+
+def test_what_stands_does_what_was_reviewed_whatever_is_taken_in_of_whatever_runs():
+    stands = Counter()
+    for count in range(len(SHARING) + 1):
+        for running in combinations(sorted(SHARING), count):
+            estate = took(ESTATE, *running)
+            if running:
+                estate = apply_plan(estate, change_of(plan_pause, running[-1])(estate))
+            waiting = {what: Waiting.for_review(estate, planner) for what, planner in changes_of(estate).items()}
+            for taken in waiting:
+                after = apply_plan(estate, waiting[taken].plan)
+                for what, other in waiting.items():
+                    if what != taken and carried_over(other, after) is None and (anew := made_anew(other, after)):
+                        check_stands_for(anew.plan, after, other)
+                        apply_plan(after, anew.plan)
+                        stands[f"{what.split()[0]} after {taken.split()[0]}"] += 1
+    assert min(stands["submit after submit"], stands["remove after submit"], stands["turn after submit"]) > 5, stands
 
 
 def test_a_wider_task_that_comes_makes_a_plan_with_containment_stale():
@@ -162,6 +237,10 @@ class WaitingPlans(RuleBasedStateMachine):
         self.estate: Estate = ESTATE
         self.waiting: list[Waiting] = []
 
+    @initialize(names=st.lists(st.sampled_from(sorted(SHARING)), unique=True))
+    def begin(self, names: list[str]) -> None:
+        self.estate = took(self.estate, *names)
+
     @rule(name=st.sampled_from(sorted(FLOWS)), scheduled=st.booleans())
     def submit(self, name: str, scheduled: bool) -> None:
         estate = self.estate
@@ -202,7 +281,10 @@ class WaitingPlans(RuleBasedStateMachine):
         except StalePlan:
             return None
         if rebased is None:
-            return None
+            anew = made_anew(waiting, self.estate)
+            if anew is not None:
+                check_stands_for(anew.plan, self.estate, waiting)
+            return anew
         assert not changed_by(waiting.plan) & changed_by(taken), "what it changes has changed, and it stands"
         assert rebased.digest == waiting.plan.digest == plan_digest(rebased)
         assert plan_from_json(plan_to_json(rebased)) == rebased
@@ -218,6 +300,24 @@ class WaitingPlans(RuleBasedStateMachine):
         check_outlets(self.estate)
         check_divided(self.estate)
         check_channels(self.estate)
+
+
+def check_stands_for(plan: Plan, estate: Estate, waiting: Waiting) -> None:
+    """It does what was reviewed first, however often it was made anew since, and whoever shares its tasks pays no more
+    for each of them than they were to pay then: told by the estates before and after it."""
+    seen = waiting.seen
+    assert plan_from_json(plan_to_json(plan)) == plan and plan.digest == plan_digest(plan)
+    for tasks in ("started", "stopped"):
+        assert {task.id for task in getattr(plan, tasks)} == {task.id for task in getattr(seen, tasks)}
+    assert (plan.reused, plan.resumed, plan.rested) == (seen.reused, seen.resumed, seen.rested)
+    assert (plan.dataflow, plan.price) == (seen.dataflow, seen.price)
+    assert [(step.kind, step.task, step.active) for step in plan.steps] == [
+        (step.kind, step.task, step.active) for step in seen.steps]
+    payers, payers_then = (
+        Counter(task_id for submitted in apply_plan(at, made).submitted.values() if not submitted.paused
+                for task_id in set(submitted.running.values()))
+        for at, made in ((estate, plan), (waiting.seen_at, seen)))
+    assert all(payers[task_id] >= payers_then[task_id] for task_id in plan.dataflow.running.values())
 
 
 def changed_by(plan: Plan) -> set[str]:
