@@ -1,4 +1,5 @@
-"""Whether a plan stands while the estate moves on: by what it was made from, whatever else has changed."""
+"""Whether a plan stands while the estate moves on: by what it was made from, whatever else has changed; or by what it
+does, where it is made anew."""
 
 from __future__ import annotations
 
@@ -6,15 +7,17 @@ from collections.abc import Mapping, Sequence
 
 from dashboard.operations.estate_reader import StoredEstate
 from dashboard.operations.siblings import StoredSiblings
+from dashboard.plans.computing import plan_and_reads
 from dashboard.plans.models import PlanRecord
 from dashboard.plans.prices import prices
 from dashboard.plans.selectors import plan_of
 from scheduler import reading
-from scheduler.model.errors import StalePlan
+from scheduler.model.errors import StalePlan, WeirError
 from scheduler.model.plan import Plan
 from scheduler.performance.pricing import query_cores
 from scheduler.reading import Change, Reads
 from scheduler.rebasing import rebase
+from scheduler.standing import may_be_made_anew, standing_for
 
 NAMED = 3  # of what has changed, in a sentence
 
@@ -26,13 +29,13 @@ class Carrier:
         self._estate, self._siblings = StoredEstate(generation), StoredSiblings()
         self._query_cores = query_cores(prices())
 
-    def carried_over(self, record: PlanRecord) -> Plan:
-        """The same plan for the estate as it is now.
+    def carried_over(self, record: PlanRecord) -> tuple[Plan, Reads | None]:
+        """The same plan for the estate as it is now; or one that does the same, with what it was made from.
 
         Raises
         ------
         StalePlan
-            Something that it was made from has changed: which, in words.
+            Something that it was made from has changed, and with it what it would do: which, in words.
         NoSlots
             There is no slot any more for what it starts.
         AlteredPlan
@@ -40,15 +43,30 @@ class Carrier:
         """
         if not record.reads:
             raise StalePlan("It was made by an earlier version of Weir.", remedy="Recompute it, then review anew.")
-        changes = reading.changes(Reads.from_json(record.reads), self._estate, self._siblings)
+        reads = Reads.from_json(record.reads)
+        changes = reading.changes(reads, self._estate, self._siblings)
         plan = plan_of(record)
         assert plan is not None  # it is before its reviewers
-        if changes:
+        if not changes:
+            return rebase(plan, self._estate, query_cores=self._query_cores), None
+        anew = self._made_anew(record, plan, reads)
+        if anew is None:
             names = {running: task for task, running in plan.dataflow.running.items()}
             raise StalePlan(
                 "What it was made from has changed: " + what_changed(changes, names),
                 remedy="Recompute it, then review the new plan.")
-        return rebase(plan, self._estate, query_cores=self._query_cores)
+        return anew
+
+    def _made_anew(self, record: PlanRecord, plan: Plan, reads: Reads) -> tuple[Plan, Reads] | None:
+        """What is planned now, with what it was made from, where it stands for the plan that was reviewed."""
+        if not may_be_made_anew(plan):
+            return None
+        try:
+            now, now_reads = plan_and_reads(record, self._estate)
+        except WeirError:
+            return None  # there is no such plan any more
+        standing = standing_for(plan, now, paying_before=reads.paying, paying_now=now_reads.paying)
+        return None if standing is None else (standing, now_reads)
 
 
 def what_changed(changes: Sequence[Change], names: Mapping[str, str]) -> str:

@@ -82,6 +82,18 @@ def carry_over(*, record: PlanRecord, plan: Plan) -> PlanRecord:
         return record
 
 
+def renew(*, record: PlanRecord, plan: Plan, reads: Reads) -> PlanRecord:
+    """Keep a plan that does the same as the one that was reviewed, made anew since others share its tasks by now."""
+    with audited(actor=None, verb="plan.renew", subject=record, team=record.dataflow.team) as audit:
+        audit.details = {
+            "before": record.generation, "generation": plan.generation, "digest_before": record.digest,
+            "digest": plan.digest}
+        record.generation, record.digest = plan.generation, plan.digest
+        record.document, record.reads = plan_to_json(plan), reads.to_json()
+        record.save(update_fields=["generation", "digest", "document", "reads"])
+        return record
+
+
 def overtake(*, record: PlanRecord, why: WeirError | None = None) -> PlanRecord:
     """Mark a plan that the estate has moved past, with what has changed."""
     with audited(actor=None, verb="plan.overtaken", subject=record, team=record.dataflow.team) as audit:

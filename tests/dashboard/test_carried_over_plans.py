@@ -12,7 +12,8 @@ from django.urls import reverse
 from dashboard.approvals.lifecycle import EXECUTING, PENDING, STALE
 from dashboard.approvals.models import Proposal, Review
 from dashboard.approvals.selectors import live_proposal, review_of
-from dashboard.approvals.services import pause_dataflow, prepare_proposal, propose_schedule
+from dashboard.approvals.services import approve_proposal, pause_dataflow, prepare_proposal, propose_schedule
+from dashboard.approvals.services.reviewing import DigestMismatch
 from dashboard.audit.models import AuditEntry
 from dashboard.audit.trail import audited
 from dashboard.operations.estate import load_estate, stored_estate
@@ -80,10 +81,42 @@ def test_the_plan_that_is_taken_in_later_is_the_one_that_would_be_planned_then(w
     assert len({fragment.slot for fragment in check_rows().fragments.values()}) == 4
 
 
-def test_what_touches_it_makes_it_stale_and_the_page_says_what(world: World, client):
+def test_plans_that_share_one_running_source_do_not_cost_each_other_their_approvals(world: World):
     running(world.carla, world.city, document("traffic"), world.ana)
+    waiting = approved(planned(world.mo, world.mobility, document("jams", window=20)), world.ana)
+    other = planned(world.carla, world.city, document("third", window=30))
+    before, reviews = plan_of(waiting.plan), Review.objects.filter(plan=waiting.plan)
+    approved(other, world.ana)
+    waiting = again(waiting)
+    now = plan_of(waiting.plan)
+    assert (waiting.status, reviews.count()) == (PENDING, 1) and now.digest != before.digest
+    assert now.price == before.price and {task.id for task in now.started} == {task.id for task in before.started}
+    assert now == compute(waiting.plan, stored_estate()), "made from the estate as it is"
+    entry = AuditEntry.objects.get(verb="proposal.renew", subject_id=str(waiting.pk))
+    assert (entry.details["digest_before"], entry.details["digest"]) == (before.digest, now.digest)
+    with pytest.raises(DigestMismatch):
+        approve_proposal(actor=world.ben, proposal_id=waiting.pk, digest=before.digest)
+    assert enacted(approved(waiting, world.ben)).status == "done"
+    assert len(check_rows().submitted) == 3
+
+
+def test_a_team_that_comes_to_share_its_tasks_is_asked_beside_those_that_have_approved(world: World):
+    running(world.carla, world.city, document("traffic"), world.ana)
+    waiting = planned(world.carla, world.city, document("third", window=30))
+    assert [team.slug for team in waiting.teams.all()] == ["city"]
+    theirs = approved(planned(world.mo, world.mobility, document("jams", window=20)), world.ana)
+    approved(theirs, world.ben)
+    assert again(waiting).status == PENDING
+    assert sorted(team.slug for team in again(waiting).teams.all()) == ["city", "mobility"]
+    assert approved(again(waiting), world.ana).status == PENDING, "the other team is asked"
+    assert approved(again(waiting), world.ben).status == EXECUTING
+
+
+def test_what_changes_what_it_does_makes_it_stale_and_the_page_says_what(world: World, client):
+    running(world.carla, world.city, document("traffic"), world.ana)
+    other = running(world.carla, world.city, document("third", window=30), world.ana)
     waiting = planned(world.mo, world.mobility, document("jams", window=20))
-    approved(planned(world.carla, world.city, document("third", window=30)), world.ana)
+    enacted(approved(removal_planned(world.carla, other), world.ana))  # fewer are left to share what it costs
     waiting = again(waiting)
     assert (waiting.status, waiting.plan.status) == (STALE, "stale")
     error = live_proposal(viewer_of(world.mo), waiting.pk)["error"]

@@ -17,6 +17,7 @@ from dashboard.approvals.lifecycle import DONE, EXECUTING, FAILED, PENDING, ROLL
 from dashboard.approvals.models import Proposal
 from dashboard.approvals.moves import move_proposal
 from dashboard.approvals.plan_in_force import plans_in_force
+from dashboard.approvals.services.asking import teams_to_ask
 from dashboard.audit.trail import Audit, audited
 from dashboard.catalog import lifecycle as dataflows
 from dashboard.catalog.moves import move_dataflow
@@ -41,6 +42,7 @@ from scheduler.history.series import DATAFLOW, QUERY, Annotation
 from scheduler.model.errors import InvalidTransition, WeirError
 from scheduler.model.plan import Plan
 from scheduler.model.plan_kinds import PLAN_KINDS, names_where
+from scheduler.reading import Reads
 from scheduler.step_kinds import HAND_OVER, kind_of
 from scheduler.undoing import undo
 
@@ -295,6 +297,8 @@ def overtake(proposal: Proposal, *, why: WeirError | None = None) -> None:
 def carry_over_or_overtake(*, generation: int) -> None:
     """Carry every pending proposal's plan over to this generation, approvals and all; overtake those that it changed.
 
+    Teams that come to share what a plan shares are asked as well; those that have approved are not asked again.
+
     Inside the transaction that makes the generation, so that no plan is before its reviewers that could not be taken.
     """
     older = list(Proposal.objects.select_for_update(of=("self",)).select_related("plan", "dataflow__team").filter(
@@ -302,8 +306,18 @@ def carry_over_or_overtake(*, generation: int) -> None:
     carrier = Carrier(generation) if older else None
     for proposal in older:
         try:
-            plan = carrier.carried_over(proposal.plan)
+            plan, reads = carrier.carried_over(proposal.plan)
         except WeirError as error:
             overtake(proposal, why=error)
-        else:
+            continue
+        if reads is None:
             plans.carry_over(record=proposal.plan, plan=plan)
+        else:
+            _renew(proposal, plan, reads)
+
+
+def _renew(proposal: Proposal, plan: Plan, reads: Reads) -> None:
+    with audited(actor=None, verb="proposal.renew", subject=proposal, team=proposal.dataflow.team) as audit:
+        audit.details = {"digest_before": proposal.plan.digest, "digest": plan.digest}
+        plans.renew(record=proposal.plan, plan=plan, reads=reads)
+        proposal.teams.add(*teams_to_ask(proposal, plan))

@@ -11,6 +11,7 @@ from dashboard.approvals.lifecycle import CANCELLED, COMPUTING, PENDING, STALE, 
 from dashboard.approvals.models import Proposal
 from dashboard.approvals.moves import move_proposal
 from dashboard.approvals.permissions import proposal_for
+from dashboard.approvals.services.asking import teams_to_ask
 from dashboard.approvals.services.enacting import execute, overtake
 from dashboard.audit.trail import Audit, audited
 from dashboard.catalog import lifecycle as dataflows
@@ -31,12 +32,10 @@ from dashboard.plans.stale_profiles import profiles_since
 from dashboard.teams.models import Role, Team, User
 from dashboard.teams.permissions import require_role, viewer_of
 from dashboard.teams.secrets import require_secrets
-from dashboard.teams.selectors import acting_teams
 from scheduler.model.errors import InvalidTransition, WeirError
 from scheduler.model.plan import Plan
 from scheduler.model.plan_kinds import PLAN_KINDS, REMOVE, SUBMIT
 from scheduler.reading import Reads
-from scheduler.step_kinds import kind_of
 
 ATTEMPTS_WITHOUT_LOCK = 2
 _Computed = tuple[Plan, Reads] | WeirError  # or why there is no plan
@@ -294,24 +293,12 @@ def _keep(audit: Audit, proposal: Proposal, computed: _Computed) -> None:
         return
     plan, reads = computed
     plans.freeze(record=proposal.plan, plan=plan, reads=reads)
-    proposal.teams.set(_teams_to_ask(proposal, plan))
+    proposal.teams.set(teams_to_ask(proposal, plan))
     move_proposal(proposal, PENDING)
     if submits:
         move_dataflow(proposal.dataflow, dataflows.PLANNED)
     if not proposal.teams.exists():  # every team lets Weir act
         execute(audit, proposal, generation=plan.generation)
-
-
-def _teams_to_ask(proposal: Proposal, plan: Plan) -> set[int]:
-    """The own team, and the teams of the dataflows that the plan touches; a removal that nobody notices asks none."""
-    if proposal.author_id is None and proposal.plan.options.get("why"):
-        return set()  # its team chose it beforehand, or no output changes: `guarding`
-    own = {proposal.dataflow.team_id}
-    # What they stop or close is needed by no other dataflow, and what they open again was agreed to at submission.
-    if PLAN_KINDS[plan.kind].only_own and all(kind_of(step).unnoticed for step in plan.steps):
-        return own
-    asked_teams = own | set(Team.objects.filter(slug__in=plan.touched_teams).values_list("pk", flat=True))
-    return asked_teams if proposal.author_id else asked_teams - set(acting_teams().values_list("pk", flat=True))
 
 
 def _format_of(text: str) -> str:

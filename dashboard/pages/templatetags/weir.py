@@ -40,6 +40,7 @@ _DEEDS = {
     "dataflow.store": "stored", "dataflow.submit": "submitted", "dataflow.propose_removal": "proposed to remove",
     "plan.request": "asked for", "plan.freeze": "froze", "plan.fail": "could not make",
     "plan.overtaken": "marked as outdated", "plan.carry_over": "carried over",
+    "plan.renew": "brought up to date", "proposal.renew": "brought up to date, its approvals kept,",
     "proposal.prepare": "prepared", "proposal.approve": "approved", "proposal.reject": "rejected",
     "proposal.cancel": "cancelled", "proposal.recompute": "asked to recompute", "proposal.roll_back": "rolled back",
     "dataflow.propose_pause": "proposed to pause", "dataflow.propose_resume": "proposed to resume",

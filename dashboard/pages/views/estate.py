@@ -16,7 +16,8 @@ from scheduler.model.fragment import node_of
 
 RECENT = 8
 PER_PAGE = 50
-BOOKKEEPING = ("dataflow.store", "proposal.prepare", "proposal.overtaken", "plan.carry_over")
+BOOKKEEPING = (
+    "dataflow.store", "proposal.prepare", "proposal.overtaken", "proposal.renew", "plan.carry_over", "plan.renew")
 SPARK_MINUTES = 15
 
 
