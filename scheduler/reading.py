@@ -3,7 +3,7 @@
 A plan is a function of what it looked up (and of prices and profiles, which are frozen with it). While it is made, each
 look-up is noted with a digest of its answer. Where all answers are the same later, the same plan would be made again,
 whatever else has changed. Where one is not, that answer says what has changed, and the plan is stale, unless one that
-is made anew does the same (`standing`).
+is made anew does the same (`replanning`).
 
 Two things are looked up and not noted. Where new queries go without a schedule is settled as the plan is taken in
 (`rebasing`). And loads of slots that a plan compared with others: those it counts on are noted with the plan itself.

@@ -17,7 +17,7 @@ from scheduler.model.plan import Plan
 from scheduler.performance.pricing import query_cores
 from scheduler.reading import Change, Reads
 from scheduler.rebasing import rebase
-from scheduler.standing import may_be_made_anew, standing_for
+from scheduler.replanning import may_be_made_anew, standing_for
 
 NAMED = 3  # of what has changed, in a sentence
 

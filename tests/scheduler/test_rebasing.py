@@ -24,8 +24,8 @@ from scheduler.reading import Change, Reading, Reads, changes
 from scheduler.rearranging import plan_defragmentation, plan_pause, plan_resumption
 from scheduler.rebasing import rebase
 from scheduler.reuse.containment import Containment
+from scheduler.replanning import may_be_made_anew, standing_for
 from tests.scheduler.sibling_index import SiblingIndex
-from scheduler.standing import may_be_made_anew, standing_for
 
 from .catalogue import PRICES, TYPES, flow
 from .invariants import check_fragments, check_outlets

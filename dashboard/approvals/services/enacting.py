@@ -17,7 +17,7 @@ from dashboard.approvals.lifecycle import DONE, EXECUTING, FAILED, PENDING, ROLL
 from dashboard.approvals.models import Proposal
 from dashboard.approvals.moves import move_proposal
 from dashboard.approvals.plan_in_force import plans_in_force
-from dashboard.approvals.services.asking import teams_to_ask
+from dashboard.approvals.services.reviewers import teams_to_ask
 from dashboard.audit.trail import Audit, audited
 from dashboard.catalog import lifecycle as dataflows
 from dashboard.catalog.moves import move_dataflow

@@ -1,4 +1,4 @@
-"""Standing: whether a plan that is made anew does what one that waits for its approvals does.
+"""Replanning: whether a plan that is made anew does what one that waits for its approvals does.
 
 Something that the waiting plan was made from has changed (`reading.changes`), so it was planned again from the estate
 as it is now. Where that plan starts, stops, shares and pauses the same by the same steps, and what it shares is paid
