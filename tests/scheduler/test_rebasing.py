@@ -23,8 +23,8 @@ from scheduler.planning import plan_removal, plan_submission
 from scheduler.reading import Change, Reading, Reads, changes
 from scheduler.rearranging import plan_defragmentation, plan_pause, plan_resumption
 from scheduler.rebasing import rebase
-from scheduler.reuse.containment import Containment
 from scheduler.replanning import may_be_made_anew, standing_for
+from scheduler.reuse.containment import Containment
 from tests.scheduler.sibling_index import SiblingIndex
 
 from .catalogue import PRICES, TYPES, flow

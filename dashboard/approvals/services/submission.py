@@ -11,8 +11,8 @@ from dashboard.approvals.lifecycle import CANCELLED, COMPUTING, PENDING, STALE, 
 from dashboard.approvals.models import Proposal
 from dashboard.approvals.moves import move_proposal
 from dashboard.approvals.permissions import proposal_for
-from dashboard.approvals.services.reviewers import teams_to_ask
 from dashboard.approvals.services.enacting import execute, overtake
+from dashboard.approvals.services.reviewers import teams_to_ask
 from dashboard.audit.trail import Audit, audited
 from dashboard.catalog import lifecycle as dataflows
 from dashboard.catalog.documents import parse_document
