@@ -11,6 +11,8 @@ from .allocation.registry import ALLOCATIONS
 from .mapping.registry import MAPPINGS
 from .mapping.traffic import Streams, between_nodes_per_s, on_other_slots
 from .model.allocation import Allocation
+from .model.costs import DECLARED as DECLARED_COSTS
+from .model.costs import Costs
 from .model.dataflow import Dataflow
 from .model.errors import InvalidResources, RateNotHeld, WeirError
 from .model.placement import Placement
@@ -107,6 +109,7 @@ def prepare(
     measured: Mapping[tuple[str, str], float] | None = None,
     among: Collection[str] | None = None,
     trigger_s: float = 0.5,
+    costs: Costs = DECLARED_COSTS,
 ) -> Job:
     """Rates, streams and profiles of a dataflow that is to be scheduled.
 
@@ -130,6 +133,8 @@ def prepare(
         Only these tasks are to be scheduled: the others run already, or are another's.
     trigger_s : float
         Time between two batches, for declared shares.
+    costs : Costs, optional
+        What was learned of sources and sinks on this class of machine, for those without a profile.
 
     Raises
     ------
@@ -154,7 +159,7 @@ def prepare(
         {task_id: rate for task_id, rate in rates.items() if task_id in ours},
         {(source, target): rates[source] * part for (source, target), part in of_stream.items()
          if source in ours and target in ours},
-        _profiles(dataflow, profiles, types, rates, ours, trigger_s=trigger_s),
+        _profiles(dataflow, profiles, types, rates, ours, trigger_s=trigger_s, costs=costs),
         one_slot=one_slot & ours, one_thread=one_thread & ours,
         sources=1 if rate_per_s is None else len(sources),
     )
@@ -180,13 +185,14 @@ def _undivided(dataflow: Dataflow, types: Mapping[str, TaskType]) -> tuple[froze
 
 def _profiles(
     dataflow: Dataflow, profiles: Profiles, types: Mapping[str, TaskType], rates: Mapping[str, float],
-    ours: Collection[str], *, trigger_s: float,
+    ours: Collection[str], *, trigger_s: float, costs: Costs,
 ) -> Mapping[str, Profile]:
-    """The profile of each task: measured, or of sources and sinks what their types declare."""
+    """The profile of each task: measured, or of sources and sinks what was learned of them, or their types declare."""
     tasks = [task for task in dataflow.tasks if task.id in ours]
     ends = [task for task in tasks if types[task.id].kind in ("source", "sink") and profiles.find(task) is None]
     declared = {
-        task.id: declared_profile(types[task.id], rate_per_s=rates[task.id], trigger_s=trigger_s) for task in ends}
+        task.id: declared_profile(types[task.id], rate_per_s=rates[task.id], trigger_s=trigger_s, costs=costs)
+        for task in ends}
     return profiles.of(task for task in tasks if task.id not in declared) | declared
 
 

@@ -22,6 +22,7 @@ from django.conf import settings as site
 from dashboard import jobs
 from dashboard.catalog.documents import stored_dataflow
 from dashboard.catalog.models import DataflowRecord, DataflowVersion
+from dashboard.operations.costs import costs_here
 from dashboard.operations.estate import stored_estate
 from dashboard.operations.slots import supply
 from dashboard.plans.evidence import measured_selectivities
@@ -30,6 +31,7 @@ from dashboard.profiles.selectors import profiles_for
 from dashboard.teams.models import Team
 from scheduler.assignment import SlotAssigner
 from scheduler.enactment import require_room, require_slots
+from scheduler.model.costs import DECLARED, Costs
 from scheduler.model.dataflow import Dataflow
 from scheduler.model.errors import NotEnactable, WeirError
 from scheduler.model.fragment import Fragment, RunningTask
@@ -62,6 +64,7 @@ class SchedulingProblem:
     measured: Mapping[tuple[str, str], float] = field(default_factory=dict)  # selectivities that differ, by stream
     blocked: str = ""  # why none of its schedules can be proposed; empty where they can
     team: str = ""  # short name of the team whose own profiles count, too
+    costs: Costs = DECLARED  # of sources and sinks without a profile
 
     @property
     def cut(self) -> int:
@@ -72,7 +75,7 @@ class SchedulingProblem:
         """Rates, streams and profiles at a rate; each source's own without one."""
         return prepare(
             self.dataflow, task_types=jobs.task_types(), profiles=self.profiles, rate_per_s=rate_per_s,
-            measured=self.measured, among=self.among, trigger_s=self.options.trigger_s)
+            measured=self.measured, among=self.among, trigger_s=self.options.trigger_s, costs=self.costs)
 
     def compare(self, rate_per_s: float | None = None, *, pairs: Iterable[Pair] = PAIRS) -> Comparison:
         """A schedule for each pair, with its slots chosen so that most of what runs stays; an error for each other."""
@@ -217,6 +220,7 @@ def _known(dataflow: Dataflow, team: Team, routing: Routing) -> dict[str, Any]:
     owner = owner_of(dataflow, team)
     return {
         "dataflow": dataflow, "team": owner, "profiles": profiles_for(dataflow.tasks, team=owner),
+        "costs": costs_here(),
         "options": SchedulingOptions(routing=routing, trigger_s=site.TRIGGER_MS / 1000, most_threads=MOST_THREADS),
     }
 

@@ -18,7 +18,7 @@ from dashboard.profiles.progress import disturbance
 from dashboard.profiles.selectors import records_for, staleness
 from dashboard.profiles.stored import profile_of
 from scheduler.model.profile import Profile, counted_threads
-from scheduler.performance.declared import DECLARED
+from scheduler.performance.declared import WITHOUT_TRIALS
 from scheduler.scheduling import Schedule
 
 Kind = Literal["stale", "drifted", "rough", "busy"]
@@ -66,7 +66,7 @@ def warnings_about(profiles: Iterable[Profile], *, team: str = "") -> dict[Profi
     team : str
         Short name of the team whose own profiles are among them.
     """
-    measured = {profile for profile in profiles if profile.origin != DECLARED}
+    measured = {profile for profile in profiles if profile.origin not in WITHOUT_TRIALS}
     if not measured:
         return {}
     records = records_for({profile.task_type for profile in measured}, team=team)

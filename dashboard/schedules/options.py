@@ -22,13 +22,15 @@ from dashboard.schedules.comparison import Row, Today, rows_of
 from scheduler.model.errors import InvalidResources, WeirError
 from scheduler.model.profile import Point
 from scheduler.pairs import PAIRS, QUICK_PAIRS, Pair, quick_pair
-from scheduler.performance.declared import DECLARED
+from scheduler.performance.declared import DECLARED, LEARNED
 from scheduler.performance.rates import input_rates_per_s
 from scheduler.performance.routing import Routing
 from scheduler.scheduling import Job
 
 POINTS = 32  # of the curve
 KEPT_S = 5.0
+ORIGINS = {
+    DECLARED: "declared by its type, not measured", LEARNED: "what such tasks were seen to take; no trial was made"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,10 +179,9 @@ def basis_of(problem: SchedulingProblem, job: Job) -> list[TaskBasis]:
     rows = []
     for task, rate_per_s in job.rates_per_s.items():
         profile = job.profiles[task]
-        declared = profile.origin == DECLARED
         rows.append(TaskBasis(
             task, types[task], rate_per_s,
-            "declared by its type, not measured" if declared else profile.origin or "imported",
+            ORIGINS.get(profile.origin, profile.origin) or "imported",
             None if profile.static else profile.peak, warnings.get(profile, ()), _divided(job, task)))
     return rows
 

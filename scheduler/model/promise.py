@@ -40,7 +40,7 @@ class BundlePromise:
 
 @dataclass(frozen=True, slots=True)
 class ProfileUsed:
-    """The profile that a task was planned with; ``origin`` ``declared`` where nobody has measured its type."""
+    """The profile that a task was planned with; ``origin`` is ``declared`` or ``learned`` where there is none."""
 
     task: str
     task_type: str

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from django.conf import settings
 from django.test import Client
 
 from dashboard import jobs
@@ -22,13 +23,16 @@ from dashboard.operations.estate import load_estate
 from dashboard.operations.live import live_estate
 from dashboard.operations.models import CostFit, CostObservation, NodeRow, RunningTaskRow
 from dashboard.plans.prices import prices
+from dashboard.plans.scheduling_problem import problem_of
 from dashboard.plans.selectors import plan_of
+from dashboard.profiles.services.importing import import_profiles
 from dashboard.tasks import measuring
 from dashboard.tasks.app import app
 from dashboard.teams.permissions import viewer_of
 from scheduler.model.costs import DECLARED, Costs
 from scheduler.performance.cost_model import QuerySeen, SlotSeen, expected_cores
 from tests.dashboard.building import PASSWORD, World, approved, document, enacted, planned, removal_planned, running
+from tests.pages.scheduling import PROFILES, linear
 
 NOON = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -96,6 +100,16 @@ def started(world: World, slots: Slots) -> tuple[DataflowRecord, datetime]:
     return record, NOON
 
 
+def schedule_ends_as_seen(world: World, costs: Costs) -> None:
+    """Sources and sinks without a profile take in schedules what such tasks were seen to take."""
+    import_profiles(actor=world.carla, text=PROFILES)
+    problem = problem_of(planned(world.carla, world.city, linear(visibility="private")).dataflow)
+    sense, sensing = problem.job().profiles["sense"], jobs.task_types()["urban_sensing"]
+    batch_s = costs.query_batch_s + costs.task_batch_s(sensing)
+    assert sense.origin == "learned" and sense.one.cpu == pytest.approx(
+        batch_s * 1000 / settings.TRIGGER_MS + 50 * costs.task_event_us(sensing) / 1e6)
+
+
 def test_what_slots_take_is_learned_and_plans_are_priced_with_it(world: World, slots: Slots) -> None:
     _, at = started(world, slots)
     running(world.carla, world.city, document("smog", window=20), world.ana)
@@ -108,6 +122,7 @@ def test_what_slots_take_is_learned_and_plans_are_priced_with_it(world: World, s
     costs = costs_here()
     assert (costs.machine, costs.version) == (MACHINE, 1) and costs.queries >= 1
     assert costs.scale == pytest.approx(2.5, rel=0.02) and prices().costs == costs
+    schedule_ends_as_seen(world, costs)
     plan = plan_of(planned(world.ben, world.mobility, document("trams", window=30, visibility="private")).plan)
     assert plan.price.cores_delta == pytest.approx(2.5 * before.price.cores_delta, rel=0.05)
     assert plan.price.machine == MACHINE and plan.price.cores_error > 0 and plan.price.not_measured == ()

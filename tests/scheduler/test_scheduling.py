@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from scheduler.allocation.acquisition import cheapest_machines
 from scheduler.enactment import require_slots
+from scheduler.model.costs import Costs
 from scheduler.model.errors import InsufficientSlots, InvalidResources, MissingProfile, RateNotHeld
 from scheduler.model.fragment import Slot
 from scheduler.model.prices import VmSize
@@ -235,6 +236,20 @@ def test_a_source_nobody_measured_has_what_its_type_declares():
     with pytest.raises(RateNotHeld, match="it declares") as caught:
         prepare(FLOW, task_types=TYPES, profiles=known, rate_per_s=200_000)
     assert caught.value.facts["peak_per_s"] == pytest.approx((1 - 0.078) / 8e-6)
+
+
+def test_a_source_nobody_measured_has_what_such_tasks_were_seen_to_take():
+    """12 µs for each of 200 events/s, and twice a second a batch of 50 ms for the query and 9 ms for the task; the
+    sink, of which none ran, what it declares, scaled as others were."""
+    known = Profiles([Profile("scale", (Point(1, 50, 0.6, 0.2),)), Profile("thin", (Point(1, 500, 0.9, 0.05),))])
+    costs = Costs(
+        query_batch_s=0.050, scale=1.5, queries=3, batch_s={"sensors": 0.009}, event_us={"sensors": 12.0})
+    profiles = prepare(FLOW, task_types=TYPES, profiles=known, costs=costs).profiles
+    assert (profiles["in"].origin, profiles["out"].origin) == ("learned", "declared")
+    assert profiles["in"].one.cpu == pytest.approx(200 * 12e-6 + 2 * 0.059)
+    assert profiles["out"].one.cpu - 2 * 0.050 >= 1.5 * 2 * 0.006
+    with pytest.raises(RateNotHeld, match="it was seen to take"):
+        prepare(FLOW, task_types=TYPES, profiles=known, rate_per_s=200_000, costs=costs)
 
 
 def test_a_source_whose_batches_alone_take_more_than_a_slot_is_told_though_its_events_cost_nothing():
