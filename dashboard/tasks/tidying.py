@@ -9,6 +9,7 @@ import structlog
 from django.utils import timezone
 
 from dashboard import queue
+from dashboard.approvals.services import forget_plans
 from dashboard.audit.archive import archive_months
 from dashboard.bills.rollup import roll_up_days
 from dashboard.core.database import give_back_space
@@ -19,7 +20,7 @@ from dashboard.queue import app
 log = structlog.get_logger(__name__)
 
 STEPS: tuple[Callable[[datetime], int], ...] = (
-    archive_months, forget_series, roll_up_days, drop_ended_sessions, give_back_space)
+    archive_months, forget_series, forget_plans, roll_up_days, drop_ended_sessions, give_back_space)
 
 
 @app.task(name=queue.TIDY)

@@ -5,6 +5,7 @@ Imports everything of the site below the API. Read ``submission.py`` first, then
 
 from dashboard.approvals.services.adopting import adopt_near_miss
 from dashboard.approvals.services.enacting import drop_left_bundles, record_progress, roll_back_proposal
+from dashboard.approvals.services.forgetting import forget_plans
 from dashboard.approvals.services.guarding import guard
 from dashboard.approvals.services.rearranging import (
     defragment_dataflow,
@@ -24,7 +25,8 @@ from dashboard.approvals.services.submission import (
 
 __all__ = [
     "adopt_near_miss", "approve_proposal", "cancel_proposal", "choose_joining", "defragment_dataflow",
-    "drop_left_bundles", "guard",
+    "drop_left_bundles", "forget_plans",
+    "guard",
     "pause_dataflow", "prepare_proposal", "propose_schedule", "recommend_defragmentation", "recompute_proposal",
     "record_progress", "reject_proposal", "remove_dataflow", "resume_dataflow", "roll_back_proposal", "submit_dataflow",
 ]

@@ -39,6 +39,7 @@ _ENDED = {"done": "finished", "failed": "could not finish, still retrying", "rol
 _DEEDS = {
     "dataflow.store": "stored", "dataflow.submit": "submitted", "dataflow.propose_removal": "proposed to remove",
     "plan.request": "asked for", "plan.freeze": "froze", "plan.fail": "could not make",
+    "plan.forget": "dropped the details of plans up to",
     "plan.overtaken": "marked as outdated", "plan.carry_over": "carried over",
     "plan.renew": "brought up to date", "proposal.renew": "brought up to date, its approvals kept,",
     "proposal.prepare": "prepared", "proposal.approve": "approved", "proposal.reject": "rejected",

@@ -225,5 +225,6 @@ def _looked_at(request: HttpRequest) -> tuple[Any, Any]:
     proposal = approvals.proposal(request.viewer, named)
     plan = plan_of(proposal.plan)
     if plan is None:
-        raise NotFound("This proposal has no plan yet.", remedy="Wait until it is computed.")
+        raise NotFound(
+            "This proposal has no plan.", remedy="Wait until it is computed. Of old ones the details are not kept.")
     return proposal, plan
