@@ -5,11 +5,14 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict
+from functools import cache
 from typing import Any
 
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
 from ninja import Query
+from ninja.responses import NinjaJSONEncoder
 
 from dashboard import jobs
 from dashboard.api import schemas
@@ -37,13 +40,25 @@ from dashboard.teams import selectors as teams
 from scheduler.model.schema import dataflow_schema
 
 api = WeirAPI(
-    title="Weir", version="1", docs_url=None, openapi_url="/openapi.json", auth=[BearerToken(), Session()],
+    title="Weir", version="1", docs_url=None, openapi_url=None, auth=[BearerToken(), Session()],
     urls_namespace="api")
 install(api)
 for router in (
         team_router, dataflow_router, schedule_router, proposal_router, bill_router, profile_router, measuring_router,
         history_router):
     api.add_router("", router)
+
+
+@api.get("/openapi.json", auth=None, include_in_schema=False)
+def openapi(request: HttpRequest) -> HttpResponse:
+    """The API's own document, for everybody."""
+    return HttpResponse(_openapi(), content_type="application/json")
+
+
+@cache
+def _openapi() -> bytes:
+    """The document as it is sent; making it takes 0.2 s of CPU, and it changes with the code alone."""
+    return json.dumps(api.get_openapi_schema(), cls=NinjaJSONEncoder).encode()
 
 
 @api.get("/task-types", response=list[TaskTypeRow])

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import get_args
 
 from ninja import Schema
+from ninja.responses import NinjaJSONEncoder
 
 import dashboard.config.urls  # noqa: F401 - all of the site, with its errors
 from dashboard.api.answers.common import Moving
@@ -111,3 +113,10 @@ def moving_fields() -> set[str]:
 
 def test_pages_write_in_place_what_moves_and_nothing_else():
     assert moving_fields() == MOVING
+
+
+def test_the_document_that_is_sent_is_the_one_that_is_tested(client):
+    answer = client.get("/api/openapi.json")
+    assert answer.headers["Content-Type"] == "application/json"
+    assert answer.json() == json.loads(json.dumps(api.get_openapi_schema(path_prefix="/api/"), cls=NinjaJSONEncoder))
+    assert client.post("/api/openapi.json").status_code == 405
