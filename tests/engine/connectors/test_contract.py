@@ -16,11 +16,11 @@ from .playing import Played, PlayedReader, fragment_of, until
 from .rigs import rig_of
 
 pytestmark = pytest.mark.broker
-KINDS = ("kafka", "mqtt 5", "mqtt 3.1.1", "mqtt 5 QoS 2", "postgresql", "files", "files of S3",
-         "of a package")
+KINDS = ("kafka", "mqtt 5", "postgresql", "files")
+VARIANTS = ("mqtt 3.1.1", "mqtt 5 QoS 2", "files of S3", "of a package")  # the long run has them
 
 
-@pytest.fixture(scope="module", params=KINDS)
+@pytest.fixture(scope="module", params=[*KINDS, *(pytest.param(kind, marks=pytest.mark.long) for kind in VARIANTS)])
 def server(request: pytest.FixtureRequest) -> Iterator[Any]:
     with rig_of(request.param) as rig:
         yield rig
