@@ -1,0 +1,82 @@
+"""Violated sequences against all sequences, listed one by one."""
+
+from __future__ import annotations
+
+from itertools import islice, pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler.latency.constraints import LatencyConstraint, Watched, along, misplaced
+from scheduler.latency.runtime_graph import Channel, RuntimeGraph, Vertex
+from scheduler.model.dataflow import Dataflow, Stream, Task
+
+from . import graphs
+
+
+@given(st.data())
+def test_the_worst_and_the_violated_sequences_are_those_of_the_whole_list(data: st.DataObject) -> None:
+    graph = data.draw(graphs.graphs())
+    constraint, known = data.draw(graphs.constraints(graph)), data.draw(graphs.latencies(graph))
+    listed = {path: graphs.latency_s(constraint, graph, path, known) for path in graphs.sequences(constraint, graph)}
+
+    watched = Watched(constraint, graph, known)
+
+    assert watched.worst_s == max(listed.values(), default=None)
+    violated = sorted((latency for latency in listed.values() if latency > constraint.limit_s), reverse=True)
+    violations = list(watched.violations())
+    assert [violation.latency_s for violation in violations] == violated
+    assert watched.violated == bool(violated)
+    for violation in violations:
+        assert violation.latency_s == sum(known.get(element, 0.0) for element in violation.elements)
+
+
+@given(st.data())
+def test_each_element_knows_its_worst_sequence(data: st.DataObject) -> None:
+    graph = data.draw(graphs.graphs())
+    constraint, known = data.draw(graphs.constraints(graph)), data.draw(graphs.latencies(graph))
+    expected: dict[object, float] = {}
+    for path in graphs.sequences(constraint, graph):
+        latency = graphs.latency_s(constraint, graph, path, known)
+        for element in [*path, *(Channel(*ends) for ends in pairwise(path))]:
+            expected[element] = max(latency, expected.get(element, 0.0))
+
+    assert Watched(constraint, graph, known).worst_through() == expected
+
+
+def test_half_a_billion_sequences_are_never_listed() -> None:
+    # The example of 3.4: 800 of each task, joined all to all by two streams; 512 million sequences.
+    width, names = 120, ("split", "decode", "merge", "encode", "send")
+    vertices = [Vertex(f"{name}{number}", name, f"n{number}") for name in names for number in range(width)]
+    channels = [Channel(f"split{a}", f"decode{b}") for a in range(width) for b in range(width)]
+    channels += [Channel(f"encode{a}", f"send{b}") for a in range(width) for b in range(width)]
+    channels += [Channel(f"{before}{a}", f"{after}{a}") for before, after in (("decode", "merge"), ("merge", "encode"))
+                 for a in range(width)]
+    constraint = LatencyConstraint(along(names), limit_s=0.3, over_s=10)
+    graph = RuntimeGraph(vertices, channels)
+
+    watched = Watched(constraint, graph, dict.fromkeys([vertex.id for vertex in vertices], 0.1))
+
+    assert watched.worst_s == pytest.approx(0.5)
+    assert len(list(islice(watched.violations(), 5))) == 5
+    assert len(watched.worst_through()) == len(vertices) + len(channels)
+
+
+@pytest.mark.parametrize("sequence", [(), ("a", "b"), ("a", ("b", "c")), (("a", "b"), ("b", "c")), (("a", "b"), "a")])
+def test_what_is_no_path_is_refused(sequence: tuple[object, ...]) -> None:
+    with pytest.raises(ValueError, match=r"needs a task|is not followed by"):
+        LatencyConstraint(sequence, limit_s=1, over_s=10)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("limit_s", "over_s"), [(0, 10), (-1, 10), (float("nan"), 10), (1, 0), (1, float("inf"))])
+def test_limits_and_spans_are_above_zero(limit_s: float, over_s: float) -> None:
+    with pytest.raises(ValueError, match="above 0 seconds"):
+        LatencyConstraint(("a",), limit_s=limit_s, over_s=over_s)
+
+
+def test_a_sequence_of_another_dataflow_names_what_is_not_there() -> None:
+    flow = Dataflow("flow", (Task("a", "t"), Task("b", "t"), Task("c", "t")), (Stream("a", "b"), Stream("b", "c")))
+    assert misplaced(along(("a", "b", "c")), flow) is None
+    assert misplaced(along(("a", "c")), flow) == ("a", "c")
+    assert misplaced(("d",), flow) == "d"

@@ -1,0 +1,121 @@
+"""Output buffers, chains, and what managers know of latency."""
+
+from __future__ import annotations
+
+from itertools import combinations, pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler.latency.buffers import Buffer, BufferSizing, Resize, adapted_size, resized
+from scheduler.latency.chaining import ChainingFacts, longest_chain, overloaded
+from scheduler.latency.measuring import Reporter, RunningMeans
+from scheduler.latency.runtime_graph import Channel, RuntimeGraph, Vertex
+
+SIZING = BufferSizing()
+
+
+def test_buffers_follow_the_papers_equations() -> None:
+    # Equation 2: events wait 20 ms in a buffer that takes 40 ms to fill.
+    assert adapted_size(32768, lifetime_s=0.04, source_latency_s=0, sizing=SIZING) == pytest.approx(32768 * 0.98**20)
+    assert adapted_size(220, lifetime_s=0.04, source_latency_s=0, sizing=SIZING) == 200
+    # The task that fills it is slower than the buffer, or the buffer is no matter.
+    assert adapted_size(32768, lifetime_s=0.04, source_latency_s=0.03, sizing=SIZING) == 32768
+    assert adapted_size(32768, lifetime_s=0.008, source_latency_s=0, sizing=SIZING) == 32768
+    # Equation 3: nothing waits.
+    assert adapted_size(1000, lifetime_s=0, source_latency_s=0, sizing=SIZING) == pytest.approx(1100)
+    assert adapted_size(1024 * 1024, lifetime_s=0, source_latency_s=0, sizing=SIZING) == 1024 * 1024
+
+
+@given(st.floats(100, 1e7), st.floats(0, 0.5))
+def test_a_buffer_that_fills_at_a_steady_rate_comes_to_rest(per_s: float, source_s: float) -> None:
+    size = 65536.0
+    for _round in range(400):
+        size = adapted_size(size, lifetime_s=size / per_s, source_latency_s=source_s, sizing=SIZING)
+    latency_s = size / per_s / 2
+    if latency_s > max(SIZING.least_latency_s, source_s):
+        assert size == SIZING.smallest
+    if latency_s <= SIZING.no_latency_s:
+        assert size == SIZING.largest
+    assert adapted_size(size, lifetime_s=size / per_s, source_latency_s=source_s, sizing=SIZING) == size
+
+
+def test_of_several_managers_the_first_one_counts() -> None:
+    buffer = resized(Buffer(1000), Resize(500, of_version=0))
+    assert buffer == Buffer(500, version=1)
+    assert resized(buffer, Resize(800, of_version=0)) == buffer
+    assert resized(buffer, Resize(800, of_version=1)) == Buffer(800, version=2)
+
+
+@pytest.mark.parametrize("bad", [{"smallest": 0}, {"smallest": 10, "largest": 5}, {"shrink": 1}, {"grow": 1}])
+def test_parameters_that_cannot_work_are_refused(bad: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match="buffer"):
+        BufferSizing(**bad)
+
+
+@st.composite
+def _chains(draw: st.DrawFn) -> tuple[list[str], RuntimeGraph, ChainingFacts]:
+    path = [f"v{number}" for number in range(draw(st.integers(1, 7)))]
+    channels = [Channel(before, after) for before, after in pairwise(path)]
+    for number, (source, target) in enumerate(draw(st.lists(
+            st.tuples(st.sampled_from(path), st.sampled_from(["in", "out"])), max_size=3))):
+        channels.append(Channel(source, f"x{number}") if target == "out" else Channel(f"x{number}", source))
+    vertices = sorted({end for channel in channels for end in (channel.source, channel.target)} | set(path))
+    facts = ChainingFacts(
+        slots={vertex: draw(st.sampled_from(["n1/0", "n1/0", "n1/0", "n1/1"])) for vertex in vertices},
+        cores={vertex: draw(st.sampled_from([0.0, 0.125, 0.25, 0.5])) for vertex in vertices},
+        apart=draw(st.sets(st.sampled_from(path), max_size=1)),
+        chains=dict.fromkeys(draw(st.sets(st.sampled_from(path), max_size=1)), "f1"))
+    return path, RuntimeGraph([Vertex(vertex, vertex, "n1") for vertex in vertices], channels), facts
+
+
+@given(_chains())
+def test_the_longest_chain_is_that_of_all_series(given_: tuple[list[str], RuntimeGraph, ChainingFacts]) -> None:
+    path, graph, facts = given_
+
+    def may(series: list[str]) -> bool:
+        inside_in = all(len(graph.into(vertex)) == 1 for vertex in series[1:])
+        inside_out = all(len(graph.out_of(vertex)) == 1 for vertex in series[:-1])
+        return (inside_in and inside_out and len({facts.slots[vertex] for vertex in series}) == 1
+                and sum(facts.cores[vertex] for vertex in series) < 0.9
+                and not set(series) & ({*facts.apart} | set(facts.chains)))
+
+    possible = [path[start:end] for start, end in combinations(range(len(path) + 1), 2)
+                if end - start > 1 and may(path[start:end])]
+    best = max(possible, key=len, default=[])
+
+    assert list(longest_chain(path, graph, facts)) == best
+
+
+def test_a_chain_that_takes_nine_tenths_of_a_core_is_cut() -> None:
+    assert overloaded(("a", "b"), {"a": 0.5, "b": 0.4})
+    assert not overloaded(("a", "b"), {"a": 0.5, "b": 0.39})
+
+
+def test_a_reporter_takes_one_sample_an_interval_and_sends_no_empty_report() -> None:
+    reporter = Reporter(interval_s=15, offset_s=4)
+    assert reporter.due(3) is None
+    assert reporter.wants("a")
+    reporter.latency("a", 0.2)
+    assert not reporter.wants("a")
+    reporter.latency("a", 0.9)
+    reporter.lifetime(Channel("a", "b"), 0.05)
+    report = reporter.due(4)
+    assert report is not None
+    assert (report.latencies_s, report.lifetimes_s) == ({"a": 0.2}, {Channel("a", "b"): 0.05})
+    assert reporter.due(18) is None  # the next is due at 19
+    assert reporter.due(60) is None  # three have passed, nothing was measured
+    reporter.latency("a", 0.1)
+    assert reporter.due(63) is None
+    assert reporter.due(64) is not None
+
+
+def test_means_are_of_the_samples_within_the_span() -> None:
+    means = RunningMeans(over_s=30)
+    means.add(0, {"a": 0.1, "b": 9.0})
+    means.add(15, {"a": 0.3})
+    assert means.at(15) == {"a": pytest.approx(0.2), "b": 9.0}
+    assert means.at(30) == {"a": pytest.approx(0.3)}
+    means.forget("a")
+    assert means.at(30) == {}
