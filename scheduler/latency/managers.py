@@ -89,7 +89,19 @@ def partition_by_worker(graph: RuntimeGraph, task: str) -> Mapping[str, frozense
 
 
 def graph_expand(graph: RuntimeGraph, constraint: LatencyConstraint, anchor: str, anchors: frozenset[str]) -> Share:
-    """GraphExpand: what lies on a sequence of the constraint through one of the anchors, and nothing else."""
+    """GraphExpand: what lies on a sequence of the constraint through one of the anchors, and nothing else.
+
+    Parameters
+    ----------
+    graph : RuntimeGraph
+        The whole graph.
+    constraint : LatencyConstraint
+        Its tasks are the path along which the graph is followed.
+    anchor : str
+        The anchor task.
+    anchors : frozenset of str
+        Those of its vertices that are on one node.
+    """
     path = constraint.tasks
     position = path.index(anchor)
     vertices, channels = set(anchors), set[Channel]()

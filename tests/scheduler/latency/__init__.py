@@ -1,0 +1,1 @@
+"""Limits of latency: constraints, managers, reactions and intervals."""
