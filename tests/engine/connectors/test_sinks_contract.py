@@ -25,8 +25,8 @@ from .playing import Played, until
 from .sink_rigs import REFUSED, sink_rig_of
 
 pytestmark = pytest.mark.broker
-KINDS = ("postgresql upsert", "delta folder", "s3 parquet", "kafka", "mqtt 5")
-VARIANTS = ("postgresql append", "delta s3", "s3 json", "mqtt 3.1.1", "of a package")  # the long run has them
+KINDS = ("postgresql append", "postgresql upsert", "delta folder", "delta s3", "s3 parquet", "s3 json", "kafka",
+         "mqtt 5", "mqtt 3.1.1", "of a package")
 
 
 class PlayedQuery:
@@ -54,7 +54,7 @@ class PlayedQuery:
             self.fence, self._batch, 0, len(numbers), codec.encode_block(rows), now_ms]) == 1
 
 
-@pytest.fixture(scope="module", params=[*KINDS, *(pytest.param(kind, marks=pytest.mark.long) for kind in VARIANTS)])
+@pytest.fixture(scope="module", params=KINDS)
 def server(request: pytest.FixtureRequest) -> Iterator[Any]:
     with sink_rig_of(request.param) as rig:
         yield rig
@@ -232,3 +232,43 @@ def test_what_is_kept_is_written_again_on_request(host, rig):
     expected = {n: 2 if n >= 110 and not rig.task().config.get("key") else 1 for n in range(100, 120)}
     counts = until(lambda: (counts := rig.numbers()) and set(counts) == set(expected) and counts)
     assert counts == expected or (not rig.exact and all(counts[n] >= times for n, times in expected.items()))
+
+
+@pytest.mark.long
+def test_nothing_is_lost_where_the_other_system_has_more_than_a_restored_channel(host, rig):
+    query = writing(host, rig)
+    query.send(range(100, 120))
+    require(rig, range(100, 120), host)
+    host.kill()
+    copied = {key: host.broker.dump(key) for key in host.broker.scan_iter("weir:*") if key != keys.WORKER.encode()}
+    restored = host.broker.xinfo_stream(keys.channel(query.channel))["last-generated-id"]
+    host.start()
+    query.send(range(120, 140))
+    require(rig, range(100, 140), host)
+
+    host.kill()
+    for key, value in copied.items():
+        host.broker.restore(key, 0, value, replace=True)
+    host.broker.hset(keys.sink(query.channel), "restored", restored)
+    query._batch, query._seq = 1, 20
+    query.send(range(200, 220))  # as the batch that is there already, with other events
+    host.start()
+    until(lambda: set(rig.numbers()) >= {*range(100, 140), *range(200, 220)}, saying=lambda: host.report)
+    assert not host.broker.hexists(keys.sink(query.channel), "restored")
+    if rig.exact:
+        assert max(rig.numbers().values()) == 1
+
+
+@pytest.mark.long
+def test_a_sink_goes_on_as_itself_where_the_other_system_has_no_more_than_a_restored_channel(host, rig):
+    query = writing(host, rig)
+    query.send(range(100, 120))
+    require(rig, range(100, 120), host)
+    host.kill()
+    life = host.broker.hget(keys.sink(query.channel), "life")
+    newest = host.broker.xinfo_stream(keys.channel(query.channel))["last-generated-id"]
+    host.broker.hset(keys.sink(query.channel), "restored", newest)
+    host.start()
+    query.send(range(120, 140))
+    require(rig, range(100, 140), host)
+    assert host.broker.hget(keys.sink(query.channel), "life") == life

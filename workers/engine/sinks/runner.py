@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 import pyarrow as pa
 import redis
@@ -82,8 +83,11 @@ class SinkRunner(Retried):
             self._stopping.wait(LOOK_S)
             return
         known = store.position(sink.channel)
-        writer = sink.open(SinkOpening(sink.name, sink.task, sink.config(), column_names(schema), known, sink.folder))
+        writer = self._open(schema, known)
         try:
+            restored = store.restored(sink.channel)
+            if restored is not None:
+                writer = self._after_a_restore(writer, restored, schema, known)
             self._find_place(writer, known)
             while not self._stopping.is_set():
                 self._become(RUNNING)
@@ -101,6 +105,25 @@ class SinkRunner(Retried):
         finally:
             with suppress(Exception):
                 writer.close()
+
+    def _open(self, schema: str, known: Offset) -> Writer:
+        sink = self.sink
+        return sink.open(SinkOpening(sink.name, sink.task, sink.config(), column_names(schema), known, sink.folder))
+
+    def _after_a_restore(self, writer: Writer, restored: Offset, schema: str, known: Offset) -> Writer:
+        """Go on as another sink where the other system has more than the channel that was put back.
+
+        Blocks that come will have the numbers of those that it has, and other events: as the same sink, it would be
+        taken to have them.
+        """
+        is_new = (writer.position() or restored) > restored
+        life = self._store.settle(self.sink.channel, is_new=is_new)
+        if not is_new:
+            return writer
+        writer.close()
+        self.sink = replace(self.sink, name=f"weir-{life}")
+        self._on_event("sink_began_anew", task=self.sink.task)
+        return self._open(schema, known)
 
     def _find_place(self, writer: Writer, known: Offset) -> None:
         """Where to go on: behind what the other system has, which may be more than was noted here."""

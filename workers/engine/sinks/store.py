@@ -110,6 +110,20 @@ class SinkStore:
         pipeline.sadd(keys.sinks(node), channel)
         return pipeline.execute()[2].decode()
 
+    def restored(self, channel: str) -> Offset | None:
+        """Up to where the channel went when it was put back from a copy; None where it was not, or that is settled."""
+        text = self._broker.hget(keys.sink(channel), "restored")
+        return None if text is None else Offset(text.decode())
+
+    def settle(self, channel: str, *, is_new: bool) -> str:
+        """It is known what becomes of a sink whose channel was put back: a new life, or the old one; which that is."""
+        pipeline = self._broker.pipeline(transaction=True)
+        if is_new:
+            pipeline.hset(keys.sink(channel), "life", uuid.uuid4().hex)
+        pipeline.hdel(keys.sink(channel), "restored")
+        pipeline.hget(keys.sink(channel), "life")
+        return (pipeline.execute()[-1] or b"").decode()
+
     def leave(self, channel: str, *, node: str) -> None:
         """Nobody wants it any more, and all is written: what stands here goes with its channel."""
         pipeline = self._broker.pipeline(transaction=True)

@@ -1,0 +1,57 @@
+"""`manage.py restore_database FOLDER`: rows of PostgreSQL as `./weir backup` copied them, for `./weir restore`."""
+
+from __future__ import annotations
+
+import json
+from argparse import ArgumentParser
+from pathlib import Path
+
+from django.core.management.base import BaseCommand, CommandError
+from django.db import connection, transaction
+from django.db.migrations.executor import MigrationExecutor
+
+BLOCK = 1 << 20
+
+
+class Command(BaseCommand):
+    help = "Fill an empty PostgreSQL database with the tables of a back-up: `./weir restore` calls it."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("folder", type=Path)
+
+    def handle(self, *, folder: Path, **_: object) -> None:
+        if connection.introspection.table_names():
+            raise CommandError("The database that DATABASE_URL names has tables already: name an empty one.")
+        columns: dict[str, list[str]] = json.loads((folder / "tables.json").read_text())
+        targets = _targets(json.loads((folder / "migrations.json").read_text()))
+        MigrationExecutor(connection).migrate(targets)
+        if missing := sorted(set(columns) - set(connection.introspection.table_names())):
+            raise CommandError(f"This version has no table {missing[0]}: the back-up is of another one.")
+        with transaction.atomic():
+            _fill(folder, columns)
+        self.stdout.write(f"{len(columns)} tables filled.")
+
+
+def _targets(migrations: dict[str, list[str]]) -> list[tuple[str, str]]:
+    """The migrations that the copied database had; what is newer is done by `./weir up`."""
+    known = MigrationExecutor(connection).loader.graph.nodes
+    return [(app, name) for app, names in migrations.items() for name in names if (app, name) in known]
+
+
+def _fill(folder: Path, columns: dict[str, list[str]]) -> None:
+    """Put all rows in, in place of those that migrations made; references are checked at the end."""
+    quoted = connection.ops.quote_name
+    with connection.cursor() as cursor:
+        cursor.execute(f"TRUNCATE {', '.join(map(quoted, columns))} CASCADE")
+        cursor.execute("SET CONSTRAINTS ALL DEFERRED")
+        for table, names in columns.items():
+            into = f"COPY {quoted(table)} ({', '.join(map(quoted, names))}) FROM STDIN"
+            with (folder / f"{table}.copy").open("rb") as file, cursor.copy(into) as rows:
+                while block := file.read(BLOCK):
+                    rows.write(block)
+        for table in (table for table, names in columns.items() if "id" in names):
+            cursor.execute("SELECT pg_get_serial_sequence(%s, 'id')", [quoted(table)])
+            [sequence] = cursor.fetchone()
+            if sequence is not None:  # what is added later goes on behind what was copied
+                cursor.execute(
+                    f"SELECT setval(%s, max(id)) FROM {quoted(table)} HAVING max(id) IS NOT NULL", [sequence])

@@ -1,0 +1,62 @@
+"""Files as they are at one moment: by hard links, so that what is deleted or replaced afterwards stays."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+
+@dataclass(slots=True)
+class Copy:
+    """Files of a data folder, held in a folder of links.
+
+    ``sizes`` is by path below the data folder: no more of a file counts, for what is appended later is not of then.
+    """
+
+    data_dir: Path
+    folder: Path
+    sizes: dict[str, int] = field(default_factory=dict)
+
+    def take(self, paths: Iterable[Path], *, where: Callable[[str], bool] = lambda _: True) -> None:
+        """Hold these files; what is gone by now is left out."""
+        for path in paths:
+            name = path.relative_to(self.data_dir).as_posix()
+            if not where(name):
+                continue
+            target = self.folder / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                _link(path, target)
+                self.sizes[name] = target.stat().st_size
+            except FileNotFoundError:
+                continue
+
+    def clear(self) -> None:
+        """Let everything go."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.sizes.clear()
+
+
+def _link(path: Path, target: Path) -> None:
+    target.unlink(missing_ok=True)
+    try:
+        os.link(path, target, follow_symlinks=False)
+    except FileNotFoundError:
+        raise
+    except OSError:  # another file system, or one without links
+        shutil.copy2(path, target)
+
+
+def signature(paths: Iterable[Path]) -> frozenset[tuple[str, int, int, int]]:
+    """What tells whether any of these files has been made, replaced, changed or deleted since."""
+    seen = []
+    for path in paths:
+        try:
+            status = path.stat()
+        except FileNotFoundError:
+            continue
+        seen.append((str(path), status.st_ino, status.st_mtime_ns, status.st_size))
+    return frozenset(seen)

@@ -1,0 +1,160 @@
+"""Putting a back-up into a new data folder: checked first, then made whole beside it, then moved to its place."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import redis
+
+from workers.launcher import broker as embedded
+from workers.launcher import state
+from workers.launcher.starting import shown
+from workers.launcher.state import ROOT, CannotStart
+
+from . import broker_keys, database, layout, sealing, serving
+from .archive import Manifest, extract, read_manifest
+from .progress import Shown
+
+SINK, RESTORED = "weir:sink:", "restored"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where a back-up goes: ``given_url`` is ``REDIS_URL``, ``database_url`` ``DATABASE_URL``, both may be empty."""
+
+    data_dir: Path
+    given_url: str = ""
+    database_url: str = ""
+    passphrase: str | None = None
+
+
+def check(path: Path, target: Target, *, progress: Shown) -> Manifest:
+    """Whether an archive is whole, of a version that this one knows, and may go there; its manifest.
+
+    Raises
+    ------
+    CannotStart
+        It is not, or may not; the message says what to do.
+    """
+    manifest = read_manifest(path)
+    if newer := database.newer_migrations(manifest.migrations):
+        raise CannotStart(
+            f"{path} is of a newer version of Weir ({manifest.weir}; its database has {newer[-1]}): restore it with "
+            "that, or upgrade this one.")
+    if (manifest.database == "postgresql") != database.is_postgresql(target.database_url):
+        raise CannotStart(
+            f"{path} is of a system with {'PostgreSQL' if manifest.database == 'postgresql' else 'SQLite'}: "
+            + ("name an empty PostgreSQL database in DATABASE_URL." if manifest.database == "postgresql"
+               else "unset DATABASE_URL to restore it."))
+    _check_place(target)
+    _check_room(manifest, target.data_dir)
+    extract(path, manifest, None, progress=progress)
+    return manifest
+
+
+def restore(path: Path, target: Target, *, progress: Shown) -> Manifest:
+    """Put an archive into a data folder that is not there yet, or empty; whole or not at all.
+
+    Raises
+    ------
+    CannotStart
+        See ``check``.
+    """
+    manifest = check(path, target, progress=progress)
+    place = target.data_dir
+    folder = place.with_name(f".{place.name}.restoring-{os.getpid()}")
+    place.parent.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(mode=0o700)
+    try:
+        extract(path, manifest, folder, progress=progress)
+        if target.passphrase and (folder / layout.KEYS).is_file():
+            sealing.open_into(folder, (folder / layout.KEYS).read_bytes(), target.passphrase)
+        (folder / layout.KEYS).unlink(missing_ok=True)
+        if manifest.database == "postgresql":
+            _fill_database(folder, manifest)
+        _fill_broker(folder, target)
+        os.sync()
+        if place.is_dir():
+            (place / "lock").unlink(missing_ok=True)
+            place.rmdir()
+        folder.rename(place)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    return manifest
+
+
+def _check_place(target: Target) -> None:
+    place = target.data_dir
+    if place.is_dir():
+        if (place / "lock").exists():
+            state.lock(place).close()
+        if names := sorted(path.name for path in place.iterdir() if path.name != "lock"):
+            raise CannotStart(
+                f"The data folder {place} is not empty ({', '.join(names[:3])}{', …' if len(names) > 3 else ''}): name "
+                "another with --data-dir, or move that one away.")
+    elif place.exists():
+        raise CannotStart(f"{place} is no folder: name another with --data-dir.")
+    if target.given_url:
+        if not embedded.answers(target.given_url):
+            raise CannotStart(f"REDIS_URL names {shown(target.given_url)}, where no broker answers.")
+        with redis.Redis.from_url(target.given_url) as client:
+            if not broker_keys.is_empty(client):
+                raise CannotStart(
+                    f"The broker at {shown(target.given_url)} holds a system already: name another, or another of its "
+                    "databases, in REDIS_URL.")
+
+
+def _check_room(manifest: Manifest, place: Path) -> None:
+    needed = sum(entry.size for entry in manifest.files.values())
+    parent = next(folder for folder in (place, *place.parents) if folder.is_dir())
+    free = shutil.disk_usage(parent).free
+    if free < needed * 1.1:
+        raise CannotStart(
+            f"{parent} has room for {free >> 20} MB, and the back-up unpacks to {needed >> 20} MB: make room, or name "
+            "another folder with --data-dir.")
+
+
+def _fill_broker(folder: Path, target: Target) -> None:
+    keys = folder / layout.BROKER
+    if target.given_url:
+        with redis.Redis.from_url(target.given_url) as client:
+            broker_keys.load(client, keys)
+            mark_sinks(client)
+    else:
+        with serving.started(folder) as url, redis.Redis.from_url(url) as client:
+            broker_keys.load(client, keys)
+            mark_sinks(client)
+    keys.unlink()
+
+
+def mark_sinks(client: redis.Redis) -> None:
+    """Let each sink of another system know up to where its channel goes now.
+
+    That system may have more: what was written there after the back-up. The sink then does not pass over as much of
+    what its channel gets from now on.
+    """
+    for key in client.scan_iter(match=f"{SINK}*", count=1000):
+        channel = key.decode().removeprefix(SINK)
+        if client.type(key) == b"hash" and client.exists(f"weir:ch:{channel}"):
+            newest = client.xinfo_stream(f"weir:ch:{channel}")["last-generated-id"]
+            client.hset(key, RESTORED, newest)
+
+
+def _fill_database(folder: Path, manifest: Manifest) -> None:
+    """Rows of PostgreSQL: by Django, which knows its tables."""
+    tables = folder / layout.TABLES
+    (tables / "migrations.json").write_text(json.dumps(manifest.migrations))
+    command = (sys.executable, "-P", str(ROOT / "manage.py"), "restore_database", str(tables))
+    done = subprocess.run(
+        command, capture_output=True, text=True,
+        env={**os.environ, "WEIR_DATA_DIR": str(folder), "WEIR_SECRET_KEY": "of-no-session-" + "0" * 50})
+    if done.returncode:
+        words = done.stderr.strip().splitlines() or ["no reason was given"]
+        raise CannotStart(f"The database could not be filled: {words[-1]}")
+    shutil.rmtree(tables)

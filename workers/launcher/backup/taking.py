@@ -1,0 +1,194 @@
+"""Taking a back-up: which parts are copied in which order, so that together they are a moment of the system.
+
+Weir recovers from the state in which a kill of every process at one moment leaves it. A back-up is such a state, and so
+needs no recovery of its own. Parts know of one another through the broker alone: blocks, readers' places, positions,
+desired states and reports. So writes to the broker wait while
+
+1. its keys are read,
+2. files of checkpoints, nodes and sinks are held by hard links: what says that batches are done first, then what they
+   wrote, then the state of operators, then what says that batches were planned. A query may be in mid-batch: of a
+   batch that is said to be done, all is there; one that is not is repeated,
+3. the database's moment begins: it knows nothing of an engine that is later than the copied one.
+
+Where records of fragments change meanwhile, all of 2 is taken once more. Then writers go on. What was held is written
+to the archive at leisure, after the files that the database hands over to (the archive of its audit trail).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+
+import redis
+
+from workers.launcher.state import CannotStart
+
+from . import broker_keys, database, layout, sealing, serving
+from .archive import Manifest, write
+from .linking import Copy, signature
+from .progress import Shown
+
+HOLDING = ".backup-"
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is to be copied: ``given_url`` is ``REDIS_URL``, ``database_url`` ``DATABASE_URL``, both may be empty.
+
+    ``pause_s`` is for how long writers may be held at most. Without ``outputs``, closed files of sinks stay out; with
+    ``partial``, a system counts whose other nodes' files are not here. With a ``passphrase``, keys are in it, sealed.
+    """
+
+    data_dir: Path
+    given_url: str = ""
+    database_url: str = ""
+    pause_s: float = 5.0
+    outputs: bool = True
+    partial: bool = False
+    passphrase: str | None = None
+
+
+def take(path: Path, wanted: Wanted, *, progress: Shown) -> Manifest:
+    """Write a back-up of a system, which may run, into a file; its manifest.
+
+    Raises
+    ------
+    CannotStart
+        Something has to be settled first; the message says what.
+    """
+    database.check_is_there(wanted.database_url, wanted.data_dir)
+    with _alone(wanted.data_dir) as folder, ExitStack() as stack:
+        client = stack.enter_context(redis.Redis.from_url(
+            stack.enter_context(serving.of_system(wanted.data_dir, given_url=wanted.given_url)), socket_timeout=60))
+        missing = _missing_nodes(client, wanted)
+        copy = Copy(wanted.data_dir, folder / "files")
+        keys, paused_ms, reading = _moment(client, copy, folder, wanted, stack)
+        reading.copy(folder, progress=lambda part: progress("copying the database", part))
+        migrations = reading.migrations()
+        for name in layout.BEHIND_DATABASE:
+            copy.take(layout.files_below(wanted.data_dir / name))
+        left_out = [*_left_out(wanted, copy), *(
+            f"checkpoints and files of the node {node}, which are on its own machine" for node in missing)]
+        if wanted.passphrase:
+            (folder / layout.KEYS).write_bytes(sealing.seal(wanted.data_dir, wanted.passphrase))
+        manifest = Manifest(
+            weir=version("weir"), made_at=datetime.now(UTC).isoformat(timespec="seconds"), database=reading.kind,
+            nodes=tuple(sorted(path.name for path in (wanted.data_dir / "nodes").glob("*") if path.is_dir())),
+            slots=len(list((wanted.data_dir / "nodes").glob("*/slot-[0-9]*"))), paused_ms=paused_ms, keys=keys,
+            migrations=migrations, left_out=tuple(left_out))
+        return write(path, manifest, _sources(folder, copy), progress=progress)
+
+
+@contextmanager
+def _alone(data_dir: Path) -> Iterator[Path]:
+    """A folder for what is held; one back-up at a time, and what one left that was killed goes."""
+    if not data_dir.is_dir():
+        raise CannotStart(f"There is no data folder {data_dir}: name it with --data-dir.")
+    with (data_dir / "backup.lock").open("a") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise CannotStart(f"Another back-up of {data_dir} is being made: wait for it.") from None
+        for left in data_dir.glob(f"{HOLDING}*"):
+            shutil.rmtree(left, ignore_errors=True)
+        folder = data_dir / f"{HOLDING}{os.getpid()}"
+        folder.mkdir(mode=0o700)
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _moment(
+    client: redis.Redis, copy: Copy, folder: Path, wanted: Wanted, stack: ExitStack
+) -> tuple[int, int, database.Reading]:
+    """Everything that belongs together, of one moment: how many keys, how long writers waited, and the database."""
+    began_s = time.monotonic()
+    deadline_s = began_s + 0.9 * wanted.pause_s
+    with broker_keys.paused(client, limit_s=wanted.pause_s):
+        keys = broker_keys.dump(client, folder / layout.BROKER)
+        while not hold(copy, outputs=wanted.outputs):
+            if time.monotonic() > deadline_s:
+                raise CannotStart(
+                    "Queries were being started or stopped all the time, as when a plan is carried out: try again when "
+                    "that is over.")
+            copy.clear()
+            time.sleep(0.02)
+        reading = stack.enter_context(database.read(wanted.database_url, wanted.data_dir))
+    return keys, round(1000 * (time.monotonic() - began_s)), reading
+
+
+def hold(copy: Copy, *, outputs: bool = True) -> bool:
+    """Hold the engine's files as they are; False where records of fragments changed meanwhile, so that it is no moment.
+
+    Parameters
+    ----------
+    copy : Copy
+        Where to.
+    outputs : bool, optional
+        Whether closed files of sinks are held, too.
+    """
+    data_dir = copy.data_dir
+    before = signature(layout.records(data_dir))
+    copy.take(layout.commits(data_dir))
+    for folder in layout.sink_folders(data_dir):
+        with _closing_waits(folder):
+            copy.take(layout.files_below(folder), where=lambda name: outputs or "/.weir/" in name)
+    if outputs:  # what stands beside folders of sinks: `file_batches`
+        copy.take(layout.files_below(data_dir / "outputs"), where=lambda name: name not in copy.sizes)
+    copy.take(layout.files_below(data_dir / "tables"), where=lambda name: "/_delta_log/" in name)
+    copy.take(layout.files_below(data_dir / "tables"), where=lambda name: "/_delta_log/" not in name)
+    copy.take(layout.states(data_dir))
+    copy.take(layout.offsets(data_dir))
+    copy.take(layout.files_below(data_dir / "spill"))
+    copy.take(layout.records(data_dir))
+    return signature(layout.records(data_dir)) == before
+
+
+@contextmanager
+def _closing_waits(folder: Path) -> Iterator[None]:
+    """Hold a sink's folder: no file is closed meanwhile. One that is being closed for long is waited for."""
+    with (folder / ".weir" / "lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _missing_nodes(client: redis.Redis, wanted: Wanted) -> list[str]:
+    """The nodes whose files are on other machines; refused unless that is wanted."""
+    here = {path.parent.name for path in (wanted.data_dir / "nodes").glob("*/desired.json")}
+    missing = [node for node in broker_keys.nodes_with_work(client) if node not in here]
+    if missing and not wanted.partial:
+        raise CannotStart(
+            f"{', '.join(missing)} runs queries, and how far they are is on its own machine: stop it and copy its data "
+            "folder at the same time, then say --partial. Without it, what ran there begins anew after a restore.")
+    return missing
+
+
+def _left_out(wanted: Wanted, copy: Copy) -> Iterator[str]:
+    if not wanted.passphrase:
+        yield ("keys (secret_key, secrets_key) and passwords of the sample workspace: keep secrets_key elsewhere, or "
+               "give --passphrase-file")
+    if not wanted.outputs:
+        yield "closed files of sinks, in outputs"
+    if names := layout.unknown(wanted.data_dir):
+        yield f"what is not Weir's in the data folder: {', '.join(names)}"
+    yield "sessions: everybody logs in again"
+
+
+def _sources(folder: Path, copy: Copy) -> dict[str, tuple[Path, int]]:
+    """Every file of the archive, where it is held, and its size."""
+    sources = {name: (copy.folder / name, size) for name, size in copy.sizes.items()}
+    for name in (layout.DATABASE, layout.BROKER, layout.KEYS):
+        with suppress(FileNotFoundError):
+            sources[name] = (folder / name, (folder / name).stat().st_size)
+    for path in layout.files_below(folder / layout.TABLES):
+        sources[f"{layout.TABLES}/{path.name}"] = (path, path.stat().st_size)
+    return sources
