@@ -1,9 +1,13 @@
-"""Prints what the site makes of a state folder's rows, as JSON: statuses, plans that no longer read, pages."""
+"""Prints what the site makes of a state folder's rows, as JSON: statuses, plans that no longer read, pages.
+
+With ``--migrate`` the rows are brought up to date before.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import sys
 
 
 def main() -> None:
@@ -12,6 +16,7 @@ def main() -> None:
     import django
 
     django.setup()
+    from django.core.management import call_command
     from django.test import Client
 
     from dashboard.approvals.models import Proposal
@@ -21,6 +26,8 @@ def main() -> None:
     from dashboard.teams.models import User
     from scheduler.model.errors import WeirError
 
+    if "--migrate" in sys.argv:
+        call_command("migrate", interactive=False, verbosity=0)
     altered = []
     for record in PlanRecord.objects.all():
         try:
