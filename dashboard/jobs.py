@@ -27,6 +27,8 @@ from scheduler.contracts.trials import Progress as TrialProgress
 from scheduler.model.columns import Columns
 from scheduler.model.errors import WeirError
 from scheduler.model.fragment import Fragment
+from scheduler.model.profile import Profile
+from scheduler.model.profile_csv import read_profiles
 from scheduler.model.refinement import Refined
 from scheduler.model.task_types import TaskType, TaskTypes
 from workers.engine import counters, observed, secrets, taps, trials, turns
@@ -167,6 +169,13 @@ def samples() -> tuple[dict[str, Any], ...]:
             "description": document.get("description", ""), "text": text, "tasks": len(document["tasks"]),
         })
     return tuple(counted)
+
+
+@lru_cache(maxsize=1)
+def shipped_profiles() -> tuple[Profile, ...]:
+    """The profiles that come with Weir, for a core of `scheduler.performance.shipped.SPEED`."""
+    text = resources.files("workers.library").joinpath("profiles.csv").read_text(encoding="utf-8")
+    return read_profiles(text)
 
 
 # What is observed -----------------------------------------------------------------------------------------------------

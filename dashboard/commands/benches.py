@@ -37,6 +37,10 @@ _ALL = (
         "workers.benches.profiles:main",
     ),
     Bench(
+        "shipped-profiles", "The profiles that come with Weir: two short trials of each task type of the library.",
+        "workers.benches.shipped_profiles:main",
+    ),
+    Bench(
         "what-if", "How soon the page of schedules answers while its slider moves: in process and over HTTP.",
         "dashboard.benches.what_if:main",
     ),

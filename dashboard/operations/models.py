@@ -98,6 +98,7 @@ class NodeRow(models.Model):
     seen = models.DateTimeField(null=True)
     machine = models.CharField(max_length=120, blank=True, default="")
     threads = models.PositiveIntegerField(null=True)
+    speed = models.FloatField(null=True)  # of its cores, once its agent has looked: `scheduler.performance.shipped`
 
     class Meta:
         ordering = ["name"]

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 
 from django.conf import settings
-from django.db.models import Sum
+from django.db.models import Avg, Sum
 
 from dashboard import jobs
 from dashboard.operations.models import NodeRow
@@ -38,6 +38,11 @@ def current_machine() -> str:
     """The class of machine that offers the most slots, by its agent's report; empty where none has reported yet."""
     known = NodeRow.objects.exclude(machine="").values("machine").annotate(offered=Sum("slots"))
     return known.order_by("-offered", "machine").values_list("machine", flat=True).first() or ""
+
+
+def current_speed() -> float | None:
+    """How fast the cores of `current_machine` are, on average over its nodes; None where no agent has looked yet."""
+    return NodeRow.objects.filter(machine=current_machine()).aggregate(speed=Avg("speed"))["speed"]
 
 
 def unpinned(report: NodeReport | None) -> str:

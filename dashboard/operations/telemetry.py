@@ -13,8 +13,8 @@ EVERYTHING = Viewer(user_id=-1, roles={}, superuser=True)
 
 
 def record_nodes(*, at: datetime) -> int:
-    """Note when nodes were seen, what class of machine they are, by which profiles fit them or not, and how many
-    threads their drivers have; how many report.
+    """Note when nodes were seen, what class of machine they are, by which profiles fit them or not, how many threads
+    their drivers have and how fast their cores are; how many report.
 
     Those that nobody knew join the estate, by a command that leaves its row.
     """
@@ -26,4 +26,6 @@ def record_nodes(*, at: datetime) -> int:
         NodeRow.objects.filter(name=name).exclude(machine=machine).update(machine=machine)
         threads = report.threads or None  # an agent of an older version does not tell
         NodeRow.objects.filter(name=name).exclude(threads=threads).update(threads=threads)
+        if report.speed:
+            NodeRow.objects.filter(name=name).exclude(speed=report.speed).update(speed=report.speed)
     return len(reports)

@@ -22,6 +22,7 @@ from dashboard.plans.evidence import evidence_of, left_bundles, rule
 from dashboard.plans.models import PlanRecord
 from dashboard.plans.prices import prices
 from dashboard.plans.scheduling_problem import problem_of
+from dashboard.profiles.estimates import estimates_remark
 from dashboard.profiles.warnings import machine_warnings, warning_notes, warnings_about
 from scheduler import isolating, planning, rearranging, rescheduling
 from scheduler.model.plan import Plan
@@ -126,8 +127,10 @@ def _schedule(
     warnings = warnings_about(profiles.values(), team=problem.team)
     remarks = [remark.text for remark in warning_notes(
         (task, profile.task_type, warnings.get(profile, ())) for task, profile in profiles.items())]
+    estimated = estimates_remark(profiles.values())
     return scheduled, [
-        *remarks, *machine_warnings(scheduled), *pinning_remarks(slot.node for slot in scheduled.placement.slots)]
+        *([estimated] if estimated else []), *remarks, *machine_warnings(scheduled),
+        *pinning_remarks(slot.node for slot in scheduled.placement.slots)]
 
 
 SITE_PLAN_KINDS: Mapping[str, SitePlanKind] = {kind.name: kind for kind in (

@@ -23,6 +23,7 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 from dashboard import jobs
 from dashboard.operations.nodes import current_machine
 from dashboard.profiles import permissions
+from dashboard.profiles.estimates import estimated_profiles, is_estimate
 from dashboard.profiles.models import ProfileRecord, SweepRecord, TrialRecord
 from dashboard.profiles.stored import profile_of
 from dashboard.teams.permissions import Viewer
@@ -51,11 +52,14 @@ def profiles_for(
     Returns
     -------
     Profiles
-        Stale ones are among them, where there is no other: `staleness` says of each whether it is.
+        Stale ones are among them, where there is no other: `staleness` says of each whether it is. So are estimates, of
+        types that have none (`estimates.is_estimate`).
     """
-    records = records_for(None if tasks is None else {task.type for task in tasks}, team=team, or_since=or_since)
+    types = None if tasks is None else {task.type for task in tasks}
+    records = records_for(types, team=team, or_since=or_since)
     return Profiles(
-        [profile_of(record) for record in records], task_types=jobs.task_types(),
+        # Estimates first: what was measured or imported for any config takes their place.
+        [*estimated_profiles(types), *map(profile_of, records)], task_types=jobs.task_types(),
         machine=current_machine() if machine is None else machine)
 
 
@@ -80,6 +84,8 @@ def staleness(profile: Profile, *, machine: str | None = None) -> str:
     declared = jobs.task_types().get(profile.task_type)
     if declared is None:
         return f"the task type {profile.task_type} is not installed"
+    if is_estimate(profile):
+        return ""
     here = current_machine() if machine is None else machine
     # Before a node has reported nobody knows what the machines are.
     why = profile.stale(version=declared.version, machine=here or profile.machine, code=jobs.code_of(declared))

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from dashboard.operations.models import NodeRow
 from dashboard.operations.nodes import current_machine
+from dashboard.profiles.estimates import is_estimate, why_estimated
 from dashboard.profiles.models import ProfileRecord, TrialRecord
 from dashboard.profiles.progress import disturbance
 from dashboard.profiles.selectors import records_for, staleness
@@ -21,9 +22,10 @@ from scheduler.model.profile import Profile, counted_threads
 from scheduler.performance.declared import WITHOUT_TRIALS
 from scheduler.scheduling import Schedule
 
-Kind = Literal["stale", "drifted", "rough", "busy"]
+Kind = Literal["estimated", "stale", "drifted", "rough", "busy"]
 SAID: Mapping[Kind, str] = {
-    "stale": "is stale", "drifted": "has drifted", "rough": "is rough", "busy": "was measured on a busy machine"}
+    "estimated": "is an estimate", "stale": "is stale", "drifted": "has drifted", "rough": "is rough",
+    "busy": "was measured on a busy machine"}
 NAMED = 5  # tasks in a remark
 
 
@@ -69,22 +71,30 @@ def warnings_about(profiles: Iterable[Profile], *, team: str = "") -> dict[Profi
     measured = {profile for profile in profiles if profile.origin not in WITHOUT_TRIALS}
     if not measured:
         return {}
+    guesses = {profile: (ProfileWarning("estimated", why_estimated(profile)),) for profile in measured
+               if is_estimate(profile)}
+    measured -= set(guesses)
     records = records_for({profile.task_type for profile in measured}, team=team)
     stored = {record: profile for record in records if (profile := profile_of(record)) in measured}
     busy, machine = _busy(stored), current_machine()
     warnings = {profile: dict.fromkeys(_of_age(profile, machine)) for profile in measured}
     for record, profile in stored.items():
         warnings[profile] |= dict.fromkeys(_of_record(record, busy.get(record.pk)))
-    return {profile: tuple(of_profile) for profile, of_profile in warnings.items()}
+    return guesses | {profile: tuple(of_profile) for profile, of_profile in warnings.items()}
 
 
 def warning_notes(tasks: Iterable[tuple[str, str, Iterable[ProfileWarning]]]) -> list[WarningNote]:
-    """What is to be said of tasks, given by id, type and warnings: by type, then in the order of the tasks."""
+    """What is to be said of tasks, given by id, type and warnings: by type, then in the order of the tasks.
+
+    Not that they are estimates, which is said of all together (`estimates.estimates_remark`).
+    """
     of_type: dict[str, list[str]] = {}
     grouped: dict[tuple[str, ProfileWarning], list[str]] = {}
     for task, name, task_warnings in tasks:
         of_type.setdefault(name, []).append(task)
         for warning in task_warnings:
+            if warning.kind == "estimated":
+                continue
             grouped.setdefault((name, warning), []).append(task)
     return [
         WarningNote(name, tuple(names), len(names) == len(of_type[name]), warning)

@@ -191,6 +191,8 @@ class NodeReport:
     memory_mb: float | None = None
     machine: str = ""  # the class of machine, as profiles name it
     threads: int | None = None  # of each slot's driver; None on a cluster
+    speed: float | None = None  # of its cores, in steps of a small loop in a microsecond; None before it was looked at
+    calibrating_s: int | None = None  # for how long it is being looked at still
     pinning: str = ""  # how its slots are held to cores
     disk_free_mb: float | None = None  # of the file system of its data folder
     disk_total_mb: float | None = None

@@ -24,7 +24,7 @@ from dashboard.plans.choices import Choice
 from dashboard.plans.computing import compute
 from dashboard.plans.models import PlanRecord
 from scheduler.model.errors import InsufficientSlots, WeirError
-from tests.dashboard.building import World, document, planned
+from tests.dashboard.building import World, planned
 from tests.pages.markup import Markup
 from tests.pages.scheduling import linear, measured
 
@@ -46,7 +46,6 @@ class Case:
 
 CASES = {
     "a rate that no slot holds": Case("rate_not_held", ("1e+09 events/s of urban_sensing", "one sustains"), rate="1e9"),
-    "a profile that is missing": Case("missing_profile", ("block_average",), text=document),
     "too few slots": Case("insufficient_slots", ("and 8 are free here", "machines to buy"), rate="1500"),
     "too few slots for the least": Case(
         "insufficient_slots", ("takes at least", "and 8 are free here"), rate="1500", pair="MBA-exact"),

@@ -29,8 +29,9 @@ from dashboard.plans.scheduling_problem import problem_of
 from dashboard.plans.selectors import plan_of
 from dashboard.teams.permissions import viewer_of
 from scheduler.applying import apply_plan
-from scheduler.model.errors import InvalidTransition, MissingProfile, PermissionDenied, RateNotHeld
+from scheduler.model.errors import InvalidTransition, PermissionDenied, RateNotHeld
 from scheduler.model.task_types import TaskTypes
+from scheduler.performance.shipped import ESTIMATES
 from tests.dashboard.building import World, approved, document, enacted, planned, removal_planned, running
 from tests.dashboard.checks import check_rows
 from tests.dashboard.schedules import SAM, at, proposed, rescheduled, scheduled
@@ -185,12 +186,15 @@ def test_own_slots_count_as_free_and_come_first(profiled: World):
     assert {slot.name for slot in chosen_schedule.placement.slots} == own
 
 
-def test_task_types_that_nobody_measured_are_named(profiled: World):
+def test_task_types_that_nobody_measured_are_planned_by_estimates_and_the_plan_says_so(profiled: World):
     proposal = planned(profiled.carla, profiled.city, document("other"))
-    with pytest.raises(MissingProfile, match="block_average"):
-        problem_of(proposal.dataflow).compare()
-    rows = problem_of(proposal.dataflow).what_if([10.0, 20.0])
-    assert {row["error"]["code"] for row in rows} == {"missing_profile"} and len(rows) == 12
+    comparison = problem_of(proposal.dataflow).compare()
+    assert comparison.schedules and comparison.schedules[0].job.profiles["average"].origin in ESTIMATES
+    assert comparison.schedules[0].job.profiles["parse"].origin not in ESTIMATES, "what was measured takes their place"
+    chosen = submit_dataflow(actor=profiled.carla, team=profiled.city, text=document("third"), schedule=at(20))
+    estimated = prepare_proposal(proposal_id=chosen.pk)
+    assert estimated.status == "pending"
+    assert any("measured block_average here" in note for note in plan_of(estimated.plan).notes)
 
 
 def test_rates_that_no_slot_holds_and_choices_that_are_none(profiled: World):

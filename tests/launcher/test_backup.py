@@ -139,8 +139,8 @@ def test_what_may_not_be_restored_is_refused_in_a_line(why, words, made, tmp_pat
         path.unlink()
     before = sorted(tmp_path.rglob("*"))
     assert commands.main(["restore", str(path), "--data-dir", str(target)]) == 1
-    said = capsys.readouterr().out
-    assert words in said and len(said.splitlines()) == 1
+    output = capsys.readouterr().out
+    assert words in output and len(output.splitlines()) == 1
     assert sorted(path for path in tmp_path.rglob("*") if path.name != "lock") == [
         path for path in before if path.name != "lock"]
     if held:
@@ -170,8 +170,8 @@ def _rewritten(path: Path, **facts) -> None:
 
 def test_a_dry_run_lists_and_changes_nothing(made, tmp_path, capsys):
     assert commands.main(["restore", str(made), "--data-dir", str(tmp_path / "new"), "--dry-run"]) == 0
-    said = capsys.readouterr().out
-    assert "checkpoints and states of queries" in said and "is whole and may go to" in said
+    output = capsys.readouterr().out
+    assert "checkpoints and states of queries" in output and "is whole and may go to" in output
     assert list(tmp_path.iterdir()) == []
 
 
@@ -182,8 +182,8 @@ def test_a_back_up_that_cannot_be_made_says_why(stopped, tmp_path, capsys):
     assert list((tmp_path / "empty").iterdir()) == [], "a folder that is not Weir's is left alone"
     (tmp_path / "b").touch()
     assert commands.main(["backup", str(tmp_path / "b"), "--data-dir", str(stopped)]) == 1
-    said = capsys.readouterr().out.splitlines()
-    assert ["no data folder" in said[0], "no database" in said[1], "--replace" in said[2]] == [True] * 3
+    output = capsys.readouterr().out.splitlines()
+    assert ["no data folder" in output[0], "no database" in output[1], "--replace" in output[2]] == [True] * 3
 
 
 def test_whoever_writes_waits_until_a_pause_is_over(broker: redis.Redis):

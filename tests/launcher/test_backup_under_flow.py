@@ -64,8 +64,8 @@ def test_what_is_restored_goes_on_with_each_event_once(tmp_path: Path, monkeypat
             assert {key: second[key] for key in both} == first, "the state that was restored gives the same values"
 
 
-def require_each_once(found: list[tuple[Key, str]]) -> None:
-    counts = Counter(key for key, _ in found)
+def require_each_once(events_seen: list[tuple[Key, str]]) -> None:
+    counts = Counter(key for key, _ in events_seen)
     assert max(counts.values()) == 1, [key for key, count in counts.items() if count > 1][:5]
     numbers = {number for number, _ in counts}
     assert numbers == set(range(min(numbers), max(numbers) + 1))
@@ -75,13 +75,13 @@ def require_each_once(found: list[tuple[Key, str]]) -> None:
 
 def events(data: Path, folder: str) -> list[tuple[Key, str]]:
     """Each event of a sink by its number and quantity, with all that does not say when it passed."""
-    found = []
+    events_seen = []
     for path in sorted(data.glob(f"outputs/{folder}-*/*/events-*.json")):
         for line in path.read_text().splitlines():
             event = json.loads(line)
             rest = {name: value for name, value in event.items() if name != "_born"}
-            found.append(((event["_seq"], event["obs"]), json.dumps(rest, sort_keys=True)))
-    return found
+            events_seen.append(((event["_seq"], event["obs"]), json.dumps(rest, sort_keys=True)))
+    return events_seen
 
 
 def last(data: Path, folder: str) -> int:

@@ -7,12 +7,13 @@ from datetime import timedelta
 from django.urls import reverse
 from django.utils import timezone
 
-from dashboard.operations.models import SlotRow
+from dashboard.operations.models import NodeRow, SlotRow
 from dashboard.operations.services import register_node
 from dashboard.profiles.models import ProfileRecord, SweepRecord
 from dashboard.profiles.services.choosing import set_aside_profile
 from dashboard.profiles.services.sweeps import start_sweep
 from dashboard.profiles.targets import target_of_type
+from scheduler.performance.shipped import SPEED
 from tests.dashboard.building import World, document, planned, running
 from tests.pages.building import JSON, rows
 from tests.pages.conftest import ClientOf
@@ -20,21 +21,38 @@ from tests.pages.markup import Markup, assert_sound
 from tests.pages.scheduling import linear, measured
 
 
-def test_tasks_that_nobody_has_measured_are_named(world: World, client_of: ClientOf) -> None:
+def test_a_first_comparison_works_by_estimates_and_names_what_nobody_has_measured(
+    world: World, client_of: ClientOf
+) -> None:
     register_node(name="n1", slots=8)
     record = planned(world.carla, world.city, linear()).dataflow
     address = f"/dataflows/{record.pk}/schedule"
     page = client_of("carla").get(address)
     assert_sound(page, address)
     markup = Markup(page.text)
-    assert markup.values("data-error") == ["missing_profile"]
+    assert markup.values("data-error") == [] and {"estimated", "not-calibrated"} <= set(markup.notes)
+    assert markup.number("estimated") == 2
     missing = {name: row.attributes["data-tasks"] for name, row in markup.by("data-missing").items()}
     assert missing == {"pi_viete": "pi", "senml_parse": "parse"}
     for task in missing.values():
         assert markup.links(f"{reverse('measure')}?dataflow={record.pk}&task={task}")
-    assert rows(page.text) == {}
-    answer = client_of("carla").get(f"{address}/pairs.json?rate=5", headers=JSON)
-    assert (answer.status_code, answer.json()["code"]) == (409, "missing_profile")
+    assert rows(page.text), "and there are schedules to choose from"
+    assert client_of("carla").get(f"{address}/pairs.json?rate=5", headers=JSON).status_code == 200
+    assert set(markup.values("data-profile-warning")) == {"estimated"}
+    NodeRow.objects.update(machine="a class", speed=2 * SPEED)
+    scaled = Markup(client_of("carla").get(address).text)
+    assert "calibrated" in scaled.notes and scaled.values("data-factor") == ["2.00"]
+
+
+def test_the_page_of_profiles_tells_measured_from_estimated(world: World, client_of: ClientOf) -> None:
+    measured(world)
+    page = client_of("carla").get("/profiles/")
+    assert_sound(page, "/profiles/")
+    markup = Markup(page.text)
+    estimated = set(markup.by("data-estimate"))
+    assert {"kalman_filter", "block_average"} <= estimated
+    assert not {"pi_viete", "senml_parse", "urban_sensing", "output"} & estimated
+    assert markup.links(f"{reverse('measure')}?type=kalman_filter")
 
 
 def test_a_profile_that_was_set_aside_is_named_where_it_is_missing(world: World, client_of: ClientOf) -> None:

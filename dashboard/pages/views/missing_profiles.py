@@ -14,6 +14,7 @@ from django.views.decorators.http import require_POST
 from dashboard.catalog import selectors as catalog
 from dashboard.pages import flash
 from dashboard.pages.views.sweeps import bounds_given
+from dashboard.profiles.estimates import estimated_tasks, scale
 from dashboard.profiles.measurable import profile_requests, slot_choices, typical_sweep_s
 from dashboard.profiles.permissions import may_measure
 from dashboard.profiles.progress import progress_of
@@ -21,7 +22,7 @@ from dashboard.profiles.services.sweeps import USUAL, start_sweeps
 from dashboard.profiles.targets import SweepTarget
 from dashboard.schedules import options
 from dashboard.schedules.comparison import missing_of
-from scheduler.model.errors import NothingToChange, WeirError
+from scheduler.model.errors import NothingToChange
 
 if TYPE_CHECKING:
     from dashboard.catalog.models import DataflowRecord
@@ -46,10 +47,10 @@ def schedule_measure(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
 
 def _unasked(request: HttpRequest, record: DataflowRecord, rate: str) -> list[SweepTarget]:
     """What nobody has asked for yet of what a schedule at this rate is missing; raises where there is nothing."""
-    failure = options.ask(record, options.rate_of(rate)).failure
-    tasks = missing_of(failure)
-    if failure is not None and not tasks:
-        raise failure
+    answer = options.ask(record, options.rate_of(rate))
+    tasks = unmeasured_tasks(answer)
+    if answer.failure is not None and not tasks:
+        raise answer.failure
     missing = profile_requests(request.viewer, record.pk, tasks)
     if unasked := [row.target for row in missing if row.unasked]:
         return unasked
@@ -58,14 +59,25 @@ def _unasked(request: HttpRequest, record: DataflowRecord, rate: str) -> list[Sw
     raise NothingToChange("Every missing profile is being measured already.", remedy="This page updates itself.")
 
 
-def missing_part(request: HttpRequest, record: DataflowRecord, failure: WeirError | None) -> dict[str, Any]:
-    """What has to be measured before there can be a schedule, how far that is, and where it could be."""
-    missing = profile_requests(request.viewer, record.pk, missing_of(failure))
+def unmeasured_tasks(answer: options.ScheduleOptions) -> tuple[str, ...]:
+    """The tasks that nobody has measured: those without which there is no schedule, else those that are estimated."""
+    return missing_of(answer.failure) or (estimated_tasks(answer.job.profiles) if answer.job else ())
+
+
+def missing_part(request: HttpRequest, record: DataflowRecord, answer: options.ScheduleOptions) -> dict[str, Any]:
+    """What has to be measured before there can be a schedule, or a sure one, how far that is, and where it could be."""
+    missing = profile_requests(request.viewer, record.pk, unmeasured_tasks(answer))
     if not missing:
-        return {"missing": []}
+        return {"missing": [], "estimated": 0, "waits_for": ""}
     slots = slot_choices()
     unasked, budget_minutes = sum(row.unasked for row in missing), _budget_minutes(request)
+    estimated = 0 if missing_of(answer.failure) else len({row.target.task_type for row in missing})
     return {
+        "estimated": estimated,
+        # The page looks for news of these, and loads anew when it is another.
+        "waits_for": f"estimated-{estimated}" if estimated and any(row.under_way for row in missing) else
+        "" if estimated else "missing",
+        "scale": scale(),
         "missing": [
             {"wanted": row, "progress": progress_of(row.sweep) if row.sweep else None,
              "url": measure_address(record, row.tasks[0])}

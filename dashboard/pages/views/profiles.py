@@ -21,6 +21,7 @@ from dashboard.operations.nodes import current_machine
 from dashboard.pages import flash
 from dashboard.pages.profile_figures import profile_figures, trial_figures
 from dashboard.profiles import selectors
+from dashboard.profiles.estimates import estimated_profiles, scale, why_estimated
 from dashboard.profiles.lifecycle import OPEN, PAUSED
 from dashboard.profiles.measurable import unmeasured
 from dashboard.profiles.models import ProfileRecord
@@ -34,6 +35,7 @@ from scheduler.model.errors import InvalidProfile, WeirError
 from scheduler.model.profile import Point, Profile
 from scheduler.model.profile_csv import OPTIONAL, REQUIRED, Entry, write_entries
 from scheduler.performance.drift import BOUND
+from scheduler.performance.shipped import BY_TRIALS
 
 PER_PAGE = 50
 MOST_OBSERVATIONS = 300
@@ -55,6 +57,7 @@ def profiles(request: HttpRequest) -> HttpResponse:
         "sweeps": sweeps.filter(status__in=[*OPEN, PAUSED]),
         "past": sweeps.exclude(status__in=[*OPEN, PAUSED]).order_by("-ended")[:5],
         "set_aside": selectors.set_aside(request.viewer)[:PER_PAGE],
+        "estimates": _estimates(search), "scale": scale(),
         "unmeasured": unmeasured(request.viewer), "may_measure": may_measure(request.viewer),
         "machine": machine,
     })
@@ -165,6 +168,17 @@ def trial(request: HttpRequest, trial_id: UUID) -> HttpResponse:
 def trial_plots(request: HttpRequest, trial_id: UUID) -> JsonResponse:
     """Its raw series as figures."""
     return JsonResponse(trial_figures(selectors.trial(request.viewer, trial_id)))
+
+
+def _estimates(search: str) -> list[dict[str, Any]]:
+    """What Weir plans with of types that nobody has measured here, by name."""
+    measured = set(ProfileRecord.objects.filter(active=True, config="", team=None).values_list("task_type", flat=True))
+    words = search.casefold().split()
+    return [
+        {"type": profile.task_type, "peak": profile.peak, "why": why_estimated(profile),
+         "by_trials": profile.origin == BY_TRIALS}
+        for profile in sorted(estimated_profiles(), key=lambda profile: profile.task_type)
+        if profile.task_type not in measured and all(word in profile.task_type for word in words)]
 
 
 def row_of(record: ProfileRecord, machine: str) -> dict[str, Any]:

@@ -75,7 +75,7 @@ def schedule(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
         refused, answer = error, options.ask(record, None)
     failure = refused or answer.failure
     return render(request, "schedules/compare.html", {
-        "record": record, "failure": failure, **missing_part(request, record, failure),
+        "record": record, "failure": failure, **missing_part(request, record, answer),
         **_answer(request, record, answer), **_frame(request, record, answer),
     }, status=http_status(refused) if refused else 200)
 

@@ -25,6 +25,7 @@ from workers.engine.channels.registry import Channels
 from workers.engine.channels.spill import spill_folder
 from workers.engine.connectors.selection import wanted_sources
 from workers.engine.files.keeper import FileKeeper, FileThread
+from workers.engine.measuring.calibration import Calibration
 from workers.engine.measuring.machine import machine_class, slot_memory_mb
 from workers.engine.settings import ROOT, Settings, from_environment
 from workers.engine.sinks.selection import wanted_sinks
@@ -88,6 +89,8 @@ class Node:
             readers=lambda: shared_inputs(newest()) if own_disk else {},
             hold_ms=round(settings.hold_s * 1000),
             most_bytes=settings.spill_mb << 20, team_bytes=settings.spill_team_mb << 20)
+        self._calibration = Calibration(
+            self._store.folder / "speed.json", machine=machine_class(settings.slots))
         self._memory_mb = psutil.virtual_memory().total >> 20
         self._log = logger()
 
@@ -153,6 +156,8 @@ class Node:
                 self._spare.check(now_ms)
             if self._archiver is not None:
                 self._archive_classes(self._archiver, now_ms)
+            if not self._settings.spark_master:
+                self._calibration.turn(now_ms, is_calm=self._is_calm(now_ms))
             if (states := [slot.state for slot in self._slots]) != reported_states:
                 self._news.set()
             own = {slot.pid for slot in self._processes} | self._trial_runner.pids
@@ -177,6 +182,7 @@ class Node:
 
     def _end_slots(self) -> None:
         deadline = time.monotonic() + DRAIN_S
+        self._calibration.stop()
         if self._archiver is not None:
             self._archiver.end()
         for slot in self._processes:
@@ -251,6 +257,8 @@ class Node:
             "memory_mb": self._memory_mb,
             "machine": machine_class(self._settings.slots),
             "threads": None if self._settings.spark_master else self._settings.threads,
+            "speed": self._calibration.speed,
+            "calibrating_s": self._calibration.left_s,
             "pinning": pinning(self._settings, cores=len(os.sched_getaffinity(0))),
             **_disk_of(self._settings.data_dir),
             "spare": self._spare_report(now_ms),

@@ -64,6 +64,8 @@ def take(path: Path, wanted: Wanted, *, progress: Shown) -> Manifest:
     CannotStart
         Something has to be settled first; the message says what.
     """
+    if not wanted.data_dir.is_dir():
+        raise CannotStart(f"There is no data folder {wanted.data_dir}: name it with --data-dir.")
     database.check_is_there(wanted.database_url, wanted.data_dir)
     with _alone(wanted.data_dir) as folder, ExitStack() as stack:
         client = stack.enter_context(redis.Redis.from_url(
@@ -90,8 +92,6 @@ def take(path: Path, wanted: Wanted, *, progress: Shown) -> Manifest:
 @contextmanager
 def _alone(data_dir: Path) -> Iterator[Path]:
     """A folder for what is held; one back-up at a time, and what one left that was killed goes."""
-    if not data_dir.is_dir():
-        raise CannotStart(f"There is no data folder {data_dir}: name it with --data-dir.")
     with (data_dir / "backup.lock").open("a") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
