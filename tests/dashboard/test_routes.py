@@ -85,7 +85,8 @@ class Everything:
             "dataflow_id": record.pk, "one": record.pk, "other": links.pk, "proposal_id": proposal.pk,
             "task_id": load_estate().submitted[str(record.pk)].running["sense"], "slug": "city", "name": "hook",
             "token_id": token.pk, "number": 1,
-            "way": "pause", "task": "out", "team": "city"} | measured(world)
+            "way": "pause", "task": "out", "team": "city", "controller": "defragmentation", "key": "none",
+        } | measured(world)
         source, sink = {"dataflow_id": links.pk, "task": "posted"}, {"dataflow_id": links.pk, "task": "away"}
         self._of_pattern: dict[str, dict[str, Any]] = {
             "api/dataflows/<uuidstr:dataflow_id>/outputs/<str:task_id>": {"task_id": "out"},
@@ -111,6 +112,8 @@ class Everything:
             "api/teams/<slug:slug>/secrets/<str:name>": {"value": "x"},
             "api/teams/<slug:slug>/containment": {"on": False},
             "api/teams/<slug:slug>/defragmentation": {"choice": "recommend"},
+            "api/controllers/<slug:controller>": {
+                "team": "city", "mode": "acts", "changes_per_hour": 1, "changes_per_day": 2, "cool_down_s": 60},
             "api/teams/<slug:slug>/when-behind": {"choice": "pause"},
             "api/dataflows/<uuidstr:dataflow_id>/when-behind": {"choice": "lose_oldest"},
             "api/dataflows/<uuidstr:dataflow_id>/schedule": {"pair": ["LSA", "DSM"]},
@@ -131,7 +134,7 @@ class Everything:
             "teams/<slug:slug>/members/remove": {"username": "vera"},
             "teams/<slug:slug>/secrets": {"name": "hook", "value": "x"},
             "teams/<slug:slug>/containment": {"on": "0"},
-            "teams/<slug:slug>/defragmentation": {"choice": "recommend"},
+            "controllers/<slug:controller>/set": {"team": "city", "mode": "acts"},
             "teams/<slug:slug>/when-behind": {"choice": "pause"},
             "dataflows/<uuid:dataflow_id>/when-behind": {"choice": "lose_oldest"},
             "tokens/new": {"name": "ci"},
