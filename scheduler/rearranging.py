@@ -125,6 +125,7 @@ def plan_defragmentation(
     longest_chain: int | None = None,
     busy: Collection[str] = (),
     apart: Collection[str] = (),
+    path: Collection[str] | None = None,
 ) -> Plan:
     """Plan one step of defragmentation among the fragments that a submitted dataflow runs in: the one that gains most.
 
@@ -140,6 +141,8 @@ def plan_defragmentation(
         Fragments that are being handed over, and are left alone until that is done.
     apart : collection of str
         Running tasks that were cut out of a query because they were too slow for the rest of it.
+    path : collection of str, optional
+        The very fragments to be made one, in order; any step without it.
 
     Returns
     -------
@@ -161,6 +164,7 @@ def plan_defragmentation(
         for candidate in fusions(
             estate, own, task_types=task_types, query_cores=for_query, longest_chain=longest_chain, busy=busy,
             apart=apart)
+        if path is None or candidate.path == tuple(path)
     ]
     if not ranked:
         raise NothingToGain(

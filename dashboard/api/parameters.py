@@ -12,8 +12,9 @@ from pydantic import WithJsonSchema
 from dashboard.bills.periods import NAMES as PERIODS
 from dashboard.plans.choices import LEAST_RATE_PER_S, MOST_RATE_PER_S
 from dashboard.plans.joining import BEGINNINGS
-from dashboard.teams.models import Controller, Team
+from dashboard.teams.models import Team
 from dashboard.teams.services import LONGEST_SECRET
+from scheduler.controllers.values import MODES
 from scheduler.history.series import GRAIN_BY_NAME, KINDS
 from scheduler.model.behind import CHOICES
 from scheduler.model.secrets import SECRET_NAME
@@ -33,7 +34,7 @@ RateOrNone = Annotated[float | None, WithJsonSchema({"anyOf": [_RATE, {"type": "
 PeriodName = Annotated[str, WithJsonSchema({"type": "string", "enum": ["", *PERIODS]})]
 Beginning = Annotated[
     str, WithJsonSchema({"type": "string", "anyOf": [{"enum": list(BEGINNINGS)}, {"format": "date-time"}]})]
-ControllerName = Annotated[str, WithJsonSchema({"type": "string", "enum": list(Controller.values)})]
+ControllerName = Annotated[str, WithJsonSchema({"type": "string", "enum": list(MODES)})]
 SecretValue = Annotated[str, WithJsonSchema({"type": "string", "minLength": 1, "maxLength": LONGEST_SECRET})]
 HistoryKind = Annotated[str, WithJsonSchema({"type": "string", "enum": list(KINDS)})]
 GrainName = Annotated[str, WithJsonSchema({"type": "string", "enum": ["", *GRAIN_BY_NAME]})]

@@ -185,7 +185,7 @@ def sweep_row(record: SweepRecord) -> dict[str, Any]:
         "version": record.version, "code": record.code, "any_config": record.any_config, "feed": record.feed,
         "slot": record.slot, "slot_threads": record.slot_threads,
         "team": record.team.slug if record.team else None, "status": record.status, "reason": record.reason,
-        "bounds": record.bounds, "author": record.author.username, "created": record.created.isoformat(),
+        "bounds": record.bounds, "author": record.author_name, "created": record.created.isoformat(),
         "profile": str(record.profile_id) if record.profile_id else None}
 
 

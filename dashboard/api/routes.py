@@ -22,6 +22,7 @@ from dashboard.api.answers.proposals import NearMissOfText
 from dashboard.api.answers.site import AuditRow, Estate, EstateHistory, Sample, TaskTypeRow
 from dashboard.api.auth import BearerToken, Session
 from dashboard.api.bill_routes import router as bill_router
+from dashboard.api.controller_routes import router as controller_router
 from dashboard.api.dataflow_routes import router as dataflow_router
 from dashboard.api.history_routes import router as history_router
 from dashboard.api.measuring_routes import router as measuring_router
@@ -45,7 +46,7 @@ api = WeirAPI(
 install(api)
 for router in (
         team_router, dataflow_router, schedule_router, proposal_router, bill_router, profile_router, measuring_router,
-        history_router):
+        history_router, controller_router):
     api.add_router("", router)
 
 

@@ -14,6 +14,7 @@ from dashboard.api import schemas
 from dashboard.api.answers.site import Containment, Defragmentation, Me, Models, SecretRow, TeamWhenBehind, Token
 from dashboard.api.auth import Session
 from dashboard.api.parameters import SecretName
+from dashboard.controllers.services import set_mode
 from dashboard.teams import selectors as teams
 from dashboard.teams.models import Role
 from dashboard.teams.services import (
@@ -21,10 +22,10 @@ from dashboard.teams.services import (
     delete_secret,
     revoke_token,
     set_containment,
-    set_defragmentation,
     set_secret,
     set_when_behind,
 )
+from scheduler.controllers.defragmentation import Defragmentation as Defragmenting
 
 router = Router()
 
@@ -73,8 +74,9 @@ def containment(request: HttpRequest, slug: str, choice: schemas.ContainmentIn) 
 @router.post("/teams/{slug:slug}/defragmentation", response=Defragmentation)
 def defragmentation(request: HttpRequest, slug: str, choice: schemas.ControllerIn) -> dict[str, Any]:
     """Say whether Weir defragments the team's dataflows: off, recommends or acts; by an admin of the team."""
-    team = set_defragmentation(actor=request.user, team=teams.team(request.viewer, slug), choice=choice.choice)
-    return {"team": team.slug, "defragmentation": team.defragmentation}
+    team = teams.team(request.viewer, slug)
+    set_mode(actor=request.user, controller=Defragmenting.name, team=team, mode=choice.choice)
+    return {"team": team.slug, "defragmentation": choice.choice}
 
 
 @router.post("/teams/{slug:slug}/when-behind", response=TeamWhenBehind)

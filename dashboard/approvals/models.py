@@ -41,6 +41,8 @@ class Proposal(models.Model):
         settings.AUTH_USER_MODEL, null=True, on_delete=models.PROTECT, related_name="proposals")
     chosen_by = models.ForeignKey(  # who last chose how it is to run, where that is not the author
         settings.AUTH_USER_MODEL, null=True, on_delete=models.PROTECT, related_name="+")
+    round = models.OneToOneField(  # of a controller, that made it
+        "controllers.RoundRow", null=True, on_delete=models.SET_NULL, related_name="proposal")
     status = models.CharField(max_length=14, choices=[(s, s) for s in LIFECYCLE.states], default=COMPUTING)
     teams = models.ManyToManyField("teams.Team", related_name="+")  # each must approve
     rollback_plan = models.OneToOneField("plans.PlanRecord", null=True, on_delete=models.PROTECT, related_name="+")

@@ -118,6 +118,7 @@ INSTALLED_APPS = [
     "dashboard.catalog",
     "dashboard.operations",
     "dashboard.plans",
+    "dashboard.controllers",
     "dashboard.approvals",
     "dashboard.schedules",
     "dashboard.bills",

@@ -88,7 +88,8 @@ def _defragmentation(record: PlanRecord, estate: Reading) -> Plan:
     dataflow_id = str(record.dataflow_id)
     return rearranging.plan_defragmentation(
         estate, dataflow_id, task_types=jobs.task_types(), prices=prices(),
-        evidence=evidence_of(estate, dataflow_id), rule=rule(), apart=cut_tasks())
+        evidence=evidence_of(estate, dataflow_id), rule=rule(), apart=cut_tasks(),
+        path=record.options.get("queries"))
 
 
 def _pause(record: PlanRecord, estate: Reading) -> Plan:

@@ -104,7 +104,8 @@ class SweepRecord(models.Model):
     seconds = models.FloatField()
     status = models.CharField(max_length=10, default=lifecycle.QUEUED, db_index=True)
     reason = models.TextField(blank=True)  # why it waits, ended or failed
-    author = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+")
+    author = models.ForeignKey(  # none: Weir measures it again by itself
+        settings.AUTH_USER_MODEL, null=True, on_delete=models.PROTECT, related_name="+")
     created = models.DateTimeField(auto_now_add=True)
     started = models.DateTimeField(null=True)
     ended = models.DateTimeField(null=True)
@@ -120,6 +121,11 @@ class SweepRecord(models.Model):
     def name(self) -> str:
         """What the audit trail calls it."""
         return self.task_type
+
+    @property
+    def author_name(self) -> str:
+        """Who asked for it."""
+        return self.author.username if self.author else "Weir"
 
 
 class Trials(models.QuerySet["TrialRecord"]):

@@ -76,6 +76,11 @@ def record_observations(*, at: datetime) -> int:
     return len(noted)
 
 
+def observation_of(row: ObservationRow) -> Observation:
+    """The value that a row stands for."""
+    return Observation(row.threads, row.rate_per_s, row.cpu, row.memory, row.stable, row.shared)
+
+
 def _some(seen: list[Seen], at: datetime) -> list[Seen]:
     """As many as are noted at once; others the next time."""
     begin = int(at.timestamp() // 60) * MOST_AT_ONCE % len(seen)
@@ -85,8 +90,7 @@ def _some(seen: list[Seen], at: datetime) -> list[Seen]:
 def _compare(record: ProfileRecord, at: datetime) -> None:
     """Keep with a profile how far it is from what was seen lately."""
     rows = record.observations.filter(at__gte=at - COMPARED).order_by("-at")[:MOST_COMPARED]
-    deviations = drifts(profile_of(record), [
-        Observation(row.threads, row.rate_per_s, row.cpu, row.memory, row.stable, row.shared) for row in rows])
+    deviations = drifts(profile_of(record), [observation_of(row) for row in rows])
     ProfileRecord.objects.filter(pk=record.pk).update(drifts=[asdict(drift) for drift in deviations])
 
 

@@ -27,7 +27,7 @@ OBSERVE_PROFILES_EVERY_S = 60.0
 FIT_COSTS_EVERY_S = 300.0
 GUARD_EVERY_S = 3.0
 SWEEP_EVERY_S = 15.0
-DEFRAGMENT_EVERY_S = 300.0
+CONTROL_EVERY_S = 10.0  # rounds in flight are followed so often; each controller says how often it decides
 TIDY_EVERY_S = 600.0  # the clock begins anew with its process: what is due seldom must still come
 
 
@@ -38,7 +38,8 @@ def _every(seconds: float, task: str) -> dict[str, object]:
 
 app.conf.update(
     include=["dashboard.tasks.planning", "dashboard.tasks.execution", "dashboard.tasks.telemetry",
-             "dashboard.tasks.measuring", "dashboard.tasks.tidying", "dashboard.tasks.recording"],
+             "dashboard.tasks.measuring", "dashboard.tasks.tidying", "dashboard.tasks.recording",
+             "dashboard.tasks.controlling"],
     beat_schedule={
         "advance_proposals": _every(ADVANCE_EVERY_S, queue.ADVANCE_PROPOSALS),
         "republish_desired": _every(REPUBLISH_EVERY_S, queue.REPUBLISH_DESIRED),
@@ -50,7 +51,7 @@ app.conf.update(
         "guard": _every(GUARD_EVERY_S, queue.GUARD),
         "sweep": _every(SWEEP_EVERY_S, queue.SWEEP),
         "tidy": _every(TIDY_EVERY_S, queue.TIDY),
-        "recommend_defragmentation": _every(DEFRAGMENT_EVERY_S, queue.RECOMMEND_DEFRAGMENTATION),
+        "run_controllers": _every(CONTROL_EVERY_S, queue.RUN_CONTROLLERS),
     },
 )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from datetime import timedelta
 
 from django.utils import timezone
@@ -10,7 +9,6 @@ from django.utils import timezone
 from dashboard import jobs, queue
 from dashboard.approvals import selectors, services
 from dashboard.queue import app
-from dashboard.tasks.app import DEFRAGMENT_EVERY_S
 from dashboard.teams.logins import forget_old_failures
 
 WAITS_TOO_LONG = timedelta(seconds=20)
@@ -20,13 +18,6 @@ WAITS_TOO_LONG = timedelta(seconds=20)
 def prepare_proposal(*, proposal_id: str) -> None:
     """Compute a proposal's plan and put it before its reviewers."""
     services.prepare_proposal(proposal_id=proposal_id)
-
-
-@app.task(name=queue.RECOMMEND_DEFRAGMENTATION)
-def recommend_defragmentation() -> bool:
-    """Propose the next defragmentation that is worth it, where a team wants that; whether there was one."""
-    number = int(time.time() // DEFRAGMENT_EVERY_S)
-    return services.recommend_defragmentation(number=number) is not None
 
 
 @app.task(name=queue.GUARD)

@@ -21,18 +21,9 @@ class User(AbstractUser):
     """A person who logs in. The installation's administrator is a superuser."""
 
 
-class Controller(models.TextChoices):
-    """What Weir may do by itself for a team's dataflows."""
-
-    OFF = "off", "off"
-    RECOMMENDS = "recommends", "recommends"
-    ACTS = "acts", "acts"
-
-
 class Team(models.Model):
     slug = models.SlugField(max_length=40, unique=True)
     name = models.CharField(max_length=80)
-    defragmentation = models.CharField(max_length=10, choices=Controller.choices, default=Controller.RECOMMENDS)
     created = models.DateTimeField(auto_now_add=True)
     # For its dataflows that choose nothing themselves; what loses events is chosen for one dataflow at a time.
     when_behind = models.CharField(max_length=12, choices=[(SPILL, SPILL), (PAUSE, PAUSE)], default=SPILL)

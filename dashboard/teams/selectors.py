@@ -13,7 +13,7 @@ from __future__ import annotations
 from django.db.models import QuerySet
 
 from dashboard import jobs
-from dashboard.teams.models import ApiToken, Controller, Membership, Role, Secret, Team, User
+from dashboard.teams.models import ApiToken, Membership, Role, Secret, Team, User
 from dashboard.teams.permissions import Viewer
 from scheduler.model.errors import NotFound
 
@@ -41,16 +41,6 @@ def team(viewer: Viewer, slug: str) -> Team:
     if team is None:
         raise NotFound("There is no such team that you are in.", remedy="See the list of your teams.")
     return team
-
-
-def acting_teams() -> QuerySet[Team]:
-    """Teams that let Weir defragment their dataflows by itself."""
-    return Team.objects.filter(defragmentation=Controller.ACTS)
-
-
-def advised_teams() -> QuerySet[Team]:
-    """Teams that let Weir propose, or do, defragmentations."""
-    return Team.objects.exclude(defragmentation=Controller.OFF)
 
 
 def members(team: Team) -> QuerySet[Membership]:

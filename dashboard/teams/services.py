@@ -12,7 +12,7 @@ from django.core.validators import validate_slug
 from dashboard import jobs
 from dashboard.audit.trail import audited
 from dashboard.core.events import access_changed
-from dashboard.teams.models import ApiToken, Controller, Membership, Role, Secret, Team, User
+from dashboard.teams.models import ApiToken, Membership, Role, Secret, Team, User
 from dashboard.teams.permissions import require_role, require_superuser, viewer_of
 from dashboard.teams.secrets import running_tasks_with
 from scheduler.model.errors import NotFound, WeirError
@@ -225,21 +225,6 @@ def _keep_an_admin(team: Team, membership: Membership | None, *, after: Role | N
         others = Membership.objects.filter(team=team, role=Role.ADMIN).exclude(pk=membership.pk)
         if not others.exists():
             raise LastAdmin(f"{team.name} would have no admin.", remedy="Make another member admin first.")
-
-
-def set_defragmentation(*, actor: User, team: Team, choice: str) -> Team:
-    """Say whether Weir defragments the team's dataflows: off, recommends, or acts; by an admin of the team."""
-    require_role(viewer_of(actor), team, Role.ADMIN)
-    if choice not in Controller.values:
-        raise InvalidValue(f"{choice[:40]!r} is no choice.", remedy=f"Choose one of {', '.join(Controller.values)}.")
-    with audited(actor=actor, verb="team.set_defragmentation", subject=team, team=team) as audit:
-        audit.details = {"before": team.defragmentation, "after": choice}
-        if team.defragmentation == choice:
-            audit.nothing_changed()
-            return team
-        team.defragmentation = choice
-        team.save(update_fields=["defragmentation"])
-        return team
 
 
 def set_when_behind(*, actor: User, team: Team, choice: str) -> Team:

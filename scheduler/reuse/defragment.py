@@ -42,6 +42,17 @@ class Evidence:
 
 
 @dataclass(frozen=True, slots=True)
+class Load:
+    """What passes the fragments of a step: events/s into them and over the stream that no channel carries any more,
+    the latency that this channel adds, and hours since the youngest began; None where that is not known."""
+
+    rate_per_s: float
+    crossing_per_s: float
+    latency_ms: float | None
+    age_h: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class Rule:
     """When a step is worth it: its gain over the time ahead is at least ``ratio`` times what it disturbs.
 
@@ -134,12 +145,7 @@ def fusions(
 def worth_of(
     estate: EstateView, fusion: Fusion, *, prices: Prices, query_cores: float, evidence: Evidence, rule: Rule
 ) -> Worth:
-    """What a step gains and what it disturbs.
-
-    It gains the CPU of the query that is no more and of dead tasks, and the latency of a channel for every event. It
-    disturbs by its own CPU, and by the events that arrive in the gap: they are late by half of it on average. What is
-    not measured is estimated: a channel adds half the time between two batches; a rate is that of the nearest task
-    upstream that has one.
+    """What a step gains and what it disturbs, as `weigh` says, by what is measured of its fragments.
 
     Parameters
     ----------
@@ -156,17 +162,48 @@ def worth_of(
     rule : Rule
         When a step is worth its disruption.
     """
+    return weigh(fusion, load_of(estate, fusion, evidence), prices=prices, query_cores=query_cores, rule=rule)
+
+
+def load_of(estate: EstateView, fusion: Fusion, evidence: Evidence) -> Load:
+    """What passes the fragments of a step, as far as it is measured; a rate is that of the nearest task upstream that
+    has one."""
+    rate_per_s = _rate_into(estate, estate.fragments[fusion.path[0]], evidence)
+    crossing_per_s = 0.0 if fusion.stream is None else evidence.rates_per_s.get(fusion.stream[0], rate_per_s)
+    latency_ms = None if fusion.stream is None else evidence.latency_ms.get(fusion.stream)
+    ages_h = [evidence.ages_h[fragment_id] for fragment_id in fusion.path if fragment_id in evidence.ages_h]
+    return Load(rate_per_s, crossing_per_s, latency_ms, min(ages_h, default=None))
+
+
+def weigh(fusion: Fusion, load: Load, *, prices: Prices, query_cores: float, rule: Rule) -> Worth:
+    """What a step gains and what it disturbs.
+
+    It gains the CPU of the query that is no more and of dead tasks, and the latency of a channel for every event. It
+    disturbs by its own CPU, and by the events that arrive in the gap: they are late by half of it on average. What is
+    not measured is estimated: a channel adds half the time between two batches.
+
+    Parameters
+    ----------
+    fusion : Fusion
+        The step: a path of fragments that become one.
+    load : Load
+        What passes them.
+    prices : Prices
+        What a core, a query and what they take cost an hour.
+    query_cores : float
+        Cores that a query takes whatever it carries.
+    rule : Rule
+        When a step is worth its disruption.
+    """
     dead_cores = fusion.dead_tasks * prices.costs.scale * TASK_BATCH_S * 1000 / prices.trigger_ms
     cores = (len(fusion.path) - 1) * query_cores + dead_cores
-    rate_per_s = _rate_into(estate, estate.fragments[fusion.path[0]], evidence)
-    latency_ms, crossing_per_s = 0.0, 0.0
+    latency_ms = 0.0
     if fusion.stream is not None:
-        latency_ms = evidence.latency_ms.get(fusion.stream, prices.trigger_ms / 2)
-        crossing_per_s = evidence.rates_per_s.get(fusion.stream[0], rate_per_s)
-    hours = min(rule.horizon_h, *(evidence.ages_h.get(fragment_id, rule.horizon_h) for fragment_id in fusion.path))
+        latency_ms = prices.trigger_ms / 2 if load.latency_ms is None else load.latency_ms
+    hours = rule.horizon_h if load.age_h is None else min(rule.horizon_h, load.age_h)
     per_event_s = rule.delay_price / 1_000_000
-    earlier_event_s = crossing_per_s * latency_ms / 1000 * hours * 3600
-    events_delayed = rate_per_s * rule.gap_s
+    earlier_event_s = load.crossing_per_s * latency_ms / 1000 * hours * 3600
+    events_delayed = load.rate_per_s * rule.gap_s
     return Worth(
         cores=cores, latency_ms=latency_ms, hours=hours,
         gain=cores * prices.core_hour * hours + earlier_event_s * per_event_s,

@@ -50,6 +50,8 @@ WRITERS = {
     "dashboard/bills/prices.py": "follows the settings",
     "dashboard/operations/reservations.py": "checked when it runs: inside a command only",
     "dashboard/profiles/observations.py": "measurements, no state",
+    "dashboard/controllers/stored.py": "checked when it runs: inside a command only",
+    "dashboard/controllers/sweeping.py": "inside its own command",
     "dashboard/profiles/stored.py": "checked when it runs: inside a command only",
     "dashboard/teams/logins.py": "counts failed log-ins",
     "dashboard/api/auth.py": "when a token was last used",
@@ -100,7 +102,8 @@ def test_every_public_service_that_writes_enters_a_command(path):
 
 
 def test_services_were_found():
-    assert {path.parent.name for path in SERVICES} == {"teams", "catalog", "operations", "plans", "services"}
+    assert {path.parent.name for path in SERVICES} == {
+        "teams", "catalog", "operations", "plans", "controllers", "services"}
 
 
 def test_nothing_else_of_the_site_writes():

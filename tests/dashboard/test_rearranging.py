@@ -11,7 +11,6 @@ from django.utils import timezone
 
 from dashboard import jobs
 from dashboard.approvals.lifecycle import (
-    CANCELLED,
     DONE,
     EXECUTING,
     PENDING,
@@ -26,9 +25,7 @@ from dashboard.approvals.services import (
     defragment_dataflow,
     pause_dataflow,
     prepare_proposal,
-    recommend_defragmentation,
     recompute_proposal,
-    reject_proposal,
     remove_dataflow,
     resume_dataflow,
     roll_back_proposal,
@@ -40,7 +37,6 @@ from dashboard.operations.estate import load_estate
 from dashboard.operations.models import FragmentRow
 from dashboard.plans.joining import InvalidBeginning
 from dashboard.plans.selectors import plan_of
-from dashboard.teams.services import set_defragmentation
 from scheduler.model.errors import InvalidTransition, NotFound, PermissionDenied
 from tests.dashboard.building import World, approved, document, enacted, planned, removal_planned, running
 from tests.dashboard.rearranging import paused, prepared, status
@@ -290,39 +286,6 @@ def test_other_teams_whose_streams_pause_for_it_are_asked(world: World, settings
     enacted(approved(removal_planned(world.carla, first), world.ana))
     proposal = prepared(defragment_dataflow(actor=world.carla, dataflow_id=jams.pk))
     assert {team.slug for team in proposal.teams.all()} == {"city", "mobility"}
-
-
-def test_weir_recommends_one_step_at_a_time_to_teams_that_want_it(world: World, fragmented: DataflowRecord):
-    set_defragmentation(actor=world.dev, team=world.city, choice="off")
-    assert recommend_defragmentation() is None
-    set_defragmentation(actor=world.dev, team=world.city, choice="recommends")
-    proposal = recommend_defragmentation()
-    assert (proposal.author, proposal.author_name, proposal.plan.kind) == (None, "Weir", "defragment")
-    assert recommend_defragmentation() is None, "one is open"
-    proposal = prepared(proposal)
-    assert [team.slug for team in proposal.teams.all()] == ["city"]
-    reject_proposal(actor=world.ana, proposal_id=proposal.pk, comment="Not now.")
-    assert recommend_defragmentation() is None, "it was turned down"
-
-
-def test_a_recommendation_that_is_overtaken_is_taken_back(world: World, fragmented: DataflowRecord):
-    proposal = prepared(recommend_defragmentation())
-    enacted(approved(planned(world.mo, world.mobility, document("apart", rates={"sense": 5})), world.ben))
-    second = recommend_defragmentation()
-    proposal.refresh_from_db()
-    assert proposal.status == CANCELLED and second.pk != proposal.pk
-
-
-def test_weir_acts_where_every_team_concerned_lets_it(world: World, fragmented: DataflowRecord):
-    set_defragmentation(actor=world.dev, team=world.city, choice="acts")
-    proposal = prepared(recommend_defragmentation())
-    assert proposal.status == EXECUTING and not proposal.teams.exists()
-    assert len(load_estate().fragments) == 1
-
-
-def test_who_may_say_what_weir_does(world: World):
-    with pytest.raises(PermissionDenied):
-        set_defragmentation(actor=world.ana, team=world.city, choice="acts")
 
 
 # Commands and the API ------------------------------------------------------------------------------------------------

@@ -18,11 +18,14 @@ from django.utils import timezone
 from dashboard import jobs
 from dashboard.audit.models import AuditEntry
 from dashboard.catalog.selectors import samples
+from dashboard.controllers.models import RoundRow
+from dashboard.controllers.stored import DECISIONS
 from dashboard.live.protocol import _BUILDERS, build
 from dashboard.operations.estate import load_estate
 from dashboard.profiles.models import ProfileRecord, SweepRecord
 from dashboard.teams.permissions import NOBODY, viewer_of
 from dashboard.teams.services import create_token, set_secret
+from scheduler.controllers.values import Decision, Promise
 from scheduler.model.errors import WeirError
 from scheduler.performance.modelling import Sweep
 from tests.dashboard.building import World, document, planned, running
@@ -62,14 +65,20 @@ def connected() -> str:
 
 
 def measured(world: World) -> dict[str, Any]:
-    """A profile of City's own, and a sweep of its private dataflow with a trial, by the names of parameters."""
+    """A profile of City's own, a sweep of its private dataflow with a trial, and a round that asks whether to measure
+    it again, by the names of parameters."""
     profile = ProfileRecord.objects.create(key="k", task_type="pi_viete", team=world.city, author=world.carla)
     profile.points.create(threads=1, rate_per_s=10.0, cpu=0.5, memory=0.1)
     sweep = SweepRecord.objects.create(
         task_type="pi_viete", config="{}", version=1, feed=[], slot="n1/0", bounds=asdict(Sweep()), warm_up_s=1,
-        seconds=1, author=world.carla, team=world.city, status="queued")
+        seconds=1, author=world.carla, team=world.city, status="queued", profile=profile)
     trial = sweep.trials.create(number=1, threads=1, rate_per_s=10.0, why="", ended=timezone.now(), stable=True)
-    return {"profile_id": profile.pk, "sweep_id": sweep.pk, "trial_id": trial.pk}
+    decision = Decision(str(profile.pk), "city", (), Promise("it fits", 60.0), "it drifted", arguments={"slot": "n1/0"})
+    row = RoundRow.objects.create(
+        key="remeasuring-1", controller="remeasuring", team=world.city, target=str(profile.pk), profile=profile,
+        mode="recommends", phase="asked", decision=DECISIONS.document(decision), begun=timezone.now(),
+        asked=timezone.now())
+    return {"profile_id": profile.pk, "sweep_id": sweep.pk, "trial_id": trial.pk, "key": row.key}
 
 
 class Everything:
@@ -85,7 +94,8 @@ class Everything:
             "dataflow_id": record.pk, "one": record.pk, "other": links.pk, "proposal_id": proposal.pk,
             "task_id": load_estate().submitted[str(record.pk)].running["sense"], "slug": "city", "name": "hook",
             "token_id": token.pk, "number": 1,
-            "way": "pause", "task": "out", "team": "city"} | measured(world)
+            "way": "pause", "task": "out", "team": "city", "controller": "defragmentation",
+        } | measured(world)
         source, sink = {"dataflow_id": links.pk, "task": "posted"}, {"dataflow_id": links.pk, "task": "away"}
         self._of_pattern: dict[str, dict[str, Any]] = {
             "api/dataflows/<uuidstr:dataflow_id>/outputs/<str:task_id>": {"task_id": "out"},
@@ -101,6 +111,7 @@ class Everything:
             "profiles/<uuid:profile_id>/<slug:way>": {"way": "set_aside"},
             "profiles/sweeps/<uuid:sweep_id>/<slug:way>": {"way": "cancel"},
             "api/sweeps/<uuidstr:sweep_id>/<slug:way>": {"way": "cancel"},
+            "controllers/rounds/<slug:key>/<slug:way>": {"way": "decline"},
         }
         text, digest = document("new", window=9), proposal.plan.digest
         self._bodies: dict[str, dict[str, Any]] = {
@@ -111,6 +122,8 @@ class Everything:
             "api/teams/<slug:slug>/secrets/<str:name>": {"value": "x"},
             "api/teams/<slug:slug>/containment": {"on": False},
             "api/teams/<slug:slug>/defragmentation": {"choice": "recommend"},
+            "api/controllers/<slug:controller>": {
+                "team": "city", "mode": "acts", "changes_per_hour": 1, "changes_per_day": 2, "cool_down_s": 60},
             "api/teams/<slug:slug>/when-behind": {"choice": "pause"},
             "api/dataflows/<uuidstr:dataflow_id>/when-behind": {"choice": "lose_oldest"},
             "api/dataflows/<uuidstr:dataflow_id>/schedule": {"pair": ["LSA", "DSM"]},
@@ -131,7 +144,7 @@ class Everything:
             "teams/<slug:slug>/members/remove": {"username": "vera"},
             "teams/<slug:slug>/secrets": {"name": "hook", "value": "x"},
             "teams/<slug:slug>/containment": {"on": "0"},
-            "teams/<slug:slug>/defragmentation": {"choice": "recommend"},
+            "controllers/<slug:controller>/set": {"team": "city", "mode": "acts"},
             "teams/<slug:slug>/when-behind": {"choice": "pause"},
             "dataflows/<uuid:dataflow_id>/when-behind": {"choice": "lose_oldest"},
             "tokens/new": {"name": "ci"},

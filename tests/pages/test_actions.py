@@ -149,9 +149,15 @@ def test_how_to_join_is_chosen_on_the_pages(world: World, client_of: ClientOf) -
 
 
 def test_an_admin_says_whether_weir_defragments(world: World, client_of: ClientOf) -> None:
-    client_of("dev").post("/teams/city/defragmentation", {"choice": "acts"})
-    client_of("ana").post("/teams/city/defragmentation", {"choice": "off"})
-    assert Team.objects.get(slug="city").defragmentation == "acts"
+    limits = {"team": "city", "changes_per_hour": "3", "changes_per_day": "9", "cool_down_min": "20"}
+    client_of("dev").post("/controllers/defragmentation/set", limits | {"mode": "acts"})
+    client_of("ana").post("/controllers/defragmentation/set", limits | {"mode": "off"})
+    page = Markup(client_of("ana").get("/controllers/defragmentation/").text)
+    team = page.one("data-team", "city")
+    assert (team.attributes["data-mode"], team.attributes["data-a-day"]) == ("acts", "9")
+    chips = Markup(client_of("ana").get("/teams/").text).by("data-controller")
+    assert {name: chip.attributes["data-mode"] for name, chip in chips.items()} == {
+        "defragmentation": "acts", "remeasuring": "recommends"}
 
 
 def test_a_rejection_needs_a_comment_and_shows_it(world: World, client_of: ClientOf) -> None:

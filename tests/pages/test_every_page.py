@@ -19,11 +19,14 @@ from tests.pages.conftest import ClientOf
 from tests.pages.markup import Markup, assert_sound
 
 PLAIN = ["estate", "dataflows", "dataflow_new", "proposals", "task_types", "bills", "audit", "teams", "password_change",
-         "estate_graph", "overlap", "fragmentation", "slots"]
+         "estate_graph", "overlap", "fragmentation", "slots", "controllers"]
 FILTERED = ["/dataflows/?q=none&team=city&status=running", "/proposals/?for=me", "/proposals/?status=open",
             "/estate/overlap?q=none&by=share", "/estate/overlap?team=city", "/estate/graph?q=traffic&page=7",
             "/bills/?period=month", "/bills/?period=custom&from=2026-01-01&to=2026-01-31",
-            "/audit/?q=zz", "/task-types/?q=filter", "/task-types/?q=nothing-like-it"]
+            "/controllers/defragmentation/", "/controllers/remeasuring/", "/controllers/?phase=kept",
+            "/controllers/defragmentation/?phase=kept&team=city", "/controllers/defragmentation/dry-run?team=&hours=1",
+            "/controllers/remeasuring/dry-run?team=&hours=6", "/audit/?q=zz", "/task-types/?q=filter",
+            "/task-types/?q=nothing-like-it"]
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ from dashboard.approvals.services.guarding import guard
 from dashboard.approvals.services.rearranging import (
     defragment_dataflow,
     pause_dataflow,
-    recommend_defragmentation,
     resume_dataflow,
 )
 from dashboard.approvals.services.reviewing import approve_proposal, cancel_proposal, reject_proposal
@@ -27,6 +26,6 @@ __all__ = [
     "adopt_near_miss", "approve_proposal", "cancel_proposal", "choose_joining", "defragment_dataflow",
     "drop_left_bundles", "forget_plans",
     "guard",
-    "pause_dataflow", "prepare_proposal", "propose_schedule", "recommend_defragmentation", "recompute_proposal",
+    "pause_dataflow", "prepare_proposal", "propose_schedule", "recompute_proposal",
     "record_progress", "reject_proposal", "remove_dataflow", "resume_dataflow", "roll_back_proposal", "submit_dataflow",
 ]

@@ -140,26 +140,38 @@ def roll_back_proposal(*, actor: User, proposal_id: UUID | str) -> Proposal:
         generation = lock_generation()
         proposal = permissions.proposal_for(viewer, proposal_id, for_update=True)
         permissions.require_operator(viewer, proposal)
-        if proposal.status == DONE:
-            require_undoable(proposal, actor=actor)
-        back = SITE_PLAN_KINDS[PLAN_KINDS[proposal.plan.kind].undone_by]
-        options = _options_as_it_was(proposal) if back.has_document else None
-        record = plans.request_plan(actor=actor, dataflow=proposal.dataflow, kind=back.name, options=options)
-        move_proposal(proposal, ROLLING_BACK)
-        plan = _undoing(proposal, record, generation=generation)
-        proposal.rollback_plan = plans.freeze(record=record, plan=plan)
-        store_plan(plan)
-        proposal.progress = {"done": [], "failing": {}}
-        proposal.save()
-        if back.becomes:
-            move_dataflow(proposal.dataflow, back.becomes)
-        audit.subject, audit.team = proposal, proposal.dataflow.team
-        audit.details = {"generation": generation + 1}
-        jobs.enact(str(proposal.pk))
+        take_back(audit, proposal, generation=generation)
         return proposal
 
 
-def require_undoable(proposal: Proposal, *, actor: User) -> None:
+def take_back(audit: Audit, proposal: Proposal, *, generation: int) -> None:
+    """Put the reverse of a proposal's plan into the estate; inside the caller's audited command, which holds its lock.
+
+    Raises
+    ------
+    InvalidTransition, NotSubmitted, NotEnactable
+        There is nothing to take back, or what it changed was changed since.
+    """
+    actor = audit.actor
+    if proposal.status == DONE:
+        require_undoable(proposal, actor=actor)
+    back = SITE_PLAN_KINDS[PLAN_KINDS[proposal.plan.kind].undone_by]
+    options = _options_as_it_was(proposal) if back.has_document else None
+    record = plans.request_plan(actor=actor, dataflow=proposal.dataflow, kind=back.name, options=options)
+    move_proposal(proposal, ROLLING_BACK)
+    plan = _undoing(proposal, record, generation=generation)
+    proposal.rollback_plan = plans.freeze(record=record, plan=plan)
+    store_plan(plan)
+    proposal.progress = {"done": [], "failing": {}}
+    proposal.save()
+    if back.becomes:
+        move_dataflow(proposal.dataflow, back.becomes)
+    audit.subject, audit.team = proposal, proposal.dataflow.team
+    audit.details = {"generation": generation + 1}
+    jobs.enact(str(proposal.pk))
+
+
+def require_undoable(proposal: Proposal, *, actor: User | None) -> None:
     """Raise unless a plan that is done can be taken back as it is; others are undone by asking for the opposite."""
     if not PLAN_KINDS[proposal.plan.kind].undoable_when_done:
         raise InvalidTransition(

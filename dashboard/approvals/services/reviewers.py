@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dashboard.approvals.models import Proposal
+from dashboard.controllers.selectors import acting_teams
 from dashboard.teams.models import Team
-from dashboard.teams.selectors import acting_teams
+from scheduler.controllers.values import ACTS
 from scheduler.model.plan import Plan
 from scheduler.model.plan_kinds import PLAN_KINDS
 from scheduler.step_kinds import kind_of
@@ -19,4 +20,6 @@ def teams_to_ask(proposal: Proposal, plan: Plan) -> set[int]:
     if PLAN_KINDS[plan.kind].only_own and all(kind_of(step).unnoticed for step in plan.steps):
         return own
     asked_teams = own | set(Team.objects.filter(slug__in=plan.touched_teams).values_list("pk", flat=True))
-    return asked_teams if proposal.author_id else asked_teams - set(acting_teams().values_list("pk", flat=True))
+    if proposal.round is None or proposal.round.mode != ACTS:  # a recommendation is its team's to approve
+        return asked_teams
+    return asked_teams - acting_teams(proposal.round.controller)

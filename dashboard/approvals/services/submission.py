@@ -20,6 +20,7 @@ from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.moves import move_dataflow
 from dashboard.catalog.permissions import dataflow_for
 from dashboard.catalog.services import store_dataflow
+from dashboard.controllers.models import RoundRow
 from dashboard.operations.estate import stored_estate
 from dashboard.operations.generation import lock_generation
 from dashboard.plans import services as plans
@@ -227,7 +228,8 @@ def prepare_proposal(*, proposal_id: UUID | str) -> Proposal:
 
 
 def open_proposal(
-    audit: Audit, record: DataflowRecord, kind: str, *, options: Mapping[str, Any] | None = None
+    audit: Audit, record: DataflowRecord, kind: str, *, options: Mapping[str, Any] | None = None,
+    turn: RoundRow | None = None,
 ) -> Proposal:
     """A proposal by the actor of the caller's command, whose plan is being computed.
 
@@ -241,9 +243,11 @@ def open_proposal(
         The kind of plan.
     options : mapping of str to Any, optional
         What the plan is asked for, by the kind's names.
+    turn : RoundRow, optional
+        The round of a controller that asks for it.
     """
     plan = plans.request_plan(actor=audit.actor, dataflow=record, kind=kind, options=options)
-    proposal = Proposal.objects.create(plan=plan, dataflow=record, author=audit.actor)
+    proposal = Proposal.objects.create(plan=plan, dataflow=record, author=audit.actor, round=turn)
     jobs.prepare_proposal(str(proposal.pk))
     return proposal
 
@@ -268,8 +272,8 @@ def _store_outcome(proposal: Proposal, computed: tuple[int, _Computed] | None) -
     """Keep what was computed; False where the estate has moved on since. Computes here and now without ``found``."""
     with audited(actor=None, verb="proposal.prepare", subject=proposal) as audit:
         generation = lock_generation()
-        fresh = Proposal.objects.select_for_update(of=("self",)).select_related("plan", "dataflow__team").get(
-            pk=proposal.pk)
+        fresh = Proposal.objects.select_for_update(of=("self",)).select_related(
+            "plan", "dataflow__team", "round").get(pk=proposal.pk)
         if fresh.status != COMPUTING or fresh.plan_id != proposal.plan_id:
             audit.nothing_changed()
             return True

@@ -15,7 +15,8 @@ from dashboard.teams.selectors import teams
 register = template.Library()
 _PLACES = (
     ("estate", "Estate"), ("dataflows", "Dataflows"), ("proposals", "Proposals"), ("bills", "Bills"),
-    ("task_types", "Task types"), ("profiles", "Profiles"), ("audit", "Audit"), ("help", "Help"),
+    ("task_types", "Task types"), ("profiles", "Profiles"),
+    ("controllers", "Controllers"), ("audit", "Audit"), ("help", "Help"),
 )
 
 

@@ -19,19 +19,22 @@ NONE = "–"  # also for what a template does not find, which reaches a filter a
 
 # Every state of a dataflow, proposal, fragment and slot, by how it is shown.
 _CHIPS = {
-    "ok": {"running", "done", "approved", "approve"},
+    "ok": {"running", "done", "approved", "approve", "kept"},
     "busy": {
         "submitted", "computing", "executing", "pausing", "removing", "rolling_back", "starting", "draining", "waiting",
-        "queued", "recovering", "retrying",
+        "queued", "recovering", "retrying", "begun", "enacting", "checking", "withdrawing",
     },
-    "warn": {"planned", "pending", "stale", "throttled", "low"},
+    "warn": {"planned", "pending", "stale", "throttled", "low", "asked", "unchecked"},
     "bad": {
         "failed", "rejected", "unplannable", "backoff", "gave_up", "silent", "lost", "reject", "stalled", "full",
-        "away"},
+        "away", "broken", "stuck"},
 }
 _WORDS = {
     "computing": "planning", "pending": "in review", "planned": "in review", "executing": "in progress",
     "rolling_back": "rolling back", "rolled_back": "rolled back", "unplannable": "no plan possible",
+    "begun": "beginning", "asked": "waits for approval", "enacting": "in progress", "checking": "checking its promise",
+    "withdrawing": "being given up", "kept": "promise kept", "broken": "promise broken", "unchecked": "not checked",
+    "declined": "not done", "stuck": "cannot be taken back",
     "approve": "approved", "reject": "rejected", "backoff": "failing", "gave_up": "failed",
 }
 
@@ -50,6 +53,14 @@ _DEEDS = {
     "dataflow.write_again": "let a sink write again what it keeps of",
     "dataflow.recommend_defragmentation": "recommended to defragment",
     "proposal.choose_joining": "chose how to reuse state in", "team.set_defragmentation": "set the defragmentation of",
+    "controller.set": "set the limits of", "controller.begin": "began", "controller.accept": "accepted",
+    "controller.decline": "turned down", "controller.carry_out": "carried out",
+    "controller.not_taken_back": "could not take back", "controller.asked": "asked about",
+    "controller.enacting": "is carrying out", "controller.checking": "is checking the promise of",
+    "controller.withdrawing": "is giving up", "controller.rolling_back": "is taking back",
+    "controller.kept": "kept", "controller.rolled_back": "took back", "controller.broken": "found a broken promise in",
+    "controller.unchecked": "could not check", "controller.declined": "did not do",
+    "controller.stuck": "could not take back",
     "proposal.progress": "updated", "proposal.overtaken": "marked stale", "proposal.give_up": "stopped waiting for",
     "node.register": "registered", "estate.drop_bundles": "removed retired bundles of",
     "profile.import": "imported the profile of", "profile.measure": "measured",

@@ -17,7 +17,8 @@ from scheduler.model.fragment import node_of
 RECENT = 8
 PER_PAGE = 50
 BOOKKEEPING = (
-    "dataflow.store", "proposal.prepare", "proposal.overtaken", "proposal.renew", "plan.carry_over", "plan.renew")
+    "dataflow.store", "proposal.prepare", "proposal.overtaken", "proposal.renew", "plan.carry_over", "plan.renew",
+    "controller.asked", "controller.enacting", "controller.checking", "controller.withdrawing", "controller.carry_out")
 SPARK_MINUTES = 15
 
 

@@ -8,9 +8,10 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST, require_safe
 
+from dashboard.controllers.selectors import modes_of
 from dashboard.pages import flash
 from dashboard.teams import selectors, services
-from dashboard.teams.models import Controller, Role
+from dashboard.teams.models import Role
 from scheduler.model.behind import PAUSE, SPILL, WORDS
 from scheduler.model.errors import NotFound, WeirError
 
@@ -21,11 +22,11 @@ def teams(request: HttpRequest) -> HttpResponse:
     """The viewer's teams with their members."""
     rows = [
         {"team": team, "members": list(selectors.members(team)), "may_change": _may_change(request, team),
-         "secrets": list(selectors.secrets(team)), "models": selectors.models(team)}
+         "secrets": list(selectors.secrets(team)), "models": selectors.models(team), "controllers": modes_of(team)}
         for team in selectors.teams(request.viewer)
     ]
     return render(request, "teams.html", {
-        "teams": rows, "roles": Role.choices, "controllers": Controller.choices,
+        "teams": rows, "roles": Role.choices,
         "when_behind": {choice: WORDS[choice] for choice in (SPILL, PAUSE)},
         "tokens": selectors.tokens(request.user), "new_token": request.session.pop("new_token", None),
     })
@@ -70,19 +71,6 @@ def team_create(request: HttpRequest) -> HttpResponse:
     flash.attempt(
         request, lambda: services.create_team(slug=slug, name=name, actor=request.user),
         text=lambda team: f"Team {team.name} created. Add its first member.", code="team-created",
-    )
-    return redirect("teams")
-
-
-@require_POST
-@login_required
-def defragmentation_set(request: HttpRequest, slug: str) -> HttpResponse:
-    """Say whether Weir defragments the team's dataflows."""
-    team = selectors.team(request.viewer, slug)
-    choice = request.POST.get("choice", "")
-    flash.attempt(
-        request, lambda: services.set_defragmentation(actor=request.user, team=team, choice=choice),
-        text=lambda _: f"Defragmentation for {team.name}: {team.defragmentation}.", code="defragmentation",
     )
     return redirect("teams")
 

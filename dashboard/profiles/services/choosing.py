@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from dashboard.audit.trail import audited
+from dashboard.audit.trail import Audit, audited
 from dashboard.profiles.models import ProfileRecord
 from dashboard.profiles.permissions import profile_for, require_measuring
 from dashboard.profiles.stored import locked, supersede
@@ -30,17 +30,27 @@ def set_aside_profile(*, actor: User, profile_id: UUID | str) -> ProfileRecord:
     return _changed(actor, profile_id, "profile.set_aside", active=False)
 
 
+def use_again(record: ProfileRecord) -> ProfileRecord:
+    """Put a profile in use again because the one that was measured after it fits worse; by Weir, nobody is asked."""
+    with audited(actor=None, verb="profile.use", team=record.team) as audit:
+        return _put(audit, record, active=True)
+
+
 def _changed(actor: User, profile_id: UUID | str, verb: str, *, active: bool) -> ProfileRecord:
     viewer = viewer_of(actor)
     known = profile_for(viewer, profile_id)
     require_measuring(viewer, team_id=known.team_id)
     with audited(actor=actor, verb=verb, team=known.team) as audit:
-        audit.subject = record = locked(known)
-        if record.active == active:
-            audit.nothing_changed()
-            return record
-        if active:
-            supersede(record.key, audit=audit)
-        record.active = active
-        record.save(update_fields=["active", "changed"])
+        return _put(audit, known, active=active)
+
+
+def _put(audit: Audit, known: ProfileRecord, *, active: bool) -> ProfileRecord:
+    audit.subject = record = locked(known)
+    if record.active == active:
+        audit.nothing_changed()
         return record
+    if active:
+        supersede(record.key, audit=audit)
+    record.active = active
+    record.save(update_fields=["active", "changed"])
+    return record

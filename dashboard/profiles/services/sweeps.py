@@ -21,7 +21,7 @@ from dashboard.profiles.approval import require_approved, require_effects_of, ta
 from dashboard.profiles.lifecycle import CANCELLED, LIFECYCLE, OPEN, PAUSED, QUEUED, RUNNING
 from dashboard.profiles.models import ProfileRecord, SweepRecord
 from dashboard.profiles.permissions import require_measuring, require_secrets_of, sweep_for
-from dashboard.profiles.targets import SweepTarget, installed
+from dashboard.profiles.targets import SweepTarget, installed, target_again
 from dashboard.profiles.trials import bounds_asked, order_id
 from dashboard.teams.models import User
 from dashboard.teams.permissions import viewer_of
@@ -55,7 +55,7 @@ class TooManySweeps(WeirError):
 
 
 def start_sweep(
-    *, actor: User, target: SweepTarget, slot: str, bounds: Sweep | None = None, any_config: bool = False,
+    *, actor: User | None, target: SweepTarget, slot: str, bounds: Sweep | None = None, any_config: bool = False,
     warm_up_s: float = WARM_UP_S, seconds: float = SECONDS,
 ) -> SweepRecord:
     """Ask for a task type and config to be measured on a slot.
@@ -66,8 +66,8 @@ def start_sweep(
 
     Parameters
     ----------
-    actor : User
-        Who asks, for permission and the audit.
+    actor : User, optional
+        Who asks, for permission and the audit; None where Weir measures again what somebody was allowed to measure.
     target : SweepTarget
         Type, config and what feeds them.
     slot : str
@@ -98,9 +98,8 @@ def start_sweep(
     TooManySweeps
         So many are open already.
     """
-    require_measuring(viewer_of(actor), team_id=target.team_id)
-    require_secrets_of(viewer_of(actor), [target.config, *(task["config"] for task in target.feed)])
-    require_effects_of(viewer_of(actor), target)
+    if actor is not None:
+        _require_permission(actor, target)
     bounds = bounds or bounds_for(slot)
     _require_bounds(bounds, warm_up_s, seconds)
     if target.stateful:
@@ -125,6 +124,35 @@ def start_sweep(
             **what, fed_by=target.fed_by, dataflow_id=target.dataflow_id, tasks=list(target.tasks), author=actor)
         audit.subject, audit.team, audit.details = sweep, sweep.team, {"slot": slot, "budget_s": bounds.budget_s}
         return sweep
+
+
+def measure_again(*, actor: User | None, profile: ProfileRecord, slot: str) -> SweepRecord:
+    """Measure a profile as it was measured, on a slot; by somebody, or by Weir itself."""
+    manner = manner_of(profile)
+    return start_sweep(
+        actor=actor, target=target_again(profile), slot=slot, bounds=bounds_for(slot, manner.bounds),
+        any_config=manner.any_config, warm_up_s=manner.warm_up_s, seconds=manner.seconds)
+
+
+def give_up_sweep(sweep: SweepRecord) -> bool:
+    """End a sweep that nobody wants any more, by Weir itself; False where it has ended."""
+    with audited(actor=None, verb="sweep.cancel", team=sweep.team) as audit:
+        row = SweepRecord.objects.select_for_update().get(pk=sweep.pk)
+        audit.subject, audit.details = row, {"before": row.status}
+        if not LIFECYCLE.allows(row.status, CANCELLED):
+            audit.nothing_changed()
+            return False
+        row.status, row.reason, row.ended = CANCELLED, "", timezone.now()
+        stop_measuring(row)
+        row.save()
+        return True
+
+
+def _require_permission(actor: User, target: SweepTarget) -> None:
+    viewer = viewer_of(actor)
+    require_measuring(viewer, team_id=target.team_id)
+    require_secrets_of(viewer, [target.config, *(task["config"] for task in target.feed)])
+    require_effects_of(viewer, target)
 
 
 def start_sweeps(

@@ -1,0 +1,82 @@
+"""Answers about controllers: what teams let them do, their rounds, and dry runs."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from .common import Answer
+
+
+class TeamPolicy(Answer):
+    """What a team lets a controller do, and what is left of its budget."""
+
+    team: str = Field(description="Short name; empty for what belongs to all")
+    mode: str
+    changes_per_hour: int
+    changes_per_day: int
+    cool_down_s: float
+    left_in_hour: int
+    left_in_day: int
+
+
+class ControllerRow(Answer):
+    """A controller; promises are those of the last 30 days."""
+
+    name: str
+    title: str
+    about: str
+    every_s: float = Field(description="How often it decides")
+    decided: str | None = Field(description="When it did last, ISO 8601")
+    promises_kept: int
+    promises_broken: int
+    in_flight: int
+    teams: list[TeamPolicy]
+
+
+class BoundRow(Answer):
+    """A figure that is promised."""
+
+    measure: str
+    unit: str
+    before: float
+    at_most: float
+
+
+class RoundAnswer(Answer):
+    """One turn of the loop for one decision."""
+
+    key: str | None
+    controller: str
+    team: str
+    target: str = Field(description="Id of the dataflow or profile that it is about")
+    mode: str
+    phase: str
+    reason: str = Field(description="Why it was decided")
+    promise: str
+    bounds: list[BoundRow]
+    within_s: float
+    why: str = Field(description="What came of it, with figures where there are some")
+    begun: str
+    changed: str | None = Field(description="When its change was in force")
+    ended: str | None
+    proposal: str | None
+    sweep: str | None
+
+
+class ReasonAnswer(Answer):
+    """Why a controller left something as it is."""
+
+    team: str
+    target: str
+    why: str
+    since: str
+    until: str
+    times: int
+
+
+class DryRunAnswer(Answer):
+    """What a controller would have done over kept history, had it acted."""
+
+    frames: int = Field(description="Moments at which it would have decided")
+    rounds: list[RoundAnswer]
+    reasons: list[ReasonAnswer]

@@ -1,0 +1,143 @@
+"""The routes of controllers: what teams let them do, rounds and why there were none, dry runs; see ``docs/api.md``."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from django.http import HttpRequest
+from ninja import Query, Router, Schema
+
+from dashboard.api import schemas
+from dashboard.api.answers.common import Page
+from dashboard.api.answers.controllers import ControllerRow, DryRunAnswer, ReasonAnswer, RoundAnswer
+from dashboard.api.parameters import ControllerName
+from dashboard.controllers import selectors, services
+from dashboard.controllers.merging import merged_reasons
+from dashboard.controllers.models import ReasonRow, RoundRow
+from dashboard.controllers.stored import policies_of, round_of
+from dashboard.teams import selectors as teams
+from scheduler.controllers.values import DAY_S, Policy, Round
+
+router = Router()
+
+
+class PolicyIn(Schema):
+    """What a team lets a controller do; an empty team stands for what belongs to all."""
+
+    team: str = ""
+    mode: ControllerName
+    changes_per_hour: int
+    changes_per_day: int
+    cool_down_s: float
+
+
+@router.get("/controllers", response=list[ControllerRow])
+def controllers(request: HttpRequest) -> list[dict[str, Any]]:
+    """Every controller, with what the caller's teams let it do and what is left of their budgets."""
+    return [_controller(row) for row in selectors.overview(request.viewer)]
+
+
+@router.put("/controllers/{slug:controller}", response=ControllerRow)
+def set_controller(request: HttpRequest, controller: str, chosen: PolicyIn) -> dict[str, Any]:
+    """Say what a controller may do for a team; by an admin of it, or of the installation for what belongs to all."""
+    known = services.controller_named(controller)
+    team = teams.team(request.viewer, chosen.team) if chosen.team else None
+    services.set_policy(
+        actor=request.user, controller=known.name, team=team,
+        policy=Policy(chosen.mode, chosen.changes_per_hour, chosen.changes_per_day, chosen.cool_down_s))
+    return next(
+        _controller(row) for row in selectors.overview(request.viewer) if row.controller.name == known.name)
+
+
+@router.get("/controllers/{slug:controller}/rounds", response=Page[RoundAnswer])
+def rounds(
+    request: HttpRequest, controller: str, team: str = "", phase: str = "", page: int = Query(1, ge=1, le=10**6)
+) -> dict[str, Any]:
+    """Rounds of a controller, the newest first."""
+    known = services.controller_named(controller)
+    records = selectors.rounds(request.viewer, controller=known.name, team=team, phase=phase)
+    return schemas.page_of(records, page, _round)
+
+
+@router.get("/controllers/{slug:controller}/reasons", response=Page[ReasonAnswer])
+def reasons(request: HttpRequest, controller: str, page: int = Query(1, ge=1, le=10**6)) -> dict[str, Any]:
+    """Why a controller left things as they are, the newest first; the same again and again is one."""
+    known = services.controller_named(controller)
+    return schemas.page_of(selectors.reasons(request.viewer, controller=known.name), page, _reason)
+
+
+@router.get("/controllers/{slug:controller}/dry-run", response=DryRunAnswer)
+def dry_run(
+    request: HttpRequest, controller: str, team: str = "",
+    hours: float = Query(24.0, ge=1, le=selectors.LONGEST_DRY_RUN_H),
+    changes_per_hour: int | None = Query(None, ge=0, le=services.MOST_CHANGES),
+    changes_per_day: int | None = Query(None, ge=0, le=services.MOST_CHANGES),
+    cool_down_s: float | None = Query(None, ge=0, le=DAY_S),
+) -> dict[str, Any]:
+    """What a controller would have done for a team over kept history, had it acted; by its limits, or others."""
+    known = services.controller_named(controller)
+    usual = policies_of(known).get(team, known.usual)
+    policy = Policy(
+        usual.mode,
+        usual.changes_per_hour if changes_per_hour is None else changes_per_hour,
+        usual.changes_per_day if changes_per_day is None else changes_per_day,
+        usual.cool_down_s if cool_down_s is None else cool_down_s)
+    played = selectors.played(request.viewer, known, team=team, hours=hours, policy=policy)
+    return {
+        "frames": played.frames, "rounds": [_turn(turn) for turn in played.rounds],
+        "reasons": [{
+            "team": reason.team, "target": reason.target, "why": reason.why, "since": _iso(reason.since_s),
+            "until": _iso(reason.until_s), "times": reason.times} for reason in merged_reasons(played.reasons)]}
+
+
+@router.post("/rounds/{slug:key}/accept", response=RoundAnswer)
+def accept_round(request: HttpRequest, key: str) -> dict[str, Any]:
+    """Let be done what a round recommends, where that is no plan: measuring again. Plans are approved as proposals."""
+    return _round(services.accept_round(actor=request.user, key=key))
+
+
+@router.post("/rounds/{slug:key}/decline", response=RoundAnswer)
+def decline_round(request: HttpRequest, key: str) -> dict[str, Any]:
+    """Turn down what a round recommends, where that is no plan."""
+    return _round(services.decline_round(actor=request.user, key=key))
+
+
+def _controller(row: selectors.ControllerRow) -> dict[str, Any]:
+    controller = row.controller
+    return {
+        "name": controller.name, "title": controller.title, "about": controller.about, "every_s": controller.every_s,
+        "decided": row.decided.isoformat() if row.decided else None, "promises_kept": row.kept,
+        "promises_broken": row.broken, "in_flight": row.open,
+        "teams": [{
+            "team": team.slug, "mode": team.policy.mode, "changes_per_hour": team.policy.changes_per_hour,
+            "changes_per_day": team.policy.changes_per_day, "cool_down_s": team.policy.cool_down_s,
+            "left_in_hour": team.left.in_hour, "left_in_day": team.left.in_day} for team in row.teams]}
+
+
+def _round(row: RoundRow) -> dict[str, Any]:
+    proposal = getattr(row, "proposal", None)
+    return _turn(round_of(row)) | {
+        "key": row.key, "proposal": str(proposal.pk) if proposal else None,
+        "sweep": str(row.sweep_id) if row.sweep_id else None}
+
+
+def _turn(turn: Round) -> dict[str, Any]:
+    decision = turn.decision
+    return {
+        "key": None, "controller": turn.controller, "team": decision.team, "target": decision.target,
+        "mode": turn.mode, "phase": turn.phase, "reason": decision.why, "promise": decision.promise.text,
+        "bounds": [{"measure": bound.measure, "unit": bound.unit, "before": bound.before, "at_most": bound.at_most}
+                   for bound in decision.promise.bounds],
+        "within_s": decision.promise.within_s, "why": turn.why, "begun": _iso(turn.begun_s),
+        "changed": _iso(turn.changed_s), "ended": _iso(turn.ended_s), "proposal": None, "sweep": None}
+
+
+def _reason(row: ReasonRow) -> dict[str, Any]:
+    return {
+        "team": row.team.slug if row.team else "", "target": row.target, "why": row.why,
+        "since": row.since.isoformat(), "until": row.until.isoformat(), "times": row.times}
+
+
+def _iso(moment_s: float | None) -> str | None:
+    return None if moment_s is None else datetime.fromtimestamp(moment_s, UTC).isoformat()

@@ -1,0 +1,162 @@
+"""Carrying out what controllers decide as plans: a proposal without an author, reviewed or acted on, and its way back.
+
+A controller changes what runs in no other way. Each command is done once for its round, under the lock of its row, and
+only where the round still stands where the command saw it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dashboard.approvals.lifecycle import (
+    CANCELLED,
+    DONE,
+    EXECUTING,
+    FAILED,
+    OPEN,
+    PENDING,
+    REJECTED,
+    ROLLED_BACK,
+    ROLLING_BACK,
+    STALE,
+    UNPLANNABLE,
+)
+from dashboard.approvals.models import Proposal, Review
+from dashboard.approvals.moves import move_proposal
+from dashboard.approvals.services.enacting import take_back
+from dashboard.approvals.services.submission import open_proposal
+from dashboard.audit.trail import Audit, audited
+from dashboard.catalog.models import DataflowRecord
+from dashboard.controllers.models import RoundRow
+from dashboard.operations.generation import lock_generation
+from dashboard.plans.kinds import SITE_PLAN_KINDS
+from scheduler.controllers import values
+from scheduler.controllers.protocol import Progress
+from scheduler.controllers.values import BEGUN, WITHDRAWING, Begin, Command, RollBack
+from scheduler.model.errors import WeirError
+from scheduler.model.plan_kinds import DEFRAGMENT, PlanKind
+
+_PHASES: Mapping[str, str] = {
+    PENDING: "asked", STALE: "overtaken", UNPLANNABLE: "overtaken", EXECUTING: "enacting", FAILED: "failing",
+    DONE: "in_force", ROLLING_BACK: "rolling_back", ROLLED_BACK: "rolled_back"}
+
+
+@dataclass(frozen=True, slots=True)
+class PlanActuator:
+    """Carries a controller's decisions out as plans of one kind.
+
+    Parameters
+    ----------
+    kind : PlanKind
+        Which kind of plan; the target of a decision is the dataflow's id.
+    options : callable
+        What the plan is asked for, from the decision's arguments.
+    """
+
+    kind: PlanKind
+    options: Callable[[Mapping[str, str]], dict[str, Any]]
+
+    def progress(self, rows: Sequence[RoundRow]) -> Mapping[str, Progress]:
+        """What has become of rounds, by their proposals."""
+        proposals = {
+            proposal.round_id: proposal for proposal in Proposal.objects.filter(round__in=rows).select_related("plan")}
+        return {row.key: self._progress(row, proposals.get(row.pk)) for row in rows}
+
+    def _progress(self, row: RoundRow, proposal: Proposal | None) -> Progress:
+        if proposal is None:
+            return Progress("declined" if row.phase == WITHDRAWING else "absent", row.stuck)
+        if row.stuck and row.phase == values.ROLLING_BACK:
+            return Progress("stuck", row.stuck)
+        if proposal.status in {REJECTED, CANCELLED}:
+            by_people = proposal.status == REJECTED or row.phase != WITHDRAWING
+            return Progress("declined", _verdict(proposal), refused=by_people)
+        return Progress(_PHASES.get(proposal.status, "absent"), _why(proposal))
+
+    def busy(self) -> Mapping[str, str]:
+        """Dataflows about which a proposal is open or under way."""
+        open_ones = Proposal.objects.filter(status__in=OPEN | {EXECUTING, FAILED, ROLLING_BACK})
+        return {
+            str(dataflow_id): "A proposal about it is open."
+            for dataflow_id in open_ones.values_list("dataflow_id", flat=True)}
+
+    def carry_out(self, command: Command) -> None:
+        """Propose the plan, withdraw the proposal, or take the plan back; where that cannot be, why is noted."""
+        try:
+            self._carry_out(command)
+        except WeirError as error:
+            if not isinstance(command, RollBack):
+                raise
+            with audited(actor=None, verb="controller.not_taken_back") as audit:
+                row = RoundRow.objects.select_for_update(of=("self",)).get(key=command.round.key)
+                row.stuck = error.message
+                row.save(update_fields=["stuck"])
+                audit.subject, audit.team, audit.details = row, row.team, {"why": error.message}
+
+    def _carry_out(self, command: Command) -> None:
+        verb = f"dataflow.recommend_{command.round.controller}" if isinstance(command, Begin) else (
+            "proposal.roll_back" if isinstance(command, RollBack) else "proposal.cancel")
+        with audited(actor=None, verb=verb) as audit:
+            generation = lock_generation()
+            row = RoundRow.objects.select_for_update(of=("self",)).get(key=command.round.key)
+            proposal = Proposal.objects.select_for_update(of=("self",)).select_related(
+                "plan", "dataflow__team").filter(round=row).first()
+            audit.subject, audit.team = row, row.team
+            if isinstance(command, Begin):
+                done = row.phase == BEGUN and proposal is None and self._propose(audit, row)
+            elif proposal is None:
+                done = False
+            elif isinstance(command, RollBack):
+                done = row.phase == values.ROLLING_BACK and _take_back(audit, row, proposal, generation)
+            else:
+                done = row.phase == WITHDRAWING and _withdraw(audit, proposal)
+            if not done:
+                audit.nothing_changed()
+
+    def _propose(self, audit: Audit, row: RoundRow) -> bool:
+        """Not while another plan is being enacted: each makes the figures that the next one is weighed by."""
+        record = DataflowRecord.objects.select_related("team").get(pk=row.target)
+        mine = Proposal.objects.filter(dataflow=record)
+        if record.status not in SITE_PLAN_KINDS[self.kind.name].proposed_from or mine.open().exists() or (
+                Proposal.objects.under_way().exists()):
+            return False
+        options = self.options(row.decision["arguments"])
+        proposal = open_proposal(audit, record, self.kind.name, options=options, turn=row)
+        audit.subject, audit.details = record, {"proposal": str(proposal.pk), "round": row.key}
+        return True
+
+
+def _take_back(audit: Audit, row: RoundRow, proposal: Proposal, generation: int) -> bool:
+    if proposal.status not in {EXECUTING, FAILED, DONE}:
+        return False
+    if Proposal.objects.under_way().exclude(pk=proposal.pk).exists():
+        return False  # what has just changed is not handed over; the next step tries again
+    take_back(audit, proposal, generation=generation)
+    audit.details["why"] = row.why
+    return True
+
+
+def _withdraw(audit: Audit, proposal: Proposal) -> bool:
+    if proposal.status not in OPEN:
+        return False
+    move_proposal(proposal, CANCELLED)
+    audit.subject, audit.team = proposal, proposal.dataflow.team
+    return True
+
+
+def _verdict(proposal: Proposal) -> str:
+    review = Review.objects.filter(proposal=proposal, verdict="reject").select_related("reviewer").last()
+    return f"{review.reviewer.username} turned it down: {review.comment}" if review else "Its proposal was taken back."
+
+
+def _why(proposal: Proposal) -> str:
+    if proposal.status in {STALE, UNPLANNABLE}:
+        return (proposal.plan.error or {}).get("message", "The estate has changed since it was proposed.")
+    if proposal.status == FAILED:
+        causes = [failure["cause"] for failure in proposal.progress.get("failing", {}).values()]
+        return f"Its queries fail: {causes[0]}" if causes else "Its queries fail."
+    return ""
+
+
+DEFRAGMENTATION = PlanActuator(DEFRAGMENT, lambda arguments: {"queries": arguments["queries"].split()})

@@ -1,0 +1,44 @@
+"""The same reason again and again, as one with how often it came."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from scheduler.controllers.values import Reason
+
+_FIGURES = re.compile(r"\d[\d.,e+-]*")
+
+
+@dataclass(frozen=True, slots=True)
+class MergedReason:
+    """A reason, from when until when (seconds since the epoch) it said the same, as it said it last, and how often."""
+
+    team: str
+    target: str
+    why: str
+    since_s: float
+    until_s: float
+    times: int = 1
+
+
+def gist(why: str) -> str:
+    """A sentence without its figures, which change from one time to the next."""
+    return _FIGURES.sub("#", why)
+
+
+def merged_reasons(reasons: Iterable[tuple[float, Reason]]) -> list[MergedReason]:
+    """Reasons in order of time, those that say the same of the same made one; the newest first."""
+    newest: dict[tuple[str, str], MergedReason] = {}
+    done: list[MergedReason] = []
+    for at_s, reason in reasons:
+        about = reason.team, reason.target
+        before = newest.get(about)
+        if before is not None and gist(before.why) == gist(reason.why):
+            newest[about] = replace(before, why=reason.why, until_s=at_s, times=before.times + 1)
+            continue
+        if before is not None:
+            done.append(before)
+        newest[about] = MergedReason(reason.team, reason.target, reason.why, at_s, at_s)
+    return sorted([*done, *newest.values()], key=lambda reason: -reason.until_s)

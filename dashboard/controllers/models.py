@@ -1,0 +1,130 @@
+"""The rows of controllers: settings by team, the loop's own state, rounds, and why others were not begun.
+
+Without a team a row is of what belongs to all, as a profile of a shared dataflow does.
+"""
+
+from __future__ import annotations
+
+from django.conf import settings
+from django.db import models
+
+from scheduler.controllers.values import BEGUN, CHECKING, MODES, OPEN_PHASES, ROLLED_BACK, Policy
+
+
+class ControllerSettings(models.Model):
+    """What a team lets one controller do; the controller's usual policy where there is no row."""
+
+    controller = models.CharField(max_length=40)
+    team = models.ForeignKey("teams.Team", null=True, on_delete=models.CASCADE, related_name="controllers")
+    mode = models.CharField(max_length=10, choices=[(mode, mode) for mode in MODES])
+    changes_per_hour = models.PositiveIntegerField()
+    changes_per_day = models.PositiveIntegerField()
+    cool_down_s = models.FloatField()
+    changed = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["controller", "team"], name="one_setting_a_controller_and_team"),
+            models.UniqueConstraint(
+                fields=["controller"], condition=models.Q(team=None), name="one_setting_of_what_is_shared")]
+
+    @property
+    def policy(self) -> Policy:
+        """The value that it stands for."""
+        return Policy(self.mode, self.changes_per_hour, self.changes_per_day, self.cool_down_s)
+
+    @property
+    def name(self) -> str:
+        """What the audit trail calls it."""
+        return self.controller
+
+
+class LoopRow(models.Model):
+    """One row: the loop's clock, the number of its next round, and when each controller decided last (s since 1970).
+
+    Whoever makes a step locks it first.
+    """
+
+    id = models.PositiveSmallIntegerField(primary_key=True, default=1)
+    clock_s = models.FloatField(default=0.0)
+    next_number = models.PositiveIntegerField(default=1)
+    decided_s = models.JSONField(default=dict)
+
+
+class RoundRow(models.Model):
+    """A round (`scheduler.controllers.values.Round`), and what people and whoever carries it out noted.
+
+    What it made hangs on it: a proposal (``round.proposal``), or the ``sweep``. ``asked`` is when people were asked
+    about what is no plan, and ``answer`` what they said; ``stuck`` why it cannot be done, or not be taken back.
+    """
+
+    key = models.CharField(max_length=60, unique=True)
+    controller = models.CharField(max_length=40)
+    team = models.ForeignKey("teams.Team", null=True, on_delete=models.CASCADE, related_name="+")
+    target = models.CharField(max_length=80)
+    dataflow = models.ForeignKey("catalog.DataflowRecord", null=True, on_delete=models.CASCADE, related_name="rounds")
+    profile = models.ForeignKey("profiles.ProfileRecord", null=True, on_delete=models.CASCADE, related_name="rounds")
+    mode = models.CharField(max_length=10)
+    phase = models.CharField(max_length=14, default=BEGUN, db_index=True)
+    decision = models.JSONField()
+    begun = models.DateTimeField(db_index=True)
+    changed = models.DateTimeField(null=True)
+    back = models.DateTimeField(null=True)
+    ended = models.DateTimeField(null=True)
+    why = models.TextField(blank=True)
+    refused = models.BooleanField(default=False)
+    sweep = models.OneToOneField("profiles.SweepRecord", null=True, on_delete=models.SET_NULL, related_name="round")
+    asked = models.DateTimeField(null=True)
+    answer = models.CharField(max_length=10, blank=True)
+    answered_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.PROTECT, related_name="+")
+    stuck = models.TextField(blank=True)
+
+    class Meta:
+        ordering = ["-begun", "-id"]
+
+    @property
+    def name(self) -> str:
+        """What the audit trail calls it."""
+        return self.key
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it is in flight."""
+        return self.phase in OPEN_PHASES
+
+    @property
+    def waits_for_an_answer(self) -> bool:
+        """Whether people are asked about something that is no plan."""
+        return self.asked is not None and not self.answer and self.is_open
+
+    @property
+    def is_being_checked(self) -> bool:
+        """Whether its change is in force and its promise open."""
+        return self.phase == CHECKING
+
+    @property
+    def was_taken_back(self) -> bool:
+        """Whether its change is in force no more."""
+        return self.phase == ROLLED_BACK
+
+
+class ReasonRow(models.Model):
+    """Why a controller left something as it is: once for as long as it says the same, with how often it did.
+
+    ``gist`` is the sentence without its figures, which change from time to time.
+    """
+
+    controller = models.CharField(max_length=40)
+    team = models.ForeignKey("teams.Team", null=True, on_delete=models.CASCADE, related_name="+")
+    target = models.CharField(max_length=80, blank=True)
+    dataflow = models.ForeignKey("catalog.DataflowRecord", null=True, on_delete=models.CASCADE, related_name="+")
+    profile = models.ForeignKey("profiles.ProfileRecord", null=True, on_delete=models.CASCADE, related_name="+")
+    why = models.TextField()
+    gist = models.TextField()
+    since = models.DateTimeField()
+    until = models.DateTimeField(db_index=True)
+    times = models.PositiveIntegerField(default=1)
+
+    class Meta:
+        ordering = ["-until", "-id"]
+        indexes = [models.Index(fields=["controller", "target", "-until"], name="newest_reason")]

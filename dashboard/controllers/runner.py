@@ -1,0 +1,118 @@
+"""The runner of the loop: collects, makes one step of the pure engine, stores it, then carries its commands out.
+
+What a step decides is stored before anything of it is done. A worker that is killed in between, or in the middle,
+leaves commands that the next step gives again, and whoever carries them out does so once for the key of their round:
+under the lock of its row, and only where that still stands where the command saw it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, Protocol
+
+import structlog
+
+from dashboard.audit.trail import audited
+from dashboard.controllers import stored
+from dashboard.controllers.collecting import COLLECTORS
+from dashboard.controllers.models import LoopRow, RoundRow
+from scheduler.controllers.engine import Step, step
+from scheduler.controllers.protocol import Controller, Effect, Observations, Progress
+from scheduler.controllers.registry import CONTROLLERS
+from scheduler.controllers.values import BROKEN, CHECKING, KEPT, UNCHECKED, Command, State
+
+log = structlog.get_logger(__name__)
+
+
+class Actuator(Protocol):
+    """Carries out what a controller commands, and tells what has become of it."""
+
+    def progress(self, rows: Sequence[RoundRow]) -> Mapping[str, Progress]:
+        """What has become of rounds' commands, by what is stored, by their keys."""
+
+    def busy(self) -> Mapping[str, str]:
+        """Targets about which something else is open, and what."""
+
+    def carry_out(self, command: Command) -> None:
+        """Do it, in a transaction of its own; nothing where it is done, or the round stands elsewhere by now."""
+
+
+def run(actuators: Mapping[str, Actuator], *, at: datetime) -> int:
+    """Make a step of every controller; how many rounds are in flight.
+
+    Parameters
+    ----------
+    actuators : mapping of str to Actuator
+        By the name of the controller.
+    at : datetime
+        The present moment.
+    """
+    for controller in CONTROLLERS.values():
+        try:
+            take_turn(controller, actuators[controller.name], at=at)
+        except Exception:  # one that cannot be followed keeps no other from its turn
+            log.exception("controller_not_run", controller=controller.name)
+    return RoundRow.objects.filter(ended=None).count()
+
+
+def take_turn(controller: Controller, actuator: Actuator, *, at: datetime) -> Step:
+    """One step of one controller, stored, and its commands carried out."""
+    policies = stored.policies_of(controller)
+    evidence = _collected(controller, at) if stored.is_wanted(policies) and _is_due(controller, at) else None
+    effects = _effects(controller, at)
+    with audited(actor=None, verb="controller.step") as audit:
+        loop = stored.loop_for_update()
+        state = stored.state_of(loop, at=at)
+        observations = Observations(
+            evidence, at.timestamp(), actuator.progress(_followed(controller, state)), effects,
+            {} if evidence is None else actuator.busy())
+        result = step(controller, state, observations, stored.policies_of(controller), now_s=at.timestamp())
+        if evidence is not None:
+            loop.decided_s = loop.decided_s | {controller.name: at.timestamp()}
+        begun, moved = stored.store(loop, state, result.state)
+        stored.note(controller.name, result.reasons, at=at)
+        for row in begun:
+            audit.also(verb="controller.begin", subject=row, team=row.team, why=row.decision["why"])
+        for row in moved:
+            audit.also(verb=f"controller.{row.phase}", subject=row, team=row.team, why=row.why)
+        audit.nothing_changed()  # but for what has its own row
+    for command in result.commands:
+        try:
+            actuator.carry_out(command)
+        except Exception:  # it is given again with the next step
+            log.exception("command_not_carried_out", round=command.round.key, command=type(command).__name__)
+    return result
+
+
+def _followed(controller: Controller, state: State) -> list[RoundRow]:
+    """Rounds in flight, and those in force, which people may take back."""
+    keys = [
+        turn.key for turn in state.rounds
+        if turn.controller == controller.name and (turn.is_open or turn.phase in {KEPT, BROKEN, UNCHECKED})]
+    return list(RoundRow.objects.filter(key__in=keys).select_related("sweep__profile", "profile", "answered_by"))
+
+
+def _is_due(controller: Controller, at: datetime) -> bool:
+    decided_s = LoopRow.objects.filter(pk=1).values_list("decided_s", flat=True).first() or {}
+    since_s = at.timestamp() - decided_s.get(controller.name, 0.0)
+    return since_s < 0 or since_s >= controller.every_s
+
+
+def _collected(controller: Controller, at: datetime) -> Any:
+    """What the controller reads; None where it cannot be collected now: rounds in flight are followed all the same."""
+    try:
+        return COLLECTORS[controller.reads].evidence(at)
+    except Exception:
+        log.exception("evidence_not_collected", controller=controller.name)
+        return None
+
+
+def _effects(controller: Controller, at: datetime) -> dict[str, Effect]:
+    """What was measured of rounds whose promise is open."""
+    effects = {}
+    for row in RoundRow.objects.filter(controller=controller.name, phase=CHECKING).exclude(changed=None):
+        effect = COLLECTORS[controller.reads].effect(stored.round_of(row), row, at)
+        if effect is not None:
+            effects[row.key] = effect
+    return effects

@@ -1,0 +1,171 @@
+"""Reading controllers, as far as the viewer may know of what they are about.
+
+- ``acting_teams(controller)``: teams that let it act
+- ``rounds(viewer, …)``, ``round_for(viewer, key)``, ``reasons(viewer, …)``: the newest first
+- ``overview(viewer)``: each controller with its teams, what is left of budgets, promises kept and broken
+- ``played(viewer, …)``: a dry run over kept history
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from django.db.models import Q, QuerySet
+from django.utils import timezone
+
+from dashboard.catalog.permissions import visible_to
+from dashboard.controllers.collecting import COLLECTORS
+from dashboard.controllers.models import LoopRow, ReasonRow, RoundRow
+from dashboard.controllers.stored import policies_of, state_of
+from dashboard.teams.models import Role, Team
+from dashboard.teams.permissions import NOBODY, Viewer
+from scheduler.controllers.dry_run import DryRun, dry_run
+from scheduler.controllers.limits import Allowance, allowance
+from scheduler.controllers.protocol import Controller
+from scheduler.controllers.registry import CONTROLLERS
+from scheduler.controllers.values import ACTS, BROKEN, KEPT, OFF, ROLLED_BACK, Policy
+from scheduler.model.errors import NotFound
+
+LONGEST_DRY_RUN_H = 24 * 7
+SHARED = "What is shared"  # the name of what belongs to no team
+
+
+@dataclass(frozen=True, slots=True)
+class TeamRow:
+    """What one team lets a controller do; without a slug it is what belongs to all."""
+
+    slug: str
+    name: str
+    policy: Policy
+    left: Allowance
+    may_change: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerRow:
+    """A controller with its teams, and how many promises came in the last 30 days, or did not."""
+
+    controller: Controller
+    teams: tuple[TeamRow, ...]
+    kept: int
+    broken: int
+    open: int
+    decided: datetime | None
+
+
+def acting_teams(controller: str) -> set[int]:
+    """The ids of the teams that let a controller act by itself."""
+    policies = policies_of(CONTROLLERS[controller])
+    return {
+        team_id for team_id, slug in Team.objects.values_list("pk", "slug") if policies[slug].mode == ACTS}
+
+
+def modes_of(team: Team) -> list[tuple[Controller, str]]:
+    """Each controller, and what it may do for a team."""
+    return [(controller, policies_of(controller)[team.slug].mode) for controller in CONTROLLERS.values()]
+
+
+def rounds(viewer: Viewer, *, controller: str = "", team: str = "", phase: str = "") -> QuerySet[RoundRow]:
+    """Rounds that the viewer may know of, the newest first.
+
+    Parameters
+    ----------
+    viewer : Viewer
+        Who looks.
+    controller, team, phase : str, optional
+        Only of these; empty for all.
+    """
+    rows = RoundRow.objects.filter(_known_to(viewer)).select_related(
+        "team", "dataflow__team", "profile__team", "sweep", "answered_by", "proposal")
+    if controller:
+        rows = rows.filter(controller=controller)
+    if team:
+        rows = rows.filter(team__slug=team) if "\0" not in team else rows.none()
+    return rows.filter(phase=phase) if phase and "\0" not in phase else rows
+
+
+def round_for(viewer: Viewer, key: str) -> RoundRow:
+    """One round, or ``NotFound`` where it is absent or about what the viewer may not know of."""
+    row = None if "\0" in key else rounds(viewer).filter(key=key).first()
+    if row is None:
+        raise NotFound("There is no such round.", remedy="See the list of rounds.")
+    return row
+
+
+def reasons(viewer: Viewer, *, controller: str) -> QuerySet[ReasonRow]:
+    """Why a controller left things as they are, of the viewer's own teams and of what belongs to all."""
+    rows = ReasonRow.objects.filter(controller=controller).select_related("team", "dataflow", "profile")
+    if viewer.superuser:
+        return rows
+    return rows.filter(Q(team_id__in=viewer.team_ids) | (Q(team=None) & _known_to(viewer)))
+
+
+def overview(viewer: Viewer) -> list[ControllerRow]:
+    """Every controller, as the viewer's teams have it."""
+    at, loop = timezone.now(), LoopRow.objects.filter(pk=1).first() or LoopRow()
+    state = state_of(loop, at=at)
+    since = at - timedelta(days=30)
+    rows = []
+    for controller in CONTROLLERS.values():
+        policies = policies_of(controller)
+        ended = Counter(rounds(viewer, controller=controller.name).filter(ended__gte=since).values_list(
+            "phase", flat=True))
+        teams = tuple(
+            TeamRow(slug, name, policies[slug], allowance(
+                state, controller.name, slug, policies[slug], now_s=at.timestamp()), may_change)
+            for slug, name, may_change in _teams_of(viewer))
+        decided_s = loop.decided_s.get(controller.name)
+        rows.append(ControllerRow(
+            controller, teams, ended[KEPT], ended[BROKEN] + ended[ROLLED_BACK],
+            rounds(viewer, controller=controller.name).filter(ended=None).count(),
+            None if decided_s is None else datetime.fromtimestamp(decided_s, at.tzinfo)))
+    return rows
+
+
+def played(viewer: Viewer, controller: Controller, *, team: str, hours: float, policy: Policy) -> DryRun:
+    """What a controller would have done for one team over the last hours of kept history, if it had acted.
+
+    Parameters
+    ----------
+    viewer : Viewer
+        A member of the team.
+    controller : Controller
+        Which.
+    team : str
+        The team's short name; empty for what belongs to all.
+    hours : float
+        How far back; at most a week.
+    policy : Policy
+        The budget and cool-down to play with.
+
+    Raises
+    ------
+    NotFound
+        The viewer is not in such a team.
+    """
+    if team not in {slug for slug, _, _ in _teams_of(viewer)}:
+        raise NotFound("There is no such team that you are in.", remedy="Choose one of your teams.")
+    end = timezone.now()
+    begin = end - timedelta(hours=min(max(hours, 1.0), LONGEST_DRY_RUN_H))
+    policies = {slug: replace(known, mode=OFF) for slug, known in policies_of(controller).items()}
+    return dry_run(
+        controller, COLLECTORS[controller.reads].frames(begin, end), policies | {team: replace(policy, mode=ACTS)})
+
+
+def _teams_of(viewer: Viewer) -> list[tuple[str, str, bool]]:
+    """Slug, name and whether the viewer may change it: the own teams, and what belongs to all."""
+    teams = Team.objects.all() if viewer.superuser else Team.objects.filter(pk__in=viewer.team_ids)
+    return [*((team.slug, team.name, viewer.has_role(team.pk, Role.ADMIN)) for team in teams),
+            ("", SHARED, viewer.superuser)]
+
+
+def _known_to(viewer: Viewer) -> Q:
+    if viewer.superuser:
+        return Q()
+    if viewer.user_id == NOBODY.user_id:
+        return Q(pk__in=[])
+    of_a_dataflow = Q(dataflow__isnull=False) & visible_to(viewer, through="dataflow__")
+    of_a_profile = Q(profile__isnull=False) & (Q(profile__team=None) | Q(profile__team_id__in=viewer.team_ids))
+    return of_a_dataflow | of_a_profile | Q(dataflow=None, profile=None, team_id__in=viewer.team_ids)

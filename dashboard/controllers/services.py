@@ -1,0 +1,147 @@
+"""Commands on controllers: what a team lets one do, and answers to what it recommends that is no plan."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict
+
+from django.utils import timezone
+
+from dashboard.audit.trail import audited
+from dashboard.controllers.models import ControllerSettings, RoundRow
+from dashboard.controllers.selectors import round_for
+from dashboard.controllers.stored import policies_of
+from dashboard.profiles.models import SweepRecord
+from dashboard.profiles.permissions import require_measuring
+from dashboard.profiles.services.sweeps import measure_again
+from dashboard.teams.models import Role, Team, User
+from dashboard.teams.permissions import require_role, require_superuser, viewer_of
+from scheduler.controllers.protocol import Controller
+from scheduler.controllers.registry import CONTROLLERS
+from scheduler.controllers.values import DAY_S, MODES, Policy
+from scheduler.model.errors import InvalidTransition, NotFound, WeirError
+
+MOST_CHANGES = 1_000
+ACCEPTED, TURNED_DOWN = "accepted", "declined"
+
+
+class InvalidPolicy(WeirError):
+    """What a controller cannot be let do."""
+
+    code = "invalid_value"
+
+
+def controller_named(name: str) -> Controller:
+    """A controller by its name, or ``NotFound``."""
+    controller = CONTROLLERS.get(name)
+    if controller is None:
+        raise NotFound("There is no such controller.", remedy=f"Choose one of {', '.join(CONTROLLERS)}.")
+    return controller
+
+
+def set_policy(*, actor: User, controller: str, team: Team | None, policy: Policy) -> ControllerSettings | None:
+    """Say what a controller may do for a team; by an admin of it, or for what belongs to all by an administrator.
+
+    Rounds in flight go on: what has changed is still held to its promise. One that nothing was done for yet is given up
+    where it is turned off.
+
+    Parameters
+    ----------
+    actor : User
+        Who asks, for permission and the audit.
+    controller : str
+        Its name.
+    team : Team, optional
+        Whose dataflows; None for what belongs to all.
+    policy : Policy
+        Mode, budget and cool-down.
+
+    Returns
+    -------
+    ControllerSettings or None
+        None where nothing changes.
+
+    Raises
+    ------
+    InvalidPolicy
+        There is no such mode, or an amount is out of bounds.
+    """
+    if team is None:
+        require_superuser(viewer_of(actor))
+    else:
+        require_role(viewer_of(actor), team, Role.ADMIN)
+    known = controller_named(controller)
+    _require_policy(policy)
+    with audited(actor=actor, verb="controller.set", team=team) as audit:
+        before = policies_of(known)[team.slug if team else ""]
+        if before == policy:
+            audit.nothing_changed()
+            return None
+        row, _ = ControllerSettings.objects.update_or_create(
+            controller=controller, team=team, defaults=asdict(policy))
+        audit.subject = row
+        audit.details = {"before": asdict(before), "after": asdict(policy)}
+        return row
+
+
+def set_mode(*, actor: User, controller: str, team: Team | None, mode: str) -> ControllerSettings | None:
+    """Say whether a controller is off, recommends or acts for a team, and leave the rest as it is.
+
+    Parameters
+    ----------
+    actor : User
+        Who asks, for permission and the audit.
+    controller : str
+        Its name.
+    team : Team, optional
+        Whose dataflows; None for what belongs to all.
+    mode : str
+        One of `scheduler.controllers.values.MODES`.
+    """
+    before = policies_of(controller_named(controller))[team.slug if team else ""]
+    return set_policy(
+        actor=actor, controller=controller, team=team,
+        policy=Policy(mode, before.changes_per_hour, before.changes_per_day, before.cool_down_s))
+
+
+def accept_round(*, actor: User, key: str) -> RoundRow:
+    """Let what a round recommends be done, in the actor's name; for what is no plan."""
+    with audited(actor=actor, verb="controller.accept") as audit:
+        row = _asked(actor, key)
+        row.sweep = measure_again(actor=actor, profile=row.profile, slot=row.decision["arguments"]["slot"])
+        if SweepRecord.objects.filter(pk=row.sweep.pk, round__isnull=False).exists():
+            raise InvalidTransition("It is being measured already.", remedy="See its sweep.")
+        row.answer, row.answered_by, row.asked = ACCEPTED, actor, row.asked or timezone.now()
+        row.save(update_fields=["sweep", "answer", "answered_by", "asked"])
+        audit.subject, audit.team, audit.details = row, row.team, {"sweep": str(row.sweep_id)}
+        return row
+
+
+def decline_round(*, actor: User, key: str) -> RoundRow:
+    """Turn down what a round recommends; the controller leaves its target in peace for a day."""
+    with audited(actor=actor, verb="controller.decline") as audit:
+        row = _asked(actor, key)
+        row.answer, row.answered_by = TURNED_DOWN, actor
+        row.save(update_fields=["answer", "answered_by"])
+        audit.subject, audit.team = row, row.team
+        return row
+
+
+def _asked(actor: User, key: str) -> RoundRow:
+    viewer = viewer_of(actor)
+    known = round_for(viewer, key)
+    row = RoundRow.objects.select_for_update(of=("self",)).select_related("team", "profile__team").get(pk=known.pk)
+    require_measuring(viewer, team_id=row.profile.team_id if row.profile else row.team_id)
+    if not row.waits_for_an_answer or row.profile is None:
+        raise InvalidTransition("Nobody is asked about this any more.", remedy="Reload the page.")
+    return row
+
+
+def _require_policy(policy: Policy) -> None:
+    if policy.mode not in MODES:
+        raise InvalidPolicy(f"{policy.mode[:40]!r} is no choice.", remedy=f"Choose one of {', '.join(MODES)}.")
+    if not all(0 <= count <= MOST_CHANGES for count in (policy.changes_per_hour, policy.changes_per_day)):
+        raise InvalidPolicy(
+            "That is no number of changes.", remedy=f"Give 0 to {MOST_CHANGES:,} changes an hour and a day.")
+    if not (math.isfinite(policy.cool_down_s) and 0 <= policy.cool_down_s <= DAY_S):
+        raise InvalidPolicy("That is no cool-down.", remedy="Give 0 to 1,440 minutes.")

@@ -1,0 +1,94 @@
+"""Carrying out what is measured again: a sweep, recommended or started, and the profile that was in use before."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from django.utils import timezone
+
+from dashboard.audit.trail import audited
+from dashboard.controllers.models import RoundRow
+from dashboard.controllers.services import TURNED_DOWN
+from dashboard.profiles import lifecycle as sweeps
+from dashboard.profiles.models import ProfileRecord
+from dashboard.profiles.services.choosing import use_again
+from dashboard.profiles.services.sweeps import give_up_sweep, measure_again
+from scheduler.controllers.protocol import Progress
+from scheduler.controllers.values import ACTS, BEGUN, ROLLING_BACK, WITHDRAWING, Begin, Command, RollBack
+from scheduler.model.errors import WeirError
+
+_UNDER_WAY = frozenset({sweeps.QUEUED, sweeps.RUNNING, sweeps.PAUSED})
+
+
+class SweepActuator:
+    """Starts sweeps, or asks people whether to; takes a profile back by using the one before it again."""
+
+    def progress(self, rows: Sequence[RoundRow]) -> Mapping[str, Progress]:
+        """What has become of rounds, by their answers, their sweeps and which profiles are in use."""
+        return {row.key: self._progress(row) for row in rows}
+
+    def _progress(self, row: RoundRow) -> Progress:
+        if row.sweep is None:
+            if row.answer == TURNED_DOWN:
+                by = f" by {row.answered_by}" if row.answered_by else ""
+                return Progress("declined", f"It was turned down{by}.", refused=True)
+            if row.phase == WITHDRAWING:
+                return Progress("declined")
+            if row.stuck:
+                return Progress("overtaken", row.stuck)
+            return Progress("asked" if row.asked else "absent")
+        if row.sweep.status in _UNDER_WAY:
+            return Progress("enacting", row.sweep.reason)
+        if row.sweep.status != sweeps.DONE:  # it found no profile: the next try waits
+            return Progress("declined", row.sweep.reason or "The sweep was cancelled.", refused=True)
+        made, before = row.sweep.profile, row.profile
+        if made is None or made.active or before is None:
+            return Progress("in_force")
+        if before.active:
+            return Progress("rolled_back")
+        return Progress("stuck", "Another profile is in use by now.")
+
+    def busy(self) -> Mapping[str, str]:
+        """None: what is being measured is not offered as evidence."""
+        return {}
+
+    def carry_out(self, command: Command) -> None:
+        """Start the sweep or ask; give up; or use the profile before again."""
+        with audited(actor=None, verb="controller.carry_out") as audit:
+            row = RoundRow.objects.select_for_update(of=("self",)).select_related("profile", "sweep", "team").get(
+                key=command.round.key)
+            audit.subject, audit.team = row, row.team
+            if isinstance(command, Begin):
+                done = row.phase == BEGUN and row.sweep is None and row.asked is None and self._begin(row)
+            elif isinstance(command, RollBack):
+                done = row.phase == ROLLING_BACK and self._roll_back(row)
+            else:
+                done = row.phase == WITHDRAWING and row.sweep is not None and give_up_sweep(row.sweep)
+            if not done:
+                audit.nothing_changed()
+
+    def _begin(self, row: RoundRow) -> bool:
+        if row.mode != ACTS:
+            row.asked = timezone.now()
+            row.save(update_fields=["asked"])
+            return True
+        try:
+            sweep = measure_again(actor=None, profile=row.profile, slot=row.decision["arguments"]["slot"])
+        except WeirError as error:
+            row.stuck = error.message
+            row.save(update_fields=["stuck"])
+            return False
+        if RoundRow.objects.filter(sweep=sweep).exists():
+            return False
+        row.sweep = sweep
+        row.save(update_fields=["sweep"])
+        return True
+
+    def _roll_back(self, row: RoundRow) -> bool:
+        made = row.sweep.profile if row.sweep else None
+        if made is None:  # it is still being measured, and something fails
+            return row.sweep is not None and give_up_sweep(row.sweep)
+        if row.profile is None or not ProfileRecord.objects.filter(pk=made.pk, active=True).exists():
+            return False
+        use_again(row.profile)
+        return True

@@ -1,0 +1,28 @@
+"""Spans and figures as the pages of controllers show them."""
+
+from __future__ import annotations
+
+from django import template
+
+register = template.Library()
+
+
+@register.filter
+def minutes(seconds: float) -> str:
+    """A span in the unit that suits it: ``15 minutes``, ``6 hours``."""
+    for size_s, name in ((3600.0, "hour"), (60.0, "minute")):
+        if seconds >= size_s:
+            return f"{seconds / size_s:.3g} {name}{'' if seconds == size_s else 's'}"
+    return f"{seconds:.3g} second{'' if seconds == 1 else 's'}"
+
+
+@register.filter
+def as_minutes(seconds: float) -> str:
+    """Minutes as a form's field takes them."""
+    return f"{seconds / 60:g}"
+
+
+@register.filter
+def figure(value: float) -> str:
+    """Three digits that count."""
+    return f"{value:.3g}"

@@ -1,0 +1,188 @@
+"""Controllers: what teams let them do, every round and why it did or did not act, and dry runs over kept history."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from django.contrib.auth.decorators import login_required
+from django.core.paginator import Paginator
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_POST, require_safe
+
+from dashboard.catalog.models import DataflowRecord
+from dashboard.catalog.permissions import is_uuid, visible_to
+from dashboard.controllers import selectors, services
+from dashboard.controllers.merging import MergedReason, merged_reasons
+from dashboard.controllers.models import RoundRow
+from dashboard.controllers.selectors import ControllerRow, TeamRow
+from dashboard.controllers.stored import round_of
+from dashboard.core.errors import BadInput
+from dashboard.pages import flash
+from dashboard.profiles.models import ProfileRecord
+from dashboard.profiles.permissions import known_to, may_measure
+from dashboard.teams.selectors import team as team_named
+from scheduler.controllers.values import (
+    ASKED,
+    BROKEN,
+    DECLINED,
+    KEPT,
+    MODES,
+    OPEN_PHASES,
+    ROLLED_BACK,
+    UNCHECKED,
+    Policy,
+    Round,
+)
+from scheduler.model.errors import NotFound
+
+PER_PAGE = 25
+REASONS = 30
+PHASES = (ASKED, *sorted(OPEN_PHASES - {ASKED}), KEPT, BROKEN, ROLLED_BACK, UNCHECKED, DECLINED)
+HOURS = {"1": "the last hour", "6": "the last 6 hours", "24": "the last 24 hours", "168": "the last 7 days"}
+_WAYS = {
+    "accept": (services.accept_round, "It is measured again."),
+    "decline": (services.decline_round, "Turned down. It is not recommended again for a day.")}
+
+
+@require_safe
+@login_required
+def controllers(request: HttpRequest) -> HttpResponse:
+    """All controllers, and the newest rounds."""
+    phase = request.GET.get("phase", "")
+    records = selectors.rounds(request.viewer, phase=phase if phase in PHASES else "")
+    page = Paginator(records, PER_PAGE).get_page(request.GET.get("page"))
+    return render(request, "controllers/controllers.html", {
+        "controllers": selectors.overview(request.viewer), "page": page, "phases": PHASES, "phase_chosen": phase,
+        "rounds": [_of_row(request, row) for row in page.object_list]})
+
+
+@require_safe
+@login_required
+def controller(request: HttpRequest, controller: str) -> HttpResponse:
+    """One controller: what each team lets it do, its rounds, and what it left as it is and why."""
+    row = _row(request, controller)
+    team, phase = request.GET.get("team", ""), request.GET.get("phase", "")
+    records = selectors.rounds(
+        request.viewer, controller=controller, team=team, phase=phase if phase in PHASES else "")
+    page = Paginator(records, PER_PAGE).get_page(request.GET.get("page"))
+    return render(request, "controllers/controller.html", {
+        "row": row, "controller": row.controller, "modes": MODES, "page": page, "phases": PHASES,
+        "phase_chosen": phase, "team_chosen": team, "rounds": [_of_row(request, turn) for turn in page.object_list],
+        "reasons": selectors.reasons(request.viewer, controller=controller)[:REASONS]})
+
+
+@require_safe
+@login_required
+def dry_run(request: HttpRequest, controller: str) -> HttpResponse:
+    """What a controller would have done over kept history, had it acted for a team."""
+    row = _row(request, controller)
+    chosen = _chosen_team(row, request.GET.get("team"))
+    hours = request.GET.get("hours", "24")
+    hours = hours if hours in HOURS else "24"
+    policy = _policy(request.GET, chosen.policy)
+    played = selectors.played(
+        request.viewer, row.controller, team=chosen.slug, hours=float(hours), policy=policy)
+    reasons = merged_reasons(played.reasons)[:REASONS]
+    names = _Names(request, [turn.decision.target for turn in played.rounds] + [reason.target for reason in reasons])
+    return render(request, "controllers/dry_run.html", {
+        "row": row, "controller": row.controller, "team": chosen, "hours": HOURS, "hours_chosen": hours,
+        "span": HOURS[hours],
+        "policy": policy, "frames": played.frames,
+        "rounds": [_described(turn, names) for turn in played.rounds],
+        "reasons": [_described_reason(reason, names) for reason in reasons]})
+
+
+@require_POST
+@login_required
+def controller_set(request: HttpRequest, controller: str) -> HttpResponse:
+    """Say what a controller may do for a team."""
+    known = _row(request, controller)
+    slug, mode = request.POST.get("team", ""), request.POST.get("mode", "")
+    team = team_named(request.viewer, slug) if slug else None
+    before = _chosen_team(known, slug)
+
+    def act() -> None:
+        policy = _policy(request.POST, before.policy)
+        services.set_policy(
+            actor=request.user, controller=controller, team=team,
+            policy=Policy(mode or policy.mode, policy.changes_per_hour, policy.changes_per_day, policy.cool_down_s))
+
+    flash.attempt(
+        request, act, text=f"{known.controller.title} for {before.name}: {mode or before.policy.mode}.",
+        code="controller-set")
+    return redirect("controller", controller)
+
+
+@require_POST
+@login_required
+def round_act(request: HttpRequest, key: str, way: str) -> HttpResponse:
+    """Accept or turn down what a round recommends."""
+    flash.attempt_named(request, _WAYS, way, key=key)
+    return redirect("controllers")
+
+
+def _row(request: HttpRequest, name: str) -> ControllerRow:
+    services.controller_named(name)
+    return next(row for row in selectors.overview(request.viewer) if row.controller.name == name)
+
+
+def _chosen_team(row: ControllerRow, slug: str | None) -> TeamRow:
+    """The team of that slug, or the first one where none is named."""
+    if slug is None:
+        return row.teams[0]
+    chosen = next((team for team in row.teams if team.slug == slug), None)
+    if chosen is None:
+        raise NotFound("There is no such team that you are in.", remedy="Choose one of your teams.")
+    return chosen
+
+
+def _policy(given: Any, usual: Policy) -> Policy:
+    """Limits as a form has them; what it leaves out is as usual."""
+    try:
+        return Policy(
+            usual.mode, int(given.get("changes_per_hour", usual.changes_per_hour)),
+            int(given.get("changes_per_day", usual.changes_per_day)),
+            60 * float(given.get("cool_down_min", usual.cool_down_s / 60)))
+    except (ValueError, OverflowError) as error:
+        raise BadInput("A limit is no number.", remedy="Give whole numbers of changes, and minutes.") from error
+
+
+# Rows for templates ---------------------------------------------------------------------------------------------------
+
+
+class _Names:
+    """What targets are called, as far as the viewer may know of them."""
+
+    def __init__(self, request: HttpRequest, targets: list[str]) -> None:
+        ids = {target for target in targets if is_uuid(target)}
+        self.dataflows = {str(record.pk): record for record in DataflowRecord.objects.filter(
+            visible_to(request.viewer), pk__in=ids).select_related("team")}
+        self.profiles = {str(record.pk): record for record in ProfileRecord.objects.filter(
+            known_to(request.viewer), pk__in=ids).select_related("team")}
+
+
+def _of_row(request: HttpRequest, row: RoundRow) -> dict[str, Any]:
+    """A round with its links, and what the viewer may answer."""
+    measures = row.waits_for_an_answer and row.profile is not None and may_measure(
+        request.viewer, team_id=row.profile.team_id)
+    turn = round_of(row)
+    return {
+        "key": row.key, "turn": turn, "controller": row.controller, "team": row.team, "begun": row.begun,
+        "dataflow": row.dataflow, "profile": row.profile, "proposal": getattr(row, "proposal", None),
+        "sweep": row.sweep, "may_answer": measures, "phase": row.phase}
+
+
+def _described(turn: Round, names: _Names) -> dict[str, Any]:
+    target = turn.decision.target
+    return {
+        "turn": turn, "controller": turn.controller, "begun": datetime.fromtimestamp(turn.begun_s, UTC),
+        "dataflow": names.dataflows.get(target), "profile": names.profiles.get(target)}
+
+
+def _described_reason(reason: MergedReason, names: _Names) -> dict[str, Any]:
+    return {
+        "why": reason.why, "times": reason.times, "until": datetime.fromtimestamp(reason.until_s, UTC),
+        "since": datetime.fromtimestamp(reason.since_s, UTC),
+        "dataflow": names.dataflows.get(reason.target), "profile": names.profiles.get(reason.target)}

@@ -1,0 +1,128 @@
+"""Defragmentation as a controller: fuses queries that need not be apart, where that pays (paper [1], 4.2).
+
+When a step is worth its disruption is the rule of ``scheduler.reuse.defragment``. A change is of a stream, which a
+channel carries or a query has within; or of a query that is rebuilt without the tasks that nobody needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from scheduler.model.prices import Prices
+from scheduler.reuse.defragment import Fusion, Load, Rule, Worth, in_words, weigh
+
+from .protocol import Effect, Evaluation, Verdict, held_to_bounds, reversed_changes
+from .values import OFF, Bound, Change, Decision, Policy, Promise, Reason
+
+CORES, LATENCY = "CPU of its queries", "latency, median"  # the measures of its promise
+WITHIN_S = 900.0
+NOISE = 0.10  # of what is measured of CPU: two equal runs differ by as much
+LATER, LATER_MS = 1.25, 100.0  # how much later than before events may come: a part, and a batch more
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A step that is possible, of the dataflow that it is looked at for.
+
+    ``tasks`` are the running tasks that its queries work at, ``load_tasks`` those whose rate is the load. ``cores`` and
+    ``latency_ms`` are what its queries take and the dataflow has now, None where that is not measured.
+    """
+
+    dataflow: str
+    team: str
+    touched: tuple[str, ...]
+    fusion: Fusion
+    load: Load
+    tasks: tuple[str, ...] = ()
+    load_tasks: tuple[str, ...] = ()
+    cores: float | None = None
+    latency_ms: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Fusions:
+    """The evidence: every step that is possible, what CPU costs, and the rule.
+
+    ``as_few_as_can_be`` are the teams of dataflows whose queries allow no step, with how many those are.
+    """
+
+    candidates: tuple[Candidate, ...]
+    prices: Prices
+    query_cores: float
+    rule: Rule
+    as_few_as_can_be: tuple[tuple[str, int], ...] = ()
+
+
+class Defragmentation:
+    """Proposes, or makes, the step of each dataflow that gains most over what it disturbs."""
+
+    name = "defragmentation"
+    title = "Defragmentation"
+    about = ("Fuses queries that need not be apart any more, and leaves out tasks that nobody needs, where that saves "
+             "more than it disturbs.")
+    reads = "fusions"
+    every_s = 300.0
+    usual = Policy(changes_per_hour=4, changes_per_day=24, cool_down_s=1800.0)
+
+    def evaluate(self, evidence: Fusions, policies: Mapping[str, Policy]) -> Evaluation:
+        """Every step that is worth it; of a dataflow that has none, why not even the best of its steps is."""
+        decisions: list[Decision] = []
+        not_worth: dict[str, tuple[float, Reason]] = {}
+        for candidate in evidence.candidates:
+            if policies.get(candidate.team, self.usual).mode == OFF:
+                continue
+            worth = weigh(
+                candidate.fusion, candidate.load, prices=evidence.prices, query_cores=evidence.query_cores,
+                rule=evidence.rule)
+            net, why = worth.gain - worth.disruption, in_words(
+                candidate.fusion, worth, prices=evidence.prices, rule=evidence.rule)
+            if worth.satisfies(evidence.rule):
+                decisions.append(_decision(candidate, worth, why, net))
+            elif candidate.dataflow not in not_worth or net > not_worth[candidate.dataflow][0]:
+                not_worth[candidate.dataflow] = (net, Reason(candidate.team, candidate.dataflow, why))
+        decided = {decision.target for decision in decisions}
+        reasons = [reason for _, reason in not_worth.values() if reason.target not in decided]
+        reasons += [
+            Reason(team, "", f"The queries of {count} dataflow{'s' if count > 1 else ''} are as few as they can be.")
+            for team, count in evidence.as_few_as_can_be if policies.get(team, self.usual).mode != OFF]
+        return Evaluation(tuple(decisions), tuple(reasons))
+
+    def check(self, promise: Promise, effect: Effect) -> tuple[Verdict, str]:
+        """By the medians of CPU and latency at about the same load."""
+        return held_to_bounds(promise, effect)
+
+    def rollback(self, decision: Decision) -> tuple[Change, ...]:
+        """What was fused is cut again where it was."""
+        return reversed_changes(decision.changes)
+
+
+def changes_of(fusion: Fusion) -> tuple[Change, ...]:
+    """What a step changes, in the words that all controllers share."""
+    changes = []
+    if fusion.stream is not None:
+        changes.append(Change("stream", ">".join(fusion.stream), "in a channel", "within a query"))
+    if fusion.dead_tasks:
+        changes += [Change("query", name, "with tasks that nobody needs", "without") for name in fusion.path]
+    return tuple(changes)
+
+
+def _decision(candidate: Candidate, worth: Worth, why: str, net: float) -> Decision:
+    return Decision(
+        candidate.dataflow, candidate.team, changes_of(candidate.fusion), _promise(candidate, worth), why, worth=net,
+        touched=candidate.touched, moves_queries=True, arguments={
+            "queries": " ".join(candidate.fusion.path), "tasks": " ".join(candidate.tasks),
+            "load_tasks": " ".join(candidate.load_tasks)})
+
+
+def _promise(candidate: Candidate, worth: Worth) -> Promise:
+    """Half of the CPU that it should save, as exactly as CPU can be told; and nothing comes later than it did."""
+    bounds = []
+    if candidate.cores is not None:
+        at_most = candidate.cores * (1 + NOISE) - worth.cores / 2
+        bounds.append(Bound(CORES, "cores", candidate.cores, max(at_most, 0.0)))
+    if candidate.latency_ms is not None:
+        bounds.append(Bound(LATENCY, "ms", candidate.latency_ms, candidate.latency_ms * LATER + LATER_MS))
+    text = f"saves {worth.cores:.3g} cores, and no event comes later"
+    load = candidate.load.rate_per_s if candidate.load.rate_per_s > 0 else None
+    return Promise(text, WITHIN_S, tuple(bounds), load)

@@ -1,0 +1,189 @@
+"""What keeps the loop from doing too much: budgets, rest, and nothing back and forth. Each veto is a sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from .protocol import Controller
+from .values import (
+    ACTS,
+    BROKEN,
+    DAY_S,
+    DECLINED,
+    HOUR_S,
+    MOVING,
+    OFF,
+    ROLLED_BACK,
+    STUCK,
+    Change,
+    Decision,
+    Policy,
+    Round,
+    State,
+)
+
+PEACE_S = DAY_S  # for so long what was refused, or did not bring what it promised, is not tried again
+
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """How many changes a team still has for a controller, in the hour and in the day."""
+
+    in_hour: int
+    in_day: int
+
+
+def allowance(state: State, controller: str, team: str, policy: Policy, *, now_s: float) -> Allowance:
+    """What is left of a team's budget for a controller.
+
+    Every round counts that has begun, also one that people approve, or that was taken back, for as long as it is in
+    flight and then from its last change; one that was given up before it changed or proposed anything does not. Rounds
+    about other teams' dataflows count where they touch this one.
+
+    Parameters
+    ----------
+    state : State
+        The loop's rounds.
+    controller : str
+        Its name.
+    team : str
+        The team's short name.
+    policy : Policy
+        The team's settings.
+    now_s : float
+        The present moment, in seconds since the epoch.
+    """
+    moments = [
+        _last_s(turn, now_s) for turn in state.rounds
+        if turn.controller == controller and team in turn.decision.teams and _counts(turn)]
+    return Allowance(
+        max(0, policy.changes_per_hour - sum(moment > now_s - HOUR_S for moment in moments)),
+        max(0, policy.changes_per_day - sum(moment > now_s - DAY_S for moment in moments)))
+
+
+def veto(
+    controller: Controller, state: State, decision: Decision, policies: Mapping[str, Policy], *, now_s: float
+) -> str:
+    """Why a decision is not carried out now; empty where nothing stands against it.
+
+    Parameters
+    ----------
+    controller : Controller
+        Whose decision it is.
+    state : State
+        Rounds of all controllers.
+    decision : Decision
+        What is to be changed.
+    policies : mapping of str to Policy
+        By team, for this controller.
+    now_s : float
+        The present moment, in seconds since the epoch.
+    """
+    policy = policies.get(decision.team, controller.usual)
+    if policy.mode == OFF:
+        return "It is off."
+    return next(filter(None, (
+        *_in_flight(controller, state, decision),
+        _unwelcome(controller, state, decision, now_s),
+        _back_and_forth(state, decision, policy, now_s),
+        _resting(controller, state, decision, policy, now_s),
+        _over_budget(controller, state, decision, policies, now_s))), "")
+
+
+def _in_flight(controller: Controller, state: State, decision: Decision) -> Iterator[str]:
+    """What is under way already stands against it."""
+    subjects = {change.what for change in decision.changes}
+    for turn in state.rounds:
+        if not turn.is_open:
+            continue
+        own = turn.controller == controller.name
+        if own and turn.decision.team == decision.team:
+            yield "The round before is still in flight."
+        elif decision.moves_queries and turn.decision.moves_queries and turn.phase in MOVING:
+            yield "Queries are being changed already; one change at a time in the whole estate."
+        elif turn.decision.target == decision.target or subjects & {change.what for change in turn.decision.changes}:
+            yield f"A round of {turn.controller} about the same is in flight."
+
+
+def _over_budget(
+    controller: Controller, state: State, decision: Decision, policies: Mapping[str, Policy], now_s: float
+) -> str:
+    for team in decision.teams:
+        policy = policies.get(team, controller.usual)
+        if team != decision.team and policy.mode != ACTS:
+            continue  # it is asked
+        left = allowance(state, controller.name, team, policy, now_s=now_s)
+        whose = "The" if team == decision.team else "A touched team's"
+        if not left.in_hour:
+            return f"{whose} budget of {policy.changes_per_hour} changes an hour is used up."
+        if not left.in_day:
+            return f"{whose} budget of {policy.changes_per_day} changes a day is used up."
+    return ""
+
+
+def _resting(controller: Controller, state: State, decision: Decision, policy: Policy, now_s: float) -> str:
+    """After a change of a target, this controller leaves it alone for the cool-down."""
+    for turn in state.rounds:
+        if turn.controller != controller.name or turn.decision.target != decision.target or not turn.has_changed:
+            continue
+        left_s = _last_s(turn, now_s) + policy.cool_down_s - now_s
+        if left_s > 0:
+            return f"It was changed lately: the cool-down has {left_s / 60:.0f} minutes to go."
+    return ""
+
+
+def _back_and_forth(state: State, decision: Decision, policy: Policy, now_s: float) -> str:
+    """Nothing gets a value that it has had within the cool-down, whichever controller changed it."""
+    for change in decision.changes:
+        for value, until_s in _values_had(state, change, now_s):
+            if value == change.after and until_s > now_s - policy.cool_down_s:
+                return f"That would take back what was changed lately ({change.aspect} {change.subject})."
+    return ""
+
+
+def _values_had(state: State, change: Change, now_s: float) -> Iterator[tuple[str, float]]:
+    """Values that something has had, and until when at the latest, by all rounds that changed it."""
+    for turn in state.rounds:
+        if not turn.has_changed:
+            continue
+        for past in turn.decision.changes:
+            if past.what == change.what:
+                yield past.before, turn.changed_s if turn.changed_s is not None else now_s
+                if turn.phase != STUCK and (turn.back_s is not None or turn.is_open):
+                    yield past.after, turn.back_s if turn.back_s is not None else now_s
+
+
+def _unwelcome(controller: Controller, state: State, decision: Decision, now_s: float) -> str:
+    """What people refused, or what did not bring what it promised, is left in peace for a day."""
+    for turn in state.rounds:
+        if turn.controller != controller.name or _ended_s(turn, now_s) <= now_s - PEACE_S:
+            continue
+        if turn.refused and turn.decision.target == decision.target:
+            return "It was turned down, given up or taken back by hand within the last day."
+        same = {(change.what, change.after) for change in turn.decision.changes} & {
+            (change.what, change.after) for change in decision.changes}
+        if turn.phase in {ROLLED_BACK, BROKEN, STUCK} and same:
+            return "The same change did not bring what it promised within the last day."
+    return ""
+
+
+def _counts(turn: Round) -> bool:
+    return turn.phase != DECLINED or turn.has_changed or turn.refused or turn.mode != ACTS
+
+
+def _last_s(turn: Round, now_s: float) -> float:
+    """The last moment at which a round may have changed something; now while it is in flight."""
+    if turn.is_open:
+        return now_s
+    return max(moment for moment in (turn.begun_s, turn.changed_s, turn.back_s) if moment is not None)
+
+
+def _ended_s(turn: Round, now_s: float) -> float:
+    """When a round ended, or what it changed was taken back after its end; now while it is in flight."""
+    return now_s if turn.is_open or turn.ended_s is None else max(turn.ended_s, turn.back_s or 0.0)
+
+
+def forgotten(rounds: Iterable[Round], *, now_s: float) -> tuple[Round, ...]:
+    """Rounds without those that ended so long ago that no limit depends on them any more."""
+    return tuple(turn for turn in rounds if _ended_s(turn, now_s) > now_s - 2 * DAY_S)

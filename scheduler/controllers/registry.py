@@ -1,0 +1,12 @@
+"""Every controller that there is, by name. One that is missing here adapts nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from .defragmentation import Defragmentation
+from .protocol import Controller
+from .remeasuring import Remeasuring
+
+CONTROLLERS: Mapping[str, Controller] = {
+    controller.name: controller for controller in (Defragmentation(), Remeasuring())}
