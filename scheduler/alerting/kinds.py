@@ -1,0 +1,97 @@
+"""Kinds of rules: what can be watched, in which unit, and from where on it is wrong unless a team says otherwise.
+
+A new kind is an entry here and a reader in ``dashboard/alerts/readers.py``; a test fails for a kind without one. Pages,
+the API, documents and metrics follow from the entry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from .values import CRITICAL, INFO, WARNING, Rule
+
+Scope = Literal["team", "estate"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleKind:
+    """One kind of rule.
+
+    Parameters
+    ----------
+    name : str
+        In rules, in the API and in metrics.
+    title, about : str
+        A few words, and a sentence.
+    scope : str
+        ``team`` where each team has it for its dataflows, and each dataflow may have its own; else ``estate``.
+    unit : str
+        Of its thresholds; empty where there is none to choose: it watches whether something is so.
+    threshold, clear_threshold : float
+        As ``values.Rule``; where there is no unit, 1 means that it is so.
+    for_s, clear_for_s : int
+        As ``values.Rule``.
+    severity : str
+        As ``values.Rule``.
+    above : bool
+        Whether high values are wrong.
+    every_s : int
+        How often it is read: what costs much and changes slowly is read seldom.
+    marked : bool
+        Whether its alarms are written into the history; of findings the recorder writes them.
+    """
+
+    name: str
+    title: str
+    about: str
+    scope: Scope = "team"
+    unit: str = ""
+    threshold: float = 1.0
+    clear_threshold: float = 1.0
+    for_s: int = 60
+    clear_for_s: int = 60
+    severity: str = WARNING
+    above: bool = True
+    every_s: int = 1
+    marked: bool = True
+
+    def rule(self, scope: str, **chosen: float | int | str) -> Rule:
+        """The rule of this kind for a scope: as it is by default, but for what was chosen."""
+        default = {
+            "threshold": self.threshold, "clear_threshold": self.clear_threshold, "for_s": self.for_s,
+            "clear_for_s": self.clear_for_s, "severity": self.severity}
+        return Rule(id=f"{scope}/{self.name}", kind=self.name, above=self.above, **default | chosen)
+
+
+LATENCY = RuleKind(
+    name="latency", title="Latency", unit="ms", threshold=10_000, clear_threshold=8_000,
+    about="The 99th percentile of the age of events when they reach a dataflow's sinks.")
+BACKLOG = RuleKind(
+    name="backlog", title="Backlog", unit="blocks", threshold=192, clear_threshold=96,
+    about="Blocks that the broker holds for a reader of one stream; at 256 its writer waits.")
+SILENT_SOURCE = RuleKind(
+    name="silent_source", title="Silent source", for_s=120, marked=False,
+    about="A source makes no events, or what it reads does not answer.")
+FAILING = RuleKind(
+    name="failing", title="Failing", for_s=30, severity=CRITICAL, marked=False,
+    about="A query of a dataflow fails or hangs, or the slot or node that it needs does not answer.")
+RESTARTING = RuleKind(
+    name="restarting", title="Restarting", unit="restarts", threshold=3, clear_threshold=1, for_s=0, clear_for_s=300,
+    about="How often a query failed and began again within ten minutes.")
+DRIFT = RuleKind(
+    name="drift", title="Drift", unit="%", threshold=30, clear_threshold=20, for_s=600, clear_for_s=600, severity=INFO,
+    every_s=60, about="How far running tasks are from the profile that schedules are planned with.")
+BROKEN_PROMISE = RuleKind(
+    name="broken_promise", title="Broken promise", for_s=120, clear_for_s=300, every_s=60,
+    about="A schedule does not keep the rate, the latency or the slots that its plan promised.")
+DISK = RuleKind(
+    name="disk", title="Disk", scope="estate", unit="MB", threshold=1024, clear_threshold=2048, above=False,
+    severity=CRITICAL, about="Free space of a data folder: a node's, or the site's own.")
+UNREACHABLE = RuleKind(
+    name="unreachable", title="Unreachable", scope="estate", for_s=15, clear_for_s=30, severity=CRITICAL, marked=False,
+    about="A node does not report, a slot's driver does not answer, or the broker takes nothing in.")
+
+_ALL = (LATENCY, BACKLOG, SILENT_SOURCE, FAILING, RESTARTING, DRIFT, BROKEN_PROMISE, DISK, UNREACHABLE)
+RULE_KINDS: Mapping[str, RuleKind] = {kind.name: kind for kind in _ALL}

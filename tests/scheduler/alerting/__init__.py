@@ -1,0 +1,1 @@
+"""Alerting in values."""
