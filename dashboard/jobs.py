@@ -85,6 +85,11 @@ def republish() -> None:
     _send(queue.REPUBLISH_DESIRED)
 
 
+def deliver() -> None:
+    """After commit: send what waits to be sent; else it is found when that is due."""
+    _send(queue.DELIVER)
+
+
 def try_again(queries: Iterable[str]) -> None:
     """Let queries that failed be tried again; ``BrokerAway`` where their nodes cannot be told."""
     try:

@@ -24,6 +24,9 @@ RUN_CONTROLLERS = "weir.run_controllers"
 GUARD = "weir.guard"
 SWEEP = "weir.sweep"
 TIDY = "weir.tidy"
+EVALUATE_ALERTS = "weir.evaluate_alerts"
+DELIVER = "weir.deliver"
+EMIT_LINEAGE = "weir.emit_lineage"
 
 LONGEST_TASK_S = 120
 VISIBILITY_TIMEOUT_S = 300

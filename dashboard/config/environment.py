@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, unquote, urlsplit
 
 from scheduler.model.errors import WeirError
 from scheduler.model.prices import VmSize
@@ -83,6 +83,14 @@ DECLARED: tuple[Declared, ...] = (
     Declared("WEIR_AUDIT_KEEP_DAYS", "730", "Days after which months of the audit trail go to files; 0: never."),
     Declared("WEIR_PLANS_KEEP_DAYS", "365", "Days for which details of plans that ended are kept; 0: for ever."),
     Declared("WEIR_TRIALS_KEEP_DAYS", "90", "Days for which the raw series of trials are kept; 0: for ever."),
+    Declared("WEIR_SITE_URL", "", "Where people reach the site, such as `https://weir.example.org`: for links."),
+    Declared("WEIR_WEBHOOK_HOSTS", "", "Hosts that webhooks may go to, by commas; with a port if not 80 or 443."),
+    Declared("EMAIL_URL", "", "Mail server, `smtp://user:password@host:587?tls=1`; empty: mail goes to the log."),
+    Declared("WEIR_EMAIL_FROM", "weir@localhost", "Sender of mail."),
+    Declared("WEIR_METRICS_TOKEN", "", "Bearer token of `/metrics`; empty: this machine alone may read it."),
+    Declared("WEIR_OPENLINEAGE_URL", "", "Where OpenLineage events are posted; empty: none are."),
+    Declared("WEIR_OPENLINEAGE_KEY", "", "API key that is sent along, as a bearer token."),
+    Declared("WEIR_OPENLINEAGE_NAMESPACE", "weir", "Namespace of jobs in OpenLineage events."),
     Declared("WEIR_LIVE_CONNECTIONS", "40", "Pages that one user may watch live at a time, of a server process."),
 )
 _BY_NAME = {declared.name: declared for declared in DECLARED}
@@ -176,6 +184,32 @@ class Environment:
         if urlsplit(value).scheme not in {"redis", "rediss"}:
             raise _invalid("REDIS_URL", value, "redis://host:port/db")
         return value
+
+    def http_url(self, name: str) -> str:
+        """An address of HTTP without a slash at its end, or nothing."""
+        value = self.text(name).rstrip("/")
+        if value and (urlsplit(value).scheme not in {"http", "https"} or not urlsplit(value).hostname):
+            raise _invalid(name, value, "http://host or https://host")
+        return value
+
+    def email(self) -> dict[str, object]:
+        """Django's settings of mail, from ``EMAIL_URL``."""
+        value = self.text("EMAIL_URL")
+        if not value:
+            return {"EMAIL_BACKEND": "django.core.mail.backends.console.EmailBackend"}
+        parts = urlsplit(value)
+        try:
+            port = parts.port
+        except ValueError:
+            port = -1
+        if parts.scheme not in {"smtp", "smtps"} or not parts.hostname or port == -1:
+            raise _invalid("EMAIL_URL", "…", "smtp://user:password@host:port, with ?tls=1 for STARTTLS, or smtps://")
+        has_tls = parse_qs(parts.query).get("tls", ["0"])[-1] == "1"
+        return {
+            "EMAIL_BACKEND": "django.core.mail.backends.smtp.EmailBackend", "EMAIL_HOST": parts.hostname,
+            "EMAIL_PORT": port or {"smtp": 587 if has_tls else 25, "smtps": 465}[parts.scheme],
+            "EMAIL_HOST_USER": unquote(parts.username or ""), "EMAIL_HOST_PASSWORD": unquote(parts.password or ""),
+            "EMAIL_USE_TLS": has_tls, "EMAIL_USE_SSL": parts.scheme == "smtps", "EMAIL_TIMEOUT": 10}
 
     def data_dir(self) -> Path:
         """The folder of all state, absolute."""

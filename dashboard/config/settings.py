@@ -43,6 +43,12 @@ CURRENCY = ENVIRONMENT.text("WEIR_CURRENCY")
 DOCUMENT_LIMIT_BYTES = 1024 * 1024
 INGEST_LIMIT_BYTES = 8 * 1024 * 1024  # of events in one request
 LIVE_CONNECTIONS = ENVIRONMENT.integer("WEIR_LIVE_CONNECTIONS", minimum=1)
+SITE_URL = ENVIRONMENT.http_url("WEIR_SITE_URL")
+WEBHOOK_HOSTS = ENVIRONMENT.words("WEIR_WEBHOOK_HOSTS")
+METRICS_TOKEN = ENVIRONMENT.text("WEIR_METRICS_TOKEN")
+OPENLINEAGE_URL = ENVIRONMENT.http_url("WEIR_OPENLINEAGE_URL")
+OPENLINEAGE_KEY = ENVIRONMENT.text("WEIR_OPENLINEAGE_KEY")
+OPENLINEAGE_NAMESPACE = ENVIRONMENT.text("WEIR_OPENLINEAGE_NAMESPACE")
 LOGIN_FAILURES_ALLOWED = 8  # for one user name from one device or address, within the window
 LOGIN_FAILURES_ALLOWED_BY_NAME = 20  # from all addresses; devices that are known by the name go on
 LOGIN_FAILURES_ALLOWED_BY_ADDRESS = 40
@@ -115,6 +121,7 @@ INSTALLED_APPS = [
     "dashboard.teams",
     "dashboard.audit",
     "dashboard.history",
+    "dashboard.outbox",
     "dashboard.catalog",
     "dashboard.operations",
     "dashboard.plans",
@@ -123,6 +130,8 @@ INSTALLED_APPS = [
     "dashboard.schedules",
     "dashboard.bills",
     "dashboard.profiles",
+    "dashboard.alerts",
+    "dashboard.lineage",
     "dashboard.api",
     "dashboard.live",
     "dashboard.pages",
@@ -208,6 +217,10 @@ DATA_UPLOAD_MAX_MEMORY_SIZE = DOCUMENT_LIMIT_BYTES + 64 * 1024  # the document, 
 FILE_UPLOAD_MAX_MEMORY_SIZE = DATA_UPLOAD_MAX_MEMORY_SIZE
 DATA_UPLOAD_MAX_NUMBER_FIELDS = 200
 DATA_UPLOAD_MAX_NUMBER_FILES = 4
+
+# Mail ----------------------------------------------------------------------------------------------------------------
+globals().update(ENVIRONMENT.email())
+DEFAULT_FROM_EMAIL = ENVIRONMENT.text("WEIR_EMAIL_FROM")
 
 # Live ----------------------------------------------------------------------------------------------------------------
 CHANNEL_LAYERS = {

@@ -28,6 +28,9 @@ FIT_COSTS_EVERY_S = 300.0
 GUARD_EVERY_S = 3.0
 SWEEP_EVERY_S = 15.0
 CONTROL_EVERY_S = 10.0  # rounds in flight are followed so often; each controller says how often it decides
+EVALUATE_ALERTS_EVERY_S = 10.0
+DELIVER_EVERY_S = 5.0
+EMIT_LINEAGE_EVERY_S = 15.0
 TIDY_EVERY_S = 600.0  # the clock begins anew with its process: what is due seldom must still come
 
 
@@ -39,7 +42,7 @@ def _every(seconds: float, task: str) -> dict[str, object]:
 app.conf.update(
     include=["dashboard.tasks.planning", "dashboard.tasks.execution", "dashboard.tasks.telemetry",
              "dashboard.tasks.measuring", "dashboard.tasks.tidying", "dashboard.tasks.recording",
-             "dashboard.tasks.controlling"],
+             "dashboard.tasks.controlling", "dashboard.tasks.alerting"],
     beat_schedule={
         "advance_proposals": _every(ADVANCE_EVERY_S, queue.ADVANCE_PROPOSALS),
         "republish_desired": _every(REPUBLISH_EVERY_S, queue.REPUBLISH_DESIRED),
@@ -50,6 +53,9 @@ app.conf.update(
         "fit_costs": _every(FIT_COSTS_EVERY_S, queue.FIT_COSTS),
         "guard": _every(GUARD_EVERY_S, queue.GUARD),
         "sweep": _every(SWEEP_EVERY_S, queue.SWEEP),
+        "evaluate_alerts": _every(EVALUATE_ALERTS_EVERY_S, queue.EVALUATE_ALERTS),
+        "deliver": _every(DELIVER_EVERY_S, queue.DELIVER),
+        "emit_lineage": _every(EMIT_LINEAGE_EVERY_S, queue.EMIT_LINEAGE),
         "tidy": _every(TIDY_EVERY_S, queue.TIDY),
         "run_controllers": _every(CONTROL_EVERY_S, queue.RUN_CONTROLLERS),
     },

@@ -1,0 +1,160 @@
+"""One round: read, decide, store. What a round decides is stored in one transaction, with the messages that come of it.
+
+A worker that is killed in mid-round leaves either all of that or nothing. Who evaluates a round again, or a second one
+at the same time, finds it done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from django.db import transaction
+
+from dashboard.alerts.models import Alert, EvaluatorClock, MuteRow, NoticeGroup
+from dashboard.alerts.notices import tell
+from dashboard.alerts.readers import READERS, Evidence, Readings
+from dashboard.alerts.rules import RuleInForce, enabled, rules_of
+from dashboard.history.store import DatabaseHistory
+from dashboard.teams.models import Team
+from scheduler.alerting.kinds import RULE_KINDS
+from scheduler.alerting.machine import Change, Round, evaluate
+from scheduler.alerting.values import FIRING, PENDING, RESOLVED, Reading, Rule, Watched, alert_key
+from scheduler.history.series import ALARM, KINDS, OVER, Annotation
+
+ROUND_S = 10
+KEEP_S = 90 * 24 * 3600  # alerts that are over; as long as history
+
+
+@dataclass
+class Found:
+    """What is known of all rules in a round: those in force, whose they are, and what was read for them."""
+
+    rules: dict[str, RuleInForce] = field(default_factory=dict)
+    teams: dict[str, Team | None] = field(default_factory=dict)
+    readings: dict[str, Readings] = field(default_factory=dict)
+
+
+def evaluate_round(*, now_s: int) -> int:
+    """Evaluate all rules as of now; how many alerts changed. Safe to do again, and by several at once."""
+    found = Found()
+    for team in [None, *Team.objects.order_by("pk")]:
+        _read(team, now_s, found)
+    with transaction.atomic():
+        clock, _ = EvaluatorClock.objects.select_for_update().get_or_create(pk=1)
+        if now_s <= clock.evaluated_s:
+            return 0
+        alerts = {alert.watched: alert for alert in Alert.objects.filter(phase__in=[PENDING, FIRING])}
+        changes = evaluate(Round(
+            {rule_id: in_force.rule for rule_id, in_force in found.rules.items()}, found.readings, now_s,
+            {watched: alert.state for watched, alert in alerts.items()}))
+        _store(changes, found, alerts, now_s)
+        tell(now_s)
+        EvaluatorClock.objects.filter(pk=1).update(evaluated_s=now_s)
+    return len(changes)
+
+
+def forget_alerts(at: datetime) -> int:
+    """Drop what was over long ago, and mutes that are; how many alerts there were."""
+    count = Alert.objects.filter(phase=RESOLVED, resolved_s__lt=at.timestamp() - KEEP_S).delete()[0]
+    MuteRow.objects.filter(until__lt=at).delete()
+    NoticeGroup.objects.filter(closed=True, alerts=None).delete()
+    return count
+
+
+def _read(team: Team | None, now_s: int, found: Found) -> None:
+    evidence = Evidence(team, now_s)
+    if team is not None and not evidence.own and not _is_watched(team):
+        return
+    rules = enabled(rules_of(team))
+    own = {(in_force.kind.name, in_force.dataflow): rule_id for rule_id, in_force in rules.items() if in_force.dataflow}
+    overridden = {(row.kind.name, row.dataflow) for row in rules_of(team) if row.dataflow}
+    for rule_id, in_force in rules.items():
+        found.rules[rule_id], found.teams[rule_id] = in_force, team
+        kind = in_force.kind
+        if in_force.dataflow or now_s // ROUND_S % max(1, kind.every_s // ROUND_S):
+            continue
+        readings = READERS[kind.name](evidence)
+        if readings is not None:
+            found.readings[rule_id] = {
+                element: reading for element, reading in readings.items()
+                if (kind.name, reading.dataflow) not in overridden}
+            for (name, dataflow), own_id in own.items():
+                if name == kind.name:
+                    found.readings[own_id] = {
+                        element: reading for element, reading in readings.items() if reading.dataflow == dataflow}
+    _read_where_the_teams_is_off(evidence, rules, found)
+
+
+def _read_where_the_teams_is_off(evidence: Evidence, rules: Mapping[str, RuleInForce], found: Found) -> None:
+    """Rules of single dataflows whose team has turned that kind off."""
+    on = {in_force.kind.name for in_force in rules.values() if not in_force.dataflow}
+    for rule_id, in_force in rules.items():
+        if in_force.dataflow and in_force.kind.name not in on:
+            readings = READERS[in_force.kind.name](evidence)
+            if readings is not None:
+                found.readings[rule_id] = {
+                    element: reading for element, reading in readings.items()
+                    if reading.dataflow == in_force.dataflow}
+
+
+def _is_watched(team: Team) -> bool:
+    """Whether a team without dataflows has alerts left, which are over then."""
+    return Alert.objects.filter(team=team, phase__in=[PENDING, FIRING]).exists()
+
+
+def _store(
+    changes: Sequence[Change], found: Found, alerts: Mapping[Watched, Alert], now_s: int
+) -> None:
+    marks = []
+    for change in changes:
+        rule_id, element = change.watched
+        alert = alerts.get(change.watched)
+        if change.after is None:
+            if alert is not None:
+                alert.delete()  # it was pending, and never fired
+            continue
+        if alert is None:
+            reading = found.readings[rule_id][element]
+            alert = _new(change, found.rules[rule_id].rule, found.teams[rule_id], reading)
+        alert.phase, alert.calm_s = change.after.phase, change.after.calm_s
+        if change.fires:
+            _words(alert, found.readings[rule_id][element])
+            alert.fired_s, alert.severity = now_s, found.rules[rule_id].rule.severity
+            alert.group = _group(alert, now_s)
+        if change.resolves:
+            alert.resolved_s, alert.why = now_s, change.why
+        alert.save()
+        marks += _marks(change, alert, now_s)
+    DatabaseHistory().annotate(marks)
+
+
+def _new(change: Change, rule: Rule, team: Team | None, reading: Reading) -> Alert:
+    rule_id, element = change.watched
+    alert = Alert(
+        key=alert_key(change.watched, change.after.since_s)[:400], rule_id=rule_id, kind=rule.kind, team=team,
+        element_kind=element.kind, element=element.id, since_s=change.after.since_s, severity=rule.severity)
+    _words(alert, reading)
+    return alert
+
+
+def _words(alert: Alert, reading: Reading) -> None:
+    alert.cause, alert.text, alert.remedy = reading.cause[:240], reading.text[:500], reading.remedy[:500]
+    alert.dataflow_id = reading.dataflow or None
+
+
+def _group(alert: Alert, now_s: int) -> NoticeGroup:
+    """The open group of its cause, or a new one."""
+    group = NoticeGroup.objects.filter(team=alert.team, cause=alert.cause, closed=False).first()
+    return group or NoticeGroup.objects.create(team=alert.team, cause=alert.cause, opened_s=now_s)
+
+
+def _marks(change: Change, alert: Alert, now_s: int) -> list[Annotation]:
+    """What charts show: of findings the recorder has marked it already."""
+    if not (change.fires or change.resolves) or not RULE_KINDS[alert.kind].marked:
+        return []
+    subjects = {(alert.element_kind, alert.element), ("dataflow", str(alert.dataflow_id or ""))}
+    return [
+        Annotation(now_s, ALARM if change.fires else OVER, kind, subject, f"{alert.title}: {alert.text}"[:500])
+        for kind, subject in sorted(subjects) if kind in KINDS and subject]

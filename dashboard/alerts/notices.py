@@ -1,0 +1,127 @@
+"""Telling people: which groups are due, who is told how, and what the messages say. Runs within a round's transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from django.conf import settings
+from django.db.models import Q
+from django.urls import reverse
+
+from dashboard.alerts.models import Alert, MuteRow, NoticeGroup, Preference
+from dashboard.outbox.models import EMAIL, WEBHOOK, Delivery, Endpoint
+from dashboard.outbox.sending import enqueue
+from dashboard.teams.models import Team, User
+from scheduler.alerting.grouping import MORE, OVER, Group, Member, Mute, look_at
+from scheduler.alerting.values import CRITICAL, RESOLVED, SEVERITIES, Element
+
+SHOWN = 50  # alerts in one message
+_WORDS = {MORE: "More: ", OVER: "Over: "}
+# Who has chosen nothing gets mail for what cannot wait, where an address is known.
+DEFAULT_CHOICE = {severity: (severity == CRITICAL, severity == CRITICAL) for severity in SEVERITIES}
+
+
+def tell(now_s: int) -> None:
+    """Enqueue what people are to be told now."""
+    mutes = current_mutes(now_s)
+    for group in NoticeGroup.objects.filter(closed=False).select_related("team"):
+        alerts = {alert.key: alert for alert in group.alerts.order_by("fired_s", "id")}
+        outcome = look_at(Group(group.opened_s, group.told_s), [
+            Member(alert.key, alert.phase == RESOLVED, alert.told, is_quiet(alert, mutes, now_s))
+            for alert in alerts.values()], now_s)
+        if outcome.notice is not None:
+            group.notices, group.told_s = group.notices + 1, now_s
+            told = [alerts[key] for key in outcome.notice.members]
+            enqueue(list(_deliveries(group, outcome.notice.what, told)))
+            group.alerts.filter(key__in=outcome.notice.members).update(told=True)
+        group.closed = outcome.closes
+        if outcome.notice is not None or outcome.closes:
+            group.save()
+
+
+def current_mutes(now_s: int) -> Sequence[tuple[int | None, Mute]]:
+    """The mutes that hold now, each with the team whose alerts it is about (None: the estate's)."""
+    rows = MuteRow.objects.filter(until__gt=datetime.fromtimestamp(now_s, UTC))
+    return [
+        (row.team_id, Mute(int(row.until.timestamp()), row.rule_id,
+                           Element(row.element_kind, row.element) if row.element else None))
+        for row in rows]
+
+
+def is_muted(alert: Alert, mutes: Iterable[tuple[int | None, Mute]], now_s: int) -> bool:
+    """Whether nobody is to be told of an alert now."""
+    return any(
+        team_id == alert.team_id and mute.covers(*alert.watched, now_s) for team_id, mute in mutes)
+
+
+def is_quiet(alert: Alert, mutes: Iterable[tuple[int | None, Mute]], now_s: int) -> bool:
+    """Whether it is muted, or somebody looks after it."""
+    return alert.acknowledged_at is not None or is_muted(alert, mutes, now_s)
+
+
+def payload_of(group: NoticeGroup, what: str, alerts: Sequence[Alert]) -> dict[str, Any]:
+    """A notice as JSON: what webhooks get, and what mail is made of."""
+    worst = min((alert.severity for alert in alerts), key=SEVERITIES.index)
+    first = alerts[0]
+    more = f" and {len(alerts) - 1} more" if len(alerts) > 1 else ""
+    return {
+        "event": "alerts", "what": what, "severity": worst, "team": group.team.slug if group.team else None,
+        "title": f"{_WORDS.get(what, '')}{first.title}: {first.text}"[:240].rstrip(" .") + more,
+        "link": f"{settings.SITE_URL}{reverse('alerts')}?group={group.pk}", "cause": group.cause, "count": len(alerts),
+        "alerts": [_alert_row(alert) for alert in alerts[:SHOWN]]}
+
+
+def _alert_row(alert: Alert) -> dict[str, Any]:
+    return {
+        "id": alert.pk, "rule": alert.rule_id, "kind": alert.kind, "title": alert.title, "severity": alert.severity,
+        "element": {"kind": alert.element_kind, "id": alert.element}, "text": alert.text, "remedy": alert.remedy,
+        "dataflow": str(alert.dataflow_id) if alert.dataflow_id else None,
+        "fired_at": alert.fired_at.isoformat() if alert.fired_at else None,
+        "resolved_at": alert.resolved_at.isoformat() if alert.resolved_at else None}
+
+
+def mail_text(payload: Mapping[str, Any]) -> str:
+    """The same as the text of a mail."""
+    lines = [payload["title"], ""]
+    for alert in payload["alerts"]:
+        lines += [f"- {alert['title']} ({alert['severity']}): {alert['text']}"]
+        lines += [f"  {alert['remedy']}"] if alert["remedy"] and payload["what"] != OVER else []
+    if payload["count"] > len(payload["alerts"]):
+        lines.append(f"- and {payload['count'] - len(payload['alerts'])} more")
+    return "\n".join([*lines, "", payload["link"], "", "You choose what you are told under Alerts, Notifications."])
+
+
+def _deliveries(group: NoticeGroup, what: str, alerts: Sequence[Alert]) -> Iterator[Delivery]:
+    """One message to each receiver, named by group, number and receiver: told once however often this is done."""
+    payload = payload_of(group, what, alerts)
+    key = f"notice:{group.pk}:{group.notices}"
+    for user, (by_mail, by_webhook) in people_of(group.team, payload["severity"]):
+        if by_mail and user.email:
+            yield Delivery(
+                key=f"{key}:mail:{user.pk}", channel=EMAIL, user=user, to=user.email,
+                subject=f"[Weir] {payload['title']}"[:200], payload={"text": mail_text(payload)})
+        for endpoint in Endpoint.objects.filter(user=user) if by_webhook else ():
+            yield _webhook(key, endpoint, payload)
+    worst = SEVERITIES.index(payload["severity"])
+    for endpoint in Endpoint.objects.filter(team=group.team) if group.team else ():
+        if worst <= SEVERITIES.index(endpoint.least):
+            yield _webhook(key, endpoint, payload)
+
+
+def _webhook(key: str, endpoint: Endpoint, payload: dict[str, Any]) -> Delivery:
+    return Delivery(
+        key=f"{key}:hook:{endpoint.pk}", channel=WEBHOOK, endpoint=endpoint, subject=payload["title"][:300],
+        payload=payload)
+
+
+def people_of(team: Team | None, severity: str) -> Iterator[tuple[User, tuple[bool, bool]]]:
+    """Who may be told of a team's alerts, or the estate's (its administrators), and how: by mail, by webhook."""
+    wanted = Q(is_superuser=True) if team is None else Q(memberships__team=team)
+    users = list(User.objects.filter(wanted, is_active=True).distinct().order_by("pk"))
+    chosen = {
+        row.user_id: (row.email, row.webhook)
+        for row in Preference.objects.filter(user__in=users, severity=severity)}
+    for user in users:
+        yield user, chosen.get(user.pk, DEFAULT_CHOICE[severity])

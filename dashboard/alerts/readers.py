@@ -1,0 +1,236 @@
+"""What is read for each kind of rule: of a team's own dataflows as the team may know of them, or of the estate.
+
+A reader gives a reading by element; None where nothing can be known now.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from django.conf import settings
+from django.db.models import Q
+
+from dashboard.catalog.lifecycle import RUNNING
+from dashboard.catalog.models import DataflowRecord
+from dashboard.history.store import DatabaseHistory
+from dashboard.operations.findings import BAD, Finding
+from dashboard.operations.health import findings
+from dashboard.operations.telemetry import EVERYTHING
+from dashboard.operations.view import View, view_for
+from dashboard.profiles.models import ProfileRecord
+from dashboard.schedules.promises import in_force
+from dashboard.schedules.selectors import outcome_of
+from dashboard.teams.models import Role, Team
+from dashboard.teams.permissions import Viewer
+from scheduler.alerting import kinds
+from scheduler.alerting.values import Element, Reading
+from scheduler.history.port import History
+from scheduler.history.series import DATAFLOW, NODE, QUERY, SECOND, STREAM, Series
+from scheduler.reuse.activity import is_working
+
+Readings = dict[Element, Reading]
+RECENT_S = 30  # so many seconds of history say what a value is now
+RESTARTS_WITHIN_S = 600
+_SILENT = ("silent_source", "away", "retrying")
+_NEEDED = ("query", "slot", "node")
+
+
+@dataclass
+class Evidence:
+    """What one round reads from: a team's view, or the whole estate where there is no team."""
+
+    team: Team | None
+    now_s: int
+    history: History = field(default_factory=DatabaseHistory)
+
+    @cached_property
+    def viewer(self) -> Viewer:
+        """Who may know what the readings say."""
+        return EVERYTHING if self.team is None else Viewer(user_id=-1, roles={self.team.pk: Role.VIEWER})
+
+    @cached_property
+    def view(self) -> View:
+        """What is observed."""
+        return view_for(self.viewer)
+
+    @cached_property
+    def findings(self) -> list[Finding]:
+        """What is wrong, the worst first."""
+        return findings(self.view)
+
+    @cached_property
+    def own(self) -> Mapping[str, DataflowRecord]:
+        """The team's dataflows that run, by id."""
+        return {key: record for key, record in self.view.records.items()
+                if self.team is not None and record.team_id == self.team.pk and record.status == RUNNING}
+
+    @cached_property
+    def tasks(self) -> Mapping[str, str]:
+        """The running tasks that work for them, each with one of the dataflows."""
+        return {task: key for key in self.own for task in self.view.estate.submitted[key].running.values()
+                if is_working(self.view.estate, task)}
+
+    @property
+    def is_heard(self) -> bool:
+        """Whether anything live is known."""
+        return self.view.reading.available and not self.view.reading.broker_full
+
+    def newest(self, series: list[Series]) -> Mapping[Series, float | None]:
+        """What each series was lately: the median of its last seconds, None where nothing was measured."""
+        points = self.history.read(series, SECOND, begin_s=self.now_s - RECENT_S, end_s=self.now_s + 1)
+        known = {line: values.values[~np.isnan(values.values)] for line, values in points.items()}
+        return {line: float(np.median(known[line])) if line in known and len(known[line]) else None for line in series}
+
+    def of_dataflow(self, dataflow_id: str) -> str:
+        """A dataflow's name."""
+        return self.own[dataflow_id].name
+
+
+def _latency(evidence: Evidence) -> Readings | None:
+    series = {Series(DATAFLOW, key, "latency_p99_ms"): key for key in evidence.own}
+    return {
+        Element(DATAFLOW, series[line]): Reading(
+            value=value, cause="latency", dataflow=series[line],
+            text=f"Events of {evidence.of_dataflow(series[line])} reach its sinks late"
+                 + (f": p99 is {value / 1000:.3g} s." if value is not None else "."),
+            remedy="See on its page where they wait: a stream that is full, or a batch that takes long.")
+        for line, value in evidence.newest(list(series)).items()}
+
+
+def _backlog(evidence: Evidence) -> Readings | None:
+    streams = {
+        Series(STREAM, f"{parent}>{task}", "backlog_blocks"): (parent, task)
+        for task in evidence.tasks for parent in evidence.view.estate.tasks[task].parents}
+    readings: Readings = {}
+    for line, value in evidence.newest(list(streams)).items():
+        parent, task = streams[line]
+        if value is not None:  # a stream within a query has none
+            readings[Element(STREAM, line.subject)] = Reading(
+                value=value, cause="backlog", dataflow=evidence.tasks[task],
+                text=f"{value:.0f} blocks wait between {evidence.view.name_of(parent)} and "
+                     f"{evidence.view.name_of(task)}.",
+                remedy="Give the reading task more threads by a schedule, or pause it.")
+    return readings
+
+
+def _silent_source(evidence: Evidence) -> Readings | None:
+    return None if not evidence.is_heard else {
+        Element("source", finding.name): Reading(
+            value=1.0, cause=f"source:{finding.name}", text=finding.cause, remedy=finding.remedy, dataflow=own)
+        for finding, own in _found(evidence) if finding.part == "source" and finding.state in _SILENT}
+
+
+def _failing(evidence: Evidence) -> Readings | None:
+    """One reading a dataflow, of the worst that stands in its way; the same cause for all that it hinders."""
+    if not evidence.is_heard:
+        return None
+    readings: Readings = {}
+    for finding in evidence.findings:
+        if finding.severity != BAD or finding.part not in _NEEDED:
+            continue
+        for user in finding.dataflows:
+            if user["id"] in evidence.own:
+                readings.setdefault(Element(DATAFLOW, user["id"]), Reading(
+                    value=1.0, cause=f"{finding.part}:{finding.name}", dataflow=user["id"],
+                    text=f"{user['name']} does not run as it should: {finding.cause}", remedy=finding.remedy))
+    return readings
+
+
+def _found(evidence: Evidence) -> Iterator[tuple[Finding, str]]:
+    """Findings that concern a dataflow of the team, each with the first of them."""
+    for finding in evidence.findings:
+        own = next((user["id"] for user in finding.dataflows if user["id"] in evidence.own), "")
+        if own:
+            yield finding, own
+
+
+def _restarting(evidence: Evidence) -> Readings | None:
+    queries: dict[str, str] = {}
+    for task, dataflow in evidence.tasks.items():
+        fragment = evidence.view.estate.fragments[evidence.view.estate.places[task][0]]
+        queries |= dict.fromkeys((fragment.id, *(bundle.id for bundle in fragment.queries)), dataflow)
+    notes = evidence.history.annotations(
+        begin_s=evidence.now_s - RESTARTS_WITHIN_S, end_s=evidence.now_s + 1,
+        subjects=[(QUERY, query) for query in queries])
+    restarts = Counter(note.subject for note in notes if note.what == "fragment_failed")
+    causes = {note.subject: note.text for note in notes if note.what == "fragment_failed"}
+    return {
+        Element(QUERY, query): Reading(
+            value=float(restarts[query]), cause=f"query:{query}", dataflow=dataflow,
+            text=f"A query of {evidence.of_dataflow(dataflow)} failed {restarts[query]} times within ten minutes."
+                 + (f" {evidence.view.in_words(causes[query], dataflow)}" if causes.get(query) else ""),
+            remedy="Mend the cause; its page has the traceback.")
+        for query, dataflow in queries.items()}
+
+
+def _drift(evidence: Evidence) -> Readings | None:
+    users: dict[str, str] = {}
+    for task, dataflow in evidence.tasks.items():
+        users.setdefault(evidence.view.estate.tasks[task].type, dataflow)
+    profiles = ProfileRecord.objects.filter(
+        Q(team=None) | Q(team=evidence.team), active=True, static=False, task_type__in=list(users))
+    return {
+        Element("profile", str(profile.pk)): Reading(
+            value=_farthest(profile.drifts), cause=f"profile:{profile.task_type}", dataflow=users[profile.task_type],
+            text=f"Tasks of type {profile.task_type} are {_farthest(profile.drifts):.0f} % from their profile.",
+            remedy="Measure the task type again; schedules are planned with the profile.")
+        for profile in profiles}
+
+
+def _farthest(drifts: list[Mapping[str, float]]) -> float:
+    """By how many percent running tasks are from a profile, at the worst."""
+    return max((
+        100 * abs(drift["observed"] - drift["expected"]) / abs(drift["expected"])
+        for drift in drifts if drift["expected"]), default=0.0)
+
+
+def _broken_promise(evidence: Evidence) -> Readings | None:
+    readings: Readings = {}
+    for key in in_force(list(evidence.own)):
+        outcome = outcome_of(evidence.viewer, key)
+        if not outcome.judged or outcome.of_before:
+            readings[Element(DATAFLOW, key)] = Reading(value=None, cause="promise", dataflow=key)
+            continue
+        missed = ", ".join(dict.fromkeys(
+            f"{miss.what} of {miss.where}" if miss.where else str(miss.what) for miss in outcome.missed))
+        readings[Element(DATAFLOW, key)] = Reading(
+            value=1.0 if missed else 0.0, cause="promise", dataflow=key,
+            text=f"The schedule of {evidence.of_dataflow(key)} does not keep what was promised: {missed or 'nothing'}.",
+            remedy="Its schedule's page compares what was planned with what is measured.")
+    return readings
+
+
+def _disk(evidence: Evidence) -> Readings | None:
+    if not evidence.is_heard:
+        return None
+    free: dict[str, float | None] = dict.fromkeys(slot.node for slot in evidence.view.estate.slots)
+    free |= {name: report.disk_free_mb for name, report in evidence.view.reading.reports.items()}
+    free["site"] = float(shutil.disk_usage(settings.DATA_DIR).free >> 20)
+    return {
+        Element(NODE, name): Reading(
+            value=free_mb, cause=f"disk:{name}",
+            text=f"The disk of {name} has {free_mb or 0:,.0f} MB left.",
+            remedy="Make room on the file system of the data folder, or remove outputs that nobody needs.")
+        for name, free_mb in free.items()}
+
+
+def _unreachable(evidence: Evidence) -> Readings | None:
+    """What is wrong with a node and with its slots has one cause."""
+    return {
+        Element(finding.part, finding.name): Reading(
+            value=1.0, cause=f"unreachable:{finding.name.partition('/')[0]}", text=finding.cause,
+            remedy=finding.remedy)
+        for finding in evidence.findings
+        if finding.severity == BAD and finding.part in ("node", "slot", "broker")}
+
+
+READERS: Mapping[str, Callable[[Evidence], Readings | None]] = {
+    kinds.LATENCY.name: _latency, kinds.BACKLOG.name: _backlog, kinds.SILENT_SOURCE.name: _silent_source,
+    kinds.FAILING.name: _failing, kinds.RESTARTING.name: _restarting, kinds.DRIFT.name: _drift,
+    kinds.BROKEN_PROMISE.name: _broken_promise, kinds.DISK.name: _disk, kinds.UNREACHABLE.name: _unreachable,
+}

@@ -1,0 +1,116 @@
+"""Sending what waits: claimed, sent, marked; tried again further and further apart, and dead after the last attempt.
+
+A message is claimed for a while before it is sent. A worker that is killed in between leaves it claimed, and it is sent
+again when that is over, under the same id: at least once, and whoever receives it can tell.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Collection
+from datetime import datetime, timedelta
+
+import structlog
+from django.conf import settings
+from django.core.mail import EmailMessage
+from django.db import transaction
+
+from dashboard import jobs
+from dashboard.outbox.http import HostNotAllowed, NotDelivered, post_json
+from dashboard.outbox.messages import IDEMPOTENCY, body_of, headers_of
+from dashboard.outbox.models import DEAD, EMAIL, LINEAGE, SENT, WAITING, WEBHOOK, Delivery
+from scheduler.alerting.retrying import next_attempt_s
+from scheduler.model.errors import WeirError
+
+log = structlog.get_logger(__name__)
+CLAIM_S = 60  # longer than one attempt may take
+AT_ONCE = 50
+BUDGET_S = 45.0  # of one run: the next one goes on
+SENT_FOR, DEAD_FOR = timedelta(days=30), timedelta(days=90)
+
+
+def enqueue(deliveries: Collection[Delivery]) -> None:
+    """Store messages, each once; sent by whoever is next. The caller's transaction holds what they are about."""
+    Delivery.objects.bulk_create(deliveries, ignore_conflicts=True)
+
+
+def send_due(*, now: Callable[[], float] = time.time) -> int:
+    """Send what is due, the oldest first; how many messages arrived."""
+    begun_s, arrived, failed_at = time.monotonic(), 0, set()
+    due = Delivery.objects.filter(state=WAITING, next_s__lte=int(now())).order_by("next_s", "created")
+    for pk, endpoint in list(due.values_list("pk", "endpoint_id")[:AT_ONCE]):
+        if time.monotonic() - begun_s > BUDGET_S:
+            break
+        if endpoint is not None and endpoint in failed_at:  # it keeps nobody else waiting
+            continue
+        delivery = _claimed(pk, now())
+        if delivery is None:
+            continue
+        if _attempt(delivery, now()):
+            arrived += 1
+        else:
+            failed_at.add(endpoint)
+    return arrived
+
+
+def forget_deliveries(at: datetime) -> int:
+    """Drop messages that arrived or died long ago; how many there were."""
+    sent = Delivery.objects.filter(state=SENT, created__lt=at - SENT_FOR).delete()[0]
+    return sent + Delivery.objects.filter(state=DEAD, created__lt=at - DEAD_FOR).delete()[0]
+
+
+def _claimed(pk: object, now_s: float) -> Delivery | None:
+    """The message, for this process alone; None where another one has it."""
+    with transaction.atomic():
+        delivery = Delivery.objects.select_for_update(of=("self",)).select_related("endpoint").filter(
+            pk=pk, state=WAITING, next_s__lte=int(now_s)).first()
+        if delivery is not None:
+            delivery.attempts += 1
+            delivery.next_s = int(now_s) + CLAIM_S
+            delivery.save(update_fields=["attempts", "next_s"])
+        return delivery
+
+
+def _attempt(delivery: Delivery, now_s: float) -> bool:
+    try:
+        _SENDERS[delivery.channel](delivery, int(now_s))
+    except (NotDelivered, WeirError, OSError, ValueError) as error:  # smtplib's errors are OSErrors
+        _failed(delivery, str(error) or type(error).__name__, now_s, for_good=isinstance(error, HostNotAllowed))
+        return False
+    Delivery.objects.filter(pk=delivery.pk).update(
+        state=SENT, error="", sent_at=datetime.fromtimestamp(now_s).astimezone())
+    return True
+
+
+def _failed(delivery: Delivery, why: str, now_s: float, *, for_good: bool) -> None:
+    again_s = None if for_good else next_attempt_s(delivery.attempts, now_s)
+    log.warning("not_delivered", channel=delivery.channel, delivery=str(delivery.pk), attempts=delivery.attempts)
+    Delivery.objects.filter(pk=delivery.pk).update(
+        state=DEAD if again_s is None else WAITING, error=why[:500], next_s=int(again_s or 0))
+
+
+def _email(delivery: Delivery, at_s: int) -> None:
+    EmailMessage(
+        delivery.subject, delivery.payload["text"], settings.DEFAULT_FROM_EMAIL, [delivery.to],
+        headers={"Message-ID": f"<{delivery.pk}@weir>", "X-Weir-Id": str(delivery.pk), "Auto-Submitted": "auto-generated"},
+    ).send()
+
+
+def _webhook(delivery: Delivery, at_s: int) -> None:
+    endpoint = delivery.endpoint
+    body = body_of(endpoint.format, delivery.payload)
+    post_json(endpoint.url, body, headers_of(
+        jobs.unseal(endpoint.sealed), body, at_s=at_s, idempotency_id=str(delivery.pk)))
+
+
+def _lineage(delivery: Delivery, at_s: int) -> None:
+    if not settings.OPENLINEAGE_URL:
+        raise NotDelivered("Nobody is named to send this to: WEIR_OPENLINEAGE_URL is empty.")
+    headers = {IDEMPOTENCY: str(delivery.pk)}
+    if settings.OPENLINEAGE_KEY:
+        headers["Authorization"] = f"Bearer {settings.OPENLINEAGE_KEY}"
+    post_json(settings.OPENLINEAGE_URL, json.dumps(delivery.payload).encode(), headers, is_operators=True)
+
+
+_SENDERS = {EMAIL: _email, WEBHOOK: _webhook, LINEAGE: _lineage}

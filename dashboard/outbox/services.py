@@ -1,0 +1,112 @@
+"""What people do with webhooks: add one, remove it, try it, and have a dead message sent again."""
+
+from __future__ import annotations
+
+import secrets
+import uuid
+from typing import Any
+
+from django.db.models import Q
+
+from dashboard import jobs
+from dashboard.audit.trail import audited
+from dashboard.core.errors import BadInput
+from dashboard.outbox.http import require_allowed
+from dashboard.outbox.models import DEAD, FORMATS, WAITING, WEBHOOK, Delivery, Endpoint
+from dashboard.outbox.sending import enqueue
+from dashboard.teams.models import Role, Team, User
+from dashboard.teams.permissions import require_role, viewer_of
+from scheduler.alerting.values import SEVERITIES, WARNING
+from scheduler.model.errors import NotFound
+
+MOST_ENDPOINTS = 20
+
+
+def add_endpoint(
+    *, actor: User, name: str, url: str, format: str, team: Team | None = None, least: str = WARNING
+) -> tuple[Endpoint, str]:
+    """A webhook of the actor's, or of a team by its admin; and the secret that signs, which is shown this once.
+
+    Parameters
+    ----------
+    actor : User
+        Who asks, for permission and the audit.
+    name, url, format : str
+        What it is called, where to, and in which shape; the host is one that the operator allows.
+    team : Team, optional
+        Whose it is; else the actor's own.
+    least : str, optional
+        Of a team's: the least severity that goes there.
+    """
+    if team is not None:
+        require_role(viewer_of(actor), team, Role.ADMIN)
+    name, url = name.replace("\0", "").strip()[:80], url.strip()
+    if not name or len(url) > 500 or format not in dict(FORMATS) or least not in SEVERITIES:
+        raise BadInput("A webhook needs a name, an address, a format and a severity.", remedy="Fill in all of them.")
+    require_allowed(url)
+    owner = {"team": team} if team is not None else {"user": actor}
+    if Endpoint.objects.filter(**owner).count() >= MOST_ENDPOINTS:
+        raise BadInput(f"There are {MOST_ENDPOINTS} webhooks already.", remedy="Remove one first.")
+    secret = secrets.token_urlsafe(32)
+    with audited(actor=actor, verb="webhook.add", team=team) as audit:
+        endpoint = Endpoint.objects.create(
+            **owner, name=name, url=url, format=format, least=least, sealed=jobs.seal(secret))
+        audit.subject = endpoint
+        return endpoint, secret
+
+
+def remove_endpoint(*, actor: User, endpoint_id: int) -> None:
+    """Remove a webhook; what waits for it is not sent any more."""
+    with audited(actor=actor, verb="webhook.remove") as audit:
+        endpoint = endpoint_for(actor, endpoint_id)
+        audit.subject, audit.team, audit.details = Endpoint(pk=endpoint.pk), endpoint.team, {"name": endpoint.name}
+        endpoint.delete()
+
+
+def try_endpoint(*, actor: User, endpoint_id: int, payload: dict[str, Any]) -> Delivery:
+    """Send a message to a webhook to see whether it arrives: by the same way as any other."""
+    with audited(actor=actor, verb="webhook.try") as audit:
+        endpoint = endpoint_for(actor, endpoint_id)
+        audit.subject, audit.team = endpoint, endpoint.team
+        pk = uuid.uuid4()
+        delivery = Delivery(pk=pk, key=f"try:{pk}", channel=WEBHOOK, endpoint=endpoint, payload=payload,
+                            subject=payload["title"])
+        enqueue([delivery])
+        jobs.deliver()
+        return delivery
+
+
+def send_again(*, actor: User, delivery_id: uuid.UUID) -> None:
+    """Let a dead message be tried anew, under the same id."""
+    with audited(actor=actor, verb="delivery.again") as audit:
+        delivery = deliveries_of(actor).select_for_update(of=("self",)).filter(pk=delivery_id, state=DEAD).first()
+        if delivery is None:
+            raise NotFound("There is no such message that was given up.", remedy="Reload the page.")
+        delivery.state, delivery.attempts, delivery.next_s = WAITING, 0, 0
+        delivery.save(update_fields=["state", "attempts", "next_s"])
+        audit.subject, audit.team = delivery, delivery.endpoint.team if delivery.endpoint else None
+        jobs.deliver()
+
+
+def endpoint_for(actor: User, endpoint_id: int) -> Endpoint:
+    """A webhook that the actor may change, or ``NotFound``."""
+    endpoint = endpoints_of(actor).filter(pk=endpoint_id).first()
+    if endpoint is None:
+        raise NotFound("There is no such webhook of yours.", remedy="Reload the page.")
+    return endpoint
+
+
+def endpoints_of(actor: User) -> Any:
+    """The actor's own webhooks, and those of teams that the actor is an admin of."""
+    viewer = viewer_of(actor)
+    admin_of = [pk for pk, role in viewer.roles.items() if role >= Role.ADMIN]
+    teams = Q(team__isnull=False) if viewer.superuser else Q(team__in=admin_of)
+    return Endpoint.objects.filter(Q(user=actor) | teams).select_related("team")
+
+
+def deliveries_of(actor: User) -> Any:
+    """Messages to the actor, or to webhooks that the actor may change; an administrator's also those of lineage."""
+    own = Q(user=actor) | Q(endpoint__in=endpoints_of(actor))
+    if actor.is_superuser:
+        own |= Q(channel="lineage")
+    return Delivery.objects.filter(own).select_related("endpoint__team")
