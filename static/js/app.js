@@ -1,5 +1,6 @@
 // The entry of every page: what all pages have, then what this page asks for by its markup.
 
+import { startAlertCount } from "./alert_count.js";
 import { startDialogs } from "./dialogs.js";
 import { startFind } from "./find.js";
 import { startMenus } from "./menus.js";
@@ -17,6 +18,7 @@ startShortcuts();
 startFind();
 startScrollers();
 startTabs();
+startAlertCount();
 
 if (document.body.dataset.live) {
   const { startLivePage } = await import("./live_page.js");

@@ -17,6 +17,7 @@ from tests.browser.drive import browser, context, drawn, log_in, settled
 WIDTHS = {1280: 860, 400: 800}
 PAGES = {
     "estate": "/", "dataflows": "/dataflows/", "dataflow-new": "/dataflows/new", "proposals": "/proposals/",
+    "alerts": "/alerts/", "alert-rules": "/alerts/rules", "notifications": "/alerts/notifications",
     "bills": "/bills/", "slots": "/estate/slots", "controllers": "/controllers/",
     "controller": "/controllers/defragmentation/", "dry-run": "/controllers/defragmentation/dry-run?team=city",
     "task-types": "/task-types/", "audit": "/audit/", "teams": "/teams/", "help": "/help/start",

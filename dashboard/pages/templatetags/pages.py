@@ -7,6 +7,7 @@ from typing import Any
 from django import template
 from django.urls import reverse
 
+from dashboard.alerts import selectors as alerts
 from dashboard.approvals import selectors as approvals
 from dashboard.operations.live import MOVING
 from dashboard.teams.models import Role
@@ -14,10 +15,12 @@ from dashboard.teams.selectors import teams
 
 register = template.Library()
 _PLACES = (
-    ("estate", "Estate"), ("dataflows", "Dataflows"), ("proposals", "Proposals"), ("bills", "Bills"),
-    ("task_types", "Task types"), ("profiles", "Profiles"),
+    ("estate", "Estate"), ("dataflows", "Dataflows"), ("proposals", "Proposals"), ("alerts", "Alerts"),
+    ("bills", "Bills"), ("task_types", "Task types"), ("profiles", "Profiles"),
     ("controllers", "Controllers"), ("audit", "Audit"), ("help", "Help"),
 )
+
+_COUNTED = {"proposals": "wait for your review", "alerts": "fire, and nobody has acknowledged them"}
 
 
 @register.simple_tag
@@ -30,14 +33,13 @@ def moving_fields() -> str:
 def nav_state(context: dict[str, Any]) -> dict[str, Any]:
     """The navigation's items, and the viewer's teams with the role in each."""
     request = context["request"]
-    waiting = waiting_for_me(context)
+    counts = {"proposals": waiting_for_me(context), "alerts": sum(alerts.counts(request.viewer).values())}
     items = []
     for name, title in _PLACES:
         url = reverse(name)
         current = request.path.startswith(url) if url != "/" else request.path == "/" or _of_estate(request.path)
-        shown = waiting if name == "proposals" else 0
-        items.append({"url": url, "place": name.replace("_", "-"), "title": title, "current": current, "count": shown,
-                      "count_title": "wait for your review"})
+        items.append({"url": url, "place": name.replace("_", "-"), "title": title, "current": current,
+                      "count": counts.get(name, 0), "count_title": _COUNTED.get(name, "")})
     memberships = [
         {"team": team.name, "role": Role(request.viewer.roles[team.pk]).label}
         for team in teams(request.viewer) if team.pk in request.viewer.roles

@@ -19,15 +19,15 @@ NONE = "–"  # also for what a template does not find, which reaches a filter a
 
 # Every state of a dataflow, proposal, fragment and slot, by how it is shown.
 _CHIPS = {
-    "ok": {"running", "done", "approved", "approve", "kept"},
+    "ok": {"running", "done", "approved", "approve", "kept", "resolved", "sent"},
     "busy": {
         "submitted", "computing", "executing", "pausing", "removing", "rolling_back", "starting", "draining", "waiting",
         "queued", "recovering", "retrying", "begun", "enacting", "checking", "withdrawing",
     },
-    "warn": {"planned", "pending", "stale", "throttled", "low", "asked", "unchecked"},
+    "warn": {"planned", "pending", "stale", "throttled", "low", "asked", "unchecked", "warning"},
     "bad": {
         "failed", "rejected", "unplannable", "backoff", "gave_up", "silent", "lost", "reject", "stalled", "full",
-        "away", "broken", "stuck"},
+        "away", "broken", "stuck", "critical", "dead"},
 }
 _WORDS = {
     "computing": "planning", "pending": "in review", "planned": "in review", "executing": "in progress",

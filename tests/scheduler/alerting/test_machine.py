@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import pairwise
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -80,7 +81,7 @@ def test_what_fires_was_wrong_for_long_enough_and_is_resolved_once(
         if what == "fired":
             within = [row for row in seen if since_s <= row[0] <= at_s and row[3] != "unread"]
             assert at_s - since_s >= for_s and all(row[1] for row in within)
-        elif not next(row for row in seen if row[0] == at_s)[3] == "off":
+        elif next(row for row in seen if row[0] == at_s)[3] != "off":
             within = [row for row in seen if at_s - clear_for_s <= row[0] <= at_s and row[3] != "unread"]
             assert all(row[2] for row in within)
 
@@ -197,7 +198,7 @@ def test_attempts_are_further_and_further_apart_and_end() -> None:
     times = [0.0]
     for attempt in range(1, MOST_ATTEMPTS):
         times.append(next_attempt_s(attempt, times[-1]))
-    waits = [after - before for before, after in zip(times, times[1:], strict=False)]
+    waits = [after - before for before, after in pairwise(times)]
     assert waits == sorted(waits) and max(waits) <= LONGEST_S and next_attempt_s(MOST_ATTEMPTS, 0.0) is None
 
 

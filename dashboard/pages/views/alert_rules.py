@@ -1,0 +1,72 @@
+"""Rules of alerts: of the viewer's teams, their dataflows, and the estate."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib.auth.decorators import login_required
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_POST, require_safe
+
+from dashboard.alerts import rules, services
+from dashboard.catalog.models import DataflowRecord
+from dashboard.core.errors import BadInput
+from dashboard.pages import flash
+from dashboard.pages.views.alerts import may_administer
+from dashboard.teams.models import Team
+from dashboard.teams.selectors import team as team_for
+from dashboard.teams.selectors import teams as teams_of
+from scheduler.alerting.values import SEVERITIES
+
+_NUMBERS = ("threshold", "clear_threshold")
+_SECONDS = ("for_s", "clear_for_s")
+
+
+@require_safe
+@login_required
+def alert_rules(request: HttpRequest) -> HttpResponse:
+    """What is watched, from where on it is wrong, and for how long."""
+    owners = [*teams_of(request.viewer), None]
+    sections = [{
+        "team": team, "title": team.name if team else "The estate", "rules": rules.rules_of(team),
+        "may_change": may_administer(request, team),
+        "kinds": rules.kinds_of(team) if team else (),
+        "dataflows": DataflowRecord.objects.filter(team=team).order_by("name")[:500] if team else ()}
+        for team in owners]
+    return render(request, "alerts/rules.html", {"sections": sections, "severities": SEVERITIES})
+
+
+@require_POST
+@login_required
+def alert_rule_set(request: HttpRequest) -> HttpResponse:
+    """Change a rule, or let it be as it is by default."""
+    team, form = _team(request), request.POST
+    kind, dataflow_id = form.get("kind", ""), form.get("dataflow", "")
+    if form.get("act") == "reset":
+        flash.attempt(
+            request, lambda: services.reset_rule(actor=request.user, team=team, kind=kind, dataflow_id=dataflow_id),
+            text="The rule is as it is by default.", code="alert-rule-reset")
+    else:
+        flash.attempt(
+            request, lambda: services.set_rule(
+                actor=request.user, team=team, kind=kind, chosen=_values(form), dataflow_id=dataflow_id),
+            text="The rule is changed. It holds from the next round on, within seconds.", code="alert-rule-set")
+    return redirect("alert_rules")
+
+
+def _team(request: HttpRequest) -> Team | None:
+    slug = request.POST.get("team", "")
+    return team_for(request.viewer, slug) if slug else None
+
+
+def _values(form: Any) -> dict[str, Any]:
+    values: dict[str, Any] = {"enabled": form.get("enabled", "1") == "1"}
+    if form.get("severity"):
+        values["severity"] = form["severity"]
+    try:
+        values |= {name: float(form[name]) for name in _NUMBERS if form.get(name)}
+        values |= {name: int(form[name]) for name in _SECONDS if form.get(name)}
+    except ValueError:
+        raise BadInput("That is no number.", remedy="Write thresholds as numbers, times as whole seconds.") from None
+    return values

@@ -1,0 +1,109 @@
+"""How people are told of alerts: their choice, webhooks of their own and of teams, and what became of messages."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from django.conf import settings
+from django.contrib.auth.decorators import login_required
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.utils import timezone
+from django.views.decorators.http import require_POST, require_safe
+
+from dashboard.alerts import selectors, services
+from dashboard.outbox import services as outbox
+from dashboard.outbox.models import FORMATS
+from dashboard.pages import flash
+from dashboard.pages.views.alerts import may_administer
+from dashboard.teams.selectors import team as team_for
+from dashboard.teams.selectors import teams as teams_of
+from scheduler.alerting.values import SEVERITIES
+from scheduler.model.errors import WeirError
+
+SHOWN = 30
+
+
+@require_safe
+@login_required
+def notifications(request: HttpRequest) -> HttpResponse:
+    """Who is told how, and whether it arrived."""
+    return render(request, "alerts/notifications.html", {
+        "choices": selectors.choices(request.user), "severities": SEVERITIES, "formats": FORMATS,
+        "endpoints": outbox.endpoints_of(request.user), "hosts": settings.WEBHOOK_HOSTS,
+        "administered": [team for team in teams_of(request.viewer) if may_administer(request, team)],
+        "deliveries": outbox.deliveries_of(request.user)[:SHOWN], "new_secret": request.session.pop("new_hook", None)})
+
+
+@require_POST
+@login_required
+def notifications_set(request: HttpRequest) -> HttpResponse:
+    """Keep the viewer's choice."""
+    choices = [
+        (severity, f"email-{severity}" in request.POST, f"webhook-{severity}" in request.POST)
+        for severity in SEVERITIES]
+    flash.attempt(
+        request, lambda: services.set_choices(
+            actor=request.user, choices=choices, email=request.POST.get("email", "").replace("\0", "")),
+        text="Your choice is kept.", code="alert-choices")
+    return redirect("notifications")
+
+
+@require_POST
+@login_required
+def webhook_add(request: HttpRequest) -> HttpResponse:
+    """A webhook of the viewer's, or of a team; its secret is shown once, on the next page."""
+    form = request.POST
+    team = team_for(request.viewer, form["team"]) if form.get("team") else None
+    try:
+        endpoint, secret = outbox.add_endpoint(
+            actor=request.user, name=form.get("name", ""), url=form.get("url", ""), format=form.get("format", ""),
+            team=team, least=form.get("least", "warning"))
+    except WeirError as error:
+        flash.failure(request, error)
+    else:
+        request.session["new_hook"] = {"name": endpoint.name, "secret": secret}
+    return redirect("notifications")
+
+
+@require_POST
+@login_required
+def webhook_remove(request: HttpRequest, endpoint_id: int) -> HttpResponse:
+    """Remove it."""
+    flash.attempt(
+        request, lambda: outbox.remove_endpoint(actor=request.user, endpoint_id=endpoint_id),
+        text="The webhook is removed.", code="webhook-removed")
+    return redirect("notifications")
+
+
+@require_POST
+@login_required
+def webhook_try(request: HttpRequest, endpoint_id: int) -> HttpResponse:
+    """Send a message to see whether it arrives."""
+    flash.attempt(
+        request, lambda: outbox.try_endpoint(
+            actor=request.user, endpoint_id=endpoint_id, payload=test_payload(request.user.username)),
+        text="A test is on its way; below it is said what became of it.", code="webhook-tried")
+    return redirect("notifications")
+
+
+@require_POST
+@login_required
+def delivery_again(request: HttpRequest, delivery_id: UUID) -> HttpResponse:
+    """Let a dead message be tried anew."""
+    flash.attempt(
+        request, lambda: outbox.send_again(actor=request.user, delivery_id=delivery_id),
+        text="It is tried again.", code="delivery-again")
+    return redirect("notifications")
+
+
+def test_payload(username: str) -> dict[str, object]:
+    """What a test says: in the shape of a notice."""
+    return {
+        "event": "test", "what": "fired", "severity": "info", "team": None, "cause": "test", "count": 1,
+        "title": f"A test from Weir, asked for by {username}", "link": f"{settings.SITE_URL}{reverse('alerts')}",
+        "alerts": [{
+            "id": 0, "rule": "test", "kind": "test", "title": "Test", "severity": "info",
+            "element": {"kind": "test", "id": "test"}, "text": "If you can read this, notifications arrive.",
+            "remedy": "", "dataflow": None, "fired_at": timezone.now().isoformat(), "resolved_at": None}]}
