@@ -9,6 +9,7 @@ from typing import Any
 from django.conf import settings
 from django.db.models import Q
 from django.urls import reverse
+from django.utils import timezone
 
 from dashboard.alerts.models import Alert, MuteRow, NoticeGroup, Preference
 from dashboard.outbox.models import EMAIL, WEBHOOK, Delivery, Endpoint
@@ -125,3 +126,14 @@ def people_of(team: Team | None, severity: str) -> Iterator[tuple[User, tuple[bo
         for row in Preference.objects.filter(user__in=users, severity=severity)}
     for user in users:
         yield user, chosen.get(user.pk, DEFAULT_CHOICE[severity])
+
+
+def trial_payload(username: str) -> dict[str, Any]:
+    """What a test says: in the shape of a notice."""
+    return {
+        "event": "test", "what": "fired", "severity": "info", "team": None, "cause": "test", "count": 1,
+        "title": f"A test from Weir, asked for by {username}", "link": f"{settings.SITE_URL}{reverse('alerts')}",
+        "alerts": [{
+            "id": 0, "rule": "test", "kind": "test", "title": "Test", "severity": "info",
+            "element": {"kind": "test", "id": "test"}, "text": "If you can read this, notifications arrive.",
+            "remedy": "", "dataflow": None, "fired_at": timezone.now().isoformat(), "resolved_at": None}]}

@@ -11,7 +11,6 @@ from scheduler.alerting.kinds import RULE_KINDS, RuleKind
 from scheduler.alerting.values import Rule
 
 
-
 @dataclass(frozen=True, slots=True)
 class RuleInForce:
     """A rule of one scope; ``chosen`` where somebody changed it."""

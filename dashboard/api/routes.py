@@ -16,6 +16,7 @@ from ninja.responses import NinjaJSONEncoder
 
 from dashboard import jobs
 from dashboard.api import schemas
+from dashboard.api.alert_routes import router as alert_router
 from dashboard.api.answers.common import Page
 from dashboard.api.answers.dataflows import Checked, DataflowFragmentation, Stream, StreamEvents
 from dashboard.api.answers.proposals import NearMissOfText
@@ -46,7 +47,7 @@ api = WeirAPI(
 install(api)
 for router in (
         team_router, dataflow_router, schedule_router, proposal_router, bill_router, profile_router, measuring_router,
-        history_router, controller_router):
+        history_router, controller_router, alert_router):
     api.add_router("", router)
 
 

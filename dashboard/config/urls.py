@@ -5,12 +5,14 @@ from django.urls import include, path
 from dashboard.api.ingest_view import ingest
 from dashboard.api.routes import api
 from dashboard.live.views import snapshot
+from dashboard.metrics.views import metrics
 from dashboard.operations.probes import healthz, readyz
 
 urlpatterns = [
     path("api/", api.urls),
     path("healthz", healthz, name="healthz"),
     path("readyz", readyz, name="readyz"),
+    path("metrics", metrics, name="metrics"),
     path("ingest/<slug:team>/<slug:name>", ingest, name="ingest"),
     path("live/snapshot", snapshot, name="live_snapshot"),
     path("", include("dashboard.pages.urls")),

@@ -25,7 +25,7 @@ from dashboard.core.errors import (
 from scheduler.model.errors import WeirError
 
 log = structlog.get_logger(__name__)
-PROGRAMS = ("/api/", "/live/", "/ingest/", "/static/")
+PROGRAMS = ("/api/", "/live/", "/ingest/", "/static/", "/metrics")
 GetResponse = Callable[[HttpRequest], HttpResponse]
 
 # The hash is that of the empty string: Plotly inserts one empty <style> and fills it through the CSSOM.

@@ -8,11 +8,10 @@ from django.conf import settings
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
-from django.urls import reverse
-from django.utils import timezone
 from django.views.decorators.http import require_POST, require_safe
 
 from dashboard.alerts import selectors, services
+from dashboard.alerts.notices import trial_payload
 from dashboard.outbox import services as outbox
 from dashboard.outbox.models import FORMATS
 from dashboard.pages import flash
@@ -83,7 +82,7 @@ def webhook_try(request: HttpRequest, endpoint_id: int) -> HttpResponse:
     """Send a message to see whether it arrives."""
     flash.attempt(
         request, lambda: outbox.try_endpoint(
-            actor=request.user, endpoint_id=endpoint_id, payload=test_payload(request.user.username)),
+            actor=request.user, endpoint_id=endpoint_id, payload=trial_payload(request.user.username)),
         text="A test is on its way; below it is said what became of it.", code="webhook-tried")
     return redirect("notifications")
 
@@ -96,14 +95,3 @@ def delivery_again(request: HttpRequest, delivery_id: UUID) -> HttpResponse:
         request, lambda: outbox.send_again(actor=request.user, delivery_id=delivery_id),
         text="It is tried again.", code="delivery-again")
     return redirect("notifications")
-
-
-def test_payload(username: str) -> dict[str, object]:
-    """What a test says: in the shape of a notice."""
-    return {
-        "event": "test", "what": "fired", "severity": "info", "team": None, "cause": "test", "count": 1,
-        "title": f"A test from Weir, asked for by {username}", "link": f"{settings.SITE_URL}{reverse('alerts')}",
-        "alerts": [{
-            "id": 0, "rule": "test", "kind": "test", "title": "Test", "severity": "info",
-            "element": {"kind": "test", "id": "test"}, "text": "If you can read this, notifications arrive.",
-            "remedy": "", "dataflow": None, "fired_at": timezone.now().isoformat(), "resolved_at": None}]}

@@ -1,6 +1,0 @@
-from django.apps import AppConfig
-
-
-class MetricsConfig(AppConfig):
-    name = "dashboard.metrics"
-    label = "metrics"
