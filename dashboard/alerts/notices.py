@@ -1,4 +1,4 @@
-"""Telling people: which groups are due, who is told how, and what the messages say. Runs within a round's transaction."""
+"""Telling people: which groups are due, who is told how, and what messages say. Within a round's transaction."""
 
 from __future__ import annotations
 

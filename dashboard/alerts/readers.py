@@ -220,8 +220,11 @@ def _disk(evidence: Evidence) -> Readings | None:
 
 
 def _unreachable(evidence: Evidence) -> Readings | None:
-    """What is wrong with a node and with its slots has one cause."""
-    return {
+    """What is wrong with a node and with its slots has one cause. Where they cannot be heard, nothing is known of them."""
+    unheard: Readings = {} if evidence.is_heard else {
+        Element(part, name): Reading(value=None, cause=f"unreachable:{slot.node}")
+        for slot in evidence.view.estate.slots for part, name in (("node", slot.node), ("slot", slot.name))}
+    return unheard | {
         Element(finding.part, finding.name): Reading(
             value=1.0, cause=f"unreachable:{finding.name.partition('/')[0]}", text=finding.cause,
             remedy=finding.remedy)

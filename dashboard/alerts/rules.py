@@ -42,7 +42,8 @@ def rules_of(team: Team | None) -> list[RuleInForce]:
     own = [row for row in rows if row.dataflow_id is not None and row.kind in RULE_KINDS]
     return [
         *(_in_force(kind, whole.get(kind.name), team) for kind in kinds_of(team)),
-        *(_in_force(RULE_KINDS[row.kind], row, team) for row in sorted(own, key=lambda row: (row.dataflow.name, row.kind)))]
+        *(_in_force(RULE_KINDS[row.kind], row, team)
+          for row in sorted(own, key=lambda row: (row.dataflow.name, row.kind)))]
 
 
 def _in_force(kind: RuleKind, row: RuleRow | None, team: Team | None) -> RuleInForce:

@@ -167,7 +167,8 @@ def set_choices(*, actor: User, choices: Collection[tuple[str, bool, bool]], ema
         if actor.email != email:
             actor.email = email
             actor.save(update_fields=["email"])
-        audit.details = {severity: {"email": by_mail, "webhook": by_webhook} for severity, by_mail, by_webhook in choices}
+        audit.details = {
+            severity: {"email": by_mail, "webhook": by_webhook} for severity, by_mail, by_webhook in choices}
 
 
 def _require_admin(actor: User, team: Team | None) -> None:

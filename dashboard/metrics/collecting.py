@@ -133,7 +133,8 @@ def _machines(view: View) -> Families:
     yield _labelled("weir_slot_memory_bytes", "Memory of a slot's processes.", ("node", "slot"), [
         ((node, name), slot.memory_mb * MB if slot and reports[node] and slot.memory_mb is not None else None)
         for name, node, slot in slots])
-    restarts = CounterMetricFamily("weir_slot_restarts", "Times that a slot's driver began again.", labels=("node", "slot"))
+    restarts = CounterMetricFamily(
+        "weir_slot_restarts", "Times that a slot's driver began again.", labels=("node", "slot"))
     for name, node, slot in slots:
         if slot is not None:
             restarts.add_metric((node, name), slot.restarts)
@@ -149,7 +150,8 @@ def _tables() -> Families:
         ((severity, phase), n) for severity, phase, n in Alert.objects.filter(phase__in=(PENDING, FIRING)).order_by()
         .values_list("severity", "phase").annotate(n=Count("pk")))
     yield _labelled("weir_alerts", "Alerts that are not over.", ("severity", "phase"), [
-        ((severity, phase), alerts.get((severity, phase), 0)) for severity in SEVERITIES for phase in (PENDING, FIRING)])
+        ((severity, phase), alerts.get((severity, phase), 0))
+        for severity in SEVERITIES for phase in (PENDING, FIRING)])
     rows = Delivery.objects.order_by().values_list("channel", "state").annotate(n=Count("pk"))
     yield _labelled("weir_deliveries", "Messages by channel and state: waiting, sent, dead.", ("channel", "state"), [
         ((channel, state), n) for channel, state, n in rows])

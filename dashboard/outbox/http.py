@@ -132,5 +132,6 @@ def _connection(
     else:
         connection = http.client.HTTPConnection(host, port, timeout=timeout_s)
     # The hook of http.client by which a connection is made: the name was resolved and checked already.
-    connection._create_connection = lambda _, *args, **kwargs: socket.create_connection((address, port), *args, **kwargs)
+    connection._create_connection = (
+        lambda _, *args, **kwargs: socket.create_connection((address, port), *args, **kwargs))
     return connection

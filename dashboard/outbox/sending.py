@@ -93,7 +93,8 @@ def _failed(delivery: Delivery, why: str, now_s: float, *, for_good: bool) -> No
 def _email(delivery: Delivery, at_s: int) -> None:
     EmailMessage(
         delivery.subject, delivery.payload["text"], settings.DEFAULT_FROM_EMAIL, [delivery.to],
-        headers={"Message-ID": f"<{delivery.pk}@weir>", "X-Weir-Id": str(delivery.pk), "Auto-Submitted": "auto-generated"},
+        headers={
+            "Message-ID": f"<{delivery.pk}@weir>", "X-Weir-Id": str(delivery.pk), "Auto-Submitted": "auto-generated"},
     ).send()
 
 

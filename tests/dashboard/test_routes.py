@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import asdict
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -16,18 +17,21 @@ from django.urls import get_resolver
 from django.utils import timezone
 
 from dashboard import jobs
+from dashboard.alerts.models import MuteRow
 from dashboard.audit.models import AuditEntry
 from dashboard.catalog.selectors import samples
 from dashboard.controllers.models import RoundRow
 from dashboard.controllers.stored import DECISIONS
 from dashboard.live.protocol import _BUILDERS, build
 from dashboard.operations.estate import load_estate
+from dashboard.outbox.models import Delivery, Endpoint
 from dashboard.profiles.models import ProfileRecord, SweepRecord
 from dashboard.teams.permissions import NOBODY, viewer_of
 from dashboard.teams.services import create_token, set_secret
 from scheduler.controllers.values import Decision, Promise
 from scheduler.model.errors import WeirError
 from scheduler.performance.modelling import Sweep
+from tests.dashboard.alerting import alert_of
 from tests.dashboard.building import World, document, planned, running
 
 WHO = ("anonymous", "outsider", "mo", "ben", "vera", "carla", "ana", "dev", "root")
@@ -81,6 +85,17 @@ def measured(world: World) -> dict[str, Any]:
     return {"profile_id": profile.pk, "sweep_id": sweep.pk, "trial_id": trial.pk, "key": row.key}
 
 
+def alerted(world: World) -> dict[str, Any]:
+    """An alert, a mute, a webhook and a dead message of City; their ids by the names of path parameters."""
+    alert = alert_of(world.city)
+    mute = MuteRow.objects.create(
+        team=world.city, rule_id="x", until=timezone.now() + timedelta(days=1), by=world.dev, text="all")
+    endpoint = Endpoint.objects.create(
+        team=world.city, name="hook", url="http://127.0.0.1:9/x", least="info", sealed=jobs.seal("s"))
+    dead = Delivery.objects.create(key="k", channel="webhook", endpoint=endpoint, payload={}, state="dead")
+    return {"alert_id": alert.pk, "mute_id": mute.pk, "endpoint_id": endpoint.pk, "delivery_id": dead.pk}
+
+
 class Everything:
     """Private dataflows of City that run, one that is in review, what City measured, and a client of each person."""
 
@@ -94,8 +109,8 @@ class Everything:
             "dataflow_id": record.pk, "one": record.pk, "other": links.pk, "proposal_id": proposal.pk,
             "task_id": load_estate().submitted[str(record.pk)].running["sense"], "slug": "city", "name": "hook",
             "token_id": token.pk, "number": 1,
-            "way": "pause", "task": "out", "team": "city", "controller": "defragmentation",
-        } | measured(world)
+            "way": "pause", "task": "out", "team": "city", "controller": "defragmentation", "kind": "latency",
+        } | measured(world) | alerted(world)
         source, sink = {"dataflow_id": links.pk, "task": "posted"}, {"dataflow_id": links.pk, "task": "away"}
         self._of_pattern: dict[str, dict[str, Any]] = {
             "api/dataflows/<uuidstr:dataflow_id>/outputs/<str:task_id>": {"task_id": "out"},
@@ -148,6 +163,14 @@ class Everything:
             "teams/<slug:slug>/when-behind": {"choice": "pause"},
             "dataflows/<uuid:dataflow_id>/when-behind": {"choice": "lose_oldest"},
             "tokens/new": {"name": "ci"},
+            "api/alerts/<int:alert_id>/mute": {"what": "both", "minutes": 60},
+            "api/alert-rules/<str:kind>": {"team": "city", "for_s": 5},
+            "api/alert-choices": {"choices": [{"severity": "info", "email": True, "webhook": False}]},
+            "api/webhooks": {"name": "hook", "url": "http://127.0.0.1:9/x", "team": "city"},
+            "alerts/<int:alert_id>/mute": {"what": "both", "minutes": "60"},
+            "alerts/rules/set": {"team": "city", "kind": "latency", "for_s": "5"},
+            "alerts/webhooks/add": {
+                "name": "hook", "url": "http://127.0.0.1:9/x", "team": "city", "format": "weir", "least": "info"},
         }
         self.topics = {
             "estate": "estate", "dataflow": f"dataflow:{record.pk}", "proposal": f"proposal:{proposal.pk}",
@@ -183,8 +206,9 @@ class Everything:
 
 
 @pytest.fixture
-def everything(world: World, monkeypatch: pytest.MonkeyPatch) -> Everything:
+def everything(world: World, monkeypatch: pytest.MonkeyPatch, settings: Any) -> Everything:
     monkeypatch.setenv("WEIR_CONNECTOR_HOSTS", SERVER)
+    settings.WEBHOOK_HOSTS = ["127.0.0.1:9"]
     monkeypatch.setattr(jobs, "newest_events", lambda *_, **__: jobs.NewestEvents())  # there is no broker
     return Everything(world)
 
@@ -208,9 +232,11 @@ def test_no_row_lets_another_team_in_where_it_is_a_teams(everything: Everything)
     for (method, pattern), marks in expected().items():
         if re.search(r"dataflow_id|proposal_id|slug:slug>/(members|secrets|containment|defrag)", pattern):
             assert marks[:4] == "----", (method, pattern)
-        if not pattern.startswith(("healthz", "readyz", "api/openapi.json")):
+        if not pattern.startswith(("healthz", "readyz", "metrics", "api/openapi.json")):
             assert marks[0] == "-", (method, pattern)
-        own = ("api/tokens", "tokens/new", "teams/<slug:slug>/members/remove")  # tokens of one's own; leaving
+        own = (  # tokens and choices of one's own; leaving
+            "api/tokens", "tokens/new", "teams/<slug:slug>/members/remove", "api/alert-choices",
+            "alerts/notifications/set")
         assert "+" not in marks[4] or pattern in own, "a viewer changes something"
 
 

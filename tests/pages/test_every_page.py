@@ -14,13 +14,15 @@ from dashboard.approvals.services import defragment_dataflow, pause_dataflow, pr
 from dashboard.catalog.documents import check_document
 from dashboard.pages.urls import urlpatterns
 from dashboard.pages.views.guides import GUIDES
+from tests.dashboard.alerting import alert_of
 from tests.dashboard.building import World, document, planned, removal_planned, running
 from tests.pages.conftest import ClientOf
 from tests.pages.markup import Markup, assert_sound
 
 PLAIN = ["estate", "dataflows", "dataflow_new", "proposals", "task_types", "bills", "audit", "teams", "password_change",
-         "estate_graph", "overlap", "fragmentation", "slots", "controllers"]
+         "estate_graph", "overlap", "fragmentation", "slots", "alerts", "alert_rules", "notifications", "controllers"]
 FILTERED = ["/dataflows/?q=none&team=city&status=running", "/proposals/?for=me", "/proposals/?status=open",
+            "/alerts/?show=all",
             "/estate/overlap?q=none&by=share", "/estate/overlap?team=city", "/estate/graph?q=traffic&page=7",
             "/bills/?period=month", "/bills/?period=custom&from=2026-01-01&to=2026-01-31",
             "/controllers/defragmentation/", "/controllers/remeasuring/", "/controllers/?phase=kept",
@@ -39,6 +41,7 @@ def addresses(world: World) -> list[str]:
     removal = removal_planned(world.carla, traffic)
     pause = prepare_proposal(proposal_id=pause_dataflow(actor=world.carla, dataflow_id=cars.pk).pk)
     step = prepare_proposal(proposal_id=defragment_dataflow(actor=world.carla, dataflow_id=cars.pk).pk)
+    alert_of(world.city)
     return [
         *(reverse(name) for name in PLAIN), *(reverse("help_guide", args=[guide.slug]) for guide in GUIDES), *FILTERED,
         reverse("dataflow", args=[traffic.pk]), reverse("dataflow", args=[jams.dataflow_id]),

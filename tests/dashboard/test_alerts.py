@@ -1,0 +1,249 @@
+"""Rules held to what is measured, round by round: alerts, notices, marks; killed in mid-round; who may do what."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from dashboard import jobs
+from dashboard.alerts import evaluating, notices, readers, selectors, services
+from dashboard.alerts.models import Alert, NoticeGroup
+from dashboard.alerts.readers import READERS
+from dashboard.catalog.models import DataflowRecord
+from dashboard.core.errors import BadInput
+from dashboard.history.models import AnnotationRow
+from dashboard.history.store import DatabaseHistory
+from dashboard.operations.estate import load_estate
+from dashboard.outbox.models import Delivery, Endpoint
+from dashboard.teams.permissions import viewer_of
+from scheduler.alerting.grouping import WAIT_S
+from scheduler.alerting.kinds import RULE_KINDS
+from scheduler.contracts.reports import Reports
+from scheduler.history.series import Annotation, Series
+from scheduler.model.errors import NotFound, PermissionDenied
+from tests.dashboard.alerting import NOW_S, alert_of
+from tests.dashboard.building import World, document, running
+
+
+@pytest.fixture
+def traffic(world: World) -> DataflowRecord:
+    return running(world.carla, world.city, document("traffic"), world.ana)
+
+
+class Estate:
+    """What nodes report, what was measured, and rounds over it."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._patch, self.now_s = monkeypatch, NOW_S
+        self.states: dict[str, str] = {}
+        self.slot = "running"
+        self.disk_free_mb = 50_000.0
+
+    def round(self, latency_ms: dict[str, float | None] | None = None, *, seconds: int = 10) -> list[Alert]:
+        """One round ``seconds`` later, with these latencies in history; the alerts that there are."""
+        self.now_s += seconds
+        history = DatabaseHistory()
+        for second in range(self.now_s - 30, self.now_s):
+            history.append(second, {
+                Series("dataflow", key, "latency_p99_ms"): value for key, value in (latency_ms or {}).items()
+                if value is not None})
+        history.flush()
+        self._patch.setattr(jobs, "read_live", lambda *_: self.reading())
+        evaluating.evaluate_round(now_s=self.now_s)
+        return list(Alert.objects.order_by("pk"))
+
+    def reading(self) -> jobs.LiveReading:
+        fragments = {
+            bundle.id: {"state": self.states.get(bundle.id, "running"), "batch": 3, "batches": 3,
+                        "error": "No such column" if bundle.id in self.states else None}
+            for fragment in load_estate().fragments.values() for bundle in fragment.queries}
+        slots = {"0": {"state": self.slot, "restarts": 1, "fragments": fragments}, "1": {"state": "running"}}
+        return jobs.LiveReading(measured=True, reports=Reports.of({"n1": {
+            "node": "n1", "at_ms": self.now_s * 1000, "disk_free_mb": self.disk_free_mb, "slots": slots}}))
+
+
+@pytest.fixture
+def estate(monkeypatch: pytest.MonkeyPatch) -> Estate:
+    return Estate(monkeypatch)
+
+
+def test_every_kind_has_a_reader() -> None:
+    assert set(READERS) == set(RULE_KINDS)
+
+
+def test_a_late_dataflow_is_told_once_and_is_over_once(world: World, traffic: DataflowRecord, estate: Estate) -> None:
+    world.carla.email = "carla@example.org"
+    world.carla.save()
+    services.set_choices(actor=world.carla, choices=[("warning", True, False)], email="carla@example.org")
+    late, well, between = ({str(traffic.pk): ms} for ms in (30_000.0, 500.0, 9_000.0))
+    for _ in range(6):
+        assert [alert.phase for alert in estate.round(late)] == ["pending"]
+    [alert] = estate.round(late)
+    assert (alert.phase, alert.kind, alert.team, alert.dataflow) == ("firing", "latency", world.city, traffic)
+    assert "traffic" in alert.text and Delivery.objects.count() == 0  # what else fires with it is awaited
+    estate.round(late, seconds=WAIT_S)
+    [mail] = Delivery.objects.all()
+    assert (mail.channel, mail.to) == ("email", "carla@example.org") and alert.text in mail.payload["text"]
+    for _ in range(4):
+        estate.round(between, seconds=40)  # the band: nothing changes
+    assert [alert.phase for alert in Alert.objects.all()] == ["firing"]
+    for _ in range(3):
+        [alert] = estate.round(well, seconds=40)
+    assert (alert.phase, alert.why) == ("resolved", "well")
+    estate.round(well)
+    assert Delivery.objects.count() == 2 and NoticeGroup.objects.get().closed
+    marks = AnnotationRow.objects.filter(kind="dataflow", subject=str(traffic.pk), what__in=["alarm", "over"])
+    assert [mark.what for mark in marks.filter(text__startswith="Latency")] == ["alarm", "over"]
+
+
+def test_a_slot_that_dies_is_one_notice_for_all_that_ran_there(
+    world: World, traffic: DataflowRecord, estate: Estate, settings: Any
+) -> None:
+    running(world.carla, world.city, document("cars", window=20), world.ana)
+    world.carla.email = "carla@example.org"
+    world.carla.save()
+    estate.slot = "stalled"
+    for _ in range(7):
+        alerts = estate.round()
+    of_city = [alert for alert in alerts if alert.team == world.city]
+    assert {alert.kind for alert in of_city} == {"failing"} and len({alert.cause for alert in of_city}) == 1
+    assert len(of_city) == 2 and [a.kind for a in alerts if a.team is None] == ["unreachable"]
+    [mail] = Delivery.objects.filter(user=world.carla)
+    assert "and 1 more" in mail.subject
+
+
+def test_a_round_that_is_killed_leaves_nothing_and_is_done_again(
+    world: World, traffic: DataflowRecord, estate: Estate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late = {str(traffic.pk): 30_000.0}
+    for _ in range(6):
+        estate.round(late)
+
+    def killed(_: int) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as broken:
+        broken.setattr(evaluating, "tell", killed)
+        with pytest.raises(KeyboardInterrupt):
+            estate.round(late)
+    assert [alert.phase for alert in Alert.objects.all()] == ["pending"] and not NoticeGroup.objects.exists()
+    evaluating.evaluate_round(now_s=estate.now_s)
+    assert evaluating.evaluate_round(now_s=estate.now_s) == 0  # and by a second worker
+    assert [alert.phase for alert in Alert.objects.all()] == ["firing"]
+    assert NoticeGroup.objects.count() == 1
+
+
+def test_a_full_disk_and_restarts_are_read(world: World, traffic: DataflowRecord, estate: Estate) -> None:
+    query = next(iter(load_estate().fragments))
+    DatabaseHistory().annotate([
+        Annotation(NOW_S - 10 * number, "fragment_failed", "query", query, "boom") for number in range(4)])
+    estate.disk_free_mb = 20.0
+    for _ in range(7):
+        alerts = estate.round()
+    assert {(alert.kind, alert.phase) for alert in alerts} == {("restarting", "firing"), ("disk", "firing")}
+    assert "4 times" in next(alert.text for alert in alerts if alert.kind == "restarting")
+
+
+def test_where_nothing_is_heard_nothing_changes(
+    world: World, traffic: DataflowRecord, estate: Estate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    estate.slot = "stalled"
+    for _ in range(7):
+        before = estate.round()
+    monkeypatch.setattr(estate, "reading", lambda: jobs.LiveReading(available=False, reason="away"))
+    for _ in range(20):
+        after = estate.round()
+    of_broker = [alert for alert in after if alert.element == "broker"]
+    assert {(a.key, a.phase) for a in after if a not in of_broker} == {(a.key, a.phase) for a in before}
+    assert [alert.phase for alert in of_broker] == ["firing"]
+
+
+def test_a_private_dataflow_is_told_to_its_team_alone(world: World, estate: Estate) -> None:
+    running(world.carla, world.city, document("hush", visibility="private"), world.ana)
+    estate.slot = "stalled"
+    for _ in range(7):
+        estate.round()
+    for name, seen in (("carla", True), ("mo", False), ("outsider", False), ("root", True)):
+        texts = " ".join(alert.text for alert in selectors.visible(viewer_of(world.users[name])))
+        assert ("hush" in texts) is seen and "n1/0" in texts, name
+
+
+def test_a_rule_of_ones_own_wins_over_the_teams_and_one_that_is_off_watches_nothing(
+    world: World, traffic: DataflowRecord, estate: Estate
+) -> None:
+    late = {str(traffic.pk): 3_000.0}
+    services.set_rule(actor=world.dev, team=world.city, kind="latency", dataflow_id=str(traffic.pk),
+                      chosen={"threshold": 2_000, "clear_threshold": 1_000, "for_s": 0, "severity": "critical"})
+    services.set_rule(actor=world.dev, team=world.city, kind="failing", chosen={"enabled": False})
+    estate.slot = "stalled"
+    for _ in range(7):
+        alerts = estate.round(late)
+    assert [(a.rule_id, a.severity) for a in alerts if a.team] == [(f"dataflow:{traffic.pk}/latency", "critical")]
+    services.reset_rule(actor=world.dev, team=world.city, kind="latency", dataflow_id=str(traffic.pk))
+    estate.round(late)
+    assert Alert.objects.get(kind="latency").why == "off"
+
+
+def test_rules_that_can_never_clear_are_refused(world: World) -> None:
+    for chosen in ({"threshold": 5, "clear_threshold": 9}, {"for_s": -1}, {"severity": "dire"},
+                   {"threshold": float("nan")}):
+        with pytest.raises(BadInput):
+            services.set_rule(actor=world.dev, team=world.city, kind="latency", chosen=chosen)
+    with pytest.raises(PermissionDenied):
+        services.set_rule(actor=world.ana, team=world.city, kind="latency", chosen={})
+    with pytest.raises(NotFound):
+        services.set_rule(actor=world.dev, team=world.city, kind="disk", chosen={})
+
+
+def test_who_acknowledges_or_mutes_makes_it_quiet(world: World) -> None:
+    viewer = viewer_of(world.vera)
+    alert, other = alert_of(world.city), alert_of(world.city, key="b")
+    assert selectors.counts(viewer)["warning"] == 2
+    services.acknowledge(actor=world.carla, alert_id=alert.pk)
+    mute = services.mute(
+        actor=world.carla, alert_id=other.pk, what="both", until=timezone.now() + timedelta(hours=1))
+    assert selectors.counts(viewer)["warning"] == 0
+    now_s = int(timezone.now().timestamp())
+    assert notices.is_quiet(other, notices.current_mutes(now_s), now_s)
+    assert not notices.is_muted(other, notices.current_mutes(now_s + 3_601), now_s + 3_601)
+    services.unmute(actor=world.carla, mute_id=mute.pk)
+    assert selectors.counts(viewer)["warning"] == 1
+    for actor, error in ((world.vera, PermissionDenied), (world.mo, NotFound)):
+        with pytest.raises(error):
+            services.acknowledge(actor=actor, alert_id=other.pk)
+
+
+def test_each_is_told_as_chosen(world: World) -> None:
+    for name in ("carla", "ana", "vera"):
+        world.users[name].email = f"{name}@example.org"
+        world.users[name].save()
+    services.set_choices(actor=world.ana, choices=[("critical", False, True)], email="ana@example.org")
+    services.set_choices(actor=world.vera, choices=[("critical", False, False)], email="vera@example.org")
+    for user in (world.ana, world.vera):
+        Endpoint.objects.create(user=user, name=user.username, url="http://x/", least="", sealed="s")
+    Endpoint.objects.create(team=world.city, name="chat", url="http://x/", least="warning", sealed="s")
+    Endpoint.objects.create(team=world.mobility, name="others", url="http://x/", least="info", sealed="s")
+    group = NoticeGroup.objects.create(cause="c", team=world.city, opened_s=0)
+    alert_of(world.city, severity="critical", group=group)
+    notices.tell(NOW_S)
+    notices.tell(NOW_S)
+    sent = {delivery.endpoint.name if delivery.endpoint else delivery.to for delivery in Delivery.objects.all()}
+    assert sent == {"carla@example.org", "ana", "chat"} and Delivery.objects.count() == 3
+
+
+def test_the_inbox_counts_filters_and_says_when_there_is_nothing(world: World) -> None:
+    client = Client()
+    client.force_login(world.vera, backend="dashboard.teams.logins.ThrottledBackend")
+    assert 'data-note="no-alert"' in client.get("/alerts/").text
+    alert_of(world.city, key="a")
+    alert_of(world.city, key="b", phase="resolved", resolved_s=NOW_S)
+    alert_of(world.mobility, key="c")
+    assert client.get("/alerts/count.json").json()["count"] == 1
+    assert client.get("/alerts/").text.count("data-alert=") == 1
+    assert client.get("/alerts/?show=all").text.count("data-alert=") == 2
+    assert 'data-note="no-match"' in client.get("/alerts/?severity=critical").text
+    assert readers.RECENT_S > evaluating.ROUND_S  # or a round would miss what was measured between two
