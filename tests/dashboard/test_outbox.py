@@ -1,0 +1,160 @@
+"""What is sent, to a receiver of this machine: signed, tried again, given up; and where nothing may be sent to."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.core import mail
+
+from dashboard.alerts.notices import trial_payload
+from dashboard.config.environment import Environment, InvalidSetting
+from dashboard.outbox import http, sending, services
+from dashboard.outbox.http import HostNotAllowed
+from dashboard.outbox.models import Delivery, Endpoint
+from scheduler.alerting.retrying import MOST_ATTEMPTS
+from scheduler.model.errors import NotFound, PermissionDenied
+from tests.dashboard.alerting import NOW_S, Receiver, receiver
+from tests.dashboard.building import World
+
+
+@pytest.fixture
+def got(settings: Any, tmp_path: Any) -> Iterator[Receiver]:
+    settings.DATA_DIR = tmp_path
+    with receiver() as found:
+        settings.WEBHOOK_HOSTS = [found.host]
+        yield found
+
+
+def hooked(world: World, got: Receiver, **facts: Any) -> tuple[Endpoint, str]:
+    return services.add_endpoint(actor=world.carla, **{"name": "hook", "url": got.url, "format": "weir"} | facts)
+
+
+def tried(world: World, endpoint: Endpoint) -> Delivery:
+    return services.try_endpoint(actor=world.carla, endpoint_id=endpoint.pk, payload=trial_payload("carla"))
+
+
+def test_a_webhook_is_signed_with_its_time_and_told_apart_by_an_id(world: World, got: Receiver) -> None:
+    endpoint, secret = hooked(world, got)
+    delivery = tried(world, endpoint)
+    assert secret not in endpoint.sealed
+    assert sending.send_due(now=lambda: NOW_S) == 1 and sending.send_due(now=lambda: NOW_S) == 0
+    [(path, headers, body)] = got.requests
+    signed = hmac.new(secret.encode(), f"{NOW_S}.".encode() + body, hashlib.sha256).hexdigest()
+    assert (path, headers["X-Weir-Timestamp"], headers["X-Weir-Signature"]) == ("/hook", str(NOW_S), f"v1={signed}")
+    assert headers["Idempotency-Key"] == str(delivery.pk) and json.loads(body)["event"] == "test"
+    delivery.refresh_from_db()
+    assert (delivery.state, delivery.attempts, delivery.error) == ("sent", 1, "")
+
+
+def test_slacks_shape(world: World, got: Receiver) -> None:
+    tried(world, hooked(world, got, format="slack")[0])
+    sending.send_due()
+    message = json.loads(got.requests[0][2])
+    assert set(message) == {"text", "blocks"} and message["blocks"][0]["text"]["type"] == "mrkdwn"
+
+
+def test_what_fails_is_tried_again_under_its_id_and_given_up_with_the_reason(world: World, got: Receiver) -> None:
+    endpoint, _ = hooked(world, got)
+    delivery, now_s = tried(world, endpoint), NOW_S
+    got.answer = lambda _: (500, {})
+    for attempt in range(1, MOST_ATTEMPTS + 1):
+        sending.send_due(now=lambda: now_s)
+        assert len(got.requests) == attempt
+        delivery.refresh_from_db()
+        sending.send_due(now=lambda: now_s)
+        assert len(got.requests) == attempt  # not before its time
+        now_s = max(now_s, delivery.next_s)
+    assert delivery.state == "dead" and "answered 500" in delivery.error
+    assert len({headers["Idempotency-Key"] for _, headers, _ in got.requests}) == 1
+    got.answer = lambda _: (204, {})
+    services.send_again(actor=world.carla, delivery_id=delivery.pk)
+    assert sending.send_due(now=lambda: now_s) == 1
+
+
+def test_a_worker_that_is_killed_while_it_sends_leaves_it_to_the_next(
+    world: World, got: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried(world, hooked(world, got)[0])
+
+    def killed(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as broken:
+        broken.setattr(sending, "post_json", killed)
+        with pytest.raises(KeyboardInterrupt):
+            sending.send_due(now=lambda: NOW_S)
+    assert sending.send_due(now=lambda: NOW_S + 5) == 0  # another worker: it may still be under way
+    assert sending.send_due(now=lambda: NOW_S + sending.CLAIM_S) == 1
+
+
+def test_one_that_fails_keeps_nobody_else_waiting(world: World, got: Receiver) -> None:
+    broken, _ = hooked(world, got)
+    well, _ = hooked(world, got, url=f"http://{got.host}/well")
+    for endpoint in (broken, broken, broken, well):
+        tried(world, endpoint)
+    got.answer = lambda _: (204 if got.requests[-1][0] == "/well" else 503, {})
+    assert sending.send_due(now=lambda: NOW_S) == 1
+    assert [path for path, _, _ in got.requests] == ["/hook", "/well"]
+
+
+def test_a_redirect_leads_nowhere(world: World, got: Receiver) -> None:
+    with receiver() as inner:
+        got.answer = lambda _: (307, {"Location": inner.url})
+        delivery = tried(world, hooked(world, got)[0])
+        sending.send_due()
+        delivery.refresh_from_db()
+        assert inner.requests == [] and "redirects are not followed" in delivery.error
+
+
+@pytest.mark.parametrize("url", [
+    "http://127.0.0.1:1/x", "http://169.254.169.254/latest", "http://user@hooks.example.org/", "ftp://hooks.example.org/",
+    "http://hooks.example.org:8080/", "http://hooks.example.org.evil.org/", "http://[::1]/", "http://2130706433/",
+    "https://hooks.example.org/\r\nHost: x", "//hooks.example.org/", "http://hooks.example.org@evil.org/"])
+def test_only_hosts_that_the_operator_named_are_asked(url: str, settings: Any) -> None:
+    settings.WEBHOOK_HOSTS = ["hooks.example.org"]
+    http.require_allowed("https://hooks.example.org/services/x")
+    with pytest.raises(HostNotAllowed):
+        http.require_allowed(url)
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "::1", "169.254.169.254", "0.0.0.0", "::ffff:127.0.0.1", "fe80::1"])
+def test_a_name_that_leads_to_this_machine_is_refused_when_it_is_asked(
+    address: str, world: World, settings: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    settings.WEBHOOK_HOSTS, settings.DATA_DIR = ["hooks.example.org"], tmp_path
+    monkeypatch.setattr(http.socket, "getaddrinfo", lambda *_, **__: [(2, 1, 6, "", (address, 80))])
+    monkeypatch.setattr(http.socket, "create_connection", lambda *_, **__: pytest.fail("connected"))
+    endpoint, _ = services.add_endpoint(
+        actor=world.carla, name="hook", url="http://hooks.example.org/x", format="weir")
+    delivery = tried(world, endpoint)
+    sending.send_due()
+    delivery.refresh_from_db()
+    assert delivery.state == "dead" and "no other machine's" in delivery.error
+
+
+def test_whose_webhooks_are_whose(world: World, got: Receiver) -> None:
+    mine, _ = hooked(world, got)
+    with pytest.raises(PermissionDenied):
+        hooked(world, got, team=world.city)
+    team_hook, _ = services.add_endpoint(
+        actor=world.dev, name="chat", url=got.url, format="slack", team=world.city)
+    for endpoint in (mine, team_hook):
+        with pytest.raises(NotFound):
+            services.remove_endpoint(actor=world.mo, endpoint_id=endpoint.pk)
+    services.remove_endpoint(actor=world.dev, endpoint_id=team_hook.pk)
+    assert list(Endpoint.objects.all()) == [mine]
+
+
+def test_mail_goes_by_djangos_backend_and_its_settings_come_from_one_address(world: World) -> None:
+    sending.enqueue([Delivery(key="m", channel="email", to="a@example.org", subject="S", payload={"text": "T"})] * 1)
+    sending.enqueue([Delivery(key="m", channel="email", to="a@example.org", subject="S", payload={"text": "T"})])
+    assert sending.send_due() == 1 and [message.to for message in mail.outbox] == [["a@example.org"]]
+    made = Environment({"EMAIL_URL": "smtp://a%40b:p@mail.example.org?tls=1"}).email()
+    assert (made["EMAIL_PORT"], made["EMAIL_HOST_USER"], made["EMAIL_USE_TLS"]) == (587, "a@b", True)
+    with pytest.raises(InvalidSetting):
+        Environment({"EMAIL_URL": "imap://x"}).email()
