@@ -39,6 +39,10 @@ WRITERS = {
     "dashboard/history/names.py": "measurements, no state",
     "dashboard/history/sealing.py": "measurements, no state",
     "dashboard/history/store.py": "measurements, no state",
+    "dashboard/alerts/evaluating.py": "what rules make of measurements; what people do with alerts are commands",
+    "dashboard/alerts/notices.py": "which of these was told",
+    "dashboard/outbox/sending.py": "messages and what became of them; what they are about has its own row",
+    "dashboard/lineage/emitting.py": "how far events were emitted",
     "dashboard/operations/slow_queries.py": "measurements, no state",
     "dashboard/operations/losses.py": "measurements; that a dataflow begins to lose is a command",
     "dashboard/bills/measuring.py": "measurements, no state",
@@ -103,7 +107,7 @@ def test_every_public_service_that_writes_enters_a_command(path):
 
 def test_services_were_found():
     assert {path.parent.name for path in SERVICES} == {
-        "teams", "catalog", "operations", "plans", "controllers", "services"}
+        "teams", "catalog", "operations", "plans", "controllers", "services", "alerts", "outbox"}
 
 
 def test_nothing_else_of_the_site_writes():

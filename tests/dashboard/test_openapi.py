@@ -36,10 +36,13 @@ SHORT, LONG = 6, 120
 BEYOND_SCHEMAS = {
     "invalid_dataflow": {"POST /api/dataflows", "POST /api/near-misses", "POST /api/streams"},
     "invalid_profile": {"POST /api/profiles"},
-    "bad_input": {"GET /api/bills", "GET /api/bills/{dataflow_id}"},
+    "bad_input": {
+        "GET /api/bills", "GET /api/bills/{dataflow_id}", "PUT /api/alert-rules/{kind}", "PUT /api/alert-choices",
+        "POST /api/webhooks"},
     "invalid_beginning": {"POST /api/dataflows", "POST /api/proposals/{proposal_id}/joining"},
     "invalid_resources": {"POST /api/sweeps"},
     "invalid_range": {"GET /api/history"},
+    "host_not_allowed": {"POST /api/webhooks"},
 }
 
 
