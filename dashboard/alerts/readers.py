@@ -220,7 +220,7 @@ def _disk(evidence: Evidence) -> Readings | None:
 
 
 def _unreachable(evidence: Evidence) -> Readings | None:
-    """What is wrong with a node and with its slots has one cause. Where they cannot be heard, nothing is known of them."""
+    """What is wrong with a node and its slots has one cause. Where they cannot be heard, nothing is known of them."""
     unheard: Readings = {} if evidence.is_heard else {
         Element(part, name): Reading(value=None, cause=f"unreachable:{slot.node}")
         for slot in evidence.view.estate.slots for part, name in (("node", slot.node), ("slot", slot.name))}

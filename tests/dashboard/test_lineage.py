@@ -58,7 +58,7 @@ def test_a_run_is_a_deployment_and_owners_of_merged_tasks_are_named(told: World)
         jsonschema.validate(event, RUN_EVENT)
         jsonschema.validate(event["run"]["facets"]["weir_tasks"], OURS)
     of_traffic = [event for event in events() if event["job"]["name"] == "city.traffic"]
-    assert [event["eventType"] for event in of_traffic][0] == "START"
+    assert of_traffic[0]["eventType"] == "START"
     assert {event["eventType"] for event in of_traffic} == {"START", "RUNNING", "COMPLETE"}
     assert len({event["run"]["runId"] for event in of_traffic}) == 1
     [rides] = [event for event in events() if event["eventType"] == "START" and "rides" in event["job"]["name"]]

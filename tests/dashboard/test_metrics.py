@@ -49,8 +49,8 @@ def test_names_have_one_prefix_base_units_and_words(scraped: Any) -> None:
         for sample in family.samples:
             assert family.type != "counter" or sample.name.endswith("_total"), sample.name
             assert set(sample.labels) <= {
-                "dataflow", "name", "team", "quantile", "node", "slot", "severity", "phase", "state", "status", "channel",
-                "kind"}
+                "dataflow", "name", "team", "quantile", "node", "slot", "severity", "phase", "state", "status",
+                "channel", "kind"}
     [latency] = [sample for sample in families["weir_dataflow_latency_seconds"].samples
                  if sample.labels["quantile"] == "0.99"]
     assert (latency.value, latency.labels["name"], latency.labels["team"]) == (1.5, "traffic", "city")

@@ -63,10 +63,10 @@ def test_what_fails_is_tried_again_under_its_id_and_given_up_with_the_reason(wor
     delivery, now_s = tried(world, endpoint), NOW_S
     got.answer = lambda _: (500, {})
     for attempt in range(1, MOST_ATTEMPTS + 1):
-        sending.send_due(now=lambda: now_s)
+        sending.send_due(now=lambda at_s=now_s: at_s)
         assert len(got.requests) == attempt
         delivery.refresh_from_db()
-        sending.send_due(now=lambda: now_s)
+        sending.send_due(now=lambda at_s=now_s: at_s)
         assert len(got.requests) == attempt  # not before its time
         now_s = max(now_s, delivery.next_s)
     assert delivery.state == "dead" and "answered 500" in delivery.error
