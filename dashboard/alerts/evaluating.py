@@ -28,7 +28,7 @@ KEEP_S = 90 * 24 * 3600  # alerts that are over; as long as history
 
 
 @dataclass
-class Found:
+class Known:
     """What is known of all rules in a round: those in force, whose they are, and what was read for them."""
 
     rules: dict[str, RuleInForce] = field(default_factory=dict)
@@ -38,18 +38,18 @@ class Found:
 
 def evaluate_round(*, now_s: int) -> int:
     """Evaluate all rules as of now; how many alerts changed. Safe to do again, and by several at once."""
-    found = Found()
+    known = Known()
     for team in [None, *Team.objects.order_by("pk")]:
-        _read(team, now_s, found)
+        _read(team, now_s, known)
     with transaction.atomic():
         clock, _ = EvaluatorClock.objects.select_for_update().get_or_create(pk=1)
         if now_s <= clock.evaluated_s:
             return 0
         alerts = {alert.watched: alert for alert in Alert.objects.filter(phase__in=[PENDING, FIRING])}
         changes = evaluate(Round(
-            {rule_id: in_force.rule for rule_id, in_force in found.rules.items()}, found.readings, now_s,
+            {rule_id: in_force.rule for rule_id, in_force in known.rules.items()}, known.readings, now_s,
             {watched: alert.state for watched, alert in alerts.items()}))
-        _store(changes, found, alerts, now_s)
+        _store(changes, known, alerts, now_s)
         tell(now_s)
         EvaluatorClock.objects.filter(pk=1).update(evaluated_s=now_s)
     return len(changes)
@@ -63,7 +63,7 @@ def forget_alerts(at: datetime) -> int:
     return count
 
 
-def _read(team: Team | None, now_s: int, found: Found) -> None:
+def _read(team: Team | None, now_s: int, known: Known) -> None:
     evidence = Evidence(team, now_s)
     if team is not None and not evidence.own and not _is_watched(team):
         return
@@ -71,30 +71,30 @@ def _read(team: Team | None, now_s: int, found: Found) -> None:
     own = {(in_force.kind.name, in_force.dataflow): rule_id for rule_id, in_force in rules.items() if in_force.dataflow}
     overridden = {(row.kind.name, row.dataflow) for row in rules_of(team) if row.dataflow}
     for rule_id, in_force in rules.items():
-        found.rules[rule_id], found.teams[rule_id] = in_force, team
+        known.rules[rule_id], known.teams[rule_id] = in_force, team
         kind = in_force.kind
         if in_force.dataflow or now_s // ROUND_S % max(1, kind.every_s // ROUND_S):
             continue
         readings = READERS[kind.name](evidence)
         if readings is not None:
-            found.readings[rule_id] = {
+            known.readings[rule_id] = {
                 element: reading for element, reading in readings.items()
                 if (kind.name, reading.dataflow) not in overridden}
             for (name, dataflow), own_id in own.items():
                 if name == kind.name:
-                    found.readings[own_id] = {
+                    known.readings[own_id] = {
                         element: reading for element, reading in readings.items() if reading.dataflow == dataflow}
-    _read_where_the_teams_is_off(evidence, rules, found)
+    _read_where_the_teams_is_off(evidence, rules, known)
 
 
-def _read_where_the_teams_is_off(evidence: Evidence, rules: Mapping[str, RuleInForce], found: Found) -> None:
+def _read_where_the_teams_is_off(evidence: Evidence, rules: Mapping[str, RuleInForce], known: Known) -> None:
     """Rules of single dataflows whose team has turned that kind off."""
     on = {in_force.kind.name for in_force in rules.values() if not in_force.dataflow}
     for rule_id, in_force in rules.items():
         if in_force.dataflow and in_force.kind.name not in on:
             readings = READERS[in_force.kind.name](evidence)
             if readings is not None:
-                found.readings[rule_id] = {
+                known.readings[rule_id] = {
                     element: reading for element, reading in readings.items()
                     if reading.dataflow == in_force.dataflow}
 
@@ -105,7 +105,7 @@ def _is_watched(team: Team) -> bool:
 
 
 def _store(
-    changes: Sequence[Change], found: Found, alerts: Mapping[Watched, Alert], now_s: int
+    changes: Sequence[Change], known: Known, alerts: Mapping[Watched, Alert], now_s: int
 ) -> None:
     marks = []
     for change in changes:
@@ -116,12 +116,12 @@ def _store(
                 alert.delete()  # it was pending, and never fired
             continue
         if alert is None:
-            reading = found.readings[rule_id][element]
-            alert = _new(change, found.rules[rule_id].rule, found.teams[rule_id], reading)
+            reading = known.readings[rule_id][element]
+            alert = _new(change, known.rules[rule_id].rule, known.teams[rule_id], reading)
         alert.phase, alert.calm_s = change.after.phase, change.after.calm_s
         if change.fires:
-            _words(alert, found.readings[rule_id][element])
-            alert.fired_s, alert.severity = now_s, found.rules[rule_id].rule.severity
+            _words(alert, known.readings[rule_id][element])
+            alert.fired_s, alert.severity = now_s, known.rules[rule_id].rule.severity
             alert.group = _group(alert, now_s)
         if change.resolves:
             alert.resolved_s, alert.why = now_s, change.why

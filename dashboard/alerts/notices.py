@@ -34,8 +34,8 @@ def tell(now_s: int) -> None:
             for alert in alerts.values()], now_s)
         if outcome.notice is not None:
             group.notices, group.told_s = group.notices + 1, now_s
-            told = [alerts[key] for key in outcome.notice.members]
-            enqueue(list(_deliveries(group, outcome.notice.what, told)))
+            begun = [alerts[key] for key in outcome.notice.members]
+            enqueue(list(_deliveries(group, outcome.notice.what, begun)))
             group.alerts.filter(key__in=outcome.notice.members).update(told=True)
         group.closed = outcome.closes
         if outcome.notice is not None or outcome.closes:

@@ -75,11 +75,11 @@ def counts(viewer: Viewer) -> dict[str, int]:
     now_s = int(time.time())
     mutes = current_mutes(now_s)
     firing = visible(viewer).filter(phase=FIRING, acknowledged_at=None)
-    found = dict.fromkeys(SEVERITIES, 0)
+    waiting = dict.fromkeys(SEVERITIES, 0)
     for alert in firing:
         if not is_muted(alert, mutes, now_s):
-            found[alert.severity] += 1
-    return found
+            waiting[alert.severity] += 1
+    return waiting
 
 
 def muted_ids(alerts: Sequence[Alert]) -> set[int]:

@@ -116,8 +116,8 @@ def set_rule(
         Of this dataflow alone.
     """
     _require_admin(actor, team)
-    found = _kind(team, kind)
-    values = _checked(found, chosen)
+    rule_kind = _kind(team, kind)
+    values = _checked(rule_kind, chosen)
     dataflow = _own_dataflow(actor, team, dataflow_id) if dataflow_id else None
     scope = scope_of(team, str(dataflow.pk) if dataflow else "")
     with audited(actor=actor, verb="alert_rule.set", team=team) as audit:

@@ -146,7 +146,8 @@ def put_alert_rule(request: HttpRequest, kind: KindName, rule: RuleIn) -> dict[s
     chosen = {name: value for name, value in rule.dict().items()
               if name not in ("team", "dataflow") and value is not None}
     row = services.set_rule(actor=request.user, team=team, kind=kind, chosen=chosen, dataflow_id=dataflow)
-    return next(_rule_row(found) for found in rules.rules_of(team) if found.rule.id == f"{row.scope}/{row.kind}")
+    rule_id = f"{row.scope}/{row.kind}"
+    return next(_rule_row(in_force) for in_force in rules.rules_of(team) if in_force.rule.id == rule_id)
 
 
 @router.delete("/alert-rules/{str:kind}", response={204: None})
@@ -245,11 +246,11 @@ def _mute_row(row: MuteRow) -> dict[str, Any]:
         "by": row.by.username}
 
 
-def _rule_row(found: rules.RuleInForce) -> dict[str, Any]:
-    rule = found.rule
+def _rule_row(in_force: rules.RuleInForce) -> dict[str, Any]:
+    rule = in_force.rule
     return {
-        "id": rule.id, "kind": rule.kind, "about": found.kind.about, "unit": found.kind.unit,
-        "dataflow": found.dataflow or None, "enabled": found.enabled, "changed": found.chosen,
+        "id": rule.id, "kind": rule.kind, "about": in_force.kind.about, "unit": in_force.kind.unit,
+        "dataflow": in_force.dataflow or None, "enabled": in_force.enabled, "changed": in_force.chosen,
         "threshold": rule.threshold, "clear_threshold": rule.clear_threshold, "for_s": rule.for_s,
         "clear_for_s": rule.clear_for_s, "severity": rule.severity}
 

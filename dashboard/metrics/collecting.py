@@ -80,9 +80,9 @@ def _site(view: View, document: dict) -> Families:
     yield _gauge("weir_estate_generation", "Number of the estate's state.", view.estate.generation)
     yield _gauge("weir_running_tasks", "Running tasks that work.", counts["running_tasks"])
     yield _gauge("weir_tasks_without_reuse", "Tasks that would run if nothing were shared.", counts["without_reuse"])
-    found = Counter(finding.severity for finding in findings(view))
+    wrong = Counter(finding.severity for finding in findings(view))
     yield _labelled("weir_findings", "What is wrong now, by severity.", ("severity",), [
-        ((severity,), found[severity]) for severity in ("bad", "warn", "note")])
+        ((severity,), wrong[severity]) for severity in ("bad", "warn", "note")])
     states = Counter(
         view.bundle_report(bundle).state for fragment in view.fragments() for bundle in fragment.queries)
     yield _labelled("weir_queries", "Queries by state.", ("state",), [((s,), n) for s, n in sorted(states.items())])

@@ -63,7 +63,7 @@ def post_json(
     try:
         connection.request("POST", path, body=body, headers={"Content-Type": "application/json", **headers})
         answer = connection.getresponse()
-        said = answer.read(MOST_READ).decode("utf-8", "replace").strip()
+        answer_text = answer.read(MOST_READ).decode("utf-8", "replace").strip()
     except (OSError, http.client.HTTPException, ValueError) as error:
         raise NotDelivered(f"{host} did not answer: {type(error).__name__}.") from None
     finally:
@@ -71,7 +71,7 @@ def post_json(
     if 300 <= answer.status < 400:
         raise NotDelivered(f"{host} answered {answer.status}: redirects are not followed. Give the final address.")
     if not 200 <= answer.status < 300:
-        raise NotDelivered(f"{host} answered {answer.status}. {said[:200]}".strip())
+        raise NotDelivered(f"{host} answered {answer.status}. {answer_text[:200]}".strip())
 
 
 def _target(url: str, *, is_operators: bool = False) -> tuple[str, str, int, bool]:
@@ -105,10 +105,10 @@ def _is_literal(host: str) -> bool:
 def _address(host: str, port: int, *, is_named: bool) -> str:
     """The address that a host has now, one that may be connected to."""
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except OSError:
         raise NotDelivered(f"{host} is not known: the name does not resolve.") from None
-    address = str(found[0][4][0])
+    address = str(addresses[0][4][0])
     if not is_named and not _may_be_reached(address):
         raise HostNotAllowed(
             f"{host} leads to {address}, which is no other machine's.",

@@ -54,23 +54,23 @@ class Notice:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Outcome:
     """What comes of a look at a group: a notice or none, and whether the group is closed."""
 
     notice: Notice | None = None
     closes: bool = False
 
 
-def look_at(group: Group, members: Collection[Member], now_s: int) -> Told:
+def look_at(group: Group, members: Collection[Member], now_s: int) -> Outcome:
     """What people are to be told of a group now."""
     untold = [member.key for member in members if not member.told and not member.quiet]
     is_over = all(member.resolved for member in members)
     if untold and (is_over or now_s >= _next_s(group)):
-        return Told(Notice(MORE if group.told_s is not None else FIRED, untold))
+        return Outcome(Notice(MORE if group.told_s is not None else FIRED, untold))
     if not is_over:
-        return Told()
-    told = [member.key for member in members if member.told]
-    return Told(Notice(OVER, told) if told else None, closes=True)
+        return Outcome()
+    begun = [member.key for member in members if member.told]
+    return Outcome(Notice(OVER, begun) if begun else None, closes=True)
 
 
 def _next_s(group: Group) -> int:
