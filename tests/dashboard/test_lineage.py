@@ -41,18 +41,18 @@ def events() -> list[dict[str, Any]]:
 
 
 @pytest.fixture
-def told(world: World, settings: Any) -> World:
+def listened(world: World, settings: Any) -> World:
     settings.OPENLINEAGE_URL = "http://lineage.example.org/api/v1/lineage"
     LineageMark.objects.create(pk=1, since=timezone.now() - timedelta(minutes=1))
     return world
 
 
-def test_a_run_is_a_deployment_and_owners_of_merged_tasks_are_named(told: World) -> None:
-    traffic = running(told.carla, told.city, document("traffic"), told.ana)
+def test_a_run_is_a_deployment_and_owners_of_merged_tasks_are_named(listened: World) -> None:
+    traffic = running(listened.carla, listened.city, document("traffic"), listened.ana)
     assert emit_finished() == 1 and emit_finished() == 0
-    running(told.mo, told.mobility, document("rides", window=20), told.ana, told.ben)
+    running(listened.mo, listened.mobility, document("rides", window=20), listened.ana, listened.ben)
     emit_finished()
-    enacted(approved(removal_planned(told.carla, traffic), told.ana))
+    enacted(approved(removal_planned(listened.carla, traffic), listened.ana))
     emit_finished()
     for event in events():
         jsonschema.validate(event, RUN_EVENT)
@@ -67,8 +67,8 @@ def test_a_run_is_a_deployment_and_owners_of_merged_tasks_are_named(told: World)
     assert rides["inputs"][0]["name"] == "mobility.rides.sense" and rides["outputs"][0]["name"] == "mobility.rides.out"
 
 
-def test_events_arrive_by_the_outbox_with_the_key(told: World, settings: Any) -> None:
-    running(told.carla, told.city, document("traffic"), told.ana)
+def test_events_arrive_by_the_outbox_with_the_key(listened: World, settings: Any) -> None:
+    running(listened.carla, listened.city, document("traffic"), listened.ana)
     with receiver() as got:
         settings.OPENLINEAGE_URL, settings.OPENLINEAGE_KEY = got.url, "key"
         emit_finished()

@@ -59,11 +59,11 @@ def test_names_have_one_prefix_base_units_and_words(scraped: Any) -> None:
 
 
 def test_the_dashboard_asks_for_nothing_that_is_not_there(scraped: Any) -> None:
-    there = {sample.name for family in scraped().values() for sample in family.samples}
+    exposed = {sample.name for family in scraped().values() for sample in family.samples}
     board = json.loads((ROOT / "docs" / "grafana" / "weir.json").read_text())
-    asked = set(re.findall(r"\bweir_\w+", json.dumps([board["panels"], board["templating"]])))
-    assert asked and asked <= there, asked - there
-    assert there <= asked, "a metric that no panel shows"
+    shown = set(re.findall(r"\bweir_\w+", json.dumps([board["panels"], board["templating"]])))
+    assert shown and shown <= exposed, shown - exposed
+    assert exposed <= shown, "a metric that no panel shows"
 
 
 def test_many_dataflows_are_bounded(scraped: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,5 +81,5 @@ def test_metrics_are_for_the_token_or_this_machine(scraped: Any, settings: Any) 
     settings.METRICS_TOKEN = "word"
     assert client.get("/metrics").status_code == 401
     assert client.get("/metrics", headers={"authorization": "Bearer wörd"}).status_code == 401
-    found = client.get("/metrics", REMOTE_ADDR="10.0.0.7", headers={"authorization": "Bearer word"})
-    assert found.status_code == 200
+    answer = client.get("/metrics", REMOTE_ADDR="10.0.0.7", headers={"authorization": "Bearer word"})
+    assert answer.status_code == 200

@@ -25,9 +25,9 @@ from tests.dashboard.building import World
 @pytest.fixture
 def got(settings: Any, tmp_path: Any) -> Iterator[Receiver]:
     settings.DATA_DIR = tmp_path
-    with receiver() as found:
-        settings.WEBHOOK_HOSTS = [found.host]
-        yield found
+    with receiver() as listening:
+        settings.WEBHOOK_HOSTS = [listening.host]
+        yield listening
 
 
 def hooked(world: World, got: Receiver, **facts: Any) -> tuple[Endpoint, str]:

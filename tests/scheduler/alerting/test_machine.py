@@ -145,7 +145,7 @@ MOVES = st.lists(st.tuples(
 @given(MOVES)
 def test_each_alert_of_a_group_is_told_once_and_an_end_is_told_after_a_beginning(moves: list) -> None:
     group, members, now_s = Group(0), {}, 0
-    told: list[tuple[int, str, tuple[str, ...]]] = []
+    notices: list[tuple[int, str, tuple[str, ...]]] = []
     for move, number in moves:
         key = f"a{number}"
         if move == "fire":
@@ -159,7 +159,7 @@ def test_each_alert_of_a_group_is_told_once_and_an_end_is_told_after_a_beginning
                 {"quiet": True, "loud": False}.get(move, member.quiet))
         outcome = look_at(group, members.values(), now_s)
         if outcome.notice:
-            told.append((now_s, outcome.notice.what, tuple(outcome.notice.members)))
+            notices.append((now_s, outcome.notice.what, tuple(outcome.notice.members)))
             if outcome.notice.what != OVER:
                 assert all(not members[k].quiet for k in outcome.notice.members)
                 for k in outcome.notice.members:
@@ -168,10 +168,10 @@ def test_each_alert_of_a_group_is_told_once_and_an_end_is_told_after_a_beginning
         if outcome.closes and members:
             break
         now_s += 30
-    begun = [key for _, what, keys in told if what != OVER for key in keys]
+    begun = [key for _, what, keys in notices if what != OVER for key in keys]
     assert len(begun) == len(set(begun))
-    assert [what for _, what, _ in told] == sorted(
-        (what for _, what, _ in told), key=[FIRED, MORE, OVER].index)
+    assert [what for _, what, _ in notices] == sorted(
+        (what for _, what, _ in notices), key=[FIRED, MORE, OVER].index)
 
 
 def test_many_alerts_of_one_cause_are_one_notice_and_later_ones_wait() -> None:
