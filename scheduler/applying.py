@@ -54,7 +54,9 @@ def reversed_plan(plan: Plan, change: FragmentChange) -> Plan:
     return replace(
         plan,
         kind=kind.undone_by,
-        dataflow=replace(plan.dataflow, paused=plan.dataflow.paused is not (kind.entry == "turned")),
+        dataflow=plan.replaced or replace(
+            plan.dataflow, paused=plan.dataflow.paused is not (kind.entry == "turned")),
+        replaced=plan.replaced and plan.dataflow,
         generation=plan.generation + 1,
         bill_changes=tuple(
             replace(change, money_per_hour_delta=-change.money_per_hour_delta) for change in plan.bill_changes),

@@ -20,7 +20,7 @@ from .reuse.fragments import cut_into_chains
 
 def plan_of_change(
     kind: PlanKind, estate: EstateView, dataflow: Submitted, change: FragmentChange, *, heads: Iterable[str],
-    others_only: bool = True, **fields: Any,
+    **fields: Any,
 ) -> Plan:
     """The plan of a change to fragments; not frozen.
 
@@ -34,15 +34,13 @@ def plan_of_change(
         The fragments before and after, and the steps between.
     heads : iterable of str
         Running tasks of which every user notices the plan.
-    others_only : bool
-        Whether the dataflow itself uses the heads now, so that it is left out of the users.
     **fields
         Further fields of the plan; ``started`` and ``stopped`` are empty where they are not given.
     """
     return Plan(
         kind=kind.name, generation=estate.generation, dataflow=dataflow, steps=change.steps,
         fragments_before=change.before, fragments_after=change.after,
-        **touched_by(estate, heads, besides=dataflow if others_only else None),
+        **touched_by(estate, heads, besides=estate.submitted.get(dataflow.id)),
         **{"started": (), "stopped": (), **fields})
 
 
@@ -81,16 +79,16 @@ def submitted_in(estate: EstateView, dataflow_id: str) -> Submitted:
 
 
 def touched_by(estate: EstateView, task_ids: Iterable[str], *, besides: Submitted | None = None) -> dict[str, Any]:
-    """Who else uses any of the running tasks, in the fields of a plan; ``besides`` uses them all and does not count."""
-    users = [estate.users_of(task_id) for task_id in task_ids]
-    own, left = (0, "") if besides is None else (1, besides.id)
-    team = "" if besides is None else besides.team
-    named = sorted({user for task_users in users for user in task_users.first} - {left})[:NAMED]
+    """Who else uses any of the running tasks, in the fields of a plan; ``besides`` does not count."""
+    used = frozenset() if besides is None else frozenset(besides.running.values())
+    team, left = ("", "") if besides is None else (besides.team, besides.id)
+    users = [(estate.users_of(task_id), int(task_id in used)) for task_id in task_ids]
+    named = sorted({user for task_users, _ in users for user in task_users.first} - {left})[:NAMED]
     teams = {
-        user_team for task_users in users for user_team, number in task_users.by_team.items()
+        user_team for task_users, own in users for user_team, number in task_users.by_team.items()
         if number > (own if user_team == team else 0)}
     return {
         "touched": tuple(named),
         "touched_teams": tuple(sorted(teams)),
-        "touched_count": max((len(named), *(task_users.count - own for task_users in users))),
+        "touched_count": max((len(named), *(task_users.count - own for task_users, own in users))),
     }

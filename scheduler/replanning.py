@@ -59,7 +59,8 @@ def _meaning(plan: Plan) -> tuple[Any, ...]:
     """What a plan does, for whom it does it, and what reviewers should know of it; at whichever generation."""
     price = plan.price
     return (
-        plan.kind, plan.dataflow, sorted(task.id for task in plan.started), sorted(task.id for task in plan.stopped),
+        plan.kind, plan.dataflow, plan.replaced,
+        sorted(task.id for task in plan.started), sorted(task.id for task in plan.stopped),
         sorted(plan.reused), sorted(plan.resumed), sorted(plan.rested), sorted(plan.fresh), plan.refined,
         renumbered(plan, BEFORE_ALL).steps, plan.notes, plan.why, plan.otherwise is None,
         None if price is None else (

@@ -81,6 +81,8 @@ class StepKind:
         Teams that share what it changes notice nothing of it.
     of_bundles : bool
         It concerns bundles of a divided fragment.
+    interrupts : bool
+        Something that runs stands meanwhile: its query hands over, or restarts.
     """
 
     name: str
@@ -91,6 +93,7 @@ class StepKind:
     starts_query: bool = False
     unnoticed: bool = False
     of_bundles: bool = False
+    interrupts: bool = False
 
 
 def _every_query(
@@ -167,7 +170,7 @@ PAUSE_FRAGMENT = StepKind(
     reverse="resume_fragment", rank=2, is_done=_every_query(_is_at_rest), unnoticed=True)
 HAND_OVER = StepKind(
     name="hand_over", words="Hand {inherits} over to {fragment} on {slot}: {tasks}",
-    reverse="hand_over", rank=3, is_done=_every_query(_has_taken_over), starts_query=True)
+    reverse="hand_over", rank=3, is_done=_every_query(_has_taken_over), starts_query=True, interrupts=True)
 START_FRAGMENT = StepKind(
     name="start_fragment", words="Start {queries}: {tasks}",
     reverse="stop_fragment", rank=4, is_done=_every_query(lambda seen: seen.runs), starts_query=True)
@@ -181,7 +184,8 @@ MOVE_BUNDLE = StepKind(
     name="move_bundle",
     words="Restart {bundle} of {task} where it left off: {threads} on {place} (before: {threads_before} on "
           "{place_before})",
-    reverse="move_bundle", rank=6, is_done=_every_query(_runs_with_its_threads), starts_query=True, of_bundles=True)
+    reverse="move_bundle", rank=6, is_done=_every_query(_runs_with_its_threads), starts_query=True, of_bundles=True,
+    interrupts=True)
 OPEN_TAIL = StepKind(
     name="open_tail", words="{fragment} works on {active} of its tasks again",
     reverse="close_tail", rank=7, is_done=_every_query(_tail_is_open), unnoticed=True)

@@ -27,6 +27,8 @@ from dashboard.api.answers.dataflows import (
     Output,
     Submitted,
     TriedAgain,
+    VersionDetail,
+    VersionRow,
     WhenBehind,
 )
 from dashboard.api.answers.proposals import ProposalRow
@@ -73,6 +75,38 @@ def dataflow(request: HttpRequest, dataflow_id: UUID) -> dict[str, Any]:
     return schemas.dataflow_row(record) | {
         "document": version.document, "text": version.text, "format": version.format,
         "graph": catalog.graph_of(record)}
+
+
+@router.get("/dataflows/{uuid:dataflow_id}/versions", response=list[VersionRow])
+def versions(request: HttpRequest, dataflow_id: UUID) -> list[dict[str, Any]]:
+    """The versions of a dataflow's document, newest first, and which of them counts."""
+    record = catalog.dataflow(request.viewer, dataflow_id)
+    return [schemas.version_row(record, version) for version in catalog.versions(record)]
+
+
+@router.get("/dataflows/{uuid:dataflow_id}/versions/{int:number}", response=VersionDetail)
+def version(request: HttpRequest, dataflow_id: UUID, number: int) -> dict[str, Any]:
+    """One version with its document."""
+    record = catalog.dataflow(request.viewer, dataflow_id)
+    chosen = catalog.version(record, number)
+    return schemas.version_row(record, chosen) | {"document": chosen.document, "text": chosen.text}
+
+
+@router.post("/dataflows/{uuid:dataflow_id}/versions", response={201: Submitted})
+def change(request: HttpRequest, dataflow_id: UUID, version: schemas.VersionIn) -> Status:
+    """Propose a new version of a dataflow that runs: 201 with its proposal, whose plan is being computed."""
+    proposal = services.change_dataflow(
+        actor=request.user, dataflow_id=dataflow_id, text=version.text, format=version.format, fresh=version.fresh,
+        begin=version.begin)
+    return Status(201, {
+        "dataflow": schemas.dataflow_row(proposal.dataflow), "proposal": schemas.proposal_row(proposal)})
+
+
+@router.post("/dataflows/{uuid:dataflow_id}/versions/{int:number}/propose", response={201: ProposalRow})
+def propose_version(request: HttpRequest, dataflow_id: UUID, number: int) -> Status:
+    """Propose that a dataflow that runs goes back, or forward, to a version that it has."""
+    return Status(201, schemas.proposal_row(services.propose_version(
+        actor=request.user, dataflow_id=dataflow_id, number=number)))
 
 
 @router.post("/dataflows/{uuid:dataflow_id}/remove", response=ProposalRow)

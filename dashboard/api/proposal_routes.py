@@ -10,9 +10,10 @@ from ninja import Query, Router, Status
 
 from dashboard.api import schemas
 from dashboard.api.answers.common import Page
-from dashboard.api.answers.proposals import NearMiss, ProposalDetail, ProposalRow
+from dashboard.api.answers.proposals import NearMiss, ProposalDetail, ProposalRow, Thread
 from dashboard.approvals import selectors as approvals
 from dashboard.approvals import services
+from dashboard.approvals.comments import threads_of
 from dashboard.approvals.difference import difference
 from dashboard.approvals.near_misses import near_miss_row, near_misses_of
 
@@ -86,3 +87,36 @@ def joining(request: HttpRequest, proposal_id: UUID, choice: schemas.JoiningIn) 
 def roll_back(request: HttpRequest, proposal_id: UUID) -> dict[str, Any]:
     """Take back a plan that is being executed or fails."""
     return schemas.proposal_row(services.roll_back_proposal(actor=request.user, proposal_id=proposal_id))
+
+
+@router.get("/proposals/{uuid:proposal_id}/comments", response=list[Thread])
+def comments(request: HttpRequest, proposal_id: UUID) -> list[dict[str, Any]]:
+    """What people say of a proposal, by threads, those that are open first."""
+    return threads_of(request.viewer, approvals.proposal(request.viewer, proposal_id))
+
+
+@router.post("/proposals/{uuid:proposal_id}/comments", response={201: list[Thread]})
+def comment(request: HttpRequest, proposal_id: UUID, given: schemas.CommentIn) -> Status:
+    """Say something of a proposal or one of its tasks, or reply: 201 with all threads."""
+    services.comment_on(
+        actor=request.user, proposal_id=proposal_id, text=given.text, task=given.task, reply_to=given.reply_to)
+    return Status(201, comments(request, proposal_id))
+
+
+@router.put("/proposals/{uuid:proposal_id}/comments/{int:comment_id}", response=list[Thread])
+def edit_comment(
+    request: HttpRequest, proposal_id: UUID, comment_id: int, given: schemas.CommentEditIn
+) -> list[dict[str, Any]]:
+    """Change one's own comment, within 15 minutes."""
+    services.edit_comment(actor=request.user, proposal_id=proposal_id, comment_id=comment_id, text=given.text)
+    return comments(request, proposal_id)
+
+
+@router.post("/proposals/{uuid:proposal_id}/comments/{int:comment_id}/resolve", response=list[Thread])
+def resolve_comment(
+    request: HttpRequest, proposal_id: UUID, comment_id: int, given: schemas.ResolutionIn
+) -> list[dict[str, Any]]:
+    """Resolve a thread, or open it again."""
+    services.resolve_thread(
+        actor=request.user, proposal_id=proposal_id, comment_id=comment_id, resolved=given.resolved)
+    return comments(request, proposal_id)

@@ -24,16 +24,18 @@ from dashboard.api.parameters import (
     WhenBehindName,
 )
 from dashboard.approvals.models import Proposal
+from dashboard.approvals.rules import current_rules, versions_of
 from dashboard.audit.models import AuditEntry
 from dashboard.bills.exports import amounts_of
 from dashboard.bills.periods import Period
 from dashboard.bills.prices import lists_between
 from dashboard.bills.selectors import DataflowBill, TaskBill, total
 from dashboard.catalog.documents import Checked
-from dashboard.catalog.models import DataflowRecord
+from dashboard.catalog.models import DataflowRecord, DataflowVersion
 from dashboard.jobs import ModelVersion
 from dashboard.plans.choices import Choice
-from dashboard.teams.models import Secret
+from dashboard.teams.models import Secret, Team
+from scheduler.approving import RULES
 from scheduler.model.columns import Columns
 from scheduler.model.task_types import TaskType
 
@@ -71,10 +73,44 @@ class SubmissionIn(DocumentIn):
     schedule: ScheduleIn | None = None
 
 
+class VersionIn(DocumentIn):
+    """A document that is to take the place of the one that runs, and how what is new of it joins what is under way."""
+
+    fresh: bool = False
+    begin: Beginning = "now"
+
+
 class ControllerIn(Schema):
     """What Weir may do by itself: off, recommends or acts."""
 
     choice: ControllerName
+
+
+class CommentIn(Schema):
+    """What somebody says: of the whole proposal, of one of its tasks, or in answer to a comment."""
+
+    text: str
+    task: str = ""
+    reply_to: int | None = None
+
+
+class CommentEditIn(Schema):
+    """The new text of a comment."""
+
+    text: str
+
+
+class ResolutionIn(Schema):
+    """Whether a thread is resolved."""
+
+    resolved: bool = True
+
+
+class ApprovalRulesIn(Schema):
+    """A team's rules of approval, whole (`docs/approvals.md`), and why they are as they are."""
+
+    rules: dict[str, Any]
+    note: str = ""
 
 
 class WhenBehindIn(Schema):
@@ -192,6 +228,13 @@ def dataflow_row(record: DataflowRecord) -> dict[str, Any]:
         "version": record.version, "tasks": record.tasks, "created": record.created.isoformat()}
 
 
+def version_row(record: DataflowRecord, version: DataflowVersion) -> dict[str, Any]:
+    """A version in a list."""
+    return {
+        "number": version.number, "author": version.author.username, "format": version.format,
+        "created": version.created.isoformat(), "current": version.number == record.version}
+
+
 def proposal_row(record: Proposal) -> dict[str, Any]:
     """A proposal in a list."""
     return {
@@ -229,6 +272,16 @@ def bill_row(record: DataflowRecord, rows: Sequence[TaskBill], period: Period) -
 def _of_period(period: Period) -> dict[str, Any]:
     currency = lists_between(period.since, period.until)[-1][1].currency
     return {"from": str(period.first), "to": str(period.last), "currency": currency}
+
+
+def approval_rules_row(team: Team) -> dict[str, Any]:
+    """A team's rules of approval, and the versions that there were."""
+    record, rules = current_rules([team.pk])[team.pk]
+    return {
+        "version": record.number if record else None, "rules": RULES.document(rules),
+        "versions": [
+            {"version": version.number, "author": version.author.username, "note": version.note,
+             "created": version.created.isoformat(), "rules": version.document} for version in versions_of(team)]}
 
 
 def secret_row(secret: Secret) -> dict[str, Any]:

@@ -11,9 +11,19 @@ from django.http import HttpRequest
 from ninja import Router, Status
 
 from dashboard.api import schemas
-from dashboard.api.answers.site import Containment, Defragmentation, Me, Models, SecretRow, TeamWhenBehind, Token
+from dashboard.api.answers.site import (
+    ApprovalRules,
+    Containment,
+    Defragmentation,
+    Me,
+    Models,
+    SecretRow,
+    TeamWhenBehind,
+    Token,
+)
 from dashboard.api.auth import Session
 from dashboard.api.parameters import SecretName
+from dashboard.approvals.services import set_rules
 from dashboard.controllers.services import set_mode
 from dashboard.teams import selectors as teams
 from dashboard.teams.models import Role
@@ -25,6 +35,7 @@ from dashboard.teams.services import (
     set_secret,
     set_when_behind,
 )
+from scheduler.approving import rules_of
 from scheduler.controllers.defragmentation import Defragmentation as Defragmenting
 
 router = Router()
@@ -62,6 +73,20 @@ def drop_secret(request: HttpRequest, slug: str, name: str) -> Status:
 def team_models(request: HttpRequest, slug: str) -> dict[str, Any]:
     """The models that the team's dataflows have learned and keep, with their versions."""
     return schemas.models_row(teams.models(teams.team(request.viewer, slug)))
+
+
+@router.get("/teams/{slug:slug}/approval-rules", response=ApprovalRules)
+def approval_rules(request: HttpRequest, slug: str) -> dict[str, Any]:
+    """By which rules a team approves; version null is the default: one approver, for everything, at any time."""
+    return schemas.approval_rules_row(teams.team(request.viewer, slug))
+
+
+@router.put("/teams/{slug:slug}/approval-rules", response=ApprovalRules)
+def set_approval_rules(request: HttpRequest, slug: str, given: schemas.ApprovalRulesIn) -> dict[str, Any]:
+    """Let a team ask by these rules from now on; by an approver of it. Every change is a version of its own."""
+    team = teams.team(request.viewer, slug)
+    set_rules(actor=request.user, team=team, rules=rules_of(given.rules), note=given.note)
+    return schemas.approval_rules_row(team)
 
 
 @router.post("/teams/{slug:slug}/containment", response=Containment)

@@ -10,6 +10,7 @@ from dashboard import jobs
 from dashboard.approvals.bundle_changes import bundles_of
 from dashboard.approvals.joining import joining_of
 from dashboard.approvals.models import Proposal
+from dashboard.approvals.version_changes import add_former, names_in, version_change
 from dashboard.approvals.wording import step_text
 from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.permissions import visible_to
@@ -39,14 +40,15 @@ def difference(viewer: Viewer, proposal: Proposal) -> dict[str, Any] | None:
         ``why``: of a defragmentation, in words; ``notes``: what reviewers should know besides, in sentences;
         ``bundles``: the divided fragments' bundles before and after, see `bundles_of`; ``promise``: of a schedule, the
         fields of ``scheduler.model.promise.Promise``, or null; ``joining``: what is joined and since when it runs, or
-        null; ``bill_changes``: ``team`` and ``money_per_hour_delta`` of those who share its tasks.
+        null; ``bill_changes``: ``team`` and ``money_per_hour_delta`` of those who share its tasks; ``version``: of
+        another version what `version_changes.version_change` says of it, else null.
     """
     plan = plan_of(proposal.plan)
     if plan is None:
         return None
     touched = list(DataflowRecord.objects.filter(
         visible_to(viewer), pk__in=plan.touched).select_related("team").order_by("name", "pk"))
-    names = {running: task for task, running in plan.dataflow.running.items()}
+    names = names_in(plan)
     tasks, streams = _own_graph(proposal, plan)
     neighbours = _neighbours(touched, set(names))
     _add_neighbours(tasks, streams, neighbours)
@@ -66,7 +68,7 @@ def difference(viewer: Viewer, proposal: Proposal) -> dict[str, Any] | None:
         "refined": refined,
         "price": asdict(plan.price) if plan.price else None,
         "counts": {"started": len(plan.started),
-                   "reused": len(plan.reused) - len(plan.rested) - len(plan.resumed), "stopped": len(plan.stopped),
+                   "reused": len({*plan.reused} - {*plan.rested} - {*plan.resumed}), "stopped": len(plan.stopped),
                    "resumed": len(plan.resumed), "rested": len(plan.rested)},
         "why": plan.why,
         "notes": list(plan.notes),
@@ -74,6 +76,7 @@ def difference(viewer: Viewer, proposal: Proposal) -> dict[str, Any] | None:
         "promise": json.loads(to_json(plan.promise)) if plan.promise else None,
         "joining": joining_of(plan, proposal.plan.options),
         "bill_changes": _bill_changes(plan),
+        "version": version_change(proposal, plan),
     }
 
 
@@ -86,7 +89,7 @@ def _bill_changes(plan: Plan) -> list[dict[str, Any]]:
 
 
 def _own_graph(proposal: Proposal, plan: Plan) -> tuple[dict[str, dict], dict[tuple[str, str], dict]]:
-    graph, running = graph_of(proposal.dataflow), plan.dataflow.running
+    graph, running = graph_of(proposal.dataflow, number=proposal.plan.version), plan.dataflow.running
     status = _status(plan)
     tasks = {
         running[task["id"]]: {
@@ -100,12 +103,16 @@ def _own_graph(proposal: Proposal, plan: Plan) -> tuple[dict[str, dict], dict[tu
         ends = running[stream["source"]], running[stream["target"]]
         # A stream begins and ends with the task that reads it.
         streams[ends] = {"source": ends[0], "target": ends[1], "status": status[ends[1]]}
+    if plan.replaced is not None:
+        add_former(tasks, streams, proposal, plan)
     return tasks, streams
 
 
 def _status(plan: Plan) -> dict[str, str]:
     """What the plan does to each task of its dataflow, by running task id."""
     status = dict.fromkeys(plan.reused, "reused")
+    if plan.replaced is not None:  # what only the former version has goes on for others, or stops
+        status = dict.fromkeys(plan.replaced.running.values(), "neighbour") | status
     status |= {task.id: "started" for task in plan.started} | {task.id: "stopped" for task in plan.stopped}
     return status | dict.fromkeys(plan.resumed, "started") | dict.fromkeys(plan.rested, "stopped")
 

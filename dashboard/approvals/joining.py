@@ -25,7 +25,7 @@ def joining_of(plan: Plan, options: Mapping[str, Any]) -> dict[str, Any] | None:
         then); ``price`` and ``otherwise``: the prices of this choice and of the other, or null; ``streams``: whether
         new fragments read streams that are there already.
     """
-    if not PLAN_KINDS[plan.kind].has_document or not plan.reused:
+    if not PLAN_KINDS[plan.kind].joins or not plan.reused:
         return None
     tasks = _older(plan)
     streams = any(task_id in plan.reused for task in plan.started for task_id in task.parents)
@@ -45,7 +45,8 @@ def _older(plan: Plan) -> list[dict[str, Any]]:
     fresh = {task.id: task for task in plan.started if task.id in plan.fresh}
     joined_rows: list[dict[str, Any]] = []
     older: set[str] = set()
-    for task_id in (*plan.reused, *fresh):
+    own = set() if plan.replaced is None else set(plan.replaced.running.values())  # what goes on of another version
+    for task_id in (*(task_id for task_id in plan.reused if task_id not in own), *fresh):
         row = rows.get(task_id) or fresh.get(task_id)
         if row is None or task_id not in names:  # it has stopped since the plan was made
             continue

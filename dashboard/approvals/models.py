@@ -6,8 +6,10 @@ import uuid
 
 from django.conf import settings
 from django.db import models
+from django.utils import timezone
 
 from dashboard.approvals.lifecycle import COMPUTING, DONE, LIFECYCLE, OPEN, ROLLED_BACK, UNDER_WAY
+from scheduler.approving import RANKS, Demand
 from scheduler.model.plan_kinds import PLAN_KINDS
 
 # Rolled back, these bring their dataflow in anew: it runs by the plan that took them back.
@@ -51,6 +53,8 @@ class Proposal(models.Model):
     approved_at = models.DateTimeField(null=True)
     finished_at = models.DateTimeField(null=True)
     progress = models.JSONField(default=dict)  # {"done": [step keys], "failing": {fragment: {...}}}
+    # Approved, and kept from being enacted by a team's freeze or windows: {"team", "reason", "until"}.
+    held = models.JSONField(null=True)
 
     objects = Proposals.as_manager()
 
@@ -80,17 +84,89 @@ class Proposal(models.Model):
         return user_id is not None and user_id in (self.author_id, self.chosen_by_id)
 
 
+class TeamRules(models.Model):
+    """One version of a team's rules of approval (`scheduler.approving.Rules`); the newest one counts."""
+
+    team = models.ForeignKey("teams.Team", on_delete=models.CASCADE, related_name="approval_rules")
+    number = models.PositiveIntegerField()
+    document = models.JSONField()
+    author = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+")
+    note = models.TextField(blank=True)
+    created = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering = ["-number"]
+        constraints = [models.UniqueConstraint(fields=["team", "number"], name="one_version_of_rules_a_number")]
+
+
+class Ask(models.Model):
+    """What a team demands of one plan, by the version of its rules that it had when it was asked (none: the default).
+
+    ``approvals`` is 0 where it agreed beforehand; ``why`` says by what.
+    """
+
+    plan = models.ForeignKey("plans.PlanRecord", on_delete=models.CASCADE, related_name="asks")
+    team = models.ForeignKey("teams.Team", on_delete=models.PROTECT, related_name="+")
+    rules = models.ForeignKey(TeamRules, null=True, on_delete=models.PROTECT, related_name="+")
+    approvals = models.PositiveSmallIntegerField(default=1)
+    role = models.CharField(max_length=8, choices=[(role, role) for role in RANKS], default="approver")
+    expires_after_h = models.FloatField(null=True)
+    why = models.CharField(max_length=120, blank=True)
+
+    class Meta:
+        ordering = ["id"]
+        constraints = [models.UniqueConstraint(fields=["plan", "team"], name="one_ask_a_plan_and_team")]
+
+    @property
+    def demand(self) -> Demand:
+        return Demand(self.approvals, self.role, self.expires_after_h, self.why)
+
+
 class Review(models.Model):
-    """One verdict for one team on one plan. A recomputed plan starts without reviews."""
+    """One person's verdict for one team on one plan. A plan that is recomputed keeps those of the very same plan."""
 
     proposal = models.ForeignKey(Proposal, on_delete=models.CASCADE, related_name="reviews")
     plan = models.ForeignKey("plans.PlanRecord", on_delete=models.CASCADE, related_name="reviews")
     team = models.ForeignKey("teams.Team", on_delete=models.PROTECT, related_name="+")
     reviewer = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+")
     verdict = models.CharField(max_length=8, choices=[("approve", "approve"), ("reject", "reject")])
+    role = models.CharField(max_length=8, choices=[(role, role) for role in RANKS], default="approver")  # they had then
     comment = models.TextField(blank=True)
-    at = models.DateTimeField(auto_now_add=True)
+    at = models.DateTimeField(default=timezone.now)
 
     class Meta:
         ordering = ["at", "id"]
-        constraints = [models.UniqueConstraint(fields=["plan", "team"], name="one_review_a_plan_and_team")]
+        constraints = [models.UniqueConstraint(fields=["plan", "team", "reviewer"], name="one_review_a_person")]
+
+
+class Comment(models.Model):
+    """What somebody says of a proposal, or of one of its tasks; ``parent`` is what it answers, at the head of a thread.
+
+    Plain text: pages escape it. A thread is resolved at its head.
+    """
+
+    proposal = models.ForeignKey(Proposal, on_delete=models.CASCADE, related_name="comments")
+    task = models.CharField(max_length=200, blank=True)  # as the document calls it; empty: the whole proposal
+    parent = models.ForeignKey("self", null=True, on_delete=models.CASCADE, related_name="replies")
+    author = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+")
+    text = models.TextField()
+    created = models.DateTimeField(default=timezone.now)
+    edited = models.DateTimeField(null=True)
+    resolved = models.DateTimeField(null=True)
+    resolved_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, on_delete=models.PROTECT, related_name="+")
+
+    class Meta:
+        ordering = ["created", "id"]
+
+
+class Mention(models.Model):
+    """Somebody is named in a comment; ``seen`` once they have opened the proposal."""
+
+    comment = models.ForeignKey(Comment, on_delete=models.CASCADE, related_name="mentions")
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
+    seen = models.BooleanField(default=False)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["comment", "user"], name="one_mention_a_person")]
+        indexes = [models.Index(fields=["user", "seen"], name="unseen_mentions")]

@@ -13,7 +13,7 @@ from typing import Any
 from dashboard import jobs
 from dashboard.approvals.lifecycle import PENDING, STALE
 from dashboard.approvals.models import Proposal
-from dashboard.catalog.documents import parse_document, stored_dataflow
+from dashboard.catalog.documents import format_of, parse_document, stored_dataflow
 from dashboard.catalog.models import DataflowVersion
 from dashboard.operations.estate import stored_estate
 from dashboard.operations.siblings import StoredSiblings
@@ -49,7 +49,7 @@ def near_misses_in(team: Team, text: str, *, format: str | None = None) -> list[
         The document has problems.
     """
     dataflow = parse_document(text, format=format)
-    written = format or ("json" if text.lstrip()[:1] in {"{", "["} else "yaml")
+    written = format or format_of(text)
     misses = _near_misses(dataflow, team)
     return [
         near_miss_row(miss) | {"text": changed_text(text, dataflow, miss, format=written).text} for miss in misses]

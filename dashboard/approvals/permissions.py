@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from uuid import UUID
 
 from django.conf import settings
 
 from dashboard.approvals.models import Proposal
 from dashboard.catalog.permissions import is_uuid, visible_to
-from dashboard.teams.models import Membership, Role, Team
+from dashboard.teams.models import Role, Team
 from dashboard.teams.permissions import Viewer
 from scheduler.model.errors import NotFound, PermissionDenied
 
@@ -27,27 +26,26 @@ def proposal_for(viewer: Viewer, proposal_id: UUID | str, *, for_update: bool = 
     return reason
 
 
-def may_approve_for(viewer: Viewer, proposal: Proposal, team: Team) -> bool:
+def may_approve_for(viewer: Viewer, proposal: Proposal, team: Team, *, role: Role = Role.APPROVER) -> bool:
     """Whether the viewer's approval counts for this team.
 
-    An approver of the team, never the author, nor who chose the schedule that it has. Where the installation allows
-    self-approval, they too, and an administrator of the installation for any team.
+    Somebody with the role that the team demands, never the author, nor who chose the schedule that it has. Where the
+    installation allows self-approval, they too, and an administrator of the installation for any team.
+
+    Parameters
+    ----------
+    viewer : Viewer
+        Who would approve.
+    proposal : Proposal
+        The proposal.
+    team : Team
+        A team that is asked.
+    role : Role
+        What the team demands.
     """
     if settings.SELF_APPROVAL:
-        return viewer.has_role(team.pk, Role.APPROVER)
-    return not proposal.is_of(viewer.user_id) and viewer.roles.get(team.pk, 0) >= Role.APPROVER
-
-
-def approvers_of(proposal: Proposal, teams: Iterable[Team]) -> dict[int, list[str]]:
-    """The user names of those whose approval counts, by team."""
-    teams = list(teams)
-    names: dict[int, list[str]] = {team.pk: [] for team in teams}
-    members = Membership.objects.filter(
-        team__in=teams, role__gte=Role.APPROVER, user__is_active=True).select_related("user").order_by("user__username")
-    for member in members:
-        if settings.SELF_APPROVAL or not proposal.is_of(member.user_id):
-            names[member.team_id].append(member.user.username)
-    return names
+        return viewer.has_role(team.pk, role)
+    return not proposal.is_of(viewer.user_id) and viewer.roles.get(team.pk, 0) >= role
 
 
 def may_cancel(viewer: Viewer, proposal: Proposal) -> bool:

@@ -12,16 +12,23 @@ For pages, API and live connections:
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
+from functools import reduce
+from operator import or_
 from typing import Any
 from uuid import UUID
 
 from django.conf import settings
-from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.db.models import Count, Exists, F, OuterRef, Q, QuerySet, Subquery
+from django.db.models.functions import Coalesce
+from django.utils import timezone
 
 from dashboard.approvals import permissions
+from dashboard.approvals.comments import comments_state
+from dashboard.approvals.demands import ROLES, approvers, asks_of, moment_of, statuses
 from dashboard.approvals.lifecycle import COMPUTING, DONE, EXECUTING, FAILED, OPEN, PENDING, STALE, UNPLANNABLE
-from dashboard.approvals.models import Proposal, Review
+from dashboard.approvals.models import Ask, Proposal, Review
 from dashboard.catalog.permissions import visible_to
 from dashboard.operations.models import EstateState
 from dashboard.operations.view import view_for
@@ -29,6 +36,7 @@ from dashboard.plans.selectors import plan_of
 from dashboard.plans.stale_profiles import profiles_since
 from dashboard.teams.models import Role, Team
 from dashboard.teams.permissions import Viewer
+from scheduler.approving import DemandStatus
 from scheduler.model.plan_kinds import PLAN_KINDS
 
 _FETCHED = ("plan", "rollback_plan", "dataflow__team", "author", "chosen_by")
@@ -63,15 +71,18 @@ def proposals(
 
 
 def awaiting(viewer: Viewer) -> QuerySet[Proposal]:
-    """Pending proposals that the viewer can approve now, for a team that has not approved yet."""
-    asked_teams = Proposal.teams.through.objects.filter(proposal_id=OuterRef("pk"))
+    """Pending proposals that the viewer can approve now, for a team that demands more approvals than it has."""
+    asks = Ask.objects.filter(plan_id=OuterRef("plan_id"), approvals__gt=0)
     if not (settings.SELF_APPROVAL and viewer.superuser):
-        own = [team_id for team_id, role in viewer.roles.items() if role >= Role.APPROVER]
-        asked_teams = asked_teams.filter(team_id__in=own)
-    approved = Review.objects.filter(
-        proposal_id=OuterRef("proposal_id"), plan_id=OuterRef("proposal__plan_id"), team_id=OuterRef("team_id"),
-        verdict="approve")
-    records = proposals(viewer, status=PENDING).filter(Exists(asked_teams.filter(~Exists(approved))))
+        speaks_for = [Q(pk__in=[])] + [
+            Q(role=name, team_id__in=[team_id for team_id, has in viewer.roles.items() if has >= role])
+            for name, role in ROLES.items()]
+        asks = asks.filter(reduce(or_, speaks_for))
+    approved = Review.objects.filter(plan_id=OuterRef("plan_id"), team_id=OuterRef("team_id"), verdict="approve")
+    given = approved.order_by().values("team").annotate(number=Count("pk")).values("number")
+    asks = asks.annotate(given=Coalesce(Subquery(given), 0)).filter(
+        ~Exists(approved.filter(reviewer_id=viewer.user_id)), given__lt=F("approvals"))
+    records = proposals(viewer, status=PENDING).filter(Exists(asks))
     own = Q(author_id=viewer.user_id) | Q(chosen_by_id=viewer.user_id)
     return records if settings.SELF_APPROVAL else records.exclude(own)
 
@@ -84,24 +95,35 @@ def proposal(viewer: Viewer, proposal_id: UUID | str) -> Proposal:
 def review_of(viewer: Viewer, proposal: Proposal) -> dict[str, Any]:
     """Where the review stands.
 
-    - ``teams``: for each asked team ``slug``, ``name``, ``verdict`` (``approve``, ``reject`` or null), ``reviewer``,
-      ``comment``, ``at``, and ``approvers``: the user names of those whose approval counts for it
+    - ``teams``: for each team that the plan concerns ``slug``, ``name``, ``verdict`` (``approve`` once its demand is
+      met, ``reject`` or null), ``reviewer``, ``comment`` and ``at`` of the newest review, ``approvals`` (``reviewer``,
+      ``comment``, ``at``, and whether it ``counts``), ``needed`` (how many it demands), ``role`` (of whom),
+      ``expires_at`` (when the first of them no longer counts), ``automatic`` and ``why`` (it agreed beforehand, by
+      what), ``rules`` (the version of its rules, or null) and ``approvers``: the user names of those whose approval
+      counts for it
+    - ``held``: approved, and kept from being enacted: ``team``, ``reason``, ``until``; else null
     - ``may_approve``, ``may_reject``, ``may_cancel``, ``may_recompute``, ``may_roll_back``: what the viewer may do now
     - ``outdated``: tasks whose profiles are others by now than those that the plan was made from
     - ``why_not``: why the viewer may not approve a pending proposal, in a sentence; empty where there is nothing to say
     """
-    asked_teams = list(proposal.teams.all())
-    reviews = {
-        review.team_id: review
-        for review in Review.objects.filter(plan_id=proposal.plan_id).select_related("reviewer")
-    }
-    approvers = permissions.approvers_of(proposal, asked_teams)
-    speaks_for = [team for team in asked_teams if permissions.may_approve_for(viewer, proposal, team)]
-    unreviewed = [team for team in speaks_for if team.pk not in reviews]
+    asks, at = asks_of(proposal), timezone.now()
+    if proposal.status not in OPEN:
+        at = proposal.approved_at or proposal.changed
+    demanding = [each for each in asks if each.approvals]
+    asked_teams = [each.team for each in demanding]
+    met = statuses(proposal, asks, at=at)
+    names = approvers(
+        [(each.team, each.role) for each in demanding], besides=(proposal.author_id, proposal.chosen_by_id))
+    speaks_for = [
+        each.team for each in demanding
+        if permissions.may_approve_for(viewer, proposal, each.team, role=ROLES[each.role])]
+    unreviewed = [
+        team for team in speaks_for if met[team.pk].missing and viewer.user_id not in met[team.pk].counted]
     team_id, status = proposal.dataflow.team_id, proposal.status
     outdated = profiles_since(proposal.plan) if status in {PENDING, STALE} else ()
     return {
-        "teams": [_team_row(team, reviews.get(team.pk), approvers[team.pk]) for team in asked_teams],
+        "teams": _team_rows(proposal, asks, met, names),
+        "held": proposal.held if status == PENDING else None,
         "outdated": outdated,
         "may_approve": status == PENDING and bool(unreviewed),
         "may_reject": status in {PENDING, STALE} and bool(speaks_for),
@@ -109,7 +131,8 @@ def review_of(viewer: Viewer, proposal: Proposal) -> dict[str, Any]:
         "may_recompute": viewer.has_role(team_id, Role.ENGINEER)
         and (status in {STALE, UNPLANNABLE} or (status == PENDING and bool(outdated))),
         "may_roll_back": _is_reversible(proposal) and viewer.has_role(team_id, Role.APPROVER),
-        "why_not": _why_not(viewer, proposal, asked_teams, speaks_for, unreviewed) if status == PENDING else "",
+        "why_not": _why_not(
+            viewer, proposal, asked_teams, speaks_for, unreviewed) if status == PENDING and not proposal.held else "",
     }
 
 
@@ -125,7 +148,9 @@ def live_proposal(viewer: Viewer, proposal_id: UUID | str) -> dict[str, Any]:
     - ``id``, ``status``, ``plan_status``, ``digest``, ``generation`` (the plan's), ``estate_generation``
     - ``steps`` by key: ``done`` or ``waiting``; ``done`` and ``total``: how many
     - ``failing`` by fragment id: ``cause``, ``since`` (ISO 8601)
-    - ``reviews`` by team slug: ``verdict``, ``reviewer``, ``comment``
+    - ``reviews`` by team slug: ``verdict``, ``reviewer``, ``comment`` of the newest, and the ``number`` of them
+    - ``held``: why a plan that is approved waits (team, reason, until), or null
+    - ``comments``: how many there are and when something of them changed last
     - ``error``: why no plan could be made, or why it stands no more (code, message, remedy), or null
     """
     record = permissions.proposal_for(viewer, proposal_id)
@@ -134,6 +159,9 @@ def live_proposal(viewer: Viewer, proposal_id: UUID | str) -> dict[str, Any]:
     finished = set(record.progress.get("done", ()))
     steps = {step.key: "done" if step.key in finished else "waiting" for step in plan.steps} if plan else {}
     reviews = Review.objects.filter(plan_id=record.plan_id).select_related("team", "reviewer")
+    by_team: dict[str, list[Review]] = {}
+    for review in reviews:
+        by_team.setdefault(review.team.slug, []).append(review)
     return {
         "id": str(record.pk), "status": record.status, "plan_status": record.plan.status,
         "digest": record.plan.digest, "generation": record.plan.generation,
@@ -141,10 +169,12 @@ def live_proposal(viewer: Viewer, proposal_id: UUID | str) -> dict[str, Any]:
         "steps": steps, "done": sum(1 for state in steps.values() if state == "done"), "total": len(steps),
         "failing": _failing(viewer, record),
         "reviews": {
-            review.team.slug: {
-                "verdict": review.verdict, "reviewer": review.reviewer.username, "comment": review.comment}
-            for review in reviews
+            team: {
+                "verdict": given[-1].verdict, "reviewer": given[-1].reviewer.username, "comment": given[-1].comment,
+                "number": len(given)}
+            for team, given in by_team.items()
         },
+        "held": record.held, "comments": comments_state(record),
         "error": record.plan.error,
     }
 
@@ -169,12 +199,33 @@ def waiting_for_a_plan(*, enqueued_before: datetime) -> list[str]:
     return [str(pk) for pk in records.values_list("pk", flat=True)]
 
 
-def _team_row(team: Team, review: Review | None, approvers: list[str]) -> dict[str, Any]:
+def _team_rows(
+    proposal: Proposal, asks: list[Ask], met: Mapping[int, DemandStatus], approvers: Mapping[int, list[str]]
+) -> list[dict[str, Any]]:
+    reviews: dict[int, list[Review]] = {}
+    for review in Review.objects.filter(plan_id=proposal.plan_id).select_related("reviewer"):
+        reviews.setdefault(review.team_id, []).append(review)
+    return [_team_row(each, reviews.get(each.team_id, []), met[each.team_id], approvers) for each in asks]
+
+
+def _team_row(
+    ask: Ask, reviews: list[Review], met: DemandStatus, approvers: Mapping[int, list[str]]
+) -> dict[str, Any]:
+    rejected = next((review for review in reviews if review.verdict == "reject"), None)
+    newest = rejected or (reviews[-1] if reviews else None)
+    is_met = bool(ask.approvals) and not met.missing
+    expires = moment_of(met.expires_ms)
     return {
-        "approvers": approvers,
-        "slug": team.slug, "name": team.name, "verdict": review.verdict if review else None,
-        "reviewer": review.reviewer.username if review else "", "comment": review.comment if review else "",
-        "at": review.at.isoformat() if review else None,
+        "slug": ask.team.slug, "name": ask.team.name, "approvers": approvers.get(ask.team_id, []),
+        "verdict": "reject" if rejected else "approve" if is_met else None,
+        "reviewer": newest.reviewer.username if newest else "", "comment": newest.comment if newest else "",
+        "at": newest.at.isoformat() if newest else None,
+        "needed": ask.approvals, "role": ask.role, "automatic": ask.demand.automatic, "why": ask.why,
+        "expires_at": expires and expires.isoformat(), "rules": ask.rules.number if ask.rules else None,
+        "approvals": [
+            {"reviewer": review.reviewer.username, "comment": review.comment, "at": review.at.isoformat(),
+             "counts": review.reviewer_id in met.counted}
+            for review in reviews if review.verdict == "approve"],
     }
 
 
@@ -184,7 +235,7 @@ def _why_not(
     if unreviewed:
         return ""
     if speaks_for:
-        return "Your teams have approved; other teams are still to."
+        return "You have approved; others are still to."
     names = ", ".join(team.name for team in asked_teams)
     if proposal.is_of(viewer.user_id) and not settings.SELF_APPROVAL:
         yours = "are its author" if viewer.user_id == proposal.author_id else "chose how it is to run"

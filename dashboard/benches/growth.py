@@ -36,8 +36,8 @@ KEPT_S = {
     "schedules_reading": 900.0, "profiles_observationrow": 24 * HOUR_S}
 LOGS = 5 * 40 * 2**20  # broker, agent, web, worker, beat: four files of 10 MB each
 DATABASE = "folder weir.sqlite3"
-PLAN_TABLES = ("plans_planrecord", "approvals_proposal", "approvals_review", "approvals_proposal_teams",
-               "audit_auditentry", "catalog_dataflowversion")
+PLAN_TABLES = ("plans_planrecord", "approvals_proposal", "approvals_review", "approvals_ask",
+               "approvals_proposal_teams", "audit_auditentry", "catalog_dataflowversion")
 
 
 @dataclass(frozen=True, slots=True)

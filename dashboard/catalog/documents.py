@@ -78,6 +78,11 @@ def check_document(text: str, *, format: str | None = None) -> Checked:
     return Checked(dataflow, problems, suggestion, columns_in(text, format=format))
 
 
+def format_of(text: str) -> str:
+    """The format in which a document seems to be written."""
+    return "json" if text.lstrip()[:1] in {"{", "["} else "yaml"
+
+
 def columns_in(text: str, *, format: str | None = None) -> Mapping[str, TaskColumns]:
     """The columns that each task of a document reads and gives, as far as they are known."""
     return columns_of_document(

@@ -5,7 +5,7 @@ For pages and API:
 - ``dataflows(viewer, …)``: a query set for lists, with ``team``, ``author`` fetched
 - ``dataflow(viewer, dataflow_id)``: one record, or ``NotFound``
 - ``current_version(record)``, ``versions(record)``, ``version(record, number)``: documents
-- ``graph_of(record)``: tasks and streams of the current version, for drawing
+- ``graph_of(record)``: tasks and streams of the current version, or of another one, for drawing
 - ``samples()``: documents to start from
 """
 
@@ -84,13 +84,13 @@ def version(record: DataflowRecord, number: int) -> DataflowVersion:
     return chosen
 
 
-def graph_of(record: DataflowRecord) -> dict[str, list[dict]]:
-    """Tasks and streams as submitted.
+def graph_of(record: DataflowRecord, *, number: int | None = None) -> dict[str, list[dict]]:
+    """Tasks and streams as submitted, of the version that counts, or of another one by its number.
 
     ``{"tasks": [{"id", "type", "kind", "family", "config"}], "streams": [{"source", "target", "selectivity"}]}``;
     ``kind`` and ``family`` are empty where the task type is no longer installed.
     """
-    document, types = current_version(record).document, jobs.task_types()
+    document, types = record.versions.get(number=number or record.version).document, jobs.task_types()
     tasks = []
     for task in document["tasks"]:
         declared = types.get(task["type"])

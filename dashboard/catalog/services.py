@@ -59,6 +59,39 @@ def store_dataflow(*, actor: User, team: Team, dataflow: Dataflow, text: str, fo
         return record
 
 
+def store_version(
+    *, actor: User, record: DataflowRecord, dataflow: Dataflow, text: str, format: str
+) -> DataflowVersion:
+    """Store a document as the next version of a dataflow; which version counts stays as it is.
+
+    Parameters
+    ----------
+    actor : User
+        Who proposes it.
+    record : DataflowRecord
+        The dataflow's row, locked.
+    dataflow, text, format
+        As `store_dataflow` takes them.
+    """
+    with audited(actor=actor, verb="dataflow.store_version", subject=record, team=record.team) as audit:
+        version = DataflowVersion.objects.create(
+            dataflow=record, number=_next_number(record), text=text, format=format, document=to_document(dataflow),
+            author=actor)
+        audit.details = {"version": version.number, "tasks": len(dataflow.tasks)}
+        return version
+
+
+def take_version(*, actor: User | None, record: DataflowRecord, number: int) -> DataflowRecord:
+    """Let a version of a dataflow's document be the one that counts: it is the one that runs."""
+    with audited(actor=actor, verb="dataflow.take_version", subject=record, team=record.team) as audit:
+        document = DataflowVersion.objects.get(dataflow=record, number=number).document
+        audit.details = {"before": record.version, "version": number}
+        record.version = number
+        record.description, record.tasks = document.get("description", ""), len(document["tasks"])
+        record.save(update_fields=["version", "description", "tasks"])
+        return record
+
+
 def choose_when_behind(*, actor: User, dataflow_id: UUID | str, choice: str) -> DataflowRecord:
     """Say what becomes of a dataflow that reads a stream too slowly that others need; by an approver of its team.
 
@@ -109,15 +142,20 @@ def _renew(record: DataflowRecord, dataflow: Dataflow) -> DataflowRecord:
     if record.status not in AT_REST:
         raise NameTaken(
             f"{record.team.name} has a dataflow {record.name!r} that is {record.status}.",
-            remedy="Give this one another name, or remove the other first.",
+            remedy="Propose it as a new version of that one, give it another name, or remove the other first.",
             name=record.name, dataflow=str(record.pk), status=record.status,
         )
-    record.version += 1
+    record.version = _next_number(record)
     record.description, record.visibility = dataflow.description, dataflow.visibility
     record.tasks = len(dataflow.tasks)
     record.save(update_fields=["version", "description", "visibility", "tasks"])
     move_dataflow(record, SUBMITTED)
     return record
+
+
+def _next_number(record: DataflowRecord) -> int:
+    """The number of a dataflow's next version: those that never came to run have theirs, too."""
+    return (record.versions.order_by("-number").values_list("number", flat=True).first() or 0) + 1
 
 
 def _close(audit: Audit, record: DataflowRecord) -> None:

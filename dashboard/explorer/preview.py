@@ -10,10 +10,12 @@ from django.conf import settings
 from django.db.models import Count
 
 from dashboard import jobs
-from dashboard.catalog.documents import parse_document
+from dashboard.approvals.demands import approvers, team_demands
+from dashboard.catalog.documents import parse_document, stored_dataflow
 from dashboard.catalog.lifecycle import AT_REST
 from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.permissions import visible_to
+from dashboard.catalog.selectors import current_version
 from dashboard.operations.estate import stored_estate
 from dashboard.operations.estate_reader import StoredEstate
 from dashboard.operations.models import Use
@@ -21,7 +23,7 @@ from dashboard.plans.containment import containment_of
 from dashboard.plans.prices import prices
 from dashboard.teams.models import Team
 from dashboard.teams.permissions import Viewer
-from scheduler import planning
+from scheduler import changing, planning
 from scheduler.model.dataflow import Dataflow
 from scheduler.model.plan import Plan
 
@@ -30,7 +32,8 @@ MOST_NAMED = 6
 
 
 def preview_submission(
-    viewer: Viewer, *, team: Team, text: str, format: str | None = None, fresh: bool = False
+    viewer: Viewer, *, team: Team, text: str, format: str | None = None, fresh: bool = False,
+    changed: DataflowRecord | None = None,
 ) -> dict[str, Any]:
     """Plan a document for a team on the estate as it stands; nothing is stored.
 
@@ -40,6 +43,8 @@ def preview_submission(
         May submit for ``team``: what is reused is shared, or private to that team.
     text, format, fresh
         As for a submission.
+    changed : DataflowRecord, optional
+        The dataflow, which runs, of which it is to be a new version.
 
     Returns
     -------
@@ -49,7 +54,8 @@ def preview_submission(
         ``counts``, how many there are; ``reused_ids``: task ids of the document; ``sources``: the dataflows that most
         is reused from (``id``, ``name``, ``team``, ``tasks``) and ``more_sources``; ``cores_alone``, ``cores_added``,
         ``cores_saved``, ``money_saved`` and ``money_added`` per hour; ``basis``; ``taken``: the team's dataflow of
-        this name that is in use, or None.
+        this name that is in use, or None; ``change``: of a new version how many tasks ``stays``, ``joins`` others',
+        ``starts`` and ``stops``, else None; ``asked``: the teams that would be asked, and what each demands.
 
     Raises
     ------
@@ -60,9 +66,7 @@ def preview_submission(
     """
     dataflow = parse_document(text, format=format)
     estate = stored_estate()
-    plan = planning.plan_submission(
-        estate, dataflow, dataflow_id=NOT_STORED, team=team.slug, task_types=jobs.task_types(), prices=prices(),
-        containment=containment_of(team), fresh=fresh)
+    plan = _planned(estate, dataflow, team, fresh=fresh, changed=changed)
     reused = set(plan.reused)
     tasks = {task_id: running for task_id, running in plan.dataflow.running.items() if running in reused}
     named = _named(viewer, estate, tasks.values())
@@ -77,8 +81,40 @@ def preview_submission(
         **_sources(named, plan),
         "cores_alone": price.cores_alone, "cores_added": price.cores_delta, "cores_saved": saved,
         "money_saved": saved * settings.CORE_HOUR_PRICE, "money_added": price.money_per_hour_delta,
-        "basis": price.basis, "taken": _taken(team, dataflow),
+        "basis": price.basis, "taken": None if changed else _taken(team, dataflow), "change": _change(plan),
+        "asked": _asked(viewer, plan, team),
     }
+
+
+def _asked(viewer: Viewer, plan: Plan, team: Team) -> list[dict[str, Any]]:
+    """Who would be asked: ``team``, ``needed``, ``role``, ``automatic``, ``why`` and ``approvers``."""
+    demands = team_demands(plan, own=team)
+    names = approvers([(each.team, each.demand.role) for each in demands], besides=[viewer.user_id])
+    return [
+        {"team": each.team.name, "needed": each.demand.approvals, "role": each.demand.role,
+         "automatic": each.demand.automatic, "why": each.demand.why, "approvers": names[each.team.pk]}
+        for each in demands]
+
+
+def _planned(
+    estate: StoredEstate, dataflow: Dataflow, team: Team, *, fresh: bool, changed: DataflowRecord | None
+) -> Plan:
+    if changed is None:
+        return planning.plan_submission(
+            estate, dataflow, dataflow_id=NOT_STORED, team=team.slug, task_types=jobs.task_types(), prices=prices(),
+            containment=containment_of(team), fresh=fresh)
+    former = stored_dataflow(current_version(changed).document, installed=False)
+    return changing.plan_change(
+        estate, dataflow, former=former, dataflow_id=str(changed.pk), team=changed.team.slug,
+        task_types=jobs.task_types(), prices=prices(), fresh=fresh)
+
+
+def _change(plan: Plan) -> dict[str, int] | None:
+    if plan.replaced is None:
+        return None
+    stays = len({*plan.reused} & {*plan.replaced.running.values()})
+    return {
+        "stays": stays, "joins": len(plan.reused) - stays, "starts": len(plan.started), "stops": len(plan.stopped)}
 
 
 def _named(viewer: Viewer, estate: StoredEstate, running: Iterable[str]) -> dict[str, dict[str, str]]:

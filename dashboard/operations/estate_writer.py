@@ -131,25 +131,44 @@ def drop_bundles(bundle_ids: Collection[str]) -> list[str]:
 
 
 def _store_entry(removed: Submitted | None, submitted: Submitted | None) -> None:
-    """Take a dataflow out, bring one in, or renew an entry: whether it is paused changes, or it has a schedule now.
+    """Take a dataflow out, bring one in, or renew an entry: whether it is paused changes, it has a schedule now, or
+    another version of it runs.
 
     Plans that were frozen before the latter was kept do not know of it, so it never goes back.
     """
     if removed is not None:
         _count_uses(removed, -1)
-    if removed is not None and submitted is not None:
+    if removed is not None and submitted is not None and removed.running != submitted.running:
+        _store_other_uses(removed, submitted)
+    elif removed is not None and submitted is not None:
         uses = Use.objects.filter(dataflow_id=submitted.id)
         uses.update(paused=submitted.paused, **({"scheduled": True} if submitted.scheduled else {}))
     elif removed is not None:
         Use.objects.filter(dataflow_id=removed.id).delete()
     elif submitted is not None:
-        Use.objects.bulk_create(
-            Use(dataflow_id=submitted.id, task_id=task_id, position=position, is_sink=task_id in submitted.sinks,
-                running_task_id=running, paused=submitted.paused, scheduled=submitted.scheduled)
-            for position, (task_id, running) in enumerate(submitted.running.items())
-        )
+        Use.objects.bulk_create(_uses(submitted))
     if submitted is not None:
         _count_uses(submitted, 1)
+
+
+def _uses(submitted: Submitted) -> list[Use]:
+    return [
+        Use(dataflow_id=submitted.id, task_id=task_id, position=position, is_sink=task_id in submitted.sinks,
+            running_task_id=running, paused=submitted.paused, scheduled=submitted.scheduled)
+        for position, (task_id, running) in enumerate(submitted.running.items())]
+
+
+def _store_other_uses(removed: Submitted, submitted: Submitted) -> None:
+    """What executes another version's tasks, where they are others, or executed by others, than the former's were."""
+    own = Use.objects.filter(dataflow_id=submitted.id)
+    same = {task for task, running in submitted.running.items() if removed.running.get(task) == running}
+    own.exclude(task_id__in=same).delete()
+    uses = {use.task_id: use for use in _uses(submitted)}
+    rows = list(own)
+    for row in rows:
+        row.position, row.is_sink = uses[row.task_id].position, uses[row.task_id].is_sink
+    Use.objects.bulk_update(rows, ["position", "is_sink"])
+    Use.objects.bulk_create(use for task, use in uses.items() if task not in same)
 
 
 def _count_uses(submitted: Submitted, by: int) -> None:

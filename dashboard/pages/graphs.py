@@ -74,7 +74,8 @@ def pair_graph(pair: Mapping[str, Any], *, task_types: TaskTypes) -> dict[str, A
         {
             "id": task["id"], "label": " / ".join(dict.fromkeys(filter(None, (task["one"], task["other"])))),
             "type": task["type"], "kind": _kind(task["type"], task_types), "config": task["config"], "users": [],
-            "note": "", "page": task["id"], "marks": [_side_mark(sides[task["id"]])], **sides[task["id"]],
+            "note": "", "page": task.get("page", task["id"]), "marks": [_side_mark(sides[task["id"]])],
+            **sides[task["id"]],
         }
         for task in pair["tasks"]
     ]

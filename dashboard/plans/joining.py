@@ -11,7 +11,7 @@ from django.utils import timezone
 from dashboard.catalog.models import DataflowRecord
 from dashboard.plans.models import PlanRecord
 from scheduler.model.errors import WeirError
-from scheduler.model.plan_kinds import SUBMIT
+from scheduler.model.plan_kinds import names_where
 
 BEGINNINGS = ("now", "oldest")
 
@@ -57,8 +57,14 @@ def options_of(
 
 def last_options(dataflow: DataflowRecord) -> Mapping[str, Any]:
     """How the dataflow's current version was planned to join last."""
-    last = PlanRecord.objects.filter(dataflow=dataflow, kind=SUBMIT.name, version=dataflow.version).first()
-    return last.options if last else {}
+    last = PlanRecord.objects.filter(
+        dataflow=dataflow, kind__in=names_where("joins"), version=dataflow.version).first()
+    return joined_by(last.options) if last else {}
+
+
+def joined_by(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Of a plan's options those that a submission has: not which version it takes the place of."""
+    return {name: value for name, value in options.items() if name != "former"}
 
 
 def by_schedule(options: Mapping[str, Any], schedule: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -24,9 +24,9 @@ from dashboard.plans.prices import prices
 from dashboard.plans.scheduling_problem import problem_of
 from dashboard.profiles.estimates import estimates_remark
 from dashboard.profiles.warnings import machine_warnings, warning_notes, warnings_about
-from scheduler import isolating, planning, rearranging, rescheduling
+from scheduler import changing, isolating, planning, rearranging, rescheduling
 from scheduler.model.plan import Plan
-from scheduler.model.plan_kinds import DEFRAGMENT, ISOLATE, PAUSE, REMOVE, RESUME, SCHEDULE, SUBMIT, PlanKind
+from scheduler.model.plan_kinds import CHANGE, DEFRAGMENT, ISOLATE, PAUSE, REMOVE, RESUME, SCHEDULE, SUBMIT, PlanKind
 from scheduler.reading import Reading
 from scheduler.scheduling import Schedule
 
@@ -68,6 +68,10 @@ class SitePlanKind:
     def has_document(self) -> bool:
         return self.kind.has_document
 
+    @property
+    def has_version(self) -> bool:
+        return self.kind.has_version
+
 
 def _submission(record: PlanRecord, estate: Reading) -> Plan:
     version = DataflowVersion.objects.select_related("dataflow__team").get(
@@ -102,6 +106,18 @@ def _isolation(record: PlanRecord, estate: Reading) -> Plan:
     return isolating.plan_isolation(
         estate, str(record.dataflow_id), slow=record.options.get("slow", ""), task_types=jobs.task_types(),
         prices=prices(), why=record.options.get("why", ""))
+
+
+def _change(record: PlanRecord, estate: Reading) -> Plan:
+    options = dict(record.options)
+    versions = {
+        version.number: version for version in DataflowVersion.objects.select_related("dataflow__team").filter(
+            dataflow_id=record.dataflow_id, number__in=[record.version, options["former"]])}
+    former = versions[options.pop("former")]
+    return changing.plan_change(
+        estate, stored_dataflow(versions[record.version].document),
+        former=stored_dataflow(former.document, installed=False), dataflow_id=str(record.dataflow_id),
+        team=former.dataflow.team.slug, task_types=jobs.task_types(), prices=prices(), **options)
 
 
 def _scheduling(record: PlanRecord, estate: Reading) -> Plan:
@@ -146,4 +162,5 @@ SITE_PLAN_KINDS: Mapping[str, SitePlanKind] = {kind.name: kind for kind in (
     SitePlanKind(DEFRAGMENT, _defragmentation, None, (dataflows.RUNNING,)),
     SitePlanKind(SCHEDULE, _scheduling, None, (dataflows.RUNNING,)),
     SitePlanKind(ISOLATE, _isolation, None, (dataflows.RUNNING,)),
+    SitePlanKind(CHANGE, _change, None, (dataflows.RUNNING,)),
 )}

@@ -21,9 +21,10 @@ from scheduler.reading import Reads
 
 
 def request_plan(
-    *, actor: User | None, dataflow: DataflowRecord, kind: str, options: Mapping[str, Any] | None = None
+    *, actor: User | None, dataflow: DataflowRecord, kind: str, options: Mapping[str, Any] | None = None,
+    version: int | None = None,
 ) -> PlanRecord:
-    """Ask for a plan of the dataflow's current version.
+    """Ask for a plan of the dataflow's current version, or of another version that is to take its place.
 
     ``options`` say how a submission joins what runs (`joining.options_of`); without them it joins as that version was
     planned to join last.
@@ -38,12 +39,16 @@ def request_plan(
         The kind of plan.
     options : mapping of str to Any, optional
         What the plan is asked for, by the kind's names.
+    version : int, optional
+        The number of the version; the current one where it is not given.
     """
     if options is None:
         options = joining.last_options(dataflow) if PLAN_KINDS[kind].has_document else {}
+    if PLAN_KINDS[kind].has_version:
+        options = {**options, "former": dataflow.version}
     with audited(actor=actor, verb="plan.request", team=dataflow.team) as audit:
         record = PlanRecord.objects.create(
-            dataflow=dataflow, kind=kind, version=dataflow.version, options=dict(options))
+            dataflow=dataflow, kind=kind, version=version or dataflow.version, options=dict(options))
         audit.subject, audit.details = record, {"kind": kind, "dataflow": str(dataflow.pk), **options}
         return record
 

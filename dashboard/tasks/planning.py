@@ -26,6 +26,12 @@ def guard() -> int:
     return len(services.guard(at=timezone.now()))
 
 
+@app.task(name=queue.ENACT_HELD)
+def enact_held() -> int:
+    """Enact what was approved and held, where no freeze or window stands in the way any more; how many plans."""
+    return len(services.enact_held(at=timezone.now()))
+
+
 @app.task(name=queue.SWEEP)
 def sweep() -> int:
     """Ask again for plans that were asked for long ago and are not there: a worker died, or the broker was away."""

@@ -24,7 +24,7 @@ _LEFT_OUT_WHERE_EMPTY = {
     Fragment: ("channels", "inherits", "joins", "resting", "bundles"),
     Plan: (
         "touched_teams", "touched_count", "rested", "resumed", "fresh", "refined", "otherwise", "promise", "notes",
-        "bill_changes", "why"),
+        "bill_changes", "replaced", "why"),
     Price: ("cores_error", "measured_queries", "machine", "not_measured", "slots_kept", "slots_per_hour_delta"),
     Promise: ("latencies_s", "slots_bound", "traffic_bound", "crowded"),
     RunningTask: ("rate_per_s",),
@@ -107,6 +107,7 @@ def _plan_from_data(data: Mapping[str, Any]) -> Plan:
             "otherwise": _price_from_data(data["otherwise"]) if "otherwise" in data else None,
         }
         | {name: tuple(data[name]) for name in ("touched_teams", "rested", "resumed", "fresh", "notes") if name in data}
+        | ({"replaced": submitted_from_data(data["replaced"])} if "replaced" in data else {})
         | ({"promise": promise_from_data(data["promise"])} if "promise" in data else {})
     )
 

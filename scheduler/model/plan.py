@@ -106,6 +106,7 @@ class Plan:
     promise: Promise | None = None  # of a schedule: what it keeps if its profiles are right
     notes: tuple[str, ...] = ()  # what reviewers should know besides, in sentences
     bill_changes: tuple[BillChange, ...] = ()  # of who shares its tasks, by team
+    replaced: Submitted | None = None  # of another version: the dataflow's entry that gives way to this one's
     why: str = ""  # what a defragmentation gains, against what it disturbs, in a sentence or two
     digest: str = ""  # SHA-256 over what all that means, `encoding.plan_digest`
 
@@ -125,6 +126,8 @@ class Plan:
                 return replace(self.dataflow, paused=not self.dataflow.paused)
             case "removed" | "renewed":
                 return self.dataflow
+            case "replaced":
+                return self.replaced
             case "added" | "kept":
                 return None
 

@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-# The dataflow's entry in the estate: it comes, goes, is paused or resumed, is written anew, or stays as it is.
-EntryChange = Literal["added", "removed", "turned", "renewed", "kept"]
+# The dataflow's entry in the estate: it comes, goes, is paused or resumed, is written anew, gives way to that of
+# another version, or stays as it is.
+EntryChange = Literal["added", "removed", "turned", "renewed", "replaced", "kept"]
 # A plan is undone by planning its opposite from the estate as it is now, or from the plan itself.
 Undo = Literal["by_opposite", "from_plan"]
 
@@ -46,7 +47,9 @@ class PlanKind:
     only_own : bool
         It adds nothing to the estate: other teams review it only where they would notice.
     has_document : bool
-        It is planned from the dataflow's document.
+        It brings the dataflow in by its document.
+    has_version : bool
+        It brings another version of the dataflow's document, which counts from then on.
     undoable_when_done : bool
         It can be taken back also after it is done.
     """
@@ -67,7 +70,13 @@ class PlanKind:
     schedules: bool = False
     only_own: bool = False
     has_document: bool = False
+    has_version: bool = False
     undoable_when_done: bool = False
+
+    @property
+    def joins(self) -> bool:
+        """Whether it starts tasks of a document, which join what is under way as somebody chooses."""
+        return self.has_document or self.has_version
 
 
 SUBMIT = PlanKind(
@@ -102,8 +111,13 @@ ISOLATE = PlanKind(
     entry="kept", undone_by="isolate", undo="from_plan", goes_on="goes on",
     pause="It pauses for a few seconds; no event is lost.", moves_queries=True, undoable_when_done=True)
 
+CHANGE = PlanKind(
+    name="change", verb="Change", noun="New version",
+    notice="The new version is proposed. The one that runs goes on until the proposal is approved.",
+    entry="replaced", undone_by="change", goes_on="goes on", schedules=True, has_version=True)
+
 PLAN_KINDS: Mapping[str, PlanKind] = {
-    kind.name: kind for kind in (SUBMIT, REMOVE, PAUSE, RESUME, DEFRAGMENT, SCHEDULE, ISOLATE)}
+    kind.name: kind for kind in (SUBMIT, REMOVE, PAUSE, RESUME, DEFRAGMENT, SCHEDULE, ISOLATE, CHANGE)}
 
 
 def names_where(flag: str) -> tuple[str, ...]:

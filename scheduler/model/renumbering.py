@@ -30,9 +30,10 @@ def renumbered(plan: Plan, generation: int) -> Plan:
 def placed_late(plan: Plan) -> tuple[str, ...]:
     """The new fragments, in the order of their numbers, whose slots are no part of what is decided with the plan.
 
-    Those of a submission without a schedule: they go where there is least to do when the plan is taken in.
+    Those of a submission, or of another version, without a schedule: they go where there is least to do when the plan
+    is taken in.
     """
-    if PLAN_KINDS[plan.kind].entry != "added" or plan.promise is not None:
+    if not PLAN_KINDS[plan.kind].joins or plan.promise is not None:
         return ()
     new = [fragment_id for fragment_id in plan.fragments_after if fragment_id not in plan.fragments_before]
     return tuple(sorted(new, key=lambda fragment_id: int(fragment_id.rpartition("-")[2])))

@@ -64,7 +64,8 @@ def fingerprint(
 
 
 def fingerprints(
-    dataflow: Dataflow, *, task_types: TaskTypes, scope: str = "", apart: Collection[str] = (), salt: str = ""
+    dataflow: Dataflow, *, task_types: TaskTypes, scope: str = "", apart: Collection[str] = (), salt: str = "",
+    unchanged: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
     """Fingerprints of all tasks of a dataflow, in time linear in its tasks and streams.
 
@@ -81,6 +82,8 @@ def fingerprints(
         Submitted task ids that the salt sets apart.
     salt : str
         What makes an identity their own.
+    unchanged : mapping of str to str, optional
+        Tasks, by submitted id, that run already under an identity that stays; with each all that is upstream of it.
 
     Returns
     -------
@@ -94,7 +97,11 @@ def fingerprints(
     tasks = {task.id: task for task in dataflow.tasks}
     parents = dataflow.parents()
     fingerprints: dict[str, str] = {}
+    unchanged = unchanged or {}
     for task_id in TopologicalSorter(parents).static_order():
+        if task_id in unchanged:
+            fingerprints[task_id] = unchanged[task_id]
+            continue
         task_type = task_types[tasks[task_id].type]
         fingerprints[task_id] = fingerprint(
             task_type.name,

@@ -44,6 +44,7 @@ def merge(
     task_types: TaskTypes,
     scope: str = "",
     fresh_for: str = "",
+    unchanged: Mapping[str, str] | None = None,
 ) -> Merge:
     """Merge a dataflow into the running tasks, reusing as much and as far downstream as possible.
 
@@ -64,6 +65,9 @@ def merge(
     fresh_for : str
         The dataflow's id where it wants no state older than itself: stateful tasks that run already are not joined,
         but started under an identity of their own, as is all that is downstream of them. "" to join them.
+    unchanged : mapping of str to str, optional
+        Of another version of what runs: its tasks that are as they were, with what executes each; with each all that
+        is upstream of it.
 
     Returns
     -------
@@ -74,13 +78,17 @@ def merge(
     ----------
     .. [1] Chaturvedi, Tyagi and Simmhan, "Collaborative Reuse of Streaming Dataflows in IoT Applications", 2017, 4.1.
     """
-    plain = ids = fingerprints(dataflow, task_types=task_types, scope=scope)
+    unchanged = unchanged or {}
+    plain = ids = fingerprints(dataflow, task_types=task_types, scope=scope, unchanged=unchanged)
     tasks = {task.id: task for task in dataflow.tasks}
     if fresh_for:
         expect(running, plain.values())
-        apart = {task_id for task_id in ids if ids[task_id] in running and task_types[tasks[task_id].type].stateful}
+        apart = {
+            task_id for task_id in ids
+            if task_id not in unchanged and ids[task_id] in running and task_types[tasks[task_id].type].stateful}
         if apart:
-            ids = fingerprints(dataflow, task_types=task_types, scope=scope, apart=apart, salt=fresh_for)
+            ids = fingerprints(
+                dataflow, task_types=task_types, scope=scope, apart=apart, salt=fresh_for, unchanged=unchanged)
     parents = dataflow.parents()
     expect(running, ids.values())
     reused: list[str] = []

@@ -34,12 +34,18 @@ SHORT, LONG = 6, 120
 # What a schema cannot say, and a request that keeps to it may still be refused for: the text of a document or of a CSV
 # file, a period that ends before it begins or is too long, a time that lies ahead, bounds that do not go together.
 BEYOND_SCHEMAS = {
-    "invalid_dataflow": {"POST /api/dataflows", "POST /api/near-misses", "POST /api/streams"},
+    "invalid_dataflow": {
+        "POST /api/dataflows", "POST /api/dataflows/{dataflow_id}/versions", "POST /api/near-misses",
+        "POST /api/streams"},
     "invalid_profile": {"POST /api/profiles"},
     "bad_input": {
         "GET /api/bills", "GET /api/bills/{dataflow_id}", "PUT /api/alert-rules/{kind}", "PUT /api/alert-choices",
-        "POST /api/webhooks"},
-    "invalid_beginning": {"POST /api/dataflows", "POST /api/proposals/{proposal_id}/joining"},
+        "POST /api/webhooks", "POST /api/proposals/{proposal_id}/comments",
+        "PUT /api/proposals/{proposal_id}/comments/{comment_id}"},
+    "invalid_rules": {"PUT /api/teams/{slug}/approval-rules"},
+    "invalid_beginning": {
+        "POST /api/dataflows", "POST /api/dataflows/{dataflow_id}/versions",
+        "POST /api/proposals/{proposal_id}/joining"},
     "invalid_resources": {"POST /api/sweeps"},
     "invalid_range": {"GET /api/history"},
     "host_not_allowed": {"POST /api/webhooks"},

@@ -15,7 +15,8 @@ from scheduler.model.plan import Plan
 from scheduler.model.plan_kinds import PLAN_KINDS, PlanKind, names_where
 from scheduler.undoing import UNDO_FROM_PLAN
 
-OPPOSITE = {"added": "removed", "removed": "added", "turned": "turned", "renewed": "renewed", "kept": "kept"}
+OPPOSITE = {"added": "removed", "removed": "added", "turned": "turned", "renewed": "renewed", "kept": "kept",
+            "replaced": "replaced"}
 ALL = pytest.mark.parametrize("kind", PLAN_KINDS.values(), ids=lambda kind: kind.name)
 
 
@@ -42,14 +43,18 @@ def test_every_kind_that_is_declared_is_registered_in_both_places() -> None:
 @ALL
 def test_the_entry_before_and_after_is_what_the_kind_says(kind: PlanKind) -> None:
     dataflow = Submitted("d", "d", "t", {"a": "x"}, ())
-    plan = Plan(kind=kind.name, generation=1, dataflow=dataflow, reused=(), started=(), stopped=(), steps=())
+    former = replace(dataflow, running={"a": "y"}) if kind.entry == "replaced" else None
+    plan = Plan(
+        kind=kind.name, generation=1, dataflow=dataflow, reused=(), started=(), stopped=(), steps=(), replaced=former)
     before, after = plan.entry_before, plan.entry_after
     assert (before is None) == (kind.entry in {"added", "kept"}) and (after is None) == (
         kind.entry in {"removed", "kept"})
+    if kind.entry == "replaced":
+        assert (before, after) == (former, dataflow)
     if kind.entry == "turned":
         assert before == replace(after, paused=not after.paused)
 
 
 def test_what_a_flag_names() -> None:
     assert names_where("moves_queries") == ("defragment", "schedule", "isolate")
-    assert names_where("schedules") == ("submit", "remove", "schedule")
+    assert names_where("schedules") == ("submit", "remove", "schedule", "change")

@@ -18,6 +18,7 @@ from django.utils import timezone
 
 from dashboard import jobs
 from dashboard.alerts.models import MuteRow
+from dashboard.approvals.services import comment_on
 from dashboard.audit.models import AuditEntry
 from dashboard.catalog.selectors import samples
 from dashboard.controllers.models import RoundRow
@@ -110,6 +111,7 @@ class Everything:
             "task_id": load_estate().submitted[str(record.pk)].running["sense"], "slug": "city", "name": "hook",
             "token_id": token.pk, "number": 1,
             "way": "pause", "task": "out", "team": "city", "controller": "defragmentation", "kind": "latency",
+            "comment_id": comment_on(actor=world.carla, proposal_id=proposal.pk, text="Why 7?").pk,
         } | measured(world) | alerted(world)
         source, sink = {"dataflow_id": links.pk, "task": "posted"}, {"dataflow_id": links.pk, "task": "away"}
         self._of_pattern: dict[str, dict[str, Any]] = {
@@ -146,6 +148,14 @@ class Everything:
             "api/proposals/<uuidstr:proposal_id>/adopt": {"key": "none"},
             "api/dataflows/<uuidstr:dataflow_id>/sinks/<str:task_id>/write-again": {"what": "refused"},
             "api/tokens": {"name": "ci"},
+            "api/dataflows/<uuidstr:dataflow_id>/versions": {
+                "text": document("hush", visibility="private", window=20), "format": "json"},
+            "api/teams/<slug:slug>/approval-rules": {"rules": {"otherwise": {"approvals": 2}}},
+            "api/proposals/<uuidstr:proposal_id>/comments": {"text": "Why?"},
+            "api/proposals/<uuidstr:proposal_id>/comments/<int:comment_id>": {"text": "Why not?"},
+            "api/proposals/<uuidstr:proposal_id>/comments/<int:comment_id>/resolve": {"resolved": True},
+            "teams/<slug:slug>/rules": {"otherwise-approvals": "2"},
+            "proposals/<uuid:proposal_id>/comments": {"text": "Why?"},
             "api/proposals/<uuidstr:proposal_id>/approve": {"digest": digest},
             "api/proposals/<uuidstr:proposal_id>/reject": {"digest": digest, "comment": "no"},
             "proposals/<uuid:proposal_id>/<slug:way>": {"digest": digest},
@@ -230,13 +240,15 @@ def test_every_route_lets_in_whom_its_row_says(everything: Everything) -> None:
 def test_no_row_lets_another_team_in_where_it_is_a_teams(everything: Everything) -> None:
     """What names a dataflow, a proposal or a team is nobody's but its members'."""
     for (method, pattern), marks in expected().items():
-        if re.search(r"dataflow_id|proposal_id|slug:slug>/(members|secrets|containment|defrag)", pattern):
+        of_team = r"slug:slug>/(members|secrets|containment|defrag|rules|approval)"
+        if re.search(rf"dataflow_id|proposal_id|{of_team}", pattern):
             assert marks[:4] == "----", (method, pattern)
         if not pattern.startswith(("healthz", "readyz", "metrics", "api/openapi.json")):
             assert marks[0] == "-", (method, pattern)
-        own = (  # tokens and choices of one's own; leaving
+        own = (  # tokens and choices of one's own; leaving; what one says
             "api/tokens", "tokens/new", "teams/<slug:slug>/members/remove", "api/alert-choices",
-            "alerts/notifications/set")
+            "alerts/notifications/set", "api/proposals/<uuidstr:proposal_id>/comments",
+            "proposals/<uuid:proposal_id>/comments")
         assert "+" not in marks[4] or pattern in own, "a viewer changes something"
 
 

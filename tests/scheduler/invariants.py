@@ -161,6 +161,8 @@ def check_plan(before: Estate, plan: Plan) -> None:
             assert all(set(readers) <= set(new.outlets[task_id]) for task_id, readers in old.outlets.items())
         elif plan.kind in {"remove", "pause"}:
             assert new.active <= old.active and set(new.outlets) <= set(old.outlets)
+        elif plan.kind == "change":
+            assert set(plan.replaced.running.values()) & set(plan.dataflow.running.values()) <= set(after.places)
         else:
             assert new.active == old.active and set(new.outlets) == set(old.outlets)
     check_rest(before, after, plan)
@@ -169,6 +171,10 @@ def check_plan(before: Estate, plan: Plan) -> None:
     elif plan.kind in {"defragment", "isolate"}:
         gone = set(before.fragments) - set(after.fragments)
         used = {task_id for fragment_id in gone for task_id in before.fragments[fragment_id].active_tasks}
+    elif plan.kind == "change":
+        used = set(plan.reused) - set(plan.replaced.running.values())
+        used |= {task_id for one in plan.fragments_before if one in plan.fragments_after
+                 for task_id in after.fragments[one].kept_tasks}
     else:
         used = {task_id for fragment_id in plan.fragments_after for task_id in after.fragments[fragment_id].kept_tasks}
     touched = {

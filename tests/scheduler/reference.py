@@ -37,6 +37,34 @@ class Reference:
                 graph.nodes[task_id]["abstract"] = (*graph.nodes[task_id]["abstract"], dataflow_id)
             self._forget(dataflow_id)
 
+    def change(
+        self, dataflow_id: str, dataflow: Dataflow, former: Dataflow, team: str, *, fresh: bool = False
+    ) -> None:
+        """Another version: what both documents have is what it was; the rest is as if it were submitted."""
+        documents = Reference(self.task_types)
+        documents.add("new", dataflow, team)
+        documents.add("old", former, team)
+        unchanged = {
+            task.id: old for task in dataflow.tasks
+            for _, old in documents.tasks() if _ == "old" and documents.equivalent(("new", task.id), ("old", old))}
+        before, there = f"{dataflow_id}, before", self.tasks()
+        self.graphs[before] = self.graphs.pop(dataflow_id)
+        there = [(before if owner == dataflow_id else owner, task_id) for owner, task_id in there]
+        self._forget(dataflow_id)
+        graph = documents.graphs["new"].copy()
+        self.graphs[dataflow_id] = graph
+        for task_id, old in unchanged.items():
+            graph.nodes[task_id]["abstract"] = self.graphs[before].nodes[old]["abstract"]
+        if fresh:
+            apart = [
+                task.id for task in dataflow.tasks
+                if task.id not in unchanged and self.task_types[task.type].stateful
+                and any(self.equivalent((dataflow_id, task.id), other) for other in there)]
+            for task_id in apart:
+                graph.nodes[task_id]["abstract"] = (*graph.nodes[task_id]["abstract"], dataflow_id)
+        self._forget(dataflow_id)
+        self.remove(before)
+
     def remove(self, dataflow_id: str) -> None:
         del self.graphs[dataflow_id]
         self._forget(dataflow_id)

@@ -46,6 +46,21 @@ def dataflows(draw: st.DrawFn, *, largest: int = 8) -> Dataflow:
 
 
 @st.composite
+def changed(draw: st.DrawFn, dataflow: Dataflow) -> Dataflow:
+    """The dataflow with one of its tasks another, or with its tasks under other ids."""
+    tasks = list(dataflow.tasks)
+    chosen = draw(st.integers(0, len(tasks) - 1))
+    others = next(kind for kind in (SOURCES, TRANSFORMS, SINKS) if tasks[chosen].type in {name for name, _ in kind})
+    tasks[chosen] = Task(tasks[chosen].id, *draw(st.sampled_from(others)))
+    ids = {task.id: task.id + draw(st.sampled_from(["", "", "-new"])) for task in tasks}
+    return deduplicate(Dataflow(
+        name=dataflow.name, tasks=tuple(Task(ids[task.id], task.type, task.config) for task in tasks),
+        streams=tuple(Stream(ids[stream.source], ids[stream.target]) for stream in dataflow.streams),
+        rates_per_s={ids[task_id]: rate for task_id, rate in dataflow.rates_per_s.items()},
+        visibility=dataflow.visibility), task_types=TYPES)
+
+
+@st.composite
 def histories(draw: st.DrawFn, *, longest: int = 8) -> list[tuple[str, Dataflow | None, str]]:
     """A history of submissions (id, dataflow, team) and removals (id, None, "")."""
     pool = draw(st.lists(dataflows(), min_size=1, max_size=4))

@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from scheduler.applying import apply_plan
+from scheduler.changing import plan_change
 from scheduler.model.encoding import estate_from_json, estate_to_json, plan_from_json, plan_to_json
 from scheduler.model.errors import NothingToGain
 from scheduler.model.estate import Estate
@@ -23,30 +24,37 @@ from scheduler.reuse.index import EstateIndex
 from .catalogue import EMPTY, PRICES, SLOTS, TYPES, pause, resume, submit
 from .invariants import check_estate, check_plan
 from .reference import Reference
-from .strategies import dataflows
+from .strategies import changed, dataflows
 
 SHORT = settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 LONG = settings(SHORT, max_examples=5_000)
 ANYTHING = Rule(ratio=0.0)  # whatever can be fused is
 ONE_NODE = Estate(slots=SLOTS[:2])
-EVENTS = ["submit", "submit", "remove", "turn", "turn", "defragment"]
+EVENTS = ["submit", "submit", "remove", "turn", "turn", "defragment", "change", "change"]
 
 
 @st.composite
 def lives(draw: st.DrawFn, *, longest: int = 10) -> list[tuple]:
-    """Submissions (joining or fresh), removals, pauses and resumptions, in an order that can be."""
+    """Submissions (joining or fresh), new versions, removals, pauses and resumptions, in an order that can be."""
     pool = draw(st.lists(dataflows(), min_size=1, max_size=3))
     life: list[tuple] = []
     present: dict[str, bool] = {}  # dataflow id -> whether it is paused
+    versions: dict[str, tuple] = {}  # dataflow id -> its document and team
     for number in range(draw(st.integers(1, longest))):
         what = draw(st.sampled_from(EVENTS if present else ["submit"]))
         if what == "submit":
             dataflow_id = f"d{number}"
             present[dataflow_id] = False
-            life.append((what, dataflow_id, draw(st.sampled_from(pool)), draw(st.sampled_from(["water", "roads"])),
-                         draw(st.booleans())))
+            versions[dataflow_id] = draw(st.sampled_from(pool)), draw(st.sampled_from(["water", "roads"]))
+            life.append((what, dataflow_id, *versions[dataflow_id], draw(st.booleans())))
             continue
         dataflow_id = draw(st.sampled_from(sorted(present)))
+        if what == "change":
+            if not present[dataflow_id]:
+                former, team = versions[dataflow_id]
+                versions[dataflow_id] = draw(st.one_of(st.sampled_from(pool), changed(former))), team
+                life.append((what, dataflow_id, *versions[dataflow_id], draw(st.booleans()), former))
+            continue
         if what == "remove":
             del present[dataflow_id]
         elif what == "turn":
@@ -62,6 +70,11 @@ def planned(estate, what: str, dataflow_id: str, *more) -> Plan | None:
         dataflow, team, fresh = more
         return plan_submission(
             estate, dataflow, dataflow_id=dataflow_id, team=team, task_types=TYPES, prices=PRICES, fresh=fresh)
+    if what == "change":
+        dataflow, team, fresh, former = more
+        return plan_change(
+            estate, dataflow, former=former, dataflow_id=dataflow_id, team=team, task_types=TYPES, prices=PRICES,
+            fresh=fresh)
     if what == "defragment":
         try:
             return plan_defragmentation(estate, dataflow_id, task_types=TYPES, prices=PRICES, rule=ANYTHING)
@@ -84,6 +97,10 @@ def live(life, start: Estate = EMPTY) -> tuple[Estate, Reference]:
         check_plan(estate, plan)
         if what == "submit":
             reference.add(dataflow_id, more[0], more[1], fresh=more[2])
+        elif what == "change":
+            dataflow, team, fresh, former = more
+            reference.change(dataflow_id, dataflow, former, team, fresh=fresh)
+            check_kept(estate, apply_plan(estate, plan), plan)
         elif what == "remove":
             reference.remove(dataflow_id)
         estate = apply_plan(estate, plan)
@@ -91,6 +108,15 @@ def live(life, start: Estate = EMPTY) -> tuple[Estate, Reference]:
         assert index.estate() == estate
         check_estate(estate, reference)
     return estate, reference
+
+
+def check_kept(before: Estate, after: Estate, plan: Plan) -> None:
+    """What both versions have, and what others have, is in the same query on the same channel, and goes on."""
+    gone = {task.id for task in plan.stopped} | set(plan.rested)
+    for task_id in set(before.tasks) - gone:
+        assert after.places[task_id] == before.places[task_id]
+        assert after.channels_of(task_id) == before.channels_of(task_id)
+    assert not set(plan.dataflow.running.values()) & gone
 
 
 def defragmented(estate: Estate, reference: Reference | None = None) -> tuple[Estate, int]:

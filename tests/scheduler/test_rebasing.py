@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from scheduler.applying import apply_plan
+from scheduler.changing import plan_change
+from scheduler.model.dataflow import Dataflow
 from scheduler.model.encoding import plan_digest, plan_from_json, plan_to_json
 from scheduler.model.errors import StalePlan, WeirError
 from scheduler.model.estate import Estate
@@ -54,12 +56,13 @@ class Waiting:
     planner: Planner
     seen: Plan
     seen_at: Estate
+    document: Dataflow | None = None  # that its dataflow runs by from then on
 
     @classmethod
-    def for_review(cls, estate: Estate, planner: Planner) -> Waiting:
+    def for_review(cls, estate: Estate, planner: Planner, document: Dataflow | None = None) -> Waiting:
         reading = Reading(estate)
         plan = planner(reading)
-        return cls(plan, Reads.from_json(reading.reads(plan).to_json()), planner, plan, estate)
+        return cls(plan, Reads.from_json(reading.reads(plan).to_json()), planner, plan, estate, document)
 
 
 def siblings(estate: Estate) -> SiblingIndex:
@@ -236,16 +239,26 @@ class WaitingPlans(RuleBasedStateMachine):
         super().__init__()
         self.estate: Estate = ESTATE
         self.waiting: list[Waiting] = []
+        self.documents: dict[str, Dataflow] = {}
 
     @initialize(names=st.lists(st.sampled_from(sorted(SHARING)), unique=True))
     def begin(self, names: list[str]) -> None:
         self.estate = took(self.estate, *names)
+        self.documents = {name: FLOWS[name] for name in names}
 
     @rule(name=st.sampled_from(sorted(FLOWS)), scheduled=st.booleans())
     def submit(self, name: str, scheduled: bool) -> None:
         estate = self.estate
         self.propose((lambda view: submitted(
-            view, FLOWS[name], pair=SAM, rate_per_s=60, whole=estate)) if scheduled else submission(name))
+            view, FLOWS[name], pair=SAM, rate_per_s=60, whole=estate)) if scheduled else submission(name), FLOWS[name])
+
+    @rule(name=st.sampled_from(sorted(FLOWS)), other=st.sampled_from(sorted(FLOWS)), fresh=st.booleans())
+    def version(self, name: str, other: str, fresh: bool) -> None:
+        former = self.documents.get(name)
+        if name in self.estate.submitted:
+            self.propose(lambda view: plan_change(
+                view, FLOWS[other], former=former, dataflow_id=name, team="water", task_types=TYPES, prices=PRICES,
+                fresh=fresh), FLOWS[other])
 
     @rule(name=st.sampled_from(sorted(FLOWS)),
           planner=st.sampled_from([plan_removal, plan_pause, plan_resumption, plan_defragmentation]))
@@ -259,11 +272,12 @@ class WaitingPlans(RuleBasedStateMachine):
         estate = self.estate
         if name in estate.submitted and not estate.submitted[name].paused:
             self.propose(lambda view: rescheduled(
-                view, dataflow=FLOWS[name], pair=SAM, rate_per_s=rate_per_s, whole=estate)[0])
+                view, dataflow=replace(self.documents[name], name=name), pair=SAM, rate_per_s=rate_per_s,
+                whole=estate)[0])
 
-    def propose(self, planner: Planner) -> None:
+    def propose(self, planner: Planner, document: Dataflow | None = None) -> None:
         try:
-            self.waiting.append(Waiting.for_review(self.estate, planner))
+            self.waiting.append(Waiting.for_review(self.estate, planner, document))
         except (WeirError, AssertionError):
             return  # there is no such plan
 
@@ -271,7 +285,10 @@ class WaitingPlans(RuleBasedStateMachine):
     @rule(data=st.data())
     def approve(self, data: st.DataObject) -> None:
         chosen = data.draw(st.integers(0, len(self.waiting) - 1))
-        plan = self.waiting.pop(chosen).plan
+        taken = self.waiting.pop(chosen)
+        plan = taken.plan
+        if taken.document is not None:
+            self.documents[plan.dataflow.id] = taken.document
         self.estate = apply_plan(self.estate, plan)
         self.waiting = [still for waiting in self.waiting if (still := self.stands(waiting, plan)) is not None]
 

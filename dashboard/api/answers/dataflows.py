@@ -59,6 +59,23 @@ class DataflowDetail(DataflowRow):
     graph: Graph
 
 
+class VersionRow(Answer):
+    """A version of a dataflow's document; ``current`` where it is the one that counts: that runs, or would."""
+
+    number: int
+    author: str
+    format: str
+    created: str
+    current: bool
+
+
+class VersionDetail(VersionRow):
+    """A version with its document, as JSON and as text."""
+
+    document: dict[str, Any]
+    text: str
+
+
 class Submitted(Answer):
     """A submission: the dataflow, and the proposal whose plan is being computed."""
 

@@ -148,6 +148,16 @@ class Joining(Answer):
     otherwise: Price | None
 
 
+class VersionChange(Answer):
+    """Another version in place of the one that runs: which tasks of both keep their state, and what is left to
+    others."""
+
+    number: int
+    former: int
+    with_state: list[str]
+    left: list[str]
+
+
 class Difference(Answer):
     """What a plan changes."""
 
@@ -168,26 +178,53 @@ class Difference(Answer):
     promise: Promise | None
     joining: Joining | None
     bill_changes: list[BillChange]
+    version: VersionChange | None
+
+
+class Approval(Answer):
+    """An approval for a team, and whether it counts for what the team demands."""
+
+    reviewer: str
+    comment: str
+    at: str
+    counts: bool
 
 
 class TeamReview(Answer):
-    """A team that is asked, who may speak for it, and its verdict."""
+    """A team that the plan concerns, what it demands, who may speak for it, and its verdict: ``approve`` once its
+    demand is met. ``automatic``: it agreed beforehand, and ``why`` says by what; ``rules`` is the version that it was
+    asked by, null for the default."""
 
     slug: str
     name: str
-    approvers: list[str]
     verdict: str | None
     approvers: list[str]
     """The user names of those whose approval counts."""
     reviewer: str
     comment: str
     at: str | None
+    needed: int
+    role: str
+    automatic: bool
+    why: str
+    expires_at: str | None
+    rules: int | None
+    approvals: list[Approval]
+
+
+class Held(Answer):
+    """Why an approved plan is not enacted yet, and until when."""
+
+    team: str
+    reason: str
+    until: str | None
 
 
 class Review(Answer):
     """Where the review stands, and what the caller may do."""
 
     teams: list[TeamReview]
+    held: Held | None
     outdated: list[str]
     may_approve: bool
     may_reject: bool
@@ -229,3 +266,24 @@ class NearMissOfText(NearMiss):
     """The same, with the document changed."""
 
     text: str
+
+
+class Comment(Answer):
+    """What somebody says, as plain text."""
+
+    id: int
+    author: str
+    text: str
+    at: str
+    edited: str | None
+    may_edit: bool
+
+
+class Thread(Comment):
+    """A comment on a proposal, or on one of its tasks, with what was answered."""
+
+    task: str
+    resolved: str | None
+    resolved_by: str
+    may_resolve: bool
+    replies: list[Comment]

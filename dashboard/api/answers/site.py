@@ -265,3 +265,21 @@ class AuditRow(Answer):
     subject_id: str
     team: str | None
     details: dict[str, Any]
+
+
+class ApprovalRulesVersion(Answer):
+    """One version of a team's rules of approval."""
+
+    version: int
+    author: str
+    note: str
+    created: str
+    rules: dict[str, Any]
+
+
+class ApprovalRules(Answer):
+    """A team's rules of approval: what counts now (``version`` null: the default), and every version, newest first."""
+
+    version: int | None
+    rules: dict[str, Any]
+    versions: list[ApprovalRulesVersion]

@@ -17,11 +17,12 @@ from dashboard.approvals.lifecycle import DONE, EXECUTING, FAILED, PENDING, ROLL
 from dashboard.approvals.models import Proposal
 from dashboard.approvals.moves import move_proposal
 from dashboard.approvals.plan_in_force import plans_in_force
-from dashboard.approvals.services.reviewers import teams_to_ask
+from dashboard.approvals.services.review_requests import ask
 from dashboard.audit.trail import Audit, audited
 from dashboard.catalog import lifecycle as dataflows
 from dashboard.catalog.moves import move_dataflow
 from dashboard.catalog.permissions import visible_to
+from dashboard.catalog.services import take_version
 from dashboard.history.store import DatabaseHistory
 from dashboard.operations.estate_reader import StoredEstate
 from dashboard.operations.estate_writer import drop_bundles, on_slots_there, store_plan
@@ -90,6 +91,8 @@ def execute(audit: Audit, proposal: Proposal, *, generation: int) -> None:
     store_plan(plan)
     if kind.becomes:
         move_dataflow(proposal.dataflow, kind.becomes)
+    if kind.has_version:
+        take_version(actor=audit.actor, record=proposal.dataflow, number=proposal.plan.version)
     audit.details["generation"] = generation + 1
     _tell_who_pays(audit, proposal, plan)
     jobs.enact(str(proposal.pk))
@@ -131,9 +134,10 @@ def roll_back_proposal(*, actor: User, proposal_id: UUID | str) -> Proposal:
     at once.
 
     For a submission that is the plan of its removal from the estate as it is now, so what others have meanwhile
-    built on stays; for a removal it is the plan of the dataflow's submission, by the schedule that it ran
-    by; a pause and a resumption undo each other. Queries that were fused are cut again where they were, as long as no
-    other plan has changed them since; a dataflow that was scheduled anew gets the bundles that it had.
+    built on stays; for a removal it is the plan of the dataflow's submission, by the schedule that it ran by; a pause
+    and a resumption undo each other, and a new version gives way to the one before. Queries that were fused are cut
+    again where they were, as long as no other plan has changed them since; a dataflow that was scheduled anew gets the
+    bundles that it had.
     """
     viewer = viewer_of(actor)
     with audited(actor=actor, verb="proposal.roll_back") as audit:
@@ -157,7 +161,9 @@ def take_back(audit: Audit, proposal: Proposal, *, generation: int) -> None:
         require_undoable(proposal, actor=actor)
     back = SITE_PLAN_KINDS[PLAN_KINDS[proposal.plan.kind].undone_by]
     options = _options_as_it_was(proposal) if back.has_document else None
-    record = plans.request_plan(actor=actor, dataflow=proposal.dataflow, kind=back.name, options=options)
+    former = proposal.plan.options["former"] if back.has_version else None
+    record = plans.request_plan(
+        actor=actor, dataflow=proposal.dataflow, kind=back.name, options=options, version=former)
     move_proposal(proposal, ROLLING_BACK)
     plan = _undoing(proposal, record, generation=generation)
     proposal.rollback_plan = plans.freeze(record=record, plan=plan)
@@ -166,6 +172,8 @@ def take_back(audit: Audit, proposal: Proposal, *, generation: int) -> None:
     proposal.save()
     if back.becomes:
         move_dataflow(proposal.dataflow, back.becomes)
+    if former is not None:
+        take_version(actor=actor, record=proposal.dataflow, number=former)
     audit.subject, audit.team = proposal, proposal.dataflow.team
     audit.details = {"generation": generation + 1}
     jobs.enact(str(proposal.pk))
@@ -332,4 +340,4 @@ def _renew(proposal: Proposal, plan: Plan, reads: Reads) -> None:
     with audited(actor=None, verb="proposal.renew", subject=proposal, team=proposal.dataflow.team) as audit:
         audit.details = {"digest_before": proposal.plan.digest, "digest": plan.digest}
         plans.renew(record=proposal.plan, plan=plan, reads=reads)
-        proposal.teams.add(*teams_to_ask(proposal, plan))
+        ask(audit, proposal, plan)

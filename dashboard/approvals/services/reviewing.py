@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from uuid import UUID
 
+from django.utils import timezone
+
 from dashboard.approvals import permissions
+from dashboard.approvals.demands import ROLES, asks_of, missing_teams, statuses
 from dashboard.approvals.lifecycle import CANCELLED, PENDING, REJECTED, STALE
 from dashboard.approvals.models import Proposal, Review
 from dashboard.approvals.moves import move_proposal
-from dashboard.approvals.services.enacting import execute
+from dashboard.approvals.services.holding import enact_if_open
 from dashboard.audit.trail import audited
 from dashboard.catalog import lifecycle as dataflows
 from dashboard.catalog.moves import move_dataflow
 from dashboard.core.errors import BadInput
 from dashboard.operations.generation import lock_generation
-from dashboard.teams.models import Team, User
+from dashboard.teams.models import Role, Team, User
 from dashboard.teams.permissions import Viewer, viewer_of
+from scheduler.approving import ApproverRole
 from scheduler.model.errors import InvalidTransition, PermissionDenied, StalePlan, WeirError
 from scheduler.model.plan_kinds import PLAN_KINDS
 
@@ -38,36 +43,36 @@ def approve_proposal(*, actor: User, proposal_id: UUID | str, digest: str, comme
     Parameters
     ----------
     actor : User
-        An approver of at least one asked team that has not approved yet, and neither the author nor who chose its
-        schedule (see ``permissions.may_approve_for``).
+        One whose approval an asked team still demands, and neither the author nor who chose its schedule (see
+        ``permissions.may_approve_for``).
     digest : str
         Digest of the plan that the actor looked at.
 
     Returns
     -------
     Proposal
-        Pending where other teams are still to approve; executing; or stale where a profile that the plan was made from
-        is another by now.
+        Pending where others are still to approve, or where a team's freeze or windows hold it; executing; or stale
+        where a profile that the plan was made from is another by now.
 
     Raises
     ------
     StalePlan, DigestMismatch, AlreadyReviewed, PermissionDenied, InvalidTransition
     """
-    viewer = viewer_of(actor)
+    viewer, now = viewer_of(actor), timezone.now()
     with audited(actor=actor, verb="proposal.approve") as audit:
         generation = lock_generation()
         proposal = permissions.proposal_for(viewer, proposal_id, for_update=True)
         _require_reviewable(proposal, digest)
-        teams = _teams_to_approve_for(viewer, proposal)
-        Review.objects.bulk_create(
-            Review(proposal=proposal, plan=proposal.plan, team=team, reviewer=actor, verdict="approve",
-                   comment=_clean(comment))
-            for team in teams
-        )
+        teams = _teams_to_approve_for(viewer, proposal, at=now)
+        for team in teams:
+            Review.objects.update_or_create(
+                plan=proposal.plan, team=team, reviewer=actor,
+                defaults={"proposal": proposal, "verdict": "approve", "role": _role_in(viewer, team), "at": now,
+                          "comment": _clean(comment)})
         audit.subject, audit.team = proposal, proposal.dataflow.team
         audit.details = {"teams": [team.slug for team in teams], "digest": digest}
-        if not missing_teams(proposal):
-            execute(audit, proposal, generation=generation)
+        if not missing_teams(proposal, at=now):
+            enact_if_open(audit, proposal, generation=generation, at=now)
         return proposal
 
 
@@ -84,13 +89,14 @@ def reject_proposal(*, actor: User, proposal_id: UUID | str, comment: str) -> Pr
         if not _clean(comment):
             raise BadInput(
                 "A rejection needs a comment.", remedy="Say what would have to change.", parameter="comment")
-        team = next((t for t in proposal.teams.all() if permissions.may_approve_for(viewer, proposal, t)), None)
+        team = next((team for team, role in _asked(proposal) if permissions.may_approve_for(
+            viewer, proposal, team, role=role)), None)
         if team is None:
             raise _not_a_reviewer(viewer, proposal)
         Review.objects.update_or_create(
-            plan=proposal.plan, team=team,
+            plan=proposal.plan, team=team, reviewer=actor,
             defaults={
-                "proposal": proposal, "reviewer": actor, "verdict": "reject", "comment": _clean(comment)})
+                "proposal": proposal, "verdict": "reject", "role": _role_in(viewer, team), "comment": _clean(comment)})
         move_proposal(proposal, REJECTED)
         _put_at_rest(proposal, dataflows.REJECTED)
         audit.subject, audit.team = proposal, proposal.dataflow.team
@@ -111,13 +117,6 @@ def cancel_proposal(*, actor: User, proposal_id: UUID | str) -> Proposal:
         return proposal
 
 
-def missing_teams(proposal: Proposal) -> list[Team]:
-    """The asked teams that have not approved the current plan."""
-    approved = set(
-        Review.objects.filter(plan_id=proposal.plan_id, verdict="approve").values_list("team_id", flat=True))
-    return [team for team in proposal.teams.all() if team.pk not in approved]
-
-
 def _require_reviewable(proposal: Proposal, digest: str) -> None:
     if proposal.status == STALE:
         raise StalePlan(
@@ -133,15 +132,29 @@ def _require_reviewable(proposal: Proposal, digest: str) -> None:
             digest=proposal.plan.digest)
 
 
-def _teams_to_approve_for(viewer: Viewer, proposal: Proposal) -> list[Team]:
-    may = [team for team in proposal.teams.all() if permissions.may_approve_for(viewer, proposal, team)]
+def _teams_to_approve_for(viewer: Viewer, proposal: Proposal, *, at: datetime) -> list[Team]:
+    may = [
+        team for team, role in _asked(proposal) if permissions.may_approve_for(viewer, proposal, team, role=role)]
     if not may:
         raise _not_a_reviewer(viewer, proposal)
-    missing = {team.pk for team in missing_teams(proposal)}
-    teams = [team for team in may if team.pk in missing]
+    met = statuses(proposal, asks_of(proposal), at=at)
+    teams = [
+        team for team in may if met[team.pk].missing and viewer.user_id not in met[team.pk].counted]
     if not teams:
-        raise AlreadyReviewed("Your teams have approved already.", remedy="Wait for the other teams.")
+        waits = any(met[team.pk].missing for team in may)
+        raise AlreadyReviewed(
+            "You have approved already." if waits else "Your teams have approved already.",
+            remedy="Wait for the others who are asked.")
     return teams
+
+
+def _asked(proposal: Proposal) -> list[tuple[Team, Role]]:
+    """The teams that have to approve, each with the role that it demands."""
+    return [(each.team, ROLES[each.role]) for each in asks_of(proposal) if each.approvals]
+
+
+def _role_in(viewer: Viewer, team: Team) -> ApproverRole:
+    return "admin" if viewer.has_role(team.pk, Role.ADMIN) else "approver"
 
 
 def _not_a_reviewer(viewer: Viewer, proposal: Proposal) -> PermissionDenied:

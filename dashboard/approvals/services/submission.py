@@ -6,16 +6,20 @@ from collections.abc import Collection, Mapping
 from typing import Any
 from uuid import UUID
 
+from django.utils import timezone
+
 from dashboard import jobs
+from dashboard.approvals.demands import missing_teams
 from dashboard.approvals.lifecycle import CANCELLED, COMPUTING, PENDING, STALE, UNPLANNABLE
 from dashboard.approvals.models import Proposal
 from dashboard.approvals.moves import move_proposal
 from dashboard.approvals.permissions import proposal_for
-from dashboard.approvals.services.enacting import execute, overtake
-from dashboard.approvals.services.reviewers import teams_to_ask
+from dashboard.approvals.services.enacting import overtake
+from dashboard.approvals.services.holding import enact_if_open
+from dashboard.approvals.services.review_requests import ask, keep_approvals
 from dashboard.audit.trail import Audit, audited
 from dashboard.catalog import lifecycle as dataflows
-from dashboard.catalog.documents import parse_document
+from dashboard.catalog.documents import format_of, parse_document
 from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.moves import move_dataflow
 from dashboard.catalog.permissions import dataflow_for
@@ -26,7 +30,7 @@ from dashboard.operations.generation import lock_generation
 from dashboard.plans import services as plans
 from dashboard.plans.choices import Choice
 from dashboard.plans.computing import plan_and_reads
-from dashboard.plans.joining import options_of
+from dashboard.plans.joining import joined_by, options_of
 from dashboard.plans.kinds import SITE_PLAN_KINDS
 from dashboard.plans.scheduling_problem import problem_of_new
 from dashboard.plans.stale_profiles import profiles_since
@@ -87,7 +91,7 @@ def submit_dataflow(
     with audited(actor=actor, verb="dataflow.submit", team=team) as audit:
         lock_generation()
         record = store_dataflow(
-            actor=actor, team=team, dataflow=dataflow, text=text, format=format or _format_of(text))
+            actor=actor, team=team, dataflow=dataflow, text=text, format=format or format_of(text))
         _give_up_older(audit, record)
         proposal = open_proposal(audit, record, SUBMIT.name, options=options)
         audit.subject, audit.details = record, {"proposal": str(proposal.pk), "version": record.version}
@@ -111,7 +115,9 @@ def remove_dataflow(*, actor: User, dataflow_id: UUID | str) -> Proposal:
 
 
 def recompute_proposal(*, actor: User, proposal_id: UUID | str) -> Proposal:
-    """Ask for a new plan of a proposal that is stale, or for which none could be made; reviews start anew.
+    """Ask for a new plan of a proposal that is stale, or for which none could be made.
+
+    Where it is the very same plan, its approvals stay.
 
     Also of one whose plan was made from a profile that is another by now.
     """
@@ -154,13 +160,14 @@ def choose_joining(*, actor: User, proposal_id: UUID | str, fresh: bool, begin: 
     with audited(actor=actor, verb="proposal.choose_joining") as audit:
         lock_generation()
         proposal = proposal_for(viewer, proposal_id, for_update=True)
-        options = options_of(fresh=fresh, begin=begin, schedule=proposal.plan.options.get("schedule"))
+        before = joined_by(proposal.plan.options)
+        options = options_of(fresh=fresh, begin=begin, schedule=before.get("schedule"))
         require_role(viewer, proposal.dataflow.team, Role.ENGINEER)
-        if not PLAN_KINDS[proposal.plan.kind].has_document or proposal.status not in {PENDING, STALE}:
+        if not PLAN_KINDS[proposal.plan.kind].joins or proposal.status not in {PENDING, STALE}:
             raise InvalidTransition(
                 "Only a submission that is not decided yet can join in another way.", remedy="Reload the page.",
                 status=proposal.status)
-        if options == proposal.plan.options and proposal.status == PENDING:
+        if options == before and proposal.status == PENDING:
             audit.nothing_changed()
             return proposal
         choose(actor=actor, proposal=proposal, options=options)
@@ -195,9 +202,12 @@ def replan(*, actor: User, proposal: Proposal, options: Mapping[str, Any]) -> No
 
 
 def plan_anew(*, actor: User | None, proposal: Proposal, options: Mapping[str, Any]) -> None:
-    """Ask for another plan of a proposal; reviews start anew. The caller is inside an audited command."""
+    """Ask for another plan of a proposal: reviews of others do not count for it. The caller is inside a command."""
+    kind = PLAN_KINDS[proposal.plan.kind]
     proposal.plan = plans.request_plan(
-        actor=actor, dataflow=proposal.dataflow, kind=proposal.plan.kind, options=options)
+        actor=actor, dataflow=proposal.dataflow, kind=kind.name, options=options,
+        version=proposal.plan.version if kind.has_version else None)
+    proposal.held = None
     move_proposal(proposal, COMPUTING)
     proposal.teams.clear()
     jobs.prepare_proposal(str(proposal.pk))
@@ -229,7 +239,7 @@ def prepare_proposal(*, proposal_id: UUID | str) -> Proposal:
 
 def open_proposal(
     audit: Audit, record: DataflowRecord, kind: str, *, options: Mapping[str, Any] | None = None,
-    turn: RoundRow | None = None,
+    turn: RoundRow | None = None, version: int | None = None,
 ) -> Proposal:
     """A proposal by the actor of the caller's command, whose plan is being computed.
 
@@ -245,8 +255,10 @@ def open_proposal(
         What the plan is asked for, by the kind's names.
     turn : RoundRow, optional
         The round of a controller that asks for it.
+    version : int, optional
+        The number of the version that is planned; the current one where it is not given.
     """
-    plan = plans.request_plan(actor=audit.actor, dataflow=record, kind=kind, options=options)
+    plan = plans.request_plan(actor=audit.actor, dataflow=record, kind=kind, options=options, version=version)
     proposal = Proposal.objects.create(plan=plan, dataflow=record, author=audit.actor, round=turn)
     jobs.prepare_proposal(str(proposal.pk))
     return proposal
@@ -297,13 +309,11 @@ def _keep(audit: Audit, proposal: Proposal, computed: _Computed) -> None:
         return
     plan, reads = computed
     plans.freeze(record=proposal.plan, plan=plan, reads=reads)
-    proposal.teams.set(teams_to_ask(proposal, plan))
+    ask(audit, proposal, plan)
+    keep_approvals(audit, proposal)
     move_proposal(proposal, PENDING)
     if submits:
         move_dataflow(proposal.dataflow, dataflows.PLANNED)
-    if not proposal.teams.exists():  # every team lets Weir act
-        execute(audit, proposal, generation=plan.generation)
-
-
-def _format_of(text: str) -> str:
-    return "json" if text.lstrip()[:1] in {"{", "["} else "yaml"
+    now = timezone.now()
+    if not missing_teams(proposal, at=now):  # every team agreed beforehand, or to the very same plan
+        enact_if_open(audit, proposal, generation=plan.generation, at=now)

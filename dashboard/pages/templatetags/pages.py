@@ -9,6 +9,7 @@ from django.urls import reverse
 
 from dashboard.alerts import selectors as alerts
 from dashboard.approvals import selectors as approvals
+from dashboard.approvals.comments import unseen_mentions
 from dashboard.operations.live import MOVING
 from dashboard.teams.models import Role
 from dashboard.teams.selectors import teams
@@ -19,8 +20,6 @@ _PLACES = (
     ("bills", "Bills"), ("task_types", "Task types"), ("profiles", "Profiles"),
     ("controllers", "Controllers"), ("audit", "Audit"), ("help", "Help"),
 )
-
-_COUNTED = {"proposals": "wait for your review", "alerts": "fire, and nobody has acknowledged them"}
 
 
 @register.simple_tag
@@ -33,18 +32,28 @@ def moving_fields() -> str:
 def nav_state(context: dict[str, Any]) -> dict[str, Any]:
     """The navigation's items, and the viewer's teams with the role in each."""
     request = context["request"]
-    counts = {"proposals": waiting_for_me(context), "alerts": sum(alerts.counts(request.viewer).values())}
+    waiting, mentions = waiting_for_me(context), unseen_mentions(request.viewer).count()
+    firing = sum(alerts.counts(request.viewer).values())
+    counts = {"proposals": (waiting + mentions, _counted(waiting, mentions)),
+              "alerts": (firing, f"{firing} fire, and nobody has acknowledged them")}
     items = []
     for name, title in _PLACES:
         url = reverse(name)
         current = request.path.startswith(url) if url != "/" else request.path == "/" or _of_estate(request.path)
+        count, count_title = counts.get(name, (0, ""))
         items.append({"url": url, "place": name.replace("_", "-"), "title": title, "current": current,
-                      "count": counts.get(name, 0), "count_title": _COUNTED.get(name, "")})
+                      "count": count, "count_title": count_title})
     memberships = [
         {"team": team.name, "role": Role(request.viewer.roles[team.pk]).label}
         for team in teams(request.viewer) if team.pk in request.viewer.roles
     ]
     return {"items": items, "memberships": memberships}
+
+
+def _counted(waiting: int, mentions: int) -> str:
+    """What the number beside *Proposals* counts, in words."""
+    parts = [f"{waiting} wait for your review"] * bool(waiting) + [f"{mentions} mention you"] * bool(mentions)
+    return ", ".join(parts)
 
 
 def _of_estate(path: str) -> bool:

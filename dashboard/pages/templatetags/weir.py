@@ -47,6 +47,8 @@ _DEEDS = {
     "plan.renew": "brought up to date", "proposal.renew": "brought up to date, its approvals kept,",
     "proposal.prepare": "prepared", "proposal.approve": "approved", "proposal.reject": "rejected",
     "proposal.cancel": "cancelled", "proposal.recompute": "asked to recompute", "proposal.roll_back": "rolled back",
+    "dataflow.propose_change": "proposed a new version of", "dataflow.store_version": "stored a version of",
+    "dataflow.take_version": "changed the version of",
     "dataflow.propose_pause": "proposed to pause", "dataflow.propose_resume": "proposed to resume",
     "dataflow.propose_defragment": "proposed to defragment",
     "dataflow.propose_schedule": "proposed a schedule for", "dataflow.try_again": "tried again the failed queries of",
@@ -68,7 +70,10 @@ _DEEDS = {
     "profile.set_aside": "set aside the profile of", "sweep.start": "asked to measure",
     "sweep.advance": "continued measuring", "sweep.pause": "paused measuring", "sweep.resume": "resumed measuring",
     "sweep.cancel": "cancelled measuring",
-    "user.create": "added", "team.create": "created", "team.set_role": "set a role in",
+    "proposal.comment": "commented on", "proposal.edit_comment": "edited a comment on",
+    "proposal.resolve": "resolved a thread on", "proposal.reopen": "reopened a thread on",
+    "user.create": "added", "proposal.enact_held": "enacted what was held of",
+    "team.set_rules": "set the approval rules of", "team.create": "created", "team.set_role": "set a role in",
     "team.remove_member": "removed a member of", "token.create": "created", "token.revoke": "revoked",
 }
 

@@ -27,6 +27,7 @@ from dashboard.catalog.lifecycle import AT_REST, LIFECYCLE, PAUSED, RUNNING
 from dashboard.catalog.services import choose_when_behind
 from dashboard.core.errors import http_status
 from dashboard.explorer.preview import preview_submission
+from dashboard.explorer.versions import compared
 from dashboard.operations import selectors as operations
 from dashboard.operations.failures import failures
 from dashboard.operations.fragments import fragmentation_of
@@ -36,7 +37,7 @@ from dashboard.operations.states import GAVE_UP
 from dashboard.pages import flash
 from dashboard.pages.event_table import event_table
 from dashboard.pages.figures import latency_figure, rate_figure
-from dashboard.pages.graphs import dataflow_graph, preview_graph, stream_id
+from dashboard.pages.graphs import dataflow_graph, pair_graph, preview_graph, stream_id
 from dashboard.pages.line_changes import line_changes
 from dashboard.pages.ranges import RANGES, range_named
 from dashboard.teams import selectors as teams
@@ -45,10 +46,12 @@ from scheduler.contracts.reports import FAILING
 from scheduler.history.series import DATAFLOW
 from scheduler.model.behind import WORDS
 from scheduler.model.errors import InvalidDataflow, NotFound, WeirError
-from scheduler.model.plan_kinds import DEFRAGMENT, PAUSE, PLAN_KINDS, RESUME
+from scheduler.model.plan_kinds import CHANGE, DEFRAGMENT, PAUSE, PLAN_KINDS, RESUME
 
 if TYPE_CHECKING:
-    from dashboard.catalog.models import DataflowRecord
+    from dashboard.approvals.models import Proposal
+    from dashboard.catalog.models import DataflowRecord, DataflowVersion
+    from dashboard.teams.models import Team
 
 PER_PAGE = 25
 EVENTS_SHOWN = 10
@@ -77,6 +80,9 @@ def dataflow_new(request: HttpRequest) -> HttpResponse:
     """The editor, and what it sends: a document for one of the viewer's teams."""
     may = teams.teams_to_submit_for(request.viewer)
     record = _record_to_renew(request)
+    changed = _record_to_change(request)
+    if changed is not None:
+        may, record = may.filter(pk=changed.team_id), changed
     if request.method != "POST":
         return render(request, "dataflow_new.html", _editor(request, may, record, **_start_with(record)))
     text, form_format = request.POST.get("text", ""), request.POST.get("format") or None
@@ -84,17 +90,27 @@ def dataflow_new(request: HttpRequest) -> HttpResponse:
     try:
         if team is None:
             raise NotFound("You cannot submit for that team.", remedy="Choose one of yours.")
-        proposal = services.submit_dataflow(
-            actor=request.user, team=team, text=text, format=form_format, fresh=request.POST.get("fresh") == "1",
-            begin=request.POST.get("begin", "now"))
+        proposal = _submit(request, team, changed, text, form_format)
     except InvalidDataflow as error:
         context = _editor(request, may, record, text=text, format=form_format or "yaml", problems=error.problems)
         return render(request, "dataflow_new.html", context, status=http_status(error))
     except WeirError as error:
         context = _editor(request, may, record, text=text, format=form_format or "yaml", failure=error)
         return render(request, "dataflow_new.html", context, status=http_status(error))
-    flash.success(request, "Submitted. The plan is being computed.", code="submitted")
+    flash.success(
+        request, "Submitted. The plan is being computed." if changed is None else CHANGE.notice, code="submitted")
     return redirect("proposal", proposal.pk)
+
+
+def _submit(
+    request: HttpRequest, team: Team, changed: DataflowRecord | None, text: str, form_format: str | None
+) -> Proposal:
+    """Submit what the editor sends, or propose it as a new version of a dataflow that runs."""
+    options = {"fresh": request.POST.get("fresh") == "1", "begin": request.POST.get("begin", "now")}
+    if changed is not None:
+        return services.change_dataflow(
+            actor=request.user, dataflow_id=changed.pk, text=text, format=form_format, **options)
+    return services.submit_dataflow(actor=request.user, team=team, text=text, format=form_format, **options)
 
 
 @require_POST
@@ -105,11 +121,13 @@ def preview(request: HttpRequest) -> JsonResponse:
     if team is None:
         raise NotFound("You cannot submit for that team.", remedy="Choose one of yours.")
     text, form_format = request.POST.get("text", ""), request.POST.get("format") or None
+    changed = _record_to_change(request)
     preview = preview_submission(
-        request.viewer, team=team, text=text, format=form_format, fresh=request.POST.get("fresh") == "1")
+        request.viewer, team=team, text=text, format=form_format, fresh=request.POST.get("fresh") == "1",
+        changed=changed)
     context = {
         "preview": preview, "currency": settings.CURRENCY,
-        "near_misses": near_misses_in(team, text, format=form_format)}
+        "near_misses": [] if changed else near_misses_in(team, text, format=form_format)}
     return JsonResponse({
         "html": render_to_string("parts/preview.html", context, request=request),
         "near_misses": render_to_string("parts/near_misses.html", context, request=request),
@@ -170,6 +188,7 @@ def dataflow(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
             if row["severity"] != "note" and not (row["part"] == "query" and row["state"] in (FAILING, GAVE_UP))],
         "notable": operations.notable_events(request.viewer, dataflow_id),
         "shared": _sharing(tasks), "may_remove": may and record.status in {RUNNING, PAUSED},
+        "may_change": may and record.status == RUNNING,
         "may_pause": may and record.status == RUNNING, "may_resume": may and record.status == PAUSED,
         "fragmentation": fragmentation_of(request.viewer, dataflow_id), "currency": settings.CURRENCY,
         "cost": cost_of(request.viewer, dataflow_id),
@@ -196,16 +215,51 @@ def dataflow_when_behind(request: HttpRequest, dataflow_id: UUID) -> HttpRespons
 @require_safe
 @login_required
 def dataflow_version(request: HttpRequest, dataflow_id: UUID, number: int) -> HttpResponse:
-    """The document of one version, what it changed of the one before, and the proposals for it."""
+    """The document of one version, how it differs from another (``with``: the one before), and its proposals."""
     record = catalog.dataflow(request.viewer, dataflow_id)
-    version = catalog.version(record, number)
-    before = catalog.versions(record).filter(number__lt=number).first()
+    version, before = _two_versions(request, record, number)
+    comparison = compared(before, version) if before else None
     return render(request, "dataflow_version.html", {
-        "record": record, "version": version, "before": before,
+        "record": record, "version": version, "before": before, "comparison": comparison,
         "changes": line_changes(before.text, version.text) if before else [],
+        "may_propose": request.viewer.has_role(record.team_id, Role.ENGINEER) and record.status == RUNNING
+        and number != record.version,
         "versions": catalog.versions(record),
         "proposals": approvals.proposals(request.viewer, dataflow_id=record.pk).filter(plan__version=number)[:10],
     })
+
+
+@require_safe
+@login_required
+def dataflow_version_graph(request: HttpRequest, dataflow_id: UUID, number: int) -> JsonResponse:
+    """A version and another (``with``) in one graph."""
+    record = catalog.dataflow(request.viewer, dataflow_id)
+    version, before = _two_versions(request, record, number)
+    return JsonResponse(pair_graph(compared(before or version, version), task_types=jobs.task_types()))
+
+
+@require_POST
+@login_required
+def dataflow_version_propose(request: HttpRequest, dataflow_id: UUID, number: int) -> HttpResponse:
+    """Propose that a dataflow that runs goes back, or forward, to one of its versions."""
+    catalog.dataflow(request.viewer, dataflow_id)
+    try:
+        proposal = services.propose_version(actor=request.user, dataflow_id=dataflow_id, number=number)
+    except WeirError as error:
+        flash.failure(request, error)
+        return redirect("dataflow_version", dataflow_id, number)
+    flash.success(request, CHANGE.notice, code=CHANGE.name)
+    return redirect("proposal", proposal.pk)
+
+
+def _two_versions(
+    request: HttpRequest, record: DataflowRecord, number: int
+) -> tuple[DataflowVersion, DataflowVersion | None]:
+    """A version, and the one that it is compared with: that of the address, else the one before; None for the first."""
+    version, other = catalog.version(record, number), request.GET.get("with", "")
+    if other.isdecimal() and len(other) < 9:
+        return version, catalog.version(record, int(other))
+    return version, catalog.versions(record).filter(number__lt=number).first()
 
 
 @require_safe
@@ -300,6 +354,12 @@ def _record_to_renew(request: HttpRequest) -> DataflowRecord | None:
     return catalog.dataflow(request.viewer, renewed) if renewed else None
 
 
+def _record_to_change(request: HttpRequest) -> DataflowRecord | None:
+    """The dataflow of which a new version is written, where the address or the form names one."""
+    changed = request.POST.get("of", "") or request.GET.get("of", "")
+    return catalog.dataflow(request.viewer, changed) if changed else None
+
+
 def _start_with(record: DataflowRecord | None) -> dict[str, Any]:
     if record is None:
         return {}
@@ -309,8 +369,9 @@ def _start_with(record: DataflowRecord | None) -> dict[str, Any]:
 
 def _editor(request: HttpRequest, may: Any, record: DataflowRecord | None, **given: Any) -> dict[str, Any]:
     chosen = request.POST.get("team") or (record.team.slug if record else "")
-    return {"teams": may, "record": record, "samples": catalog.samples(), "format": "yaml", "chosen_team": chosen,
-            **given}
+    changed = _record_to_change(request)
+    return {"teams": may, "record": record, "samples": () if changed else catalog.samples(), "format": "yaml",
+            "chosen_team": chosen, "changed": changed, **given}
 
 
 def _outputs(request: HttpRequest, record: DataflowRecord) -> list[dict[str, str]]:

@@ -43,9 +43,10 @@ GUIDES = (
 )
 REFERENCES = (
     Guide("words", "Words", PurePosixPath("words.md")), _reference("dataflow_format", "Dataflow format"),
-    _reference("reuse", "Reuse"), _reference("schedules", "Schedules"), _reference("profiles", "Profiles"),
-    _reference("scheduling", "Scheduling"), _reference("controllers", "Controllers"),
-    _reference("bills", "Bills"), _reference("alerts", "Alerts"), _reference("api", "API"),
+    _reference("reuse", "Reuse"), _reference("approvals", "Approvals"), _reference("schedules", "Schedules"),
+    _reference("profiles", "Profiles"), _reference("scheduling", "Scheduling"),
+    _reference("controllers", "Controllers"), _reference("bills", "Bills"), _reference("alerts", "Alerts"),
+    _reference("api", "API"),
     _reference("task_types", "Task types"), _reference("operations", "Operations"),
     _reference("settings", "Settings"), _reference("security", "Security"),
     _reference("architecture", "Architecture"), _reference("engine", "Engine"),

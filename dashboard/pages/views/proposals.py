@@ -16,13 +16,17 @@ from django.views.decorators.http import require_POST, require_safe
 
 from dashboard import jobs
 from dashboard.approvals import selectors, services
+from dashboard.approvals.comments import threads_of
 from dashboard.approvals.difference import difference
 from dashboard.approvals.lifecycle import LIFECYCLE, OPEN, PENDING, STALE, UNDER_WAY
 from dashboard.approvals.near_misses import near_miss_row, near_misses_of
+from dashboard.approvals.version_changes import names_in
 from dashboard.approvals.wording import step_text
 from dashboard.audit import selectors as trail
+from dashboard.catalog import selectors as catalog
 from dashboard.pages import flash
 from dashboard.pages.graphs import difference_graph
+from dashboard.pages.line_changes import LineChange, line_changes
 from dashboard.plans.selectors import plan_of
 from dashboard.teams.models import Role
 from scheduler.model.errors import NotFound, WeirError
@@ -55,6 +59,7 @@ def proposals(request: HttpRequest) -> HttpResponse:
 def proposal(request: HttpRequest, proposal_id: UUID) -> HttpResponse:
     """One proposal."""
     record = selectors.proposal(request.viewer, proposal_id)
+    services.see_mentions(actor=request.user, proposal=record)
     diff, live = difference(request.viewer, record), selectors.live_proposal(request.viewer, proposal_id)
     tasks = diff["tasks"] if diff else []
     return render(request, "proposal.html", {
@@ -65,7 +70,9 @@ def proposal(request: HttpRequest, proposal_id: UUID) -> HttpResponse:
         "failing": [{"id": key, **cause} for key, cause in live["failing"].items()],
         "steps": _steps(record, live["steps"]), "is_open": record.status in OPEN,
         "is_under_way": record.status in UNDER_WAY,
-        **_near_misses(request, record),
+        "threads": threads_of(request.viewer, record),
+        "task_names": sorted({task["name"] for task in tasks if task["status"] != "neighbour"}),
+        **_near_misses(request, record), "text_changes": _text_changes(record, diff),
         "may_choose": _may_choose(request, record),
         "money_error": diff["price"]["cores_error"] * settings.CORE_HOUR_PRICE if diff and diff["price"] else 0.0,
         "currency": settings.CURRENCY, "entries": trail.entries_of(record, record.plan)[:20],
@@ -117,6 +124,32 @@ def proposal_adopt(request: HttpRequest, proposal_id: UUID) -> HttpResponse:
 
 @require_POST
 @login_required
+def proposal_comment(request: HttpRequest, proposal_id: UUID) -> HttpResponse:
+    """Say something, reply, edit one's own, resolve a thread or open it again."""
+    selectors.proposal(request.viewer, proposal_id)
+    try:
+        _comment(request, proposal_id)
+    except WeirError as error:
+        flash.failure(request, error)
+    return redirect(f"{reverse('proposal', args=[proposal_id])}#comments")
+
+
+def _comment(request: HttpRequest, proposal_id: UUID) -> None:
+    way, text, whole = request.POST.get("way", ""), request.POST.get("text", ""), request.POST.get("comment", "")
+    number = int(whole) if whole.isdecimal() and len(whole) < 12 else 0
+    if way == "edit":
+        services.edit_comment(actor=request.user, proposal_id=proposal_id, comment_id=number, text=text)
+    elif way in ("resolve", "reopen"):
+        services.resolve_thread(
+            actor=request.user, proposal_id=proposal_id, comment_id=number, resolved=way == "resolve")
+    else:
+        services.comment_on(
+            actor=request.user, proposal_id=proposal_id, text=text, task=request.POST.get("task", ""),
+            reply_to=number or None)
+
+
+@require_POST
+@login_required
 def proposal_joining(request: HttpRequest, proposal_id: UUID) -> HttpResponse:
     """Join what is under way in another way; a new plan is computed."""
     selectors.proposal(request.viewer, proposal_id)
@@ -145,6 +178,14 @@ def _act(way: str) -> Callable[[HttpRequest, UUID], Proposal]:
     }[way]
 
 
+def _text_changes(record: Proposal, diff: dict[str, Any] | None) -> list[LineChange]:
+    """What another version changes of the document of the one that runs, line by line."""
+    if not diff or not diff["version"]:
+        return []
+    former, new = (catalog.version(record.dataflow, diff["version"][name]).text for name in ("former", "number"))
+    return line_changes(former, new)
+
+
 def _near_misses(request: HttpRequest, record: Proposal) -> dict[str, Any]:
     """What would let it reuse more, and where a click adopts that, for who may submit for its team."""
     may = request.viewer.has_role(record.dataflow.team_id, Role.ENGINEER)
@@ -157,7 +198,7 @@ def _near_misses(request: HttpRequest, record: Proposal) -> dict[str, Any]:
 def _may_choose(request: HttpRequest, record: Proposal) -> bool:
     """Whether the viewer may still say how the submission joins what is under way."""
     engineer = request.viewer.has_role(record.dataflow.team_id, Role.ENGINEER)
-    return engineer and PLAN_KINDS[record.plan.kind].has_document and record.status in {PENDING, STALE}
+    return engineer and PLAN_KINDS[record.plan.kind].joins and record.status in {PENDING, STALE}
 
 
 def _outcome_text(way: str, record: Proposal) -> str:
@@ -177,7 +218,7 @@ def _steps(record: Proposal, states: dict[str, str]) -> list[dict[str, str]]:
     plan = plan_of(record.rollback_plan or record.plan)
     if plan is None:
         return []
-    names = {running: task for task, running in plan.dataflow.running.items()}
+    names = names_in(plan)
     return [
         {"key": step.key, "text": step_text(plan, step, names), "state": states.get(step.key, "waiting")}
         for step in plan.steps

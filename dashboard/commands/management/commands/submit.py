@@ -6,10 +6,13 @@ from argparse import ArgumentParser
 
 from django.core.management.base import BaseCommand, CommandError
 
-from dashboard.approvals.services import submit_dataflow
+from dashboard.approvals.services import change_dataflow, submit_dataflow
+from dashboard.catalog.documents import parse_document
+from dashboard.catalog.selectors import dataflows
 from dashboard.commands.actors import actor_of
 from dashboard.commands.files import text_of
 from dashboard.plans.choices import Choice
+from dashboard.teams.models import Team, User
 from dashboard.teams.permissions import viewer_of
 from dashboard.teams.selectors import teams_to_submit_for
 from scheduler.model.errors import InvalidDataflow, WeirError
@@ -27,12 +30,15 @@ class Command(BaseCommand):
         parser.add_argument(
             "--begin", default="now", metavar="WHEN",
             help="read running streams from now on, from the oldest event still kept, or from a time (ISO 8601)")
+        parser.add_argument(
+            "--change", action="store_true",
+            help="propose it as a new version of the team's dataflow of that name, which runs")
         parser.add_argument("--schedule", metavar="PAIR", help=f"run by a schedule, such as {key_of(MODEL_BASED)}")
         parser.add_argument("--rate", type=float, metavar="PER_S", help="that the schedule is for, of every source")
 
     def handle(
         self, *, file: str, username: str | None, team: str | None, fresh: bool, begin: str,
-        schedule: str | None = None, rate: float | None = None, **_: object
+        schedule: str | None = None, rate: float | None = None, change: bool = False, **_: object
     ) -> None:
         actor = actor_of(username)
         teams = teams_to_submit_for(viewer_of(actor))
@@ -40,6 +46,11 @@ class Command(BaseCommand):
         if chosen is None:
             raise CommandError(f"{actor.username} may not submit for {team or 'any team'}.")
         try:
+            if change:
+                if schedule:
+                    raise CommandError("A new version has no schedule: propose one when it runs.")
+                self._change(actor, chosen, text_of(file), fresh=fresh, begin=begin)
+                return
             choice = Choice.of(pair=schedule.split("-"), rate_per_s=rate) if schedule else None
             proposal = submit_dataflow(
                 actor=actor, team=chosen, text=text_of(file), fresh=fresh, begin=begin, schedule=choice)
@@ -51,3 +62,12 @@ class Command(BaseCommand):
         except WeirError as error:
             raise CommandError(error.full_message) from error
         self.stdout.write(f"{proposal.dataflow.name} is submitted for {chosen.name}: /proposals/{proposal.pk}/")
+
+    def _change(self, actor: User, team: Team, text: str, *, fresh: bool, begin: str) -> None:
+        name = parse_document(text).name
+        record = dataflows(viewer_of(actor), team=team.slug).filter(name=name).first()
+        if record is None:
+            raise CommandError(f"{team.name} has no dataflow {name!r}: submit it without --change.")
+        proposal = change_dataflow(actor=actor, dataflow_id=record.pk, text=text, fresh=fresh, begin=begin)
+        self.stdout.write(
+            f"Version {proposal.plan.version} of {name} is proposed for {team.name}: /proposals/{proposal.pk}/")

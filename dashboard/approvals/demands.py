@@ -1,0 +1,122 @@
+"""Who is asked about a plan, what each team demands by its rules, and how far that is met."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from django.conf import settings
+
+from dashboard.approvals.models import Ask, Proposal, Review, TeamRules
+from dashboard.approvals.rules import current_rules
+from dashboard.teams.models import Membership, Role, Team
+from scheduler.approving import Approval, Closure, Demand, DemandStatus, case_of, status_of
+from scheduler.model.plan import Plan
+from scheduler.model.plan_kinds import PLAN_KINDS
+from scheduler.step_kinds import kind_of
+
+ROLES = {"approver": Role.APPROVER, "admin": Role.ADMIN}
+BY_WEIR = "lets Weir do this by itself"
+
+
+@dataclass(frozen=True, slots=True)
+class TeamDemand:
+    """A team that a plan concerns, what it demands, and the version of its rules that says so (None: the default)."""
+
+    team: Team
+    demand: Demand
+    rules: TeamRules | None
+
+
+def team_demands(plan: Plan, *, own: Team, acting: Collection[int] = ()) -> list[TeamDemand]:
+    """The teams that a plan concerns, by name, each with what it demands.
+
+    The own team, and the teams of the dataflows that the plan touches; of a removal that nobody notices the own alone.
+
+    Parameters
+    ----------
+    plan : Plan
+        The plan.
+    own : Team
+        The team of the dataflow that it is for.
+    acting : collection of int
+        The ids of teams that let the controller act which made it: they are not asked.
+    """
+    teams = {own.pk: own}
+    # What they stop or close is needed by no other dataflow, and what they open again was agreed to at submission.
+    if not (PLAN_KINDS[plan.kind].only_own and all(kind_of(step).unnoticed for step in plan.steps)):
+        teams |= {team.pk: team for team in Team.objects.filter(slug__in=plan.touched_teams)}
+    rules = current_rules(teams)
+    demands = []
+    for team in sorted(teams.values(), key=lambda team: team.name):
+        record, held = rules[team.pk]
+        demand = Demand(0, why=BY_WEIR) if team.pk in acting else held.demand(
+            case_of(plan, team=team.slug, handover_ms=settings.DEFRAGMENT_GAP_S * 1000))
+        demands.append(TeamDemand(team, demand, record))
+    return demands
+
+
+def asks_of(proposal: Proposal) -> list[Ask]:
+    """What each team demands of the plan that is before the reviewers, by the team's name."""
+    return list(Ask.objects.filter(plan_id=proposal.plan_id).select_related("team", "rules").order_by("team__name"))
+
+
+def statuses(proposal: Proposal, asks: Iterable[Ask], *, at: datetime) -> dict[int, DemandStatus]:
+    """How far each team's demand is met, by the team's id."""
+    given: dict[int, list[Approval]] = {}
+    for review in Review.objects.filter(plan_id=proposal.plan_id, verdict="approve"):
+        given.setdefault(review.team_id, []).append(Approval(review.reviewer_id, review.role, ms_of(review.at)))
+    return {each.team_id: status_of(each.demand, given.get(each.team_id, ()), at_ms=ms_of(at)) for each in asks}
+
+
+def missing_teams(proposal: Proposal, *, at: datetime) -> list[Team]:
+    """The teams whose demand is not met."""
+    asks = asks_of(proposal)
+    met = statuses(proposal, asks, at=at)
+    return [each.team for each in asks if met[each.team_id].missing]
+
+
+def closure_of(proposal: Proposal, *, at: datetime) -> tuple[Team, Closure] | None:
+    """The team whose freeze or windows keep a plan from being enacted for longest now; None where nothing does.
+
+    By the rules that each team has now: a freeze holds for what was proposed before it, too.
+    """
+    teams = {each.team_id: each.team for each in asks_of(proposal)}
+    closures = [
+        (teams[team_id], closure) for team_id, (_, rules) in current_rules(teams).items()
+        if (closure := rules.closed(ms_of(at))) is not None]
+    return max(closures, key=lambda entry: entry[1].until_ms or float("inf"), default=None)
+
+
+def approvers(demanded: Iterable[tuple[Team, str]], *, besides: Iterable[int | None] = ()) -> dict[int, list[str]]:
+    """The user names of those whose approval counts for each team, given the role that it demands.
+
+    Parameters
+    ----------
+    demanded : iterable of (Team, str)
+        The teams, each with the role.
+    besides : iterable of int
+        Whose own proposal it is: they do not count, unless the installation allows self-approval.
+    """
+    needed = {team.pk: ROLES[role] for team, role in demanded}
+    own = set() if settings.SELF_APPROVAL else set(besides)
+    names: dict[int, list[str]] = {team_id: [] for team_id in needed}
+    members = Membership.objects.filter(
+        team__in=list(needed), role__gte=Role.APPROVER, user__is_active=True).select_related("user").order_by(
+        "user__username")
+    for member in members:
+        if member.role >= needed[member.team_id] and member.user_id not in own:
+            names[member.team_id].append(member.user.username)
+    return names
+
+
+def ms_of(moment: datetime) -> int:
+    """A time in ms since the epoch."""
+    return int(moment.timestamp() * 1000)
+
+
+def moment_of(ms: int | None) -> datetime | None:
+    """The time of so many ms since the epoch."""
+    return None if ms is None else datetime.fromtimestamp(ms / 1000, tz=UTC)
+

@@ -1,0 +1,80 @@
+"""Holding an approved plan until no team's freeze or windows stand in the way of enacting it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from uuid import UUID
+
+import structlog
+
+from dashboard.approvals.demands import closure_of, missing_teams, moment_of
+from dashboard.approvals.lifecycle import PENDING
+from dashboard.approvals.models import Proposal
+from dashboard.approvals.services.enacting import execute
+from dashboard.audit.trail import Audit, audited
+from dashboard.operations.generation import lock_generation
+from scheduler.model.errors import InvalidTransition
+
+log = structlog.get_logger(__name__)
+
+
+def enact_if_open(audit: Audit, proposal: Proposal, *, generation: int, at: datetime) -> None:
+    """Execute a plan that all have approved, or hold it until no team's freeze or windows stand in the way.
+
+    Parameters
+    ----------
+    audit : Audit
+        The audit row of the caller's command, which holds the estate's lock.
+    proposal : Proposal
+        Pending, locked, approved.
+    generation : int
+        The estate's.
+    at : datetime
+        Now.
+    """
+    closed = closure_of(proposal, at=at)
+    if closed is None:
+        proposal.held = None
+        execute(audit, proposal, generation=generation)
+        return
+    team, closure = closed
+    until = moment_of(closure.until_ms)
+    proposal.held = {"team": team.name, "reason": closure.reason, "until": until and until.isoformat()}
+    proposal.save(update_fields=["held", "changed"])
+    audit.details["held"] = proposal.held
+
+
+def enact_held(*, at: datetime) -> list[UUID]:
+    """Execute plans that were approved and held, where nothing stands in the way any more; which those are.
+
+    One whose approvals have expired meanwhile waits for others.
+    """
+    enacted = []
+    for proposal_id in Proposal.objects.filter(status=PENDING, held__isnull=False).values_list("pk", flat=True):
+        try:
+            if _enact_one_held(proposal_id, at=at):
+                enacted.append(proposal_id)
+        except InvalidTransition as busy:  # another plan is under way: it is tried again
+            log.info("held_plan_waits", proposal=str(proposal_id), why=busy.message)
+    return enacted
+
+
+def _enact_one_held(proposal_id: UUID, *, at: datetime) -> bool:
+    with audited(actor=None, verb="proposal.enact_held") as audit:
+        generation = lock_generation()
+        proposal = Proposal.objects.select_for_update(of=("self",)).select_related("plan", "dataflow__team").get(
+            pk=proposal_id)
+        audit.subject, audit.team = proposal, proposal.dataflow.team
+        if proposal.status != PENDING or proposal.held is None:
+            audit.nothing_changed()
+            return False
+        before = proposal.held
+        if missing_teams(proposal, at=at):
+            proposal.held = None
+            proposal.save(update_fields=["held", "changed"])
+            audit.details = {"why": "approvals have expired"}
+            return False
+        enact_if_open(audit, proposal, generation=generation, at=at)
+        if proposal.held == before:
+            audit.nothing_changed()
+        return proposal.status != PENDING

@@ -1,0 +1,58 @@
+"""Putting a plan before the teams that it concerns, and letting approvals of the very same plan count for it."""
+
+from __future__ import annotations
+
+from django.conf import settings
+
+from dashboard.approvals.demands import team_demands
+from dashboard.approvals.models import Ask, Proposal, Review
+from dashboard.audit.trail import Audit
+from dashboard.controllers.selectors import acting_teams
+from scheduler.controllers.values import ACTS
+from scheduler.model.plan import Plan
+
+
+def ask(audit: Audit, proposal: Proposal, plan: Plan) -> None:
+    """Put a plan before the teams that it concerns, by the rules that each has now.
+
+    Where another plan stands for it by now, those are asked as well that it concerns besides, and those that agreed
+    beforehand to what it was and do not to what it is. ``audit`` is that of the caller's command.
+    """
+    if proposal.author_id is None and proposal.plan.options.get("why"):
+        demands = []  # its team chose it beforehand, or no output changes: `services.guarding`
+    else:
+        demands = team_demands(plan, own=proposal.dataflow.team, acting=_acting(proposal))
+    known = {each.team_id: each for each in Ask.objects.filter(plan=proposal.plan)}
+    for entry in demands:
+        before = known.get(entry.team.pk)
+        if before is None or (before.demand.automatic and not entry.demand.automatic):
+            Ask.objects.update_or_create(plan=proposal.plan, team=entry.team, defaults={
+                "rules": entry.rules, "approvals": entry.demand.approvals, "role": entry.demand.role,
+                "expires_after_h": entry.demand.expires_after_h, "why": entry.demand.why})
+    proposal.teams.add(*(each.team_id for each in Ask.objects.filter(plan=proposal.plan, approvals__gt=0)))
+
+
+def _acting(proposal: Proposal) -> set[int]:
+    """The teams that let the controller act whose round this is; a recommendation is its teams' to approve."""
+    if proposal.round is None or proposal.round.mode != ACTS:
+        return set()
+    return acting_teams(proposal.round.controller)
+
+
+def keep_approvals(audit: Audit, proposal: Proposal) -> None:
+    """Let approvals of the very same plan, computed before, count for this one.
+
+    A plan's digest is of what it means: who approved one has approved the other. Approvals keep their time.
+    """
+    given = Review.objects.filter(
+        proposal=proposal, verdict="approve", plan__digest=proposal.plan.digest, team__in=proposal.teams.all(),
+    ).exclude(plan=proposal.plan).order_by("at")
+    newest = {
+        (review.team_id, review.reviewer_id): review for review in given
+        if settings.SELF_APPROVAL or not proposal.is_of(review.reviewer_id)}
+    Review.objects.bulk_create(
+        Review(proposal=proposal, plan=proposal.plan, team_id=review.team_id, reviewer_id=review.reviewer_id,
+               verdict="approve", role=review.role, comment=review.comment, at=review.at)
+        for review in newest.values())
+    if newest:
+        audit.details["approvals_kept"] = len(newest)

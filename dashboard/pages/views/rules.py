@@ -1,0 +1,59 @@
+"""A team's rules of approval: read by its members, changed by its approvers, every version kept."""
+
+from __future__ import annotations
+
+from django.conf import settings
+from django.contrib.auth.decorators import login_required
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_http_methods
+
+from dashboard.approvals.rules import current_rules, versions_of
+from dashboard.approvals.services import set_rules
+from dashboard.core.errors import http_status
+from dashboard.pages import flash
+from dashboard.pages.rules_form import fields_of, in_words, rules_from
+from dashboard.teams import selectors
+from dashboard.teams.models import Role, Team
+from scheduler.approving import RULES, Rules
+from scheduler.model.errors import WeirError
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@login_required
+def rules(request: HttpRequest, slug: str) -> HttpResponse:
+    """The rules; ``?from=`` fills the form with those of an earlier version."""
+    team = selectors.team(request.viewer, slug)
+    if request.method != "POST":
+        return _page(request, team)
+    try:
+        wanted = rules_from(request.POST)
+        version = set_rules(actor=request.user, team=team, rules=wanted, note=request.POST.get("note", ""))
+    except WeirError as error:
+        return _page(request, team, failure=error, status=http_status(error))
+    number = "the default" if version is None else f"version {version.number}"
+    flash.success(request, f"{team.name} asks by {number} from now on.", code="rules-set")
+    return redirect("team_rules", slug)
+
+
+def _page(request: HttpRequest, team: Team, *, failure: WeirError | None = None, status: int = 200) -> HttpResponse:
+    record, held = current_rules([team.pk])[team.pk]
+    versions = [(version, in_words(RULES.read(version.document))) for version in versions_of(team)]
+    shown = _shown(request, versions, held)
+    return render(request, "team_rules.html", {
+        "team": team, "record": record, "words": in_words(held), "form": fields_of(shown), "versions": versions,
+        "may_change": request.viewer.has_role(team.pk, Role.APPROVER), "failure": failure,
+        "is_earlier": shown != held, "currency": settings.CURRENCY,
+        "approvers": [member for member in selectors.members(team) if member.role >= Role.APPROVER],
+    }, status=status)
+
+
+def _shown(request: HttpRequest, versions: list, held: Rules) -> Rules:
+    """What the form begins with: what was sent, where that are rules; an earlier version; or what holds."""
+    if request.method == "POST":
+        try:
+            return rules_from(request.POST)
+        except WeirError:
+            return held
+    earlier = request.GET.get("from", "")
+    return next((RULES.read(version.document) for version, _ in versions if str(version.number) == earlier), held)

@@ -1,0 +1,277 @@
+"""Rules of approval: who has to agree to a plan, how many, for how long that counts, and when it may be enacted.
+
+Each team has rules for plans that concern it, as a value. A plan makes a `Case` for each of these teams; the first
+clause that fits it says what is demanded. Times are in ms since the epoch, days and minutes in UTC. Nothing here knows
+a clock: whoever asks says what time it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from .contracts.codec import Codec, InvalidContract
+from .model.errors import WeirError
+from .model.plan import Plan
+from .model.plan_kinds import PLAN_KINDS
+from .step_kinds import kind_of
+
+Whose = Literal["any", "own", "others"]  # the dataflow that the plan is for: of this team, or of another
+ApproverRole = Literal["approver", "admin"]
+RANKS: dict[ApproverRole, int] = {"approver": 1, "admin": 2}
+MOST_APPROVALS = 9
+MOST_ENTRIES = 40  # clauses, windows or freezes of a team
+HOUR_MS, MINUTE_MS, DAY_MS = 3_600_000, 60_000, 86_400_000
+MINUTES_A_DAY, DAYS_A_WEEK = 1440, 7
+FIRST_WEEKDAY = 3  # 1 January 1970 was a Thursday; Monday is 0
+
+
+class InvalidRules(WeirError):
+    """Rules that cannot be: no such kind, no approvals, a window without an end."""
+
+    code = "invalid_rules"
+
+
+def _require_kinds(kinds: Iterable[str]) -> None:
+    unknown = [kind for kind in kinds if kind not in PLAN_KINDS]
+    if unknown:
+        raise ValueError(f"there is no kind {unknown[0]!r} of plans")
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What rules are told of a plan, for one team that it concerns.
+
+    ``money_per_hour`` is what it costs an hour more, capacity of slots that it keeps included; ``touches_others``
+    whether another team notices it or pays more; ``pause_ms`` for how long something that runs is expected to stand.
+    """
+
+    kind: str
+    own: bool
+    money_per_hour: float
+    touches_others: bool
+    pause_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class Clause:
+    """What is demanded in the cases that it fits: those of its kinds (none: of any), whose, and above a price."""
+
+    kinds: tuple[str, ...] = ()
+    whose: Whose = "any"
+    above_money_per_hour: float | None = None
+    approvals: int = 1
+    role: ApproverRole = "approver"
+    expires_after_h: float | None = None  # an approval counts for so long
+
+    def __post_init__(self) -> None:
+        _require_kinds(self.kinds)
+        if not 1 <= self.approvals <= MOST_APPROVALS:
+            raise ValueError(f"1 to {MOST_APPROVALS} approvals can be demanded")
+        if self.expires_after_h is not None and not 0 < self.expires_after_h <= 10_000:
+            raise ValueError("an approval counts for more than 0 and at most 10,000 hours")
+
+    def fits(self, case: Case) -> bool:
+        """Whether the clause is about this case."""
+        return (
+            (not self.kinds or case.kind in self.kinds)
+            and (self.whose == "any" or (self.whose == "own") is case.own)
+            and (self.above_money_per_hour is None or case.money_per_hour > self.above_money_per_hour))
+
+
+@dataclass(frozen=True, slots=True)
+class Automatic:
+    """The limit below which the team agrees beforehand."""
+
+    kinds: tuple[str, ...] = ()
+    most_money_per_hour: float = 0.0  # 0: it saves money, or costs none
+    most_pause_ms: float = 250.0
+    alone: bool = True  # no other team notices it or pays more
+
+    def __post_init__(self) -> None:
+        _require_kinds(self.kinds)
+        if self.most_pause_ms < 0:
+            raise ValueError("a pause is 0 ms or longer")
+
+    def allows(self, case: Case) -> bool:
+        """Whether the team agrees to this without being asked."""
+        return (
+            (not self.kinds or case.kind in self.kinds)
+            and case.money_per_hour <= self.most_money_per_hour and case.pause_ms <= self.most_pause_ms
+            and not (self.alone and case.touches_others))
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """When plans may be enacted: on some days of the week (Monday is 0), from a minute of the day to another.
+
+    One that ends before it begins ends on the next day.
+    """
+
+    days: tuple[int, ...]
+    begin_min: int
+    end_min: int
+
+    def __post_init__(self) -> None:
+        if not self.days or any(not 0 <= day < DAYS_A_WEEK for day in self.days):
+            raise ValueError("a window is on some days from 0 (Monday) to 6")
+        if not (0 <= self.begin_min < MINUTES_A_DAY and 0 < self.end_min <= MINUTES_A_DAY):
+            raise ValueError("a window is from 00:00 to 24:00")
+        if self.begin_min == self.end_min:
+            raise ValueError("a window ends at another time than it begins")
+
+    def is_open(self, at_ms: int) -> bool:
+        """Whether it is within the window."""
+        day, minute = _weekday(at_ms), at_ms % DAY_MS / MINUTE_MS
+        if self.begin_min < self.end_min:
+            return day in self.days and self.begin_min <= minute < self.end_min
+        begun_yesterday = (day - 1) % DAYS_A_WEEK in self.days and minute < self.end_min
+        return begun_yesterday or (day in self.days and minute >= self.begin_min)
+
+
+@dataclass(frozen=True, slots=True)
+class Freeze:
+    """A time in which nothing is enacted, and why."""
+
+    since_ms: int
+    until_ms: int
+    reason: str = ""
+
+    def __post_init__(self) -> None:
+        if self.until_ms <= self.since_ms:
+            raise ValueError("a freeze ends after it begins")
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What a team demands of one plan: so many approvals of people with a role, each of which counts for some hours.
+
+    None where it agreed beforehand; ``why`` says by what.
+    """
+
+    approvals: int = 1
+    role: ApproverRole = "approver"
+    expires_after_h: float | None = None
+    why: str = ""
+
+    @property
+    def automatic(self) -> bool:
+        return self.approvals == 0
+
+
+@dataclass(frozen=True, slots=True)
+class Closure:
+    """Why nothing is enacted now, and until when; None where nobody can tell."""
+
+    reason: str
+    until_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """A team's rules. Those that a team begins with demand one approver for everything, at any time."""
+
+    clauses: tuple[Clause, ...] = ()  # the first that fits counts
+    otherwise: Clause = Clause()
+    automatic: Automatic | None = None
+    windows: tuple[Window, ...] = ()  # none: at any time
+    freezes: tuple[Freeze, ...] = ()
+
+    def __post_init__(self) -> None:
+        if max(len(self.clauses), len(self.windows), len(self.freezes)) > MOST_ENTRIES:
+            raise ValueError(f"at most {MOST_ENTRIES} of a kind are kept")
+
+    def demand(self, case: Case) -> Demand:
+        """What the team demands of a plan."""
+        if self.automatic is not None and self.automatic.allows(case):
+            return Demand(0, why="below the limit that the team agrees to beforehand")
+        clause = next((clause for clause in self.clauses if clause.fits(case)), self.otherwise)
+        return Demand(clause.approvals, clause.role, clause.expires_after_h)
+
+    def closed(self, at_ms: int) -> Closure | None:
+        """What stands in the way of enacting anything now; None where nothing does."""
+        frozen = [freeze for freeze in self.freezes if freeze.since_ms <= at_ms < freeze.until_ms]
+        if frozen:
+            longest = max(frozen, key=lambda freeze: freeze.until_ms)
+            return Closure(f"freeze{f': {longest.reason}' if longest.reason else ''}", longest.until_ms)
+        if self.windows and not any(window.is_open(at_ms) for window in self.windows):
+            return Closure("outside of its windows", self._next_opening(at_ms))
+        return None
+
+    def _next_opening(self, at_ms: int) -> int | None:
+        midnight = at_ms - at_ms % DAY_MS
+        openings = [
+            midnight + later * DAY_MS + window.begin_min * MINUTE_MS
+            for window in self.windows for later in range(DAYS_A_WEEK + 1)
+            if _weekday(midnight + later * DAY_MS) in window.days]
+        return min((opening for opening in openings if opening > at_ms), default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Approval:
+    """Somebody's approval of a plan for a team: the highest role that they had there."""
+
+    person: int
+    role: ApproverRole
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class DemandStatus:
+    """How far a team's demand is met: whose approvals count, how many more it takes, when the first of them expires."""
+
+    counted: tuple[int, ...]
+    missing: int
+    expires_ms: int | None = None
+
+
+DEFAULT = Rules()
+RULES: Codec[Rules] = Codec(Rules, sparse=True)
+
+
+def case_of(plan: Plan, *, team: str, handover_ms: float) -> Case:
+    """A plan as a team's rules see it.
+
+    Parameters
+    ----------
+    plan : Plan
+        The plan.
+    team : str
+        The team, by its short name.
+    handover_ms : float
+        For how long outputs stand while queries hand over or restart.
+    """
+    own, price = plan.dataflow.team, plan.price
+    pays_more = any(change.team != own and change.money_per_hour_delta > 0 for change in plan.bill_changes)
+    return Case(
+        kind=plan.kind, own=team == own,
+        money_per_hour=0.0 if price is None else price.money_per_hour_delta + price.slots_per_hour_delta,
+        touches_others=pays_more or any(name != own for name in plan.touched_teams),
+        pause_ms=handover_ms if any(kind_of(step).interrupts for step in plan.steps) else 0.0)
+
+
+def status_of(demand: Demand, approvals: Iterable[Approval], *, at_ms: int) -> DemandStatus:
+    """How far a demand is met by some approvals; one person counts once, by their last approval."""
+    last = {approval.person: approval for approval in sorted(approvals, key=lambda approval: approval.at_ms)}
+    lasts_ms = None if demand.expires_after_h is None else int(demand.expires_after_h * HOUR_MS)
+    counted = [
+        approval for approval in last.values() if RANKS[approval.role] >= RANKS[demand.role]
+        and (lasts_ms is None or at_ms < approval.at_ms + lasts_ms)]
+    expires_ms = min((approval.at_ms + lasts_ms for approval in counted), default=None) if lasts_ms else None
+    return DemandStatus(
+        tuple(approval.person for approval in counted), max(0, demand.approvals - len(counted)), expires_ms)
+
+
+def rules_of(document: object) -> Rules:
+    """The rules of a document; ``InvalidRules`` says what they cannot be."""
+    try:
+        return RULES.read(document)
+    except InvalidContract as error:
+        raise InvalidRules(
+            f"These are no rules: {error.message.partition(': ')[2]}", remedy="Correct that part.",
+            place=error.facts["place"]) from error
+
+
+def _weekday(at_ms: int) -> int:
+    return (at_ms // DAY_MS + FIRST_WEEKDAY) % DAYS_A_WEEK

@@ -1,0 +1,264 @@
+"""Changing: the plan by which another version of a dataflow takes the place of the one that runs.
+
+What is the same in both versions, with all that is upstream of it, goes on untouched: in the same query, with its state
+and its places in channels. So a sink that neither version changes gets exactly the events that it would have got. What
+only the new version has joins what runs or starts, as in a submission; what only the old one has stops as in a removal.
+Both are one plan: there is no moment at which neither version is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from .model.dataflow import Dataflow
+from .model.encoding import freeze_plan
+from .model.errors import InvalidTransition
+from .model.estate import Submitted
+from .model.plan import BillChange, Plan, Price
+from .model.plan_kinds import CHANGE
+from .model.ports import EstateView
+from .model.prices import Prices
+from .model.secrets import with_scoped_secrets
+from .model.task_types import TaskTypes, require_types
+from .newcomer import Newcomer, resting
+from .performance.pricing import query_cores, running_cores
+from .plan_building import plan_of_change, submitted_in
+from .reuse.activity import Activity, FragmentChange, adjust, crowding_note, is_working, queries_ceased
+from .reuse.bill_changes import LEAST, bill_changes
+from .reuse.fingerprint import fingerprints
+from .reuse.fragments import NOW, attach
+from .reuse.merge import Merge
+from .reuse.order import order_note, reads_divided
+from .reuse.unmerge import unmerge
+
+
+def plan_change(
+    estate: EstateView,
+    dataflow: Dataflow,
+    *,
+    former: Dataflow,
+    dataflow_id: str,
+    team: str,
+    task_types: TaskTypes,
+    prices: Prices,
+    fresh: bool = False,
+    begin: str = NOW,
+    longest_chain: int | None = None,
+) -> Plan:
+    """Plan that another version of a dataflow takes the place of the one that runs.
+
+    Parameters
+    ----------
+    estate : EstateView
+        What runs now, by look-ups; it is not changed.
+    dataflow : Dataflow
+        The version that is to run.
+    former : Dataflow
+        The version that runs, as it was submitted.
+    dataflow_id, team : str
+        The dataflow's id in the estate, and its team by its short name.
+    task_types : TaskTypes
+        Declarations of all types of both versions.
+    prices : Prices
+        What a core and hour costs, and how often queries run batches.
+    fresh : bool
+        Of what is new: join no stateful task that runs already, but start it anew with all that is downstream of it.
+    begin : str
+        Where new fragments begin in the streams of running tasks: ``now``, ``oldest``, or a time in ms since the epoch.
+    longest_chain : int, optional
+        Most tasks in a new fragment; None for no limit.
+
+    Returns
+    -------
+    Plan
+        Frozen; ``replaced`` is the entry of the version that runs. Tasks that are the same keep their query and state;
+        none of those is restarted.
+
+    Raises
+    ------
+    NotSubmitted
+        The estate has no dataflow of that id.
+    InvalidTransition
+        It is paused.
+    UnknownTaskType
+        A task's type is not installed.
+    NoSlots
+        Something has to start and there is no slot.
+    """
+    before = submitted_in(estate, dataflow_id)
+    if before.paused:
+        raise InvalidTransition(
+            f"{before.name} is paused.", remedy="Resume it first, or remove it and submit the new version.",
+            dataflow=dataflow_id)
+    require_types(dataflow, task_types=task_types)
+    scope = team if dataflow.visibility == "private" else ""
+    alone = with_scoped_secrets(dataflow, team=team, task_types=task_types)
+    newcomer = Newcomer(
+        estate, alone, alone, dataflow_id=dataflow_id, scope=scope, task_types=task_types, prices=prices,
+        longest_chain=longest_chain,
+        unchanged=_unchanged(
+            alone, with_scoped_secrets(former, team=team, task_types=task_types), before, scope=scope,
+            task_types=task_types))
+    version = _Version(estate, before, newcomer, newcomer.merged(fresh=fresh))
+    return freeze_plan(version.plan(dataflow, begin=begin, otherwise=not fresh))
+
+
+def _unchanged(
+    dataflow: Dataflow, former: Dataflow, before: Submitted, *, scope: str, task_types: TaskTypes
+) -> dict[str, str]:
+    """The tasks that are the same in the version that runs, upstream included, with what executes each.
+
+    By the documents, not by what runs: a task that was started fresh, or is made from a wider one, stays what it is.
+    """
+    if former.visibility != dataflow.visibility or any(
+            task.type not in task_types or task.id not in before.running for task in former.tasks):
+        return {}  # what is equivalent by what runs is found by the merge all the same
+    old, new = (fingerprints(version, task_types=task_types, scope=scope) for version in (former, dataflow))
+    runs = {identity: before.running[task_id] for task_id, identity in old.items() if task_id in before.running}
+    return {task_id: runs[identity] for task_id, identity in new.items() if identity in runs}
+
+
+@dataclass(frozen=True)
+class _Version:
+    """Another version of a dataflow, and how it takes the place of the one that runs."""
+
+    estate: EstateView
+    before: Submitted
+    newcomer: Newcomer
+    merged: Merge
+
+    @cached_property
+    def running(self) -> Mapping[str, str]:
+        """What executes each task: of the document, and what the version that runs has besides to make those from."""
+        running = dict(self.merged.running)
+        named = {running_id: task_id for task_id, running_id in sorted(self.before.running.items())}
+        known, unseen = set(running.values()), [task_id for task_id in running.values() if task_id in named]
+        while unseen:
+            for parent in self.estate.tasks[unseen.pop()].parents:
+                if parent not in known:
+                    known.add(parent)
+                    unseen.append(parent)
+                    running[_free(named[parent], running)] = parent
+        return running
+
+    @cached_property
+    def reused(self) -> tuple[str, ...]:
+        """Of what executes it, what runs already."""
+        started = {task.id for task in self.merged.started}
+        return tuple(dict.fromkeys(task_id for task_id in self.running.values() if task_id not in started))
+
+    @cached_property
+    def joined(self) -> tuple[str, ...]:
+        """Of that, what the version that runs does not use: it is others'."""
+        used = set(self.before.running.values())
+        return tuple(task_id for task_id in self.reused if task_id not in used)
+
+    @cached_property
+    def left(self) -> Mapping[str, Activity]:
+        """How each running task stands that only the version that runs now uses."""
+        used = set(self.running.values())
+        return {
+            task_id: stands for task_id, stands in unmerge(self.estate, self.before.id).activities.items()
+            if task_id not in used}
+
+    @cached_property
+    def ceased(self) -> tuple[str, ...]:
+        """Running tasks that cease to work."""
+        return tuple(
+            task_id for task_id, stands in self.left.items() if stands != "works" and is_working(self.estate, task_id))
+
+    def plan(self, dataflow: Dataflow, *, begin: str, otherwise: bool) -> Plan:
+        """The plan; not frozen. ``otherwise`` is the other choice of starting fresh, for its price."""
+        estate, newcomer = self.estate, self.newcomer
+        started = newcomer.started(self.merged)
+        chains = newcomer.chains(tuple(started.values()))
+        resumed = resting(estate, self.reused)
+        adjusted = adjust(estate, {**dict.fromkeys(resumed, "works"), **self.left})
+        change = attach(
+            estate, chains, newcomer.least_loaded(chains, started), started=started, resumed=adjusted, begin=begin)
+        stopped = tuple(estate.tasks[task_id] for task_id, stands in self.left.items() if stands == "leaves")
+        return plan_of_change(
+            CHANGE, estate,
+            Submitted(
+                id=self.before.id, name=dataflow.name, team=self.before.team, running=self.running,
+                sinks=tuple(task.id for task in dataflow.tasks if newcomer.task_types[task.type].kind == "sink"),
+                scheduled=self.before.scheduled),
+            change,
+            heads=self._noticed(change), reused=self.reused, started=tuple(started.values()), stopped=stopped,
+            rested=tuple(task_id for task_id in self.ceased if self.left[task_id] == "rests"), resumed=resumed,
+            fresh=self.merged.fresh, replaced=self.before,
+            price=self._price(self.merged, adjusted, queries=len(chains), stopped=len(stopped)),
+            otherwise=self._price_otherwise(fresh=otherwise),
+            bill_changes=self._bill_changes(),
+            notes=tuple(filter(None, [
+                order_note(reads_divided(estate, started, task_types=newcomer.task_types), started),
+                crowding_note(estate, adjusted, own=self.reused), self._state_note(), self._schedule_note()])))
+
+    def _noticed(self, change: FragmentChange) -> list[str]:
+        """Running tasks whose users notice: what is joined, most upstream, and the heads of fragments that change."""
+        joined = set(self.joined)
+        return [
+            *(task_id for task_id in self.joined if joined.isdisjoint(self.estate.tasks[task_id].parents)),
+            *(fragment.tasks[0] for fragment_id, fragment in change.before.items() if fragment_id in change.after)]
+
+    def _price(self, merged: Merge, adjusted: FragmentChange, *, queries: int, stopped: int) -> Price:
+        newcomer, prices = self.newcomer, self.newcomer.prices
+        price = newcomer.price(merged, adjusted, queries=queries)
+        ceased = queries_ceased(adjusted)
+        cores = -ceased * query_cores(prices) - sum(
+            running_cores(self.estate.tasks[task_id], task_types=newcomer.task_types, prices=prices)
+            for task_id in self.ceased)
+        delta = price.cores_delta + cores
+        return replace(
+            price, tasks_reused=len(self.reused), tasks_stopped=stopped, queries_stopped=ceased,
+            cores_delta=round(delta, 6), cores_error=round(abs(delta) * prices.costs.error, 6),
+            money_per_hour_delta=round(delta * prices.core_hour, 6))
+
+    def _price_otherwise(self, *, fresh: bool) -> Price | None:
+        other = _Version(self.estate, self.before, self.newcomer, self.newcomer.merged(fresh=fresh))
+        if other.merged.running == self.merged.running:
+            return None
+        adjusted = adjust(
+            self.estate, {**dict.fromkeys(resting(self.estate, other.reused), "works"), **other.left})
+        return other._price(
+            other.merged, adjusted, queries=len(self.newcomer.chains(other.merged.started)),
+            stopped=sum(stands == "leaves" for stands in other.left.values()))
+
+    def _bill_changes(self) -> tuple[BillChange, ...]:
+        """What others pay more or less: of what is joined, and of what is left to them."""
+        others = [task_id for task_id, stands in self.left.items() if stands == "works"]
+        totals: dict[str, float] = {}
+        for shared, comes in ((self.joined, True), (others, False)):
+            for entry in bill_changes(
+                    self.estate, shared, team=self.before.team, comes=comes, task_types=self.newcomer.task_types,
+                    prices=self.newcomer.prices):
+                totals[entry.team] = totals.get(entry.team, 0.0) + entry.money_per_hour_delta
+        return tuple(
+            BillChange(name, round(money, 6)) for name, money in sorted(totals.items()) if abs(money) >= LEAST)
+
+    def _state_note(self) -> str:
+        """What stops with state of its own: another change back would not find it."""
+        types = self.newcomer.task_types
+        names = sorted(
+            task_id for task_id, running_id in self.before.running.items()
+            if self.left.get(running_id) == "leaves" and (task_type := types.get(self.estate.tasks[running_id].type))
+            and task_type.stateful)
+        if not names:
+            return ""
+        return (
+            f"State that ends with the version that runs: {', '.join(names)}. Going back to it starts that from "
+            "nothing.")
+
+    def _schedule_note(self) -> str:
+        if not self.before.scheduled or not self.merged.started:
+            return ""
+        return (
+            "What starts is in no schedule, and what the schedule that runs promised no longer counts: schedule the "
+            "dataflow again for another promise.")
+
+
+def _free(name: str, taken: Iterable[str]) -> str:
+    """An id that is not taken: of what a document does not name, so that only that can be in the way."""
+    return name if name not in taken else _free(f"{name}~", taken)

@@ -1,0 +1,227 @@
+"""Rules of approval: nothing is enacted that a team's rules forbid, and the default is what always held."""
+
+from __future__ import annotations
+
+import contextlib
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.django import TestCase
+
+from dashboard.approvals.demands import ms_of
+from dashboard.approvals.models import Ask, Proposal, Review, TeamRules
+from dashboard.approvals.selectors import awaiting, review_of
+from dashboard.approvals.services import (
+    approve_proposal,
+    enact_held,
+    prepare_proposal,
+    recompute_proposal,
+    remove_dataflow,
+    set_rules,
+)
+from dashboard.approvals.services.enacting import overtake
+from dashboard.audit.models import AuditEntry
+from dashboard.audit.trail import audited
+from dashboard.teams.permissions import viewer_of
+from scheduler.approving import Automatic, Clause, Freeze, Rules, Window
+from scheduler.model.errors import PermissionDenied, StalePlan, WeirError
+from tests.dashboard.building import World, document, make_world, planned, running
+
+HOUR_MS = 3_600_000
+
+
+def approve(user, proposal: Proposal) -> Proposal:
+    return approve_proposal(actor=user, proposal_id=proposal.pk, digest=proposal.plan.digest)
+
+
+def frozen(hours: int = 1) -> Rules:
+    now = ms_of(timezone.now())
+    return Rules(freezes=(Freeze(now - HOUR_MS, now + hours * HOUR_MS, "holidays"),))
+
+
+@pytest.mark.django_db
+def test_two_approvals_are_two_people(world: World) -> None:
+    set_rules(actor=world.ana, team=world.city, rules=Rules(otherwise=Clause(approvals=2)))
+    proposal = planned(world.carla, world.city, document("air"))
+    row = review_of(viewer_of(world.vera), proposal)["teams"][0]
+    assert (row["needed"], row["approvers"], row["rules"]) == (2, ["abe", "ana", "dev"], 1)
+    assert approve(world.ana, proposal).status == "pending"
+    assert proposal not in awaiting(viewer_of(world.ana)) and proposal in awaiting(viewer_of(world.abe))
+    with pytest.raises(WeirError, match="You have approved already"):
+        approve(world.ana, proposal)
+    assert approve(world.abe, proposal).status == "executing"
+
+
+@pytest.mark.django_db
+def test_a_role_that_is_demanded_is_needed_and_an_approval_expires(world: World) -> None:
+    set_rules(actor=world.ana, team=world.city, rules=Rules(
+        clauses=(Clause(kinds=("submit",), approvals=2, expires_after_h=2),
+                 Clause(kinds=("remove",), role="admin"))))
+    proposal = planned(world.carla, world.city, document("air"))
+    approve(world.ana, proposal)
+    Review.objects.update(at=timezone.now() - timedelta(hours=3))
+    assert approve(world.abe, proposal).status == "pending", "the first one counts no longer"
+    assert approve(world.ana, proposal).status == "executing", "given again"
+    record = running(world.carla, world.city, document("water"), world.ana, world.abe)
+    removal = prepare_proposal(proposal_id=remove_dataflow(actor=world.carla, dataflow_id=record.pk).pk)
+    with pytest.raises(PermissionDenied):
+        approve(world.ana, removal)
+    assert approve(world.dev, removal).status == "executing"
+
+
+@pytest.mark.django_db
+def test_who_was_asked_is_judged_by_the_rules_of_then(world: World) -> None:
+    before = planned(world.carla, world.city, document("air"))
+    version = set_rules(actor=world.ana, team=world.city, rules=Rules(otherwise=Clause(approvals=3)), note="careful")
+    assert approve(world.abe, before).status == "executing"
+    after = planned(world.carla, world.city, document("water"))
+    assert Ask.objects.get(plan=after.plan).rules == version and approve(world.abe, after).status == "pending"
+    entry = AuditEntry.objects.get(verb="team.set_rules")
+    assert entry.details["after"] == {"otherwise": {"approvals": 3}} and entry.details["before"] == {}
+    assert set_rules(actor=world.ana, team=world.city, rules=Rules(otherwise=Clause(approvals=3))) == version
+    for nobody in (world.carla, world.ben):
+        with pytest.raises(PermissionDenied):
+            set_rules(actor=nobody, team=world.city, rules=Rules())
+    assert TeamRules.objects.count() == 1
+
+
+@pytest.mark.django_db
+def test_what_saves_and_touches_nobody_is_approved_by_itself(world: World) -> None:
+    record = running(world.carla, world.city, document("air"), world.ana)
+    set_rules(actor=world.ana, team=world.city, rules=Rules(automatic=Automatic(kinds=("remove",))))
+    removal = prepare_proposal(proposal_id=remove_dataflow(actor=world.carla, dataflow_id=record.pk).pk)
+    assert removal.status == "executing" and not removal.teams.exists() and not removal.reviews.exists()
+    assert review_of(viewer_of(world.vera), removal)["teams"][0]["automatic"]
+    assert planned(world.carla, world.city, document("water")).status == "pending", "it costs money"
+
+
+@pytest.mark.django_db
+def test_a_freeze_holds_what_is_approved_until_it_ends(world: World) -> None:
+    set_rules(actor=world.ben, team=world.mobility, rules=frozen())
+    running(world.carla, world.city, document("air"), world.ana)
+    shared = planned(world.mo, world.mobility, document("roads"))
+    approve(world.ana, shared)
+    held = approve(world.ben, shared)
+    assert held.status == "pending" and held.held["team"] == "Mobility" and "holidays" in held.held["reason"]
+    assert enact_held(at=timezone.now()) == []
+    assert enact_held(at=timezone.now() + timedelta(hours=2)) == [held.pk]
+    held.refresh_from_db()
+    assert held.status == "executing" and held.held is None
+
+
+@pytest.mark.django_db
+def test_the_very_same_plan_keeps_its_approvals_and_any_other_drops_them(world: World) -> None:
+    running(world.mo, world.mobility, document("roads"), world.ben)
+    proposal = approve(world.ana, planned(world.carla, world.city, document("air")))
+    assert proposal.status == "pending"
+
+    def stale() -> None:
+        proposal.refresh_from_db()
+        with audited(actor=None, verb="test", subject=proposal):
+            overtake(proposal, why=StalePlan("It moved."))
+        recompute_proposal(actor=world.carla, proposal_id=proposal.pk)
+        prepare_proposal(proposal_id=proposal.pk)
+        proposal.refresh_from_db()
+
+    digest = proposal.plan.digest
+    stale()
+    assert (proposal.status, proposal.plan.digest) == ("pending", digest)
+    kept = Review.objects.get(plan=proposal.plan)
+    assert (kept.reviewer, kept.team) == (world.ana, world.city)
+    assert kept.at == proposal.reviews.exclude(pk=kept.pk).get().at, "it counts from when it was given"
+    running(world.mo, world.mobility, document("lanes", window=10), world.ben)  # shares its average
+    proposal.refresh_from_db()
+    assert proposal.status == "stale"
+    recompute_proposal(actor=world.carla, proposal_id=proposal.pk)
+    proposal = prepare_proposal(proposal_id=proposal.pk)
+    assert proposal.plan.digest != digest and not Review.objects.filter(plan=proposal.plan).exists()
+
+
+CLAUSES = st.builds(
+    Clause, kinds=st.sampled_from([(), ("submit",), ("remove",)]), whose=st.sampled_from(["any", "own", "others"]),
+    approvals=st.integers(1, 2), role=st.sampled_from(["approver", "approver", "admin"]),
+    expires_after_h=st.none() | st.sampled_from([1, 5]))
+RULES = st.builds(
+    Rules, clauses=st.lists(CLAUSES, max_size=2).map(tuple), otherwise=CLAUSES,
+    automatic=st.none() | st.builds(Automatic, kinds=st.sampled_from([(), ("remove",)]), alone=st.booleans()),
+    windows=st.sampled_from([(), (), (Window((0, 1, 2, 3, 4, 5, 6), 0, 720),)]),
+    freezes=st.sampled_from([(), (), (Freeze(0, 1),), (Freeze(0, 4_000_000_000_000, "no"),)]))
+STEPS = st.lists(st.tuples(
+    st.sampled_from(["submit", "submit", "remove", "approve", "approve", "approve", "approve", "rules", "age", "due"]),
+    st.integers(0, 50), RULES), min_size=4, max_size=14)
+
+
+class NothingForbiddenIsEnacted(TestCase):
+    """Random rules, proposals and approvals; what is enacted is held against the rules, read anew and plainly."""
+
+    @settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(steps=STEPS)
+    def test_no_plan_is_enacted_that_a_rule_forbids(self, steps) -> None:
+        self.world = make_world()
+        self.number = 0
+        for what, number, rules in steps:
+            before = set(Proposal.objects.filter(approved_at__isnull=False))
+            with contextlib.suppress(WeirError, IndexError, ValueError):
+                getattr(self, what)(number, rules)
+            for proposal in set(Proposal.objects.filter(approved_at__isnull=False)) - before:
+                self.check(proposal)
+
+    def submit(self, number: int, _: Rules) -> None:
+        self.number += 1
+        author, team = [(self.world.carla, self.world.city), (self.world.mo, self.world.mobility),
+                        (self.world.ana, self.world.city)][number % 3]
+        planned(author, team, document(f"d{self.number}", window=5 + number % 2))
+
+    def remove(self, number: int, _: Rules) -> None:
+        chosen = Proposal.objects.filter(plan__kind="submit", status="executing").order_by("pk")[number % 3]
+        Proposal.objects.filter(pk=chosen.pk).update(status="done")
+        prepare_proposal(proposal_id=remove_dataflow(actor=self.world.dev, dataflow_id=chosen.dataflow_id).pk)
+
+    def approve(self, number: int, _: Rules) -> None:
+        pending = list(Proposal.objects.filter(status="pending").order_by("created"))
+        person = [self.world.ana, self.world.abe, self.world.ben, self.world.dev, self.world.carla][number % 5]
+        approve(person, pending[number // 5 % max(1, len(pending))])
+
+    def rules(self, number: int, rules: Rules) -> None:
+        person, team = [(self.world.ana, self.world.city), (self.world.ben, self.world.mobility)][number % 2]
+        set_rules(actor=person, team=team, rules=rules)
+
+    def age(self, number: int, _: Rules) -> None:
+        for review in Review.objects.all():
+            Review.objects.filter(pk=review.pk).update(at=review.at - timedelta(hours=number % 6))
+
+    def due(self, _: int, __: Rules) -> None:
+        enact_held(at=timezone.now())
+
+    def check(self, proposal: Proposal) -> None:
+        """What is enacted: by its asks, and by freezes and windows of each team's newest rules, both as stored."""
+        asks = list(Ask.objects.filter(plan=proposal.plan))
+        at = proposal.approved_at
+        assert asks, "a person's plan asks at least its own team"
+        for ask in asks:
+            counted = {
+                review.reviewer for review in Review.objects.filter(
+                    plan=proposal.plan, team=ask.team, verdict="approve")
+                if ask.expires_after_h is None or at - review.at < timedelta(hours=ask.expires_after_h)}
+            counted -= {proposal.author}
+            least = 4 if ask.role == "admin" else 3
+            counted = {person for person in counted if person.memberships.filter(
+                team=ask.team, role__gte=least).exists()}
+            assert len(counted) >= ask.approvals, "too few have agreed"
+            newest = TeamRules.objects.filter(team=ask.team).order_by("-number").first()
+            stored = newest.document if newest else {}
+            assert not any(freeze["until_ms"] > ms_of(at) for freeze in stored.get("freezes", ())), "it is frozen"
+            assert not stored.get("windows") or at.hour < 12, "it is out of the window"
+
+
+def test_a_held_plan_whose_approval_expires_waits_again(world: World, db) -> None:
+    set_rules(actor=world.ana, team=world.city, rules=Rules(
+        otherwise=Clause(expires_after_h=1), freezes=frozen(3).freezes))
+    held = approve(world.abe, planned(world.carla, world.city, document("air")))
+    assert held.held
+    assert enact_held(at=timezone.now() + timedelta(hours=4)) == []
+    held.refresh_from_db()
+    assert held.status == "pending" and held.held is None
