@@ -43,14 +43,14 @@ def test_a_thread_is_answered_resolved_and_opened_again(world: World) -> None:
 
 def test_one_s_own_is_edited_for_some_minutes_and_the_trail_keeps_what_it_said(world: World) -> None:
     proposal = planned(world.carla, world.city, document("air"))
-    said = comment_on(actor=world.ana, proposal_id=proposal.pk, text="Teh plan")
+    comment = comment_on(actor=world.ana, proposal_id=proposal.pk, text="Teh plan")
     with pytest.raises(PermissionDenied):
-        edit_comment(actor=world.carla, proposal_id=proposal.pk, comment_id=said.pk, text="No")
-    edit_comment(actor=world.ana, proposal_id=proposal.pk, comment_id=said.pk, text="The plan")
+        edit_comment(actor=world.carla, proposal_id=proposal.pk, comment_id=comment.pk, text="No")
+    edit_comment(actor=world.ana, proposal_id=proposal.pk, comment_id=comment.pk, text="The plan")
     assert AuditEntry.objects.get(verb="proposal.edit_comment").details["before"] == "Teh plan"
-    Comment.objects.update(created=said.created - timedelta(minutes=16))
+    Comment.objects.update(created=comment.created - timedelta(minutes=16))
     with pytest.raises(PermissionDenied):
-        edit_comment(actor=world.ana, proposal_id=proposal.pk, comment_id=said.pk, text="Late")
+        edit_comment(actor=world.ana, proposal_id=proposal.pk, comment_id=comment.pk, text="Late")
 
 
 def test_a_mention_reaches_whoever_may_see_the_proposal(world: World) -> None:

@@ -114,7 +114,7 @@ def test_a_freeze_holds_what_is_approved_until_it_ends(world: World) -> None:
 
 @pytest.mark.django_db
 def test_the_very_same_plan_keeps_its_approvals_and_any_other_drops_them(world: World) -> None:
-    running(world.mo, world.mobility, document("roads"), world.ben)
+    roads = running(world.mo, world.mobility, document("roads"), world.ben)
     proposal = approve(world.ana, planned(world.carla, world.city, document("air")))
     assert proposal.status == "pending"
 
@@ -129,10 +129,11 @@ def test_the_very_same_plan_keeps_its_approvals_and_any_other_drops_them(world: 
     digest = proposal.plan.digest
     stale()
     assert (proposal.status, proposal.plan.digest) == ("pending", digest)
-    kept = Review.objects.get(plan=proposal.plan)
-    assert (kept.reviewer, kept.team) == (world.ana, world.city)
-    assert kept.at == proposal.reviews.exclude(pk=kept.pk).get().at, "it counts from when it was given"
-    running(world.mo, world.mobility, document("lanes", window=10), world.ben)  # shares its average
+    carried = Review.objects.get(plan=proposal.plan)
+    assert (carried.reviewer, carried.team) == (world.ana, world.city)
+    assert carried.at == proposal.reviews.exclude(pk=carried.pk).get().at, "it counts from when it was given"
+    removal = prepare_proposal(proposal_id=remove_dataflow(actor=world.mo, dataflow_id=roads.pk).pk)
+    approve(world.ben, removal)  # what it would have shared starts with it now
     proposal.refresh_from_db()
     assert proposal.status == "stale"
     recompute_proposal(actor=world.carla, proposal_id=proposal.pk)

@@ -173,8 +173,8 @@ def check_plan(before: Estate, plan: Plan) -> None:
         used = {task_id for fragment_id in gone for task_id in before.fragments[fragment_id].active_tasks}
     elif plan.kind == "change":
         used = set(plan.reused) - set(plan.replaced.running.values())
-        used |= {task_id for one in plan.fragments_before if one in plan.fragments_after
-                 for task_id in after.fragments[one].kept_tasks}
+        used |= {task_id for name in plan.fragments_before if name in plan.fragments_after
+                 for task_id in after.fragments[name].kept_tasks}
     else:
         used = {task_id for fragment_id in plan.fragments_after for task_id in after.fragments[fragment_id].kept_tasks}
     touched = {

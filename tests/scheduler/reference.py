@@ -47,9 +47,9 @@ class Reference:
         unchanged = {
             task.id: old for task in dataflow.tasks
             for _, old in documents.tasks() if _ == "old" and documents.equivalent(("new", task.id), ("old", old))}
-        before, there = f"{dataflow_id}, before", self.tasks()
+        before, tasks = f"{dataflow_id}, before", self.tasks()
         self.graphs[before] = self.graphs.pop(dataflow_id)
-        there = [(before if owner == dataflow_id else owner, task_id) for owner, task_id in there]
+        tasks = [(before if owner == dataflow_id else owner, task_id) for owner, task_id in tasks]
         self._forget(dataflow_id)
         graph = documents.graphs["new"].copy()
         self.graphs[dataflow_id] = graph
@@ -59,7 +59,7 @@ class Reference:
             apart = [
                 task.id for task in dataflow.tasks
                 if task.id not in unchanged and self.task_types[task.type].stateful
-                and any(self.equivalent((dataflow_id, task.id), other) for other in there)]
+                and any(self.equivalent((dataflow_id, task.id), other) for other in tasks)]
             for task_id in apart:
                 graph.nodes[task_id]["abstract"] = (*graph.nodes[task_id]["abstract"], dataflow_id)
         self._forget(dataflow_id)

@@ -114,14 +114,14 @@ def test_windows_and_freezes_by_the_calendar(rules: Rules, at_ms: int) -> None:
 def test_one_person_counts_once_with_the_role_that_is_demanded_until_it_expires(
     demand: Demand, approvals: list[Approval], at_ms: int
 ) -> None:
-    found = status_of(demand, approvals, at_ms=at_ms)
-    for person in found.counted:
+    status = status_of(demand, approvals, at_ms=at_ms)
+    for person in status.counted:
         newest = max(approval.at_ms for approval in approvals if approval.person == person)
         assert demand.expires_after_h is None or at_ms < newest + demand.expires_after_h * HOUR_MS
         assert demand.role == "approver" or any(
             approval.role == "admin" for approval in approvals if approval.person == person)
-    assert len(set(found.counted)) == len(found.counted) and found.missing == max(
-        0, demand.approvals - len(found.counted))
+    assert len(set(status.counted)) == len(status.counted) and status.missing == max(
+        0, demand.approvals - len(status.counted))
 
 
 def test_a_fusion_pauses_what_runs_and_a_submission_does_not() -> None:

@@ -255,7 +255,7 @@ class WaitingPlans(RuleBasedStateMachine):
     @rule(name=st.sampled_from(sorted(FLOWS)), other=st.sampled_from(sorted(FLOWS)), fresh=st.booleans())
     def version(self, name: str, other: str, fresh: bool) -> None:
         former = self.documents.get(name)
-        if name in self.estate.submitted:
+        if name in self.estate.submitted and FLOWS[other] is not former:
             self.propose(lambda view: plan_change(
                 view, FLOWS[other], former=former, dataflow_id=name, team="water", task_types=TYPES, prices=PRICES,
                 fresh=fresh), FLOWS[other])

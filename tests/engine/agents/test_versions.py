@@ -69,12 +69,12 @@ class Versions:
 
 def numbers(events: list) -> list[int]:
     """The source's number of each event, through the marks around it."""
-    found = []
+    values = []
     for event in events:
         while isinstance(event, tuple):
             event = event[1]
-        found.append(event)
-    return found
+        values.append(event)
+    return values
 
 
 def play(

@@ -62,15 +62,15 @@ def output(rig: Rig, estate: Estate, sink: str) -> list[tuple]:
 def averages(readings: list[tuple], window: int) -> list[tuple]:
     """Block averages by the definition, from nothing: each meter's readings block by block; gaps do not count."""
     blocks: dict[tuple, list[float]] = {}
-    found = []
+    values = []
     for sensor, obs, value, seq in readings:
         block = blocks.setdefault((sensor, obs), [])
         if value is not None:
             block.append(value)
         if len(block) == window:
-            found.append((sensor, obs, sum(block) / window, seq))
+            values.append((sensor, obs, sum(block) / window, seq))
             del blocks[sensor, obs]
-    return found
+    return values
 
 
 def test_sinks_that_stay_miss_nothing_and_new_ones_begin_with_the_plan(rig: Rig):
