@@ -26,6 +26,7 @@ from scheduler.history.series import (
     STREAM,
     TASK,
     Annotation,
+    Fold,
     Grain,
     Series,
     grain_for,
@@ -102,7 +103,7 @@ def history_of(
     for line, points in history.read(lines, grain, begin_s=span.begin_s, end_s=span.end_s).items():
         by_metric.setdefault(line.metric, []).append((line, points))
     thinned = {
-        metric: coarser(_sum([points for _, points in some]), span.most_points, some[0][0].fold)
+        metric: coarser(_together([points for _, points in some], some[0][0].fold), span.most_points, some[0][0].fold)
         for metric, some in by_metric.items()}
     first = next(iter(thinned.values()), None) or coarser(_nothing(span, grain), span.most_points, "mean")
     notes = history.annotations(
@@ -125,11 +126,13 @@ def _check(kind: str, span: Range, metrics: Sequence[str]) -> None:
             f"There is no metric {wrong[0]!r} of this kind.", remedy=f"Choose among {', '.join(known)}.")
 
 
-def _sum(some: Sequence[Points]) -> Points:
-    """Points added up; where only some of them have a value, those."""
+def _together(some: Sequence[Points], fold: Fold) -> Points:
+    """Points of several scopes as one: added up, or the highest where that is what is kept; of those that there are."""
     if len(some) == 1:
         return some[0]
     stacked = np.stack([points.values for points in some])
+    if fold == "max":
+        return replace(some[0], values=np.fmax.reduce(stacked, axis=0))
     values = np.where(np.isnan(stacked).all(axis=0), np.nan, np.nansum(stacked, axis=0))
     return replace(some[0], values=values.astype(np.float32))
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from dashboard import jobs
 from dashboard.operations.findings import Finding
+from dashboard.operations.shares import taken_by_dataflows
 from dashboard.operations.view import View, exact_rate, sources_and_sinks
 from scheduler.contracts.reports import NodeReport
 from scheduler.history.series import (
@@ -30,7 +31,11 @@ from scheduler.reuse.activity import is_working
 
 Values = dict[Series, float]
 Named = Iterator[tuple[Series, float | None]]
-_KINDS_OF_PARTS = {"query": QUERY, "slot": SLOT, "node": NODE}
+_LATENCIES = ("latency_p50_ms", "latency_p95_ms", "latency_p99_ms")
+_KINDS_OF_PARTS = {  # what a finding is of, in history
+    "query": QUERY, "channel": QUERY, "spill": QUERY, "source": QUERY, "sink": TASK, "slot": SLOT, "node": NODE,
+    "disk": NODE, "broker": ESTATE, "worker": ESTATE}
+_TASK_ID = 32  # characters
 
 
 # The same objects from one second to the next: who writes them need not look them up again.
@@ -40,7 +45,8 @@ series_of = lru_cache(maxsize=100_000)(Series)
 def values_of(view: View) -> Values:
     """Every value that is known of the whole estate now; nothing of flows until two readings make rates."""
     flows = chain(_scopes(view), _tasks(view), _streams(view), _dataflows(view)) if view.reading.measured else ()
-    named = chain(flows, *(_node(name, report) for name, report in view.reading.reports.items()), _cpu_of_tasks(view))
+    nodes = view.reading.reports.items()
+    named = chain(flows, *(_node(name, report) for name, report in nodes), _cpu_of_tasks(view), _shares(view))
     return {series: float(value) for series, value in named if value is not None}
 
 
@@ -57,10 +63,11 @@ def _scopes(view: View) -> Named:
         yield series_of(ESTATE, scope, "events_out_per_s"), exact_rate(view, sinks)
         yield series_of(ESTATE, scope, "running_tasks"), len(working)
         yield series_of(ESTATE, scope, "tasks_without_reuse"), apart
+        for name in _LATENCIES[1:]:  # a median of medians says nothing; the slowest sink does
+            yield series_of(ESTATE, scope, name), _slowest(view, sinks, name)
 
 
 def _dataflows(view: View) -> Named:
-    flows = view.reading.flows.tasks
     for dataflow in view.records:
         entry = view.estate.submitted[dataflow]
         running = set(entry.running.values())
@@ -69,9 +76,14 @@ def _dataflows(view: View) -> Named:
             view, {task for task in running if not view.estate.tasks[task].parents})
         yield series_of(DATAFLOW, dataflow, "events_out_per_s"), exact_rate(view, sinks)
         yield series_of(DATAFLOW, dataflow, "running_tasks"), len(running)
-        for name in ("latency_p50_ms", "latency_p95_ms", "latency_p99_ms"):
-            latencies = [getattr(flows[task], name) for task in sinks if task in flows]
-            yield series_of(DATAFLOW, dataflow, name), max((ms for ms in latencies if ms is not None), default=None)
+        for name in _LATENCIES:
+            yield series_of(DATAFLOW, dataflow, name), _slowest(view, sinks, name)
+
+
+def _slowest(view: View, sinks: Iterable[str], name: str) -> float | None:
+    flows = view.reading.flows.tasks
+    latencies = [getattr(flows[task], name) for task in sinks if task in flows]
+    return max((ms for ms in latencies if ms is not None), default=None)
 
 
 def _tasks(view: View) -> Named:
@@ -134,6 +146,17 @@ def _cpu_of_tasks(view: View) -> Named:
             yield series_of(TASK, fragment.active_tasks[0], metric), sum(known) if known else None
 
 
+def _shares(view: View) -> Named:
+    """CPU and memory of dataflows, and of the whole estate."""
+    taken = taken_by_dataflows(view)
+    slots = [slot for _, report in view.reading.reports.items() for slot in report.slots.values()]
+    for name in ("cpu", "memory_mb"):
+        for dataflow in view.records:
+            yield series_of(DATAFLOW, dataflow, name), taken[name].get(dataflow)
+        known = [value for slot in slots if (value := getattr(slot, name)) is not None]
+        yield series_of(ESTATE, "", name), sum(known) if known else None
+
+
 # What happened --------------------------------------------------------------------------------------------------------
 
 
@@ -163,8 +186,19 @@ def annotations_of_findings(
         for what, finding in begun + ended for kind, subject in _subjects_of(finding)]
 
 
+def subject_of(finding: Finding) -> tuple[str, str]:
+    """The kind and subject that history knows a finding's part by; empty where it knows none."""
+    kind = _KINDS_OF_PARTS.get(finding.part, "")
+    if kind == ESTATE or finding.key == "disk/site":
+        return ESTATE, ""
+    if kind == QUERY and finding.part == "source" and len(finding.name) == _TASK_ID:
+        return TASK, finding.name  # a live source; one that makes its events is named by its query
+    return kind, finding.name.partition("/")[0] if kind == QUERY else finding.name if kind else ""
+
+
 def _subjects_of(finding: Finding) -> Iterator[tuple[str, str]]:
-    if finding.part in _KINDS_OF_PARTS:
-        yield _KINDS_OF_PARTS[finding.part], finding.name
+    kind, subject = subject_of(finding)
+    if kind:
+        yield kind, subject
     for dataflow in finding.dataflows:
         yield DATAFLOW, dataflow["id"]

@@ -48,8 +48,9 @@ _ALL = (
     Metric("rate_per_s", "/s", "Events that leave a task, pass along a stream, or are taken in by a query.",
            (TASK, STREAM, QUERY)),
     Metric("latency_p50_ms", "ms", "Age of events since their source, median.", (DATAFLOW, TASK)),
-    Metric("latency_p95_ms", "ms", "The same, 95th percentile.", (DATAFLOW, TASK), "max"),
-    Metric("latency_p99_ms", "ms", "The same, 99th percentile.", (DATAFLOW, TASK), "max"),
+    Metric("latency_p95_ms", "ms", "The same, 95th percentile; of the estate that of its slowest sink.",
+           (ESTATE, DATAFLOW, TASK), "max"),
+    Metric("latency_p99_ms", "ms", "The same, 99th percentile.", (ESTATE, DATAFLOW, TASK), "max"),
     Metric("channel_p50_ms", "ms", "From written to read, median.", (STREAM,)),
     Metric("channel_p95_ms", "ms", "The same, 95th percentile.", (STREAM,), "max"),
     Metric("channel_p99_ms", "ms", "The same, 99th percentile.", (STREAM,), "max"),
@@ -61,10 +62,11 @@ _ALL = (
     Metric("batch_planning_ms", "ms", "Of it, Spark's planning.", (QUERY,)),
     Metric("batch_working_ms", "ms", "Of it, the work on its events.", (QUERY,)),
     Metric("batch_logging_ms", "ms", "Of it, writing offsets and commits.", (QUERY,)),
-    Metric("cpu", "cores", "CPU: of a query its part of the slot; of a slot or node the cores in use.",
-           (TASK, QUERY, SLOT, NODE)),
+    Metric("cpu", "cores", "CPU: of a query its part of the slot; of a slot, a node or the estate the cores in use; of "
+           "a dataflow its share of what its queries take.", (ESTATE, DATAFLOW, TASK, QUERY, SLOT, NODE)),
     Metric("memory", "", "Memory of a query, as a part of its slot's.", (TASK, QUERY)),
-    Metric("memory_mb", "MB", "Memory that a slot's processes, or those of all slots of a node, take.", (SLOT, NODE)),
+    Metric("memory_mb", "MB", "Memory that the processes of a slot, or of all slots of a node or the estate, take; of "
+           "a dataflow its share of what its queries take.", (ESTATE, DATAFLOW, SLOT, NODE)),
     Metric("disk_free_mb", "MB", "Free space of a node's data folder.", (NODE,)),
 )
 METRICS = {metric.name: metric for metric in _ALL}
