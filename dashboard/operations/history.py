@@ -93,7 +93,7 @@ def history_of(
         The viewer may not know of the subject.
     """
     _check(kind, span, metrics)
-    _SUBJECTS.get(kind, _no_such)(viewer, subject)
+    require_known(viewer, kind, subject)
     subjects = _scopes_of(viewer) if kind == ESTATE else [subject]
     history = DatabaseHistory()
     lines = [line for line in history.series_of(kind, subjects) if not metrics or line.metric in metrics]
@@ -146,6 +146,11 @@ def _scopes_of(viewer: Viewer) -> list[str]:
     """The scopes of the estate that a viewer may know of: what is shared, and the private parts of the own teams."""
     teams = Team.objects.all() if viewer.superuser else Team.objects.filter(pk__in=viewer.team_ids)
     return ["", *teams.values_list("slug", flat=True)]
+
+
+def require_known(viewer: Viewer, kind: str, subject: str) -> None:
+    """``NotFound`` where the viewer may not know of a subject."""
+    _SUBJECTS.get(kind, _no_such)(viewer, subject)
 
 
 # Who may know of what -------------------------------------------------------------------------------------------------

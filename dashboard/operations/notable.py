@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Any
 from uuid import UUID
 
 from dashboard import jobs
 from dashboard.catalog.permissions import dataflow_for
 from dashboard.operations.estate import current_estate
-from dashboard.operations.view import view_for
+from dashboard.operations.view import View, view_for
 from dashboard.teams.permissions import Viewer
+
+FAILED = "fragment_failed"
 
 
 @dataclass(frozen=True, slots=True)
 class Notable:
-    """One thing that happened to a query, in words."""
+    """One thing that happened to a query, in words; ``kind`` as its node told it."""
 
     fragment: str
     at: datetime
     what: str
+    kind: str = ""
 
 
 def notable_events(viewer: Viewer, dataflow_id: UUID | str, *, count: int = 20) -> list[Notable]:
@@ -42,6 +47,27 @@ def notable_events(viewer: Viewer, dataflow_id: UUID | str, *, count: int = 20) 
     ][:count]
 
 
+def notable_of(view: View, queries: Collection[str], *, count: int, kind: str = "") -> list[Notable]:
+    """The newest events of these queries, newest first; none where the broker is away.
+
+    Parameters
+    ----------
+    view : View
+        What the viewer may know: running tasks are called as they know them.
+    queries : collection of str
+        By their ids, all of which the viewer may know of.
+    count : int
+        How many at most.
+    kind : str, optional
+        Only of this kind.
+    """
+    told_events = (
+        _told(event) for event in jobs.notable_events()
+        if event.get("fragment") in queries and kind in ("", event["kind"]))
+    newest = islice((event for event in told_events if event is not None), count)
+    return [replace(event, what=view.in_words(event.what)) for event in newest]
+
+
 def _told(event: dict[str, Any]) -> Notable | None:
     match event["kind"]:
         case "fragment_failed" if event.get("retry_at_ms") is None:
@@ -55,7 +81,7 @@ def _told(event: dict[str, Any]) -> Notable | None:
             what = f"asked for older events than its stream has; it starts with those of {since:%H:%M:%S} UTC"
         case _:
             return None
-    return Notable(event["fragment"], _at(event["at_ms"]), what)
+    return Notable(event["fragment"], _at(event["at_ms"]), what, event["kind"])
 
 
 def _at(ms: int) -> datetime:

@@ -31,6 +31,7 @@ from dashboard.pages.views import (
     sweeps,
     task_types,
     teams,
+    time,
 )
 
 urlpatterns = [
@@ -73,6 +74,7 @@ urlpatterns = [
     path("dataflows/<uuid:dataflow_id>/schedule/measure", missing_profiles.schedule_measure, name="schedule_measure"),
     path("dataflows/<uuid:dataflow_id>/schedule/outcome", outcomes.outcome, name="schedule_outcome"),
     path("dataflows/<uuid:dataflow_id>/schedule/outcome.json", outcomes.outcome_plots, name="schedule_outcome_plots"),
+    path("charts.json", time.charts, name="charts"),
     path("find.json", find.find, name="find"),
     path("fragmentation/", estate.fragmentation, name="fragmentation"),
     path("dataflows/<uuid:dataflow_id>/when-behind", dataflows.dataflow_when_behind, name="dataflow_when_behind"),

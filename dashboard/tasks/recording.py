@@ -10,6 +10,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 import structlog
 from celery.signals import worker_ready, worker_shutdown
@@ -65,7 +66,9 @@ class Recorder:
         if now_s % FLUSH_EVERY_S == 0:
             self._history.flush()
         if now_s % ANNOTATE_EVERY_S == 0 and view.reading.available:
-            self._annotate(now_s, {finding.key: finding for finding in findings(view)})
+            # As whoever is in no team is told: an annotation is read by all who may know of its subject.
+            wrong = findings(replace(view, own=frozenset()))
+            self._annotate(now_s, {finding.key: finding for finding in wrong})
         if now_s % TIDY_EVERY_S == 0:
             self._history.tidy(now_s)
         return len(values)

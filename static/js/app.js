@@ -33,6 +33,14 @@ if (document.querySelector("[data-plots]")) {
   const { startPlots } = await import("./plots.js");
   startPlots();
 }
+if (document.querySelector("[data-charts]")) {
+  const { startCharts } = await import("./charts.js");
+  startCharts();
+}
+if (document.body.hasAttribute("data-wall")) {
+  const { startWall } = await import("./wall.js");
+  startWall();
+}
 if (document.getElementById("output-list")) {
   const { startOutputs } = await import("./outputs.js");
   startOutputs();

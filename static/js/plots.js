@@ -6,7 +6,8 @@ import { token } from "./theme.js";
 const EVERY_MS = 5000;
 // Plotly's map code adds a style element, which the policy forbids, unless an element of this id is there.
 const MAP_STYLE = "9f215cf04c5486422605d13261cb87401f4e7763b6296af81e98efbc0130da53";
-const SERIES = ["--accent", "--warn", "--ink-3"];
+const SERIES = ["--accent", "--warn", "--ink-3", "--ok"];
+const TONES = { bad: "--bad", ok: "--ok", change: "--accent" };
 
 function layout(figure) {
   const axis = {
@@ -24,15 +25,21 @@ function layout(figure) {
     xaxis: { ...axis, rangemode: "normal", type: "date", ...given.xaxis },
     yaxis: { ...axis, ...given.yaxis, title: undefined },
     ...(given.yaxis2 && { yaxis2: { ...axis, showgrid: false, ...given.yaxis2 } }),
-    shapes: given.shapes?.map((shape) => ({ ...shape, line: { color: token("--ink-3"), width: 1.5, dash: "dot" } })),
+    shapes: given.shapes?.map(({ tone, ...shape }) => {
+      const color = token(TONES[tone] ?? "--ink-3");
+      return { ...shape, label: { ...shape.label, font: { ...shape.label?.font, color } }, line: { color, width: 1.5, dash: "dot" } };
+    }),
   };
 }
 
 function traces(figure) {
-  return figure.data.map(({ series, ...trace }, index) => ({
-    ...trace, line: { ...trace.line, color: token(SERIES[(series ?? index) % SERIES.length]), width: 1.8 },
-    fillcolor: "rgba(0,0,0,0)",
-  }));
+  return figure.data.map(({ series, faint, ...trace }, index) => {
+    const color = token(SERIES[(series ?? index) % SERIES.length]);
+    return {
+      ...trace, line: { ...trace.line, color, width: faint ? 1.2 : 1.8, ...(faint && { dash: "dot" }) }, opacity: faint ? 0.75 : 1,
+      marker: { ...trace.marker, color, ...(trace.mode === "lines+markers" && { size: 4 }) }, fillcolor: trace.stackgroup ? `${color}40` : "rgba(0,0,0,0)",
+    };
+  });
 }
 
 export async function plotly() {
@@ -55,7 +62,7 @@ export class Plot {
 
   async draw(figure) {
     this.figure = figure;
-    const points = Math.max(0, ...figure.data.map((trace) => trace.x?.length ?? 0));
+    const points = Math.max(0, ...figure.data.map((trace) => (trace.y ?? trace.x)?.length ?? 0));
     const enough = points >= (figure.least ?? 2);
     this.empty.hidden = enough;
     this.element.hidden = !enough;

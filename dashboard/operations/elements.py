@@ -1,0 +1,147 @@
+"""One query, stream, slot or node as its page shows it: how it does, what belongs to it, and what became of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from dashboard.operations.findings import Finding
+from dashboard.operations.health import findings
+from dashboard.operations.notable import Notable, notable_of
+from dashboard.operations.states import SILENT
+from dashboard.operations.view import View, view_for
+from dashboard.teams.permissions import Viewer
+from scheduler.contracts.reports import NodeReport, QueryReport, SlotReport
+from scheduler.model.errors import NotFound
+from scheduler.model.fragment import Fragment, RunningBundle, node_of
+
+LOG_ENTRIES = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A query. ``tasks``: running task and name of each working one; ``dataflows`` of the viewer that work in it.
+
+    ``traceback`` is empty for whoever is of no team whose dataflow works in it: it may show values of events.
+    """
+
+    id: str
+    fragment: str
+    slot: str
+    node: str
+    tasks: Sequence[tuple[str, str]]
+    dataflows: Sequence[Mapping[str, str]]
+    report: QueryReport
+    error: str
+    traceback: str
+    traceback_withheld: bool
+    log: Sequence[Notable]
+
+
+@dataclass(frozen=True, slots=True)
+class StreamPlace:
+    """A stream between two running tasks. ``flow`` has its rates and latencies, where they are measured.
+
+    ``fused``: both tasks work in one query, and no channel carries it.
+    """
+
+    parent: str
+    child: str
+    parent_name: str
+    child_name: str
+    fused: bool
+    writer: str
+    readers: Sequence[str]
+    flow: Mapping[str, Any]
+    dataflows: Sequence[Mapping[str, str]]
+    is_private: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SlotPlace:
+    """A slot with the queries of the viewer on it (id, names of tasks, state), and what is wrong there."""
+
+    name: str
+    node: str
+    report: SlotReport
+    queries: Sequence[tuple[str, str, str]]
+    others: int
+    findings: Sequence[Finding]
+
+
+@dataclass(frozen=True, slots=True)
+class NodePlace:
+    """A node with its slots (name, report), and what is wrong there."""
+
+    name: str
+    report: NodeReport | None
+    slots: Sequence[tuple[str, SlotReport]]
+    findings: Sequence[Finding]
+
+
+def query_of(viewer: Viewer, query_id: str) -> Query:
+    """A query by its id; ``NotFound`` where the viewer may not know of it."""
+    view = view_for(viewer)
+    fragment, bundle = _bundle(view, query_id)
+    report, users = view.bundle_report(bundle), view.users(fragment.active_tasks)
+    may_see = any(user["id"] in view.own for user in users)
+    return Query(
+        bundle.id, fragment.id, bundle.slot, node_of(bundle.slot),
+        [(task, view.name_of(task)) for task in fragment.active_tasks], users, report,
+        view.in_words(report.error or ""), view.in_words(report.traceback) if may_see else "",
+        bool(report.traceback) and not may_see, notable_of(view, {bundle.id}, count=LOG_ENTRIES))
+
+
+def stream_of(viewer: Viewer, parent: str, child: str) -> StreamPlace:
+    """A stream by its two running tasks; ``NotFound`` where the viewer may not know of it."""
+    view = view_for(viewer)
+    task = view.estate.tasks.get(child)
+    if task is None or parent not in task.parents or not {parent, child} <= view.tasks:
+        raise NotFound("There is no such stream.", remedy="See the estate's graph for those that there are.")
+    fragment_id, position = view.estate.places[child]
+    flow = view.reading.flows.streams.get((parent, child))
+    return StreamPlace(
+        parent, child, view.name_of(parent), view.name_of(child), position > 0, view.estate.places[parent][0],
+        [bundle.id for bundle in view.estate.fragments[fragment_id].queries], asdict(flow) if flow else {},
+        view.users([child]), bool(task.scope))
+
+
+def slot_of(viewer: Viewer, name: str) -> SlotPlace:
+    """A slot by its name; ``NotFound`` where there is none."""
+    view = view_for(viewer)
+    if name not in {slot.name for slot in view.estate.slots}:
+        raise NotFound("There is no such slot.", remedy="See the slots that there are.")
+    queries = [
+        (bundle.id, " → ".join(view.name_of(task) for task in fragment.active_tasks), view.bundle_report(bundle).state)
+        for fragment in view.fragments() for bundle in fragment.queries if bundle.slot == name]
+    everything = sum(
+        bundle.slot == name for fragment in view.estate.fragments.values() for bundle in fragment.queries)
+    return SlotPlace(
+        name, node_of(name), _slot_report(view, name), queries, everything - len(queries),
+        [finding for finding in findings(view) if name in (finding.slot, finding.name)])
+
+
+def node_place(viewer: Viewer, name: str) -> NodePlace:
+    """A node by its name; ``NotFound`` where there is none."""
+    view = view_for(viewer)
+    slots = [slot.name for slot in view.estate.slots if slot.node == name]
+    if not slots:
+        raise NotFound("There is no such node.", remedy="See the nodes and slots that there are.")
+    concerned = {name, *slots}
+    return NodePlace(
+        name, view.node_report(name), [(slot, _slot_report(view, slot)) for slot in slots],
+        [finding for finding in findings(view) if finding.name in concerned or finding.slot in concerned])
+
+
+def _bundle(view: View, query_id: str) -> tuple[Fragment, RunningBundle]:
+    for fragment in view.fragments():
+        for bundle in fragment.queries:
+            if query_id == bundle.id:
+                return fragment, bundle
+    raise NotFound("There is no such query.", remedy="It may have moved or ended: see the dataflow's page.")
+
+
+def _slot_report(view: View, name: str) -> SlotReport:
+    report = view.reading.reports.slot(name) if view.node_report(node_of(name)) is not None else None
+    return report or SlotReport(state=SILENT if view.reading.available else "unknown")

@@ -1,0 +1,243 @@
+"""Charts over time: which a subject has, and each as a Plotly figure with what happened and an earlier time over it.
+
+Pure: from kept history to JSON. Colours and fonts are the browser's, which knows the theme.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from dashboard.operations.history import KeptHistory
+from dashboard.operations.marks import Mark
+from scheduler.history.series import DATAFLOW, ESTATE, GRAINS, METRICS, NODE, QUERY, SLOT, STREAM, TASK
+
+MOST_GROUPS = 24  # of marks on a chart: nearer ones are one line
+SCALES = {"ms": (2000.0, 0.001, "s"), "MB": (4096.0, 1 / 1024, "GB")}  # from which value on, times what, in which unit
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """One chart: ``lines`` are metrics by what they are called; ``stacked`` lines add up to a whole.
+
+    ``without`` says why a subject may have none of these series though others of it are kept.
+    """
+
+    name: str
+    title: str
+    lines: Mapping[str, str]
+    stacked: bool = False
+    without: str = ""
+
+    @property
+    def unit(self) -> str:
+        """Of its values; empty where they count something."""
+        return METRICS[next(iter(self.lines))].unit
+
+
+_RATES = {"events_in_per_s": "in", "events_out_per_s": "out"}
+_LATENCY = {"latency_p50_ms": "p50", "latency_p95_ms": "p95", "latency_p99_ms": "p99"}
+_ALONE = "This task shares its query with others, and nobody can tell its part. The charts of its query have the whole."
+_FUSED = "Both tasks work in one query: no channel carries this stream."
+CHARTS: Mapping[str, Sequence[Chart]] = {
+    ESTATE: (
+        Chart("rate", "Events per second", _RATES),
+        Chart("latency", "Latency of the slowest sink", {"latency_p95_ms": "p95", "latency_p99_ms": "p99"}),
+        Chart("tasks", "Running tasks", {"running_tasks": "running", "tasks_without_reuse": "without sharing"}),
+        Chart("cpu", "CPU of all slots", {"cpu": "cores"}),
+        Chart("memory", "Memory of all slots", {"memory_mb": "memory"})),
+    DATAFLOW: (
+        Chart("rate", "Events per second", _RATES),
+        Chart("latency", "Latency, source to sink", _LATENCY),
+        Chart("cpu", "CPU, its share", {"cpu": "cores"}),
+        Chart("memory", "Memory, its share", {"memory_mb": "memory"})),
+    TASK: (
+        Chart("rate", "Events per second that leave it", {"rate_per_s": "rate"}),
+        Chart("latency", "Latency since the source", _LATENCY),
+        Chart("cpu", "CPU", {"cpu": "cores"}, without=_ALONE),
+        Chart("memory", "Memory, as a part of its slot's", {"memory": "memory"}, without=_ALONE)),
+    STREAM: (
+        Chart("rate", "Events per second", {"rate_per_s": "rate"}),
+        Chart("channel", "Time in the channel", {
+            "channel_p50_ms": "p50", "channel_p95_ms": "p95", "channel_p99_ms": "p99"}, without=_FUSED),
+        Chart("wait", "Wait for the reader's batch", {"wait_p50_ms": "p50", "wait_p99_ms": "p99"}, without=_FUSED),
+        Chart("backlog", "Blocks that wait in the channel", {"backlog_blocks": "blocks"}, without=_FUSED)),
+    QUERY: (
+        Chart("rate", "Events per second that it takes in", {"rate_per_s": "rate"}),
+        Chart("phases", "Batches, by phase", {
+            "batch_asking_ms": "asking sources", "batch_planning_ms": "planning", "batch_working_ms": "working",
+            "batch_logging_ms": "logging"}, stacked=True),
+        Chart("batch", "Duration of batches", {"batch_ms": "batch"}),
+        Chart("cpu", "CPU, its part of the slot", {"cpu": "cores"}),
+        Chart("memory", "Memory, as a part of its slot's", {"memory": "memory"})),
+    SLOT: (
+        Chart("cpu", "CPU", {"cpu": "cores"}),
+        Chart("memory", "Memory", {"memory_mb": "memory"})),
+    NODE: (
+        Chart("cpu", "CPU of its slots", {"cpu": "cores"}),
+        Chart("memory", "Memory of its slots", {"memory_mb": "memory"}),
+        Chart("disk", "Free space of its data folder", {"disk_free_mb": "free"})),
+}
+_UNITS = {"/s": "/s", "ms": " ms", "s": " s", "MB": " MB", "GB": " GB", "cores": " cores", "blocks": "", "": ""}
+_PARTS = frozenset({"memory"})  # metrics that are a part of one
+
+
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """What lies over a chart: an earlier history, by how much earlier it is, and what it is called."""
+
+    kept_history: KeptHistory
+    offset_s: int
+    title: str
+
+
+def chart_figure(
+    chart: Chart, kept_history: KeptHistory, *, earlier: Earlier | None = None, marks: Sequence[Mark] = (),
+    begin_s: int, end_s: int, now_s: int,
+) -> dict[str, Any]:
+    """A chart's figure.
+
+    Parameters
+    ----------
+    chart : Chart
+        Which.
+    kept_history : KeptHistory
+        What was measured of its subject.
+    earlier : Earlier, optional
+        What lies over it.
+    marks : sequence of Mark
+        What happened, the oldest first.
+    begin_s, end_s : int
+        The range that the chart shows, in seconds since the epoch.
+    now_s : int
+        The present moment.
+
+    Returns
+    -------
+    dict
+        ``data`` and ``layout`` as Plotly has them; ``unit``; ``empty``: why there is nothing, where there is nothing;
+        ``summary``: the chart in a sentence. A shape has its ``tone``, a trace its ``series`` (which colour) and
+        whether it is ``faint``.
+    """
+    scale, unit = _scale(chart, [kept_history, *([earlier.kept_history] if earlier else [])])
+    suffix = "%" if scale == 100 else _UNITS[unit]
+    traces = _traces(chart, kept_history, scale=scale, suffix=suffix)
+    if earlier is not None and not chart.stacked:  # two stacks on top of each other nobody can read
+        traces += [
+            trace | {"faint": True, "name": f"{trace['name']}, {earlier.title}", "mode": "lines"}
+            for trace in _traces(chart, earlier.kept_history, scale=scale, suffix=suffix, later_s=earlier.offset_s)]
+    return {
+        "name": chart.name, "unit": suffix.strip(), "data": traces, "layout": {
+            "xaxis": {"range": [_iso(begin_s), _iso(end_s)]},
+            "yaxis": {"ticksuffix": suffix},
+            "shapes": _shapes(group_marks(marks, begin_s, end_s)) if traces else []},
+        "empty": "" if traces else why_empty(chart, kept_history, end_s=end_s, now_s=now_s),
+        "summary": _summary(chart, traces, suffix)}
+
+
+def why_empty(chart: Chart, kept_history: KeptHistory, *, end_s: int, now_s: int) -> str:
+    """Why a chart has nothing to show, and when it will.
+
+    Parameters
+    ----------
+    chart : Chart
+        Which.
+    kept_history : KeptHistory
+        What there is of its subject.
+    end_s : int
+        When its range ends, in seconds since the epoch.
+    now_s : int
+        The present moment.
+    """
+    if end_s <= now_s - GRAINS[-1].keep_s:
+        return "This is older than what is kept: points are kept for 90 days."
+    if not kept_history.values:
+        return "Nothing is recorded of this yet. The line starts within seconds after the first events."
+    if not any(metric in kept_history.values for metric in chart.lines):
+        return chart.without or "This was never measured here. The line starts when a node reports it."
+    return "Nothing was measured in this time. Choose another range, or look whether it ran then."
+
+
+def group_marks(marks: Sequence[Mark], begin_s: int, end_s: int) -> list[list[Mark]]:
+    """Marks that would lie on top of each other on a chart, together; the oldest first."""
+    width_s = max(1, (end_s - begin_s) // MOST_GROUPS)
+    groups: dict[int, list[Mark]] = {}
+    for mark in marks:
+        groups.setdefault((mark.at_s - begin_s) // width_s, []).append(mark)
+    return [groups[key] for key in sorted(groups)]
+
+
+def mark_rows(groups: Sequence[Sequence[Mark]]) -> list[dict[str, Any]]:
+    """What happened as rows, the newest first, with the number that each has on the charts."""
+    rows = [
+        {"number": number, "at": _iso(mark.at_s), "what": mark.what.replace("_", " "), "text": mark.text,
+         "kind": mark.kind, "subject": mark.subject, "tone": mark.tone}
+        for number, group in enumerate(groups, start=1) for mark in group]
+    return rows[::-1]
+
+
+def _traces(
+    chart: Chart, kept_history: KeptHistory, *, scale: float, suffix: str, later_s: int = 0
+) -> list[dict[str, Any]]:
+    """The lines that have a value; of a stack all that are known."""
+    times = kept_history.times_s
+    traces = []
+    for index, (metric, label) in enumerate(chart.lines.items()):
+        values = kept_history.values.get(metric, ())
+        if any(value is not None for value in values):
+            trace = {
+                "type": "scatter", "mode": "lines", "name": label, "series": index,
+                "x0": _iso(times[0] + later_s), "dx": 1000 * kept_history.step_s,
+                "y": [None if value is None else round(value * scale, 4) for value in values], "connectgaps": False,
+                "hovertemplate": f"%{{y:.4~g}}{suffix}"}
+            traces.append(trace | ({"stackgroup": "whole"} if chart.stacked else {}) | _alone(values))
+    return traces
+
+
+def _alone(values: Sequence[float | None]) -> dict[str, str]:
+    """A single value between two gaps is no line: then points are drawn, too."""
+    known = [index for index, value in enumerate(values) if value is not None]
+    lonely = [
+        index for index in known
+        if (index == 0 or values[index - 1] is None) and (index + 1 == len(values) or values[index + 1] is None)]
+    return {"mode": "lines+markers"} if lonely and len(lonely) * 2 >= len(known) else {}
+
+
+def _scale(chart: Chart, histories: Sequence[KeptHistory]) -> tuple[float, str]:
+    """What values are multiplied with, and the unit that they then have."""
+    if _PARTS & set(chart.lines):
+        return 100.0, ""
+    above, scale, unit = SCALES.get(chart.unit, (float("inf"), 1.0, chart.unit))
+    highest = max(
+        (value for history in histories for metric in chart.lines for value in history.values.get(metric, ())
+         if value is not None), default=0.0)
+    return (scale, unit) if highest >= above else (1.0, chart.unit)
+
+
+def _shapes(groups: Sequence[Sequence[Mark]]) -> list[dict[str, Any]]:
+    return [
+        {"type": "line", "xref": "x", "yref": "paper", "x0": _iso(group[0].at_s), "x1": _iso(group[0].at_s), "y0": 0,
+         "y1": 1, "tone": _worst_tone(group),
+         "label": {"text": str(number), "textposition": "end", "textangle": 0, "xanchor": "left", "font": {"size": 10}}}
+        for number, group in enumerate(groups, start=1)]
+
+
+def _worst_tone(group: Sequence[Mark]) -> str:
+    tones = {mark.tone for mark in group}
+    return next(tone for tone in ("bad", "change", "ok") if tone in tones)
+
+
+def _summary(chart: Chart, traces: Sequence[Mapping[str, Any]], suffix: str) -> str:
+    parts = []
+    for trace in traces:
+        known = [value for value in trace["y"] if value is not None]
+        parts.append(
+            f"{trace['name']}: last {known[-1]:.4g}{suffix}, lowest {min(known):.4g}{suffix}, highest "
+            f"{max(known):.4g}{suffix}")
+    return f"{chart.title}. {'; '.join(parts)}." if parts else f"{chart.title}: nothing to draw."
+
+
+def _iso(at_s: int) -> str:
+    return datetime.fromtimestamp(at_s, UTC).isoformat()

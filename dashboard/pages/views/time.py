@@ -1,0 +1,62 @@
+"""Charts of one subject over the range that an address names, as JSON: what every page with charts asks for."""
+
+from __future__ import annotations
+
+from django.contrib.auth.decorators import login_required
+from django.http import HttpRequest, JsonResponse
+from django.utils import timezone
+from django.views.decorators.http import require_safe
+
+from dashboard.operations.history import KeptHistory, Range, history_of
+from dashboard.operations.marks import marks_of
+from dashboard.pages.charts import CHARTS, Chart, Earlier, chart_figure, group_marks, mark_rows
+from dashboard.pages.ranges import OVERLAYS, ChosenRange, chosen
+from scheduler.model.errors import NotFound
+
+ROWS = 60  # of a table in place of a chart
+
+
+@require_safe
+@login_required
+def charts(request: HttpRequest) -> JsonResponse:
+    """The charts of a subject (``kind``, ``subject``), in order, with its ``marks`` and the ``range`` that they show.
+
+    ``only`` names one of them; ``rows`` thins to as many points as a table has rows.
+    """
+    now_s = int(timezone.now().timestamp())
+    kind, subject = request.GET.get("kind", ""), request.GET.get("subject", "")
+    span = chosen(request.GET, now_s=now_s)
+    wanted = _wanted(kind, request.GET.get("only", ""))
+    points = ROWS if "rows" in request.GET else 0
+    metrics = list(dict.fromkeys(metric for chart in wanted for metric in chart.lines))
+
+    def read(asked: Range) -> KeptHistory:
+        return history_of(request.viewer, kind, subject, asked, metrics=metrics)
+
+    kept_history = read(span.span(now_s=now_s, most_points=points))
+    earlier = None
+    if span.over:
+        earlier = Earlier(read(span.earlier(now_s=now_s, most_points=points)), span.offset_s, OVERLAYS[span.over])
+    marks = marks_of(request.viewer, kind, subject, begin_s=span.begin_s, end_s=span.end_s)
+    return JsonResponse({
+        "range": _range(span, kept_history) | {"over_empty": bool(earlier and not _has_values(earlier.kept_history))},
+        "charts": [
+            chart_figure(chart, kept_history, earlier=earlier, marks=marks, begin_s=span.begin_s, end_s=span.end_s,
+                         now_s=now_s) for chart in wanted],
+        "marks": mark_rows(group_marks(marks, span.begin_s, span.end_s))}, json_dumps_params={"separators": (",", ":")})
+
+
+def _wanted(kind: str, only: str) -> list[Chart]:
+    wanted = [chart for chart in CHARTS.get(kind, ()) if not only or chart.name == only]
+    if not wanted:
+        raise NotFound("There are no such charts.", remedy="See what is in the estate now.")
+    return wanted
+
+
+def _has_values(kept_history: KeptHistory) -> bool:
+    return any(value is not None for values in kept_history.values.values() for value in values)
+
+
+def _range(span: ChosenRange, kept_history: KeptHistory) -> dict[str, object]:
+    return {"name": span.name, "title": span.title, "from_ms": 1000 * span.begin_s, "to_ms": 1000 * span.end_s,
+            "every_s": span.every_s, "step_s": kept_history.step_s, "over": OVERLAYS.get(span.over, "")}

@@ -1,0 +1,102 @@
+"""The course of what is wrong: since when, how often it came back, and whether it gets worse."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .series import ALARM, Annotation
+
+NEW, LASTING, COMES_AND_GOES = "new", "lasting", "comes_and_goes"
+NEW_FOR_S = 120
+OFTEN, WITHIN_S = 3, 3600  # so many beginnings within so long are a coming and going
+LEAST_POINTS = 6
+Trend = Literal["rising", "falling", "level", "unknown"]
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """How something wrong has gone so far.
+
+    ``since_s`` is when it began this time, or None where nobody knows; ``begun`` how often it began in the time that
+    was looked at, this one included; ``kind`` one of ``new``, ``lasting`` and ``comes_and_goes``.
+    """
+
+    since_s: int | None
+    begun: int
+    kind: str
+
+
+def course(notes: Sequence[Annotation], *, now_s: int, since_s: int | None = None) -> Course:
+    """The course of what is wrong now.
+
+    Parameters
+    ----------
+    notes : sequence of Annotation
+        What history tells of its subject; its alarms count, whatever is told of them.
+    now_s : int
+        The present moment, in seconds since the epoch.
+    since_s : int, optional
+        Since when it is as it is, where that is known otherwise.
+    """
+    begun = sorted({note.at_s for note in notes if note.what == ALARM})
+    known = [moment for moment in (since_s, begun[-1] if begun else None) if moment is not None]
+    # A query that is tried again and again is "since" its last try; it is wrong since its alarm.
+    began = min(known) if begun and since_s is not None else known[0] if known else None
+    lately = sum(moment > now_s - WITHIN_S for moment in begun)
+    if lately >= OFTEN:
+        kind = COMES_AND_GOES
+    else:
+        kind = NEW if began is not None and now_s - began < NEW_FOR_S else LASTING
+    return Course(began, max(1, len(begun)), kind)
+
+
+def trend(values: Sequence[float | None] | NDArray[np.float32], *, least_change: float = 0.2) -> Trend:
+    """Whether values rise or fall over their time: the median of their last third against that of their first.
+
+    Parameters
+    ----------
+    values : sequence of float
+        In order of time, evenly apart; None or NaN where nothing was measured.
+    least_change : float, optional
+        What counts as a change, as a part of the greater of the two.
+
+    Returns
+    -------
+    str
+        ``unknown`` where too few values are there, or none in the last third.
+    """
+    numbers = np.array([np.nan if value is None else value for value in values], dtype=np.float64)
+    third = len(numbers) // 3
+    first, last = (part[~np.isnan(part)] for part in (numbers[:third], numbers[len(numbers) - third:]))
+    if np.count_nonzero(~np.isnan(numbers)) < LEAST_POINTS or not len(first) or not len(last):
+        return "unknown"
+    before, after = float(np.median(first)), float(np.median(last))
+    if abs(after - before) <= least_change * max(abs(before), abs(after)):
+        return "level"
+    return "rising" if after > before else "falling"
+
+
+def trend_of_events(moments_s: Sequence[int], *, now_s: int, over_s: int) -> Trend:
+    """Whether something happens more and more often: how often in the newer half of a time against the older half.
+
+    Parameters
+    ----------
+    moments_s : sequence of int
+        When it happened, in seconds since the epoch.
+    now_s : int
+        The end of the time that is looked at.
+    over_s : int
+        How long that time is.
+    """
+    older = sum(now_s - over_s < moment <= now_s - over_s // 2 for moment in moments_s)
+    newer = sum(now_s - over_s // 2 < moment <= now_s for moment in moments_s)
+    if older + newer < 2:
+        return "unknown"
+    if max(older, newer) < 2 * min(older, newer) or abs(older - newer) < 2:
+        return "level"
+    return "rising" if newer > older else "falling"
