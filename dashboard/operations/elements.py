@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
+from uuid import UUID
 
+from dashboard.catalog.permissions import dataflow_for
 from dashboard.operations.findings import Finding
 from dashboard.operations.health import findings
 from dashboard.operations.notable import Notable, notable_of
@@ -91,6 +93,24 @@ def query_of(viewer: Viewer, query_id: str) -> Query:
         [(task, view.name_of(task)) for task in fragment.active_tasks], users, report,
         view.in_words(report.error or ""), view.in_words(report.traceback) if may_see else "",
         bool(report.traceback) and not may_see, notable_of(view, {bundle.id}, count=LOG_ENTRIES))
+
+
+def queries_of(viewer: Viewer, dataflow_id: UUID | str) -> list[tuple[str, str]]:
+    """The queries that a dataflow works in, with its tasks there; ``NotFound`` where the viewer may not know of it."""
+    record = dataflow_for(viewer, dataflow_id)
+    view, key = view_for(viewer), str(record.pk)
+    entry = view.estate.submitted.get(key)
+    named = {running: name for name, running in entry.running.items()} if entry else {}
+    return [
+        (bundle.id, " → ".join(named[task] for task in fragment.active_tasks if task in named))
+        for fragment in view.fragments() if not named.keys().isdisjoint(fragment.active_tasks)
+        for bundle in fragment.queries]
+
+
+def queries_with(viewer: Viewer, task_id: str) -> list[str]:
+    """The queries in which a running task works that the viewer may know of."""
+    return [bundle.id for fragment in view_for(viewer).fragments() if task_id in fragment.active_tasks
+            for bundle in fragment.queries]
 
 
 def stream_of(viewer: Viewer, parent: str, child: str) -> StreamPlace:

@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from .series import ALARM, Annotation
+from .series import ALARM, OVER, Annotation
 
 NEW, LASTING, COMES_AND_GOES = "new", "lasting", "comes_and_goes"
 NEW_FOR_S = 120
@@ -44,15 +44,13 @@ def course(notes: Sequence[Annotation], *, now_s: int, since_s: int | None = Non
         Since when it is as it is, where that is known otherwise.
     """
     begun = sorted({note.at_s for note in notes if note.what == ALARM})
-    known = [moment for moment in (since_s, begun[-1] if begun else None) if moment is not None]
-    # A query that is tried again and again is "since" its last try; it is wrong since its alarm.
-    began = min(known) if begun and since_s is not None else known[0] if known else None
+    over = max((note.at_s for note in notes if note.what == OVER), default=-1)
+    # What is tried again and again is "since" its last try; it is wrong since the alarm that is not over.
+    known = [moment for moment in (since_s, *begun[-1:]) if moment is not None and (moment == since_s or moment > over)]
+    began = min(known, default=None)
+    is_new = began is not None and now_s - began < NEW_FOR_S
     lately = sum(moment > now_s - WITHIN_S for moment in begun)
-    if lately >= OFTEN:
-        kind = COMES_AND_GOES
-    else:
-        kind = NEW if began is not None and now_s - began < NEW_FOR_S else LASTING
-    return Course(began, max(1, len(begun)), kind)
+    return Course(began, max(1, len(begun)), COMES_AND_GOES if lately >= OFTEN else NEW if is_new else LASTING)
 
 
 def trend(values: Sequence[float | None] | NDArray[np.float32], *, least_change: float = 0.2) -> Trend:

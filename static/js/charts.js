@@ -34,6 +34,7 @@ class Chart {
     figure.layout.xaxis.fixedrange = !zooms;
     if (NARROW.matches) figure.layout.xaxis.nticks = 4;
     figure.least = 1;
+    figure.layout.height = this.element.parentElement.clientHeight || undefined;
     await this.plot.draw(figure);
     if (figure.data.length && !this.listens) {
       this.listens = true;
@@ -127,7 +128,7 @@ class Panel {
       const answer = await ask(this.element);
       if (turn !== this.asked) return; // another range was chosen meanwhile
       if (!this.element.dataset.range) showRange(answer.range);
-      await Promise.all(this.charts.map((chart, index) => chart.draw(answer.charts[index])));
+      await Promise.all(this.charts.map((chart) => chart.draw(answer.charts.find((figure) => figure.name === chart.name))));
       listMarks(this.element.querySelector("[data-part='marks']"), answer.marks);
       this.element.dataset.drawn = answer.range.title;
       every = 1000 * answer.range.every_s;

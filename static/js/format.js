@@ -18,6 +18,11 @@ export function rate(value) {
   return value == null ? NONE : `${short(value)}/s`;
 }
 
+/** A rate as a figure that stands alone: its unit stands beside it. */
+export function big(value) {
+  return value == null ? NONE : short(value);
+}
+
 export function latency(ms) {
   if (ms == null) return NONE;
   if (ms < 1) return "<1 ms";

@@ -7,20 +7,22 @@ const EVERY_MS = 5000;
 // Plotly's map code adds a style element, which the policy forbids, unless an element of this id is there.
 const MAP_STYLE = "9f215cf04c5486422605d13261cb87401f4e7763b6296af81e98efbc0130da53";
 const SERIES = ["--accent", "--warn", "--ink-3", "--ok"];
+// On a wall, charts are read from some metres.
+const TEXT = document.body.hasAttribute("data-wall") ? Math.max(12, Math.round(innerWidth / 80)) : 12;
 const TONES = { bad: "--bad", ok: "--ok", change: "--accent" };
 
 function layout(figure) {
   const axis = {
     gridcolor: token("--line"), linecolor: token("--line"), zeroline: false, tickcolor: token("--line"),
-    tickfont: { size: 11 }, fixedrange: true, automargin: true, rangemode: "tozero",
+    tickfont: { size: TEXT - 1 }, fixedrange: true, automargin: true, rangemode: "tozero",
   };
   const given = figure.layout ?? {};
   return {
     ...given,
     paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
-    font: { family: getComputedStyle(document.body).fontFamily, size: 12, color: token("--ink-2") },
-    margin: { l: 52, r: 16, t: 8, b: 30, ...given.margin }, height: 250, autosize: true, hovermode: given.hovermode ?? "x unified", showlegend: figure.data.length > 1,
-    legend: { orientation: "h", y: 1.12, x: 1, xanchor: "right", font: { size: 11 }, ...given.legend },
+    font: { family: getComputedStyle(document.body).fontFamily, size: TEXT, color: token("--ink-2") },
+    margin: { l: 52, r: 16, t: 8, b: 30, ...given.margin }, height: given.height ?? 250, autosize: true, hovermode: given.hovermode ?? "x unified", showlegend: figure.data.length > 1,
+    legend: { orientation: "h", y: 1.12, x: 1, xanchor: "right", font: { size: TEXT - 1 }, ...given.legend },
     hoverlabel: { bgcolor: token("--raised"), bordercolor: token("--line"), font: { color: token("--ink") } },
     xaxis: { ...axis, rangemode: "normal", type: "date", ...given.xaxis },
     yaxis: { ...axis, ...given.yaxis, title: undefined },

@@ -16,8 +16,8 @@ from dashboard.teams.selectors import teams
 
 register = template.Library()
 _PLACES = (
-    ("estate", "Estate"), ("dataflows", "Dataflows"), ("proposals", "Proposals"), ("alerts", "Alerts"),
-    ("bills", "Bills"), ("task_types", "Task types"), ("profiles", "Profiles"),
+    ("estate", "Estate"), ("problems", "Problems"), ("dataflows", "Dataflows"), ("proposals", "Proposals"),
+    ("alerts", "Alerts"), ("bills", "Bills"), ("task_types", "Task types"), ("profiles", "Profiles"),
     ("controllers", "Controllers"), ("audit", "Audit"), ("help", "Help"),
 )
 

@@ -19,8 +19,9 @@ def time_bar(context: dict[str, Any]) -> dict[str, Any]:
     """The choice of a range for all charts of a page."""
     now_s = int(timezone.now().timestamp())
     span = chosen_or_default(context["request"].GET, now_s=now_s)
-    return {"ranges": RANGES.values(), "default": DEFAULT.name, "span": span, "overlays": OVERLAYS.items(), "begin": iso_minute(span.begin_s),
-            "end": iso_minute(span.end_s)}
+    return {
+        "ranges": RANGES.values(), "default": DEFAULT.name, "span": span, "overlays": OVERLAYS.items(),
+        "begin": iso_minute(span.begin_s), "end": iso_minute(span.end_s)}
 
 
 @register.inclusion_tag("parts/charts.html")

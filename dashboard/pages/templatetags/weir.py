@@ -107,6 +107,12 @@ def rate(value: float | None) -> str:
 
 
 @register.filter
+def big(value: float | None) -> str:
+    """A rate as a figure that stands alone: its unit stands beside it."""
+    return NONE if value in (None, "") else _short(float(value))
+
+
+@register.filter
 def latency(ms: float | None) -> str:
     """A latency in the unit that suits it."""
     if ms in (None, ""):

@@ -13,7 +13,6 @@ from django.core.paginator import Paginator
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
 from django.template.loader import render_to_string
-from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from dashboard import jobs
@@ -29,21 +28,18 @@ from dashboard.core.errors import http_status
 from dashboard.explorer.preview import preview_submission
 from dashboard.explorer.versions import compared
 from dashboard.operations import selectors as operations
+from dashboard.operations.elements import queries_of
 from dashboard.operations.failures import failures
 from dashboard.operations.fragments import fragmentation_of
-from dashboard.operations.history import history_of
 from dashboard.operations.services import try_again
 from dashboard.operations.states import GAVE_UP
 from dashboard.pages import flash
 from dashboard.pages.event_table import event_table
-from dashboard.pages.figures import latency_figure, rate_figure
 from dashboard.pages.graphs import dataflow_graph, pair_graph, preview_graph, stream_id
 from dashboard.pages.line_changes import line_changes
-from dashboard.pages.ranges import RANGES, range_named
 from dashboard.teams import selectors as teams
 from dashboard.teams.models import Role
 from scheduler.contracts.reports import FAILING
-from scheduler.history.series import DATAFLOW
 from scheduler.model.behind import WORDS
 from scheduler.model.errors import InvalidDataflow, NotFound, WeirError
 from scheduler.model.plan_kinds import CHANGE, DEFRAGMENT, PAUSE, PLAN_KINDS, RESUME
@@ -171,15 +167,15 @@ def dataflow(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
     tasks = [{**task, "live": live["tasks"].get(task["id"], {})} for task in graph["tasks"]]
     streams = [
         {**stream, "id": stream_id(stream["source"], stream["target"]),
-         "live": live["streams"].get(stream_id(stream["source"], stream["target"]), {})}
+         "live": live["streams"].get(stream_id(stream["source"], stream["target"]), {}),
+         "running": _running_ends(live["tasks"], stream)}
         for stream in graph["streams"]
     ]
     for sink in live["sinks"].values():
         sink["waiting_since"] = moment_of(sink["waiting_since_ms"])
     return render(request, "dataflow.html", {
-        "ranges": RANGES.values(), "range": range_named(request.GET.get("range", "")),
         "record": record, "live": live, "tasks": tasks, "site": request.build_absolute_uri("/").rstrip("/"),
-        "streams": streams, "outputs": _outputs(request, record),
+        "queries": queries_of(request.viewer, dataflow_id), "streams": streams, "outputs": _outputs(request, record),
         "document": catalog.current_version(record), "versions": catalog.versions(record), "proposals": proposals[:10],
         "entries": trail.entries_of(record, *proposals[:10])[:30],
         "failing": failures(request.viewer, dataflow_id), "may_try_again": may,
@@ -270,15 +266,6 @@ def dataflow_graph_json(request: HttpRequest, dataflow_id: UUID) -> JsonResponse
     live = operations.live_dataflow(request.viewer, dataflow_id)
     shared_with = {task: live_task["shared_with"] for task, live_task in live["tasks"].items()}
     return JsonResponse(dataflow_graph(catalog.graph_of(record), shared_with=shared_with))
-
-
-@require_safe
-@login_required
-def dataflow_plots(request: HttpRequest, dataflow_id: UUID) -> JsonResponse:
-    """Plotly figures of rate and latency over a range that ends now (``?range=``)."""
-    span = range_named(request.GET.get("range", "")).until(int(timezone.now().timestamp()))
-    kept_history = history_of(request.viewer, DATAFLOW, str(dataflow_id), span)
-    return JsonResponse({"rate": rate_figure(kept_history), "latency": latency_figure(kept_history)})
 
 
 @require_safe
@@ -376,6 +363,12 @@ def _editor(request: HttpRequest, may: Any, record: DataflowRecord | None, **giv
 
 def _outputs(request: HttpRequest, record: DataflowRecord) -> list[dict[str, str]]:
     return operations.outputs(request.viewer, record.pk) if record.status == RUNNING else []
+
+
+def _running_ends(tasks: dict[str, dict[str, Any]], stream: dict[str, str]) -> tuple[str, str] | None:
+    """The running tasks at both ends of a stream, where it is in the estate."""
+    source, target = tasks.get(stream["source"]), tasks.get(stream["target"])
+    return (source["running"], target["running"]) if source and target else None
 
 
 def _sharing(tasks: list[dict[str, Any]]) -> dict[str, Any]:

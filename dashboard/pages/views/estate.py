@@ -34,12 +34,12 @@ def estate(request: HttpRequest) -> HttpResponse:
         "counts": counts,
         "saved": counts["without_reuse"] - counts["running_tasks"],
         "rows": sorted(rows, key=lambda row: (row["team"], row["name"])),
-        "slots": [{"name": key, **row, "of_mb": _memory(document, key)}
+        "slots": [{"name": key, "node": node_of(key), "index": int(key.rpartition("/")[2]), **row, "of_mb": _memory(document, key)}
                   for key, row in document["slots"].items()],
         "spares": [{"node": name, **node["spare"]} for name, node in document["nodes"].items() if node["spare"]],
         "health": list(document["health"].values()),
         "failing": sum(1 for row in document["health"].values() if row["part"] == "query" and row["severity"] == "bad"),
-        "health_state": _health_state(document),
+        "health_state": health_state(document),
         "activity": _activity(request),
         "live_topic": "estate",
     })
@@ -64,7 +64,7 @@ def fragmentation(request: HttpRequest) -> HttpResponse:
     })
 
 
-def _health_state(document: dict) -> str:
+def health_state(document: dict) -> str:
     """``unknown`` where nothing is heard, else the worst severity, or ``well``."""
     if not document["live"]["available"]:
         return "unknown"

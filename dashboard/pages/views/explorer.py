@@ -11,6 +11,7 @@ from django.views.decorators.http import require_safe
 from dashboard import jobs
 from dashboard.explorer import merged
 from dashboard.explorer import task as explorer
+from dashboard.operations.elements import queries_with
 from dashboard.pages.graphs import merged_graph, task_graph
 
 COMPACT = {"separators": (",", ":")}
@@ -40,9 +41,10 @@ def estate_graph_json(request: HttpRequest) -> JsonResponse:
 def running_task(request: HttpRequest, task_id: str) -> HttpResponse:
     """One running task: users, cost, surroundings, and what stops if it goes."""
     task = explorer.running_task(request.viewer, task_id)
-    live = task["live"]
+    live, around = task["live"], explorer.around(request.viewer, task_id)
     return render(request, "running_task.html", {
-        "task": task, "around": explorer.around(request.viewer, task_id), "live": live,
+        "task": task, "around": around, "live": live, "streams": _streams(around["tasks"], task_id),
+        "queries": queries_with(request.viewer, task_id),
         "declared": jobs.task_types().get(task["type"]), "currency": settings.CURRENCY,
         "more_users": task["user_count"] - len(task["users"]),
         "live_topic": f"dataflow:{live['dataflow']}" if live else None,
@@ -54,6 +56,15 @@ def running_task(request: HttpRequest, task_id: str) -> HttpResponse:
 def running_task_graph(request: HttpRequest, task_id: str) -> JsonResponse:
     """What is up- and downstream of a running task."""
     return JsonResponse(task_graph(explorer.around(request.viewer, task_id), task_types=jobs.task_types()))
+
+
+def _streams(around: list[dict], task_id: str) -> list[dict[str, str]]:
+    """The streams that a task reads, then those that it writes, each by its ends and the name of the other one."""
+    named = {task["id"]: task for task in around}
+    reads = [{"parent": parent, "child": task_id, "name": named[parent]["name"]}
+             for parent in named[task_id]["parents"] if parent in named]
+    return reads + [{"parent": task_id, "child": task["id"], "name": task["name"]}
+                    for task in around if task_id in task["parents"]]
 
 
 def _sheet(request: HttpRequest) -> dict:

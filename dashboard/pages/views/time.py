@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, JsonResponse
 from django.utils import timezone
@@ -21,12 +23,12 @@ ROWS = 60  # of a table in place of a chart
 def charts(request: HttpRequest) -> JsonResponse:
     """The charts of a subject (``kind``, ``subject``), in order, with its ``marks`` and the ``range`` that they show.
 
-    ``only`` names one of them; ``rows`` thins to as many points as a table has rows.
+    ``only`` names those that are wanted; ``rows`` thins to as many points as a table has rows.
     """
     now_s = int(timezone.now().timestamp())
     kind, subject = request.GET.get("kind", ""), request.GET.get("subject", "")
     span = chosen(request.GET, now_s=now_s)
-    wanted = _wanted(kind, request.GET.get("only", ""))
+    wanted = _wanted(kind, request.GET.getlist("only"))
     points = ROWS if "rows" in request.GET else 0
     metrics = list(dict.fromkeys(metric for chart in wanted for metric in chart.lines))
 
@@ -46,8 +48,8 @@ def charts(request: HttpRequest) -> JsonResponse:
         "marks": mark_rows(group_marks(marks, span.begin_s, span.end_s))}, json_dumps_params={"separators": (",", ":")})
 
 
-def _wanted(kind: str, only: str) -> list[Chart]:
-    wanted = [chart for chart in CHARTS.get(kind, ()) if not only or chart.name == only]
+def _wanted(kind: str, only: Sequence[str]) -> list[Chart]:
+    wanted = [chart for chart in CHARTS.get(kind, ()) if not only or chart.name in only]
     if not wanted:
         raise NotFound("There are no such charts.", remedy="See what is in the estate now.")
     return wanted

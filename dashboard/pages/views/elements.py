@@ -1,0 +1,138 @@
+"""Pages of the estate's parts over time: a query, a stream, a slot, a node, the estate; its problems, and the wall."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from django.contrib.auth.decorators import login_required
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.urls import reverse
+from django.views.decorators.http import require_safe
+
+from dashboard.operations import elements as parts
+from dashboard.operations import selectors as operations
+from dashboard.operations.problems import Problem
+from dashboard.operations.problems import problems as problems_of
+from dashboard.pages.charts import CHARTS
+from dashboard.pages.views.dataflows import moment_of
+from dashboard.pages.views.estate import health_state
+from scheduler.history.series import ESTATE, NODE, QUERY, SLOT, TASK
+
+LINKED = 12  # dataflows of a problem by name; of more only how many
+LISTED = 100
+STEADY = {"new": "just begun", "lasting": "stable", "comes_and_goes": "comes and goes"}
+WAYS = {"worse": "getting worse", "better": "getting better", "same": "neither better nor worse"}
+
+
+@require_safe
+@login_required
+def query(request: HttpRequest, query_id: str) -> HttpResponse:
+    """One query: how it does, its batches by phase, its newest error with the traceback, and its log."""
+    shown = parts.query_of(request.viewer, query_id)
+    return render(request, "elements/query.html", {
+        "query": shown, "report": shown.report, "since": moment_of(shown.report.since_ms),
+        "retry_at_ms": shown.report.retry_at_ms, "slot_url": slot_url(shown.slot)})
+
+
+@require_safe
+@login_required
+def stream(request: HttpRequest, parent: str, child: str) -> HttpResponse:
+    """One stream between two running tasks."""
+    return render(request, "elements/stream.html", {
+        "stream": parts.stream_of(request.viewer, parent, child), "subject": f"{parent}>{child}"})
+
+
+@require_safe
+@login_required
+def slot(request: HttpRequest, node: str, index: int) -> HttpResponse:
+    """One slot: what runs there, what it takes, and what is wrong."""
+    shown = parts.slot_of(request.viewer, f"{node}/{index}")
+    return render(request, "elements/slot.html", {
+        "slot": shown, "report": shown.report, "since": moment_of(shown.report.since_ms),
+        "problems": _rows_of_findings(shown.findings), "live_topic": "estate"})
+
+
+@require_safe
+@login_required
+def node(request: HttpRequest, name: str) -> HttpResponse:
+    """One node: its slots, what they take together, and what is wrong."""
+    shown = parts.node_place(request.viewer, name)
+    return render(request, "elements/node.html", {
+        "node": shown, "report": shown.report,
+        "slots": [{"name": slot_name, "report": report, "url": slot_url(slot_name)} for slot_name, report in shown.slots],
+        "problems": _rows_of_findings(shown.findings), "live_topic": "estate"})
+
+
+@require_safe
+@login_required
+def estate_time(request: HttpRequest) -> HttpResponse:
+    """The estate over time."""
+    return render(request, "elements/estate_time.html")
+
+
+@require_safe
+@login_required
+def problems(request: HttpRequest) -> HttpResponse:
+    """What is wrong, the worst first, what was lately, and the newest errors of queries."""
+    found = problems_of(request.viewer)
+    live = {"available": found.view.reading.available, "reason": found.view.reading.reason}
+    rows = [_row(problem) for problem in found.now[:LISTED]]
+    return render(request, "problems.html", {
+        "rows": rows, "total": len(found.now), "left": max(0, len(found.now) - LISTED), "live": live,
+        "bad": sum(problem.finding.severity == "bad" for problem in found.now),
+        "past": [{"row": row, "begun": moment_of(row.begun_s and 1000 * row.begun_s), "over": moment_of(1000 * row.over_s),
+                  "url": element_url(row.kind, row.subject)} for row in found.past],
+        "errors": [{"error": error, "url": reverse("query", args=[error.fragment]),
+                    "dataflows": _users(found.view, error.fragment)} for error in found.errors],
+        "runs": bool(found.view.records), "live_topic": "estate"})
+
+
+@require_safe
+@login_required
+def wall(request: HttpRequest) -> HttpResponse:
+    """What a screen on the wall shows: how much flows, how well, and what is wrong; no navigation."""
+    document = operations.live_estate(request.viewer)
+    return render(request, "wall.html", {
+        "doc": document, "counts": document["counts"], "health": list(document["health"].values())[:4],
+        "state": health_state(document),
+        "wrong": sum(row["severity"] != "note" for row in document["health"].values()),
+        "wall_charts": [(chart.name, chart.title) for chart in CHARTS[ESTATE][:2]], "live_topic": "estate"})
+
+
+def slot_url(name: str) -> str:
+    """The page of a slot."""
+    node_name, _, index = name.rpartition("/")
+    return reverse("slot", args=[node_name, int(index)])
+
+
+def element_url(kind: str, subject: str) -> str:
+    """The page of what history knows something by; empty where it has none of its own."""
+    if not subject:
+        return ""
+    if kind == SLOT:
+        return slot_url(subject)
+    name = {QUERY: "query", TASK: "running_task", NODE: "node", "dataflow": "dataflow"}.get(kind)
+    return reverse(name, args=[subject]) if name else ""
+
+
+def _row(problem: Problem) -> dict[str, Any]:
+    finding, course = problem.finding, problem.course
+    return {
+        "finding": finding, "since": moment_of(course.since_s and 1000 * course.since_s),
+        "steady": STEADY[course.kind], "course": course, "way": WAYS.get(problem.direction, ""),
+        "direction": problem.direction, "url": element_url(problem.kind, problem.subject),
+        "causes": [{"id": query_id, "url": reverse("query", args=[query_id])} for query_id in problem.causes],
+        "slot_url": slot_url(finding.slot) if finding.slot and finding.slot != finding.name else "",
+        "dataflows": finding.dataflows[:LINKED], "more": max(0, len(finding.dataflows) - LINKED),
+        "traceback": problem.traceback}
+
+
+def _rows_of_findings(found: Iterable[Any]) -> list[dict[str, Any]]:
+    return [{"finding": finding, "since": moment_of(finding.since_ms)} for finding in found]
+
+
+def _users(view: Any, query_id: str) -> list[dict[str, str]]:
+    fragment = view.fragment_of.get(query_id)
+    return view.users(fragment.active_tasks)[:LINKED] if fragment is not None else []
