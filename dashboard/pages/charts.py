@@ -52,7 +52,8 @@ CHARTS: Mapping[str, Sequence[Chart]] = {
         Chart("rate", "Events per second", _RATES),
         Chart("latency", "Latency, source to sink", _LATENCY),
         Chart("cpu", "CPU, its share", {"cpu": "cores"}),
-        Chart("memory", "Memory, its share", {"memory_mb": "memory"})),
+        Chart("memory", "Memory, its share", {"memory_mb": "memory"}),
+        Chart("tasks", "Running tasks", {"running_tasks": "running"})),
     TASK: (
         Chart("rate", "Events per second that leave it", {"rate_per_s": "rate"}),
         Chart("latency", "Latency since the source", _LATENCY),

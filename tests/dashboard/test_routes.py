@@ -39,7 +39,8 @@ WHO = ("anonymous", "outsider", "mo", "ben", "vera", "carla", "ana", "dev", "roo
 TABLE = Path(__file__).with_name("routes.txt")
 SERVER, BROKER_AWAY = "mqtt.example.org", 503
 METHODS = ("get", "post", "put", "delete")
-QUERIES = {"live/snapshot": {"topic": "estate"}, "api/history": {"kind": "estate"}}
+QUERIES = {
+    "live/snapshot": {"topic": "estate"}, "api/history": {"kind": "estate"}, "charts.json": {"kind": "estate"}}
 
 
 def routes(resolver: Any = None, before: str = "") -> Iterator[str]:
@@ -112,7 +113,7 @@ class Everything:
             "token_id": token.pk, "number": 1,
             "way": "pause", "task": "out", "team": "city", "controller": "defragmentation", "kind": "latency",
             "comment_id": comment_on(actor=world.carla, proposal_id=proposal.pk, text="Why 7?").pk,
-        } | measured(world) | alerted(world)
+        } | measured(world) | alerted(world) | _parts(str(record.pk))
         source, sink = {"dataflow_id": links.pk, "task": "posted"}, {"dataflow_id": links.pk, "task": "away"}
         self._of_pattern: dict[str, dict[str, Any]] = {
             "api/dataflows/<uuidstr:dataflow_id>/outputs/<str:task_id>": {"task_id": "out"},
@@ -213,6 +214,14 @@ class Everything:
         if path.startswith("/api/"):
             return getattr(client, method)(path, data=json.dumps(body), content_type="application/json")
         return getattr(client, method)(path, data=body) if method == "post" else getattr(client, method)(path)
+
+
+def _parts(dataflow_id: str) -> dict[str, object]:
+    """A query and a stream of a dataflow, a slot and a node, by the names that addresses have for them."""
+    estate = load_estate()
+    running_tasks = estate.submitted[dataflow_id].running
+    parent, child = running_tasks["sense"], running_tasks["parse"]
+    return {"query_id": estate.places[child][0], "parent": parent, "child": child, "node": "n1", "index": 0}
 
 
 @pytest.fixture

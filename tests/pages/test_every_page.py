@@ -12,6 +12,7 @@ from django.urls import reverse
 
 from dashboard.approvals.services import defragment_dataflow, pause_dataflow, prepare_proposal
 from dashboard.catalog.documents import check_document
+from dashboard.operations.estate import load_estate
 from dashboard.pages.urls import urlpatterns
 from dashboard.pages.views.guides import GUIDES
 from tests.dashboard.alerting import alert_of
@@ -20,7 +21,8 @@ from tests.pages.conftest import ClientOf
 from tests.pages.markup import Markup, assert_sound
 
 PLAIN = ["estate", "dataflows", "dataflow_new", "proposals", "task_types", "bills", "audit", "teams", "password_change",
-         "estate_graph", "overlap", "fragmentation", "slots", "alerts", "alert_rules", "notifications", "controllers"]
+         "estate_graph", "overlap", "fragmentation", "slots", "alerts", "alert_rules", "notifications", "controllers",
+         "estate_time", "problems", "wall"]
 FILTERED = ["/dataflows/?q=none&team=city&status=running", "/proposals/?for=me", "/proposals/?status=open",
             "/alerts/?show=all",
             "/estate/overlap?q=none&by=share", "/estate/overlap?team=city", "/estate/graph?q=traffic&page=7",
@@ -28,7 +30,8 @@ FILTERED = ["/dataflows/?q=none&team=city&status=running", "/proposals/?for=me",
             "/controllers/defragmentation/", "/controllers/remeasuring/", "/controllers/?phase=kept",
             "/controllers/defragmentation/?phase=kept&team=city", "/controllers/defragmentation/dry-run?team=&hours=1",
             "/controllers/remeasuring/dry-run?team=&hours=6", "/audit/?q=zz", "/task-types/?q=filter",
-            "/task-types/?q=nothing-like-it"]
+            "/task-types/?q=nothing-like-it", "/estate/time?range=7d&over=week",
+            "/estate/time?from=2026-11-24T10:00&to=<b>", "/estate/slots/n1/0", "/estate/nodes/n1"]
 
 
 @pytest.fixture
@@ -42,7 +45,10 @@ def addresses(world: World) -> list[str]:
     pause = prepare_proposal(proposal_id=pause_dataflow(actor=world.carla, dataflow_id=cars.pk).pk)
     step = prepare_proposal(proposal_id=defragment_dataflow(actor=world.carla, dataflow_id=cars.pk).pk)
     alert_of(world.city)
+    estate = load_estate()
+    stream = next((task.parents[0], task.id) for task in estate.tasks.values() if task.parents)
     return [
+        reverse("query", args=[estate.places[parse.running_task_id][0]]), reverse("stream", args=stream),
         *(reverse(name) for name in PLAIN), *(reverse("help_guide", args=[guide.slug]) for guide in GUIDES), *FILTERED,
         reverse("dataflow", args=[traffic.pk]), reverse("dataflow", args=[jams.dataflow_id]),
         reverse("proposal", args=[jams.pk]), reverse("proposal", args=[removal.pk]),
@@ -113,7 +119,7 @@ def test_pages_ask_for_a_log_in(addresses: list[str]) -> None:
 
 @pytest.mark.parametrize("pattern", [p for p in urlpatterns if p.name != "login"], ids=lambda pattern: pattern.name)
 def test_nobody_gets_anything_without_a_log_in(pattern, db) -> None:
-    kinds = {"uuid": "00000000-0000-4000-8000-000000000000", "int": "1", "slug": "x", "path": "x"}
+    kinds = {"uuid": "00000000-0000-4000-8000-000000000000", "int": "1", "slug": "x", "path": "x", "str": "x"}
     path = "/" + re.sub(r"<(\w+):\w+>", lambda match: kinds[match[1]], str(pattern.pattern))
     for response in (Client().get(path), Client().post(path)):
         if response.status_code == 302:

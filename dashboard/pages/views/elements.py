@@ -56,12 +56,12 @@ def slot(request: HttpRequest, node: str, index: int) -> HttpResponse:
 
 @require_safe
 @login_required
-def node(request: HttpRequest, name: str) -> HttpResponse:
+def node(request: HttpRequest, node: str) -> HttpResponse:
     """One node: its slots, what they take together, and what is wrong."""
-    shown = parts.node_place(request.viewer, name)
+    shown = parts.node_place(request.viewer, node)
     return render(request, "elements/node.html", {
         "node": shown, "report": shown.report,
-        "slots": [{"name": slot_name, "report": report, "url": slot_url(slot_name)} for slot_name, report in shown.slots],
+        "slots": [{"name": key, "report": report, "url": slot_url(key)} for key, report in shown.slots],
         "problems": _rows_of_findings(shown.findings), "live_topic": "estate"})
 
 
@@ -82,8 +82,9 @@ def problems(request: HttpRequest) -> HttpResponse:
     return render(request, "problems.html", {
         "rows": rows, "total": len(found.now), "left": max(0, len(found.now) - LISTED), "live": live,
         "bad": sum(problem.finding.severity == "bad" for problem in found.now),
-        "past": [{"row": row, "begun": moment_of(row.begun_s and 1000 * row.begun_s), "over": moment_of(1000 * row.over_s),
-                  "url": element_url(row.kind, row.subject)} for row in found.past],
+        "past": [{"row": row, "begun": moment_of(row.begun_s and 1000 * row.begun_s),
+                  "over": moment_of(1000 * row.over_s), "url": element_url(row.kind, row.subject)}
+                 for row in found.past],
         "errors": [{"error": error, "url": reverse("query", args=[error.fragment]),
                     "dataflows": _users(found.view, error.fragment)} for error in found.errors],
         "runs": bool(found.view.records), "live_topic": "estate"})

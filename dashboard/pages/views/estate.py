@@ -34,7 +34,8 @@ def estate(request: HttpRequest) -> HttpResponse:
         "counts": counts,
         "saved": counts["without_reuse"] - counts["running_tasks"],
         "rows": sorted(rows, key=lambda row: (row["team"], row["name"])),
-        "slots": [{"name": key, "node": node_of(key), "index": int(key.rpartition("/")[2]), **row, "of_mb": _memory(document, key)}
+        "slots": [{"name": key, "node": node_of(key), "index": int(key.rpartition("/")[2]), **row,
+                   "of_mb": _memory(document, key)}
                   for key, row in document["slots"].items()],
         "spares": [{"node": name, **node["spare"]} for name, node in document["nodes"].items() if node["spare"]],
         "health": list(document["health"].values()),
