@@ -32,6 +32,7 @@ from scheduler.reuse.activity import is_working
 Values = dict[Series, float]
 Named = Iterator[tuple[Series, float | None]]
 _LATENCIES = ("latency_p50_ms", "latency_p95_ms", "latency_p99_ms")
+_LAG = "watermark_lag_ms"
 _KINDS_OF_PARTS = {  # what a finding is of, in history
     "query": QUERY, "channel": QUERY, "spill": QUERY, "source": QUERY, "sink": TASK, "slot": SLOT, "node": NODE,
     "disk": NODE, "broker": ESTATE, "worker": ESTATE}
@@ -76,7 +77,7 @@ def _dataflows(view: View) -> Named:
             view, {task for task in running if not view.estate.tasks[task].parents})
         yield series_of(DATAFLOW, dataflow, "events_out_per_s"), exact_rate(view, sinks)
         yield series_of(DATAFLOW, dataflow, "running_tasks"), len(running)
-        for name in _LATENCIES:
+        for name in (*_LATENCIES, _LAG):
             yield series_of(DATAFLOW, dataflow, name), _slowest(view, sinks, name)
 
 
@@ -87,9 +88,15 @@ def _slowest(view: View, sinks: Iterable[str], name: str) -> float | None:
 
 
 def _tasks(view: View) -> Named:
-    for task, flow in view.reading.flows.tasks.items():
-        for name in ("rate_per_s", "latency_p50_ms", "latency_p95_ms", "latency_p99_ms"):
+    flows = view.reading.flows.tasks
+    for task, flow in flows.items():
+        for name in ("rate_per_s", *_LATENCIES, _LAG):
             yield series_of(TASK, task, name), getattr(flow, name)
+    for fragment in view.estate.fragments.values():
+        flow = flows.get(fragment.active_tasks[-1]) if fragment.active_tasks else None
+        if flow is not None:  # bundles of one fragment go on alike: nobody tells them apart here
+            for bundle in fragment.queries:
+                yield series_of(QUERY, bundle.id, _LAG), flow.watermark_lag_ms
 
 
 def _streams(view: View) -> Named:

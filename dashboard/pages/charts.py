@@ -39,6 +39,7 @@ class Chart:
 
 _RATES = {"events_in_per_s": "in", "events_out_per_s": "out"}
 _LATENCY = {"latency_p50_ms": "p50", "latency_p95_ms": "p95", "latency_p99_ms": "p99"}
+_LAG = {"watermark_lag_ms": "behind"}
 _ALONE = "This task shares its query with others, and nobody can tell its part. The charts of its query have the whole."
 _FUSED = "Both tasks work in one query: no channel carries this stream."
 CHARTS: Mapping[str, Sequence[Chart]] = {
@@ -51,12 +52,14 @@ CHARTS: Mapping[str, Sequence[Chart]] = {
     DATAFLOW: (
         Chart("rate", "Events per second", _RATES),
         Chart("latency", "Latency, source to sink", _LATENCY),
+        Chart("watermark", "Watermark, behind the clock", _LAG),
         Chart("cpu", "CPU, its share", {"cpu": "cores"}),
         Chart("memory", "Memory, its share", {"memory_mb": "memory"}),
         Chart("tasks", "Running tasks", {"running_tasks": "running"})),
     TASK: (
         Chart("rate", "Events per second that leave it", {"rate_per_s": "rate"}),
         Chart("latency", "Latency since the source", _LATENCY),
+        Chart("watermark", "Watermark, behind the clock", _LAG),
         Chart("cpu", "CPU", {"cpu": "cores"}, without=_ALONE),
         Chart("memory", "Memory, as a part of its slot's", {"memory": "memory"}, without=_ALONE)),
     STREAM: (
@@ -71,6 +74,7 @@ CHARTS: Mapping[str, Sequence[Chart]] = {
             "batch_asking_ms": "asking sources", "batch_planning_ms": "planning", "batch_working_ms": "working",
             "batch_logging_ms": "logging"}, stacked=True),
         Chart("batch", "Duration of batches", {"batch_ms": "batch"}),
+        Chart("watermark", "Watermark, behind the clock", _LAG),
         Chart("cpu", "CPU, its part of the slot", {"cpu": "cores"}),
         Chart("memory", "Memory, as a part of its slot's", {"memory": "memory"})),
     SLOT: (

@@ -51,6 +51,8 @@ _ALL = (
     Metric("latency_p95_ms", "ms", "The same, 95th percentile; of the estate that of its slowest sink.",
            (ESTATE, DATAFLOW, TASK), "max"),
     Metric("latency_p99_ms", "ms", "The same, 99th percentile.", (ESTATE, DATAFLOW, TASK), "max"),
+    Metric("watermark_lag_ms", "ms", "How far the latest event time that has left is behind the clock; of a dataflow "
+           "that of its sink that is furthest behind.", (DATAFLOW, TASK, QUERY), "max"),
     Metric("channel_p50_ms", "ms", "From written to read, median.", (STREAM,)),
     Metric("channel_p95_ms", "ms", "The same, 95th percentile.", (STREAM,), "max"),
     Metric("channel_p99_ms", "ms", "The same, 99th percentile.", (STREAM,), "max"),

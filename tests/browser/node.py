@@ -91,6 +91,7 @@ class PlayedNode(threading.Thread):
         pipe = self.broker.pipeline(transaction=False)
         for position, task in enumerate(fragment["tasks"][: fragment["active"]]):
             pipe.hincrby(meter, f"{position}:n", events)
+            pipe.hset(meter, f"{position}:time", _now_ms() - 900 - 200 * position)
             latency_ms = 20 + 14 * position + 6 * math.sin(self._batch / 5)
             pipe.hincrby(meter, f"{position}:lat:{int(4 * math.log2(latency_ms + 1))}", events)
             if task["type"] in OUTPUT_TYPES:

@@ -64,7 +64,8 @@ def test_a_figure_is_plotlys_with_its_range_and_unit() -> None:
 
 
 @pytest.mark.parametrize(("metric", "kind", "name", "value", "shown", "unit"), [
-    ("latency_p99_ms", "task", "latency", 1999.0, 1999.0, "ms"), ("latency_p99_ms", "task", "latency", 5000.0, 5.0, "s"),
+    ("latency_p99_ms", "task", "latency", 1999.0, 1999.0, "ms"),
+    ("latency_p99_ms", "task", "latency", 5000.0, 5.0, "s"),
     ("memory_mb", "slot", "memory", 8192.0, 8.0, "GB"), ("memory", "query", "memory", 0.25, 25.0, "%")])
 def test_values_are_drawn_in_the_unit_that_suits_them(
     metric: str, kind: str, name: str, value: float, shown: float, unit: str
@@ -154,12 +155,13 @@ def test_charts_of_a_dataflow_come_with_marks_and_a_table_with_few_rows(world: W
     recorded(Series("dataflow", str(record.pk), "events_in_per_s"), at_s=now_s - 200, values=[7.0] * 180)
     asked = {"kind": "dataflow", "subject": record.pk, "range": "5m", "over": "day"}
     answer = client_of("vera").get("/charts.json", asked).json()
-    assert [chart["name"] for chart in answer["charts"]] == ["rate", "latency", "cpu", "memory", "tasks"]
+    assert [chart["name"] for chart in answer["charts"]] == [
+        "rate", "latency", "watermark", "cpu", "memory", "tasks"]
     assert sum(value == 7.0 for value in answer["charts"][0]["data"][0]["y"]) == 180
     assert answer["range"]["name"] == "5m" and answer["range"]["over_empty"]
     assert [row["what"] for row in answer["marks"]] == ["submit"]  # once, though its queries have it too
-    rows = client_of("vera").get("/charts.json", asked | {"only": "rate", "rows": ""}).json()["charts"][0]["data"][0]["y"]
-    assert len(rows) <= 61
+    [table] = client_of("vera").get("/charts.json", asked | {"only": "rate", "rows": ""}).json()["charts"]
+    assert len(table["data"][0]["y"]) <= 61
     still = {"from": time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now_s - 150)),
              "to": time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now_s - 140))}
     answer = client_of("vera").get("/charts.json", {"kind": "dataflow", "subject": record.pk, **still}).json()
@@ -178,7 +180,8 @@ def test_marks_of_what_something_runs_on_are_its_own_but_not_those_of_others(wor
     slot = estate.fragments[query].slot
     recorded(at_s=NOW_S, values=(), notes=[
         Annotation(NOW_S, "fragment_failed", "query", query, f"ValueError in {task}"),
-        Annotation(NOW_S + 1, "slot_died", "slot", slot, "killed"), Annotation(NOW_S + 2, "alarm", "node", "elsewhere")])
+        Annotation(NOW_S + 1, "slot_died", "slot", slot, "killed"),
+        Annotation(NOW_S + 2, "alarm", "node", "elsewhere")])
 
     def seen(who: str, kind: str, subject: str) -> list[tuple[str, str]]:
         marks = marks_of(viewer_of(world.users[who]), kind, subject, begin_s=NOW_S, end_s=NOW_S + 9)

@@ -21,7 +21,8 @@ REPORT_LIVES_S = 15  # in the broker, unless the next one takes its place
 
 @dataclass(frozen=True, slots=True)
 class Meters:
-    """Counters of fragments at one moment of the broker's clock; they only ever grow."""
+    """Counters of fragments at one moment of the broker's clock; they only ever grow. ``<position>:time`` is the latest
+    event time that has left a task, and no count."""
 
     at_ms: int = 0
     counts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)  # query -> field -> count
@@ -33,13 +34,18 @@ class Meters:
 
 @dataclass(frozen=True, slots=True)
 class TaskFlow:
-    """What leaves a running task: its rate, its events so far, and their age since their source emitted them."""
+    """What leaves a running task: its rate, its events so far, and their age since their source emitted them.
+
+    ``watermark_lag_ms`` is how far the latest event time that has left it is behind the broker's clock; of a divided
+    task that of the bundle that is furthest behind.
+    """
 
     rate_per_s: float
     events: int
     latency_p50_ms: float | None
     latency_p99_ms: float | None
     latency_p95_ms: float | None = None
+    watermark_lag_ms: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +176,7 @@ def flows_of(
                 latency_p50_ms=percentile_ms(latency, 0.50),
                 latency_p99_ms=percentile_ms(latency, 0.99),
                 latency_p95_ms=percentile_ms(latency, 0.95),
+                watermark_lag_ms=_behind_ms(after, fragment, position),
             )
     for fragment in fragments:
         for position, task_id in enumerate(fragment.active_tasks):
@@ -215,6 +222,12 @@ def percentile_ms(histogram: Mapping[int, int], share: float) -> float | None:
             return low + (high - low) * (rank - seen) / count
         seen += count
     return None
+
+
+def _behind_ms(meters: Meters, fragment: Fragment, position: int) -> float | None:
+    counted = [meters.counts.get(bundle.id, {}) for bundle in fragment.queries if not bundle.leaving]
+    times_ms = [counts[f"{position}:time"] for counts in counted if f"{position}:time" in counts]
+    return float(meters.at_ms - min(times_ms)) if times_ms else None
 
 
 def _taken_in(growth: Mapping[str, int], fragment: Fragment, parents: Mapping[str, tuple[str, ...]]) -> int:

@@ -39,7 +39,7 @@ def charts(request: HttpRequest) -> JsonResponse:
     earlier = None
     if span.over:
         earlier = Earlier(read(span.earlier(now_s=now_s, most_points=points)), span.offset_s, OVERLAYS[span.over])
-    marks = marks_of(request.viewer, kind, subject, begin_s=span.begin_s, end_s=span.end_s)
+    marks = marks_of(request.viewer, kind, subject, begin_s=span.begin_s, end_s=span.end_s + 1)  # also now
     return JsonResponse({
         "range": _range(span, kept_history) | {"over_empty": bool(earlier and not _has_values(earlier.kept_history))},
         "charts": [

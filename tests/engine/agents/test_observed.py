@@ -102,3 +102,9 @@ def test_reports_and_meters_are_read_from_the_broker(broker):
     reading = observed.read_meters(broker, ["f1-0", "f9-9"])
     assert reading.counts == {"f1-0": {"0:n": 5}, "f9-9": {}}
     assert observed.read_meters(broker, []).at_ms >= reading.at_ms > 0
+
+
+def test_a_watermark_is_of_the_bundle_that_is_furthest_behind():
+    behind = flows(Meters(), Meters(9_000, {"f2-0": {"0:n": 5, "0:time": 8_400}}), FRAGMENTS, PARENTS).tasks
+    assert behind["k"].watermark_lag_ms == 600.0
+    assert {flow.watermark_lag_ms for task, flow in behind.items() if task != "k"} == {None}

@@ -16,6 +16,7 @@ final class Meters {
 
   private final Broker broker;
   private final Map<String, Map<String, Long>> counts = new HashMap<>(); // fragment -> field -> difference
+  private final Map<String, Map<String, Long>> reached = new HashMap<>(); // fragment -> field -> highest value
   private final Map<String, String> throttled = new HashMap<>(); // fragment -> full channel, "" when none any more
   private List<Object[]> others = new ArrayList<>(); // commands that go along once
   private Thread flusher;
@@ -34,6 +35,11 @@ final class Meters {
     Map<String, Long> fields = counts.computeIfAbsent(fragment, any -> new HashMap<>());
     differences.forEach((field, difference) -> fields.merge(field, difference, Long::sum));
     start();
+  }
+
+  /** Notes how far something of a fragment has come; it does not go back. */
+  synchronized void reach(String fragment, String field, long value) {
+    reached.computeIfAbsent(fragment, any -> new HashMap<>()).merge(field, value, Math::max);
   }
 
   /** Notes which full channel keeps a fragment from planning, the empty string when none does. */
@@ -76,6 +82,11 @@ final class Meters {
       others = new ArrayList<>();
       taken = new HashMap<>(counts);
       counts.clear();
+      // With the counts of the same events: what counted nothing has come no further.
+      for (String fragment : taken.keySet()) {
+        reached.getOrDefault(fragment, Map.of()).forEach((field, value) ->
+            commands.add(new Object[] {"HSET", Keys.meter(fragment), field, value}));
+      }
       throttled.forEach((fragment, channel) -> commands.add(channel.isEmpty()
           ? new Object[] {"HDEL", Keys.meter(fragment), "throttled_by"}
           : new Object[] {"HSET", Keys.meter(fragment), "throttled_by", channel}));

@@ -34,6 +34,7 @@ public final class Valve extends Expression implements CodegenFallback, Serializ
   private final List<Expression> columns;
   private transient ValveTask task;
   private transient int born;
+  private transient int time;
   private transient GenericInternalRow copy;
 
   /** What does not change while a query runs. */
@@ -77,16 +78,24 @@ public final class Valve extends Expression implements CodegenFallback, Serializ
   @Override
   public Object eval(InternalRow row) {
     if (task == null) open();
-    long bornMs = born < 0 || row.isNullAt(born) ? -1 : row.getLong(born);
-    return task.pass(bornMs, task.wantsEvent() ? project(row) : null);
+    return task.pass(longAt(row, born), longAt(row, time), task.wantsEvent() ? project(row) : null);
+  }
+
+  private static long longAt(InternalRow row, int ordinal) {
+    return ordinal < 0 || row.isNullAt(ordinal) ? -1 : row.getLong(ordinal);
   }
 
   private void open() {
-    born = -1;
-    int index = spec.schema.getFieldIndex("_born").isEmpty() ? -1 : spec.schema.fieldIndex("_born");
-    if (index >= 0 && columns.get(index) instanceof BoundReference) born = ((BoundReference) columns.get(index)).ordinal();
+    born = ordinalOf("_born");
+    time = ordinalOf("_time");
     copy = new GenericInternalRow(columns.size());
     task = new ValveTask(spec, TaskContext.get());
+  }
+
+  private int ordinalOf(String name) {
+    int index = spec.schema.getFieldIndex(name).isEmpty() ? -1 : spec.schema.fieldIndex(name);
+    boolean isPlain = index >= 0 && spec.schema.apply(index).dataType().equals(DataTypes.LongType);
+    return isPlain && columns.get(index) instanceof BoundReference ? ((BoundReference) columns.get(index)).ordinal() : -1;
   }
 
   private InternalRow project(InternalRow row) {

@@ -19,6 +19,7 @@ final class ValveTask {
   private long events;
   private long nextSample = 1;
   private long lastBornMs = -1;
+  private long newestTimeMs = -1;
 
   ValveTask(Valve.Spec spec, TaskContext context) {
     this.spec = spec;
@@ -52,8 +53,9 @@ final class ValveTask {
     return isPublishing() || (tap != null && tap.wantsMore());
   }
 
-  boolean pass(long bornMs, InternalRow event) {
+  boolean pass(long bornMs, long timeMs, InternalRow event) {
     events++;
+    if (timeMs > newestTimeMs) newestTimeMs = timeMs;
     // The first events and ever fewer later ones: about log2(n) clock readings a task.
     if (bornMs >= 0 && events == nextSample) {
       sample(bornMs);
@@ -83,5 +85,6 @@ final class ValveTask {
     if (lastBornMs >= 0 && events * 2 != nextSample) sample(lastBornMs);
     meters.merge(spec.position + ":n", events, Long::sum);
     broker.meters.add(spec.fragment, meters);
+    if (newestTimeMs >= 0) broker.meters.reach(spec.fragment, spec.position + ":time", newestTimeMs);
   }
 }
