@@ -2,7 +2,7 @@
 
 import { toggleTheme } from "./theme.js";
 
-const PLACES = { e: "estate", d: "dataflows", p: "proposals", b: "bills", t: "task-types", f: "profiles", a: "audit", h: "help" };
+const PLACES = { e: "estate", o: "problems", d: "dataflows", p: "proposals", b: "bills", t: "task-types", f: "profiles", a: "audit", h: "help" };
 const CHORD_MS = 1200;
 let chordUntil = 0;
 

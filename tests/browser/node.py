@@ -42,6 +42,11 @@ class PlayedNode(threading.Thread):
         self.join(5)
         self.broker.close()
 
+    def fragments(self) -> list[str]:
+        """What is desired of it, by id."""
+        desired = json.loads(self.broker.get(keys.desired(self.node)) or '{"slots": {}}')
+        return [fragment["id"] for slot in desired["slots"].values() for fragment in slot["fragments"]]
+
     def run(self) -> None:
         while not self._ended.wait(EVERY_S):
             try:

@@ -20,6 +20,8 @@ PAGES = {
     "alerts": "/alerts/", "alert-rules": "/alerts/rules", "notifications": "/alerts/notifications",
     "bills": "/bills/", "slots": "/estate/slots", "controllers": "/controllers/",
     "controller": "/controllers/defragmentation/", "dry-run": "/controllers/defragmentation/dry-run?team=city",
+    "estate-time": "/estate/time?range=1h", "problems": "/problems/", "slot": "/estate/slots/n1/0",
+    "node": "/estate/nodes/n1", "wall": "/wall/",
     "task-types": "/task-types/", "audit": "/audit/", "teams": "/teams/", "help": "/help/start",
     "help-documents": "/help/documents", "help-words": "/help/words", "password": "/password/",
     "not-found": "/no-such-page",

@@ -14,7 +14,8 @@ from tests.browser.site import RunningSite
 pytestmark = pytest.mark.browser
 
 PLACES = [
-    "/", "/estate/graph", "/estate/overlap", "/estate/slots", "/fragmentation/", "/dataflows/", "/dataflows/new",
+    "/", "/estate/graph", "/estate/overlap", "/estate/slots", "/fragmentation/", "/estate/time",
+    "/estate/slots/n1/0", "/estate/nodes/n1", "/problems/", "/wall/", "/dataflows/", "/dataflows/new",
     "/proposals/", "/bills/", "/profiles/", "/profiles/import", "/profiles/measure?type=senml_parse", "/task-types/",
     "/audit/", "/teams/", "/help/start", "/help/documents", "/password/", "/no-such-page"]
 # Experimental in axe, and found wanting on every page before.
@@ -30,19 +31,22 @@ from tests.pages.scheduling import PROFILES, linear
 carla = User.objects.get(username="carla")
 [profile, *_] = import_profiles(actor=carla, text=PROFILES)
 proposal = submit_dataflow(actor=carla, team=Team.objects.get(slug="city"), text=linear("accessible"))
-print(profile.pk, proposal.dataflow_id, next(iter(current_estate().tasks)))
+child = next(task for task in current_estate().tasks.values() if task.parents)
+print(profile.pk, proposal.dataflow_id, child.id, child.parents[0], current_estate().places[child.id][0])
 """
 
 
 @pytest.fixture(scope="module")
 def addresses(site: RunningSite, merged: dict[str, str]) -> list[str]:
     """Every kind of page, of dataflows that run, that wait, and that have a schedule to choose."""
-    profile, scheduled, task = site.python(_WITH_PROFILES).split()
+    profile, scheduled, task, parent, query = site.python(_WITH_PROFILES).split()
     etl, stats = (urlsplit(merged[name]).path for name in ("etl", "stats"))
     return [
         *PLACES, etl, urlsplit(merged["stats-proposal"]).path, f"{etl}schedule", f"{etl}schedule/outcome",
         f"/dataflows/{scheduled}/", f"/dataflows/{scheduled}/schedule?rate=20", f"/bills/{stats.split('/')[2]}/",
-        f"/profiles/{profile}/", f"/estate/tasks/{task}", f"/estate/overlap/{etl.split('/')[2]}/{stats.split('/')[2]}"]
+        f"/profiles/{profile}/", f"/estate/tasks/{task}", f"/estate/streams/{parent}/{task}",
+        f"/estate/queries/{query}", f"{etl}?range=1h#plots",
+        f"/estate/overlap/{etl.split('/')[2]}/{stats.split('/')[2]}"]
 
 
 @pytest.mark.parametrize(("width", "theme"), [(1280, "light"), pytest.param(400, "dark", marks=pytest.mark.long)])

@@ -132,39 +132,105 @@ def test_a_query_that_was_given_up_marks_its_task_and_is_tried_again(
         site.node.failures.clear()
 
 
-def test_plots_are_drawn_under_the_policy(merged: dict[str, str], page_of: PageOf) -> None:
+def test_charts_are_drawn_and_their_range_is_in_the_address(merged: dict[str, str], page_of: PageOf) -> None:
     page = page_of()
     page.goto(merged["etl"] + "#plots")
     settled(page)
-    page.locator("[data-figure='rate'][data-drawn] .main-svg").first.wait_for(state="visible")
-    expect(page.locator("[data-figure='latency'] .js-line").first).to_be_attached()
-
-
-@pytest.mark.long
-def test_the_range_of_plots_is_in_the_address(merged: dict[str, str], page_of: PageOf) -> None:
-    page = page_of()
-    page.goto(merged["etl"] + "#plots")
-    settled(page)
-    page.get_by_role("link", name="24 hours").click()
-    expect(page).to_have_url(re.compile(r"\?range=24h#plots$"))
+    panel, rate = page.locator("[data-charts]"), page.locator("[data-chart='rate']")
+    expect(rate.locator(".js-line").first).to_be_attached()
+    expect(rate.locator(".plot")).to_have_attribute("aria-label", re.compile("Events per second. in: last"))
+    page.evaluate("window.stays = true")
+    page.get_by_role("link", name="7 days").click()
+    expect(page).to_have_url(re.compile(r"\?range=7d#plots$"))
+    expect(panel).to_have_attribute("data-drawn", "Last 7 days")
+    page.get_by_label("Lay an earlier time over it").select_option("week")
+    expect(page.locator("[data-part='says']")).to_contain_text("nothing is kept of a week before")
+    page.keyboard.press("Escape")
+    page.locator("h1").click()
+    page.keyboard.press(",")
+    expect(page).to_have_url(re.compile(r"\?from=.*&to=.*&over=week#plots$"))
+    expect(panel).to_have_attribute("data-drawn", re.compile("UTC$"))
+    page.go_back()
+    page.go_back()
+    expect(panel).to_have_attribute("data-drawn", "Last 7 days")
+    rate.get_by_text("As a table").click()
+    expect(rate.get_by_role("columnheader", name="in, /s")).to_be_visible()
+    expect(rate.locator("tbody tr").first).to_contain_text(re.compile(r"\d{4}-\d\d-\d\d"))
+    assert page.evaluate("window.stays"), "the page was not loaded anew"
     page.reload()
     settled(page)
-    expect(page.get_by_role("link", name="24 hours")).to_have_attribute("aria-current", "true")
-    expect(page.locator("#plots-panel")).to_contain_text("last 24 hours")
-    page.locator("[data-figure='rate'][data-drawn] .main-svg").first.wait_for(state="visible")
+    expect(page.get_by_role("link", name="7 days")).to_have_attribute("aria-current", "true")
 
 
 @pytest.mark.long  # the short run takes the main ways of a page
+def test_a_frame_in_a_chart_is_the_range_of_all_and_live_charts_move_on(
+    merged: dict[str, str], page_of: PageOf
+) -> None:
+    page = page_of()
+    page.goto(merged["etl"] + "?range=5m#plots")
+    settled(page)
+    axis = "document.querySelector('[data-chart=rate] .plot').layout?.xaxis.range[0]"
+    page.locator("[data-chart='rate'] .js-line").first.wait_for(state="attached")
+    before = page.evaluate(axis)
+    until(lambda: page.evaluate(axis) != before, "the range moves on")
+    box = page.locator("[data-chart='rate'] .nsewdrag").bounding_box()
+    page.mouse.move(box["x"] + 30, box["y"] + 60)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 200, box["y"] + 60, steps=5)
+    page.mouse.up()
+    expect(page).to_have_url(re.compile(r"\?from=.*&to=.*#plots$"))
+    latency = "document.querySelector('[data-chart=latency] .plot').layout?.xaxis.range.join()"
+    until(lambda: page.evaluate(latency) == page.evaluate(latency.replace("latency", "rate")), "all charts follow")
+
+
+@pytest.mark.long
 def test_a_figure_that_does_not_come_says_so_until_it_does(merged: dict[str, str], page_of: PageOf) -> None:
     page = page_of(logs="500 for")
-    page.route("**/plots.json*", lambda route: route.fulfill(status=500, body="{}"))
+    page.route("**/charts.json*", lambda route: route.fulfill(status=500, body="{}"))
     page.goto(merged["etl"] + "#plots")
     settled(page)
-    rate = page.locator("[data-figure='rate']")
+    rate = page.locator("[data-chart='rate']")
     expect(rate.locator(".plot-empty")).to_have_text("No figure came from the site. Trying again.")
-    page.unroute("**/plots.json*")
+    page.unroute("**/charts.json*")
     expect(rate.locator(".main-svg").first).to_be_visible()
     expect(rate.locator(".plot-empty")).to_be_hidden()
+
+
+def test_from_a_problem_to_its_cause_in_two_clicks(merged: dict[str, str], site: RunningSite, page_of: PageOf) -> None:
+    query = site.node.fragments()[0]
+    site.node.failing[query] = "ValueError: no number"
+    site.node.failures[query] = {"failures": 4, "traceback": "Traceback: in clean"}
+    try:
+        page = page_of()
+        page.goto(f"{site.url}/problems/")
+        settled(page)
+        problem = page.locator(f"[data-problem='query/{query}']")
+        expect(problem).to_contain_text("ValueError: no number")
+        expect(page.locator("[data-problem]").first).to_have_attribute("data-severity", "bad")
+        problem.get_by_role("link", name=re.compile("^Query")).click()
+        expect(page.get_by_role("alert")).to_contain_text("ValueError: no number")
+        page.get_by_text("Traceback", exact=True).click()
+        expect(page.locator("#query-traceback pre")).to_contain_text("in clean")
+    finally:
+        site.node.failing.clear()
+        site.node.failures.clear()
+
+
+@pytest.mark.long
+def test_the_wall_fills_the_screen_at_a_key_and_is_live(
+    merged: dict[str, str], site: RunningSite, page_of: PageOf
+) -> None:
+    page = page_of()
+    page.goto(f"{site.url}/wall/")
+    settled(page)
+    page.locator("[data-chart='rate'][data-drawn]").wait_for(state="attached")
+    expect(page.get_by_role("navigation")).to_have_count(0)
+    rate = page.locator("[data-live='counts|events_in_per_s']")
+    before = rate.inner_text()
+    until(lambda: rate.inner_text() not in (before, "–"), "the figure moves")
+    page.keyboard.press("f")
+    until(lambda: page.evaluate("document.fullscreenElement !== null"), "the screen is filled")
+    assert page.evaluate("Object.keys(localStorage).filter((key) => key !== 'weir-theme').length") == 0
 
 
 # Graphs --------------------------------------------------------------------------------------------------------------

@@ -47,8 +47,8 @@ def test_a_failing_query_is_told_with_its_course_and_its_team_sees_the_traceback
         *(Annotation(now_s - ago_s, OVER, "query", query, "x") for ago_s in (2500, 1500)),
         *(Annotation(now_s - ago_s, "fragment_failed", "query", query, "x") for ago_s in (1500, 600, 300, 100, 20))])
     observed.xadd("weir:events", {name: json.dumps(value) for name, value in {
-        "kind": "fragment_failed", "node": "n1", "at_ms": 1000 * now_s, "fragment": query, "error": f"ValueError {task}",
-        "retry_at_ms": None}.items()})
+        "kind": "fragment_failed", "node": "n1", "at_ms": 1000 * now_s, "fragment": query,
+        "error": f"ValueError {task}", "retry_at_ms": None}.items()})
     problem = found_by(world, "vera")[f"query/{query}"]
     assert (problem.course.kind, problem.course.since_s, problem.course.begun) == (COMES_AND_GOES, now_s - 400, 3)
     assert (problem.direction, problem.kind, problem.subject) == (WORSE, "query", query)

@@ -83,6 +83,14 @@ def test_a_second_has_values_of_every_kind(hush: dict[str, str], observed: redis
     assert 0 < p50 <= p95 <= p99
     assert all(points[Series("query", query, "batch_planning_ms")].values[0] == 9 for query in estate.fragments)
     assert points[Series("estate", "city", "running_tasks")].values[0] == 4
+    latency = [points[Series("dataflow", key, "latency_p99_ms")].values[0] for key in hush.values()]
+    assert {points[Series("estate", scope, "latency_p99_ms")].values[0] for scope in ("", "city")} == set(latency)
+    shares = {key: points[Series("dataflow", key, "cpu")].values[0] for key in hush.values()}
+    assert sum(shares.values()) == pytest.approx(0.1 * len(estate.fragments))
+    assert points[Series("dataflow", hush["hush"], "memory_mb")].values[0] == pytest.approx(
+        0.02 * 1024 * len(estate.fragments) / 2)
+    assert points[Series("estate", "", "cpu")].values[0] == pytest.approx(0.5)  # of two slots
+    assert all(points[Series("query", query, "watermark_lag_ms")].values[0] > 0 for query in estate.fragments)
 
 
 @pytest.mark.broker

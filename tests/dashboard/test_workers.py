@@ -60,6 +60,7 @@ def meter(broker: redis.Redis, events: int) -> None:
     for fragment in load_estate().fragments.values():
         fields = {f"{position}:n": events for position in range(len(fragment.tasks))}
         fields |= {f"{position}:lat:10": events for position in range(len(fragment.tasks))}
+        fields |= {f"{position}:time": 1_000 * (events + 1) for position in range(len(fragment.tasks))}
         broker.hset(f"weir:meter:{fragment.id}", mapping={"in:n": events} | fields)
 
 

@@ -39,7 +39,8 @@ def _reference(name: str, title: str) -> Guide:
 GUIDES = (
     _guide("start", "Getting started"), _guide("documents", "Writing a dataflow"), _guide("reuse", "What is shared"),
     _guide("review", "Proposals and review"), _guide("profiles", "What tasks use"),
-    _guide("schedules", "Slots for a rate"), _guide("live", "Live figures and failures"), _guide("bills", "Who pays"),
+    _guide("schedules", "Slots for a rate"), _guide("live", "Live figures and failures"),
+    _guide("time", "Charts, problems and the wall"), _guide("bills", "Who pays"),
 )
 REFERENCES = (
     Guide("words", "Words", PurePosixPath("words.md")), _reference("dataflow_format", "Dataflow format"),
