@@ -8,8 +8,8 @@ from itertools import chain
 from typing import Any
 
 from dashboard import jobs
+from dashboard.operations.dataflow_use import taken_by_dataflows
 from dashboard.operations.findings import Finding
-from dashboard.operations.shares import taken_by_dataflows
 from dashboard.operations.view import View, exact_rate, sources_and_sinks
 from scheduler.contracts.reports import NodeReport
 from scheduler.history.series import (

@@ -1,4 +1,4 @@
-"""Charts over time in a page: ``{% time_bar %}`` once, and ``{% charts kind subject %}`` for each subject."""
+"""Charts over time in a page: ``{% time_bar %}`` once, and ``{% charts kind subject %}`` for its subject."""
 
 from __future__ import annotations
 
@@ -25,9 +25,6 @@ def time_bar(context: dict[str, Any]) -> dict[str, Any]:
 
 
 @register.inclusion_tag("parts/charts.html")
-def charts(kind: str, subject: str, only: str = "", label: str = "") -> dict[str, Any]:
-    """The charts of one subject; ``only`` names one of them, ``label`` says whose they are where a page has several."""
-    shown = [chart for chart in CHARTS[kind] if not only or chart.name == only]
-    asked = {"kind": kind, "subject": subject} | ({"only": only} if only else {})
-    return {"charts": shown, "query": urlencode(asked), "label": label or "Charts over time",
-            "key": kind + only}
+def charts(kind: str, subject: str) -> dict[str, Any]:
+    """The charts of one subject."""
+    return {"charts": CHARTS[kind], "kind": kind, "query": urlencode({"kind": kind, "subject": subject})}

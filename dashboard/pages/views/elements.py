@@ -76,18 +76,18 @@ def estate_time(request: HttpRequest) -> HttpResponse:
 @login_required
 def problems(request: HttpRequest) -> HttpResponse:
     """What is wrong, the worst first, what was lately, and the newest errors of queries."""
-    found = problems_of(request.viewer)
-    live = {"available": found.view.reading.available, "reason": found.view.reading.reason}
-    rows = [_row(problem) for problem in found.now[:LISTED]]
+    report = problems_of(request.viewer)
+    live = {"available": report.view.reading.available, "reason": report.view.reading.reason}
+    rows = [_row(problem) for problem in report.now[:LISTED]]
     return render(request, "problems.html", {
-        "rows": rows, "total": len(found.now), "left": max(0, len(found.now) - LISTED), "live": live,
-        "bad": sum(problem.finding.severity == "bad" for problem in found.now),
+        "rows": rows, "total": len(report.now), "left": max(0, len(report.now) - LISTED), "live": live,
+        "bad": sum(problem.finding.severity == "bad" for problem in report.now),
         "past": [{"row": row, "begun": moment_of(row.begun_s and 1000 * row.begun_s),
                   "over": moment_of(1000 * row.over_s), "url": element_url(row.kind, row.subject)}
-                 for row in found.past],
+                 for row in report.past],
         "errors": [{"error": error, "url": reverse("query", args=[error.fragment]),
-                    "dataflows": _users(found.view, error.fragment)} for error in found.errors],
-        "runs": bool(found.view.records), "live_topic": "estate"})
+                    "dataflows": _users(report.view, error.fragment)} for error in report.errors],
+        "runs": bool(report.view.records), "live_topic": "estate"})
 
 
 @require_safe
@@ -130,8 +130,8 @@ def _row(problem: Problem) -> dict[str, Any]:
         "traceback": problem.traceback}
 
 
-def _rows_of_findings(found: Iterable[Any]) -> list[dict[str, Any]]:
-    return [{"finding": finding, "since": moment_of(finding.since_ms)} for finding in found]
+def _rows_of_findings(findings: Iterable[Any]) -> list[dict[str, Any]]:
+    return [{"finding": finding, "since": moment_of(finding.since_ms)} for finding in findings]
 
 
 def _users(view: Any, query_id: str) -> list[dict[str, str]]:

@@ -32,8 +32,8 @@ def charts(request: HttpRequest) -> JsonResponse:
     points = ROWS if "rows" in request.GET else 0
     metrics = list(dict.fromkeys(metric for chart in wanted for metric in chart.lines))
 
-    def read(asked: Range) -> KeptHistory:
-        return history_of(request.viewer, kind, subject, asked, metrics=metrics)
+    def read(wanted_span: Range) -> KeptHistory:
+        return history_of(request.viewer, kind, subject, wanted_span, metrics=metrics)
 
     kept_history = read(span.span(now_s=now_s, most_points=points))
     earlier = None
