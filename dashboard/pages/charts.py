@@ -86,6 +86,9 @@ CHARTS: Mapping[str, Sequence[Chart]] = {
         Chart("disk", "Free space of its data folder", {"disk_free_mb": "free"})),
 }
 _UNITS = {"/s": "/s", "ms": " ms", "s": " s", "MB": " MB", "GB": " GB", "cores": " cores", "blocks": "", "": ""}
+_WORDS = {  # of what happened, where its name is not what people call it
+    "submit": "merge", "remove": "removal", "fragment_failed": "query failed", "slot_died": "driver ended",
+    "joined_late": "started late"}
 _PARTS = frozenset({"memory"})  # metrics that are a part of one
 
 
@@ -122,7 +125,7 @@ def chart_figure(
     Returns
     -------
     dict
-        ``data`` and ``layout`` as Plotly has them; ``unit``; ``empty``: why there is nothing, where there is nothing;
+        ``data`` and ``layout`` as Plotly has them; ``unit``; ``over``: what lies over it; ``empty``: why there is nothing, where there is nothing;
         ``summary``: the chart in a sentence. A shape has its ``tone``, a trace its ``series`` (which colour) and
         whether it is ``faint``.
     """
@@ -134,7 +137,7 @@ def chart_figure(
             trace | {"faint": True, "name": f"{trace['name']}, {earlier.title}", "mode": "lines"}
             for trace in _traces(chart, earlier.kept_history, scale=scale, suffix=suffix, later_s=earlier.offset_s)]
     return {
-        "name": chart.name, "unit": suffix.strip(), "data": traces, "layout": {
+        "name": chart.name, "unit": suffix.strip(), "over": earlier.title if earlier else "", "data": traces, "layout": {
             "xaxis": {"range": [_iso(begin_s), _iso(end_s)]},
             "yaxis": {"ticksuffix": suffix},
             "shapes": _shapes(group_marks(marks, begin_s, end_s)) if traces else []},
@@ -177,7 +180,7 @@ def group_marks(marks: Sequence[Mark], begin_s: int, end_s: int) -> list[list[Ma
 def mark_rows(groups: Sequence[Sequence[Mark]]) -> list[dict[str, Any]]:
     """What happened as rows, the newest first, with the number that each has on the charts."""
     rows = [
-        {"number": number, "at": _iso(mark.at_s), "what": mark.what.replace("_", " "), "text": mark.text,
+        {"number": number, "at": _iso(mark.at_s), "what": _WORDS.get(mark.what, mark.what.replace("_", " ")), "text": mark.text,
          "kind": mark.kind, "subject": mark.subject, "tone": mark.tone}
         for number, group in enumerate(groups, start=1) for mark in group]
     return rows[::-1]

@@ -1,6 +1,6 @@
 // Charts over time: the site sends figures of the chosen range; live ranges are asked for again as they move on.
 
-import { Plot } from "./plots.js";
+import { Plot, plotly } from "./plots.js";
 import { fetchJson } from "./scripts.js";
 import { chosenRange, goTo, moment, showRange, startRange } from "./time_range.js";
 
@@ -22,18 +22,23 @@ class Chart {
     this.element = card.querySelector(".plot");
     this.name = card.dataset.chart;
     this.unit = card.querySelector("[data-part='unit']");
+    this.list = Object.assign(document.createElement("ul"), { className: "chart-legend" });
+    card.querySelector(".plot-shell").before(this.list);
     this.table = card.querySelector(".chart-table");
     this.table?.addEventListener("toggle", () => this.fillTable());
   }
 
   async draw(figure) {
     this.element.setAttribute("aria-label", figure.summary);
-    if (this.unit) this.unit.textContent = figure.unit.replace(/^\/s$/, "per second");
+    if (this.unit) this.unit.textContent = figure.unit === "/s" ? "" : figure.unit; // its title says so
+    this.legend(figure);
     const zooms = matchMedia("(pointer: fine)").matches;
     figure.layout.dragmode = zooms ? "zoom" : false;
     figure.layout.xaxis.fixedrange = !zooms;
     if (NARROW.matches) figure.layout.xaxis.nticks = 4;
     figure.least = 1;
+    figure.layout.showlegend = false;
+    figure.layout.margin = { t: 20, r: 12 };
     figure.layout.height = this.element.parentElement.clientHeight || undefined;
     await this.plot.draw(figure);
     if (figure.data.length && !this.listens) {
@@ -41,6 +46,21 @@ class Chart {
       this.element.on("plotly_relayout", (change) => this.zoomed(change));
     }
     if (this.table?.open) await this.fillTable();
+  }
+
+  /** Beside the chart and not in it, where it would lie on lines and marks. */
+  legend(figure) {
+    const now = figure.data.filter((trace) => !trace.faint);
+    const entries = now.length > 1 ? now.map((trace) => [`key key-${trace.series}`, trace.name]) : [];
+    if (figure.data.some((trace) => trace.faint)) entries.push(["key key-faint", figure.over]);
+    const key = entries.flat().join();
+    if (key === this.legendKey) return;
+    this.legendKey = key;
+    this.list.replaceChildren(...entries.map(([name, text]) => {
+      const item = document.createElement("li");
+      item.append(Object.assign(document.createElement("span"), { className: name }), text);
+      return item;
+    }));
   }
 
   /** What somebody draws a frame around becomes the range of the whole page. */
@@ -152,6 +172,7 @@ class Panel {
 
 export function startCharts() {
   startRange();
+  plotly(); // while the figures are on their way
   const panels = [...document.querySelectorAll("[data-charts]")].map((element) => new Panel(element));
   const refresh = () => panels.forEach((panel) => panel.refresh());
   refresh();

@@ -21,7 +21,7 @@ function layout(figure) {
     ...given,
     paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
     font: { family: getComputedStyle(document.body).fontFamily, size: TEXT, color: token("--ink-2") },
-    margin: { l: 52, r: 16, t: 8, b: 30, ...given.margin }, height: given.height ?? 250, autosize: true, hovermode: given.hovermode ?? "x unified", showlegend: figure.data.length > 1,
+    margin: { l: 52, r: 16, t: 8, b: 30, ...given.margin }, height: given.height ?? 250, autosize: true, hovermode: given.hovermode ?? "x unified", showlegend: given.showlegend ?? figure.data.length > 1,
     legend: { orientation: "h", y: 1.12, x: 1, xanchor: "right", font: { size: TEXT - 1 }, ...given.legend },
     hoverlabel: { bgcolor: token("--raised"), bordercolor: token("--line"), font: { color: token("--ink") } },
     xaxis: { ...axis, rangemode: "normal", type: "date", ...given.xaxis },

@@ -26,7 +26,7 @@ export function showRange(range) {
   shown = range;
   for (const bar of document.querySelectorAll("[data-time-bar]")) {
     const says = bar.querySelector("[data-part='says']");
-    const over = range.over_empty ? `nothing is kept of ${range.over}` : range.over && `with ${range.over}`;
+    const over = range.over_empty ? `nothing is kept of ${range.over}` : range.over && `dotted: ${range.over}`;
     const text = [range.title, range.step_s > 1 && `a point is ${span(range.step_s)}`, over].filter(Boolean).join(" · ");
     if (says.textContent !== text) says.textContent = text;
     if (bar.contains(document.activeElement) && document.activeElement.type === "datetime-local") continue;

@@ -103,7 +103,7 @@ def test_marks_that_would_lie_on_each_other_are_one_line_with_the_worst_tone_and
     assert [(shape["tone"], shape["label"]["text"]) for shape in shapes] == [("bad", "1"), ("ok", "2")]
     assert names(drawn) == ["rate"]
     rows = mark_rows(group_marks(marks, 10, 16))
-    assert [(row["number"], row["what"]) for row in rows] == [(2, "over"), (1, "alarm"), (1, "submit")]
+    assert [(row["number"], row["what"]) for row in rows] == [(2, "over"), (1, "alarm"), (1, "merge")]
 
 
 # The range in the address ---------------------------------------------------------------------------------------------
@@ -159,7 +159,7 @@ def test_charts_of_a_dataflow_come_with_marks_and_a_table_with_few_rows(world: W
         "rate", "latency", "watermark", "cpu", "memory", "tasks"]
     assert sum(value == 7.0 for value in answer["charts"][0]["data"][0]["y"]) == 180
     assert answer["range"]["name"] == "5m" and answer["range"]["over_empty"]
-    assert [row["what"] for row in answer["marks"]] == ["submit"]  # once, though its queries have it too
+    assert [row["what"] for row in answer["marks"]] == ["merge"]  # once, though its queries have it too
     [table] = client_of("vera").get("/charts.json", asked | {"only": "rate", "rows": ""}).json()["charts"]
     assert len(table["data"][0]["y"]) <= 61
     still = {"from": time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now_s - 150)),
