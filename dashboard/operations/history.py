@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from dashboard.catalog.permissions import dataflow_for
 from dashboard.history.store import DatabaseHistory
-from dashboard.operations.view import view_for
+from dashboard.operations.view import View, view_for
 from dashboard.teams.models import Team
 from dashboard.teams.permissions import Viewer
 from scheduler.history.points import Points, coarser, grid
@@ -68,7 +68,7 @@ class KeptHistory:
 
 
 def history_of(
-    viewer: Viewer, kind: str, subject: str, span: Range, *, metrics: Sequence[str] = ()
+    viewer: Viewer, kind: str, subject: str, span: Range, *, metrics: Sequence[str] = (), view: View | None = None
 ) -> KeptHistory:
     """The history of one subject.
 
@@ -84,6 +84,8 @@ def history_of(
         Which points.
     metrics : sequence of str, optional
         Which series; all that are known where none is named.
+    view : View, optional
+        What the viewer may know of, where it is at hand.
 
     Raises
     ------
@@ -93,7 +95,7 @@ def history_of(
         The viewer may not know of the subject.
     """
     _check(kind, span, metrics)
-    require_known(viewer, kind, subject)
+    require_known(viewer, kind, subject, view=view)
     subjects = _scopes_of(viewer) if kind == ESTATE else [subject]
     history = DatabaseHistory()
     lines = [line for line in history.series_of(kind, subjects) if not metrics or line.metric in metrics]
@@ -148,44 +150,36 @@ def _scopes_of(viewer: Viewer) -> list[str]:
     return ["", *teams.values_list("slug", flat=True)]
 
 
-def require_known(viewer: Viewer, kind: str, subject: str) -> None:
-    """``NotFound`` where the viewer may not know of a subject."""
-    _SUBJECTS.get(kind, _no_such)(viewer, subject)
+def require_known(viewer: Viewer, kind: str, subject: str, *, view: View | None = None) -> None:
+    """``NotFound`` where the viewer may not know of a subject; a ``view`` of theirs saves reading another.
+
+    Parameters
+    ----------
+    viewer : Viewer
+        Who asks.
+    kind, subject : str
+        As for ``history_of``.
+    view : View, optional
+        What the viewer may know of, where it is at hand.
+    """
+    if kind == DATAFLOW:
+        dataflow_for(viewer, subject)
+    elif kind != ESTATE and not _KNOWN.get(kind, _nobody)(view or view_for(viewer), subject):
+        raise NotFound("There is no such history.", remedy="See what is in the estate now.")
 
 
 # Who may know of what -------------------------------------------------------------------------------------------------
 
 
-def _no_such(viewer: Viewer, subject: str) -> None:
-    raise NotFound("There is no such history.", remedy="See what is in the estate now.")
+def _nobody(view: View, subject: str) -> bool:
+    return False
 
 
-def _require_tasks(viewer: Viewer, *tasks: str) -> None:
-    if not set(tasks) <= view_for(viewer).tasks:
-        _no_such(viewer, "")
-
-
-def _require_query(viewer: Viewer, query: str) -> None:
-    if query not in {bundle.id for fragment in view_for(viewer).fragments() for bundle in fragment.queries}:
-        _no_such(viewer, query)
-
-
-def _require_slot(viewer: Viewer, slot: str) -> None:
-    if slot not in {place.name for place in view_for(viewer).estate.slots}:
-        _no_such(viewer, slot)
-
-
-def _require_node(viewer: Viewer, node: str) -> None:
-    if node not in {place.node for place in view_for(viewer).estate.slots}:
-        _no_such(viewer, node)
-
-
-_SUBJECTS: Mapping[str, Callable[[Viewer, str], object]] = {
-    ESTATE: lambda viewer, _: None,
-    DATAFLOW: dataflow_for,
-    TASK: _require_tasks,
-    STREAM: lambda viewer, stream: _require_tasks(viewer, *stream.split(">")),
-    QUERY: _require_query,
-    SLOT: _require_slot,
-    NODE: _require_node,
+_KNOWN: Mapping[str, Callable[[View, str], bool]] = {
+    TASK: lambda view, task: task in view.tasks,
+    STREAM: lambda view, stream: set(stream.split(">")) <= view.tasks,
+    QUERY: lambda view, query: any(
+        query == bundle.id for fragment in view.fragments() for bundle in fragment.queries),
+    SLOT: lambda view, slot: slot in {place.name for place in view.estate.slots},
+    NODE: lambda view, node: node in {place.node for place in view.estate.slots},
 }

@@ -35,7 +35,9 @@ class Mark:
     tone: str
 
 
-def marks_of(viewer: Viewer, kind: str, subject: str, *, begin_s: int, end_s: int) -> Sequence[Mark]:
+def marks_of(
+    viewer: Viewer, kind: str, subject: str, *, begin_s: int, end_s: int, view: View | None = None
+) -> Sequence[Mark]:
     """What happened in a time to a subject and to what it runs on, the oldest first; each thing once.
 
     Parameters
@@ -46,14 +48,16 @@ def marks_of(viewer: Viewer, kind: str, subject: str, *, begin_s: int, end_s: in
         As for ``history_of``.
     begin_s, end_s : int
         The time, in seconds since the epoch.
+    view : View, optional
+        What the viewer may know of, where it is at hand.
 
     Raises
     ------
     NotFound
         The viewer may not know of the subject.
     """
-    require_known(viewer, kind, subject)
-    view = view_for(viewer)
+    view = view or view_for(viewer)
+    require_known(viewer, kind, subject, view=view)
     notes = DatabaseHistory().annotations(
         begin_s=begin_s, end_s=end_s, subjects=sorted({(kind, subject), *related(view, kind, subject)}))
     own_first = sorted(notes, key=lambda note: (note.at_s, (note.kind, note.subject) != (kind, subject)))

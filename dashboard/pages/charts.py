@@ -20,7 +20,7 @@ SCALES = {"ms": (2000.0, 0.001, "s"), "MB": (4096.0, 1 / 1024, "GB")}  # from wh
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """One chart: ``lines`` are metrics by what they are called; ``stacked`` lines add up to a whole.
+    """One chart: ``lines`` are metrics by what they are called.
 
     ``without`` says why a subject may have none of these series though others of it are kept.
     """
@@ -28,7 +28,6 @@ class Chart:
     name: str
     title: str
     lines: Mapping[str, str]
-    stacked: bool = False
     without: str = ""
 
     @property
@@ -72,7 +71,7 @@ CHARTS: Mapping[str, Sequence[Chart]] = {
         Chart("rate", "Events per second that it takes in", {"rate_per_s": "rate"}),
         Chart("phases", "Batches, by phase", {
             "batch_asking_ms": "asking sources", "batch_planning_ms": "planning", "batch_working_ms": "working",
-            "batch_logging_ms": "logging"}, stacked=True),
+            "batch_logging_ms": "logging"}),
         Chart("batch", "Duration of batches", {"batch_ms": "batch"}),
         Chart("watermark", "Watermark, behind the clock", _LAG),
         Chart("cpu", "CPU, its part of the slot", {"cpu": "cores"}),
@@ -132,7 +131,7 @@ def chart_figure(
     scale, unit = _scale(chart, [kept_history, *([earlier.kept_history] if earlier else [])])
     suffix = "%" if scale == 100 else _UNITS[unit]
     traces = _traces(chart, kept_history, scale=scale, suffix=suffix)
-    if earlier is not None and not chart.stacked:  # two stacks on top of each other nobody can read
+    if earlier is not None:
         traces += [
             trace | {"faint": True, "name": f"{trace['name']}, {earlier.title}", "mode": "lines"}
             for trace in _traces(chart, earlier.kept_history, scale=scale, suffix=suffix, later_s=earlier.offset_s)]
@@ -189,7 +188,7 @@ def mark_rows(groups: Sequence[Sequence[Mark]]) -> list[dict[str, Any]]:
 def _traces(
     chart: Chart, kept_history: KeptHistory, *, scale: float, suffix: str, later_s: int = 0
 ) -> list[dict[str, Any]]:
-    """The lines that have a value; of a stack all that are known."""
+    """The lines that have a value."""
     times = kept_history.times_s
     traces = []
     for index, (metric, label) in enumerate(chart.lines.items()):
@@ -200,7 +199,7 @@ def _traces(
                 "x0": _iso(times[0] + later_s), "dx": 1000 * kept_history.step_s,
                 "y": [None if value is None else round(value * scale, 4) for value in values], "connectgaps": False,
                 "hovertemplate": f"%{{y:.4~g}}{suffix}"}
-            traces.append(trace | ({"stackgroup": "whole"} if chart.stacked else {}) | _alone(values))
+            traces.append(trace | _alone(values))
     return traces
 
 
@@ -228,7 +227,8 @@ def _shapes(groups: Sequence[Sequence[Mark]]) -> list[dict[str, Any]]:
     return [
         {"type": "line", "xref": "x", "yref": "paper", "x0": _iso(group[0].at_s), "x1": _iso(group[0].at_s), "y0": 0,
          "y1": 1, "tone": _worst_tone(group),
-         "label": {"text": str(number), "textposition": "end", "textangle": 0, "xanchor": "left", "font": {"size": 10}}}
+         "label": {"text": str(number), "textposition": "end", "textangle": 0, "xanchor": "center",
+                   "font": {"size": 10}}}
         for number, group in enumerate(groups, start=1)]
 
 

@@ -39,7 +39,7 @@ function traces(figure) {
     const color = token(SERIES[(series ?? index) % SERIES.length]);
     return {
       ...trace, line: { ...trace.line, color, width: faint ? 1.2 : 1.8, ...(faint && { dash: "dot" }) }, opacity: faint ? 0.75 : 1,
-      marker: { ...trace.marker, color, ...(trace.mode === "lines+markers" && { size: 4 }) }, fillcolor: trace.stackgroup ? `${color}40` : "rgba(0,0,0,0)",
+      marker: { ...trace.marker, color, ...(trace.mode === "lines+markers" && { size: 4 }) }, fillcolor: "rgba(0,0,0,0)",
     };
   });
 }

@@ -11,6 +11,7 @@ from django.views.decorators.http import require_safe
 
 from dashboard.operations.history import KeptHistory, Range, history_of
 from dashboard.operations.marks import marks_of
+from dashboard.operations.view import view_for
 from dashboard.pages.charts import CHARTS, Chart, Earlier, chart_figure, group_marks, mark_rows
 from dashboard.pages.ranges import OVERLAYS, ChosenRange, chosen
 from scheduler.model.errors import NotFound
@@ -30,16 +31,18 @@ def charts(request: HttpRequest) -> JsonResponse:
     span = chosen(request.GET, now_s=now_s)
     wanted = _wanted(kind, request.GET.getlist("only"))
     points = ROWS if "rows" in request.GET else 0
+    view = view_for(request.viewer)
     metrics = list(dict.fromkeys(metric for chart in wanted for metric in chart.lines))
 
     def read(wanted_span: Range) -> KeptHistory:
-        return history_of(request.viewer, kind, subject, wanted_span, metrics=metrics)
+        return history_of(request.viewer, kind, subject, wanted_span, metrics=metrics, view=view)
 
     kept_history = read(span.span(now_s=now_s, most_points=points))
     earlier = None
     if span.over:
         earlier = Earlier(read(span.earlier(now_s=now_s, most_points=points)), span.offset_s, OVERLAYS[span.over])
-    marks = marks_of(request.viewer, kind, subject, begin_s=span.begin_s, end_s=span.end_s + 1)  # also now
+    marks = marks_of(  # also of this second
+        request.viewer, kind, subject, begin_s=span.begin_s, end_s=span.end_s + 1, view=view)
     return JsonResponse({
         "range": _range(span, kept_history) | {"over_empty": bool(earlier and not _has_values(earlier.kept_history))},
         "charts": [
