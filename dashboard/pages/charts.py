@@ -124,9 +124,9 @@ def chart_figure(
     Returns
     -------
     dict
-        ``data`` and ``layout`` as Plotly has them; ``unit``; ``over``: what lies over it; ``empty``: why there is nothing, where there is nothing;
-        ``summary``: the chart in a sentence. A shape has its ``tone``, a trace its ``series`` (which colour) and
-        whether it is ``faint``.
+        ``data`` and ``layout`` as Plotly has them; ``unit``; ``over``: what lies over it; ``empty``: why there is
+        nothing, where there is nothing; ``summary``: the chart in a sentence. A shape has its ``tone``, a trace its
+        ``series`` (which colour) and whether it is ``faint``.
     """
     scale, unit = _scale(chart, [kept_history, *([earlier.kept_history] if earlier else [])])
     suffix = "%" if scale == 100 else _UNITS[unit]
@@ -136,7 +136,8 @@ def chart_figure(
             trace | {"faint": True, "name": f"{trace['name']}, {earlier.title}", "mode": "lines"}
             for trace in _traces(chart, earlier.kept_history, scale=scale, suffix=suffix, later_s=earlier.offset_s)]
     return {
-        "name": chart.name, "unit": suffix.strip(), "over": earlier.title if earlier else "", "data": traces, "layout": {
+        "name": chart.name, "unit": suffix.strip(), "over": earlier.title if earlier else "", "data": traces,
+        "layout": {
             "xaxis": {"range": [_iso(begin_s), _iso(end_s)]},
             "yaxis": {"ticksuffix": suffix},
             "shapes": _shapes(group_marks(marks, begin_s, end_s)) if traces else []},
@@ -179,8 +180,8 @@ def group_marks(marks: Sequence[Mark], begin_s: int, end_s: int) -> list[list[Ma
 def mark_rows(groups: Sequence[Sequence[Mark]]) -> list[dict[str, Any]]:
     """What happened as rows, the newest first, with the number that each has on the charts."""
     rows = [
-        {"number": number, "at": _iso(mark.at_s), "what": _WORDS.get(mark.what, mark.what.replace("_", " ")), "text": mark.text,
-         "kind": mark.kind, "subject": mark.subject, "tone": mark.tone}
+        {"number": number, "at": _iso(mark.at_s), "what": _WORDS.get(mark.what, mark.what.replace("_", " ")),
+         "text": mark.text, "kind": mark.kind, "subject": mark.subject, "tone": mark.tone}
         for number, group in enumerate(groups, start=1) for mark in group]
     return rows[::-1]
 
