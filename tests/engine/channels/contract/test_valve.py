@@ -85,6 +85,7 @@ def test_meters_count_every_event_and_sample_latency(rig: Rig) -> None:
     m, n = rig.channels.meters("m"), rig.channels.meters("n")
     assert m["0:n"] == 5_000
     assert n["in:n"] == 5_000
+    assert n["0:time"] == m["0:time"] == max(row["_time"] for row in rig.events("n.0"))  # how far event time has come
     batches = len(rig.batches("n.0"))
     assert batches <= sum(histogram_of(n, "0:lat").values()) < 5_000
     assert sum(histogram_of(n, "in:chan").values()) == sum(histogram_of(n, "in:wait").values()) > 0
