@@ -13,6 +13,7 @@ from typing import Any
 from dashboard.operations.history import KeptHistory
 from dashboard.operations.marks import Mark
 from scheduler.history.series import DATAFLOW, ESTATE, GRAINS, METRICS, NODE, QUERY, SLOT, STREAM, TASK
+from scheduler.model.plan_kinds import PLAN_KINDS, SUBMIT
 
 MOST_GROUPS = 24  # of marks on a chart: nearer ones are one line
 SCALES = {"ms": (2000.0, 0.001, "s"), "MB": (4096.0, 1 / 1024, "GB")}  # from which value on, times what, in which unit
@@ -85,9 +86,9 @@ CHARTS: Mapping[str, Sequence[Chart]] = {
         Chart("disk", "Free space of its data folder", {"disk_free_mb": "free"})),
 }
 _UNITS = {"/s": "/s", "ms": " ms", "s": " s", "MB": " MB", "GB": " GB", "cores": " cores", "blocks": "", "": ""}
-_WORDS = {  # of what happened, where its name is not what people call it
-    "submit": "merge", "remove": "removal", "fragment_failed": "query failed", "slot_died": "driver ended",
-    "joined_late": "started late"}
+# Of what happened: nouns of plans, and others where a name is not what people call it.
+_WORDS = {name: kind.noun.lower() for name, kind in PLAN_KINDS.items()} | {
+    SUBMIT.name: "merge", "fragment_failed": "query failed", "slot_died": "driver ended", "joined_late": "started late"}
 _PARTS = frozenset({"memory"})  # metrics that are a part of one
 
 

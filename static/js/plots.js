@@ -1,4 +1,4 @@
-// Plots over time: figures come as JSON from the site, Plotly's strict bundle draws them in the theme's colours.
+// Plots over time: figures come as JSON from the site, Plotly draws them in the theme's colours.
 
 import { fetchJson, loadScript, VENDOR } from "./scripts.js";
 import { token } from "./theme.js";
