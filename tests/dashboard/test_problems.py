@@ -69,9 +69,9 @@ def test_what_is_private_is_no_problem_of_others(world: World, observed: redis.R
         "kind": "fragment_failed", "node": "n1", "at_ms": 1, "fragment": query, "error": "x",
         "retry_at_ms": None}.items()})
     for who, sees in (("vera", True), ("mo", False), ("outsider", False)):
-        told = problems(viewer_of(world.users[who]))
-        failing = [problem for problem in told.now if problem.finding.part == "query"]
-        assert (bool(failing), bool(told.errors), bool(told.past)) == (sees,) * 3, who
+        report_now = problems(viewer_of(world.users[who]))
+        failing = [problem for problem in report_now.now if problem.finding.part == "query"]
+        assert (bool(failing), bool(report_now.errors), bool(report_now.past)) == (sees,) * 3, who
 
 
 @pytest.mark.broker
@@ -91,11 +91,11 @@ def test_what_gets_better_comes_after_what_does_not_and_what_is_over_is_told_onc
         Annotation(now_s - ago_s, what, kind, subject, "A batch did not end.")
         for ago_s, what in ((900, ALARM), (800, OVER), (700, ALARM), (600, OVER))
         for kind, subject in (("dataflow", str(record.pk)), ("query", query))])
-    told = problems(viewer_of(world.vera))
-    [slow] = [problem for problem in told.now if problem.finding.part == "channel"]
+    report_now = problems(viewer_of(world.vera))
+    [slow] = [problem for problem in report_now.now if problem.finding.part == "channel"]
     assert (slow.direction, slow.course.kind, slow.kind) == (BETTER, LASTING, "query")
     assert list(slow.causes) == list(load_estate().fragments[query].outlets.get(
         load_estate().fragments[query].tasks[1], ()))
-    [past] = told.past
+    [past] = report_now.past
     assert (past.kind, past.subject, past.times) == ("query", query, 2)
     assert (past.begun_s, past.over_s) == (now_s - 700, now_s - 600)

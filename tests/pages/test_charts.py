@@ -112,13 +112,13 @@ def test_marks_that_would_lie_on_each_other_are_one_line_with_the_worst_tone_and
 @pytest.mark.parametrize("name", [*RANGES, ""])
 def test_a_live_range_ends_now_and_its_points_are_still_kept(name: str) -> None:
     span = chosen({"range": name}, now_s=NOW_S)
-    asked = span.span(now_s=NOW_S)
+    wanted = span.span(now_s=NOW_S)
     assert span.end_s == NOW_S and span.every_s > 0 and span.name == (name or "15m")
-    assert asked.grain.keep_s >= NOW_S - asked.begin_s
-    assert (asked.end_s - asked.begin_s) / asked.grain.step_s >= 0.9 * min(asked.most_points, 300)
+    assert wanted.grain.keep_s >= NOW_S - wanted.begin_s
+    assert (wanted.end_s - wanted.begin_s) / wanted.grain.step_s >= 0.9 * min(wanted.most_points, 300)
     for over, offset_s in (("day", DAY_S), ("week", 7 * DAY_S), ("before", span.end_s - span.begin_s)):
         earlier = chosen({"range": name, "over": over}, now_s=NOW_S).earlier(now_s=NOW_S)
-        assert (earlier.begin_s, earlier.end_s) == (asked.begin_s - offset_s, asked.end_s - offset_s)
+        assert (earlier.begin_s, earlier.end_s) == (wanted.begin_s - offset_s, wanted.end_s - offset_s)
         assert earlier.grain is MINUTE or earlier.grain.keep_s >= NOW_S - earlier.begin_s
 
 
@@ -153,20 +153,20 @@ def recorded(*lines: Series, at_s: int, values: Sequence[float] = (7.0,), notes:
 def test_charts_of_a_dataflow_come_with_marks_and_a_table_with_few_rows(world: World, client_of: ClientOf) -> None:
     record, now_s = running(world.carla, world.city, document("traffic"), world.ana), int(time.time())
     recorded(Series("dataflow", str(record.pk), "events_in_per_s"), at_s=now_s - 200, values=[7.0] * 180)
-    asked = {"kind": "dataflow", "subject": record.pk, "range": "5m", "over": "day"}
-    answer = client_of("vera").get("/charts.json", asked).json()
+    query = {"kind": "dataflow", "subject": record.pk, "range": "5m", "over": "day"}
+    answer = client_of("vera").get("/charts.json", query).json()
     assert [chart["name"] for chart in answer["charts"]] == [
         "rate", "latency", "watermark", "cpu", "memory", "tasks"]
     assert sum(value == 7.0 for value in answer["charts"][0]["data"][0]["y"]) == 180
     assert answer["range"]["name"] == "5m" and answer["range"]["over_empty"]
     assert [row["what"] for row in answer["marks"]] == ["merge"]  # once, though its queries have it too
-    [table] = client_of("vera").get("/charts.json", asked | {"only": "rate", "rows": ""}).json()["charts"]
+    [table] = client_of("vera").get("/charts.json", query | {"only": "rate", "rows": ""}).json()["charts"]
     assert len(table["data"][0]["y"]) <= 61
     still = {"from": time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now_s - 150)),
              "to": time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now_s - 140))}
     answer = client_of("vera").get("/charts.json", {"kind": "dataflow", "subject": record.pk, **still}).json()
     assert len(answer["charts"][0]["data"][0]["y"]) == 10 and answer["range"]["every_s"] == 0
-    assert client_of("vera").get("/charts.json", asked | {"from": "never"}, headers={"accept": "application/json"}
+    assert client_of("vera").get("/charts.json", query | {"from": "never"}, headers={"accept": "application/json"}
                                  ).json()["code"] == "invalid_range"
     assert client_of("vera").get("/charts.json", {"kind": "magic"}).status_code == 404
 
@@ -200,8 +200,8 @@ def test_marks_of_what_something_runs_on_are_its_own_but_not_those_of_others(wor
 
 
 def test_the_frame_of_a_page_says_which_range_is_chosen(world: World, client_of: ClientOf) -> None:
-    for asked, current in (("?range=7d&over=week", "7d"), ("", "15m"), ("?range=<b>", "15m")):
-        page = client_of("vera").get(f"/estate/time{asked}").content.decode()
+    for query, current in (("?range=7d&over=week", "7d"), ("", "15m"), ("?range=<b>", "15m")):
+        page = client_of("vera").get(f"/estate/time{query}").content.decode()
         assert f'data-range="{current}" data-ms="{RANGES[current].length_s}000" aria-current="true"' in page
         assert page.count("aria-current=\"true\"") == 1 and "<b>" not in page
     assert 'value="week" selected' in client_of("vera").get("/estate/time?over=week").content.decode()

@@ -18,7 +18,7 @@ def notes(**moments: list[int]) -> list[Annotation]:
     return [Annotation(NOW_S - ago_s, what, "query", "f1-0") for what, some in moments.items() for ago_s in some]
 
 
-@pytest.mark.parametrize(("told", "since_ago_s", "kind", "began_ago_s", "begun"), [
+@pytest.mark.parametrize(("moments", "since_ago_s", "kind", "began_ago_s", "begun"), [
     ({}, None, LASTING, None, 1),
     ({ALARM: [30]}, None, NEW, 30, 1),
     ({ALARM: [600]}, 3, LASTING, 600, 1),  # tried again three seconds ago, wrong for ten minutes
@@ -27,12 +27,12 @@ def notes(**moments: list[int]) -> list[Annotation]:
     ({ALARM: [1500, 900, 20], OVER: [1200, 600]}, None, COMES_AND_GOES, 20, 3),
     ({ALARM: [9000, 8000, 20], OVER: [8500, 7500]}, None, NEW, 20, 3)])
 def test_the_course_says_since_when_and_how_often(
-    told: dict[str, list[int]], since_ago_s: int | None, kind: str, began_ago_s: int | None, begun: int
+    moments: dict[str, list[int]], since_ago_s: int | None, kind: str, began_ago_s: int | None, begun: int
 ) -> None:
     since_s = None if since_ago_s is None else NOW_S - since_ago_s
-    found = course(notes(**told), now_s=NOW_S, since_s=since_s)
-    assert (found.kind, found.begun) == (kind, begun)
-    assert found.since_s == (None if began_ago_s is None else NOW_S - began_ago_s)
+    result = course(notes(**moments), now_s=NOW_S, since_s=since_s)
+    assert (result.kind, result.begun) == (kind, begun)
+    assert result.since_s == (None if began_ago_s is None else NOW_S - began_ago_s)
 
 
 @given(st.lists(st.floats(1, 1e6), min_size=6, max_size=60), st.floats(1.6, 50))
