@@ -22,6 +22,7 @@ from scheduler.history.series import (
     OVER,
     QUERY,
     SLOT,
+    TASK,
     TEN_SECONDS,
     Annotation,
     Series,
@@ -42,11 +43,12 @@ _SLOW = frozenset({"channel", "spill", "source"})  # what is wrong there shows i
 class Problem:
     """A finding with its ``course``, and its ``direction``: ``worse``, ``better``, ``same``, or empty if unknown.
 
-    ``kind`` and ``subject`` are what history knows it by (empty: nothing); ``causes`` the queries in which the cause
+    ``name`` is what people call its part; ``kind`` and ``subject`` are what history knows it by (empty: nothing); ``causes`` the queries in which the cause
     is to be looked for; ``traceback`` is empty for whoever may not see it.
     """
 
     finding: Finding
+    name: str
     course: Course
     direction: str
     kind: str
@@ -123,8 +125,9 @@ def _problem(
         moments_s = [note.at_s for note in own if note.what not in (ALARM, OVER)]
         direction = _DIRECTIONS[trend_of_events(moments_s, now_s=now_s, over_s=EVENTS_OVER_S)]
     since_s = None if finding.since_ms is None else finding.since_ms // 1000
+    name = view.name_of(subject) if kind == TASK and subject in view.estate.tasks else finding.name
     return Problem(
-        finding, course(own, now_s=now_s, since_s=since_s), direction, kind, subject, _causes(view, finding),
+        finding, name, course(own, now_s=now_s, since_s=since_s), direction, kind, subject, _causes(view, finding),
         _traceback(view, finding))
 
 

@@ -121,7 +121,7 @@ def element_url(kind: str, subject: str) -> str:
 def _row(problem: Problem) -> dict[str, Any]:
     finding, course = problem.finding, problem.course
     return {
-        "finding": finding, "since": moment_of(course.since_s and 1000 * course.since_s),
+        "finding": finding, "name": problem.name, "since": moment_of(course.since_s and 1000 * course.since_s),
         "steady": STEADY[course.kind], "course": course, "way": WAYS.get(problem.direction, ""),
         "direction": problem.direction, "url": element_url(problem.kind, problem.subject),
         "causes": [{"id": query_id, "url": reverse("query", args=[query_id])} for query_id in problem.causes],
