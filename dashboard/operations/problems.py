@@ -43,8 +43,8 @@ _SLOW = frozenset({"channel", "spill", "source"})  # what is wrong there shows i
 class Problem:
     """A finding with its ``course``, and its ``direction``: ``worse``, ``better``, ``same``, or empty if unknown.
 
-    ``name`` is what people call its part; ``kind`` and ``subject`` are what history knows it by (empty: nothing); ``causes`` the queries in which the cause
-    is to be looked for; ``traceback`` is empty for whoever may not see it.
+    ``name`` is what people call its part; ``kind`` and ``subject`` are what history knows it by (empty: nothing);
+    ``causes`` the queries in which the cause is to be looked for; ``traceback`` is empty for whoever may not see it.
     """
 
     finding: Finding
