@@ -120,6 +120,9 @@ def _problem(
     own = notes.get((kind, subject), ())
     if not own and finding.dataflows:  # nobody else has it
         own = [note for note in notes.get((DATAFLOW, finding.dataflows[0]["id"]), ()) if note.text == finding.cause]
+    of_finding = [note for note in own if note.what not in (ALARM, OVER) or note.text == finding.cause]
+    # Alerts are told of the same subjects in words of their own, and would count twice.
+    counted = of_finding if any(note.what == ALARM for note in of_finding) else own
     direction = trends.get(finding.key, "")
     if not direction:
         moments_s = [note.at_s for note in own if note.what not in (ALARM, OVER)]
@@ -127,7 +130,7 @@ def _problem(
     since_s = None if finding.since_ms is None else finding.since_ms // 1000
     name = view.name_of(subject) if kind == TASK and subject in view.estate.tasks else finding.name
     return Problem(
-        finding, name, course(own, now_s=now_s, since_s=since_s), direction, kind, subject, _causes(view, finding),
+        finding, name, course(counted, now_s=now_s, since_s=since_s), direction, kind, subject, _causes(view, finding),
         _traceback(view, finding))
 
 
