@@ -52,8 +52,9 @@ def places():
 
 
 def ask(address, query, event=None, *, patience_s=5.0):
-    return look_up(event or {}, place=locate(address), query=read_query(query), kinds=("string", "double"), first=True,
-                   patience_s=patience_s)
+    return look_up(
+        event or {}, location=locate(address), query=read_query(query), kinds=("string", "double"), first=True,
+        patience_s=patience_s)
 
 
 @pytest.mark.long

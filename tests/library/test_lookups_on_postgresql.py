@@ -55,7 +55,7 @@ def address(server: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 
 def ask(address: str, query: str, event=None, *, kinds=("string",), first=True, patience_s=5.0):
-    return look_up(event or {}, place=locate(address), query=read_query(query), kinds=kinds, first=first,
+    return look_up(event or {}, location=locate(address), query=read_query(query), kinds=kinds, first=first,
                    patience_s=patience_s)
 
 
