@@ -30,7 +30,7 @@ OPERATIONS = {operation.label: operation for result in SCHEMA.get_all_operations
 CHECKS = [
     schemathesis.checks.not_a_server_error, checks.status_code_conformance, checks.content_type_conformance,
     checks.response_headers_conformance, checks.response_schema_conformance]
-SHORT, LONG = 6, 120
+SHORT, LONG = 4, 120
 # What a schema cannot say, and a request that keeps to it may still be refused for: the text of a document or of a CSV
 # file, a period that ends before it begins or is too long, a time that lies ahead, bounds that do not go together.
 BEYOND_SCHEMAS = {

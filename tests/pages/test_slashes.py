@@ -12,7 +12,7 @@ from dashboard.pages.urls import urlpatterns
 from tests.dashboard.building import World
 from tests.pages.conftest import ClientOf
 
-NAMES = {"uuid": "00000000-0000-4000-8000-000000000000", "slug": "city", "int": "1", "path": "x"}
+NAMES = {"uuid": "00000000-0000-4000-8000-000000000000", "slug": "city", "int": "1", "path": "x", "str": "x"}
 ADDRESSES = ["/" + re.sub(r"<(\w+):\w+>", lambda kind: NAMES[kind[1]], str(route.pattern)) for route in urlpatterns]
 
 

@@ -54,8 +54,9 @@ def test_a_rehearsal_is_of_tasks_that_reach_nothing_beyond_weir() -> None:
         assert not needs_approval(types[name], canonical_config(types[name], config)), name
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("how", [
-    pytest.param(signal.SIGKILL, id="killed"), pytest.param(signal.SIGSTOP, id="frozen", marks=pytest.mark.long)])
+    pytest.param(signal.SIGKILL, id="killed"), pytest.param(signal.SIGSTOP, id="frozen")])
 def test_what_a_driver_ran_goes_on_in_the_spare_and_every_event_comes_once(spared: Rig, how: signal.Signals) -> None:
     # What came while nobody answered is more than an output keeps by itself, and comes in one batch.
     all_of_it = ("kept", {"keep_events": 100_000})
