@@ -132,8 +132,13 @@ def fitted(
     values = np.asarray(rows, dtype=np.float64)
     with threadpool_limits(1):  # a slot has one core, and the order of sums is the same each time
         if kind == LINEAR:
-            line = LinearRegression().fit(values, np.asarray(targets, dtype=np.float64))
-            return {"intercept": float(line.intercept_), "coefficients": [float(value) for value in line.coef_]}
+            numbers = np.asarray(targets, dtype=np.float64)
+            line = LinearRegression().fit(values, numbers)
+            intercept, coefficients = float(line.intercept_), [float(value) for value in line.coef_]
+            if np.isfinite([intercept, *coefficients]).all():
+                return {"intercept": intercept, "coefficients": coefficients}
+            # Features that differ by next to nothing have a slope beyond all numbers: they say nothing of the target.
+            return {"intercept": float(numbers.mean()), "coefficients": [0.0] * values.shape[1]}
         make = DecisionTreeClassifier if kind == CLASSIFIER else DecisionTreeRegressor
         grown = make(max_depth=depth, min_samples_leaf=leaf, random_state=0).fit(values, np.asarray(targets))
     tree = grown.tree_
