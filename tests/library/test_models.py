@@ -6,7 +6,7 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from sklearn.linear_model import LinearRegression
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
@@ -71,6 +71,7 @@ def test_single_precision_is_numpys(value):
         assert as_float32(value) == float(np.float32(value))
 
 
+@example([(0.0, 0.0), (5e-324, 1.0)])  # a slope beyond all numbers
 @given(st.lists(st.tuples(st.floats(-1e3, 1e3), st.floats(-1e3, 1e3)), min_size=2, max_size=40))
 def test_any_events_give_a_model_that_can_be_read(pairs):
     for kind in KINDS:
