@@ -127,7 +127,8 @@ def _moment(
 
 
 def hold(copy: Copy, *, outputs: bool = True) -> bool:
-    """Hold the engine's files as they are; False where records of fragments changed meanwhile, so that it is no moment.
+    """Hold the engine's files as they are; False where it is no moment: records of fragments changed meanwhile, or a
+    query did so many batches that what belongs to its newest one that is held as done is gone.
 
     Parameters
     ----------
@@ -150,7 +151,17 @@ def hold(copy: Copy, *, outputs: bool = True) -> bool:
     copy.take(layout.offsets(data_dir))
     copy.take(layout.files_below(data_dir / "spill"))
     copy.take(layout.records(data_dir))
-    return signature(layout.records(data_dir)) == before
+    return signature(layout.records(data_dir)) == before and _goes_on(copy)
+
+
+def _goes_on(copy: Copy) -> bool:
+    """Whether of each checkpoint the newest batch that is done was planned: Spark forgets the plan of one first."""
+    newest: dict[Path, int] = {}
+    for name in map(Path, copy.sizes):
+        if name.parent.name == "commits" and name.name.isdigit():
+            checkpoint = name.parent.parent
+            newest[checkpoint] = max(int(name.name), newest.get(checkpoint, 0))
+    return all(str(checkpoint / "offsets" / str(batch)) in copy.sizes for checkpoint, batch in newest.items())
 
 
 @contextmanager
