@@ -3,9 +3,10 @@
     python -m workers.benches.connectors [--events 30000] [--rounds 3] [--only kafka] [--quiet 100] [--json FILE]
 
 A source of each kind and an output are one query of an agent's slot. The source is paused while the other system is
-filled, and goes on: its events are counted at the output, until no more come: MQTT with QoS 1 brings some twice where an
-acknowledgement was under way, and those are passed and told, too. The client library then reads as many in a loop that
-throws them away. ``--quiet`` sources of each kind, at which nothing comes, tell what is paid for being connected.
+filled, and goes on: its events are counted at the output until no more come. MQTT with QoS 1 brings some twice, whose
+acknowledgement was under way; they are passed, and told as `came_again`. The client library then reads as many in a
+loop that throws them away. ``--quiet`` sources of each kind, at which nothing comes, tell what is paid for being
+connected.
 """
 
 from __future__ import annotations
