@@ -246,10 +246,10 @@ def test_what_fails_for_all_who_need_it_is_left_to_them(
 def test_a_reader_that_was_given_up_holds_its_writer_back_until_there_is_no_room_on_disk(
     world: World, record: DataflowRecord, other: DataflowRecord, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kept = spill(SPILL)
-    gives_up(monkeypatch, reader(), reader().tasks[:1], spills=kept)
+    spills = spill(SPILL)
+    gives_up(monkeypatch, reader(), reader().tasks[:1], spills=spills)
     assert guard(at=timezone.now()) == [], "it goes on from disk when it is mended"
-    full = {name: {**report, "refused": "team_full"} for name, report in kept.items()}
+    full = {name: {**report, "refused": "team_full"} for name, report in spills.items()}
     gives_up(monkeypatch, reader(), reader().tasks[:1], spills=full)
     [proposal] = guard(at=timezone.now())
     assert enacted(prepare_proposal(proposal_id=proposal.pk)).dataflow_id == other.pk

@@ -253,9 +253,10 @@ def test_a_dataflow_without_secrets_is_left_as_it_is():
 
 
 def test_a_parameter_that_was_added_later_leaves_tasks_that_ran_before_what_they_are():
-    before = TaskType("grown", "transform", "Grew.", "none:none", (Parameter("size", "integer", "How much.", default=1),))
+    size = Parameter("size", "integer", "How much.", default=1)
+    before = TaskType("grown", "transform", "Grew.", "none:none", (size,))
     grown = replace(before, parameters=(
-        *before.parameters,
+        size,
         Parameter("on_error", "string", "What then.", default="fail", choices=("fail", "drop"), added=True)))
     for config in ({}, {"size": 2}, {"on_error": "fail"}, {"on_error": None}):
         earlier = {name: value for name, value in config.items() if name == "size"}

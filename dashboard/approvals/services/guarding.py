@@ -1,5 +1,5 @@
-"""What Weir does by itself so that no team slows another: it pauses what its team chose to have paused, or what can only
-fail again, and cuts slow tasks out of queries that others need.
+"""What Weir does by itself so that no team slows another: it pauses what its team chose to have paused, or what can
+only fail again, and cuts slow tasks out of queries that others need.
 
 None waits for an approval. A pause is what the dataflow's team chose beforehand, or of a dataflow that gives nothing as
 it is; a cut changes no output, restarts nothing of anybody's but for some seconds, and can be taken back. Each is a
@@ -37,8 +37,8 @@ WHY_PAUSED = (
     "It read a stream more slowly than events came, and others need that stream: its team chose that it is paused "
     "then. Resume it when it can keep up; what came meanwhile is not made up for.")
 WHY_FAILED_PAUSED = (
-    "A task of it failed in the same way too often to be tried again, and others wait for what it reads or for tasks of "
-    "the same query. Resume it when the cause is mended; what came meanwhile is not made up for.")
+    "A task of it failed in the same way too often to be tried again, and others wait for what it reads or for tasks "
+    "of the same query. Resume it when the cause is mended; what came meanwhile is not made up for.")
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from workers.benches.connectors import REST_S, Moment, reading_of
+from workers.benches.rounds import REST_S, Moment, reading_of
 
 BEFORE = Moment(0.0, 101, 90, {})  # ten events had not passed when the source was paused, and never will
 
@@ -25,7 +25,8 @@ def test_events_that_come_twice_do_not_end_a_round_before_its_last_event() -> No
 
 
 def test_a_pause_within_a_round_does_not_end_it() -> None:
-    seen = moments((50, 50), rest_s=2 * REST_S) + [
+    seen = [
+        *moments((50, 50), rest_s=2 * REST_S),
         Moment(20.0, BEFORE.read + 100, BEFORE.passed + 50, {"host": 1.0}),
         Moment(30.0, BEFORE.read + 100, BEFORE.passed + 100, {"host": 2.0}),
         Moment(30.0 + REST_S, BEFORE.read + 100, BEFORE.passed + 100, {"host": 3.0})]
