@@ -19,7 +19,7 @@ from dashboard.operations.live_sources import sources_of
 from dashboard.operations.losses import lost_by
 from dashboard.operations.reservations import reserved_slots
 from dashboard.operations.sinks import sinks_of
-from dashboard.operations.slow_readers import paused_slow
+from dashboard.operations.slow_readers import paused_by_weir
 from dashboard.operations.states import SILENT
 from dashboard.operations.view import (
     View,
@@ -111,7 +111,7 @@ def live_dataflow(viewer: Viewer, dataflow_id: UUID | str) -> dict[str, Any]:
     newest = record.proposals.select_related("plan").first()
     inside = key in view.records
     is_by_weir = newest is not None and newest.author_id is None and newest.plan.kind == PAUSE.name
-    own_findings = paused_slow(record, newest.plan.options.get("why", "") if is_by_weir else "") | {
+    own_findings = paused_by_weir(record, newest.plan.options if is_by_weir else {}) | {
         finding.key: finding for finding in findings(view)
         if inside and key in {user["id"] for user in finding.dataflows}}
     return {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from dashboard.catalog.lifecycle import PAUSED, PAUSING
@@ -15,8 +16,12 @@ from scheduler.model.fragment import Fragment, RunningBundle
 
 BEHIND = "behind"  # a reader that goes on from disk
 HOLDS_UP = "holds_up"  # a task that keeps a query slow which others need
-PAUSED_SLOW = "paused_slow"
+PAUSED_SLOW, PAUSED_FAILED = "paused_slow", "paused_failed"
 _REMEDY = "Give the slow task more threads by a schedule, or pause or remove the dataflow."
+_KEEP_UP = "Give its slow task more threads by a schedule, or choose that it goes on from disk; then resume it."
+_MEND = (
+    "Read how it failed in its notable events. Submit a version that names a mended package or another config, or mend "
+    "what the task reads; then resume it.")
 _GOES_ON = {
     SPILL: "It goes on from disk, so that nobody waits for it.",
     PAUSE: "Its dataflow is being paused, as its team chose; until then it goes on from disk.",
@@ -67,13 +72,13 @@ def held_up(view: View, fragment: Fragment, slow: SlowQuery) -> Finding:
         slot=fragment.slot, since_ms=round(slow.since.timestamp() * 1000), dataflows=view.users(fragment.active_tasks))
 
 
-def paused_slow(record: DataflowRecord, why: str) -> dict[str, Any]:
-    """That Weir paused a dataflow because its team chose that; nothing where it is not so."""
-    if record.status not in {PAUSING, PAUSED} or not why:
+def paused_by_weir(record: DataflowRecord, options: Mapping[str, Any]) -> dict[str, Any]:
+    """That Weir paused a dataflow, by its team's choice or because a task of it can only fail again; nothing where it
+    is not so. ``options`` are those of its newest plan, where that is a pause of Weir's own."""
+    if record.status not in {PAUSING, PAUSED} or not options.get("why"):
         return {}
     user = {"id": str(record.pk), "name": record.name, "team": record.team.name}
+    state, remedy = (PAUSED_FAILED, _MEND) if options.get("failed") else (PAUSED_SLOW, _KEEP_UP)
     finding = Finding(
-        "dataflow", record.name, PAUSED_SLOW, WARN, f"Weir paused {record.name}. {why}",
-        "Give its slow task more threads by a schedule, or choose that it goes on from disk; then resume it.",
-        dataflows=[user])
+        "dataflow", record.name, state, WARN, f"Weir paused {record.name}. {options['why']}", remedy, dataflows=[user])
     return {finding.key: finding}

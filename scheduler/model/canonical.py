@@ -36,12 +36,12 @@ def canonical_json(value: Any) -> str:
 
 
 def canonical_config(task_type: TaskType, config: Mapping[str, Any]) -> dict[str, Any]:
-    """A config with every declared parameter present and every value in one form.
+    """A config with declared parameters present and every value in one form.
 
     Defaults are filled in from the declaration. A number is a float and an integer an integer, however it was written,
     in the parameter's unit where it has one; a set is sorted and has each element once; bounds are numbers in their
     shortest form; a parameter that declares a ``form`` is in that. Whatever is not declared, and whatever does not fit
-    its declaration, stays exactly as it was given.
+    its declaration, stays exactly as it was given. A parameter that was ``added`` later is left out at its default.
     """
     canonical = {parameter.name: _in_form(parameter, parameter.default) for parameter in task_type.parameters}
     for name, value in config.items():
@@ -50,6 +50,9 @@ def canonical_config(task_type: TaskType, config: Mapping[str, Any]) -> dict[str
             canonical[name] = plain(value)
         elif value is not None:
             canonical[name] = _in_form(parameter, value)
+    for parameter in task_type.parameters:
+        if parameter.added and canonical[parameter.name] == _in_form(parameter, parameter.default):
+            del canonical[parameter.name]
     return canonical
 
 

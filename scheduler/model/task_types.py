@@ -41,6 +41,9 @@ class Parameter:
     ``form`` gives a value its one form, by which it is compared: a pure function that takes its own results as they
     are, and gives back what it cannot read.
 
+    ``added`` says that tasks of this version of the type ran before it had the parameter, which does at its default
+    what they did: the default is then no part of a canonical config, so that those tasks stay the ones that they are.
+
     ``of_team`` says that the value is the name of something that belongs to the team that submits (a model): planning
     adds the team, so that two teams' tasks with one name are two.
 
@@ -67,6 +70,7 @@ class Parameter:
     bounds: bool = False
     secret: bool = False
     of_team: bool = False
+    added: bool = False
     near: Near | None = None
     near_ratio: float = NEAR_RATIO
     column: Literal["names", "within"] | None = None

@@ -195,6 +195,67 @@ def test_what_is_lost_is_counted_and_told(
     assert "loses the oldest events" in finding["cause"]
 
 
+# -- what can only fail again -----------------------------------------------------------------------------------------
+
+
+def chain_of(record: DataflowRecord) -> Fragment:
+    """The query of all four tasks, whose first two another dataflow needs, too."""
+    return next(fragment for fragment in load_estate().fragments.values() if len(fragment.tasks) == 4)
+
+
+def gives_up(monkeypatch: pytest.MonkeyPatch, fragment: Fragment, failed: tuple[str, ...], **node: Any) -> None:
+    """All run but this query, which was given up with an error in these tasks."""
+    query = {"state": "backoff", "failures": 9, "gave_up": True, "error": "no number", "failed_tasks": list(failed)}
+    slots = {str(index): {"state": "running", "fragments": {}} for index in range(2)}
+    for other in load_estate().fragments.values():
+        slots[other.slot.rpartition("/")[2]]["fragments"][other.id] = (
+            query if other.id == fragment.id else {"state": "running", "batch": 1})
+    reports = Reports(Reports.of({"n1": {"at_ms": 1, "slots": slots} | node}), ages_ms={"n1": 0})
+    monkeypatch.setattr(jobs, "read_live", lambda *_: jobs.LiveReading(reports=reports))
+
+
+def test_a_task_that_only_fails_rests_and_the_others_of_its_query_go_on(
+    world: World, record: DataflowRecord, other: DataflowRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chain, again = chain_of(record), []
+    monkeypatch.setattr(jobs, "try_again", lambda queries: again.extend(queries))
+    gives_up(monkeypatch, chain, chain.tasks[2:3])
+    [proposal] = guard(at=timezone.now())
+    assert guard(at=timezone.now()) == [] and again == []
+    proposal = enacted(prepare_proposal(proposal_id=proposal.pk))
+    assert proposal.dataflow_id == record.pk and proposal.dataflow.status == "paused"
+    assert DataflowRecord.objects.get(pk=other.pk).status == "running"
+    assert AuditEntry.objects.filter(verb="dataflow.pause_failing", actor=None).count() == 1
+    finding = live_dataflow(viewer_of(world.carla), record.pk)["health"]["dataflow/traffic"]
+    assert finding["state"] == "paused_failed" and "package" in finding["remedy"]
+    gives_up(monkeypatch, chain_of(record), chain.tasks[2:3])
+    assert guard(at=timezone.now()) == [] and again == [chain.id], "without the failed task it may work"
+
+
+def test_what_fails_for_all_who_need_it_is_left_to_them(
+    world: World, record: DataflowRecord, other: DataflowRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chain = chain_of(record)
+    for failed in ((), chain.tasks[:1]):
+        gives_up(monkeypatch, chain, failed)
+        assert guard(at=timezone.now()) == []
+    gives_up(monkeypatch, reader(), reader().tasks[:1])
+    assert guard(at=timezone.now()) == [], "it holds nobody back"
+
+
+def test_a_reader_that_was_given_up_holds_its_writer_back_until_there_is_no_room_on_disk(
+    world: World, record: DataflowRecord, other: DataflowRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spills = spill(SPILL)
+    gives_up(monkeypatch, reader(), reader().tasks[:1], spills=spills)
+    assert guard(at=timezone.now()) == [], "it goes on from disk when it is mended"
+    full = {name: {**report, "refused": "team_full"} for name, report in spills.items()}
+    gives_up(monkeypatch, reader(), reader().tasks[:1], spills=full)
+    [proposal] = guard(at=timezone.now())
+    assert enacted(prepare_proposal(proposal_id=proposal.pk)).dataflow_id == other.pk
+    assert DataflowRecord.objects.get(pk=record.pk).status == "running"
+
+
 # -- cutting a slow task out ------------------------------------------------------------------------------------------
 
 

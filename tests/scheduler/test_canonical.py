@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from fractions import Fraction
 
 import jsonschema
@@ -249,3 +250,15 @@ def test_a_team_that_lacks_a_secret_is_told_where_it_is_named():
 def test_a_dataflow_without_secrets_is_left_as_it_is():
     plain = flow("plain", {"s": "sensors", "o": "archive"}, "s > o")
     assert with_scoped_secrets(plain, team="city", task_types=TYPES) is plain
+
+
+def test_a_parameter_that_was_added_later_leaves_tasks_that_ran_before_what_they_are():
+    size = Parameter("size", "integer", "How much.", default=1)
+    before = TaskType("grown", "transform", "Grew.", "none:none", (size,))
+    grown = replace(before, parameters=(
+        size,
+        Parameter("on_error", "string", "What then.", default="fail", choices=("fail", "drop"), added=True)))
+    for config in ({}, {"size": 2}, {"on_error": "fail"}, {"on_error": None}):
+        earlier = {name: value for name, value in config.items() if name == "size"}
+        assert canonical_config(grown, config) == canonical_config(before, earlier)
+    assert canonical_config(grown, {"on_error": "drop"}) == {"size": 1, "on_error": "drop"}

@@ -1,12 +1,14 @@
-"""What Weir does by itself so that no team slows another: it pauses what its team chose to have paused, and cuts slow
-tasks out of queries that others need.
+"""What Weir does by itself so that no team slows another: it pauses what its team chose to have paused, or what can
+only fail again, and cuts slow tasks out of queries that others need.
 
-Neither waits for an approval. A pause is what the dataflow's team chose beforehand; a cut changes no output, restarts
-nothing of anybody's but for some seconds, and can be taken back. Each is a proposal without an author, with its reason.
+None waits for an approval. A pause is what the dataflow's team chose beforehand, or of a dataflow that gives nothing as
+it is; a cut changes no output, restarts nothing of anybody's but for some seconds, and can be taken back. Each is a
+proposal without an author, with its reason.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -22,6 +24,7 @@ from dashboard.catalog.models import DataflowRecord
 from dashboard.operations import losses
 from dashboard.operations.estate import current_estate
 from dashboard.operations.generation import lock_generation
+from dashboard.operations.given_up import given_up_for_others
 from dashboard.operations.models import CutTask
 from dashboard.operations.reader_terms import head_of, working_users
 from dashboard.operations.slow_queries import SlowTask, cut_tasks, note_why_not, slow_tasks
@@ -33,6 +36,9 @@ from scheduler.reuse.isolation import cut_for_others
 WHY_PAUSED = (
     "It read a stream more slowly than events came, and others need that stream: its team chose that it is paused "
     "then. Resume it when it can keep up; what came meanwhile is not made up for.")
+WHY_FAILED_PAUSED = (
+    "A task of it failed in the same way too often to be tried again, and others wait for what it reads or for tasks "
+    "of the same query. Resume it when the cause is mended; what came meanwhile is not made up for.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +58,7 @@ def guard(*, at: datetime) -> list[Proposal]:
         return []
     losses.record_losses(reading.reports)
     proposals = [_propose(record, PAUSE, WHY_PAUSED) for record in _to_pause(reading.reports)]
+    proposals += _without_what_failed(reading.reports)
     due = _to_cut(slow_tasks(at=at)) if settings.ISOLATES else None
     if due is not None:
         proposals.append(_propose(due.record, ISOLATE, due.why, slow=due.slow, head=due.head))
@@ -67,6 +74,18 @@ def _to_pause(reports: Reports) -> list[DataflowRecord]:
         record.pk: record for reader in sorted(readers) if (head := head_of(reader))
         for record in working_users(head, choice=behind.PAUSE)}
     return [record for record in records.values() if record.status == dataflows.RUNNING]
+
+
+def _without_what_failed(reports: Reports) -> list[Proposal | None]:
+    """Let the dataflows rest whose failed tasks keep others waiting; a query whose failed task rests is tried again."""
+    given_up = given_up_for_others(reports)
+    if again := [query.query for query in given_up if not query.failed]:
+        with suppress(jobs.BrokerAway):  # it is looked at again soon
+            jobs.try_again(again)
+    due = {
+        record.pk: (record, query.failed) for query in given_up for record in query.users
+        if record.status == dataflows.RUNNING}
+    return [_propose(record, PAUSE, WHY_FAILED_PAUSED, failed=failed) for record, failed in due.values()]
 
 
 def _to_cut(slow_ones: list[SlowTask]) -> _Due | None:
@@ -95,9 +114,26 @@ def _why_cut(slow: SlowTask, task_type: str) -> str:
         "so that they go on at their rate. No output changes.")
 
 
-def _propose(record: DataflowRecord, kind: PlanKind, why: str, *, slow: str = "", head: str = "") -> Proposal | None:
-    """A proposal of Weir's own that is carried out as soon as it is planned; None where one is under way already."""
-    with audited(actor=None, verb=f"dataflow.{kind.name}_slow", team=record.team) as audit:
+def _propose(
+    record: DataflowRecord, kind: PlanKind, why: str, *, slow: str = "", head: str = "", failed: str = ""
+) -> Proposal | None:
+    """A proposal of Weir's own that is carried out as soon as it is planned; None where one is under way already.
+
+    Parameters
+    ----------
+    record : DataflowRecord
+        What is paused or cut.
+    kind : PlanKind
+        Pause or isolate.
+    why : str
+        In a sentence, for its users.
+    slow, head : str, optional
+        The slow running task, and the one with which its own query begins.
+    failed : str, optional
+        The running task that failed.
+    """
+    verb = f"dataflow.{kind.name}_{'failing' if failed else 'slow'}"
+    with audited(actor=None, verb=verb, team=record.team) as audit:
         lock_generation()
         audit.subject = record
         mine = Proposal.objects.filter(dataflow=record)
@@ -109,7 +145,8 @@ def _propose(record: DataflowRecord, kind: PlanKind, why: str, *, slow: str = ""
         if already is not None or mine.under_way().exists():
             audit.nothing_changed()
             return None
-        options = {"why": why} | ({"slow": slow} if slow else {})
+        given = {"slow": slow, "failed": failed}
+        options = {"why": why} | {name: task for name, task in given.items() if task}
         proposal = open_proposal(audit, record, kind.name, options=options)
         if head:
             CutTask.objects.get_or_create(task_id=head)

@@ -13,6 +13,7 @@ from scheduler.model.fragment import Fragment, RunningTask
 from scheduler.performance.attribution import Counters, attribute, grown, query_work
 from workers.engine import trials
 from workers.engine.agents.usage import TREE_EVERY_MS
+from workers.engine.channels import keys
 from workers.engine.counters import read_counters
 from workers.engine.files.folder import staged_in
 from workers.engine.measuring.figures import Batch, achieved_per_s, latency_slope
@@ -151,6 +152,28 @@ def test_a_failing_fragment_backs_off_says_why_and_recovers(rig, tmp_path):
     assert seqs == list(range(seqs[0], seqs[-1] + 1)), "the failure cost or repeated an event"
     assert rig.fragment("x1-0")["restarts"] >= 1 and identity(rig, "h1-0") == before
     assert "fragment_failed" in [entry[b"kind"].decode().strip('"') for _, entry in rig.broker.xrange("weir:events")]
+
+
+@pytest.mark.long
+def test_without_its_failing_tail_a_query_goes_on_where_it_was(rig, tmp_path):
+    """Whoever needs the tasks before the one that fails gets each event once, those of the failing batch, too."""
+    broken = tmp_path / "broken"
+    fragile = source("a", ("fragile", {"broken_while": str(broken)}))
+    reader = chain("r", ("kept", {}), parent="a0")
+    tasks, reads = [*fragile, *reader], {"a0": ("r1-0",)}
+    rig.publish(estate_of([fragment("w1-0", fragile, outlets=reads), fragment("r1-0", reader)], tasks))
+    rig.wait_running("w1-0", "r1-0")
+    rig.wait(lambda: numbers(rig, "r1-0.0") and numbers(rig, "w1-0.2"))
+    broken.touch()
+    rig.wait(lambda: rig.fragment("w1-0")["failures"] >= 2)
+    stood = numbers(rig, "r1-0.0")
+    rig.publish(estate_of(
+        [fragment("w1-0", fragile, outlets=reads, active=1), fragment("r1-0", reader)], tasks))
+    rig.broker.set(keys.try_again("w1-0"), "1")
+    rig.wait(lambda: len(numbers(rig, "r1-0.0")) > len(stood) + 100)
+    assert rig.fragment("w1-0")["state"] == "running" and broken.exists()
+    seqs = numbers(rig, "r1-0.0")
+    assert seqs == list(range(seqs[0], seqs[-1] + 1)) and seqs[: len(stood)] == stood
 
 
 def test_what_cannot_be_compiled_says_which_task(rig):
