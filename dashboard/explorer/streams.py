@@ -11,15 +11,15 @@ from dashboard import jobs
 from dashboard.catalog.documents import columns_in, parse_document
 from dashboard.explorer.merged import tasks_for
 from dashboard.operations.estate import stored_estate
-from dashboard.operations.models import RunningTaskRow
+from dashboard.operations.readable import require_readable
 from dashboard.plans.containment import containment_of
 from dashboard.teams.models import Team
 from dashboard.teams.permissions import Viewer
 from scheduler.model.columns import Columns
 from scheduler.model.dataflow import Dataflow, Task
-from scheduler.model.errors import NotFound, PermissionDenied, WeirError
+from scheduler.model.errors import NotFound, WeirError
 from scheduler.model.ports import EstateView
-from scheduler.model.secrets import TEAM, is_reference, with_scoped_secrets
+from scheduler.model.secrets import with_scoped_secrets
 from scheduler.model.task_types import TaskType
 from scheduler.reuse.activity import is_working
 from scheduler.reuse.containment import contain
@@ -71,7 +71,7 @@ def stream_events(viewer: Viewer, task_id: str, *, count: int = EVENTS) -> jobs.
     """
     if not tasks_for(viewer).filter(pk=task_id).exists():
         raise NotFound("There is no such running task.", remedy="See the estate's graph for those that run.")
-    _require_readable(viewer, task_id)
+    require_readable(viewer, task_id)
     estate = stored_estate()
     fragment_id, position = estate.places[task_id]
     fragment, declared = estate.fragments[fragment_id], jobs.task_types().get(estate.tasks[task_id].type)
@@ -147,24 +147,3 @@ def _source(task: Task, declared: TaskType, columns: Columns) -> Stream:
             task.id, task.type, NOT_YET, columns, note="This source does not run yet.",
             remedy="Its events are made on a node: they show here when a dataflow with it runs.")
     return Stream(task.id, task.type, RECORDED, columns, events=events)
-
-
-def _require_readable(viewer: Viewer, task_id: str) -> None:
-    """What a credential reads is for its team (0051), and so is what follows from it."""
-    if viewer.superuser:
-        return
-    configs: list[Mapping[str, Any]] = []
-    seen: set[str] = set()
-    ring = {task_id}
-    while ring:
-        seen |= ring
-        rows = RunningTaskRow.objects.filter(pk__in=ring).values_list("config", "parents")
-        configs += [config for config, _ in rows]
-        ring = {parent for _, parents in rows for parent in parents} - seen
-    owners = {
-        value[TEAM] for config in configs for value in config.values() if is_reference(value) and TEAM in value}
-    own = set(Team.objects.filter(pk__in=viewer.team_ids).values_list("slug", flat=True))
-    if owners - own:
-        raise PermissionDenied(
-            "These events are read with another team's credential.",
-            remedy="Only members of that team see them.", teams=sorted(owners - own))

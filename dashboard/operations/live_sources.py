@@ -10,6 +10,7 @@ from uuid import UUID
 from dashboard import connectors, jobs
 from dashboard.catalog.permissions import dataflow_for
 from dashboard.operations.estate import current_estate
+from dashboard.operations.readable import require_readable
 from dashboard.operations.view import View
 from dashboard.teams.permissions import Viewer
 from scheduler.contracts.reports import ConnectorReport
@@ -92,6 +93,8 @@ def dead_letters(
     ------
     NotFound
         There is no such dataflow for them, or it has no such live source.
+    PermissionDenied
+        It is read with the credential of a team that they are not in.
     """
     record = dataflow_for(viewer, dataflow_id)
     estate = current_estate()
@@ -100,6 +103,7 @@ def dead_letters(
     declared = jobs.task_types().get(estate.tasks[running].type) if running else None
     if declared is None or declared.connector is None:
         raise NotFound("This dataflow has no such live source.", remedy="See its sources while it runs.")
+    require_readable(viewer, running)
     return [
         DeadLetter(
             datetime.fromtimestamp(letter.at_ms / 1000, UTC), letter.reason, letter.place,

@@ -34,6 +34,7 @@ from dashboard.operations.live import live_dataflow, live_estate
 from dashboard.operations.live_sources import dead_letters
 from dashboard.operations.models import NodeRow
 from dashboard.operations.notable import notable_events
+from dashboard.operations.readable import require_readable
 from dashboard.operations.sinks import refused_events
 from dashboard.teams.permissions import Viewer
 from scheduler.history.series import DATAFLOW, ESTATE, TEN_SECONDS
@@ -74,11 +75,19 @@ def output_tail(viewer: Viewer, dataflow_id: UUID | str, task_id: str, *, count:
         The task of the output.
     count : int, optional
         How many events at most.
+
+    Raises
+    ------
+    NotFound
+        There is no such dataflow for them, or it has no such output.
+    PermissionDenied
+        The events are read with the credential of a team that they are not in.
     """
     record = dataflow_for(viewer, dataflow_id)
     channel = _output_channels(viewer, record).get(task_id)
     if channel is None:
         raise NotFound("This dataflow has no such named output.", remedy="See its outputs while it runs.")
+    require_readable(viewer, current_estate().submitted[str(record.pk)].running[task_id])
     return jobs.output_tail(channel, max(1, min(count, MOST_EVENTS)))[::-1]
 
 

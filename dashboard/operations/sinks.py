@@ -14,6 +14,7 @@ from dashboard.catalog.permissions import dataflow_for
 from dashboard.core.errors import BadInput
 from dashboard.operations.estate import current_estate
 from dashboard.operations.live_sources import MOST_LETTERS, DeadLetter
+from dashboard.operations.readable import require_readable
 from dashboard.operations.view import View
 from dashboard.teams.models import Role, User
 from dashboard.teams.permissions import Viewer, require_role, viewer_of
@@ -69,8 +70,11 @@ def refused_events(viewer: Viewer, dataflow_id: UUID | str, task_id: str, *, cou
     ------
     NotFound
         There is no such dataflow for them, or it has no such sink.
+    PermissionDenied
+        The events are read, or written, with the credential of a team that they are not in.
     """
-    channel = _channel(dataflow_for(viewer, dataflow_id), task_id)
+    running, channel = _running_and_channel(dataflow_for(viewer, dataflow_id), task_id)
+    require_readable(viewer, running)
     return [
         DeadLetter(
             datetime.fromtimestamp(letter.at_ms / 1000, UTC), letter.reason, letter.place,
@@ -114,7 +118,7 @@ def write_again(
     viewer = viewer_of(actor)
     record = dataflow_for(viewer, dataflow_id)
     require_role(viewer, record.team, Role.ENGINEER)
-    channel = _channel(record, task_id)
+    _, channel = _running_and_channel(record, task_id)
     since_ms = _since_ms(what, since, understood)
     if what == REFUSED and not connectors.refused_events(channel, 1):
         raise NothingToChange("Nothing is kept that was refused.", remedy="There is nothing to write again.")
@@ -141,12 +145,12 @@ def _since_ms(what: str, since: str, understood: bool) -> int | None:
     return int((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
-def _channel(record: DataflowRecord, task_id: str) -> str:
-    """The channel of a sink."""
+def _running_and_channel(record: DataflowRecord, task_id: str) -> tuple[str, str]:
+    """The running task of a sink, and its channel."""
     estate = current_estate()
     submitted = estate.submitted.get(str(record.pk))
     running = submitted.running.get(task_id) if submitted else None
     declared = jobs.task_types().get(estate.tasks[running].type) if running else None
     if declared is None or declared.writer is None:
         raise NotFound("This dataflow has no such sink.", remedy="See its sinks while it runs.")
-    return estate.channel_of(running)
+    return running, estate.channel_of(running)

@@ -12,7 +12,9 @@ import redis
 from dashboard import jobs
 from dashboard.catalog.models import DataflowRecord
 from dashboard.explorer.streams import NOT_YET, RECORDED, RESTS, RUNS, stream_events, streams_of
+from dashboard.operations.live_sources import dead_letters
 from dashboard.operations.models import RunningTaskRow, Use
+from dashboard.operations.selectors import output_tail
 from dashboard.teams.permissions import viewer_of
 from dashboard.teams.services import set_secret
 from scheduler.model.errors import InvalidDataflow, NotFound, PermissionDenied
@@ -97,6 +99,12 @@ def test_what_a_credential_reads_is_for_its_team_though_the_dataflow_is_shared(w
         assert stream_events(viewer_of(world.vera), running_id(record, task)).events
         with pytest.raises(PermissionDenied):
             stream_events(viewer_of(world.mo), running_id(record, task))
+    assert dead_letters(viewer_of(world.vera), record.pk, "posted") == []
+    assert output_tail(viewer_of(world.vera), record.pk, "out") == []
+    for read in (lambda: output_tail(viewer_of(world.mo), record.pk, "out"),
+                 lambda: dead_letters(viewer_of(world.mo), record.pk, "posted")):
+        with pytest.raises(PermissionDenied, match="another team's credential"):
+            read()
     # The same text under the other team's own secret is another source, and shows nothing of this one.
     assert states(world.city, posted("again")) == {"posted": RUNS, "out": RUNS}
     assert states(world.mobility, posted("theirs")) == {"posted": NOT_YET, "out": NOT_YET}

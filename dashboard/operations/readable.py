@@ -1,0 +1,38 @@
+"""Whose events may be read: what a credential reads is for its team, and so is what follows from it (decision 0051)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from dashboard.operations.models import RunningTaskRow
+from dashboard.teams.models import Team
+from dashboard.teams.permissions import Viewer
+from scheduler.model.errors import PermissionDenied
+from scheduler.model.secrets import TEAM, is_reference
+
+
+def require_readable(viewer: Viewer, task_id: str) -> None:
+    """Raise ``PermissionDenied`` where a running task, or one upstream of it, uses a credential of a team that the
+    viewer is not in."""
+    if viewer.superuser:
+        return
+    owners = _credential_owners(task_id)
+    own = set(Team.objects.filter(pk__in=viewer.team_ids).values_list("slug", flat=True)) if owners else set()
+    if owners - own:
+        raise PermissionDenied(
+            "These events are read with another team's credential.",
+            remedy="Only members of that team see them.", teams=sorted(owners - own))
+
+
+def _credential_owners(task_id: str) -> set[str]:
+    """The teams of all credentials of a running task and of what is upstream of it."""
+    configs: list[Mapping[str, Any]] = []
+    seen: set[str] = set()
+    ring = {task_id}
+    while ring:
+        seen |= ring
+        rows = RunningTaskRow.objects.filter(pk__in=ring).values_list("config", "parents")
+        configs += [config for config, _ in rows]
+        ring = {parent for _, parents in rows for parent in parents} - seen
+    return {value[TEAM] for config in configs for value in config.values() if is_reference(value) and TEAM in value}
