@@ -30,6 +30,7 @@ def sinks_of(view: View, dataflow_id: str) -> dict[str, dict[str, Any]]:
 
     Each has ``type``, ``state``, ``error``, ``retry_at_ms``, ``restarts``, ``events``, ``refused``, ``rate_per_s``,
     ``waiting`` (events), ``waiting_since_ms``, ``kept`` (events), ``kept_since_ms`` and ``at_ms`` (it wrote last).
+    Others get no ``error``: it may name tables and topics.
     """
     sinks = {}
     for task, running in view.estate.submitted[dataflow_id].running.items():
@@ -38,6 +39,7 @@ def sinks_of(view: View, dataflow_id: str) -> dict[str, dict[str, Any]]:
             continue
         report = report_of(view, view.estate.fragments[view.estate.places[running][0]], running)
         facts = asdict(report or SinkReport(state="unknown"))
+        facts["error"] = facts["error"] if dataflow_id in view.own else None
         sinks[task] = {"type": declared.name, **{
             name: facts[name] for name in (
                 "state", "error", "retry_at_ms", "restarts", "events", "refused", "rate_per_s", "waiting",

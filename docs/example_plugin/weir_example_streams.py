@@ -152,7 +152,7 @@ def to_redis_stream_columns(inputs: Columns, values: Mapping[str, Any]) -> Colum
 
 def to_redis_stream_check(config: Mapping[str, Any]) -> None:
     """Raise ``InvalidConfig`` where the operator does not allow the server."""
-    require_allowed(settings(TO_REDIS_STREAM, config)["server"], usual_port=PORT)
+    require_allowed(settings(TO_REDIS_STREAM, config)["server"], usual_port=PORT, writes=True)
 
 
 def open_redis_writer(opening: SinkOpening) -> RedisStreamWriter:

@@ -6,7 +6,8 @@ from __future__ import annotations
 import pytest
 
 from scheduler.model.columns import Columns, UnknownColumn, WrongColumnType
-from workers.library.config import settings
+from workers.library.config import InvalidConfig, settings
+from workers.library.databases import locate
 from workers.library.live_sinks import TASK_TYPES
 from workers.library.registry import check, companion, task_types
 
@@ -81,3 +82,20 @@ def test_what_is_wrong_is_said(name, config, why):
 def test_a_column_that_is_not_there_is_told_before_anything_runs(name, config, error):
     with pytest.raises(error):
         columns(name, config)
+
+
+def test_what_may_be_read_may_not_be_written_where_the_operator_says_so(monkeypatch):
+    monkeypatch.setenv("WEIR_DATABASE_HOSTS", "db.example.org")
+    config, address = {"server": "mqtt.example.org", "topic": "a"}, "postgresql://me:p@db.example.org/n"
+    assert not problem("to_mqtt", config)
+    locate(address, writes=True)
+    monkeypatch.setenv("WEIR_SINK_HOSTS", "out.example.org")
+    assert "may not write to mqtt.example.org:1883" in problem("to_mqtt", config)
+    assert not problem("to_mqtt", {**config, "server": "out.example.org"})
+    assert not problem("mqtt", {"server": "mqtt.example.org", "topics": ["a"], "columns": ["a"]})
+    locate(address)
+    with pytest.raises(InvalidConfig, match="may not write databases on") as error:
+        locate(address, writes=True)
+    assert "WEIR_SINK_HOSTS" in error.value.remedy
+    monkeypatch.setenv("WEIR_SINK_HOSTS", "-")
+    assert problem("to_kafka", {"servers": ["kafka.example.org"], "topic": "a"})

@@ -10,7 +10,6 @@ query is at fault, with a message that holds no value and no password.
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import time
 from collections.abc import Mapping
@@ -20,6 +19,9 @@ from urllib.parse import quote
 
 from .config import InvalidConfig
 from .files import replay_path
+from .reach import allowed_hosts, variable_for
+
+VARIABLE = "WEIR_DATABASE_HOSTS"
 
 _SQLITE_READS = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
 _STEPS = 1_000  # of SQLite's machine, between two looks at the clock
@@ -58,18 +60,18 @@ class DatabaseLocation:
     facts: tuple[tuple[str, str], ...] = ()
 
 
-def locate(address: str) -> DatabaseLocation:
-    """Where an address leads.
+def locate(address: str, *, writes: bool = False) -> DatabaseLocation:
+    """Where an address leads, to be read or written to.
 
     Raises
     ------
     InvalidConfig
-        It is none, or leads where nothing may be read.
+        It is none, or leads where nothing may be read, or written.
     """
     if address.startswith("sqlite:"):
         return DatabaseLocation(file=str(replay_path(address.removeprefix("sqlite:"))))
     if address.startswith(("postgresql://", "postgres://")):
-        return DatabaseLocation(facts=tuple(sorted(_postgresql_facts(address).items())))
+        return DatabaseLocation(facts=tuple(sorted(_postgresql_facts(address, writes=writes).items())))
     raise InvalidConfig(
         "The database's address is none.",
         remedy="Keep postgresql://user:password@host/name or sqlite:FILE as the secret that “database” names.")
@@ -80,12 +82,6 @@ def open_database(location: DatabaseLocation, *, patience_s: float) -> Database:
     if location.file:
         return SqliteDatabase(location.file, patience_s=patience_s)
     return PostgresqlDatabase(dict(location.facts), patience_s=patience_s)
-
-
-def allowed_databases(environment: Mapping[str, str] | None = None) -> frozenset[str]:
-    """The hosts whose databases tasks may read, in lower case, with a port where one is named."""
-    env = os.environ if environment is None else environment
-    return frozenset(host.strip().lower() for host in env.get("WEIR_DATABASE_HOSTS", "").split(",") if host.strip())
 
 
 class SqliteDatabase:
@@ -180,7 +176,7 @@ class PostgresqlDatabase:
         self._connection.close()
 
 
-def _postgresql_facts(address: str) -> dict[str, str]:
+def _postgresql_facts(address: str, *, writes: bool) -> dict[str, str]:
     """Where the database is, as libpq takes it; ``InvalidConfig`` where it may not be reached."""
     import psycopg
     from psycopg.conninfo import conninfo_to_dict
@@ -192,13 +188,14 @@ def _postgresql_facts(address: str) -> dict[str, str]:
                             remedy="Keep postgresql://user:password@host:port/name as the secret.") from None
     further = sorted(set(facts) - _PLAIN)
     host = facts.get("host", "").lower()
-    allowed = allowed_databases()
+    allowed = allowed_hosts(VARIABLE, writes=writes)
     if further:
         raise InvalidConfig(f"The database's address sets {', '.join(further)}.",
                             remedy=f"It may set {', '.join(sorted(_PLAIN))}.", further=further)
     if not host or "," in host or (host not in allowed and f"{host}:{facts.get('port', '5432')}" not in allowed):
         raise InvalidConfig(
-            f"Tasks may not read databases on {host or 'a host that the address does not name'}.",
-            remedy="Ask the operator to name the host in WEIR_DATABASE_HOSTS.", host=host)
+            f"Tasks may not {'write' if writes else 'read'} databases on "
+            f"{host or 'a host that the address does not name'}.",
+            remedy=f"Ask the operator to name the host in {variable_for(VARIABLE, writes=writes)}.", host=host)
     return facts
 

@@ -1,8 +1,8 @@
 """Sinks that write to other systems: PostgreSQL, Delta tables, S3, Kafka and MQTT.
 
 The connector host of the slot's node writes them (``workers.engine.sinks``); the tasks here pass on what is to be
-written. Where a connector goes is decided by a document, so the operator names the hosts (``WEIR_CONNECTOR_HOSTS``,
-``WEIR_DATABASE_HOSTS``).
+written. Where a connector goes is decided by a document, so the operator names the hosts (``WEIR_SINK_HOSTS``, or else
+``WEIR_CONNECTOR_HOSTS`` and ``WEIR_DATABASE_HOSTS``).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _MEGABYTES = Parameter("megabytes", "number", "At how many MB of events they are
                        minimum=0.1, maximum=64)
 _S3 = (
     Parameter("endpoint", "string", "The address of the S3 service, https://host or https://host:port; the operator "
-              "must allow the host (WEIR_CONNECTOR_HOSTS).", pattern=r"https?://[^\s/?#@]+"),
+              "must allow the host (WEIR_SINK_HOSTS).", pattern=r"https?://[^\s/?#@]+"),
     Parameter("region", "string", "Of the service.", default="us-east-1", pattern=r"[A-Za-z0-9-]+"),
     Parameter("access_key", "string", "Who writes.", secret=True),
     Parameter("secret_key", "string", "Of that access key.", secret=True),
@@ -57,7 +57,7 @@ TO_POSTGRESQL = TaskType(
     writer="workers.engine.sinks.postgresql:open_postgresql",
     parameters=(
         Parameter("database", "string", "postgresql://user:password@host/name, as a secret; the operator must allow "
-                  "the host (WEIR_DATABASE_HOSTS).", required=True, secret=True),
+                  "the host (WEIR_SINK_HOSTS).", required=True, secret=True),
         Parameter("table", "string", "The table, with its schema where it needs one.", required=True, pattern=TABLE),
         Parameter("key", "list", "The columns by which rows are told apart; the table needs a unique index over them. "
                   "Without any, each event is a new row.", default=(), items="string", is_set=True, column="names"),
@@ -103,7 +103,7 @@ TO_KAFKA = TaskType(
     build="workers.library.live_sinks:to_kafka", effects=("network",), writer="workers.engine.sinks.kafka:open_kafka",
     parameters=(
         Parameter("servers", "list", "Bootstrap servers, each host:port; the operator must allow them "
-                  "(WEIR_CONNECTOR_HOSTS).", required=True, items="string", is_set=True),
+                  "(WEIR_SINK_HOSTS).", required=True, items="string", is_set=True),
         Parameter("topic", "string", "The topic; it must be there.", required=True, pattern=r"[A-Za-z0-9._-]{1,249}"),
         Parameter("key", "string", "The column whose text is a message's key: events of one key keep their order.",
                   column="names"),
@@ -118,7 +118,7 @@ TO_MQTT = TaskType(
         "acknowledgement was lost comes twice.",
     build="workers.library.live_sinks:to_mqtt", effects=("network",), writer="workers.engine.sinks.mqtt:open_mqtt",
     parameters=(
-        Parameter("server", "string", "host or host:port; the operator must allow it (WEIR_CONNECTOR_HOSTS).",
+        Parameter("server", "string", "host or host:port; the operator must allow it (WEIR_SINK_HOSTS).",
                   required=True, pattern=SERVER),
         Parameter("topic", "string", "The topic; {column} in it stands for an event's value.", required=True,
                   pattern=r"[^+#\x00]{1,1000}"),
@@ -225,7 +225,7 @@ def to_kafka_check(config: Mapping[str, Any]) -> None:
     """Raise ``InvalidConfig`` where a host is not allowed, or SASL lacks a user."""
     values = settings(TO_KAFKA, config)
     for server in values["servers"]:
-        require_allowed(server, usual_port=9092)
+        require_allowed(server, usual_port=9092, writes=True)
     if not values["servers"]:
         raise InvalidConfig("It needs a server.", remedy="Name one at least.")
     if values["security"].startswith("sasl") and not (values["username"] and values["password"]):
@@ -235,7 +235,7 @@ def to_kafka_check(config: Mapping[str, Any]) -> None:
 def to_mqtt_check(config: Mapping[str, Any]) -> None:
     """Raise ``InvalidConfig`` where the host is not allowed, or a password lacks its user."""
     values = settings(TO_MQTT, config)
-    require_allowed(values["server"], usual_port=8883 if values["tls"] else 1883)
+    require_allowed(values["server"], usual_port=8883 if values["tls"] else 1883, writes=True)
     if values["password"] and not values["username"]:
         raise InvalidConfig("There is a password and no username.", remedy="Name the user, too.")
 
@@ -247,4 +247,4 @@ def require_s3(values: Mapping[str, Any]) -> None:
             "S3 needs endpoint, access_key and secret_key.",
             remedy="Name the address, such as https://s3.eu-west-1.amazonaws.com, and both keys as secrets.")
     parts = urlsplit(values["endpoint"])
-    require_allowed(parts.netloc, usual_port=80 if parts.scheme == "http" else 443)
+    require_allowed(parts.netloc, usual_port=80 if parts.scheme == "http" else 443, writes=True)

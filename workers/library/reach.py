@@ -1,4 +1,6 @@
-"""Where connectors may go: hosts that the operator names (``WEIR_CONNECTOR_HOSTS``); by default there are none."""
+"""Where connectors may go: hosts that the operator names (``WEIR_CONNECTOR_HOSTS``); by default there are none.
+
+``WEIR_SINK_HOSTS`` names those that may be written to, where these are others than may be read from."""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ from collections.abc import Mapping
 
 from .config import InvalidConfig
 
-VARIABLE = "WEIR_CONNECTOR_HOSTS"
+VARIABLE, FOR_SINKS = "WEIR_CONNECTOR_HOSTS", "WEIR_SINK_HOSTS"
 SERVER = r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+)(:\d{1,5})?"  # host, with a port or without
 
 
@@ -21,18 +23,38 @@ def host_and_port(server: str, *, usual_port: int) -> tuple[str, int]:
     return parts[1].strip("[]").lower(), port
 
 
-def allowed_hosts(environment: Mapping[str, str] | None = None) -> frozenset[str]:
-    """The hosts that connectors may reach, in lower case, with a port where one is named: without, the usual one."""
+def allowed_hosts(
+    variable: str = VARIABLE, *, writes: bool = False, environment: Mapping[str, str] | None = None
+) -> frozenset[str]:
+    """The hosts that may be reached, in lower case, with a port where one is named: without, the usual one.
+
+    Parameters
+    ----------
+    variable : str, optional
+        The setting that names them.
+    writes : bool, optional
+        Those that may be written to: ``WEIR_SINK_HOSTS`` names them, if it names any.
+    environment : mapping of str to str, optional
+        Without it the process's own.
+    """
     env = os.environ if environment is None else environment
-    return frozenset(host.strip().lower() for host in env.get(VARIABLE, "").split(",") if host.strip())
+    named = env.get(variable_for(variable, writes=writes, environment=env), "")
+    return frozenset(host.strip().lower() for host in named.split(",") if host.strip())
 
 
-def require_allowed(server: str, *, usual_port: int) -> None:
-    """Raise ``InvalidConfig`` where the operator does not allow a server's host and port."""
+def variable_for(variable: str, *, writes: bool, environment: Mapping[str, str] | None = None) -> str:
+    """The setting that counts: that of sinks for what writes, where it names any host."""
+    env = os.environ if environment is None else environment
+    return FOR_SINKS if writes and env.get(FOR_SINKS, "").strip() else variable
+
+
+def require_allowed(server: str, *, usual_port: int, writes: bool = False) -> None:
+    """Raise ``InvalidConfig`` where the operator does not allow a server's host and port to be read, or written to."""
     host, port = host_and_port(server, usual_port=usual_port)
     shown = f"[{host}]" if ":" in host else host
-    allowed = allowed_hosts()
+    allowed = allowed_hosts(writes=writes)
     if f"{shown}:{port}" not in allowed and not (shown in allowed and port == usual_port):
         raise InvalidConfig(
-            f"Connectors may not reach {shown}:{port}.",
-            remedy=f"Ask the operator to name {shown}:{port} in {VARIABLE}.", host=f"{shown}:{port}")
+            f"{'Sinks may not write to' if writes else 'Connectors may not reach'} {shown}:{port}.",
+            remedy=f"Ask the operator to name {shown}:{port} in {variable_for(VARIABLE, writes=writes)}.",
+            host=f"{shown}:{port}")

@@ -27,7 +27,7 @@ USUAL_PORT = 9092
 def open_kafka(opening: SinkOpening) -> KafkaWriter:
     """Shut out whoever wrote for the sink before, and ask how far it has come."""
     for server in opening.config["servers"]:
-        require_allowed(server, usual_port=USUAL_PORT)
+        require_allowed(server, usual_port=USUAL_PORT, writes=True)
     return KafkaWriter(opening)
 
 

@@ -30,7 +30,7 @@ TOPIC_BYTES = 65_535
 def open_mqtt(opening: SinkOpening) -> MqttWriter:
     """Connect."""
     config = opening.config
-    require_allowed(config["server"], usual_port=8883 if config["tls"] else 1883)
+    require_allowed(config["server"], usual_port=8883 if config["tls"] else 1883, writes=True)
     return MqttWriter(opening)
 
 

@@ -28,7 +28,7 @@ _STAGED, _ORDER = "weir_staged", "weir_row"
 
 def open_postgresql(opening: SinkOpening) -> PostgresqlWriter:
     """Connect, and see that the table can take the events."""
-    place = databases.locate(opening.config["database"])
+    place = databases.locate(opening.config["database"], writes=True)
     if not place.facts:
         raise SinkRefused("The secret “database” is no address of PostgreSQL.",
                           remedy="Keep postgresql://user:password@host/name as the secret.")
