@@ -54,12 +54,12 @@ def test_each_is_asked():
     ("to_delta", {**DELTA, "folder": "orders"}, "in S3 or in a folder"),
     ("to_delta", {}, "in S3 or in a folder"),
     ("to_delta", {**DELTA, "secret_key": None}, "needs endpoint"),
-    ("to_delta", {**DELTA, "endpoint": "https://elsewhere"}, "may not reach elsewhere:443"),
-    ("to_s3", {**OBJECTS, "endpoint": "http://s3.example.org:22"}, "may not reach s3.example.org:22"),
+    ("to_delta", {**DELTA, "endpoint": "https://elsewhere"}, "may not write to elsewhere:443"),
+    ("to_s3", {**OBJECTS, "endpoint": "http://s3.example.org:22"}, "may not write to s3.example.org:22"),
     ("to_s3", {**OBJECTS, "endpoint": "https://user@s3.example.org"}, ""),
-    ("to_kafka", {**KAFKA, "servers": ["elsewhere:9092"]}, "may not reach elsewhere:9092"),
+    ("to_kafka", {**KAFKA, "servers": ["elsewhere:9092"]}, "may not write to elsewhere:9092"),
     ("to_kafka", {**KAFKA, "security": "sasl_ssl"}, "needs username and password"),
-    ("to_mqtt", {**MQTT, "server": "elsewhere"}, "may not reach elsewhere:1883"),
+    ("to_mqtt", {**MQTT, "server": "elsewhere"}, "may not write to elsewhere:1883"),
     ("to_mqtt", {**MQTT, "password": SECRET}, "no username")])
 def test_what_is_wrong_is_said(name, config, why):
     if why:

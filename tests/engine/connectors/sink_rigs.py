@@ -41,9 +41,10 @@ REFUSED = 13  # an event with this number is not taken, where a system can refus
 
 class SinkRig(Protocol):
     """A system to write to. ``exact`` where each event is there once whatever dies, else at least once; ``refuses``
-    where it may take some events and not others."""
+    where it may take some events and not others; ``has_types`` where columns have types, which ``alter`` changes."""
 
     exact: bool
+    has_types: bool
     refuses: bool
     environment: dict[str, str]
 
@@ -65,6 +66,10 @@ class SinkRig(Protocol):
     def return_(self) -> None:
         """Be there again."""
 
+    def alter(self, change: str) -> None:
+        """Change the columns: ``added`` (one more, that may be null), ``widened`` (n has a wider type), ``changed``
+        (text is a number), ``back`` (and text again), ``needed`` (one more must have a value), ``left`` (or not)."""
+
     def break_(self) -> None:
         """Take nothing any more, though it is there; ``mend`` takes it back."""
 
@@ -73,7 +78,9 @@ class SinkRig(Protocol):
 
 
 class Elsewhere:
-    """What is not on the node's own disk."""
+    """What is not on the node's own disk, and takes whatever columns come."""
+
+    has_types = False
 
     def hosted_in(self, data_dir: Path) -> None:
         return
@@ -82,7 +89,7 @@ class Elsewhere:
 class PostgresqlSink(Elsewhere, PostgresqlRig):
     """A table in a cluster of its own; with ``key`` rows are put in by it."""
 
-    exact, refuses = True, True
+    exact, refuses, has_types = True, True, True
 
     def __init__(self, address: str, *, key: bool = False) -> None:
         super().__init__(address)
@@ -103,6 +110,16 @@ class PostgresqlSink(Elsewhere, PostgresqlRig):
             rows = connection.execute(f"select n, text from {self.name}").fetchall()
         assert all(text == f"event {n}" for n, text in rows)
         return Counter(n for n, _ in rows)
+
+    def alter(self, change: str) -> None:
+        for statement in {
+            "added": ["add column more int"], "widened": ["alter column n type numeric"],
+            "changed": ["alter column text type bigint using n"],
+            "back": ["alter column text type text using 'event ' || n"],
+            "needed": ["add column needed int not null default 0", "alter column needed drop default"],
+            "left": ["alter column needed drop not null"],
+        }[change]:
+            self._run(f"alter table {self.name} {statement}")
 
     def break_(self) -> None:
         self._run(f"alter table {self.name} rename column text to other")
@@ -201,7 +218,7 @@ class S3Sink(Elsewhere):
 class DeltaSink:
     """A table in a folder; or, with ``server``, in moto's S3."""
 
-    exact, refuses = True, False
+    exact, refuses, has_types = True, False, True
 
     def __init__(self, server: S3Server | None) -> None:
         self._server, self._table = server, 0
@@ -232,7 +249,7 @@ class DeltaSink:
             rows = self._open().to_pyarrow_table().to_pylist()
         except TableNotFoundError:
             return Counter()
-        assert all(row["text"] == f"event {row['n']}" for row in rows)
+        assert all(row["text"] == f"event {int(row['n'])}" for row in rows)
         return Counter(self._taken) + Counter(row["n"] for row in rows)
 
     def leave(self) -> None:
@@ -242,6 +259,20 @@ class DeltaSink:
 
     def return_(self) -> None:
         self._server.return_()
+
+    def alter(self, change: str) -> None:
+        rows = self._open().to_pyarrow_table().to_pylist()
+        types = {field.name: field for field in pa.schema(self._open().schema().to_arrow())}
+        types |= {
+            "added": {"more": pa.field("more", pa.int64())}, "widened": {"n": pa.field("n", pa.float64())},
+            "changed": {"text": pa.field("text", pa.int64())}, "back": {"text": pa.field("text", pa.string())},
+            "needed": {"needed": pa.field("needed", pa.int64(), nullable=False)},
+            "left": {"needed": pa.field("needed", pa.int64())},
+        }[change]
+        for row in rows:
+            row["text"] = int(row["n"]) if change == "changed" else f"event {int(row['n'])}"
+            row.setdefault("needed", 0)
+        self._overwrite(pa.Table.from_pylist(rows, pa.schema(list(types.values()))))
 
     def break_(self) -> None:
         """The table gets other columns, and loses its rows."""

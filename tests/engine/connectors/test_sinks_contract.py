@@ -206,6 +206,33 @@ def test_two_hosts_at_once_write_each_event_once(host, rig, broker_url, tmp_path
 
 
 @pytest.mark.long
+def test_columns_that_change_under_way_lose_no_event(host, rig):
+    if not rig.has_types:
+        pytest.skip("this system takes whatever columns come")
+    query = writing(host, rig)
+    query.send(range(100, 120))
+    require(rig, range(100, 120), host)
+    for start, change in ((120, "added"), (140, "widened")):  # both take what came before
+        rig.alter(change)
+        query.send(range(start, start + 20))
+        require(rig, range(100, start + 20), host)
+
+    rig.alter("changed")  # no event fits: they are kept with the reason, and written when it is mended
+    query.send(range(160, 180))
+    until(lambda: sink(host, rig).get("refused") == 20, saying=lambda: host.report)
+    rig.alter("back")
+    SinkStore(host.broker).ask(query.channel, Order(REFUSED_ONES))
+    require(rig, range(100, 180), host)
+
+    rig.alter("needed")  # no fault of any event: all of them wait
+    query.send(range(180, 200))
+    state = until(lambda: (report := sink(host, rig)).get("error") and report, within_s=60, saying=lambda: host.report)
+    assert "needs a value of needed" in state["error"] and state["waiting"] == 20 and state["refused"] == 0
+    rig.alter("left")
+    require(rig, range(100, 200), host)
+
+
+@pytest.mark.long
 def test_what_waits_is_written_though_nobody_wants_the_sink_any_more(host, rig):
     query = writing(host, rig)
     until(lambda: sink(host, rig).get("state"), saying=lambda: host.report)

@@ -105,6 +105,10 @@ class PostgresqlWriter:
         except (
             self._psycopg.DataError, self._psycopg.IntegrityError, self._psycopg.errors.RaiseException
         ) as error:
+            if isinstance(error, self._psycopg.errors.NotNullViolation) and error.diag.column_name not in self._names:
+                raise self._lacks(str(error.diag.column_name)) from None
+            if not refused and self._columns() != self._kinds:  # what is staged has the former types
+                raise SinkAway(f"The columns of {self._table} changed.", remedy="It is opened anew.") from None
             if len(rows) == 1:
                 refused.append(RefusedRow(rows[0][0], self._reason(error)))
                 return
@@ -158,6 +162,7 @@ class PostgresqlWriter:
         if left_out:
             raise SinkRefused(f"The key {', '.join(left_out)} is not among the columns that are written.",
                               remedy="Name it in “columns”, too.")
+        self._require_defaults()
         if self._key:
             self._require_key()
             self._stage()
@@ -176,6 +181,20 @@ class PostgresqlWriter:
             raise SinkRefused(
                 f"The table {self._table} is not there.", remedy="Make it, or let the user of the address see it.")
         return columns
+
+    def _require_defaults(self) -> None:
+        """A column that is not written may not need a value: no event would be taken, for no fault of its own."""
+        needed = [name for name, in self._connection.execute(
+            "select attname::text from pg_attribute where attrelid = to_regclass(%s) and attnum > 0 "
+            "and not attisdropped and attnotnull and not atthasdef and attidentity = '' order by attnum",
+            (self._identifier.as_string(self._connection),)).fetchall() if name not in self._names]
+        if needed:
+            raise self._lacks(", ".join(needed))
+
+    def _lacks(self, columns: str) -> SinkRefused:
+        return SinkRefused(
+            f"The table {self._table} needs a value of {columns}, which is not written.",
+            remedy="Write that column, too, give it a default, or let it be null.")
 
     def _require_key(self) -> None:
         """There must be a unique index over just the key: it tells rows apart."""

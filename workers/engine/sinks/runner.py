@@ -232,8 +232,9 @@ def _words(error: Exception) -> str:
     """What went wrong, for the people whose sink it is."""
     match error:
         case InvalidConfig():
-            return "The operator does not let connectors reach this system. Ask for its host to be named, in " \
-                "WEIR_CONNECTOR_HOSTS or, of databases, in WEIR_DATABASE_HOSTS."
+            return "The operator does not let sinks write to this system. Ask for its host to be named, in " \
+                "WEIR_SINK_HOSTS, or where that is not used in WEIR_CONNECTOR_HOSTS or, of databases, " \
+                "WEIR_DATABASE_HOSTS."
         case WeirError():
             return error.full_message
         case redis.RedisError():
