@@ -20,6 +20,28 @@ def doubled(table, arguments):
         "twice", pc.multiply(table["value"], 2.0))
 
 
+def picky(table, arguments):
+    """Readings doubled, of none but those that it likes."""
+    if arguments.get("away"):
+        raise ConnectionError("nobody answers")
+    for seq in table["_seq"].to_pylist():
+        if seq in arguments["not"]:
+            raise ValueError(f"not this one: {seq}")
+    return table.select(["_seq", "_time", "_born"]).append_column("twice", pc.multiply(table["value"], 2.0))
+
+
+def summed(table, state, arguments):
+    """The sum so far; it spoils the state that it got before it fails."""
+    state = state or {"sum": 0.0}
+    sums = []
+    for value in table["value"].to_pylist():
+        state["sum"] += value or 0.0
+        if value == 13.0:
+            raise ValueError("unlucky")
+        sums.append(state["sum"])
+    return table.select(["_seq", "_time", "_born"]).append_column("sum", pa.array(sums, pa.float64())), state
+
+
 def counted(table, state, arguments):
     """Every reading with how many its key had, and the largest so far; every n-th twice."""
     count, largest = state or (0, None)

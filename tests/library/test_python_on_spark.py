@@ -70,3 +70,23 @@ def test_a_function_that_gives_other_columns_stops_the_query_and_says_so(stream)
     with pytest.raises(Exception, match=r"InvalidConfig: The function .* gave no column"):
         events.run(lambda frame: build("python", frame, function="sensors.checks:shaped", version="1.2",
                                        columns=["twice:double"], arguments={"shape": "near"}))
+
+
+def test_events_that_a_function_cannot_do_come_out_marked_and_others_as_they_would(stream):
+    events = stream(READINGS)
+    events.add(readings(20), sizes=[7])
+    rows = events.run(lambda frame: build(
+        "python", frame, function="sensors.checks:picky", version="1.2", columns=["twice:double"],
+        arguments={"not": [4, 11]}, on_error="mark"))
+    assert [row[0] for row in rows] == list(range(20))
+    assert [row[0] for row in rows if row[4] is not None] == [4, 11]
+    assert [row[3] for row in rows] == [
+        None if seq % 7 == 3 or seq in (4, 11) else seq / 2 for seq in range(20)]
+
+
+def test_a_function_that_raises_stops_the_query_and_says_where(stream):
+    events = stream(READINGS)
+    events.add(readings(3), sizes=[])
+    with pytest.raises(Exception, match=r"InvalidConfig: The function sensors.checks:picky raised ValueError: .*line"):
+        events.run(lambda frame: build("python", frame, function="sensors.checks:picky", version="1.2",
+                                       columns=["twice:double"], arguments={"not": [1]}))

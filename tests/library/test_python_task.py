@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 from workers.library import registry
 from workers.library.config import InvalidConfig
 from workers.library.packages import allowed, function_of
-from workers.library.python_task import called_by_key, checked
+from workers.library.python_calls import call, results_of
+from workers.library.python_results import checked, complete
+from workers.library.python_task import called_by_key
 
 from .package import install_package
 
@@ -149,3 +151,60 @@ def test_what_a_function_with_a_state_does_wrong_is_told(wrong, word):
     with pytest.raises(InvalidConfig) as caught:
         called({}, [(1, "a", 1.0)], function="sensors.checks:stateful", arguments={"wrong": wrong}, columns=TWICE)
     assert word in str(caught.value) and caught.value.remedy
+
+
+def test_what_a_function_raises_is_told_with_place_and_remedy_and_is_not_tried_for_ever():
+    with pytest.raises(InvalidConfig) as raised:
+        call("sensors.checks:picky", EVENTS, {"not": [2]})
+    assert "raised ValueError: not this one: 2 (checks.py, line " in str(raised.value)
+    assert "on_error" in raised.value.remedy
+    with pytest.raises(ConnectionError):  # what it reaches may be back later
+        call("sensors.checks:picky", EVENTS, {"away": True})
+
+
+@given(st.integers(0, 40), st.sets(st.integers(0, 39)))
+def test_events_that_a_function_cannot_do_are_marked_and_take_no_others_with_them(count, bad):
+    events = pa.table({name: list(range(count)) for name in ("_seq", "_time", "_born")}
+                      | {"value": [float(n) for n in range(count)]})
+    function, given = "sensors.checks:picky", {"twice": "double", "problem": "string"}
+
+    def work(part: pa.Table) -> pa.Table:
+        return checked(call(function, part, {"not": sorted(bad)}), TWICE, function)
+
+    rows = [row for part in results_of(events, work, function=function, on_error="mark")
+            for row in complete(part, given).to_pylist()]
+    assert [row["_seq"] for row in rows] == list(range(count)), "each event has its result, in order"
+    for row in rows:
+        if row["_seq"] in bad:
+            assert row["twice"] is None and f"not this one: {row['_seq']} " in row["problem"]
+            assert "on_error" not in row["problem"]
+        else:
+            assert row["twice"] == 2.0 * row["_seq"] and row["problem"] is None
+
+
+@given(st.lists(st.sampled_from([None, 1.0, 13.0]), max_size=20), st.sets(st.integers(1, 19)))
+def test_an_event_that_cannot_be_done_leaves_its_keys_state_as_it_was(values, cuts):
+    frame = pd.DataFrame({
+        "_key": "a", "_seq": range(len(values)), "_time": 0, "_born": 0, "value": pd.Series(values, dtype="float64")})
+    result, states, bounds = [], {}, [0, *sorted(cut for cut in cuts if cut < len(values)), len(values)]
+    for start, end in itertools.pairwise(bounds):
+        part = called_by_key(
+            states, frame.iloc[start:end].reset_index(drop=True), function="sensors.checks:summed", arguments={},
+            columns={"sum": "double"}, kinds={"value": "double"}, on_error="mark")
+        result += list(zip(*part, strict=True))
+    total, expected = 0.0, []
+    for value in values:
+        total += value if value == 1.0 else 0.0
+        expected.append(None if value == 13.0 else total)
+    assert [row[3] for row in result] == expected
+    assert [row[4] is not None for row in result] == [value == 13.0 for value in values]
+
+
+def test_the_column_of_problems_is_weirs_own_and_declared():
+    from scheduler.model.columns import Columns
+    from workers.library.config import settings as with_defaults
+    from workers.library.python_task import PYTHON, python_columns
+
+    assert "problem" in problem(columns=["problem"], on_error="mark").message and problem(columns=["problem"]) is None
+    columns = python_columns(Columns.stream({}), with_defaults(PYTHON, {**CONFIG, "on_error": "mark"}))
+    assert columns.type_of("problem") == "string"

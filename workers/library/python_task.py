@@ -3,23 +3,26 @@
 ``function(table, arguments)`` gives a table; of ``python_by_key`` ``function(table, state, arguments)`` gives a table
 and the key's next state (what JSON can say; None at first). A table holds some of the events in their order, of one key
 where there are keys, and it must not matter how events are cut into tables. What comes out has `_seq`, `_time` and
-`_born` of events that came in, and exactly the columns that the config declares: anything else stops the query and says
-so.
+`_born` of events that came in, and exactly the columns that the config declares: anything else, and
+what it raises, stops the query and says so, or is marked on the events that it is of (`python_calls`).
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 from scheduler.model.canonical import plain
-from scheduler.model.columns import NUMBERS, Columns, WrongColumnType, nearest
+from scheduler.model.columns import NUMBERS, Columns, WrongColumnType
 from scheduler.model.task_types import Parameter, TaskType
 
 from .columns import COLUMN_TYPES, STREAM, key_columns, typed_columns
 from .config import InvalidConfig, require_columns, settings
-from .packages import FUNCTION, function_of, require_function
+from .packages import FUNCTION, require_function
+from .python_calls import MARK, ON_ERROR, PROBLEM, STOP, call, results_of, wrong
+from .python_results import checked, complete
 from .state import fold_batches
 
 if TYPE_CHECKING:
@@ -51,7 +54,8 @@ PYTHON = TaskType(
     doc="Sends events through a function of an installed package that the operator allows (WEIR_PYTHON_PACKAGES), over "
         "Arrow tables.",
     build="workers.library.python_task:python", effects=("code",),
-    parameters=(_function("a table and the arguments"), _VERSION, _COLUMNS, _reads("Weir's own"), _ARGUMENTS),
+    parameters=(_function("a table and the arguments"), _VERSION, _COLUMNS, _reads("Weir's own"), _ARGUMENTS,
+                ON_ERROR),
     cost_us=20,
 )
 PYTHON_BY_KEY = TaskType(
@@ -63,7 +67,7 @@ PYTHON_BY_KEY = TaskType(
         _function("a table, the key's state and the arguments"), _VERSION, _COLUMNS,
         Parameter("by", "list", "Columns whose values each have a state of their own.", required=True, items="string",
                   column="names"),
-        _reads("Weir's own and those of “by”"), _ARGUMENTS,
+        _reads("Weir's own and those of “by”"), _ARGUMENTS, ON_ERROR,
     ),
     stateful=True, movable_state=True, key="by", cost_us=30,
 )
@@ -78,7 +82,9 @@ def python(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
     values = settings(PYTHON, config)
     require_function(values["function"], values["version"])
     reads = _read(inputs.columns, values["reads"], ())
-    return _stateless(inputs, values["function"], plain(values["arguments"]), typed_columns(values["columns"]), reads)
+    return _stateless(
+        inputs, values["function"], plain(values["arguments"]), typed_columns(values["columns"]), reads,
+        values["on_error"])
 
 
 def python_by_key(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
@@ -87,7 +93,7 @@ def python_by_key(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
     require_function(values["function"], values["version"])
     columns, by = typed_columns(values["columns"]), key_columns(values["by"], added=[])
     reads = _read(inputs.columns, values["reads"], by)
-    return _keyed(inputs, values["function"], plain(values["arguments"]), columns, by, reads)
+    return _keyed(inputs, values["function"], plain(values["arguments"]), columns, by, reads, values["on_error"])
 
 
 def _read(columns: Sequence[str], reads: Sequence[str] | None, by: Sequence[str]) -> list[str]:
@@ -101,7 +107,9 @@ def python_check(config: Mapping[str, Any]) -> None:
     """Raise ``InvalidConfig`` where the config cannot be built."""
     values = settings(PYTHON, config)
     require_function(values["function"], values["version"])
-    typed_columns(values["columns"])
+    if PROBLEM in typed_columns(values["columns"]) and values["on_error"] == MARK:
+        raise InvalidConfig(f"The column {PROBLEM} is Weir's own where errors are marked.",
+                            parameter="columns", remedy="Give that column another name.")
 
 
 def python_by_key_check(config: Mapping[str, Any]) -> None:
@@ -112,7 +120,7 @@ def python_by_key_check(config: Mapping[str, Any]) -> None:
 
 def python_columns(inputs: Columns, values: Mapping[str, Any]) -> Columns:
     """Those that the config declares."""
-    return Columns.stream(typed_columns(values["columns"]))
+    return Columns.stream(_given(typed_columns(values["columns"]), values["on_error"]))
 
 
 def python_by_key_columns(inputs: Columns, values: Mapping[str, Any]) -> Columns:
@@ -125,87 +133,41 @@ def python_by_key_columns(inputs: Columns, values: Mapping[str, Any]) -> Columns
                 f"The column {name} is {kind}; a function with keys takes single values.",
                 remedy="Leave it out of “reads”, or take values out of it in a sql task before.",
                 parameter="reads" if values["reads"] else "", value=name, column=name, type=kind)
-    return Columns.stream(typed_columns(values["columns"]))
+    return Columns.stream(_given(typed_columns(values["columns"]), values["on_error"]))
+
+
+def _given(columns: Mapping[str, str], on_error: str) -> dict[str, str]:
+    """What comes out besides Weir's own: what is declared, and where errors are marked, why there is no result."""
+    return {**columns, **({PROBLEM: "string"} if on_error == MARK else {})}
 
 
 # Each table for itself ------------------------------------------------------------------------------------------------
 
 
 def _stateless(
-    inputs: DataFrame, function: str, arguments: dict[str, Any], columns: dict[str, str], reads: Sequence[str]
+    inputs: DataFrame, function: str, arguments: dict[str, Any], columns: dict[str, str], reads: Sequence[str],
+    on_error: str,
 ) -> DataFrame:
     from pyspark.sql.types import StructType
 
+    given = _given(columns, on_error)
+
     schema = StructType.fromDDL(", ".join(
-        [*(f"{name} bigint" for name in STREAM), *(f"`{name}` {kind}" for name, kind in columns.items())]))
+        [*(f"{name} bigint" for name in STREAM), *(f"`{name}` {kind}" for name, kind in given.items())]))
+
+    def work(table: pa.Table) -> pa.Table:
+        return checked(call(function, table, dict(arguments)), columns, function)
 
     def through(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
 
         for batch in batches:
             if batch.num_rows:
-                given = function_of(function)(pa.Table.from_batches([batch]), dict(arguments))
-                yield from checked(given, columns, function).to_batches()
+                for result in results_of(
+                        pa.Table.from_batches([batch]), work, function=function, on_error=on_error):
+                    yield from complete(result, given).to_batches()
 
     return inputs.select(*STREAM, *reads).mapInArrow(through, schema)
-
-
-def checked(given: Any, columns: Mapping[str, str], function: str) -> pa.Table:
-    """What a function gave, in the order and types that are declared.
-
-    Raises
-    ------
-    InvalidConfig
-        It is no table, or one of other columns.
-    """
-    import pyarrow as pa
-
-    if isinstance(given, pa.RecordBatch):
-        given = pa.Table.from_batches([given])
-    if not isinstance(given, pa.Table):
-        raise _wrong(function, f"gave {type(given).__name__} and no Arrow table", "Let it give a pyarrow.Table.")
-    kinds = {**dict.fromkeys(STREAM, "bigint"), **columns}
-    names = given.column_names
-    if missing := [name for name in kinds if name not in names]:
-        near = nearest(missing[0], [name for name in names if name not in kinds])
-        remedy = ("Keep _seq, _time and _born of the events that a result is made from." if missing[0] in STREAM else
-                  f"It gave {near}: give it that name, or declare that one." if near else
-                  "Let it give that column, or leave it out of “columns”.")
-        raise _wrong(function, f"gave no column {', '.join(missing)}", remedy)
-    if further := [name for name in names if name not in kinds] or [
-            name for name in dict.fromkeys(names) if names.count(name) > 1]:
-        raise _wrong(function, f"gave a column {', '.join(further)} that is not declared once",
-                     "Declare it in “columns” with its type, or let the function leave it out.")
-    return pa.table({name: _cast(given.column(name), name, kind, function) for name, kind in kinds.items()})
-
-
-def _cast(values: pa.ChunkedArray, name: str, kind: str, function: str) -> pa.ChunkedArray:
-    import pyarrow as pa
-
-    types = pa.types
-    if types.is_dictionary(values.type):
-        values = values.cast(values.type.value_type)
-    fits = {
-        "string": lambda of: types.is_string(of) or types.is_large_string(of),
-        "double": lambda of: types.is_floating(of) or types.is_integer(of),
-        "bigint": types.is_integer, "boolean": types.is_boolean, "timestamp": types.is_timestamp,
-    }[kind](values.type) or types.is_null(values.type)
-    wanted = {"string": pa.string(), "double": pa.float64(), "bigint": pa.int64(), "boolean": pa.bool_(),
-              "timestamp": pa.timestamp("us", tz="UTC")}[kind]
-    if not fits:
-        raise _wrong(function, f"gave the column {name} as {values.type}, which is declared as {kind}",
-                     f"Declare it otherwise, or let the function make {wanted} of it.")
-    if name in STREAM and values.null_count:
-        raise _wrong(function, f"gave null as {name}", "Keep _seq, _time and _born of the events.")
-    try:
-        return values.cast(wanted)
-    except pa.ArrowInvalid as error:
-        raise _wrong(function, f"gave a value as {name} that is no {kind} ({error})",
-                     "Let it give such values.") from None
-
-
-def _wrong(function: str, what: str, remedy: str) -> InvalidConfig:
-    return InvalidConfig(f"The function {function} {what}. {remedy}", remedy=remedy)
 
 
 # With a state for each key --------------------------------------------------------------------------------------------
@@ -213,17 +175,18 @@ def _wrong(function: str, what: str, remedy: str) -> InvalidConfig:
 
 def _keyed(
     inputs: DataFrame, function: str, arguments: dict[str, Any], columns: dict[str, str], by: Sequence[str],
-    reads: Sequence[str],
+    reads: Sequence[str], on_error: str,
 ) -> DataFrame:
     from pyspark.sql import functions as F
 
     kinds = {name: inputs.schema[name].dataType.simpleString() for name in reads}
     given = [*(F.col(name) for name in STREAM), *(_as_text(name, kind) for name, kind in kinds.items())]
     held = {name: "bigint" if name in STREAM else kind if kind in _TEXT else "string"
-            for name, kind in {**dict.fromkeys(STREAM, "bigint"), **columns}.items()}
+            for name, kind in {**dict.fromkeys(STREAM, "bigint"), **_given(columns, on_error)}.items()}
 
     def work(states: dict[str, Any], frame: pd.DataFrame) -> Sequence[Sequence]:
-        return called_by_key(states, frame, function=function, arguments=arguments, columns=columns, kinds=kinds)
+        return called_by_key(states, frame, function=function, arguments=arguments, columns=columns, kinds=kinds,
+                             on_error=on_error)
 
     folded = fold_batches(inputs, work, by=by, columns=given,
                           gives=", ".join(f"`{name}` {kind}" for name, kind in held.items()))
@@ -256,7 +219,7 @@ def _from_text(name: str, kind: str) -> Column:
 
 def called_by_key(
     states: dict[str, Any], frame: pd.DataFrame, *, function: str, arguments: Mapping[str, Any],
-    columns: Mapping[str, str], kinds: Mapping[str, str],
+    columns: Mapping[str, str], kinds: Mapping[str, str], on_error: str = STOP,
 ) -> list[list]:
     """Call a function with the events of each key; the columns of what comes out, in the order of the events.
 
@@ -272,6 +235,8 @@ def called_by_key(
         What it gets besides.
     columns, kinds : mapping of str to str
         The types of what comes out, and of what goes in.
+    on_error : str, optional
+        ``stop`` or ``mark``.
     """
     import pyarrow as pa
 
@@ -281,21 +246,36 @@ def called_by_key(
         table = pa.table({
             **{name: pa.array(events[name], pa.int64()) for name in STREAM},
             **{name: _array(events[name], kind) for name, kind in kinds.items()}})
-        answer = function_of(function)(table, states.get(key), dict(arguments))
-        if not isinstance(answer, tuple) or len(answer) != 2:
-            raise _wrong(function, "gave no table with a state", "It returns (table, state).")
-        result = checked(answer[0], columns, function)
-        states[key] = _state(answer[1], function)
+
+        def work(part: pa.Table, key: str = key) -> pa.Table:
+            state = deepcopy(states.get(key)) if on_error == MARK else states.get(key)  # one that fails leaves it
+            answer = call(function, part, state, dict(arguments))
+            if not isinstance(answer, tuple) or len(answer) != 2:
+                raise wrong(function, "gave no table with a state", "It returns (table, state).")
+            result = _of_events(checked(answer[0], columns, function), part, function)
+            states[key] = _state(answer[1], function)
+            return result
+
+        result = pa.concat_tables([
+            complete(part, _given(columns, on_error))
+            for part in results_of(table, work, function=function, on_error=on_error)])
         values = [result.column(name) for name in result.column_names]
         lists = [(column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column).to_pylist()
                  for column in values]
         for row in zip(*lists, strict=True):
-            if row[0] not in places:
-                raise _wrong(function, f"gave a result with _seq {row[0]}, which no event of this table has",
-                             "A result has _seq, _time and _born of the last event that is in it.")
             rows.append((places[row[0]], row))
     rows.sort(key=lambda row: row[0])  # stable: results of one event stay in their order
-    return _held([row for _, row in rows], list(columns.values()))
+    return _held([row for _, row in rows], list(_given(columns, on_error).values()))
+
+
+def _of_events(result: pa.Table, events: pa.Table, function: str) -> pa.Table:
+    """A result, each row of an event that the function got."""
+    known = set(events.column("_seq").to_pylist())
+    for seq in result.column("_seq").to_pylist():
+        if seq not in known:
+            raise wrong(function, f"gave a result with _seq {seq}, which no event of this table has",
+                        "A result has _seq, _time and _born of the last event that is in it.")
+    return result
 
 
 def _array(values: pd.Series, kind: str) -> pa.Array:
@@ -316,11 +296,11 @@ def _state(state: Any, function: str) -> Any:
     try:
         text = json.dumps(state)
     except (TypeError, ValueError) as error:
-        raise _wrong(function, f"gave a state that JSON cannot say ({error})",
+        raise wrong(function, f"gave a state that JSON cannot say ({error})",
                      "Let it be made of lists, mappings with texts as keys, texts, numbers, true, false and None."
                      ) from None
     if len(text) > MOST_STATE:
-        raise _wrong(function, f"gave a state of {len(text):,} characters for one key",
+        raise wrong(function, f"gave a state of {len(text):,} characters for one key",
                      f"Let it be of {MOST_STATE:,} at most.")
     return json.loads(text)  # what a restart would make of it
 
@@ -328,6 +308,8 @@ def _state(state: Any, function: str) -> Any:
 def _held(rows: Sequence[tuple], kinds: Sequence[str]) -> list[list]:
     """The columns of rows as a fold gives them: whole numbers and times as text."""
     as_text = [False] * len(STREAM) + [kind not in _TEXT for kind in kinds]
+    if not rows:
+        return [[] for _ in as_text]
     return [
         [None if value is None else str(value) for value in values] if is_text else list(values)
         for values, is_text in zip(zip(*rows, strict=True), as_text, strict=True)]

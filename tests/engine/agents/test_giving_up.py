@@ -47,6 +47,11 @@ def test_the_same_error_ends_after_so_many_retries_whatever_its_numbers_are():
     assert reconcile([WANTED], {run.id: run.actual()}, 10**12) == ()
 
 
+def test_whichever_event_the_error_names_it_is_the_same():
+    run = FragmentRun("f1-0", now_ms=0)
+    assert fail(run, *(f"could not convert '{word}'" for word in "abcdefgh"), "could not convert 'i'") is None
+
+
 def test_what_may_pass_is_tried_without_end_and_so_is_what_changes():
     run = FragmentRun("f1-0", now_ms=0)
     assert fail(run, *["no answer"] * (3 * RETRIES), may_pass=True) is not None

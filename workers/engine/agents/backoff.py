@@ -9,7 +9,7 @@ FIRST_MS = 1_000
 LONGEST_MS = 60_000
 HEALTHY_MS = 60_000  # who ran that long has recovered: the next failure counts as the first
 RETRIES = 8  # of what goes wrong in the same way each time: about three minutes
-_NUMBERS = re.compile(r"\d+")
+_CHANGING = re.compile(r"\d+|'[^']*'|\"[^\"]*\"")  # numbers, and what is quoted: values of events
 
 
 def delay_ms(failures: int, *, longest_ms: int = LONGEST_MS) -> int:
@@ -23,5 +23,5 @@ def failures_after(failures: int, *, ran_ms: int) -> int:
 
 
 def is_alike(message: str, other: str | None) -> bool:
-    """Whether two failures are the same but for numbers: of batches, rows and moments."""
-    return other is not None and _NUMBERS.sub("#", message) == _NUMBERS.sub("#", other)
+    """Whether two failures are the same but for numbers (of batches, rows and moments) and quoted values of events."""
+    return other is not None and _CHANGING.sub("#", message) == _CHANGING.sub("#", other)
