@@ -95,8 +95,9 @@ class TaskType:
     ``cost_us`` is a first guess of CPU microseconds for each input event, until a profile is measured.
     ``terminal`` says how a sink leaves Spark: ``output`` (a named output in the broker), ``parquet`` or ``json``
     (files), or ``connector``: a channel that the node's connector host reads. It is then written to another system by
-    ``writer``, ``"package.module:function"`` (see ``workers.engine.sinks``), and runs in a query of its own
-    (``chain: never``), so that one that is away holds up nobody who needs what is before it.
+    ``writer``, ``"package.module:function"`` (see ``workers.engine.sinks``).
+    ``chain: never`` gives a task a query of its own, so that one that is away, or fails, holds up nobody who needs what
+    is before it.
     ``movable_state`` says of a stateful type that all its state goes through ``workers.library.state.fold_stream``: it
     can then be handed from one query to another, as that of windows, ``dropDuplicates`` and the like cannot.
     ``version`` changes when the logic changes: it is part of a task's identity.

@@ -208,3 +208,12 @@ def test_the_column_of_problems_is_weirs_own_and_declared():
     assert "problem" in problem(columns=["problem"], on_error="mark").message and problem(columns=["problem"]) is None
     columns = python_columns(Columns.stream({}), with_defaults(PYTHON, {**CONFIG, "on_error": "mark"}))
     assert columns.type_of("problem") == "string"
+
+
+def test_a_function_that_fails_ends_no_query_but_its_own():
+    from scheduler.model.fragment import RunningTask
+    from scheduler.reuse.fragments import cut_into_chains
+
+    chain = ["urban_sensing", "python", "python_by_key", "sql", "output"]
+    tasks = [RunningTask(f"t{n}", type_, {}, (f"t{n - 1}",) if n else ()) for n, type_ in enumerate(chain)]
+    assert cut_into_chains(tasks, task_types=registry.task_types()) == (("t0",), ("t1",), ("t2",), ("t3", "t4"))

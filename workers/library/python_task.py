@@ -53,7 +53,7 @@ PYTHON = TaskType(
     name="python", kind="transform", family="operator",
     doc="Sends events through a function of an installed package that the operator allows (WEIR_PYTHON_PACKAGES), over "
         "Arrow tables.",
-    build="workers.library.python_task:python", effects=("code",),
+    build="workers.library.python_task:python", effects=("code",), chain="never",
     parameters=(_function("a table and the arguments"), _VERSION, _COLUMNS, _reads("Weir's own"), _ARGUMENTS,
                 ON_ERROR),
     cost_us=20,
@@ -62,7 +62,7 @@ PYTHON_BY_KEY = TaskType(
     name="python_by_key", kind="transform", family="operator",
     doc="Sends the events of each key through a function of an installed package that the operator allows "
         "(WEIR_PYTHON_PACKAGES), with a state of the key's own.",
-    build="workers.library.python_task:python_by_key", effects=("code",),
+    build="workers.library.python_task:python_by_key", effects=("code",), chain="never",
     parameters=(
         _function("a table, the key's state and the arguments"), _VERSION, _COLUMNS,
         Parameter("by", "list", "Columns whose values each have a state of their own.", required=True, items="string",
