@@ -4,9 +4,10 @@
 
 A source of each kind and an output are one query of an agent's slot. The source is paused while the other system is
 filled, and goes on: its events are counted at the output until no more come. MQTT with QoS 1 brings some twice, whose
-acknowledgement was under way; they are passed, and told as `came_again`. The client library then reads as many in a
-loop that throws them away. ``--quiet`` sources of each kind, at which nothing comes, tell what is paid for being
-connected.
+acknowledgement was under way; they are passed, and told as ``came_again``. The client library then reads as many in a
+loop that throws them away. To ``http_ingest`` the bodies of requests are given as the site gives them, without HTTP
+before that. A sink writes a channel that is filled as a slot's query fills it, and the client library then writes as
+many events. ``--quiet`` sources and sinks of each kind, at which nothing comes, tell what is paid for being connected.
 """
 
 from __future__ import annotations
@@ -21,142 +22,44 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import psutil
-import psycopg
+import redis
 
+from scheduler.contracts.desired import DesiredState, WantedFragment, WantedSlot
 from scheduler.contracts.reports import STOPPED
+from scheduler.model.dataflow import Task
 from scheduler.model.estate import Estate
 from scheduler.model.fragment import Fragment, RunningTask, Slot
 from workers.engine import desired, observed
 from workers.engine.agents.store import NodeStore
-from workers.engine.connectors.intake import IntakeStore
+from workers.engine.connectors.intake import Full, IntakeStore, Paused
+from workers.engine.connectors.pushing import Post, push_events
 from workers.engine.settings import ROOT
+from workers.engine.sinks.store import SinkStore
 from workers.launcher import broker as embedded
 from workers.library.registry import task_types
 from workers.processes import spawn, stop
 
 from .arguments import count
-from .brokers import kafka_cluster, mqtt_broker, send_kafka, send_mqtt
+from .connector_sinks import SINKS, FilledChannel, SinkKind, events
+from .connector_sources import COLUMNS, KINDS, Kind, bodies
 from .estate import NODE, RunningEstate, running
 from .results import machine, median, table, write
 from .rounds import Moment, Reading, reading_of
-from .services import NotInstalled, database
+from .services import NotInstalled
 
-COLUMNS = ("n:bigint", "text")
 LOOK_S = 0.02
 PATIENCE_S = 180.0
 SETTLE_S = 5.0
-QUIET_S = 30.0
+QUIET_S = 20.0
 TRIGGER_MS = 500
-
-
-@dataclass(frozen=True)
-class Kind:
-    """A kind of source: the config of one by its number, what brings events to it, what reads them with the client
-    library alone, and settings of the agent."""
-
-    name: str
-    config: Callable[[int], dict[str, Any]]
-    send: Callable[[int, Sequence[int]], None]
-    read_alone: Callable[[int, int], None]
-    settings: dict[str, str]
-
-
-def bodies(numbers: Sequence[int]) -> list[bytes]:
-    """Messages of these numbers: about 50 bytes of JSON each."""
-    return [json.dumps({"n": number, "text": f"event {number} of a measurement"}).encode() for number in numbers]
-
-
-@contextmanager
-def kafka() -> Iterator[Kind]:
-    """Kafka, as librdkafka's mock cluster plays it."""
-    from confluent_kafka import Consumer, TopicPartition
-
-    with kafka_cluster() as servers:
-        def read_alone(source: int, events: int) -> None:
-            consumer = Consumer({
-                "bootstrap.servers": ",".join(servers), "group.id": "alone", "enable.auto.commit": False})
-            part = TopicPartition(f"topic{source}", 0)
-            _, end = consumer.get_watermark_offsets(part, timeout=10)
-            consumer.assign([TopicPartition(part.topic, 0, end - events)])
-            left = events
-            while left > 0:
-                left -= len(consumer.consume(2000, timeout=0.1))
-            consumer.close()
-
-        yield Kind(
-            "kafka", lambda source: {
-                "servers": tuple(servers), "topics": (f"topic{source}",), "start": "oldest", "columns": COLUMNS},
-            lambda source, numbers: send_kafka(servers, f"topic{source}", bodies(numbers)), read_alone,
-            {"WEIR_CONNECTOR_HOSTS": ",".join(servers)})
-
-
-@contextmanager
-def mqtt() -> Iterator[Kind]:
-    """MQTT 5 with QoS 1, as mosquitto speaks it."""
-    from paho.mqtt import client as paho
-
-    with mqtt_broker() as port:
-        def read_alone(source: int, events: int) -> None:
-            client = paho.Client(paho.CallbackAPIVersion.VERSION2, client_id="alone", clean_session=False)
-            left = events
-
-            def on_message(*_: Any) -> None:
-                nonlocal left
-                left -= 1
-
-            client.on_message = on_message
-            client.connect("127.0.0.1", port)
-            client.subscribe(f"topic{source}", qos=1)
-            while left > 0:
-                client.loop(0.1)
-            client.disconnect()
-
-        def send(source: int, numbers: Sequence[int]) -> None:
-            waiting = paho.Client(paho.CallbackAPIVersion.VERSION2, client_id="alone", clean_session=False)
-            waiting.connect("127.0.0.1", port)  # its session keeps what comes while it is away
-            waiting.subscribe(f"topic{source}", qos=1)
-            for _ in range(20):
-                waiting.loop(0.01)
-            waiting.disconnect()
-            send_mqtt(port, f"topic{source}", bodies(numbers))
-
-        yield Kind(
-            "mqtt", lambda source: {
-                "server": f"127.0.0.1:{port}", "topics": (f"topic{source}",), "qos": 1, "columns": COLUMNS},
-            send, read_alone, {"WEIR_CONNECTOR_HOSTS": f"127.0.0.1:{port}"})
-
-
-@contextmanager
-def postgresql() -> Iterator[Kind]:
-    """A table of PostgreSQL."""
-    with database(rows=1) as (address, _):
-        def send(source: int, numbers: Sequence[int]) -> None:
-            with psycopg.connect(address) as connection, connection.cursor() as cursor:
-                cursor.execute(f"create table if not exists t{source} (id bigserial primary key, n bigint, text text)")
-                with cursor.copy(f"copy t{source} (n, text) from stdin") as copy:
-                    for number in numbers:
-                        copy.write_row((number, f"event {number} of a measurement"))
-
-        def read_alone(source: int, events: int) -> None:
-            with psycopg.connect(address) as connection:
-                after, left = 0, events
-                while left > 0:
-                    rows = connection.execute(
-                        f"select id, n, text from t{source} where id > %s order by id limit 2000", (after,)).fetchall()
-                    after, left = rows[-1][0], left - len(rows)
-
-        yield Kind(
-            "postgresql", lambda source: {
-                "database": address, "table": f"t{source}", "column": "id", "start": "oldest", "columns": COLUMNS},
-            send, read_alone, {"WEIR_DATABASE_HOSTS": "127.0.0.1"})
-
-
-KINDS = {"kafka": kafka, "mqtt": mqtt, "postgresql": postgresql}
+POSTED = 500  # events of a request
+TO_SINKS = 3  # times as many are written as read: what takes 100 ms cannot be measured
+PUSHED = "http_ingest"
 
 
 def estate_of(kind: Kind, *, sources: int = 1, paused: bool = False) -> Estate:
@@ -208,50 +111,155 @@ def measure(kind: Kind, *, events: int, rounds: int) -> list[tuple[Reading, Read
         return readings
 
 
+def measure_pushed(*, events: int, rounds: int) -> list[tuple[Reading, None]]:
+    """Give so many events to an ``http_ingest``, in bodies of JSON lines; so often. ``site`` is what this process takes
+    for it, without HTTP."""
+    kind = Kind("http_ingest", lambda source: {"name": "posted", "token": "none", "columns": COLUMNS},
+                lambda *_: None, lambda *_: None, {})
+    with tempfile.TemporaryDirectory(prefix="weir-connectors-") as folder, running(
+        estate_of(kind), Path(folder), trigger_ms=TRIGGER_MS
+    ) as estate:
+        estate.wait_running()
+        store = IntakeStore(estate.client)
+        _push(store, kind, range(100))
+        estate.wait(lambda: _passed(estate) >= 100, what="the first events pass", within_s=PATIENCE_S)
+        time.sleep(SETTLE_S)
+        readings = []
+        for _ in range(rounds):
+            before, own_s, cpu, began_s = _passed(estate), time.process_time(), _cpu_by_part_s(estate), time.monotonic()
+            for start in range(0, events, POSTED):
+                _push(store, kind, range(start, min(start + POSTED, events)))
+            own_s = time.process_time() - own_s
+            deadline_s = time.monotonic() + PATIENCE_S
+            while _passed(estate) < before + events:
+                _look(deadline_s)
+            elapsed_s, after = time.monotonic() - began_s, _cpu_by_part_s(estate)
+            readings.append((Reading(events, elapsed_s, {
+                "site": own_s, **{part: after[part] - cpu[part] for part in ("slot", "broker")}}), None))
+        return readings
+
+
+def _push(store: IntakeStore, kind: Kind, numbers: Sequence[int]) -> None:
+    post = Post(b"\n".join(bodies(numbers)), format="ndjson")
+    deadline_s = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            push_events(store, "source0", _with_defaults(kind.name, kind.config(0)), post)
+            return
+        except (Full, Paused):
+            _look(deadline_s)
+
+
+def measure_sink(kind: SinkKind, *, count: int, rounds: int) -> list[tuple[Reading, Reading]]:
+    """Write so many events, and write them again with the client library alone; so often."""
+    with tempfile.TemporaryDirectory(prefix="weir-connectors-") as folder, _idle_host(
+        _sinks_of(kind, 1), Path(folder), kind.settings
+    ) as (host, client, broker_pid):
+        channel = FilledChannel(client, "f1-0.0")
+        _written(client, channel.fill(100))
+        time.sleep(SETTLE_S)
+        readings, broker = [], psutil.Process(broker_pid)
+        for _ in range(rounds):
+            host.suspend()  # that it begins with a channel that is full
+            end, cpu, began_s = channel.fill(count), _cpu_s(host, broker), time.monotonic()
+            host.resume()
+            again = _written(client, end)
+            after = _cpu_s(host, broker)
+            ours = Reading(count, time.monotonic() - began_s, {
+                part: after[part] - cpu[part] for part in after}, again=again)
+            rows = events(range(end, end + count))
+            readings.append((ours, _alone(lambda rows=rows: kind.write_alone(rows), count)))
+        return readings
+
+
+def _written(client: redis.Redis, count: int) -> int:
+    """Wait until the sink says that it wrote so many events; how many more it says."""
+    deadline_s, store = time.monotonic() + PATIENCE_S, SinkStore(client)
+    while (taken := store.standing("f1-0.0").events) < count:
+        _look(deadline_s)
+    return taken - count
+
+
+def _sinks_of(kind: SinkKind, sinks: int) -> DesiredState:
+    """So many sinks, each a fragment of its own; its query is whoever fills its channel."""
+    tasks = [Task(f"sink{number}", kind.name, _with_defaults(kind.name, kind.config)) for number in range(sinks)]
+    fragments = tuple(WantedFragment(f"f1-{number}", (task,)) for number, task in enumerate(tasks))
+    return DesiredState(version=1, node=NODE, generation=1, slots={"0": WantedSlot(fragments)})
+
+
+def quiet_sinks(kind: SinkKind, sinks: int) -> dict[str, float]:
+    """Cores and MB of the host of so many sinks for which nothing comes."""
+    with tempfile.TemporaryDirectory(prefix="weir-connectors-") as folder, _idle_host(
+        _sinks_of(kind, sinks), Path(folder), kind.settings
+    ) as (host, client, _):
+        for number in range(sinks):
+            FilledChannel(client, f"f1-{number}.0")
+        deadline_s, store = time.monotonic() + PATIENCE_S, SinkStore(client)
+        FilledChannel(client, f"f1-{sinks - 1}.0").fill(1)
+        while not store.standing(f"f1-{sinks - 1}.0").events:
+            _look(deadline_s)
+        return {"connectors": sinks, **_rests(host)}
+
+
 def quiet(kind: Kind, sources: int) -> dict[str, float]:
     """Cores and MB of the host of so many sources at which nothing comes; nobody reads what it would write."""
     for source in range(sources):
         kind.send(source, range(1))
-    with _idle_host(kind, sources) as host:
-        time.sleep(2 * SETTLE_S)
-        before, began_s = host.cpu_times(), time.monotonic()
-        time.sleep(QUIET_S)
-        after, elapsed_s = host.cpu_times(), time.monotonic() - began_s
-        return {
-            "sources": sources, "cores": (after.user + after.system - before.user - before.system) / elapsed_s,
+    wanted = desired.desired_of(estate_of(kind, sources=sources), NODE, task_types(), TRIGGER_MS)
+    with tempfile.TemporaryDirectory(prefix="weir-connectors-") as folder, _idle_host(
+        wanted, Path(folder), kind.settings, running=sources
+    ) as (host, _, _):
+        return {"connectors": sources, **_rests(host)}
+
+
+def _rests(host: psutil.Process) -> dict[str, float]:
+    """Cores and MB of a host, after a while."""
+    time.sleep(2 * SETTLE_S)
+    before, began_s = host.cpu_times(), time.monotonic()
+    time.sleep(QUIET_S)
+    after, elapsed_s = host.cpu_times(), time.monotonic() - began_s
+    return {"cores": (after.user + after.system - before.user - before.system) / elapsed_s,
             "memory_mb": host.memory_info().rss / 2**20}
 
 
 @contextmanager
-def _idle_host(kind: Kind, sources: int) -> Iterator[psutil.Process]:
-    """A connector host without an agent, once it reads all of its sources."""
-    with tempfile.TemporaryDirectory(prefix="weir-connectors-") as folder, _broker(Path(folder)) as url:
-        NodeStore(Path(folder), NODE).write_desired(
-            desired.desired_of(estate_of(kind, sources=sources), NODE, task_types(), TRIGGER_MS))
+def _idle_host(
+    wanted: DesiredState, folder: Path, settings: dict[str, str], *, running: int = 0
+) -> Iterator[tuple[psutil.Process, redis.Redis, int]]:
+    """A connector host without an agent, once so many of its sources run; its broker's client and process."""
+    with _broker(folder) as (url, broker_pid):
+        NodeStore(folder, NODE).write_desired(wanted)
         process = spawn(
             [sys.executable, "-m", "workers.engine.connectors.host"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL, env={
-                **os.environ, "REDIS_URL": url, "WEIR_NODE": NODE, "WEIR_DATA_DIR": folder, "PYTHONPATH": str(ROOT)})
+                **os.environ, **settings, "REDIS_URL": url, "WEIR_NODE": NODE, "WEIR_DATA_DIR": str(folder),
+                "PYTHONPATH": str(ROOT)})
         try:
             for line in process.stdout:
                 states = [source["state"] for source in json.loads(line)["connectors"].values()]
-                if states == ["running"] * sources:
+                if states == ["running"] * running:
                     break
             threading.Thread(target=process.stdout.read, daemon=True).start()
-            yield psutil.Process(process.pid)
+            with redis.Redis.from_url(url) as client:
+                yield psutil.Process(process.pid), client, broker_pid
         finally:
             stop(process, timeout_s=8)
 
 
+def _cpu_s(host: psutil.Process, broker: psutil.Process) -> dict[str, float]:
+    times = {"host": host.cpu_times(), "broker": broker.cpu_times()}
+    return {part: of.user + of.system for part, of in times.items()}
+
+
 @contextmanager
-def _broker(folder: Path) -> Iterator[str]:
+def _broker(folder: Path) -> Iterator[tuple[str, int]]:
     prepared = embedded.prepare(folder)
     process = spawn(prepared.argv, stdout=subprocess.DEVNULL)
     try:
         deadline_s = time.monotonic() + PATIENCE_S
         while not embedded.answers(prepared.url):
             _look(deadline_s)
-        yield prepared.url
+        yield prepared.url, process.pid
     finally:
         stop(process, timeout_s=5)
 
@@ -301,16 +309,15 @@ def _look(deadline_s: float) -> None:
 
 
 def _cpu_by_part_s(estate: RunningEstate) -> dict[str, float]:
-    host = _host(estate).cpu_times()
-    parts = estate.cpu_by_part_s()
-    host_s = host.user + host.system
+    parts, host = estate.cpu_by_part_s(), _host(estate)
+    host_s = sum(host.cpu_times()[:2]) if host else 0.0
     return {"host": host_s, "slot": parts["jvm"] + parts["python"] - host_s, "broker": parts["broker"]}
 
 
-def _host(estate: RunningEstate) -> psutil.Process:
+def _host(estate: RunningEstate) -> psutil.Process | None:
     agent = psutil.Process(estate.agent_pid)
-    return next(
-        process for process in agent.children(recursive=True) if "workers.engine.connectors.host" in process.cmdline())
+    return next((process for process in agent.children(recursive=True)
+                 if "workers.engine.connectors.host" in process.cmdline()), None)
 
 
 def _alone(read: Callable[[], None], events: int) -> Reading:
@@ -326,16 +333,17 @@ def _with_defaults(type_name: str, config: dict[str, Any]) -> dict[str, Any]:
     return {**defaults, **config}
 
 
-def summary(readings: Sequence[tuple[Reading, Reading]]) -> dict[str, float | None]:
+def summary(readings: Sequence[tuple[Reading, Reading | None]]) -> dict[str, float | None]:
     """Medians over the rounds."""
+    ours, clients = [reading for reading, _ in readings], [client for _, client in readings if client is not None]
     return {
-        "events_per_s": median([ours.rate_per_s for ours, _ in readings]),
-        "us_per_event": median([ours.us_per_event() for ours, _ in readings]),
-        **{f"{part}_us": median([ours.us_per_event(part) for ours, _ in readings])
-           for part in ("host", "slot", "broker")},
-        "came_again": median([float(ours.again) for ours, _ in readings]),
-        "client_events_per_s": median([client.rate_per_s for _, client in readings]),
-        "client_us_per_event": median([client.us_per_event() for _, client in readings]),
+        "events_per_s": median([reading.rate_per_s for reading in ours]),
+        "us_per_event": median([reading.us_per_event() for reading in ours]),
+        **{f"{part}_us": median([reading.us_per_event(part) for reading in ours]) if part in ours[0].cpu_s else None
+           for part in ("host", "site", "slot", "broker")},
+        "came_again": median([float(reading.again) for reading in ours]),
+        "client_events_per_s": median([client.rate_per_s for client in clients]) if clients else None,
+        "client_us_per_event": median([client.us_per_event() for client in clients]) if clients else None,
     }
 
 
@@ -343,28 +351,41 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print tables, write JSON."""
     parser = argparse.ArgumentParser(description="Measure what connectors take, against the client library alone.")
     parser.add_argument("--events", type=count, default=30_000, help="events a round; the mock of Kafka keeps 5 MB")
-    parser.add_argument("--rounds", type=count, default=3)
-    parser.add_argument("--only", choices=sorted(KINDS), help="one kind")
-    parser.add_argument("--quiet", type=int, default=100, help="sources at which nothing comes; 0: not measured")
+    parser.add_argument("--rounds", type=int, default=3, help="0: what connectors at rest take alone")
+    parser.add_argument("--only", choices=sorted([*KINDS, PUSHED, *SINKS]), help="one kind")
+    parser.add_argument("--quiet", type=int, default=100, help="connectors at which nothing comes; 0: not measured")
     parser.add_argument("--json", type=Path, default=Path("connectors.json"))
     given = parser.parse_args(arguments)
-    result: dict[str, Any] = {"machine": machine(), "load_before": os.getloadavg()[0], "in": {}, "quiet": {}}
-    for name in [given.only] if given.only else sorted(KINDS):
+    result: dict[str, Any] = {
+        "machine": machine(), "load_before": os.getloadavg()[0], "in": {}, "out": {}, "quiet": {}}
+    for name in [given.only] if given.only else [*sorted(KINDS), PUSHED, *SINKS]:
         try:
-            with KINDS[name]() as kind:
-                os.environ.update(kind.settings)
-                result["in"][name] = summary(measure(kind, events=given.events, rounds=given.rounds))
-                if given.quiet:
-                    result["quiet"][name] = quiet(kind, given.quiet)
+            _measured(name, given, result)
         except NotInstalled as error:
             print(f"{name}: {error}")
     result["load_after"] = os.getloadavg()[0]
-    if result["in"]:
-        print(table([{"in": name, **row} for name, row in result["in"].items()]))
-    if result["quiet"]:
-        print(table([{"quiet": name, **row} for name, row in result["quiet"].items()]))
+    for part in ("in", "out", "quiet"):
+        if result[part]:
+            print(table([{part: name, **row} for name, row in result[part].items()]))
     write(given.json, result)
     return 0
+
+
+def _measured(name: str, given: argparse.Namespace, result: dict[str, Any]) -> None:
+    """Measure one kind, as the arguments say."""
+    if name == PUSHED:
+        if given.rounds:
+            result["in"][name] = summary(measure_pushed(events=given.events, rounds=given.rounds))
+        return
+    is_source = name in KINDS
+    with (KINDS if is_source else SINKS)[name]() as kind:
+        os.environ.update(kind.settings)
+        if given.rounds and is_source:
+            result["in"][name] = summary(measure(kind, events=given.events, rounds=given.rounds))
+        elif given.rounds:
+            result["out"][name] = summary(measure_sink(kind, count=TO_SINKS * given.events, rounds=given.rounds))
+        if given.quiet:
+            result["quiet"][name] = (quiet if is_source else quiet_sinks)(kind, given.quiet)
 
 
 if __name__ == "__main__":
