@@ -24,7 +24,7 @@ PROBLEM = "problem"  # the column that says why an event has no result
 ON_ERROR = Parameter(
     "on_error", "string", "What is done where the function raises, or gives what is not declared: stop the query, or "
     f"go on with the events that it can do; the others have no values, and the reason as “{PROBLEM}”.", default=STOP,
-    choices=(STOP, MARK))
+    choices=(STOP, MARK), added=True)
 LONGEST = 300
 
 
