@@ -8,8 +8,6 @@ import json
 import os
 import shutil
 import signal
-import subprocess
-import sys
 import tempfile
 import threading
 from collections import Counter
@@ -18,7 +16,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
-import boto3
 import paho.mqtt.client as mqtt
 import psycopg
 import pyarrow as pa
@@ -31,10 +28,10 @@ from paho.mqtt.enums import CallbackAPIVersion
 
 from scheduler.model.dataflow import Task
 from tests.postgresql import cluster
-from workers.processes import spawn, stop
 
 from .package_rig import PackageRig
 from .rigs import KafkaRig, MqttRig, PostgresqlRig
+from .s3_server import S3Server
 
 REFUSED = 13  # an event with this number is not taken, where a system can refuse events
 
@@ -131,42 +128,6 @@ class PostgresqlSink(Elsewhere, PostgresqlRig):
             if "other" in names:
                 connection.execute(f"alter table {self.name} rename column other to text")
             connection.execute(f"alter table {self.name} drop constraint if exists {self.name}_n_check")
-
-
-SERVER = """
-import os, sys
-from moto.server import ThreadedMotoServer
-server = ThreadedMotoServer(ip_address="127.0.0.1", port=int(sys.argv[1]), verbose=False)
-server.start()
-print(server.get_host_and_port()[1], flush=True)
-sys.stdin.read()
-"""
-
-
-class S3Server:
-    """moto's S3, in a process of its own: real HTTP, conditional puts; all in memory."""
-
-    def __init__(self) -> None:
-        self._process = spawn(
-            [sys.executable, "-c", SERVER, "0"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL)
-        port = int(self._process.stdout.readline())
-        self.endpoint, self.environment = f"http://127.0.0.1:{port}", {"WEIR_CONNECTOR_HOSTS": f"127.0.0.1:{port}"}
-        self.config = {"endpoint": self.endpoint, "access_key": "one", "secret_key": "two"}
-        self.client = boto3.client(
-            "s3", endpoint_url=self.endpoint, aws_access_key_id="one", aws_secret_access_key="two",
-            region_name="us-east-1")
-
-    def leave(self) -> None:
-        """Answer nothing: what is under way may be done, or not."""
-        os.kill(self._process.pid, signal.SIGSTOP)
-
-    def return_(self) -> None:
-        os.kill(self._process.pid, signal.SIGCONT)
-
-    def close(self) -> None:
-        self.return_()
-        stop(self._process, timeout_s=1, sig=signal.SIGKILL)
 
 
 class S3Sink(Elsewhere):
