@@ -185,9 +185,10 @@ def to_mqtt() -> Iterator[SinkKind]:
             client = paho.Client(paho.CallbackAPIVersion.VERSION2)
             client.max_inflight_messages_set(UNDER_WAY)
             client.connect("127.0.0.1", port)
-            sent = [client.publish("alone", body, qos=1) for batch in _batches(rows) for body in json_lines(batch)]
-            while not all(message.is_published() for message in sent[-UNDER_WAY:]):
-                client.loop(0.1)
+            for batch in _batches(rows):  # paho holds 65,535 messages at most
+                sent = [client.publish("alone", body, qos=1) for body in json_lines(batch)]
+                while not all(message.is_published() for message in sent[-UNDER_WAY:]):
+                    client.loop(0.1)
             client.disconnect()
 
         yield SinkKind("to_mqtt", {"server": f"127.0.0.1:{port}", "topic": "sunk"}, write_alone,
