@@ -10,6 +10,7 @@ query is at fault, with a message that holds no value and no password.
 
 from __future__ import annotations
 
+import re
 import sqlite3
 import time
 from collections.abc import Mapping
@@ -174,6 +175,21 @@ class PostgresqlDatabase:
     def close(self) -> None:
         """End the session."""
         self._connection.close()
+
+
+def refusal_of(error: Exception) -> str:
+    """Whom or what a server does not let in, in a word (``user``, ``database``); empty where it did not answer so.
+
+    While it connects, libpq gives a text and no code: the server's own words, which begin with FATAL.
+    """
+    text = str(error)
+    state = getattr(getattr(error, "diag", None), "sqlstate", None) or getattr(error, "sqlstate", None) or ""
+    if state == "3D000" or re.search(r'FATAL: +database "[^"]*" does not exist', text):
+        return "database"
+    if state.startswith("28") or "authentication failed" in text or re.search(
+            r'FATAL: +(role "[^"]*" (does not exist|is not permitted)|no pg_hba|permission denied)', text):
+        return "user"
+    return ""
 
 
 def _postgresql_facts(address: str, *, writes: bool) -> dict[str, str]:

@@ -30,12 +30,14 @@ def address():
     ({"columns": ["m"]}, "no column m"),
     ({"table": "needy"}, "needs a value of more"),
     ({"user": "stranger"}, "grant"),
-    ({"user": "nobody_at_all"}, "secret"),
+    ({"user": "nobody_at_all"}, "refuses the user of the secret"),
+    ({"name": "no_such_database"}, "refuses the database of the secret"),
 ])
 def test_a_table_that_cannot_be_written_is_told_with_what_to_do(address, monkeypatch, config, words):
     host = address.partition("@")[2].partition(":")[0].replace("%2F", "/").lower()
     monkeypatch.setenv("WEIR_DATABASE_HOSTS", host)
-    place = address.replace("postgres:", f"{config.get('user', 'postgres')}:", 1)
+    place = f"{address.removesuffix('/postgres')}/{config.get('name', 'postgres')}".replace(
+        "postgres:any@", f"{config.get('user', 'postgres')}:any@")
     with pytest.raises((SinkRefused, SinkAway)) as told:
         open_postgresql(SinkOpening("weir-a", "t", {
             "database": place, "table": "plain", "key": [], "columns": [], **config}, COLUMNS, Offset("0-0")))

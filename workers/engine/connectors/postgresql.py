@@ -142,12 +142,12 @@ class PostgresqlReader:
                 remedy="Let the user of the address select from it.") from None
 
     def _unreached(self, error: Exception) -> SourceAway | SourceRefused:
-        state = getattr(getattr(error, "diag", None), "sqlstate", None) or getattr(error, "sqlstate", None)
         # The host is part of the secret: it is not named.
         if "certificate" in str(error) or "SSL" in str(error):
             return SourceRefused(
                 "The server of the secret “database” is not trusted, or speaks no TLS.",
                 remedy="Name its authority's certificate as “ca”, and the host as its certificate has it.")
-        if "authentication failed" in str(error) or (state or "").startswith("28"):
-            return SourceRefused("PostgreSQL refuses the user of the secret “database”.", remedy="See to the secret.")
+        if refused := databases.refusal_of(error):
+            return SourceRefused(
+                f"PostgreSQL refuses the {refused} of the secret “database”.", remedy="See to the secret.")
         return SourceAway("The server of the secret “database” does not answer.", remedy="It is tried again by itself.")

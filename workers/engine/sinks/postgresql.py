@@ -263,8 +263,9 @@ class PostgresqlWriter:
 
     def _unreached(self, error: Exception) -> SinkAway | SinkRefused:
         state = getattr(getattr(error, "diag", None), "sqlstate", None) or getattr(error, "sqlstate", None) or ""
-        if "authentication failed" in str(error) or state.startswith("28"):
-            return SinkRefused("The database refuses the user.", remedy="See to the secret “database”.")
+        if refused := databases.refusal_of(error):
+            return SinkRefused(f"PostgreSQL refuses the {refused} of the secret “database”.",
+                               remedy="See to the secret.")
         if state.startswith("53"):
             return SinkAway("The database has no room or no connection left.",
                             remedy="Make room there; it is tried again by itself.")
