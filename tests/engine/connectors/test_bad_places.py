@@ -38,11 +38,11 @@ def test_a_table_that_cannot_be_written_is_told_with_what_to_do(address, monkeyp
     monkeypatch.setenv("WEIR_DATABASE_HOSTS", host)
     place = f"{address.removesuffix('/postgres')}/{config.get('name', 'postgres')}".replace(
         "postgres:any@", f"{config.get('user', 'postgres')}:any@")
-    with pytest.raises((SinkRefused, SinkAway)) as told:
+    with pytest.raises((SinkRefused, SinkAway)) as refusal:
         open_postgresql(SinkOpening("weir-a", "t", {
             "database": place, "table": "plain", "key": [], "columns": [], **config}, COLUMNS, Offset("0-0")))
-    message = told.value.full_message
-    assert words in message and told.value.remedy
+    message = refusal.value.full_message
+    assert words in message and refusal.value.remedy
     assert host not in message and place not in message
 
 
@@ -55,7 +55,7 @@ def test_a_column_with_a_default_is_left_to_it(address, monkeypatch):
 def test_a_database_that_is_not_there_is_away_and_not_named(monkeypatch):
     monkeypatch.setenv("WEIR_SINK_HOSTS", "127.0.0.1")
     place = f"postgresql://me:hidden@127.0.0.1:{free_port()}/n"
-    with pytest.raises(SinkAway) as told:
+    with pytest.raises(SinkAway) as refusal:
         open_postgresql(SinkOpening("weir-c", "t", {
             "database": place, "table": "plain", "key": [], "columns": []}, COLUMNS, Offset("0-0")))
-    assert "127.0.0.1" not in told.value.full_message and "hidden" not in told.value.full_message
+    assert "127.0.0.1" not in refusal.value.full_message and "hidden" not in refusal.value.full_message
