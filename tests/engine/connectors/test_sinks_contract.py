@@ -25,8 +25,8 @@ from .playing import Played, until
 from .sink_rigs import REFUSED, sink_rig_of
 
 pytestmark = pytest.mark.broker
-KINDS = ("postgresql append", "postgresql upsert", "delta folder", "delta s3", "s3 parquet", "s3 json", "kafka",
-         "mqtt 5", "mqtt 3.1.1", "of a package")
+KINDS = ("postgresql upsert", "delta folder", "s3 parquet", "kafka", "mqtt 5")
+VARIANTS = ("postgresql append", "delta s3", "s3 json", "mqtt 3.1.1", "of a package")  # the long run has them
 
 
 class PlayedQuery:
@@ -54,7 +54,7 @@ class PlayedQuery:
             self.fence, self._batch, 0, len(numbers), codec.encode_block(rows), now_ms]) == 1
 
 
-@pytest.fixture(scope="module", params=KINDS)
+@pytest.fixture(scope="module", params=[*KINDS, *(pytest.param(kind, marks=pytest.mark.long) for kind in VARIANTS)])
 def server(request: pytest.FixtureRequest) -> Iterator[Any]:
     with sink_rig_of(request.param) as rig:
         yield rig
