@@ -20,7 +20,15 @@ def test_a_kill_counts_until_the_last_dataflow_flows() -> None:
              Kill({"a": 3.0, "b": 9.0}, {})]
     assert summary(kills) == {
         "kills": 3, "median_s": 4.0, "worst_s": 9.0, "first_dataflow_median_s": 2.0, "cpu_median_s": 0.0,
-        "phases_median_s": {"died": 0.2}}
+        "phases_median_s": {"died": 0.2}, "longest_wait_s": 0.0}
+
+
+def test_the_wait_for_earlier_deaths_is_no_part_of_a_recovery() -> None:
+    kills = [Kill({"a": 12.0}, {"died": 0.1, "started": 0.1, "session": 5.0}),
+             Kill({"a": 28.5}, {"died": 0.1, "started": 16.1, "session": 21.5})]
+    told = summary(kills)
+    assert (told["median_s"], told["worst_s"], told["longest_wait_s"]) == (12.25, 12.5, 16.0)
+    assert told["phases_median_s"] == {"died": 0.1, "started": 0.1, "session": 5.25}
 
 
 def test_phases_are_read_from_the_agents_log_after_the_kill(tmp_path: Path) -> None:
