@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 
 import pytest
 
@@ -79,6 +80,13 @@ def test_variables_are_named_for_what_they_hold(package: str) -> None:
     pronouns = {name_of(path): names for path in python_files(package) if path.parent.name != "migrations"
                 and (names := pronouns_of(tree(path)) - PUBLIC.get(name_of(path), set()))}
     assert pronouns == {}
+
+
+def test_loops_of_templates_are_named_for_what_they_hold() -> None:
+    loops = re.compile(r"{% for (\w+)(?:, (\w+))? in|{% with (\w+)=")
+    names = {path: {name for match in loops.findall(path.read_text()) for name in match} & (PRONOUNS | {"one"})
+             for path in (ROOT / "templates").rglob("*.html")}
+    assert names and {path.name: pronouns for path, pronouns in names.items() if pronouns} == {}
 
 
 def test_a_pronoun_is_seen_wherever_it_is_bound() -> None:

@@ -26,9 +26,9 @@ def test_a_kill_counts_until_the_last_dataflow_flows() -> None:
 def test_the_wait_for_earlier_deaths_is_no_part_of_a_recovery() -> None:
     kills = [Kill({"a": 12.0}, {"died": 0.1, "started": 0.1, "session": 5.0}),
              Kill({"a": 28.5}, {"died": 0.1, "started": 16.1, "session": 21.5})]
-    told = summary(kills)
-    assert (told["median_s"], told["worst_s"], told["longest_wait_s"]) == (12.25, 12.5, 16.0)
-    assert told["phases_median_s"] == {"died": 0.1, "started": 0.1, "session": 5.25}
+    figures = summary(kills)
+    assert (figures["median_s"], figures["worst_s"], figures["longest_wait_s"]) == (12.25, 12.5, 16.0)
+    assert figures["phases_median_s"] == {"died": 0.1, "started": 0.1, "session": 5.25}
 
 
 def test_phases_are_read_from_the_agents_log_after_the_kill(tmp_path: Path) -> None:
