@@ -58,7 +58,8 @@ def guard(*, at: datetime) -> list[Proposal]:
         return []
     losses.record_losses(reading.reports)
     proposals = [_propose(record, PAUSE, WHY_PAUSED) for record in _to_pause(reading.reports)]
-    proposals += _without_what_failed(reading.reports)
+    proposals += [
+        _propose(record, PAUSE, WHY_FAILED_PAUSED, failed=failed) for record, failed in _to_rest(reading.reports)]
     due = _to_cut(slow_tasks(at=at)) if settings.ISOLATES else None
     if due is not None:
         proposals.append(_propose(due.record, ISOLATE, due.why, slow=due.slow, head=due.head))
@@ -76,8 +77,11 @@ def _to_pause(reports: Reports) -> list[DataflowRecord]:
     return [record for record in records.values() if record.status == dataflows.RUNNING]
 
 
-def _without_what_failed(reports: Reports) -> list[Proposal | None]:
-    """Let the dataflows rest whose failed tasks keep others waiting; a query whose failed task rests is tried again."""
+def _to_rest(reports: Reports) -> list[tuple[DataflowRecord, str]]:
+    """The dataflows whose failed tasks keep others waiting, and these tasks.
+
+    A query whose failed task rests already is tried again.
+    """
     given_up = given_up_for_others(reports)
     if again := [query.query for query in given_up if not query.failed]:
         with suppress(jobs.BrokerAway):  # it is looked at again soon
@@ -85,7 +89,7 @@ def _without_what_failed(reports: Reports) -> list[Proposal | None]:
     due = {
         record.pk: (record, query.failed) for query in given_up for record in query.users
         if record.status == dataflows.RUNNING}
-    return [_propose(record, PAUSE, WHY_FAILED_PAUSED, failed=failed) for record, failed in due.values()]
+    return list(due.values())
 
 
 def _to_cut(slow_ones: list[SlowTask]) -> _Due | None:
