@@ -52,6 +52,11 @@ class Newcomer:
             return sum(self.cores.values())
         return sum(self._cores(self.alone, input_rates_per_s(self.alone, task_types=self.task_types)).values())
 
+    @cached_property
+    def queries_alone(self) -> int:
+        """How many queries the dataflow would be if it ran alone."""
+        return len(self.chains(as_running(self.alone)))
+
     def _cores(self, dataflow: Dataflow, rates_per_s: Mapping[str, float]) -> dict[str, float]:
         return {
             task.id: cores_at(self.task_types[task.type], rates_per_s[task.id], prices=self.prices)
@@ -93,7 +98,7 @@ class Newcomer:
             prices=self.prices, tasks_started=len(merged.started), tasks_reused=len(merged.reused),
             queries_started=queries + queries_begun(change), task_cores_alone=self.cores_alone,
             task_cores_delta=sum(cores[task_id] for task_id in working),
-            queries_alone=len(self.chains(as_running(self.alone))),
+            queries_alone=self.queries_alone,
             types={task.type for task in self.alone.tasks})
 
     def price_otherwise(self, merged: Merge, *, fresh: bool) -> Price | None:
