@@ -31,6 +31,7 @@ from .instructions import (
     PassPart,
     Persist,
     Resume,
+    SetPace,
     SetRoute,
     SetTail,
     Unregister,
@@ -96,6 +97,8 @@ class BrokerActuator:
                 channels.unroute(fragment_id, position, reader)
             case Activate(done_batch):
                 channels.activate(fragment_id, done_batch=done_batch)
+            case SetPace(interval_ms):
+                channels.pace(fragment_id, interval_ms)
             case Resume():
                 channels.resume(fragment_id)
             case DropControl(fields):

@@ -9,6 +9,7 @@ FAILED_ACTION_MS = 1_000
 ACTIVATE_AFTER_MS = 2_500  # in which batches with events bring a route into force
 SELDOM_MS = 3_000  # for channels that may never open
 REPEAT_MS = 600_000  # for a batch that is under way before a query comes to rest; one that takes longer may hang
+POLL_MS = 100  # how often Spark asks the sources of a query at rest, which wait for what they have to do
 FILES_EVERY_MS = 5_000
 METERS_KEPT_S = 60
 PARTS_KEPT_S = 2 * 3600  # longer than a checkpoint that was removed, which may go on from there

@@ -39,6 +39,7 @@ class FragmentRun:
         self._routes: Routes = {}
         self._settle_at_ms: int | None = None
         self._active = 1
+        self._trigger_ms: int | None = None
         self._since_ms = now_ms
         self._failures = 0
         self._failed_alike = 0  # of these, how many were the last one's like, without a break
@@ -81,7 +82,8 @@ class FragmentRun:
             return Actual(
                 self.id, self._state, busy=self._busy, outlets=self._outlets, active=self._active,
                 retry_at_ms=self._retry_at_ms, inputs=self.fragment.inputs, threads=self.fragment.threads,
-                routes=self._routes, activate_at_ms=self._settle_at_ms, gave_up=self._gave_up,
+                routes=self._routes, activate_at_ms=self._settle_at_ms, trigger_ms=self._trigger_ms,
+                gave_up=self._gave_up,
             )
 
     def begin(self, state: State | None, *, now_ms: int) -> None:
@@ -172,9 +174,9 @@ class FragmentRun:
 
     def changed(
         self, *, outlets: Outlets | None = None, routes: Routes | None = None, activate_at_ms: int | None = None,
-        active: int | None = None,
+        active: int | None = None, trigger_ms: int | None = None,
     ) -> None:
-        """Other outlets, other routes or another tail are in force from now on; or routes are to be looked at then.
+        """Other outlets, routes, or another tail or pace are in force from now on; or routes are to be looked at then.
 
         Parameters
         ----------
@@ -186,8 +188,12 @@ class FragmentRun:
             When it is looked at whether routes are in force.
         active : int, optional
             How many tasks work.
+        trigger_ms : int, optional
+            How far apart its batches were asked to begin.
         """
         with self._lock:
+            if trigger_ms is not None:
+                self._trigger_ms = trigger_ms
             if outlets is not None:
                 self._outlets = {position: readers for position, readers in outlets.items() if readers}
             if routes is not None:

@@ -54,9 +54,9 @@ class Compile:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """Start the query that was compiled."""
+    """Start the query that was compiled. ``poll_ms`` is how often Spark asks its sources."""
 
-    trigger_ms: int
+    poll_ms: int
     outlets: Outlets
     routes: Routes
     active: int
@@ -86,12 +86,20 @@ class Resume:
 
 
 @dataclass(frozen=True, slots=True)
+class SetPace:
+    """Let batches begin so far apart, from the next one on."""
+
+    interval_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class InForce:
-    """These outlets, routes or tail are in force from now on, or asked for; None for what stays as it is."""
+    """These outlets, routes, tail or pace are in force from now on, or asked for; None for what stays as it is."""
 
     outlets: Outlets | None = None
     routes: Routes | None = None
     active: int | None = None
+    trigger_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -382,8 +390,8 @@ RecordInstruction = (
 )
 BrokerInstruction = (
     OpenChannel | OpenPart | ClosePart | PassPart | Join | Unregister | Commit | Persist | Expire | DeleteChannel
-    | OpenValve | CloseValve | SetTail | SetRoute | DropRoute | Activate | Resume | DropControl | MarkLeft | ComeBack
-    | KeepMeters | ForgetFragment
+    | OpenValve | CloseValve | SetTail | SetPace | SetRoute | DropRoute | Activate | Resume | DropControl | MarkLeft
+    | ComeBack | KeepMeters | ForgetFragment
 )
 Instruction = QueryInstruction | RecordInstruction | BrokerInstruction | Again | Release | Gone
 Instructions = tuple[Instruction, ...]

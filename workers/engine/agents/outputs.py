@@ -12,7 +12,7 @@ from scheduler.contracts.desired import Outlets, Routes, WantedFragment, Weights
 from workers.engine.channels import keys
 from workers.engine.channels.config import KEEP_EVENTS
 
-from .delays import RETRY_MS
+from .delays import FILES_EVERY_MS, RETRY_MS
 from .instructions import (
     Activate,
     Again,
@@ -31,6 +31,7 @@ from .instructions import (
     Persist,
     Resume,
     RetryAt,
+    SetPace,
     SetRoute,
     SetTail,
     Unregister,
@@ -42,6 +43,7 @@ from .reconcile import (
     OpenOutlet,
     OpenTail,
     RegisterReaders,
+    Repace,
     UnregisterReaders,
     Unroute,
 )
@@ -153,6 +155,8 @@ def change(snapshot: Snapshot, action: Change) -> Instructions:
             return (*steps, InForce(outlets=outlets, routes=routes))
         case OpenTail():
             return _open_tail(snapshot, fragment, action)
+        case Repace(_, trigger_ms):
+            return (SetPace(interval_ms(snapshot, fragment, trigger_ms)), InForce(trigger_ms=trigger_ms))
         case CloseTail(_, active):
             return (_tail(active, of=len(fragment.tasks)), InForce(active=active))
     return (*steps, InForce(outlets=outlets))
@@ -213,6 +217,13 @@ def _registered(
 
 def _closed_outlet(fragment: WantedFragment, position: int, readers: Iterable[str]) -> list[Instruction]:
     return [CloseValve(position), *(Unregister(fragment.channel(position), reader) for reader in readers)]
+
+
+def interval_ms(snapshot: Snapshot, whole: WantedFragment, trigger_ms: int) -> int:
+    """How far apart a fragment's batches begin; those of a sink of files further, for these are closed later anyway,
+    and a batch has its price."""
+    is_sink_of_files = snapshot.writes_files and len(whole.tasks) == 1
+    return max(trigger_ms, FILES_EVERY_MS) if is_sink_of_files else trigger_ms
 
 
 def _tail(active: int, *, of: int) -> SetTail:

@@ -61,9 +61,9 @@ class QueryActuator:
             case HoldQuery():
                 run.is_held = False  # it may be paused from here on, whatever comes of it
                 run.is_held = self._around.engine.hold(run.query, run.id)
-            case InForce(outlets, routes, active):
+            case InForce(outlets, routes, active, trigger_ms):
                 at_ms = None if routes is None else now_ms + ACTIVATE_AFTER_MS
-                run.changed(outlets=outlets, routes=routes, activate_at_ms=at_ms, active=active)
+                run.changed(outlets=outlets, routes=routes, activate_at_ms=at_ms, active=active, trigger_ms=trigger_ms)
             case LookAtRoutes(at_ms):
                 run.settles(at_ms=at_ms)
 
@@ -87,7 +87,7 @@ class QueryActuator:
 
     def _launch(self, run: FragmentRun, launch: Launch) -> None:
         began_s = time.monotonic()
-        query = self._around.engine.start(run.compiled, run.id, trigger_ms=launch.trigger_ms)
+        query = self._around.engine.start(run.compiled, run.id, trigger_ms=launch.poll_ms)
         now_ms = self._clock_ms()
         run.runs(
             query, query.runId, outlets=launch.outlets, routes=launch.routes, active=launch.active, now_ms=now_ms,

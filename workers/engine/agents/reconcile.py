@@ -58,6 +58,7 @@ class Actual:
     threads: int = 1
     routes: Routes = field(default_factory=dict)
     activate_at_ms: int | None = None  # routes are not in force yet as far as is known; it is looked at then
+    trigger_ms: int | None = None  # between its batches; None before its query has started
     gave_up: bool = False  # it failed too often to be started again unless somebody says so
 
 
@@ -125,6 +126,14 @@ class Unroute:
     fragment_id: str
     position: int
     reader: str
+
+
+@dataclass(frozen=True, slots=True)
+class Repace:
+    """Let batches begin otherwise far apart, while the query runs on."""
+
+    fragment_id: str
+    trigger_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +211,9 @@ class Leave:
         return self.fragment.id
 
 
-Change = OpenOutlet | RegisterReaders | UnregisterReaders | CloseOutlet | Route | Unroute | CloseTail | OpenTail
+Change = (
+    OpenOutlet | RegisterReaders | UnregisterReaders | CloseOutlet | Route | Unroute | CloseTail | OpenTail | Repace
+)
 Action = Start | Restart | End | Pause | ActivateRoutes | Leave | Change | Stop
 
 
@@ -329,6 +340,8 @@ def _changes(wanted: WantedFragment, actual_run: Actual, stopping: frozenset[str
         opening.insert(0, OpenTail(wanted.id, wanted.active))
     elif wanted.active < actual_run.active:
         closing.append(CloseTail(wanted.id, wanted.active))
+    if actual_run.trigger_ms not in (None, wanted.trigger_ms):
+        opening.append(Repace(wanted.id, wanted.trigger_ms))
     if set(wanted.inputs) != set(actual_run.inputs) or wanted.threads != actual_run.threads:
         closing.append(Restart(wanted))
     return opening + closing

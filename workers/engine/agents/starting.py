@@ -12,22 +12,24 @@ from dataclasses import replace
 
 from scheduler.contracts.desired import Input, WantedFragment
 
-from .delays import FILES_EVERY_MS, RETRY_MS, SELDOM_MS, SOON_MS
+from .delays import POLL_MS, RETRY_MS, SELDOM_MS, SOON_MS
 from .inputs import inputs_now
 from .instructions import (
     Again,
     ComeBack,
     Compile,
+    InForce,
     Instruction,
     Instructions,
     KillQuery,
     Launch,
     RemoveCheckpoint,
     RetryAt,
+    SetPace,
     Show,
     Wait,
 )
-from .outputs import prepare
+from .outputs import interval_ms, prepare
 from .reconcile import Restart, Start, State
 from .resting import await_batch, come_to_rest
 from .savepoints import Readiness, beginning_of, go_on, was_unregistered
@@ -74,11 +76,9 @@ def _launch(snapshot: Snapshot, wanted: WantedFragment) -> Instructions:
     """Start the query of a chain that is compiled."""
     whole = snapshot.running
     steps, outlets, routes = prepare(snapshot, whole)
-    trigger_ms = wanted.trigger_ms
-    if snapshot.writes_files and len(whole.tasks) == 1:  # files are closed later anyway, and a batch has its price
-        trigger_ms = max(trigger_ms, FILES_EVERY_MS)
-    launch = Launch(trigger_ms, outlets, routes, wanted.active, is_resumed=snapshot.records.has_begun)
-    return (*steps, launch)
+    pace_ms = interval_ms(snapshot, whole, wanted.trigger_ms)
+    launch = Launch(min(pace_ms, POLL_MS), outlets, routes, wanted.active, is_resumed=snapshot.records.has_begun)
+    return (*steps, SetPace(pace_ms), InForce(trigger_ms=wanted.trigger_ms), launch)
 
 
 def restart(snapshot: Snapshot, wanted: WantedFragment) -> Instructions:

@@ -321,6 +321,11 @@ class Channels:
         self._redis.hdel(keys.valve(fragment), "paused")
         self._redis.publish(keys.valve(fragment), "")
 
+    def pace(self, fragment: str, interval_ms: int) -> None:
+        """Let a fragment's batches begin so many ms apart at least, from the next one on."""
+        self._redis.hset(keys.valve(fragment), "pace", interval_ms)
+        self._redis.publish(keys.valve(fragment), "")
+
     def forget_fragment(self, fragment: str) -> None:
         """Remove a stopped fragment's control and meters."""
         self._redis.delete(keys.valve(fragment), keys.meter(fragment))

@@ -1,7 +1,8 @@
 -- What may keep a source from planning its next batch.  KEYS: valve
 -- ARGV: what the keys of streams begin with, the channels that its query writes...
 -- Returns 1 where it is paused, else 0; and the first channel that is full of those, and of the parts that get events
--- by what was asked for last ('' for none). A channel that is not open cannot be full.
+-- by what was asked for last ('' for none); and how many ms apart its batches begin at least. A channel that is not
+-- open cannot be full.
 local valve, prefix = KEYS[1], ARGV[1]
 
 local function is_full(channel)
@@ -9,22 +10,23 @@ local function is_full(channel)
   return limits[1] and redis.call('XLEN', prefix .. channel) > tonumber(limits[1]) + tonumber(limits[2] or 0)
 end
 
-local paused, newest = 0, {}
+local paused, pace, newest = 0, 0, {}
 local state = redis.call('HGETALL', valve)
 for i = 1, #state, 2 do
   local route, number = string.match(state[i], '^(%d+:route:[^:]+):(%d+)$')
   if state[i] == 'paused' then paused = 1 end
+  if state[i] == 'pace' then pace = tonumber(state[i + 1]) end
   if route and (not newest[route] or newest[route].number < tonumber(number)) then
     newest[route] = {number = tonumber(number), weights = state[i + 1]}
   end
 end
 
 for i = 2, #ARGV do
-  if is_full(ARGV[i]) then return {paused, ARGV[i]} end
+  if is_full(ARGV[i]) then return {paused, ARGV[i], pace} end
 end
 for _, change in pairs(newest) do
   for part, weight in pairs(cjson.decode(change.weights)) do
-    if weight > 0 and is_full(part) then return {paused, part} end
+    if weight > 0 and is_full(part) then return {paused, part, pace} end
   end
 end
-return {paused, ''}
+return {paused, '', pace}

@@ -44,6 +44,7 @@ final class ChannelStream implements MicroBatchStream, SupportsAdmissionControl,
   private final Map<String, String> joined = new HashMap<>(); // where channels begin that the checkpoint lacks
   private final Map<String, String> committed = new HashMap<>();
   private final Map<String, String[]> skips = new HashMap<>(); // of each channel: the last step over what was given up
+  private final boolean hasSiblings;
   private long askedAt;
 
   ChannelStream(StructType schema, CaseInsensitiveStringMap options) {
@@ -62,7 +63,9 @@ final class ChannelStream implements MicroBatchStream, SupportsAdmissionControl,
     // A query with several inputs waits in one of them for all.
     List<String> topics = backpressure.topics();
     channels.forEach(own -> topics.add(Keys.channel(own)));
-    Backpressure.split(options.get("siblings")).forEach(sibling -> topics.add(Keys.channel(sibling)));
+    List<String> siblings = Backpressure.split(options.get("siblings"));
+    siblings.forEach(sibling -> topics.add(Keys.channel(sibling)));
+    hasSiblings = siblings.size() > channels.size();
     bell = broker.arrivals.subscribe(topics);
   }
 
@@ -108,13 +111,19 @@ final class ChannelStream implements MicroBatchStream, SupportsAdmissionControl,
     ChannelOffset from = (ChannelOffset) start;
     commit(from);
     from.entries.forEach(this::checkReadToEnd);
-    long deadline = System.currentTimeMillis() + waitMs;
+    long deadline = System.currentTimeMillis() + backpressure.pace.waitMs(waitMs);
+    if (!backpressure.isDue(bell, deadline, true)) return from;
     do {
       long now = System.currentTimeMillis();
-      if (bell.heard() || now - askedAt >= ASK_ANYWAY_MS) {
+      boolean rang = bell.heard();
+      if (rang || now - askedAt >= ASK_ANYWAY_MS) {
         askedAt = now;
         ChannelOffset end = ask(from);
-        if (end != from) return end;
+        if (end != from) {
+          backpressure.pace.begins(now);
+          return end;
+        }
+        if (rang && hasSiblings) return from; // for one of them
       }
     } while (!backpressure.isPaused() && bell.await(deadline - System.currentTimeMillis()));
     return from;
@@ -256,6 +265,7 @@ final class ChannelStream implements MicroBatchStream, SupportsAdmissionControl,
   /** Reads what the offsets name, in the order of its name, whichever channels are read now: a repeated batch is the same. */
   @Override
   public InputPartition[] planInputPartitions(Offset start, Offset end) {
+    backpressure.pace.isPlanned();
     List<Slice.Piece> whole = new ArrayList<>();
     ((ChannelOffset) end).entries.forEach((channel, to) -> {
       String after = after((ChannelOffset) start, channel);

@@ -62,14 +62,18 @@ final class TicksStream implements MicroBatchStream, SupportsAdmissionControl, R
   @Override
   public Offset latestOffset(Offset start, ReadLimit limit) {
     TicksOffset from = afterPause((TicksOffset) start);
-    long deadline = System.currentTimeMillis() + waitMs;
     if (from.next >= schedule.size()) return start;
+    long deadline = System.currentTimeMillis() + backpressure.pace.waitMs(waitMs);
+    if (!backpressure.isDue(bell, deadline, false)) return start;
     while (true) {
       bell.heard();
       long now = System.currentTimeMillis();
       long nextDue = from.t0 + schedule.dueMs(from.next);
       boolean due = nextDue <= now;
-      if (due && !backpressure.applies(broker.pipeline(List.<Object[]>of(backpressure.question())).get(0))) return advance(from, now);
+      if (due && !backpressure.applies(broker.pipeline(List.<Object[]>of(backpressure.question())).get(0))) {
+        backpressure.pace.begins(now);
+        return advance(from, now);
+      }
       if (due && backpressure.isPaused()) return start;
       // Until the next number is due, or backpressure may have ended.
       long until = due ? deadline : Math.min(deadline, nextDue);
@@ -92,6 +96,7 @@ final class TicksStream implements MicroBatchStream, SupportsAdmissionControl, R
 
   @Override
   public InputPartition[] planInputPartitions(Offset start, Offset end) {
+    backpressure.pace.isPlanned();
     TicksOffset to = (TicksOffset) end;
     return new InputPartition[] {new Range(schedule, to.t0, ((TicksOffset) start).next, to.next)};
   }

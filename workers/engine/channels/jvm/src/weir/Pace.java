@@ -1,0 +1,65 @@
+package weir;
+
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
+
+/**
+ * How often a query's batches may begin: so many ms apart at least, as its fragment's control says, which may change
+ * while it runs. The sources of a query share it: Spark asks them one after the other what the next batch has, and once
+ * one has something for it the others may join.
+ */
+final class Pace {
+  private static final long LONGEST_WAIT_MS = 1_000; // inside one trigger: so that a query that ends is seen to end
+  private static final double SLACK = 0.1; // of a reader's interval: by which a writer of the same interval may be early
+  private static final Map<String, Pace> PACES = new ConcurrentHashMap<>(); // by broker and fragment
+
+  private long intervalMs;
+  private long begunAt; // the newest batch
+  private boolean isPlanning; // it may still get events of other sources
+  private boolean hasRested = true;
+
+  static Pace of(Broker broker, String fragment) {
+    return PACES.computeIfAbsent(broker.url + ' ' + fragment, key -> new Pace());
+  }
+
+  static void forget(Broker broker, String fragment) {
+    PACES.remove(broker.url + ' ' + fragment);
+  }
+
+  synchronized void set(long intervalMs) {
+    this.intervalMs = intervalMs;
+  }
+
+  /** How long it is until a source may plan; a reader follows a writer, so its batches may be a little nearer. */
+  synchronized long leftMs(long now, boolean follows) {
+    if (isPlanning) return 0;
+    return Math.max(0, begunAt + (follows ? Math.round(intervalMs * (1 - SLACK)) : intervalMs) - now);
+  }
+
+  /** A source has events for the next batch. */
+  synchronized void begins(long now) {
+    if (!isPlanning) begunAt = now;
+    isPlanning = true;
+    hasRested = false;
+  }
+
+  /** All sources were asked. */
+  synchronized void isPlanned() {
+    isPlanning = false;
+  }
+
+  /**
+   * Whether a source that must not plan yet says so at once, as it does first after each batch: then Spark knows that
+   * the batch is over. While a source waits, its query's status is that of the trigger before.
+   */
+  synchronized boolean isToRest() {
+    boolean isToRest = !hasRested;
+    hasRested = true;
+    return isToRest;
+  }
+
+  /** How long a source that waits for {@code waitMs} inside one trigger waits at this pace. */
+  synchronized long waitMs(long waitMs) {
+    return waitMs == 0 ? 0 : Math.max(waitMs, Math.min(intervalMs, LONGEST_WAIT_MS));
+  }
+}
