@@ -114,6 +114,7 @@ def test_what_is_one_bundle_keeps_its_order_through_its_first_schedule(turns_bet
 @settings(max_examples=20, deadline=None)
 @given(turns_between=histories, seed=st.integers(0, 2**32))
 @example(turns_between=[34, 0], seed=51967)  # a bundle that goes on through a pause that its node heard of too late
+@example(turns_between=[22, 14, 14, 20], seed=182)  # a pause after a writer has left, whose part is gone when it ends
 def test_what_rests_while_it_is_first_scheduled_goes_on_with_all_that_comes_then(turns_between, seed):
     with pytest.MonkeyPatch.context() as patch:
         play_with_pauses(turns_between, seed, patch)

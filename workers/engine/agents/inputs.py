@@ -32,13 +32,17 @@ def inputs_now(
         known_inputs, progress = known.inputs, snapshot.records.progress
     channels = dict.fromkeys((*channels_of(wanted.inputs), *channels_of(known_inputs)))
     infos = {name: info for name in channels if (info := snapshot.channels.get(name)) is not None and info.schema_json}
+    if between_batches is None:
+        between_batches = progress.is_done
+    if between_batches:  # what a writer that has left wrote, and what is not there any more, is read to its end
+        known_inputs = tuple(item for item in known_inputs if not item.ending or item.channel in infos)
     whole = {
         name for name, info in infos.items() if _is_read_whole(info, wanted.id, progress.offsets.get(name))}
     return select_inputs(
         [_instead(item, whole) for item in wanted.inputs], known_inputs,
         ready={name for name, info in infos.items() if wanted.id in {*info.readers, *info.limits}},
         unread={name for name, info in infos.items() if is_unread(info, wanted.id, progress.offsets.get(name))},
-        between_batches=progress.is_done if between_batches is None else between_batches,
+        between_batches=between_batches,
     )
 
 
