@@ -88,8 +88,8 @@ class BrokerActuator:
                 channels.close_outlet(fragment_id, position)
             case SetTail(None):
                 channels.open_tail(fragment_id)
-            case SetTail(active):
-                channels.close_tail(fragment_id, active - 1)
+            case SetTail(active, from_batch):
+                channels.close_tail(fragment_id, active - 1, from_batch=from_batch)
             case SetRoute(position, reader, weights, channel, from_batch, instead):
                 channels.route(
                     fragment_id, position, reader, weights, channel=channel, from_batch=from_batch, instead=instead)

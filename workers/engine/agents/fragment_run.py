@@ -83,7 +83,7 @@ class FragmentRun:
                 self.id, self._state, busy=self._busy, outlets=self._outlets, active=self._active,
                 retry_at_ms=self._retry_at_ms, inputs=self.fragment.inputs, threads=self.fragment.threads,
                 routes=self._routes, activate_at_ms=self._settle_at_ms, trigger_ms=self._trigger_ms,
-                gave_up=self._gave_up,
+                has_failed=self._failures > 0, gave_up=self._gave_up,
             )
 
     def begin(self, state: State | None, *, now_ms: int) -> None:

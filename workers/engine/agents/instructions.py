@@ -322,9 +322,10 @@ class CloseValve:
 
 @dataclass(frozen=True, slots=True)
 class SetTail:
-    """Let only the first tasks work; all where none is given."""
+    """Let only the first tasks work, from a batch on; all where none is given."""
 
     active: int | None
+    from_batch: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

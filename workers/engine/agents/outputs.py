@@ -75,8 +75,10 @@ def prepare(snapshot: Snapshot, whole: WantedFragment) -> tuple[Instructions, Ou
         for position, readers in whole.routes.items()}
     routes = {position: readers for position, readers in routes.items() if readers}
     steps += _prepared_routes(snapshot, whole, routes, None if snapshot.records.has_begun else 0)
-    steps.append(_tail(whole.active, of=len(whole.tasks)))
     progress, changes = snapshot.records.progress, snapshot.routes_asked or routes or whole.active < len(whole.tasks)
+    # A batch that failed would fail again with a tail that rests from the next batch on only, which never comes.
+    repeats_failure = snapshot.actual.has_failed and not progress.is_done
+    steps.append(_tail(whole.active, of=len(whole.tasks), from_batch=progress.batch if repeats_failure else None))
     if progress.is_done and changes:  # nobody need wait for events that may not come
         steps.append(Activate(progress.batch))
     steps += [KeepMeters(), Resume()]
@@ -226,8 +228,8 @@ def interval_ms(snapshot: Snapshot, whole: WantedFragment, trigger_ms: int) -> i
     return max(trigger_ms, FILES_EVERY_MS) if is_sink_of_files else trigger_ms
 
 
-def _tail(active: int, *, of: int) -> SetTail:
-    return SetTail(active if active < of else None)
+def _tail(active: int, *, of: int, from_batch: int | None = None) -> SetTail:
+    return SetTail(active, from_batch) if active < of else SetTail(None)
 
 
 # -- parts of divided streams ------------------------------------------------------------------------------------------

@@ -59,6 +59,7 @@ class Actual:
     routes: Routes = field(default_factory=dict)
     activate_at_ms: int | None = None  # routes are not in force yet as far as is known; it is looked at then
     trigger_ms: int | None = None  # between its batches; None before its query has started
+    has_failed: bool = False  # its last run ended with an error, which may come again with the same batch
     gave_up: bool = False  # it failed too often to be started again unless somebody says so
 
 

@@ -220,13 +220,14 @@ class Channels:
         """Publish nothing from the next batch on."""
         self._redis.hset(keys.valve(fragment), f"{position}:outlet", "closed")
 
-    def close_tail(self, fragment: str, position: int) -> bool:
-        """Let the valve at ``position`` pass nothing on, from the next batch boundary on."""
-        return bool(scripts.run(self._redis, "close_tail", [keys.valve(fragment)], [position]))
+    def close_tail(self, fragment: str, position: int, *, from_batch: int | None = None) -> bool:
+        """Let the valve at ``position`` pass nothing on, from a batch on; from the next batch boundary if none is given."""
+        first_batch = "" if from_batch is None else from_batch
+        return bool(scripts.run(self._redis, "close_tail", [keys.valve(fragment)], [position, first_batch]))
 
     def open_tail(self, fragment: str) -> bool:
         """Let every valve of the fragment pass its events on again."""
-        return bool(scripts.run(self._redis, "close_tail", [keys.valve(fragment)], [""]))
+        return bool(scripts.run(self._redis, "close_tail", [keys.valve(fragment)], ["", ""]))
 
     def control(self, fragment: str) -> dict[str, str]:
         """The fragment's control hash: ``<position>:outlet``, ``<position>:from``, ``tail``, ``tail:from``, ``paused``.

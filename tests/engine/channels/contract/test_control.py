@@ -84,6 +84,15 @@ def test_a_tail_closes_at_the_next_batch(view, channels) -> None:
     assert [view(4, position).passes for position in range(3)] == [True, False, False]
 
 
+def test_a_tail_closes_at_the_batch_that_is_repeated_where_that_is_said(view, channels) -> None:
+    assert all(view(4, position).passes for position in range(3))
+    channels.close_tail("f", 1)
+    assert view(4, 1).passes, "the batch boundary is behind the batch that has begun"
+    assert channels.close_tail("f", 1, from_batch=4)
+    assert [view(4, position).passes for position in range(3)] == [True, False, False]
+    assert not channels.close_tail("f", 1, from_batch=4)
+
+
 @pytest.mark.parametrize("second", [0, 2])
 def test_until_a_new_tail_begins_the_old_one_stays_closed(view, channels, second) -> None:
     channels.close_tail("f", 1)
