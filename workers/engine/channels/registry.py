@@ -221,7 +221,7 @@ class Channels:
         self._redis.hset(keys.valve(fragment), f"{position}:outlet", "closed")
 
     def close_tail(self, fragment: str, position: int, *, from_batch: int | None = None) -> bool:
-        """Let the valve at ``position`` pass nothing on, from a batch on; if none is given, from the next boundary on."""
+        """Let the valve at ``position`` pass nothing on, from a batch on: the one named, or the next that begins."""
         first_batch = "" if from_batch is None else from_batch
         return bool(scripts.run(self._redis, "close_tail", [keys.valve(fragment)], [position, first_batch]))
 
