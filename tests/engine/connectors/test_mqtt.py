@@ -27,6 +27,14 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MqttRig]:
     rig.close()
 
 
+@pytest.fixture
+def generous(tmp_path: Path) -> Iterator[MqttRig]:
+    """One that lets many messages be unacknowledged."""
+    rig = MqttRig(tmp_path, more="max_inflight_messages 500\n")
+    yield rig
+    rig.close()
+
+
 @pytest.fixture(scope="module")
 def encrypted(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -> Iterator[MqttRig]:
     folder = tmp_path_factory.mktemp("mqtts")
@@ -67,6 +75,20 @@ def test_every_qos_gives_each_message_once_while_nothing_fails(plain, monkeypatc
     assert sorted(message.body for message in messages) == [b"1", b"2", b"3"]
     assert {message.extras["mqtt_topic"] for message in messages} == {messages[0].place}
     assert take(reader, 0) == []
+    reader.close(for_good=True)
+
+
+def test_what_may_be_unacknowledged_becomes_one_block(generous, monkeypatch):
+    reader = open_mqtt(opening(generous, monkeypatch, qos=1, version="5"))
+    bodies = [b"%d" % number for number in range(300)]
+    generous.publish(*bodies)
+    sizes, messages = [], []
+    while len(messages) < len(bodies):
+        sizes.append(len(polled := reader.poll(5).messages))
+        assert polled, f"only {len(messages)} came"
+        messages += [message.body for message in polled]
+        reader.written()
+    assert messages == bodies and max(sizes) > 20
     reader.close(for_good=True)
 
 

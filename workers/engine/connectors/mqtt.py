@@ -20,7 +20,8 @@ CONNECT_S = 10.0
 KEEP_ALIVE_S = 30
 SESSION_S = 7 * 24 * 3600  # how long the other broker keeps the session of an MQTT 5 client that is away
 RECEIVE_MOST = 1_000  # unacknowledged messages, as far as the other broker allows
-ALMOST = 16  # so many unacknowledged ones are written at once: brokers commonly hold back after 20
+ALMOST = 16  # brokers commonly hold back after 20 unacknowledged ones
+SILENCE_S = 0.001  # after so many, this is taken for holding back
 
 
 def open_mqtt(opening: Opening) -> MqttReader:
@@ -70,12 +71,14 @@ class MqttReader:
             self._turn(left)
         if self._got:
             deadline = time.monotonic() + LINGER_S
-            most = ALMOST if self._config["qos"] else MOST_MESSAGES
-            while len(self._got) < most and self._got_bytes < MOST_BYTES:
-                left = deadline - time.monotonic()
+            while len(self._got) < MOST_MESSAGES and self._got_bytes < MOST_BYTES:
+                left, before = deadline - time.monotonic(), len(self._got)
                 if left <= 0:
                     break
-                self._turn(left)
+                may_be_held_back = bool(self._config["qos"]) and before >= ALMOST
+                self._turn(min(left, SILENCE_S) if may_be_held_back else left)
+                if may_be_held_back and len(self._got) == before:
+                    break
         got, self._got, self._got_bytes = self._got, [], 0
         self._unacknowledged += [(mid, qos) for _, mid, qos in got if qos]
         return Polled([message for message, _, _ in got])
