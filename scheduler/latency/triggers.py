@@ -62,19 +62,21 @@ class BatchCost:
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """Mean latency of at most ``limit_s`` along ``path``, queries from the source's on.
+    """Latency of at most ``limit_s`` along ``path``, queries from the source's on.
 
-    ``other_s`` is the latency along it that no interval changes: of external services, of the network.
+    ``other_s`` is the latency along it that no interval changes: of external services, of the network. ``share`` is the
+    part of each wait that counts: half of it in the mean, as events come at any time; of a percentile that percentage.
     """
 
     path: tuple[str, ...]
     limit_s: float
     other_s: float = 0.0
+    share: float = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class Unmet:
-    """A limit that no choice of intervals meets. ``least_s`` is the least mean latency that there is."""
+    """A limit that no choice of intervals meets. ``least_s`` is the least latency that there is."""
 
     limit: Limit
     least_s: float
@@ -108,19 +110,30 @@ class BatchPlan:
     smallest_s: float = SMALLEST_S
 
 
-def latency_s(plan: BatchPlan, path: Sequence[str], interval_s: Mapping[str, float]) -> float:
-    """The mean latency that intervals lead to along a path, in seconds.
+def wait_s(
+    plan: BatchPlan, writer: str | None, reader: str, interval_s: Mapping[str, float], *, share: float = 0.5
+) -> float:
+    """How long what a writer has written waits for a batch of its reader, in seconds; without a writer, at a source.
 
     The first query's events wait half an interval. A block that a reader gets waits for half of what its interval is
     longer than its writer's. Where a reader has several writers, a block of one may just miss the batch that
     another's block has started: it is taken to wait a whole interval of the reader.
     """
-    total_s = interval_s[path[0]] / 2 + plan.costs[path[0]].duration_s(interval_s[path[0]])
-    for writer, reader in pairwise(path):
-        several = len(plan.reads.get(reader, ())) > 1
-        total_s += interval_s[reader] if several else max(0.0, interval_s[reader] - interval_s[writer]) / 2
-        total_s += plan.costs[reader].duration_s(interval_s[reader])
-    return total_s
+    if writer is None:
+        return share * interval_s[reader]
+    if len(plan.reads.get(reader, ())) > 1:
+        return interval_s[reader]
+    return share * max(0.0, interval_s[reader] - interval_s[writer])
+
+
+def latency_s(
+    plan: BatchPlan, path: Sequence[str], interval_s: Mapping[str, float], *, share: float = 0.5
+) -> float:
+    """The latency that intervals lead to along a path, in seconds: the mean, or by ``share`` a percentile."""
+    steps = zip((None, *path), path, strict=False)
+    return sum(
+        wait_s(plan, writer, reader, interval_s, share=share) + plan.costs[reader].duration_s(interval_s[reader])
+        for writer, reader in steps)
 
 
 def choose_intervals(plan: BatchPlan) -> Intervals:
@@ -133,7 +146,7 @@ def choose_intervals(plan: BatchPlan) -> Intervals:
     program = _Program(plan, frozenset(too_slow))
     interval_s, late_s, full = program.solve()
     unmet = tuple(
-        Unmet(limit, limit.other_s + latency_s(plan, limit.path, interval_s))
+        Unmet(limit, limit.other_s + latency_s(plan, limit.path, interval_s, share=limit.share))
         for limit, over_s in zip(plan.limits, late_s, strict=True) if over_s > 1e-6 * max(1.0, limit.limit_s))
     cores = sum(cost.cores(interval_s[query]) for query, cost in plan.costs.items())
     return Intervals(interval_s, cores, unmet, full, too_slow)
@@ -168,7 +181,7 @@ class _Program:
         solver, plan = self._solver, self._plan
         waits: dict[tuple[str, str], pywraplp.Variable] = {}
         for limit, late in zip(plan.limits, self._late, strict=True):
-            total = limit.other_s + self._interval[limit.path[0]] / 2
+            total = limit.other_s + self._interval[limit.path[0]] * limit.share
             for query in limit.path:
                 cost = plan.costs[query]
                 total = total + cost.batch_s + cost.busy * self._interval[query]
@@ -178,8 +191,8 @@ class _Program:
                     continue
                 if (writer, reader) not in waits:
                     wait = waits[writer, reader] = solver.NumVar(0, solver.infinity(), "")
-                    solver.Add(wait >= (self._interval[reader] - self._interval[writer]) / 2)
-                total = total + waits[writer, reader]
+                    solver.Add(wait >= self._interval[reader] - self._interval[writer])
+                total = total + waits[writer, reader] * limit.share
             solver.Add(total <= limit.limit_s + late)
 
     def _add_slots(self) -> None:

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal
 
+from .latency import Limits
+
 Visibility = Literal["shared", "private"]
 
 
@@ -40,7 +42,8 @@ class Dataflow:
     """A validated submission. Tasks and streams keep the order of the document.
 
     ``rates_per_s`` gives events/s for each source task id; a source's rate is part of its identity,
-    because the same source at another rate is another stream.
+    because the same source at another rate is another stream. ``latency`` is None where the document says nothing of
+    it: then what the team has for all holds; empty where no limit is wanted. It is no part of a task's identity.
     """
 
     name: str
@@ -49,6 +52,7 @@ class Dataflow:
     description: str = ""
     rates_per_s: Mapping[str, float] = field(default_factory=dict)
     visibility: Visibility = "shared"
+    latency: Limits | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rates_per_s", _frozen(self.rates_per_s))

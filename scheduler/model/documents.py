@@ -22,6 +22,7 @@ from .errors import InvalidDataflow, WeirError
 from .flux import is_flux, read_flux, type_remedy
 from .graph_checks import check_graph
 from .json_text import read_json
+from .latency import from_json, to_json
 from .positions import MAX_BYTES, Problems, TextPosition, Unreadable, listed
 from .task_types import TaskType, TaskTypes
 from .yaml_text import read_yaml, resolve_plain
@@ -106,6 +107,7 @@ def dataflow_from_json(document: Mapping[str, Any]) -> Dataflow:
             for stream in document["streams"]
         ),
         rates_per_s={task_id: float(rate) for task_id, rate in document.get("rates", {}).items()},
+        latency=from_json(document.get("latency")),
     )
 
 
@@ -127,6 +129,8 @@ def to_document(dataflow: Dataflow) -> dict[str, Any]:
     ]
     if dataflow.rates_per_s:
         document["rates"] = dict(dataflow.rates_per_s)
+    if dataflow.latency is not None:
+        document["latency"] = to_json(dataflow.latency)
     return document
 
 
@@ -242,6 +246,7 @@ def _built(draft: Draft) -> Dataflow:
             Stream(stream.source.value, stream.target.value, stream.selectivity) for stream in draft.streams
         ),
         rates_per_s=draft.rates_per_s,
+        latency=draft.latency,
     )
 
 

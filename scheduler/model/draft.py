@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from .dataflow import Visibility
+from .latency import Limits
+from .latency_reading import read_latency
 from .parameters import check_config
 from .positions import Node, Problems, TextPosition, Unreadable, shown
 from .schema import dataflow_schema
@@ -51,6 +53,7 @@ class Draft:
     tasks: dict[str, DraftTask] = field(default_factory=dict)
     streams: list[DraftStream] = field(default_factory=list)
     rates_per_s: dict[str, float] = field(default_factory=dict)
+    latency: Limits | None = None
     invalid_ids: set[str] = field(default_factory=set)  # streams may name them
 
 
@@ -94,7 +97,13 @@ class DraftReader:
         rates = document.get("rates")
         if rates is not None and rates.is_mapping:
             self._rates(rates)
+        self.draft.latency = read_latency(
+            document.get("latency"), self.problems, tasks=self.draft.tasks, streams=self._ends())
         return self.draft
+
+    def _ends(self) -> set[tuple[str, str]]:
+        return {(stream.source.value, stream.target.value) for stream in self.draft.streams
+                if stream.source is not None and stream.target is not None}
 
     def _task(self, node: Node) -> None:
         stated_id, config, rate = (node.value.get(key) for key in ("id", "config", "rate"))

@@ -1,0 +1,216 @@
+"""Pacing: how far apart the batches of every query of an estate begin, from limits, measured batches and latencies.
+
+`choose_intervals` finds the intervals for paths that it is given. Here are the paths: of each limit the slowest one
+under the intervals chosen so far is added until all hold. Queries that no limit joins are solved apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from .triggers import LARGEST_S, SMALLEST_S, BatchCost, BatchPlan, Limit, choose_intervals, latency_s, wait_s
+from .ways import Way
+
+AIM = 0.9  # of a limit: what is planned for, as batches are not all alike
+STAYS = 0.15  # relative: by so little an interval is not changed while the limits hold with it
+ROUNDS = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """One limit on one way. ``key`` names it; ``other_s`` is the latency that was measured beyond what is modelled."""
+
+    key: str
+    way: Way
+    limit_s: float
+    share: float = 0.5
+    other_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Queries:
+    """What is known of the queries that run: what batches cost, who reads whom, intervals in force, and slots.
+
+    ``before_s`` holds the intervals that queries have now. A slot of ``capacity`` has so many cores for them.
+    """
+
+    costs: Mapping[str, BatchCost]
+    reads: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    before_s: Mapping[str, float] = field(default_factory=dict)
+    slot_of: Mapping[str, str] = field(default_factory=dict)
+    capacity: Mapping[str, float] = field(default_factory=dict)
+    largest_s: float = LARGEST_S
+    smallest_s: float = SMALLEST_S
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What a limit comes to: the latency along its slowest path. ``least_s`` is given where the limit cannot be met.
+
+    ``parts_s`` says by query what its events wait for a batch, and what the batch takes.
+    """
+
+    key: str
+    latency_s: float
+    path: tuple[str, ...]
+    parts_s: tuple[tuple[float, float], ...]
+    least_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Pacing:
+    """The intervals of all queries in seconds, what CPU they take in cores, and what each limit comes to, by key."""
+
+    interval_s: Mapping[str, float]
+    cores: float
+    expected: Mapping[str, Expected]
+    full: tuple[str, ...] = ()  # slots for want of whose CPU a limit is not met
+    too_slow: tuple[str, ...] = ()  # queries whose events alone are too many for any interval
+
+
+def pace(queries: Queries, wants: Sequence[Wanted]) -> Pacing:
+    """Choose the intervals of all queries, so that what is wanted is met at the least CPU.
+
+    Parameters
+    ----------
+    queries : Queries
+        The queries that work; `BatchCost` of each.
+    wants : sequence of Wanted
+        Limits, on ways of these queries.
+
+    Returns
+    -------
+    Pacing
+        A query on no way gets the longest interval. An interval stays where it differs little and the limits hold.
+    """
+    interval_s: dict[str, float] = {}
+    full: set[str] = set()
+    too_slow: set[str] = set()
+    for members, own in _apart(queries.costs, wants, {}):
+        part = _solved(queries, members, own, with_slots=False)
+        interval_s |= part.interval_s
+        too_slow |= set(part.too_slow)
+    crowded = {slot for slot, cores in _cores_by_slot(queries, interval_s).items()
+               if cores > queries.capacity.get(slot, float("inf"))}
+    if crowded:  # queries of a slot that is too full are solved together
+        here = {query: queries.slot_of[query] for query in queries.costs if queries.slot_of.get(query) in crowded}
+        for members, own in _apart(queries.costs, wants, here):
+            if not here.keys().isdisjoint(members):
+                part = _solved(queries, members, own, with_slots=True)
+                interval_s |= part.interval_s
+                full |= set(part.full)
+                too_slow |= set(part.too_slow)
+    plan = _plan(queries, queries.costs, ())
+    expected = {want.key: _expected(plan, want, interval_s) for want in wants}
+    cores = sum(cost.cores(interval_s[query]) for query, cost in queries.costs.items())
+    return Pacing(interval_s, cores, expected, tuple(sorted(full)), tuple(sorted(too_slow)))
+
+
+def expected_at(queries: Queries, wants: Iterable[Wanted], interval_s: Mapping[str, float]) -> dict[str, Expected]:
+    """What limits come to with given intervals, by key; whether they could be met is not looked at."""
+    plan = _plan(queries, queries.costs, ())
+    return {want.key: replace(_expected(plan, want, interval_s), least_s=None) for want in wants}
+
+
+def _solved(queries: Queries, members: Sequence[str], wants: Sequence[Wanted], *, with_slots: bool) -> Pacing:
+    """The intervals of queries that are solved together, without what their limits come to."""
+    plan = _plan(queries, members, (), with_slots=with_slots)
+    paths: dict[tuple[str, tuple[str, ...]], Limit] = {}
+    chosen = choose_intervals(plan)
+    for _ in range(ROUNDS):
+        added = False
+        for want in wants:
+            path, latency = _slowest(plan, want, chosen.interval_s)
+            aim_s = AIM * want.limit_s
+            if path and latency > aim_s * (1 + 1e-6) and (want.key, path) not in paths:
+                paths[want.key, path] = Limit(path, aim_s, want.other_s, want.share)
+                added = True
+        if not added:
+            break
+        plan = replace(plan, limits=tuple(paths.values()))
+        chosen = choose_intervals(plan)
+    interval_s = {query: _rounded(seconds, plan.costs[query]) for query, seconds in chosen.interval_s.items()}
+    kept_s = {query: _kept(queries.before_s.get(query), seconds) for query, seconds in interval_s.items()}
+    if all(_slowest(plan, want, kept_s)[1] <= max(want.limit_s, 1.01 * _slowest(plan, want, interval_s)[1])
+           for want in wants):
+        interval_s = kept_s
+    return Pacing(interval_s, chosen.cores, {}, chosen.full, chosen.too_slow)
+
+
+def _expected(plan: BatchPlan, want: Wanted, interval_s: Mapping[str, float]) -> Expected:
+    path, latency = _slowest(plan, want, interval_s)
+    parts = tuple(
+        (wait_s(plan, writer, reader, interval_s, share=want.share), plan.costs[reader].duration_s(interval_s[reader]))
+        for writer, reader in zip((None, *path), path, strict=False))
+    least_s = None
+    if latency > want.limit_s:
+        shortest_s = {query: max(plan.smallest_s, min(cost.least_s, plan.largest_s))
+                      for query, cost in plan.costs.items() if query in want.way.writers}
+        least_s = _slowest(plan, want, shortest_s)[1]
+    return Expected(want.key, latency, path, parts, least_s)
+
+
+def _slowest(plan: BatchPlan, want: Wanted, interval_s: Mapping[str, float]) -> tuple[tuple[str, ...], float]:
+    path, _ = want.way.slowest(
+        lambda writer, reader: wait_s(plan, writer, reader, interval_s, share=want.share)
+        + plan.costs[reader].duration_s(interval_s[reader]))
+    return path, want.other_s + (latency_s(plan, path, interval_s, share=want.share) if path else 0.0)
+
+
+def _plan(
+    queries: Queries, members: Iterable[str], limits: Sequence[Limit], *, with_slots: bool = False
+) -> BatchPlan:
+    costs = {query: queries.costs[query] for query in members}
+    slots = {queries.slot_of.get(query) for query in costs} if with_slots else set()
+    return BatchPlan(
+        costs, tuple(limits), reads=queries.reads, slot_of=queries.slot_of,
+        capacity={slot: cores for slot, cores in queries.capacity.items() if slot in slots},
+        largest_s=queries.largest_s, smallest_s=queries.smallest_s)
+
+
+def _cores_by_slot(queries: Queries, interval_s: Mapping[str, float]) -> dict[str, float]:
+    cores: dict[str, float] = {}
+    for query, slot in queries.slot_of.items():
+        if query in queries.costs:
+            cores[slot] = cores.get(slot, 0.0) + queries.costs[query].cores(interval_s[query])
+    return cores
+
+
+def _apart(
+    costs: Mapping[str, BatchCost], wants: Sequence[Wanted], together: Mapping[str, str]
+) -> list[tuple[list[str], list[Wanted]]]:
+    """Groups of queries that no limit joins to others, with their limits; ``together`` joins those of one name."""
+    root = {query: query for query in costs}
+
+    def find(query: str) -> str:
+        while root[query] != query:
+            root[query] = query = root[root[query]]
+        return query
+
+    groups: list[Iterable[str]] = [want.way.writers for want in wants]
+    by_name: dict[str, list[str]] = {}
+    for query, name in together.items():
+        by_name.setdefault(name, []).append(query)
+    for group in [*groups, *by_name.values()]:
+        first, *others = group
+        for query in others:
+            root[find(query)] = find(first)
+    members: dict[str, list[str]] = {}
+    for query in costs:
+        members.setdefault(find(query), []).append(query)
+    own: dict[str, list[Wanted]] = {}
+    for want in wants:
+        own.setdefault(find(next(iter(want.way.writers))), []).append(want)
+    return [(queries_of, own.get(top, [])) for top, queries_of in members.items()]
+
+
+def _rounded(seconds: float, cost: BatchCost) -> float:
+    """Down to what is worth telling, but not below what the query needs."""
+    step = 0.05 if seconds >= 1 else 0.01 if seconds >= 0.1 else 0.001
+    rounded = int(seconds / step + 1e-9) * step
+    return seconds if rounded < cost.least_s or rounded <= 0 else round(rounded, 3)
+
+
+def _kept(before_s: float | None, seconds: float) -> float:
+    return before_s if before_s is not None and abs(seconds - before_s) <= STAYS * before_s else seconds

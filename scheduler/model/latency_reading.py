@@ -1,0 +1,128 @@
+"""The ``latency`` of a document: read with places, and each mistake reported with what would be right."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+
+from .latency import LONGEST_S, OVER_S, SHORTEST_S, LatencyLimit, Limits, in_words
+from .positions import Node, Problems, shown
+from .units import in_unit
+
+NONE = "none"
+_KEYS = ("limit", "along", "over", "percentile")
+_FORM = "Write a time (400 ms, 2 s), none, or a mapping with limit and, if wanted, along, over and percentile."
+MOST = 20  # limits of one dataflow
+
+
+def read_latency(
+    node: Node | None, problems: Problems, *, tasks: Collection[str], streams: Collection[tuple[str, str]]
+) -> Limits | None:
+    """The limits that a document asks for; None where it says nothing, and of what is wrong.
+
+    Parameters
+    ----------
+    node : Node or None
+        What stands under ``latency``.
+    problems : Problems
+        Where problems are reported.
+    tasks : collection of str
+        The dataflow's tasks.
+    streams : collection of pairs of str
+        Its streams, by the tasks that they join.
+    """
+    if node is None or node.value is None:
+        return None
+    if node.value == NONE:
+        return ()
+    entries = node.value if node.is_list else [node]
+    if len(entries) > MOST:
+        problems.add("out_of_range", node.position, f"There are {len(entries)} latency limits.",
+                     f"Write at most {MOST}.")
+        return None
+    limits = [_limit(entry, problems, tasks, streams) for entry in entries]
+    return None if None in limits else tuple(limit for limit in limits if limit is not None)
+
+
+def _limit(
+    node: Node, problems: Problems, tasks: Collection[str], streams: Collection[tuple[str, str]]
+) -> LatencyLimit | None:
+    if not node.is_mapping:
+        limit_s = _time(node, problems, "latency limit", SHORTEST_S, LONGEST_S)
+        return None if limit_s is None else LatencyLimit(limit_s)
+    for key in node.value:
+        if key not in _KEYS:
+            near = problems.nearest(key, _KEYS)
+            problems.add("unknown_key", node.keys[key], f"A latency limit has no key {shown(key) or 'without a name'}.",
+                         f"Did you mean {near}?" if near else f"It has {', '.join(_KEYS)}.")
+    if "limit" not in node.value:
+        problems.add("missing_key", node.position, "The latency limit needs limit.", "Add limit, as in limit: 400 ms.")
+        return None
+    limit_s = _time(node.value["limit"], problems, "latency limit", SHORTEST_S, LONGEST_S)
+    over = node.value.get("over")
+    over_s = OVER_S if over is None else _time(over, problems, "span of a latency limit", 1.0, LONGEST_S)
+    percentile, is_right = _percentile(node.value.get("percentile"), problems)
+    along = _along(node.value.get("along"), problems, tasks, streams)
+    if limit_s is None or over_s is None or along is None or not is_right:
+        return None
+    return LatencyLimit(limit_s, along, over_s, percentile)
+
+
+def _time(node: Node, problems: Problems, what: str, least_s: float, most_s: float) -> float | None:
+    """Seconds, written as a number of them or with a unit."""
+    value = node.value
+    seconds: float | None = None
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        seconds = float(value)
+    elif isinstance(value, str):
+        exact = in_unit(value, "s")
+        seconds = None if exact is None else float(exact)
+    if seconds is None or not math.isfinite(seconds):
+        problems.add("ill_typed", node.position, f"The {what} is no time.", _FORM)
+        return None
+    if not least_s <= seconds <= most_s:
+        problems.add(
+            "out_of_range", node.position, f"The {what} is {in_words(seconds)}.",
+            f"Write {in_words(least_s)} to {in_words(most_s)}"
+            + (": no batch ends sooner." if seconds < least_s and what == "latency limit" else "."))
+        return None
+    return seconds
+
+
+def _percentile(node: Node | None, problems: Problems) -> tuple[float | None, bool]:
+    if node is None or node.value is None:
+        return None, True
+    if isinstance(node.value, bool) or not isinstance(node.value, int | float):
+        problems.add("ill_typed", node.position, "The percentile must be a number.", "Write one from 50 to below 100.")
+        return None, False
+    if not 50 <= node.value < 100:
+        problems.add("out_of_range", node.position, f"The percentile is {shown(node.value)}.",
+                     "Write a number from 50 to below 100.")
+        return None, False
+    return float(node.value), True
+
+
+def _along(
+    node: Node | None, problems: Problems, tasks: Collection[str], streams: Collection[tuple[str, str]]
+) -> tuple[str, ...] | None:
+    if node is None or node.value is None:
+        return ()
+    names = [entry.value for entry in node.value] if node.is_list else []
+    if not names or not all(isinstance(name, str) for name in names):
+        problems.add("ill_typed", node.position, "What a limit is along must be a list of tasks.",
+                     "List the tasks from the first to the last.")
+        return None
+    for entry in node.value:
+        if entry.value not in tasks:
+            near = problems.nearest(entry.value, tasks)
+            problems.add("unknown_task", entry.position,
+                         f"A latency limit names task {shown(entry.value) or 'without an id'}, which does not exist.",
+                         f"Did you mean {near}?" if near else "Name tasks of this dataflow.")
+            return None
+    for before, entry in zip(node.value, node.value[1:], strict=False):
+        if (before.value, entry.value) not in streams:
+            problems.add(
+                "no_path", entry.position, f"No stream goes from {before.value} to {entry.value}.",
+                "List each task on the way, from the first to the last.", task_id=before.value)
+            return None
+    return tuple(names)

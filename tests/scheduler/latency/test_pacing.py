@@ -1,0 +1,133 @@
+"""Pacing: every path of every limit holds, though paths are never listed; nothing is changed without need."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scheduler.latency.pacing import AIM, Queries, Wanted, expected_at, pace
+from scheduler.latency.triggers import BatchCost, BatchPlan, Limit, choose_intervals, latency_s
+from scheduler.latency.ways import Way
+
+LARGEST_S = 8.0
+CHEAP = BatchCost(batch_s=0.1, batch_cpu_s=0.05)
+
+
+def paths_of(way: Way) -> Iterator[tuple[str, ...]]:
+    """Every path of a way from a start to an end: the reference."""
+    def back(query: str, rest: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+        path = (query, *rest)
+        if query in way.starts:
+            yield path
+        for writer in way.writers[query]:
+            yield from back(writer, path)
+
+    for end in way.ends:
+        yield from back(end, ())
+
+
+@st.composite
+def problems(draw: st.DrawFn) -> tuple[Queries, list[Wanted]]:
+    """Up to seven queries, each reading some of those before it; up to three ways, which share queries."""
+    names = [f"q{index}" for index in range(draw(st.integers(2, 7)))]
+    reads = {name: tuple(sorted(draw(st.sets(st.sampled_from(names[:at]), max_size=3)))) if at else ()
+             for at, name in enumerate(names)}
+    costs = {name: BatchCost(draw(st.sampled_from([0.02, 0.1, 0.2])), draw(st.sampled_from([0.03, 0.06, 0.1])), 10,
+                             draw(st.sampled_from([0.0, 0.002])), 0.0005) for name in names}
+    wants = []
+    for number in range(draw(st.integers(0, 3))):
+        end = draw(st.sampled_from(names))
+        covered, waiting = {end}, [end]
+        while waiting:
+            for writer in reads[waiting.pop()]:
+                if writer not in covered:
+                    covered.add(writer)
+                    waiting.append(writer)
+        way = Way({name: reads[name] for name in covered},
+                  frozenset(name for name in covered if not reads[name]), frozenset({end}))
+        wants.append(Wanted(f"w{number}", way, draw(st.sampled_from([0.3, 1.0, 4.0, 20.0])),
+                            share=draw(st.sampled_from([0.5, 0.95])), other_s=draw(st.sampled_from([0.0, 0.05]))))
+    return Queries(costs, reads, largest_s=LARGEST_S), wants
+
+
+def test_without_a_limit_batches_are_as_rare_as_may_be() -> None:
+    paced = pace(Queries({"a": CHEAP}, largest_s=LARGEST_S), [])
+
+    assert paced.interval_s == {"a": LARGEST_S}
+
+
+@settings(deadline=None)
+@given(problems())
+def test_no_path_of_any_limit_is_slower_than_is_told(problem: tuple[Queries, list[Wanted]]) -> None:
+    queries, wants = problem
+    paced = pace(queries, wants)
+    plan = BatchPlan(queries.costs, (), queries.reads)
+
+    assert paced.interval_s.keys() == queries.costs.keys()
+    for want in wants:
+        told = paced.expected[want.key]
+        latencies = [want.other_s + latency_s(plan, path, paced.interval_s, share=want.share)
+                     for path in paths_of(want.way)]
+        assert told.latency_s == pytest.approx(max(latencies))
+        assert want.other_s + sum(map(sum, told.parts_s)) == pytest.approx(told.latency_s)
+        assert (told.least_s is None) == (told.latency_s <= want.limit_s)
+        if told.least_s is not None:
+            assert told.least_s > AIM * want.limit_s, "what could be met is met"
+
+
+@settings(deadline=None)
+@given(problems())
+def test_it_takes_no_more_than_with_all_paths_listed(problem: tuple[Queries, list[Wanted]]) -> None:
+    queries, wants = problem
+    limits = [Limit(path, AIM * want.limit_s, want.other_s, want.share) for want in wants for path in
+              paths_of(want.way)]
+    whole = choose_intervals(BatchPlan(queries.costs, limits, queries.reads, largest_s=LARGEST_S))
+
+    paced = pace(queries, wants)
+
+    if not whole.unmet:
+        assert paced.cores <= whole.cores * 1.1 + 1e-6, "what is rounded down costs a little"
+
+
+@settings(deadline=None)
+@given(problems())
+def test_what_holds_is_left_as_it_is(problem: tuple[Queries, list[Wanted]]) -> None:
+    queries, wants = problem
+    first = pace(queries, wants).interval_s
+    nearly = {query: BatchCost(cost.batch_s * 1.02, cost.batch_cpu_s * 0.98, cost.rate_per_s, cost.event_s,
+                               cost.event_cpu_s) for query, cost in queries.costs.items()}
+    changed = replace(queries, costs=nearly, before_s=first)
+    if all(expected.latency_s <= want.limit_s for want in wants
+           for expected in [expected_at(changed, [want], first)[want.key]]):
+        again = pace(changed, wants).interval_s
+        moved = [query for query in first if abs(again[query] - first[query]) > 0.151 * first[query]
+                 or (again[query] != first[query] and abs(again[query] - first[query]) <= 0.1 * first[query])]
+        assert not moved
+
+
+def test_a_full_slot_is_named_and_slows_what_no_limit_needs() -> None:
+    way = Way({"a": ()}, frozenset({"a"}), frozenset({"a"}))
+    queries = Queries({"a": CHEAP, "b": CHEAP}, slot_of={"a": "n/0", "b": "n/0"}, capacity={"n/0": 0.2},
+                      largest_s=LARGEST_S)
+
+    met = pace(queries, [Wanted("w", way, 0.4)])
+    unmet = pace(replace(queries, capacity={"n/0": 0.05}), [Wanted("w", way, 0.4)])
+
+    assert met.expected["w"].latency_s <= 0.4
+    assert met.interval_s["b"] == LARGEST_S
+    assert unmet.full == ("n/0",)
+    assert unmet.expected["w"].least_s is not None
+
+
+def test_a_percentile_takes_shorter_intervals_than_the_mean() -> None:
+    way = Way({"a": ()}, frozenset({"a"}), frozenset({"a"}))
+    queries = Queries({"a": CHEAP}, largest_s=LARGEST_S)
+
+    mean = pace(queries, [Wanted("w", way, 2.0)]).interval_s["a"]
+    tail = pace(queries, [Wanted("w", way, 2.0, share=0.99)]).interval_s["a"]
+
+    assert tail == pytest.approx(mean * 0.5 / 0.99, rel=0.05)

@@ -1,0 +1,84 @@
+"""The latency that a document asks for: every way to write it, every mistake told where it is, and back to text."""
+
+from __future__ import annotations
+
+import pytest
+
+from scheduler.model.dataflow import Dataflow
+from scheduler.model.documents import dataflow_from_json, dump_document, read_document, to_document
+from scheduler.model.errors import InvalidDataflow, Problem
+from scheduler.model.latency import LatencyLimit, from_json, strictest, to_json
+from workers.library.registry import task_types
+
+HEAD = """name: Limits
+tasks:
+  - {id: city, type: urban_sensing}
+  - {id: parse, type: senml_parse}
+  - {id: out, type: output, config: {name: out}}
+streams: [{from: city, to: parse}, {from: parse, to: out}]
+"""
+
+
+def read(latency: str) -> Dataflow:
+    return read_document(f"{HEAD}latency: {latency}\n", task_types=task_types())
+
+
+def problem(latency: str) -> Problem:
+    with pytest.raises(InvalidDataflow) as caught:
+        read(latency)
+    (found,) = caught.value.problems
+    return found
+
+
+@pytest.mark.parametrize(("written", "limits"), [
+    ("400 ms", (LatencyLimit(0.4),)),
+    ("2", (LatencyLimit(2.0),)),
+    ("none", ()),
+    ("null", None),
+    ("{limit: 2 s, percentile: 99}", (LatencyLimit(2.0, percentile=99.0),)),
+    ("[{limit: 1 s, along: [city, parse], over: 10 s}, 5 s]",
+     (LatencyLimit(1.0, along=("city", "parse"), over_s=10.0), LatencyLimit(5.0))),
+])
+def test_limits_are_read_and_written_again(written: str, limits: tuple[LatencyLimit, ...] | None) -> None:
+    dataflow = read(written)
+
+    assert dataflow.latency == limits
+    assert read_document(dump_document(dataflow), task_types=task_types()) == dataflow
+    assert dataflow_from_json(to_document(dataflow)) == dataflow
+
+
+def test_a_document_that_says_nothing_leaves_it_to_the_team() -> None:
+    dataflow = read_document(HEAD, task_types=task_types())
+
+    assert dataflow.latency is None
+    assert "latency" not in to_document(dataflow)
+
+
+@pytest.mark.parametrize(("written", "code", "told", "remedy"), [
+    ("soon", "ill_typed", "no time", "400 ms"),
+    ("5 ms", "out_of_range", "5 ms", "no batch ends sooner"),
+    ("2 h", "out_of_range", "7200 s", "3600 s"),
+    ("true", "ill_typed", "no time", "400 ms"),
+    ("{limit: 1 s, alnog: [city]}", "unknown_key", "alnog", "along"),
+    ("{over: 1 s}", "missing_key", "limit", "limit: 400 ms"),
+    ("{limit: 1 s, along: [city, out]}", "no_path", "from city to out", "each task on the way"),
+    ("{limit: 1 s, along: [cty, parse]}", "unknown_task", "cty", "city"),
+    ("{limit: 1 s, percentile: 100}", "out_of_range", "100", "below 100"),
+    ("{limit: 1 s, percentile: most}", "ill_typed", "number", "50"),
+    ("{limit: 1 s, along: []}", "ill_typed", "list of tasks", "first to the last"),
+])
+def test_a_mistake_is_told_with_its_place_and_remedy(written: str, code: str, told: str, remedy: str) -> None:
+    found = problem(written)
+
+    assert found.code == code
+    assert told in found.message
+    assert remedy in found.remedy
+    assert found.line == 7
+
+
+def test_the_limit_that_asks_most_is_found() -> None:
+    limits = (LatencyLimit(5.0), LatencyLimit(3.0, percentile=99), LatencyLimit(0.1, along=("a", "b")))
+
+    assert strictest(limits) == LatencyLimit(5.0), "half of 5 s is waited for in the mean, but 99% of 3 s"
+    assert strictest(()) is None
+    assert from_json(to_json(limits)) == limits
