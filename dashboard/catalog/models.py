@@ -9,6 +9,7 @@ from django.db import models
 
 from dashboard.catalog.lifecycle import LIFECYCLE, SUBMITTED
 from scheduler.model.behind import CHOICES
+from scheduler.model.latency import LatencyLimit, Limits, from_json
 
 
 class DataflowRecord(models.Model):
@@ -23,6 +24,10 @@ class DataflowRecord(models.Model):
     status = models.CharField(max_length=12, choices=[(s, s) for s in LIFECYCLE.states], default=SUBMITTED)
     when_behind = models.CharField(  # of `scheduler.model.behind`; empty: as its team has it
         max_length=12, choices=[(choice, choice) for choice in CHOICES], blank=True, default="")
+    # Latency limits, as `scheduler.model.latency.to_json` writes them: what the document that counts asks for, and what
+    # was chosen instead; null where nothing was said.
+    latency = models.JSONField(null=True, default=None)
+    latency_chosen = models.JSONField(null=True, default=None)
     version = models.PositiveIntegerField(default=1)
     tasks = models.PositiveIntegerField()
     created = models.DateTimeField(auto_now_add=True)
@@ -42,6 +47,19 @@ class DataflowRecord(models.Model):
     def behind_choice(self) -> str:
         """What becomes of it where it reads a stream too slowly that others need."""
         return self.when_behind or self.team.when_behind
+
+    @property
+    def latency_limits(self) -> Limits:
+        """The latency limits that hold for it: those chosen, else its document's, else its team's; empty for none."""
+        for own in (self.latency_chosen, self.latency):
+            if (limits := from_json(own)) is not None:
+                return limits
+        return () if self.team.freshness_s is None else (LatencyLimit(self.team.freshness_s),)
+
+    @property
+    def latency_from(self) -> str:
+        """Who said so: ``chosen``, ``document`` or ``team``."""
+        return "chosen" if self.latency_chosen is not None else "document" if self.latency is not None else "team"
 
 
 class DataflowVersion(models.Model):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from uuid import UUID
 
 from dashboard import jobs
@@ -17,6 +18,7 @@ from scheduler.model.behind import CHOICES
 from scheduler.model.dataflow import Dataflow
 from scheduler.model.documents import to_document
 from scheduler.model.errors import InvalidDataflow, Problem, WeirError
+from scheduler.model.latency import Limits, to_json
 
 
 class NameTaken(WeirError):
@@ -88,7 +90,8 @@ def take_version(*, actor: User | None, record: DataflowRecord, number: int) -> 
         audit.details = {"before": record.version, "version": number}
         record.version = number
         record.description, record.tasks = document.get("description", ""), len(document["tasks"])
-        record.save(update_fields=["version", "description", "tasks"])
+        record.latency, record.latency_chosen = document.get("latency"), None
+        record.save(update_fields=["version", "description", "tasks", "latency", "latency_chosen"])
         return record
 
 
@@ -127,6 +130,59 @@ def choose_when_behind(*, actor: User, dataflow_id: UUID | str, choice: str) -> 
         return record
 
 
+def choose_latency(*, actor: User, dataflow_id: UUID | str, limits: Limits | None) -> DataflowRecord:
+    """Say how late a dataflow's events may be, in place of what its document says; by an engineer of its team.
+
+    Nothing of it is restarted, and no other dataflow gets its events later: who asks for less pays for it.
+
+    Parameters
+    ----------
+    actor : User
+        Who asks, for permission and the audit.
+    dataflow_id : UUID | str
+        The dataflow's id.
+    limits : Limits, optional
+        Empty for no limit; None for what its document says, or its team.
+
+    Raises
+    ------
+    InvalidValue
+        A limit is along tasks that are no path of the dataflow.
+    """
+    viewer = viewer_of(actor)
+    with audited(actor=actor, verb="dataflow.choose_latency") as audit:
+        record = dataflow_for(viewer, dataflow_id)
+        require_role(viewer, record.team, Role.ENGINEER)
+        _require_paths(record, limits or ())
+        chosen = None if limits is None else to_json(limits)
+        audit.subject, audit.team = record, record.team
+        audit.details = {"before": record.latency_chosen, "after": chosen}
+        if record.latency_chosen == chosen:
+            audit.nothing_changed()
+            return record
+        record.latency_chosen = chosen
+        record.save(update_fields=["latency_chosen"])
+        return record
+
+
+def _require_paths(record: DataflowRecord, limits: Limits) -> None:
+    """Raise InvalidValue where a limit is along tasks that no streams of the dataflow join."""
+    if not any(limit.along for limit in limits):
+        return
+    document = record.versions.values_list("document", flat=True).get(number=record.version)
+    tasks = {task["id"] for task in document["tasks"]}
+    streams = {(stream["from"], stream["to"]) for stream in document["streams"]}
+    for limit in limits:
+        missing = [task for task in limit.along if task not in tasks]
+        apart = [ends for ends in pairwise(limit.along) if ends not in streams]
+        if missing:
+            raise InvalidValue(f"The dataflow has no task {missing[0][:64]!r}.", remedy="Name tasks of this dataflow.")
+        if apart:
+            raise InvalidValue(
+                f"No stream goes from {apart[0][0]} to {apart[0][1]}.",
+                remedy="List each task on the way, from the first to the last.")
+
+
 def _create(actor: User, team: Team, dataflow: Dataflow) -> DataflowRecord:
     if len(dataflow.name) > 120:
         raise InvalidDataflow(problems=(Problem(
@@ -134,7 +190,7 @@ def _create(actor: User, team: Team, dataflow: Dataflow) -> DataflowRecord:
             remedy="Use at most 120.", path="/name"),))
     return DataflowRecord.objects.create(
         team=team, author=actor, name=dataflow.name, description=dataflow.description,
-        visibility=dataflow.visibility, tasks=len(dataflow.tasks),
+        visibility=dataflow.visibility, tasks=len(dataflow.tasks), latency=_asked_in(dataflow),
     )
 
 
@@ -147,10 +203,15 @@ def _renew(record: DataflowRecord, dataflow: Dataflow) -> DataflowRecord:
         )
     record.version = _next_number(record)
     record.description, record.visibility = dataflow.description, dataflow.visibility
-    record.tasks = len(dataflow.tasks)
-    record.save(update_fields=["version", "description", "visibility", "tasks"])
+    record.tasks, record.latency, record.latency_chosen = len(dataflow.tasks), _asked_in(dataflow), None
+    record.save(update_fields=["version", "description", "visibility", "tasks", "latency", "latency_chosen"])
     move_dataflow(record, SUBMITTED)
     return record
+
+
+def _asked_in(dataflow: Dataflow) -> object:
+    """What a document says of latency, as its record holds it."""
+    return None if dataflow.latency is None else to_json(dataflow.latency)
 
 
 def _next_number(record: DataflowRecord) -> int:

@@ -188,3 +188,37 @@ class CutTask(models.Model):
     task = models.OneToOneField(
         RunningTaskRow, primary_key=True, on_delete=models.CASCADE, db_constraint=False, related_name="+")
     at = models.DateTimeField(auto_now_add=True)
+
+
+class FragmentPace(models.Model):
+    """How far apart the batches of a fragment's queries are to begin, and since when; settings say it of the others."""
+
+    fragment = models.CharField(max_length=40, primary_key=True)
+    trigger_ms = models.PositiveIntegerField()
+    since = models.DateTimeField()
+
+
+class LatencyStatus(models.Model):
+    """What became of one latency limit of a running dataflow, as it was last looked at.
+
+    ``number`` counts the dataflow's limits. Seconds: ``expected_s`` with the intervals that were chosen; ``measured_s``
+    since these were in force; ``least_s``, where it cannot be met, what there is at the least; ``other_s`` what was
+    measured beyond what is modelled. ``path`` lists its slowest way: fragment, wait and batch, in seconds.
+    """
+
+    dataflow = models.ForeignKey("catalog.DataflowRecord", on_delete=models.CASCADE, related_name="latency_statuses")
+    number = models.PositiveSmallIntegerField()
+    limit = models.JSONField()
+    state = models.CharField(max_length=12)  # of `scheduler.latency.status`
+    expected_s = models.FloatField()
+    measured_s = models.FloatField(null=True)
+    least_s = models.FloatField(null=True)
+    other_s = models.FloatField(default=0.0)
+    path = models.JSONField(default=list)
+    full = models.JSONField(default=list)  # slots for want of whose CPU it is not met
+    since = models.DateTimeField()  # that it is in this state
+    at = models.DateTimeField()
+
+    class Meta:
+        ordering = ["dataflow", "number"]
+        constraints = [models.UniqueConstraint(fields=["dataflow", "number"], name="one_status_a_limit")]

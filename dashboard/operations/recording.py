@@ -31,7 +31,7 @@ from scheduler.reuse.activity import is_working
 
 Values = dict[Series, float]
 Named = Iterator[tuple[Series, float | None]]
-_LATENCIES = ("latency_p50_ms", "latency_p95_ms", "latency_p99_ms")
+_LATENCIES = ("latency_p50_ms", "latency_p95_ms", "latency_p99_ms", "latency_mean_ms")
 _LAG = "watermark_lag_ms"
 _KINDS_OF_PARTS = {  # what a finding is of, in history
     "query": QUERY, "channel": QUERY, "spill": QUERY, "source": QUERY, "sink": TASK, "slot": SLOT, "node": NODE,
@@ -64,7 +64,7 @@ def _scopes(view: View) -> Named:
         yield series_of(ESTATE, scope, "events_out_per_s"), exact_rate(view, sinks)
         yield series_of(ESTATE, scope, "running_tasks"), len(working)
         yield series_of(ESTATE, scope, "tasks_without_reuse"), apart
-        for name in _LATENCIES[1:]:  # a median of medians says nothing; the slowest sink does
+        for name in ("latency_p95_ms", "latency_p99_ms"):  # a median of medians says nothing; the slowest sink does
             yield series_of(ESTATE, scope, name), _slowest(view, sinks, name)
 
 
@@ -110,7 +110,8 @@ def _streams(view: View) -> Named:
         names = channels.get((parent, child))
         if names is None:  # both are in one query
             continue
-        for name in ("channel_p50_ms", "channel_p95_ms", "channel_p99_ms", "wait_p50_ms", "wait_p99_ms"):
+        for name in ("channel_p50_ms", "channel_mean_ms", "channel_p95_ms", "channel_p99_ms", "wait_p50_ms",
+                     "wait_mean_ms", "wait_p99_ms"):
             yield series_of(STREAM, stream, name), getattr(flow, name)
         yield series_of(STREAM, stream, "backlog_blocks"), sum(blocks[name] for name in names)
 
@@ -130,7 +131,7 @@ def _node(name: str, report: NodeReport) -> Named:
         yield series_of(SLOT, place, "cpu"), slot.cpu
         yield series_of(SLOT, place, "memory_mb"), slot.memory_mb
         for query, run in slot.fragments.items():
-            for metric in ("rate_per_s", "batch_ms", "cpu", "memory"):
+            for metric in ("rate_per_s", "batch_ms", "trigger_ms", "cpu", "memory"):
                 yield series_of(QUERY, query, metric), getattr(run, metric)
             for phase, took_ms in run.phases_ms.items():
                 if f"batch_{phase}_ms" in METRICS:  # an agent of a later version may tell of others

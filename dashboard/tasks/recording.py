@@ -1,4 +1,4 @@
-"""The recorder: takes what is observed of the estate each second and keeps it. One at a time in an installation.
+"""The recorder: takes what is observed of the estate each second and keeps it, and paces queries by it. One at a time.
 
 It is a thread of the worker, not a task: a second is short for a queue, and whoever writes has the last seconds at
 hand. A lease in the broker says which worker's thread records; it lapses seconds after that worker is gone.
@@ -15,11 +15,13 @@ from dataclasses import replace
 import structlog
 from celery.signals import worker_ready, worker_shutdown
 from django.db import close_old_connections
+from django.utils import timezone
 
 from dashboard import jobs
 from dashboard.history.store import DatabaseHistory
 from dashboard.operations.findings import Finding
 from dashboard.operations.health import findings
+from dashboard.operations.pacing import Pacer
 from dashboard.operations.recording import annotations_of_events, annotations_of_findings, values_of
 from dashboard.operations.telemetry import EVERYTHING
 from dashboard.operations.view import view_for
@@ -51,6 +53,7 @@ class Recorder:
         self._history: History | None = None
         self._event = ""
         self._findings: dict[str, Finding] | None = None
+        self._pacer = Pacer(timezone.now)
 
     def tick(self, now_s: int) -> int:
         """Record this second; how many values it had, 0 where another process records."""
@@ -59,10 +62,13 @@ class Recorder:
             return 0
         if self._history is None:
             self._history, self._event, self._findings = self._make_history(), "", None
+            self._pacer = Pacer(timezone.now)  # what was seen before this turn is long ago
         view = view_for(EVERYTHING)
         values = values_of(view)
         if values:
             self._history.append(now_s, values)
+        if repaced := self._pacer.look(view, now_s):
+            self._history.annotate(repaced)
         if now_s % FLUSH_EVERY_S == 0:
             self._history.flush()
         if now_s % ANNOTATE_EVERY_S == 0 and view.reading.available:

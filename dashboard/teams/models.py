@@ -6,6 +6,7 @@ from django.contrib.auth.models import AbstractUser
 from django.db import models
 
 from scheduler.model.behind import PAUSE, SPILL
+from scheduler.model.latency import FRESHNESS_S
 
 
 class Role(models.IntegerChoices):
@@ -27,6 +28,8 @@ class Team(models.Model):
     created = models.DateTimeField(auto_now_add=True)
     # For its dataflows that choose nothing themselves; what loses events is chosen for one dataflow at a time.
     when_behind = models.CharField(max_length=12, choices=[(SPILL, SPILL), (PAUSE, PAUSE)], default=SPILL)
+    # Mean latency, in seconds, of its dataflows that ask for none themselves; null: nobody waits for them.
+    freshness_s = models.FloatField(null=True, default=FRESHNESS_S)
     containment = models.BooleanField(default=False)  # plans may make tasks from wider ones that run
     members = models.ManyToManyField(User, through="Membership", related_name="teams")
 

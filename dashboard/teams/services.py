@@ -16,6 +16,7 @@ from dashboard.teams.models import ApiToken, Membership, Role, Secret, Team, Use
 from dashboard.teams.permissions import require_role, require_superuser, viewer_of
 from dashboard.teams.secrets import running_tasks_with
 from scheduler.model.errors import NotFound, WeirError
+from scheduler.model.latency import LatencyLimit
 from scheduler.model.secrets import SECRET_NAME
 
 LONGEST_SECRET = 8_192
@@ -244,4 +245,34 @@ def set_when_behind(*, actor: User, team: Team, choice: str) -> Team:
         team.when_behind = choice
         team.save(update_fields=["when_behind"])
         jobs.republish()
+        return team
+
+
+def set_freshness(*, actor: User, team: Team, limit_s: float | None) -> Team:
+    """Say how late events may be, in the mean, in the team's dataflows that ask for nothing themselves.
+
+    By an admin of the team. Batches follow within seconds; nothing is restarted.
+
+    Parameters
+    ----------
+    actor : User
+        Who asks, for permission and the audit.
+    team : Team
+        The team.
+    limit_s : float, optional
+        Seconds; None where nobody waits for their events.
+    """
+    require_role(viewer_of(actor), team, Role.ADMIN)
+    if limit_s is not None:
+        try:
+            LatencyLimit(limit_s)
+        except ValueError as error:
+            raise InvalidValue(f"That is no freshness: {error}.", remedy="Give seconds, or none.") from error
+    with audited(actor=actor, verb="team.set_freshness", subject=team, team=team) as audit:
+        audit.details = {"before": team.freshness_s, "after": limit_s}
+        if team.freshness_s == limit_s:
+            audit.nothing_changed()
+            return team
+        team.freshness_s = limit_s
+        team.save(update_fields=["freshness_s"])
         return team

@@ -52,6 +52,7 @@ class QueryReport:
     threads: int = 1
     cpu: float | None = None
     memory: float | None = None
+    trigger_ms: int | None = None  # how far apart its batches were asked to begin, as it is in force
 
 
 @dataclass(frozen=True, slots=True)

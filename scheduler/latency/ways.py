@@ -5,6 +5,7 @@ A way may hold very many paths. They are not listed: the slowest one is found by
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -83,7 +84,7 @@ def _along(estate: Estate, tasks: Iterable[str]) -> Way | None:
         query = estate.places[task][0]
         if not path or path[-1] != query:
             path.append(query)
-    writers = {query: {before} for before, query in zip(path, path[1:], strict=False)}
+    writers = {query: {before} for before, query in itertools.pairwise(path)}
     return _way({path[0]: set(), **writers}, {path[0]}, {path[-1]}) if path else None
 
 

@@ -55,7 +55,8 @@ class _Reader:
             raise Unreadable  # all that it has is elsewhere, which has been reported
         tasks = [self.component(node) for key in ("spouts", "bolts") for node in self.list_of(root, key)]
         streams = [self.stream(node) for node in self.list_of(root, "streams")]
-        values = {key: root.value[key] for key in ("name", "description", "visibility", "rates", "latency") if key in root.value}
+        taken = ("name", "description", "visibility", "rates", "latency")
+        values = {key: root.value[key] for key in taken if key in root.value}
         values |= {"tasks": Node(tasks, root.position), "streams": Node(streams, root.position)}
         return _mapping(root, values, root.keys)
 

@@ -49,6 +49,7 @@ WRITERS = {
     "dashboard/bills/rollup.py": "the same sums in fewer rows",
     "dashboard/core/sessions.py": "of sessions that have ended",
     "dashboard/operations/cost_learning.py": "measurements, no state",
+    "dashboard/operations/pacing.py": "follows limits and measurements; that somebody chose a limit is a command",
     "dashboard/schedules/outcome_store.py": "measurements, no state",
     "dashboard/bills/needs.py": "follows the states of dataflows, whose commands leave rows",
     "dashboard/bills/prices.py": "follows the settings",

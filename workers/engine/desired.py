@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 
 import redis
 
@@ -38,7 +39,7 @@ return 1
 
 def desired_of(
     estate: Estate, node: str, task_types: Mapping[str, TaskType], trigger_ms: int = DEFAULT_TRIGGER_MS,
-    needs: Mapping[str, Needed] | None = None,
+    needs: Mapping[str, Needed] | None = None, paces_ms: Mapping[str, int] = MappingProxyType({}),
 ) -> DesiredState:
     """What the estate wants of one node.
 
@@ -51,9 +52,11 @@ def desired_of(
     task_types : Mapping[str, TaskType]
         The catalogue; every type that runs must be in it.
     trigger_ms : int
-        Interval between the micro-batches of each query.
+        Interval between the micro-batches of each query that has none of its own.
     needs : mapping of str to Needed, optional
         Who needs the first task of each fragment; by default told by the estate's dataflows, which a part of it lacks.
+    paces_ms : mapping of str to int, optional
+        Intervals of their own, by fragment.
 
     Returns
     -------
@@ -72,7 +75,7 @@ def desired_of(
         for bundle in fragment.queries:
             slot = Slot.of(bundle.slot)
             if slot.node == node:
-                wanted = _wanted(estate, fragment, bundle, task_types, trigger_ms)
+                wanted = _wanted(estate, fragment, bundle, task_types, paces_ms.get(fragment_id, trigger_ms))
                 slots.setdefault(str(slot.index), []).append(
                     replace(wanted, inputs=_with_terms(estate, fragment, wanted.inputs, needed)))
     return DesiredState(

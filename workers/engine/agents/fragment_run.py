@@ -233,6 +233,7 @@ class FragmentRun:
                 "since_ms": self._since_ms,
                 "restarts": self._restarts,
                 "failures": self._failures,
+                "trigger_ms": self._trigger_ms,
                 "error": self._error,
                 "gave_up": self._gave_up,
                 **({"failed_tasks": failed.tasks, "traceback": failed.traceback} if failed else {}),

@@ -78,6 +78,7 @@ class Node:
         self._slots: list[SlotProcess] = []
         self._connectors: SlotProcess | None = None  # while there are connectors
         self._spare: Spare | None = None
+        self._trial_runner: TrialRunner | None = None  # from when on it has its folder to itself
         self._archiver: Archiver | None = None
         self._version = 0
         self._meters: dict[tuple[str, int], TreeMeter] = {}  # by slot (or spare) and process
@@ -326,6 +327,7 @@ class Node:
             if not has_spoken:
                 self._log.warning("waiting", why=why)
                 has_spoken = True
+            reap_orphans(self._trial_runner.pids if self._trial_runner is not None else ())  # of slots that ended
             self._stopping.wait(0.25)
         return False
 

@@ -13,6 +13,7 @@ from enum import StrEnum
 from scheduler.contracts.desired import Input, Outlets, Routes, WantedFragment, Weights
 from scheduler.model.errors import InvalidTransition
 
+from .delays import HURRIED_MS
 from .handover import Stage
 
 
@@ -298,7 +299,9 @@ def _ceding(fragment: WantedFragment, stage: Stage, actual_run: Actual | None, n
     if stage is Stage.ENDED or (actual_run is not None and not _may_act(actual_run, now_ms)):
         return []
     if stage is Stage.END:
-        return [End(fragment)]
+        is_slow = actual_run is not None and (actual_run.trigger_ms or 0) > HURRIED_MS
+        hurry: list[Action] = [Repace(fragment.id, HURRIED_MS)] if is_slow else []
+        return [*hurry, End(fragment)]
     is_to_start = actual_run is None or (actual_run.state is not State.RUNNING and not actual_run.gave_up)
     return [Start(fragment)] if is_to_start else []
 
@@ -341,8 +344,9 @@ def _changes(wanted: WantedFragment, actual_run: Actual, stopping: frozenset[str
         opening.insert(0, OpenTail(wanted.id, wanted.active))
     elif wanted.active < actual_run.active:
         closing.append(CloseTail(wanted.id, wanted.active))
-    if actual_run.trigger_ms not in (None, wanted.trigger_ms):
-        opening.append(Repace(wanted.id, wanted.trigger_ms))
+    trigger_ms = min(wanted.trigger_ms, HURRIED_MS) if wanted.leaving else wanted.trigger_ms
+    if actual_run.trigger_ms not in (None, trigger_ms):
+        opening.append(Repace(wanted.id, trigger_ms))
     if set(wanted.inputs) != set(actual_run.inputs) or wanted.threads != actual_run.threads:
         closing.append(Restart(wanted))
     return opening + closing

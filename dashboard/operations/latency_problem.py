@@ -1,0 +1,119 @@
+"""What pacing is decided from: the estate's queries as values, with what batches cost, and the limits on them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from django.conf import settings
+
+from dashboard import jobs
+from dashboard.operations.view import View
+from scheduler.latency.batch_costs import TIMES_ITS_CPU, BatchesSeen, batch_cost
+from scheduler.latency.pacing import Queries, Wanted
+from scheduler.latency.triggers import BatchCost
+from scheduler.latency.ways import way_of
+from scheduler.model.costs import Costs
+from scheduler.model.fragment import Fragment
+from scheduler.model.latency import LatencyLimit
+
+Key = tuple[str, int]  # dataflow, number of its limit
+SLOT_CORES = 0.95  # of a slot's core: what its queries may take
+LEAST_BATCHES = 3  # that a query was seen to do, before their duration says anything
+
+
+def queries_of(
+    view: View, *, costs: Costs, seen: Mapping[str, BatchesSeen], trigger_ms: Mapping[str, int],
+    times_its_cpu: float = TIMES_ITS_CPU,
+) -> Queries:
+    """The queries of a view by fragment: what their batches cost, who reads whom, and where they are.
+
+    Parameters
+    ----------
+    view : View
+        Everything; what is measured counts before what was expected.
+    costs : Costs
+        CPU of batches and events on this class of machine.
+    seen : mapping of str to BatchesSeen
+        What was seen of queries, by fragment or bundle.
+    trigger_ms : mapping of str to int
+        Intervals that were chosen, by fragment.
+    times_its_cpu : float, optional
+        How many times their CPU batches take here.
+    """
+    estate = view.estate
+    working = {name: fragment for name, fragment in estate.fragments.items() if fragment.active_tasks}
+    reads = {
+        name: tuple(sorted({estate.places[parent][0] for parent in estate.tasks[fragment.tasks[0]].parents}
+                           & working.keys()))
+        for name, fragment in working.items()}
+    slots = {bundle.slot for fragment in working.values() for bundle in fragment.queries}
+    return Queries(
+        costs={name: _cost(view, fragment, costs, seen, times_its_cpu) for name, fragment in working.items()},
+        reads=reads,
+        before_s={name: trigger_ms.get(name, settings.TRIGGER_MS) / 1000 for name in working},
+        slot_of={name: fragment.slot for name, fragment in working.items()},
+        capacity={slot: SLOT_CORES - costs.slot_cores for slot in slots},
+        largest_s=settings.LONGEST_TRIGGER_MS / 1000)
+
+
+def wants_of(view: View, *, other_s: Mapping[Key, float]) -> dict[Key, tuple[LatencyLimit, Wanted]]:
+    """The limits of the running dataflows of a view, by dataflow and number; those whose tasks rest are left out."""
+    wants = {}
+    for name, record in view.records.items():
+        if view.estate.submitted[name].paused:
+            continue
+        for number, limit in enumerate(record.latency_limits):
+            way = way_of(view.estate, name, limit)
+            if way is not None:
+                key = (name, number)
+                wants[key] = (limit, Wanted(
+                    f"{name}/{number}", way, limit.limit_s, limit.share, other_s.get(key, 0.0)))
+    return wants
+
+
+def latency_ms(view: View, dataflow: str, limit: LatencyLimit) -> float | None:
+    """What is measured of a limit now, in milliseconds; None where no event has come lately."""
+    submitted = view.estate.submitted[dataflow]
+    name = _metric(limit)
+    if not limit.along:
+        return _slowest(view, [submitted.running[task] for task in submitted.sinks], name)
+    last = _slowest(view, [submitted.running[limit.along[-1]]], name)
+    if last is None:
+        return None
+    parents = view.estate.tasks[submitted.running[limit.along[0]]].parents
+    return max(0.0, last - (_slowest(view, parents, name) or 0.0))
+
+
+def _metric(limit: LatencyLimit) -> str:
+    if limit.percentile is None:
+        return "latency_mean_ms"
+    return next((f"latency_p{known}_ms" for known in (50, 95) if limit.percentile <= known), "latency_p99_ms")
+
+
+def _slowest(view: View, tasks: Collection[str], name: str) -> float | None:
+    flows = view.reading.flows.tasks
+    known = [value for task in tasks if task in flows and (value := getattr(flows[task], name)) is not None]
+    return max(known, default=None)
+
+
+def _cost(
+    view: View, fragment: Fragment, costs: Costs, seen: Mapping[str, BatchesSeen], times_its_cpu: float
+) -> BatchCost:
+    types, flows = jobs.task_types(), view.reading.flows
+    head = view.estate.tasks[fragment.tasks[0]]
+    measured = [flows.queries[bundle.id] for bundle in fragment.queries if bundle.id in flows.queries]
+    rate_per_s = sum(measured) if view.reading.measured and measured else head.rate_per_s or 0.0
+    tasks, reads_per_s = [], rate_per_s
+    for task_id in fragment.active_tasks:
+        task = view.estate.tasks[task_id]
+        if task.type in types:
+            tasks.append((types[task.type], reads_per_s / rate_per_s if rate_per_s else 1.0))
+        if task_id in flows.tasks and view.reading.measured:
+            reads_per_s = flows.tasks[task_id].rate_per_s
+    known = [seen[bundle.id] for bundle in fragment.queries
+             if bundle.id in seen and seen[bundle.id].batches >= LEAST_BATCHES]
+    slowest = max(known, key=lambda one_bundle: one_bundle.batch_s, default=None)
+    working = [bundle for bundle in fragment.queries if not bundle.leaving] or list(fragment.queries)
+    return batch_cost(
+        tasks, costs=costs, rate_per_s=rate_per_s, seen=slowest, times_its_cpu=times_its_cpu,
+        threads=max(bundle.threads for bundle in working), bundles=len(working))

@@ -1,0 +1,240 @@
+"""Pacing: what is seen of batches and latencies, second by second; and, every few seconds, other intervals.
+
+It runs in the recorder, of which there is one. What it remembers of the last minute is its own and is seen again after
+a restart; intervals and what became of limits are rows. An interval is a wish like any other of the estate's: agents
+bring it into force, and a broker that lost it gets it again. No interval changes what a dataflow's outputs are.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from statistics import median
+from typing import Any
+
+from django.conf import settings
+from django.db import transaction
+
+from dashboard import jobs
+from dashboard.operations.costs import costs_here
+from dashboard.operations.latency_problem import Key, latency_ms, queries_of, wants_of
+from dashboard.operations.models import FragmentPace, LatencyStatus
+from dashboard.operations.view import View
+from scheduler.contracts.reports import RUNNING
+from scheduler.history.series import DATAFLOW, Annotation
+from scheduler.latency import status
+from scheduler.latency.batch_costs import BatchesSeen, times_its_cpu
+from scheduler.latency.pacing import Expected, Pacing, Queries, Wanted, expected_at, pace
+from scheduler.latency.status import Settled, state_of
+from scheduler.model.latency import LatencyLimit, in_words, to_json
+
+EVERY_S = 10
+SEEN_FOR_S = 60.0
+REPACED = "repaced"
+TOLD_AGAIN_S = 60.0  # what a limit comes to is written so often, though nothing has changed
+
+
+@dataclass(slots=True)
+class _Query:
+    """What one query's counters said over the last minute, at one interval."""
+
+    trigger_ms: int | None = None
+    points: deque[tuple[float, int, float, float]] = field(default_factory=deque)  # moment, batches, busy s, events
+
+    def look(self, now_s: float, *, trigger_ms: int | None, batches: int, busy_ms: int, rate_per_s: float) -> None:
+        points = self.points
+        if trigger_ms != self.trigger_ms or (points and batches < points[-1][1]):
+            self.trigger_ms = trigger_ms
+            points.clear()
+        if not points:
+            points.append((now_s, batches, busy_ms / 1000, 0.0))
+        elif batches > points[-1][1]:  # from one end of a batch to another
+            events = points[-1][3] + rate_per_s * (now_s - points[-1][0])
+            points.append((now_s, batches, busy_ms / 1000, events))
+        while len(points) > 2 and points[1][0] < now_s - SEEN_FOR_S:
+            points.popleft()
+
+    @property
+    def seen(self) -> BatchesSeen:
+        if len(self.points) < 3:
+            return BatchesSeen()
+        (_, batches, busy_s, events), last = self.points[1], self.points[-1]  # looking began within a batch
+        return BatchesSeen(last[1] - batches, last[2] - busy_s, last[3] - events)
+
+
+class Pacer:
+    """Looks at each second's view, and chooses intervals every `EVERY_S` seconds.
+
+    Parameters
+    ----------
+    now : callable
+        The present moment, with its time zone.
+    """
+
+    def __init__(self, now: Callable[[], datetime]) -> None:
+        self._now = now
+        self._queries: dict[str, _Query] = {}
+        self._settled: dict[Key, Settled] = {}
+
+    def look(self, view: View, now_s: int) -> list[Annotation]:
+        """Take a second in; what was changed, where this is a second in which intervals are chosen."""
+        if not view.reading.available or not view.reading.measured:
+            return []
+        self._look_at_queries(view, now_s)
+        rows = {(str(row.dataflow_id), row.number): row for row in LatencyStatus.objects.all()} \
+            if now_s % EVERY_S == 0 else None
+        wants = wants_of(view, other_s={} if rows is None else {key: row.other_s for key, row in rows.items()})
+        self._look_at_limits(view, wants, now_s)
+        return [] if rows is None else self._round(view, wants, rows, now_s)
+
+    def _look_at_queries(self, view: View, now_s: int) -> None:
+        present = set()
+        for name, report in view.reading.reports.queries():
+            if report.state == RUNNING:
+                present.add(name)
+                self._queries.setdefault(name, _Query()).look(
+                    now_s, trigger_ms=report.trigger_ms, batches=report.batches, busy_ms=report.busy_ms,
+                    rate_per_s=view.reading.flows.queries.get(name, 0.0))
+        for name in self._queries.keys() - present:
+            del self._queries[name]
+
+    def _look_at_limits(self, view: View, wants: Mapping[Key, tuple[LatencyLimit, Wanted]], now_s: int) -> None:
+        in_force = self._in_force(view)
+        for key, (limit, want) in wants.items():
+            milliseconds = latency_ms(view, key[0], limit)
+            self._settled.setdefault(key, Settled()).look(
+                now_s, (in_force.get(query, 0.0) for query in want.way.upstream_first),
+                None if milliseconds is None else milliseconds / 1000, over_s=limit.over_s)
+        for key in self._settled.keys() - wants.keys():
+            del self._settled[key]
+
+    @staticmethod
+    def _in_force(view: View) -> dict[str, float]:
+        """The intervals in force, in seconds, by fragment: as nodes report them."""
+        in_force: dict[str, float] = {}
+        for name, report in view.reading.reports.queries():
+            fragment = view.fragment_of.get(name)
+            if fragment is not None and report.trigger_ms is not None:
+                in_force[fragment.id] = max(in_force.get(fragment.id, 0.0), report.trigger_ms / 1000)
+        return in_force
+
+    def _round(
+        self, view: View, wants: Mapping[Key, tuple[LatencyLimit, Wanted]], rows: Mapping[Key, LatencyStatus],
+        now_s: int,
+    ) -> list[Annotation]:
+        chosen = dict(FragmentPace.objects.values_list("fragment", "trigger_ms"))
+        queries = self._known(view, chosen)
+        plain = [Wanted(want.key, want.way, want.limit_s, want.share) for _, want in wants.values()]
+        modelled = expected_at(queries, plain, queries.before_s | {
+            query: seconds for query, seconds in self._in_force(view).items() if query in queries.costs})
+        corrected: dict[Key, tuple[LatencyLimit, Wanted]] = {}
+        for key, (limit, want) in wants.items():
+            measured_s, other_s = self._settled[key].mean_s, want.other_s
+            if measured_s is not None and modelled[want.key].path:
+                other_s = status.corrected(
+                    other_s, measured_s=measured_s, modelled_s=modelled[want.key].latency_s)
+            corrected[key] = (limit, Wanted(want.key, want.way, want.limit_s, want.share, other_s))
+        paced = pace(queries, [want for _, want in corrected.values()])
+        at = self._now()
+        changed = self._store_intervals(paced, queries, chosen, at)
+        self._store_statuses(corrected, paced, rows, at)
+        if not changed:
+            return []
+        jobs.republish()
+        return [
+            Annotation(now_s, REPACED, DATAFLOW, name, _told(queries, paced, own))
+            for name in view.records
+            if (own := sorted(changed & {view.estate.places[task][0]
+                                         for task in view.estate.submitted[name].running.values()}))]
+
+    def _known(self, view: View, chosen: Mapping[str, int]) -> Queries:
+        costs = costs_here()
+        seen = {name: query.seen for name, query in self._queries.items()}
+        queries = queries_of(view, costs=costs, seen=seen, trigger_ms=chosen)
+        pairs = [
+            (seen[bundle.id].busy_s, seen[bundle.id].batches * queries.costs[name].batch_cpu_s)
+            for name in queries.costs for bundle in view.estate.fragments[name].queries
+            if bundle.id in seen and seen[bundle.id].batches]
+        # Of queries that were never seen, durations follow from those that were.
+        return queries_of(view, costs=costs, seen=seen, trigger_ms=chosen, times_its_cpu=times_its_cpu(pairs))
+
+    @staticmethod
+    def _store_intervals(
+        paced: Pacing, queries: Queries, chosen: Mapping[str, int], at: datetime
+    ) -> set[str]:
+        wished = {query: round(1000 * seconds) for query, seconds in paced.interval_s.items()}
+        changed = {query for query, trigger_ms in wished.items()
+                   if trigger_ms != chosen.get(query, settings.TRIGGER_MS)}
+        gone = chosen.keys() - queries.costs.keys()
+        with transaction.atomic():
+            if gone:
+                FragmentPace.objects.filter(pk__in=gone).delete()
+            if changed:
+                FragmentPace.objects.bulk_create(
+                    [FragmentPace(fragment=query, trigger_ms=wished[query], since=at) for query in sorted(changed)],
+                    update_conflicts=True, unique_fields=["fragment"], update_fields=["trigger_ms", "since"])
+        return changed
+
+    def _store_statuses(
+        self, wants: Mapping[Key, tuple[LatencyLimit, Wanted]], paced: Pacing, rows: Mapping[Key, LatencyStatus],
+        at: datetime,
+    ) -> None:
+        fresh = []
+        for key, (limit, want) in wants.items():
+            expected, row = paced.expected[want.key], rows.get(key)
+            made = _status(key, limit, want, expected, self._settled[key].mean_s, row, paced.full, at)
+            if row is None or _differ(row, made):
+                fresh.append(made)
+        gone = [row.pk for key, row in rows.items() if key not in wants]
+        if not fresh and not gone:
+            return
+        names = [name.name for name in LatencyStatus._meta.fields if name.name not in ("id", "dataflow", "number")]
+        with transaction.atomic():
+            LatencyStatus.objects.filter(pk__in=gone).delete()
+            LatencyStatus.objects.bulk_create(
+                fresh, update_conflicts=True, unique_fields=["dataflow", "number"], update_fields=names)
+
+
+def trigger_ms_of(fragments: Iterable[str]) -> dict[str, int]:
+    """The intervals that were chosen for these fragments."""
+    return dict(FragmentPace.objects.filter(pk__in=list(fragments)).values_list("fragment", "trigger_ms"))
+
+
+def _status(
+    key: Key, limit: LatencyLimit, want: Wanted, expected: Expected, measured_s: float | None,
+    row: LatencyStatus | None, full: tuple[str, ...], at: datetime,
+) -> LatencyStatus:
+    same_limit = row is not None and row.limit == to_json((limit,))
+    if measured_s is None and same_limit:
+        measured_s = row.measured_s  # while a change settles, what was known counts
+    state = state_of(limit.limit_s, expected, measured_s)
+    return LatencyStatus(
+        dataflow_id=key[0], number=key[1], limit=to_json((limit,)), state=state,
+        expected_s=round(expected.latency_s, 4), measured_s=None if measured_s is None else round(measured_s, 4),
+        least_s=None if expected.least_s is None else round(expected.least_s, 4), other_s=round(want.other_s, 4),
+        path=[[query, round(wait, 4), round(batch, 4)]
+              for query, (wait, batch) in zip(expected.path, expected.parts_s, strict=True)],
+        full=list(full) if expected.least_s is not None else [],
+        since=row.since if same_limit and row.state == state else at, at=at)
+
+
+def _differ(row: LatencyStatus, made: LatencyStatus) -> bool:
+    """Whether a row is worth writing again."""
+    if (row.limit, row.state, [part[0] for part in row.path]) != (
+            made.limit, made.state, [part[0] for part in made.path]):
+        return True
+    if (made.at - row.at).total_seconds() >= TOLD_AGAIN_S:
+        return True
+    pairs: list[tuple[Any, Any]] = [
+        (row.expected_s, made.expected_s), (row.measured_s, made.measured_s), (row.other_s, made.other_s)]
+    return any((old is None) != (new is None) or (old is not None and abs(new - old) > 0.05 * max(abs(old), 0.05))
+               for old, new in pairs)
+
+
+def _told(queries: Queries, paced: Pacing, changed: list[str]) -> str:
+    before = [queries.before_s[query] for query in changed]
+    after = [paced.interval_s[query] for query in changed]
+    number = "A query has" if len(changed) == 1 else f"{len(changed)} queries have"
+    return f"{number} batches {in_words(median(after))} apart instead of {in_words(median(before))}."

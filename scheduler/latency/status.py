@@ -1,0 +1,70 @@
+"""Whether latency limits are met: by what was measured where the intervals in force have settled. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from .pacing import Expected
+
+MET, MISSED, IMPOSSIBLE, WAITING = "met", "missed", "impossible", "waiting"
+STATES = (MET, MISSED, IMPOSSIBLE, WAITING)
+TOLERATED = 1.1  # times a limit, before it counts as missed
+LEAST_POINTS = 5  # of measured latency, before their mean says anything
+LOWEST, HIGHEST = -0.3, 2.0  # of a modelled latency: by so much it is corrected at most
+
+
+def state_of(limit_s: float, expected: Expected, measured_s: float | None) -> str:
+    """``met``, ``missed``, ``impossible`` (no intervals would meet it) or ``waiting`` (it is not measured yet)."""
+    if expected.least_s is not None:
+        return IMPOSSIBLE
+    if measured_s is None:
+        return WAITING
+    return MISSED if measured_s > TOLERATED * limit_s else MET
+
+
+def corrected(other_s: float, *, measured_s: float, modelled_s: float) -> float:
+    """The latency beyond what is modelled, from what was assumed of it and what a new measurement says: half of each.
+
+    Parameters
+    ----------
+    other_s : float
+        What was assumed, in seconds.
+    measured_s, modelled_s : float
+        At the same intervals; the model without ``other_s``.
+    """
+    found_s = min(HIGHEST * modelled_s, max(LOWEST * modelled_s, measured_s - modelled_s))
+    return (other_s + found_s) / 2
+
+
+@dataclass(slots=True)
+class Settled:
+    """Latencies of one limit since the intervals on its way changed last.
+
+    A change is over when everything has been through every batch at the new intervals: until then nothing counts.
+    """
+
+    intervals_s: tuple[float, ...] = ()
+    since_s: float = 0.0
+    points: list[tuple[float, float]] = field(default_factory=list)  # moment, latency; in seconds
+
+    def look(self, now_s: float, intervals_s: Iterable[float], latency_s: float | None, *, over_s: float) -> None:
+        """Take in what is measured at a moment, with the intervals in force along the way."""
+        intervals_s = tuple(intervals_s)
+        if intervals_s != self.intervals_s:
+            self.intervals_s, self.since_s, self.points = intervals_s, now_s, []
+        if latency_s is not None and now_s >= self.since_s + settling_s(intervals_s):
+            self.points.append((now_s, latency_s))
+        self.points = [point for point in self.points if point[0] > now_s - over_s]
+
+    @property
+    def mean_s(self) -> float | None:
+        """The mean over the span; None while there are too few points."""
+        if len(self.points) < LEAST_POINTS:
+            return None
+        return sum(latency for _, latency in self.points) / len(self.points)
+
+
+def settling_s(intervals_s: Iterable[float]) -> float:
+    """For how long after a change nothing counts: rates and latencies on record are of the last five seconds."""
+    return 6.0 + 2 * sum(intervals_s)
