@@ -196,6 +196,7 @@ class FragmentPace(models.Model):
     fragment = models.CharField(max_length=40, primary_key=True)
     trigger_ms = models.PositiveIntegerField()
     since = models.DateTimeField()
+    cost = models.JSONField(default=dict)  # of its batches: `scheduler.latency.triggers.BatchCost`
 
 
 class LatencyStatus(models.Model):

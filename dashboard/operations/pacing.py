@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from statistics import median
 from typing import Any
@@ -26,7 +26,7 @@ from scheduler.contracts.reports import RUNNING
 from scheduler.history.series import DATAFLOW, Annotation
 from scheduler.latency import status
 from scheduler.latency.batch_costs import BatchesSeen, times_its_cpu
-from scheduler.latency.pacing import Expected, Pacing, Queries, Wanted, expected_at, pace
+from scheduler.latency.pacing import STAYS, Expected, Pacing, Queries, Wanted, expected_at, pace
 from scheduler.latency.status import Settled, state_of
 from scheduler.model.latency import LatencyLimit, in_words, to_json
 
@@ -124,7 +124,8 @@ class Pacer:
         self, view: View, wants: Mapping[Key, tuple[LatencyLimit, Wanted]], rows: Mapping[Key, LatencyStatus],
         now_s: int,
     ) -> list[Annotation]:
-        chosen = dict(FragmentPace.objects.values_list("fragment", "trigger_ms"))
+        kept = FragmentPace.objects.in_bulk()
+        chosen = {name: row.trigger_ms for name, row in kept.items()}
         queries = self._known(view, chosen)
         plain = [Wanted(want.key, want.way, want.limit_s, want.share) for _, want in wants.values()]
         modelled = expected_at(queries, plain, queries.before_s | {
@@ -138,7 +139,7 @@ class Pacer:
             corrected[key] = (limit, Wanted(want.key, want.way, want.limit_s, want.share, other_s))
         paced = pace(queries, [want for _, want in corrected.values()])
         at = self._now()
-        changed = self._store_intervals(paced, queries, chosen, at)
+        changed = self._store_intervals(paced, queries, kept, at)
         self._store_statuses(corrected, paced, rows, at)
         if not changed:
             return []
@@ -162,19 +163,24 @@ class Pacer:
 
     @staticmethod
     def _store_intervals(
-        paced: Pacing, queries: Queries, chosen: Mapping[str, int], at: datetime
+        paced: Pacing, queries: Queries, kept: Mapping[str, FragmentPace], at: datetime
     ) -> set[str]:
-        wished = {query: round(1000 * seconds) for query, seconds in paced.interval_s.items()}
-        changed = {query for query, trigger_ms in wished.items()
-                   if trigger_ms != chosen.get(query, settings.TRIGGER_MS)}
-        gone = chosen.keys() - queries.costs.keys()
+        """Write what has changed; the queries that had another interval before."""
+        fresh, changed = [], set()
+        for query, seconds in paced.interval_s.items():
+            row, trigger_ms = kept.get(query), round(1000 * seconds)
+            cost = asdict(queries.costs[query])
+            if trigger_ms != (settings.TRIGGER_MS if row is None else row.trigger_ms):
+                changed.add(query)
+            if row is None or query in changed or _differs(row.cost, cost):
+                since = at if row is None or query in changed else row.since
+                fresh.append(FragmentPace(fragment=query, trigger_ms=trigger_ms, since=since, cost=cost))
+        gone = kept.keys() - queries.costs.keys()
         with transaction.atomic():
             if gone:
                 FragmentPace.objects.filter(pk__in=gone).delete()
-            if changed:
-                FragmentPace.objects.bulk_create(
-                    [FragmentPace(fragment=query, trigger_ms=wished[query], since=at) for query in sorted(changed)],
-                    update_conflicts=True, unique_fields=["fragment"], update_fields=["trigger_ms", "since"])
+            FragmentPace.objects.bulk_create(
+                fresh, update_conflicts=True, unique_fields=["fragment"], update_fields=["trigger_ms", "since", "cost"])
         return changed
 
     def _store_statuses(
@@ -231,6 +237,13 @@ def _differ(row: LatencyStatus, made: LatencyStatus) -> bool:
         (row.expected_s, made.expected_s), (row.measured_s, made.measured_s), (row.other_s, made.other_s)]
     return any((old is None) != (new is None) or (old is not None and abs(new - old) > 0.05 * max(abs(old), 0.05))
                for old, new in pairs)
+
+
+def _differs(before: Mapping[str, float], cost: Mapping[str, float]) -> bool:
+    """Whether what batches cost is worth writing again."""
+    return any(
+        name not in before or abs(value - before[name]) > STAYS * max(abs(before[name]), 1e-9)
+        for name, value in cost.items())
 
 
 def _told(queries: Queries, paced: Pacing, changed: list[str]) -> str:

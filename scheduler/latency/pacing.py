@@ -178,9 +178,9 @@ def _cores_by_slot(queries: Queries, interval_s: Mapping[str, float]) -> dict[st
 
 
 def _apart(
-    costs: Mapping[str, BatchCost], wants: Sequence[Wanted], together: Mapping[str, str]
+    costs: Mapping[str, BatchCost], wants: Sequence[Wanted], same_slot: Mapping[str, str]
 ) -> list[tuple[list[str], list[Wanted]]]:
-    """Groups of queries that no limit joins to others, with their limits; ``together`` joins those of one name."""
+    """Groups of queries that no limit joins to others, with their limits; ``same_slot`` joins those of one name."""
     root = {query: query for query in costs}
 
     def find(query: str) -> str:
@@ -190,7 +190,7 @@ def _apart(
 
     groups: list[Iterable[str]] = [want.way.writers for want in wants]
     by_name: dict[str, list[str]] = {}
-    for query, name in together.items():
+    for query, name in same_slot.items():
         by_name.setdefault(name, []).append(query)
     for group in [*groups, *by_name.values()]:
         first, *others = group

@@ -49,7 +49,19 @@ class Settled:
     points: list[tuple[float, float]] = field(default_factory=list)  # moment, latency; in seconds
 
     def look(self, now_s: float, intervals_s: Iterable[float], latency_s: float | None, *, over_s: float) -> None:
-        """Take in what is measured at a moment, with the intervals in force along the way."""
+        """Take in what is measured at a moment.
+
+        Parameters
+        ----------
+        now_s : float
+            The moment, in seconds.
+        intervals_s : iterable of float
+            Intervals in force along the way, in seconds.
+        latency_s : float, optional
+            What is measured; None where no event has come lately.
+        over_s : float
+            The span of the mean.
+        """
         intervals_s = tuple(intervals_s)
         if intervals_s != self.intervals_s:
             self.intervals_s, self.since_s, self.points = intervals_s, now_s, []

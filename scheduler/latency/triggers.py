@@ -118,6 +118,17 @@ def wait_s(
     The first query's events wait half an interval. A block that a reader gets waits for half of what its interval is
     longer than its writer's. Where a reader has several writers, a block of one may just miss the batch that
     another's block has started: it is taken to wait a whole interval of the reader.
+
+    Parameters
+    ----------
+    plan : BatchPlan
+        Who reads whom.
+    writer, reader : str
+        Queries; the writer is None where events come from a source.
+    interval_s : mapping of str to float
+        Intervals by query.
+    share : float, optional
+        The part of a wait that counts, as of `Limit`.
     """
     if writer is None:
         return share * interval_s[reader]
@@ -129,7 +140,19 @@ def wait_s(
 def latency_s(
     plan: BatchPlan, path: Sequence[str], interval_s: Mapping[str, float], *, share: float = 0.5
 ) -> float:
-    """The latency that intervals lead to along a path, in seconds: the mean, or by ``share`` a percentile."""
+    """The latency that intervals lead to along a path, in seconds: the mean, or by ``share`` a percentile.
+
+    Parameters
+    ----------
+    plan : BatchPlan
+        What batches take, and who reads whom.
+    path : sequence of str
+        Queries, from the source's on.
+    interval_s : mapping of str to float
+        Intervals by query.
+    share : float, optional
+        The part of a wait that counts, as of `Limit`.
+    """
     steps = zip((None, *path), path, strict=False)
     return sum(
         wait_s(plan, writer, reader, interval_s, share=share) + plan.costs[reader].duration_s(interval_s[reader])

@@ -26,8 +26,8 @@ def read(latency: str) -> Dataflow:
 def problem(latency: str) -> Problem:
     with pytest.raises(InvalidDataflow) as caught:
         read(latency)
-    (found,) = caught.value.problems
-    return found
+    (only,) = caught.value.problems
+    return only
 
 
 @pytest.mark.parametrize(("written", "limits"), [
@@ -54,7 +54,7 @@ def test_a_document_that_says_nothing_leaves_it_to_the_team() -> None:
     assert "latency" not in to_document(dataflow)
 
 
-@pytest.mark.parametrize(("written", "code", "told", "remedy"), [
+@pytest.mark.parametrize(("written", "code", "message", "remedy"), [
     ("soon", "ill_typed", "no time", "400 ms"),
     ("5 ms", "out_of_range", "5 ms", "no batch ends sooner"),
     ("2 h", "out_of_range", "7200 s", "3600 s"),
@@ -67,13 +67,13 @@ def test_a_document_that_says_nothing_leaves_it_to_the_team() -> None:
     ("{limit: 1 s, percentile: most}", "ill_typed", "number", "50"),
     ("{limit: 1 s, along: []}", "ill_typed", "list of tasks", "first to the last"),
 ])
-def test_a_mistake_is_told_with_its_place_and_remedy(written: str, code: str, told: str, remedy: str) -> None:
-    found = problem(written)
+def test_a_mistake_is_told_with_its_place_and_remedy(written: str, code: str, message: str, remedy: str) -> None:
+    mistake = problem(written)
 
-    assert found.code == code
-    assert told in found.message
-    assert remedy in found.remedy
-    assert found.line == 7
+    assert mistake.code == code
+    assert message in mistake.message
+    assert remedy in mistake.remedy
+    assert mistake.line == 7
 
 
 def test_the_limit_that_asks_most_is_found() -> None:

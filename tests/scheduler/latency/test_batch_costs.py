@@ -37,12 +37,12 @@ def test_of_one_that_was_never_seen_durations_follow_from_its_cpu() -> None:
 
 
 def test_each_bundle_has_batches_of_its_own() -> None:
-    one = batch_cost(TASKS, costs=COSTS, rate_per_s=10)
+    whole = batch_cost(TASKS, costs=COSTS, rate_per_s=10)
     divided = batch_cost(TASKS, costs=COSTS, rate_per_s=10, bundles=3)
 
-    assert divided.batch_cpu_s == pytest.approx(3 * one.batch_cpu_s)
-    assert divided.event_cpu_s == pytest.approx(one.event_cpu_s)
-    assert divided.event_s == pytest.approx(one.event_s / 3)
+    assert divided.batch_cpu_s == pytest.approx(3 * whole.batch_cpu_s)
+    assert divided.event_cpu_s == pytest.approx(whole.event_cpu_s)
+    assert divided.event_s == pytest.approx(whole.event_s / 3)
 
 
 def test_how_many_times_their_cpu_batches_take_is_learned_from_all() -> None:

@@ -69,14 +69,14 @@ def test_no_path_of_any_limit_is_slower_than_is_told(problem: tuple[Queries, lis
 
     assert paced.interval_s.keys() == queries.costs.keys()
     for want in wants:
-        told = paced.expected[want.key]
+        expected = paced.expected[want.key]
         latencies = [want.other_s + latency_s(plan, path, paced.interval_s, share=want.share)
                      for path in paths_of(want.way)]
-        assert told.latency_s == pytest.approx(max(latencies))
-        assert want.other_s + sum(map(sum, told.parts_s)) == pytest.approx(told.latency_s)
-        assert (told.least_s is None) == (told.latency_s <= want.limit_s)
-        if told.least_s is not None:
-            assert told.least_s > AIM * want.limit_s, "what could be met is met"
+        assert expected.latency_s == pytest.approx(max(latencies))
+        assert want.other_s + sum(map(sum, expected.parts_s)) == pytest.approx(expected.latency_s)
+        assert (expected.least_s is None) == (expected.latency_s <= want.limit_s)
+        if expected.least_s is not None:
+            assert expected.least_s > AIM * want.limit_s, "what could be met is met"
 
 
 @settings(deadline=None)
