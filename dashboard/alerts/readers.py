@@ -20,6 +20,7 @@ from dashboard.catalog.models import DataflowRecord
 from dashboard.history.store import DatabaseHistory
 from dashboard.operations.findings import BAD, Finding
 from dashboard.operations.health import findings
+from dashboard.operations.models import LatencyStatus
 from dashboard.operations.telemetry import EVERYTHING
 from dashboard.operations.view import View, view_for
 from dashboard.profiles.models import ProfileRecord
@@ -31,6 +32,8 @@ from scheduler.alerting import kinds
 from scheduler.alerting.values import Element, Reading
 from scheduler.history.port import History
 from scheduler.history.series import DATAFLOW, NODE, QUERY, SECOND, STREAM, Series
+from scheduler.latency.status import IMPOSSIBLE, MISSED
+from scheduler.model.latency import from_json, in_words
 from scheduler.reuse.activity import is_working
 
 Readings = dict[Element, Reading]
@@ -100,6 +103,22 @@ def _latency(evidence: Evidence) -> Readings | None:
                  + (f": p99 is {value / 1000:.3g} s." if value is not None else "."),
             remedy="See on its page where they wait: a stream that is full, or a batch that takes long.")
         for line, value in evidence.newest(list(series)).items()}
+
+
+def _latency_limit(evidence: Evidence) -> Readings | None:
+    if not evidence.is_heard:
+        return None
+    readings: Readings = {Element(DATAFLOW, key): Reading(value=0.0, cause="latency_limit", dataflow=key)
+                          for key in evidence.own}
+    for row in LatencyStatus.objects.filter(dataflow__in=list(evidence.own), state__in=[MISSED, IMPOSSIBLE]):
+        key, (limit,) = str(row.dataflow_id), from_json(row.limit) or ()
+        found = f"{in_words(row.measured_s)} are measured" if row.state == MISSED and row.measured_s else \
+            f"at least {in_words(row.least_s or row.expected_s)} are needed"
+        readings[Element(DATAFLOW, key)] = Reading(
+            value=1.0, cause="latency_limit", dataflow=key,
+            text=f"{evidence.of_dataflow(key)} is to have a {limit.words}, and {found}.",
+            remedy="Its page says where the time goes, and what would meet the limit.")
+    return readings
 
 
 def _backlog(evidence: Evidence) -> Readings | None:
@@ -233,7 +252,8 @@ def _unreachable(evidence: Evidence) -> Readings | None:
 
 
 READERS: Mapping[str, Callable[[Evidence], Readings | None]] = {
-    kinds.LATENCY.name: _latency, kinds.BACKLOG.name: _backlog, kinds.SILENT_SOURCE.name: _silent_source,
+    kinds.LATENCY.name: _latency, kinds.LATENCY_LIMIT.name: _latency_limit, kinds.BACKLOG.name: _backlog,
+    kinds.SILENT_SOURCE.name: _silent_source,
     kinds.FAILING.name: _failing, kinds.RESTARTING.name: _restarting, kinds.DRIFT.name: _drift,
     kinds.BROKEN_PROMISE.name: _broken_promise, kinds.DISK.name: _disk, kinds.UNREACHABLE.name: _unreachable,
 }

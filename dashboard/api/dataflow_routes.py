@@ -19,10 +19,12 @@ from dashboard.api.answers.dataflows import (
     DataflowCost,
     DataflowDetail,
     DataflowHistory,
+    DataflowLatency,
     DataflowRow,
     DeadLetter,
     FailingQuery,
     Fragmentation,
+    LatencyPrices,
     LiveDataflow,
     Output,
     Submitted,
@@ -35,10 +37,12 @@ from dashboard.api.answers.proposals import ProposalRow
 from dashboard.approvals import services
 from dashboard.bills.costs import cost_of
 from dashboard.catalog import selectors as catalog
-from dashboard.catalog.services import choose_when_behind
+from dashboard.catalog.documents import limits_for
+from dashboard.catalog.services import choose_latency, choose_when_behind
 from dashboard.operations import failures as failing
 from dashboard.operations import fragments
 from dashboard.operations import selectors as operations
+from dashboard.operations.latency_view import latency_of, latency_prices
 from dashboard.operations.services import try_again
 from dashboard.operations.sinks import write_again
 from dashboard.teams import selectors as teams
@@ -138,6 +142,26 @@ def when_behind(request: HttpRequest, dataflow_id: UUID, choice: schemas.WhenBeh
     """Say what becomes of a dataflow that reads a stream too slowly that others need; by an approver of its team."""
     record = choose_when_behind(actor=request.user, dataflow_id=dataflow_id, choice=choice.choice)
     return {"id": str(record.pk), "chosen": record.when_behind, "when_behind": record.behind_choice}
+
+
+@router.get("/dataflows/{uuid:dataflow_id}/latency", response=DataflowLatency)
+def latency(request: HttpRequest, dataflow_id: UUID) -> dict[str, Any]:
+    """The latency limits of a dataflow: whether they are met, where the time goes, and what would meet them."""
+    return latency_of(request.viewer, dataflow_id)
+
+
+@router.get("/dataflows/{uuid:dataflow_id}/latency/prices", response=LatencyPrices)
+def prices_of_latency(request: HttpRequest, dataflow_id: UUID) -> dict[str, Any]:
+    """What the dataflow's batches would take at other limits, and its part of that."""
+    return latency_prices(request.viewer, dataflow_id)
+
+
+@router.post("/dataflows/{uuid:dataflow_id}/latency", response=DataflowLatency)
+def choose_limits(request: HttpRequest, dataflow_id: UUID, choice: schemas.LatencyIn) -> dict[str, Any]:
+    """Say how late a dataflow's events may be; by an engineer of its team. Nothing is restarted."""
+    record = catalog.dataflow(request.viewer, dataflow_id)
+    choose_latency(actor=request.user, dataflow_id=record.pk, limits=limits_for(record, choice.latency))
+    return latency_of(request.viewer, dataflow_id)
 
 
 @router.get("/dataflows/{uuid:dataflow_id}/fragmentation", response=Fragmentation)

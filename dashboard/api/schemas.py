@@ -129,6 +129,19 @@ class WriteAgainIn(Schema):
     understood: bool = False
 
 
+class LatencyIn(Schema):
+    """Latency limits as a document has them (``docs/dataflow_format.md``): a time, ``none``, a mapping or a list of
+    them; null for what the dataflow's document says, or its team."""
+
+    latency: Any
+
+
+class FreshnessIn(Schema):
+    """How late events may be, in seconds from 0.02 to 3,600; null where nobody waits for them."""
+
+    freshness_s: float | None
+
+
 class TeamWhenBehindIn(Schema):
     """What becomes of a team's dataflows that are too slow and choose nothing themselves: ``spill`` or ``pause``."""
 

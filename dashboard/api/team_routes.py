@@ -18,6 +18,7 @@ from dashboard.api.answers.site import (
     Me,
     Models,
     SecretRow,
+    TeamFreshness,
     TeamWhenBehind,
     Token,
 )
@@ -32,6 +33,7 @@ from dashboard.teams.services import (
     delete_secret,
     revoke_token,
     set_containment,
+    set_freshness,
     set_secret,
     set_when_behind,
 )
@@ -112,6 +114,14 @@ def when_behind(request: HttpRequest, slug: str, choice: schemas.TeamWhenBehindI
     """
     team = set_when_behind(actor=request.user, team=teams.team(request.viewer, slug), choice=choice.choice)
     return {"team": team.slug, "when_behind": team.when_behind}
+
+
+@router.post("/teams/{slug:slug}/freshness", response=TeamFreshness)
+def freshness(request: HttpRequest, slug: str, choice: schemas.FreshnessIn) -> dict[str, Any]:
+    """Say how late events may be, in the mean, in the team's dataflows that ask for nothing themselves; by an admin of
+    the team."""
+    team = set_freshness(actor=request.user, team=teams.team(request.viewer, slug), limit_s=choice.freshness_s)
+    return {"team": team.slug, "freshness_s": team.freshness_s}
 
 
 @router.post("/tokens", response={201: Token}, auth=Session())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,10 +10,12 @@ from typing import Any
 from django.conf import settings
 
 from dashboard import jobs
+from dashboard.catalog.models import DataflowRecord
 from scheduler.model.column_checks import TaskColumns
 from scheduler.model.dataflow import Dataflow
-from scheduler.model.documents import columns_of_document, dataflow_from_json, read_document
+from scheduler.model.documents import columns_of_document, dataflow_from_json, read_document, read_limits
 from scheduler.model.errors import InvalidDataflow, Problem, WeirError
+from scheduler.model.latency import Limits
 from scheduler.model.task_types import require_types
 
 FORMATS = ("json", "yaml")
@@ -103,3 +106,30 @@ def stored_dataflow(document: dict[str, Any], *, installed: bool = True) -> Data
     if installed:
         require_types(dataflow, task_types=jobs.task_types())
     return dataflow
+
+
+def limits_for(record: DataflowRecord, value: Any) -> Limits | None:
+    """Latency limits as somebody wrote them for a dataflow: text, or a JSON value; None for what its document says.
+
+    Raises
+    ------
+    InvalidDataflow
+        They are none that the dataflow could have, with place and remedy.
+    """
+    document = record.versions.values_list("document", flat=True).get(number=record.version)
+    text = value if isinstance(value, str) else json.dumps(value)
+    return read_limits(
+        text, tasks=[task["id"] for task in document["tasks"]],
+        streams=[(stream["from"], stream["to"]) for stream in document["streams"]])
+
+
+def freshness_of(text: str) -> float | None:
+    """A team's freshness as somebody wrote it, in seconds; None where it is empty or ``none``.
+
+    Raises
+    ------
+    InvalidDataflow
+        It is no time.
+    """
+    limits = read_limits(text, tasks=(), streams=())
+    return limits[0].limit_s if limits else None

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 from django.conf import settings
 
 from dashboard import jobs
 from dashboard.operations.view import View
 from scheduler.latency.batch_costs import TIMES_ITS_CPU, BatchesSeen, batch_cost
+from scheduler.latency.breakdown import Breakdown, Hop, broken_down
 from scheduler.latency.pacing import Queries, Wanted
 from scheduler.latency.triggers import BatchCost
 from scheduler.latency.ways import way_of
@@ -82,6 +83,28 @@ def latency_ms(view: View, dataflow: str, limit: LatencyLimit) -> float | None:
         return None
     parents = view.estate.tasks[submitted.running[limit.along[0]]].parents
     return max(0.0, last - (_slowest(view, parents, name) or 0.0))
+
+
+def parts_along(view: View, path: Sequence[str]) -> Breakdown | None:
+    """Where the latency along some queries goes, as measured now; None where no event has come lately."""
+    flows, hops = view.reading.flows, []
+    for at, query in enumerate(path):
+        fragment = view.estate.fragments.get(query)
+        leaving = flows.tasks.get(fragment.active_tasks[-1]) if fragment is not None and fragment.active_tasks else None
+        if leaving is None or leaving.latency_mean_ms is None:
+            return None
+        before = view.estate.fragments.get(path[at - 1]) if at else None
+        streams = [] if before is None else [
+            flow for (parent, task), flow in flows.streams.items()
+            if task == fragment.tasks[0] and parent in before.tasks]
+        stream = streams[0] if streams else None
+        hops.append(Hop(leaving.latency_mean_ms, stream and stream.channel_mean_ms, stream and stream.wait_mean_ms))
+    if not hops:
+        return None
+    first = view.estate.fragments[path[0]].queries[0]
+    report = view.reading.reports.query(first.slot, first.id)
+    interval_ms = report.trigger_ms if report is not None and report.trigger_ms else settings.TRIGGER_MS
+    return broken_down(hops, first_interval_ms=interval_ms)
 
 
 def _metric(limit: LatencyLimit) -> str:

@@ -19,11 +19,11 @@ from django.db import transaction
 
 from dashboard import jobs
 from dashboard.operations.costs import costs_here
-from dashboard.operations.latency_problem import Key, latency_ms, queries_of, wants_of
+from dashboard.operations.latency_problem import Key, latency_ms, parts_along, queries_of, wants_of
 from dashboard.operations.models import FragmentPace, LatencyStatus
 from dashboard.operations.view import View
 from scheduler.contracts.reports import RUNNING
-from scheduler.history.series import DATAFLOW, Annotation
+from scheduler.history.series import DATAFLOW, Annotation, Series
 from scheduler.latency import status
 from scheduler.latency.batch_costs import BatchesSeen, times_its_cpu
 from scheduler.latency.pacing import STAYS, Expected, Pacing, Queries, Wanted, expected_at, pace
@@ -76,6 +76,7 @@ class Pacer:
     def __init__(self, now: Callable[[], datetime]) -> None:
         self._now = now
         self._queries: dict[str, _Query] = {}
+        self._paths: dict[Key, tuple[str, ...]] = {}
         self._settled: dict[Key, Settled] = {}
 
     def look(self, view: View, now_s: int) -> list[Annotation]:
@@ -88,6 +89,19 @@ class Pacer:
         wants = wants_of(view, other_s={} if rows is None else {key: row.other_s for key, row in rows.items()})
         self._look_at_limits(view, wants, now_s)
         return [] if rows is None else self._round(view, wants, rows, now_s)
+
+    def values_of(self, view: View) -> dict[Series, float]:
+        """Where the latency of each dataflow goes now, along the slowest way of its first limit, and that limit."""
+        values: dict[Series, float] = {}
+        for (name, number), path in self._paths.items():
+            limits = view.records[name].latency_limits if name in view.records else ()
+            if number or not limits:
+                continue
+            values[Series(DATAFLOW, name, "latency_limit_ms")] = 1000 * limits[0].limit_s
+            parts = parts_along(view, path)
+            if parts is not None:
+                values |= {Series(DATAFLOW, name, f"latency_{part}"): ms for part, ms in asdict(parts).items()}
+        return values
 
     def _look_at_queries(self, view: View, now_s: int) -> None:
         present = set()
@@ -124,8 +138,8 @@ class Pacer:
         self, view: View, wants: Mapping[Key, tuple[LatencyLimit, Wanted]], rows: Mapping[Key, LatencyStatus],
         now_s: int,
     ) -> list[Annotation]:
-        kept = FragmentPace.objects.in_bulk()
-        chosen = {name: row.trigger_ms for name, row in kept.items()}
+        paces = FragmentPace.objects.in_bulk()
+        chosen = {name: row.trigger_ms for name, row in paces.items()}
         queries = self._known(view, chosen)
         plain = [Wanted(want.key, want.way, want.limit_s, want.share) for _, want in wants.values()]
         modelled = expected_at(queries, plain, queries.before_s | {
@@ -139,8 +153,9 @@ class Pacer:
             corrected[key] = (limit, Wanted(want.key, want.way, want.limit_s, want.share, other_s))
         paced = pace(queries, [want for _, want in corrected.values()])
         at = self._now()
-        changed = self._store_intervals(paced, queries, kept, at)
+        changed = self._store_intervals(paced, queries, paces, at)
         self._store_statuses(corrected, paced, rows, at)
+        self._paths = {key: paced.expected[want.key].path for key, (_, want) in corrected.items()}
         if not changed:
             return []
         jobs.republish()
@@ -163,19 +178,19 @@ class Pacer:
 
     @staticmethod
     def _store_intervals(
-        paced: Pacing, queries: Queries, kept: Mapping[str, FragmentPace], at: datetime
+        paced: Pacing, queries: Queries, paces: Mapping[str, FragmentPace], at: datetime
     ) -> set[str]:
         """Write what has changed; the queries that had another interval before."""
         fresh, changed = [], set()
         for query, seconds in paced.interval_s.items():
-            row, trigger_ms = kept.get(query), round(1000 * seconds)
+            row, trigger_ms = paces.get(query), round(1000 * seconds)
             cost = asdict(queries.costs[query])
             if trigger_ms != (settings.TRIGGER_MS if row is None else row.trigger_ms):
                 changed.add(query)
             if row is None or query in changed or _differs(row.cost, cost):
                 since = at if row is None or query in changed else row.since
                 fresh.append(FragmentPace(fragment=query, trigger_ms=trigger_ms, since=since, cost=cost))
-        gone = kept.keys() - queries.costs.keys()
+        gone = paces.keys() - queries.costs.keys()
         with transaction.atomic():
             if gone:
                 FragmentPace.objects.filter(pk__in=gone).delete()

@@ -30,6 +30,7 @@ class Chart:
     title: str
     lines: Mapping[str, str]
     without: str = ""
+    stacked: Sequence[str] = ()  # of its lines: those that lie on one another
 
     @property
     def unit(self) -> str:
@@ -38,7 +39,7 @@ class Chart:
 
 
 _RATES = {"events_in_per_s": "in", "events_out_per_s": "out"}
-_LATENCY = {"latency_p50_ms": "p50", "latency_p95_ms": "p95", "latency_p99_ms": "p99"}
+_LATENCY = {"latency_mean_ms": "mean", "latency_p50_ms": "p50", "latency_p95_ms": "p95", "latency_p99_ms": "p99"}
 _LAG = {"watermark_lag_ms": "behind"}
 _ALONE = "This task shares its query with others, and nobody can tell its part. The charts of its query have the whole."
 _FUSED = "Both tasks work in one query: no channel carries this stream."
@@ -52,6 +53,10 @@ CHARTS: Mapping[str, Sequence[Chart]] = {
     DATAFLOW: (
         Chart("rate", "Events per second", _RATES),
         Chart("latency", "Latency, source to sink", _LATENCY),
+        Chart("latency_parts", "Where mean latency goes", {
+            "latency_waiting_ms": "waiting for batches", "latency_transport_ms": "transport",
+            "latency_working_ms": "work", "latency_limit_ms": "limit"},
+              stacked=("latency_waiting_ms", "latency_transport_ms", "latency_working_ms")),
         Chart("watermark", "Watermark, behind the clock", _LAG),
         Chart("cpu", "CPU, its share", {"cpu": "cores"}),
         Chart("memory", "Memory, its share", {"memory_mb": "memory"}),
@@ -65,15 +70,18 @@ CHARTS: Mapping[str, Sequence[Chart]] = {
     STREAM: (
         Chart("rate", "Events per second", {"rate_per_s": "rate"}),
         Chart("channel", "Time in the channel", {
-            "channel_p50_ms": "p50", "channel_p95_ms": "p95", "channel_p99_ms": "p99"}, without=_FUSED),
-        Chart("wait", "Wait for the reader's batch", {"wait_p50_ms": "p50", "wait_p99_ms": "p99"}, without=_FUSED),
+            "channel_mean_ms": "mean", "channel_p50_ms": "p50", "channel_p95_ms": "p95", "channel_p99_ms": "p99"},
+              without=_FUSED),
+        Chart("wait", "Wait for the reader's batch", {
+            "wait_mean_ms": "mean", "wait_p50_ms": "p50", "wait_p99_ms": "p99"}, without=_FUSED),
         Chart("backlog", "Blocks that wait in the channel", {"backlog_blocks": "blocks"}, without=_FUSED)),
     QUERY: (
         Chart("rate", "Events per second that it takes in", {"rate_per_s": "rate"}),
         Chart("phases", "Batches, by phase", {
             "batch_asking_ms": "asking sources", "batch_planning_ms": "planning", "batch_working_ms": "working",
             "batch_logging_ms": "logging"}),
-        Chart("batch", "Duration of batches", {"batch_ms": "batch"}),
+        Chart("batch", "Duration of batches, and how far apart they begin", {
+            "batch_ms": "batch", "trigger_ms": "apart"}),
         Chart("watermark", "Watermark, behind the clock", _LAG),
         Chart("cpu", "CPU, its part of the slot", {"cpu": "cores"}),
         Chart("memory", "Memory, as a part of its slot's", {"memory": "memory"})),
@@ -201,7 +209,10 @@ def _traces(
                 "x0": _iso(times[0] + later_s), "dx": 1000 * kept_history.step_s,
                 "y": [None if value is None else round(value * scale, 4) for value in values], "connectgaps": False,
                 "hovertemplate": f"%{{y:.4~g}}{suffix}"}
-            traces.append(trace | _alone(values))
+            if metric in chart.stacked:
+                traces.append(trace | {"stackgroup": "parts"})
+            else:
+                traces.append(trace | _alone(values))
     return traces
 
 

@@ -66,6 +66,8 @@ class Recorder:
         view = view_for(EVERYTHING)
         values = values_of(view)
         if values:
+            values |= self._pacer.values_of(view)
+        if values:
             self._history.append(now_s, values)
         if repaced := self._pacer.look(view, now_s):
             self._history.annotate(repaced)

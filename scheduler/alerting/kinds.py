@@ -68,6 +68,9 @@ class RuleKind:
 LATENCY = RuleKind(
     name="latency", title="Latency", unit="ms", threshold=10_000, clear_threshold=8_000,
     about="The 99th percentile of the age of events when they reach a dataflow's sinks.")
+LATENCY_LIMIT = RuleKind(
+    name="latency_limit", title="Latency limit", for_s=120, clear_for_s=60,
+    about="A dataflow's latency limit is missed, or no choice of intervals would meet it.")
 BACKLOG = RuleKind(
     name="backlog", title="Backlog", unit="blocks", threshold=192, clear_threshold=96,
     about="Blocks that the broker holds for a reader of one stream; at 256 its writer waits.")
@@ -93,5 +96,5 @@ UNREACHABLE = RuleKind(
     name="unreachable", title="Unreachable", scope="estate", for_s=15, clear_for_s=30, severity=CRITICAL, marked=False,
     about="A node does not report, a slot's driver does not answer, or the broker takes nothing in.")
 
-_ALL = (LATENCY, BACKLOG, SILENT_SOURCE, FAILING, RESTARTING, DRIFT, BROKEN_PROMISE, DISK, UNREACHABLE)
+_ALL = (LATENCY, LATENCY_LIMIT, BACKLOG, SILENT_SOURCE, FAILING, RESTARTING, DRIFT, BROKEN_PROMISE, DISK, UNREACHABLE)
 RULE_KINDS: Mapping[str, RuleKind] = {kind.name: kind for kind in _ALL}

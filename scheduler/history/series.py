@@ -54,6 +54,10 @@ _ALL = (
     Metric("latency_p99_ms", "ms", "The same, 99th percentile.", (ESTATE, DATAFLOW, TASK), "max"),
     Metric("watermark_lag_ms", "ms", "How far the latest event time that has left is behind the clock; of a dataflow "
            "that of its sink that is furthest behind.", (DATAFLOW, TASK, QUERY), "max"),
+    Metric("latency_waiting_ms", "ms", "Of the mean latency, waiting for batches along the slowest way.", (DATAFLOW,)),
+    Metric("latency_transport_ms", "ms", "Of it, between queries.", (DATAFLOW,)),
+    Metric("latency_working_ms", "ms", "Of it, the work of batches.", (DATAFLOW,)),
+    Metric("latency_limit_ms", "ms", "The latency that was asked for.", (DATAFLOW,)),
     Metric("channel_p50_ms", "ms", "From written to read, median.", (STREAM,)),
     Metric("channel_mean_ms", "ms", "The same, mean.", (STREAM,)),
     Metric("channel_p95_ms", "ms", "The same, 95th percentile.", (STREAM,), "max"),

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from typing import Any, Literal
 
@@ -22,7 +22,8 @@ from .errors import InvalidDataflow, WeirError
 from .flux import is_flux, read_flux, type_remedy
 from .graph_checks import check_graph
 from .json_text import read_json
-from .latency import from_json, to_json
+from .latency import Limits, from_json, to_json
+from .latency_reading import read_latency
 from .positions import MAX_BYTES, Problems, TextPosition, Unreadable, listed
 from .task_types import TaskType, TaskTypes
 from .yaml_text import read_yaml, resolve_plain
@@ -89,6 +90,34 @@ def columns_of_document(
         return columns_by_task(_draft(text, format, problems, task_types), columns_of)
     except Unreadable:
         return {}
+
+
+def read_limits(
+    text: str, *, tasks: Collection[str], streams: Collection[tuple[str, str]]
+) -> Limits | None:
+    """The latency limits that a text asks for, as they stand in a document under ``latency``; None where it is empty.
+
+    Parameters
+    ----------
+    text : str
+        JSON or YAML: a time, ``none``, a mapping or a list of these.
+    tasks : collection of str
+        The dataflow's tasks.
+    streams : collection of pairs of str
+        Its streams, by the tasks that they join.
+
+    Raises
+    ------
+    InvalidDataflow
+        With every problem found.
+    """
+    problems = Problems()
+    limits = None
+    with suppress(Unreadable):
+        limits = read_latency(read_yaml(_decoded(text, problems), problems), problems, tasks=tasks, streams=streams)
+    if problems:
+        raise InvalidDataflow(problems=problems.in_order())
+    return limits
 
 
 def dataflow_from_json(document: Mapping[str, Any]) -> Dataflow:

@@ -64,4 +64,8 @@ if (document.querySelector("[data-what-if]")) {
   const { startWhatIf } = await import("./what_if.js");
   startWhatIf();
 }
+if (document.querySelector("[data-latency]")) {
+  const { startLatency } = await import("./latency.js");
+  startLatency();
+}
 document.documentElement.dataset.ready = "";

@@ -143,6 +143,8 @@ class Everything:
             "api/controllers/<slug:controller>": {
                 "team": "city", "mode": "acts", "changes_per_hour": 1, "changes_per_day": 2, "cool_down_s": 60},
             "api/teams/<slug:slug>/when-behind": {"choice": "pause"},
+            "api/teams/<slug:slug>/freshness": {"freshness_s": 2.5},
+            "api/dataflows/<uuidstr:dataflow_id>/latency": {"latency": "400 ms"},
             "api/dataflows/<uuidstr:dataflow_id>/when-behind": {"choice": "lose_oldest"},
             "api/dataflows/<uuidstr:dataflow_id>/schedule": {"pair": ["LSA", "DSM"]},
             "api/dataflows/<uuidstr:dataflow_id>/what-if": {"most_per_s": "50"},
@@ -172,6 +174,8 @@ class Everything:
             "teams/<slug:slug>/containment": {"on": "0"},
             "controllers/<slug:controller>/set": {"team": "city", "mode": "acts"},
             "teams/<slug:slug>/when-behind": {"choice": "pause"},
+            "teams/<slug:slug>/freshness": {"freshness": "2.5 s"},
+            "dataflows/<uuid:dataflow_id>/latency": {"latency": "400 ms"},
             "dataflows/<uuid:dataflow_id>/when-behind": {"choice": "lose_oldest"},
             "tokens/new": {"name": "ci"},
             "api/alerts/<int:alert_id>/mute": {"what": "both", "minutes": 60},

@@ -179,7 +179,7 @@ def flows_of(
                 latency_p50_ms=percentile_ms(latency, 0.50),
                 latency_p99_ms=percentile_ms(latency, 0.99),
                 latency_p95_ms=percentile_ms(latency, 0.95),
-                latency_mean_ms=mean_ms(latency),
+                latency_mean_ms=_mean_age_ms(growth, position),
                 watermark_lag_ms=_behind_ms(after, fragment, position),
             )
     for fragment in fragments:
@@ -238,6 +238,12 @@ def mean_ms(histogram: Mapping[int, int]) -> float | None:
 
 def _middle_ms(bucket: int) -> float:
     return (2 ** (bucket / 4) + 2 ** ((bucket + 1) / 4)) / 2 - 1
+
+
+def _mean_age_ms(growth: Mapping[str, int], position: int) -> float | None:
+    """The mean age of events when the batch that they left with was done; None where none left that says it."""
+    aged = growth.get(f"{position}:aged", 0)
+    return growth.get(f"{position}:age", 0) / aged if aged > 0 else None
 
 
 def _behind_ms(meters: Meters, fragment: Fragment, position: int) -> float | None:

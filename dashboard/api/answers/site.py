@@ -247,6 +247,13 @@ class TeamWhenBehind(Answer):
     when_behind: str
 
 
+class TeamFreshness(Answer):
+    """How late events may be in the team's dataflows that ask for nothing themselves, in seconds; null: no limit."""
+
+    team: str
+    freshness_s: float | None
+
+
 class Token(Answer):
     """A new API token; its secret is shown this once."""
 

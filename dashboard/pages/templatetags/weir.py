@@ -11,6 +11,7 @@ from django import template
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
+from scheduler.model.latency import in_words
 from scheduler.model.plan_kinds import PLAN_KINDS
 from scheduler.model.profile import counted_threads
 
@@ -19,7 +20,7 @@ NONE = "–"  # also for what a template does not find, which reaches a filter a
 
 # Every state of a dataflow, proposal, fragment and slot, by how it is shown.
 _CHIPS = {
-    "ok": {"running", "done", "approved", "approve", "kept", "resolved", "sent"},
+    "ok": {"running", "done", "approved", "approve", "kept", "resolved", "sent", "met"},
     "busy": {
         "submitted", "computing", "executing", "pausing", "removing", "rolling_back", "starting", "draining", "waiting",
         "queued", "recovering", "retrying", "begun", "enacting", "checking", "withdrawing",
@@ -27,7 +28,7 @@ _CHIPS = {
     "warn": {"planned", "pending", "stale", "throttled", "low", "asked", "unchecked", "warning"},
     "bad": {
         "failed", "rejected", "unplannable", "backoff", "gave_up", "silent", "lost", "reject", "stalled", "full",
-        "away", "broken", "stuck", "critical", "dead"},
+        "away", "broken", "stuck", "critical", "dead", "missed", "impossible"},
 }
 _WORDS = {
     "computing": "planning", "pending": "in review", "planned": "in review", "executing": "in progress",
@@ -218,6 +219,18 @@ def ended(status: str) -> str:
 def tone(status: str) -> str:
     """Which of the four tones of a chip a state has."""
     return next((name for name, states in _CHIPS.items() if status in states), "still")
+
+
+@register.filter
+def seconds(value: float | None) -> str:
+    """A latency in seconds as people write it: ``400 ms``, ``2 s``."""
+    return "–" if value is None else in_words(float(f"{value:.3g}"))
+
+
+@register.filter
+def milliseconds(value: float) -> str:
+    """An interval in ms as people write it."""
+    return in_words(value / 1000)
 
 
 @register.simple_tag

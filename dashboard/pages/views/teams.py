@@ -8,12 +8,14 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST, require_safe
 
+from dashboard.catalog.documents import freshness_of
 from dashboard.controllers.selectors import modes_of
 from dashboard.pages import flash
 from dashboard.teams import selectors, services
 from dashboard.teams.models import Role
 from scheduler.model.behind import PAUSE, SPILL, WORDS
 from scheduler.model.errors import NotFound, WeirError
+from scheduler.model.latency import in_words
 
 
 @require_safe
@@ -84,6 +86,21 @@ def when_behind_set(request: HttpRequest, slug: str) -> HttpResponse:
     flash.attempt(
         request, lambda: services.set_when_behind(actor=request.user, team=team, choice=choice),
         text=lambda _: f"A dataflow of {team.name} that is too slow: {choice}.", code="when-behind",
+    )
+    return redirect("teams")
+
+
+@require_POST
+@login_required
+def freshness_set(request: HttpRequest, slug: str) -> HttpResponse:
+    """Say how late events may be in the team's dataflows that ask for nothing themselves."""
+    team = selectors.team(request.viewer, slug)
+    flash.attempt(
+        request, lambda: services.set_freshness(
+            actor=request.user, team=team, limit_s=freshness_of(request.POST.get("freshness", ""))),
+        text=lambda team: f"Events of {team.name} may be {in_words(team.freshness_s)} late, in the mean."
+        if team.freshness_s is not None else f"Events of {team.name} may be as late as the installation allows.",
+        code="freshness",
     )
     return redirect("teams")
 

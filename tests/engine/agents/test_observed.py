@@ -108,3 +108,23 @@ def test_a_watermark_is_of_the_bundle_that_is_furthest_behind():
     behind = flows(Meters(), Meters(9_000, {"f2-0": {"0:n": 5, "0:time": 8_400}}), FRAGMENTS, PARENTS).tasks
     assert behind["k"].watermark_lag_ms == 600.0
     assert {flow.watermark_lag_ms for task, flow in behind.items() if task != "k"} == {None}
+
+
+def test_mean_latencies_are_exact_and_of_the_time_between_the_readings() -> None:
+    before = Meters(0, {"f1-0": {"0:age": 900_000, "0:aged": 100}})
+    after = Meters(2_000, {"f1-0": {"0:n": 40, "0:age": 912_000, "0:aged": 140, "1:n": 3}})
+
+    tasks = flows(before, after, FRAGMENTS, PARENTS).tasks
+
+    assert tasks["s"].latency_mean_ms == 300.0
+    assert tasks["p"].latency_mean_ms is None
+
+
+@given(st.dictionaries(st.floats(0, 60_000), st.integers(1, 50), min_size=1, max_size=20))
+def test_the_mean_of_a_histogram_is_near_to_that_of_what_it_holds(latencies: dict[float, int]) -> None:
+    histogram: dict[int, int] = {}
+    for ms, count in latencies.items():
+        histogram[bucket_of(ms)] = histogram.get(bucket_of(ms), 0) + count
+    mean = sum(ms * count for ms, count in latencies.items()) / sum(latencies.values())
+
+    assert observed.mean_ms(histogram) == pytest.approx(mean, rel=0.1, abs=0.2)

@@ -4,12 +4,16 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
 import org.apache.spark.TaskContext;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.util.TaskCompletionListener;
 
 /** A valve within one Spark task, that is, within one batch: decides once, then counts, deals out and passes. */
 final class ValveTask {
+  private static final long SAMPLES = 16; // of a batch's latencies, where it has as many events as the one before
+  private static final Map<String, Long> LAST_EVENTS = new ConcurrentHashMap<>(); // of a batch, by fragment and position
+
   private final Valve.Spec spec;
   private final Broker broker;
   private final boolean passes;
@@ -17,13 +21,19 @@ final class ValveTask {
   private final Tap tap; // null where nobody looks at the stream
   private final Map<String, Long> meters = new HashMap<>();
   private long events;
-  private long nextSample = 1;
+  private long stride; // events between two samples
+  private long nextSample;
+  private long samples;
+  private long aged; // events that say when they were born
+  private long bornMsSum;
   private long lastBornMs = -1;
   private long newestTimeMs = -1;
 
   ValveTask(Valve.Spec spec, TaskContext context) {
     this.spec = spec;
     broker = Broker.at(spec.url);
+    stride = Math.max(1, LAST_EVENTS.getOrDefault(key(), 1L) / SAMPLES);
+    nextSample = 1 + stride / 2;
     String batch = context == null ? null : context.getLocalProperty("streaming.sql.batchId");
     if (batch == null) {
       // Not a streaming query, as where a test looks at a plan's result: there is no batch to publish or to count.
@@ -56,10 +66,15 @@ final class ValveTask {
   boolean pass(long bornMs, long timeMs, InternalRow event) {
     events++;
     if (timeMs > newestTimeMs) newestTimeMs = timeMs;
-    // The first events and ever fewer later ones: about log2(n) clock readings a task.
-    if (bornMs >= 0 && events == nextSample) {
-      sample(bornMs);
-      nextSample *= 2;
+    if (bornMs >= 0) {
+      aged++;
+      bornMsSum += bornMs;
+      // Evenly over the batch, for those that wait longest come first; of one that is larger than was thought, fewer.
+      if (events >= nextSample) {
+        sample(bornMs);
+        if (++samples % (2 * SAMPLES) == 0) stride *= 2;
+        nextSample = events + stride;
+      }
     }
     lastBornMs = bornMs;
     if (event != null) {
@@ -74,6 +89,10 @@ final class ValveTask {
     meters.merge(spec.position + ":lat:" + Meters.bucket(latencyMs), 1L, Long::sum);
   }
 
+  private String key() {
+    return spec.fragment + ' ' + spec.position;
+  }
+
   private void finish(TaskContext context) {
     boolean failed = context.isFailed() || context.isInterrupted();
     try {
@@ -82,7 +101,12 @@ final class ValveTask {
       if (tap != null) tap.close(broker.meters, !failed);
     }
     if (failed) return; // the batch is repeated and counted then
-    if (lastBornMs >= 0 && events * 2 != nextSample) sample(lastBornMs);
+    if (lastBornMs >= 0 && samples == 0) sample(lastBornMs);
+    if (aged > 0) { // what a batch gives is there when it is done
+      meters.merge(spec.position + ":age", Math.max(0, aged * System.currentTimeMillis() - bornMsSum), Long::sum);
+      meters.merge(spec.position + ":aged", aged, Long::sum);
+    }
+    if (events > 0) LAST_EVENTS.put(key(), events);
     meters.merge(spec.position + ":n", events, Long::sum);
     broker.meters.add(spec.fragment, meters);
     if (newestTimeMs >= 0) broker.meters.reach(spec.fragment, spec.position + ":time", newestTimeMs);

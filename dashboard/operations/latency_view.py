@@ -1,0 +1,223 @@
+"""What a viewer is told of a dataflow's latency limits: whether they are met, where the time goes, what they cost."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from typing import Any
+from uuid import UUID
+
+from django.conf import settings
+
+from dashboard.catalog.models import DataflowRecord
+from dashboard.catalog.selectors import dataflow as dataflow_of
+from dashboard.operations.estate import current_estate
+from dashboard.operations.models import FragmentPace, LatencyStatus
+from dashboard.plans.prices import tariff
+from dashboard.teams.permissions import Viewer
+from scheduler.latency.pacing import Queries, Wanted, pace
+from scheduler.latency.sharing import airport_shares
+from scheduler.latency.status import IMPOSSIBLE, MET, MISSED, WAITING
+from scheduler.latency.triggers import BatchCost
+from scheduler.latency.ways import way_of
+from scheduler.model.estate import Estate
+from scheduler.model.fragment import node_of
+from scheduler.model.latency import LatencyLimit, from_json, in_words, to_json
+
+OFFERED_S = (0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 30.0, 60.0)
+
+
+def latency_of(viewer: Viewer, dataflow_id: UUID | str) -> dict[str, Any]:
+    """A dataflow's limits with what became of each, and where the time goes.
+
+    Raises
+    ------
+    NotFound
+        There is no such dataflow for the viewer.
+    """
+    record = dataflow_of(viewer, dataflow_id)
+    estate = current_estate()
+    rows = {row.number: row for row in record.latency_statuses.all()}
+    paces = _paces(estate, str(record.pk))
+    limits = [
+        _limit(record, estate, number, limit, rows.get(number), paces)
+        for number, limit in enumerate(record.latency_limits)]
+    return {"id": str(record.pk), "said_by": record.latency_from, "limits": limits}
+
+
+def latency_card(viewer: Viewer, record: DataflowRecord) -> dict[str, Any]:
+    """What a dataflow's page shows of its limits: as `latency_of`, how they are written, where the slider stands."""
+    answer = latency_of(viewer, record.pk)
+    limits = record.latency_limits
+    limit_s = limits[0].limit_s if limits else OFFERED_S[-1]
+    places = [*OFFERED_S, None]
+    at = len(places) - 1 if not limits else min(range(len(OFFERED_S)), key=lambda at: abs(OFFERED_S[at] - limit_s))
+    simple = len(limits) == 1 and limits[0] == LatencyLimit(limits[0].limit_s)
+    written = in_words(limits[0].limit_s) if simple else json.dumps(to_json(limits)) if limits else "none"
+    known = any(part for limit in answer["limits"] for part in limit["path"])
+    return answer | {
+        "written": written, "offers": known, "last_offer": len(places) - 1, "chosen_offer": at}
+
+
+def limits_in_words(record: DataflowRecord) -> str:
+    """The limits that hold for a dataflow, in a few words."""
+    return " and ".join(limit.words for limit in record.latency_limits) or "no limit"
+
+
+def latency_prices(viewer: Viewer, dataflow_id: UUID | str) -> dict[str, Any]:
+    """What the batches of a dataflow's queries take at other limits of the whole, and its part of that.
+
+    Limits of others that share queries stay as they are; of what a stricter limit costs more, whoever asks for it pays
+    (the Shapley value of the airport game). Empty while the dataflow does not run or nothing is known of its batches.
+    """
+    record = dataflow_of(viewer, dataflow_id)
+    estate, name = current_estate(), str(record.pk)
+    entry = estate.submitted.get(name)
+    paces = {} if entry is None or entry.paused else _paces(estate, name)
+    own = {query for query, row in paces.items() if row.cost}
+    whole = LatencyLimit(1.0)
+    way = way_of(estate, name, whole) if own else None
+    price = tariff()
+    answer: dict[str, Any] = {"id": name, "currency": price.currency, "offers": []}
+    if way is None or not way.writers.keys() <= own:
+        return answer
+    others = _wants_of_others(estate, name, own)
+    slot_hour = max((price.slot_hour(node_of(estate.fragments[query].slot)) for query in own), default=price.core_hour)
+    costs = {query: BatchCost(**paces[query].cost) for query in own}
+    reads = {query: tuple(writer for writer in way.writers.get(query, ()) if writer in own) for query in own}
+    queries = Queries(costs, reads, largest_s=settings.LONGEST_TRIGGER_MS / 1000)
+    alone = {user: pace(queries, wants).interval_s for user, wants in others.items()}
+    for limit_s in (*OFFERED_S, None):
+        wants = [] if limit_s is None else [Wanted(name, way, limit_s, whole.share)]
+        mine = pace(queries, wants)
+        paid = sum(
+            airport_shares({user: costs[query].batch_cpu_s / interval_s[query]
+                            for user, interval_s in (alone | {name: mine.interval_s}).items()
+                            if user == name or _uses(estate, user, query)})[name]
+            + _events_cores(costs[query]) / max(1, 1 + sum(_uses(estate, user, query) for user in alone))
+            for query in own)
+        together = pace(queries, [want for wants_of in (*others.values(), wants) for want in wants_of])
+        expected = mine.expected.get(name)
+        answer["offers"].append({
+            "limit_s": limit_s, "words": "none" if limit_s is None else in_words(limit_s),
+            "met": expected is None or expected.least_s is None,
+            "cores": round(together.cores, 4), "pays_cores": round(paid, 4),
+            "pays_per_hour": round(paid * slot_hour, 6)})
+    return answer
+
+
+def counts_of(dataflows: Collection[str]) -> dict[str, int]:
+    """How many of these dataflows meet all their limits, miss one, cannot meet one, or are not measured yet."""
+    worst: dict[str, str] = {}
+    order = (MET, WAITING, MISSED, IMPOSSIBLE)
+    for name, state in LatencyStatus.objects.filter(dataflow__in=list(dataflows)).values_list("dataflow", "state"):
+        key = str(name)
+        worst[key] = max(worst.get(key, MET), state, key=order.index)
+    return {state: sum(1 for found in worst.values() if found == state) for state in order}
+
+
+def _limit(
+    record: DataflowRecord, estate: Estate, number: int, limit: LatencyLimit, row: LatencyStatus | None,
+    paces: Mapping[str, FragmentPace],
+) -> dict[str, Any]:
+    if row is not None and from_json(row.limit) != (limit,):
+        row = None  # it was chosen a moment ago
+    names = {running: task for task, running in estate.submitted[str(record.pk)].running.items()} \
+        if str(record.pk) in estate.submitted else {}
+    path = [] if row is None else [
+        {"query": query, "tasks": _tasks_in(estate, query, names), "wait_s": wait_s, "batch_s": batch_s,
+         "trigger_ms": paces[query].trigger_ms if query in paces else settings.TRIGGER_MS}
+        for query, wait_s, batch_s in row.path]
+    return {
+        "number": number, "words": limit.words, "limit_s": limit.limit_s, "along": list(limit.along),
+        "over_s": limit.over_s, "percentile": limit.percentile,
+        "state": WAITING if row is None else row.state,
+        "expected_s": None if row is None else row.expected_s,
+        "measured_s": None if row is None else row.measured_s,
+        "least_s": None if row is None else row.least_s,
+        "other_s": None if row is None else row.other_s,
+        "since": None if row is None else row.since,
+        "path": path, "why": "" if row is None else _why(limit, row, path), "remedies": _remedies(limit, row, path),
+    }
+
+
+def _why(limit: LatencyLimit, row: LatencyStatus, path: list[dict[str, Any]]) -> str:
+    """Why a limit is not met: which element takes how long, and what was tried."""
+    if row.state not in (MISSED, IMPOSSIBLE) or not path:
+        return ""
+    slowest = max(path, key=lambda part: part["batch_s"])
+    what = f"A batch of {_named(slowest)} takes {in_words(slowest['batch_s'])}"
+    if row.state == MISSED:
+        return (f"{in_words(row.measured_s)} are measured where {in_words(row.expected_s)} were expected. {what}; "
+                "intervals are shortened until it is met.")
+    number = "query" if len(path) == 1 else f"{len(path)} queries"
+    tried = f"With the shortest intervals that its {number} can keep to, events take {in_words(row.least_s)}."
+    full = f" There is no more CPU on {', '.join(row.full)}." if row.full else ""
+    return f"{tried} {what}.{full}"
+
+
+def _remedies(limit: LatencyLimit, row: LatencyStatus | None, path: list[dict[str, Any]]) -> list[str]:
+    """What would meet a limit that cannot be met."""
+    if row is None or row.state != IMPOSSIBLE or row.least_s is None:
+        return []
+    remedies = [f"Ask for {in_words(row.least_s * 1.1)} or more."]
+    if len(path) > 1:
+        remedies.append("Fuse its queries: each one less saves a batch on the way (defragmentation, or a schedule).")
+    if row.full:
+        remedies.append(f"Move something away from {', '.join(row.full)}, or add a slot.")
+    return remedies
+
+
+def _named(part: Mapping[str, Any]) -> str:
+    tasks = part["tasks"]
+    return part["query"] if not tasks else tasks[0] if len(tasks) == 1 else f"{tasks[0]} … {tasks[-1]}"
+
+
+def _tasks_in(estate: Estate, query: str, names: Mapping[str, str]) -> list[str]:
+    fragment = estate.fragments.get(query)
+    return [] if fragment is None else [names[task] for task in fragment.active_tasks if task in names]
+
+
+def _paces(estate: Estate, dataflow: str) -> dict[str, FragmentPace]:
+    entry = estate.submitted.get(dataflow)
+    if entry is None:
+        return {}
+    return FragmentPace.objects.in_bulk(list({
+        estate.places[task][0] for task in entry.running.values() if task in estate.places}))
+
+
+def _wants_of_others(estate: Estate, dataflow: str, own: Collection[str]) -> dict[str, list[Wanted]]:
+    """Limits of others on the dataflow's queries: each on the part of its way that it has in common with it.
+
+    What they wait for elsewhere is taken as it stands.
+    """
+    users = {user for query in own for task in estate.fragments[query].active_tasks
+             for user in estate.users.get(task, ()) if user != dataflow and not estate.submitted[user].paused}
+    records = {str(record.pk): record for record in
+               DataflowRecord.objects.filter(pk__in=users).select_related("team")}
+    waits = {(str(row.dataflow_id), row.number): row.path for row in LatencyStatus.objects.filter(dataflow__in=users)}
+    wants: dict[str, list[Wanted]] = {user: [] for user in users}
+    for user, record in records.items():
+        for number, limit in enumerate(record.latency_limits):
+            way = way_of(estate, user, limit)
+            if way is None:
+                continue
+            elsewhere_s = sum(wait + batch for query, wait, batch in waits.get((user, number), ()) if query not in own)
+            part = replace(
+                way, writers={query: tuple(writer for writer in writers if writer in own)
+                              for query, writers in way.writers.items() if query in own},
+                starts=way.starts & set(own),
+                ends=frozenset(query for query in way.writers if query in own and not any(
+                    query in way.writers[reader] and reader in own for reader in way.writers)))
+            if part.starts and part.ends:
+                wants[user].append(Wanted(f"{user}/{number}", part, limit.limit_s, limit.share, elsewhere_s))
+    return wants
+
+
+def _uses(estate: Estate, user: str, query: str) -> bool:
+    return any(user in estate.users.get(task, ()) for task in estate.fragments[query].active_tasks)
+
+
+def _events_cores(cost: BatchCost) -> float:
+    return cost.rate_per_s * cost.event_cpu_s

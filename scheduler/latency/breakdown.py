@@ -1,0 +1,51 @@
+"""Where the latency of a path goes: waiting for batches, transport between queries, and work; as paper [5] draws it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Hop:
+    """One query of a path, as measured; all in milliseconds.
+
+    ``age_ms`` is the mean age of events that leave it; ``channel_ms`` and ``wait_ms`` are of the channel that it reads:
+    from written to read, and until a batch was planned. Of a query that begins with a source they are None.
+    """
+
+    age_ms: float
+    channel_ms: float | None = None
+    wait_ms: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Breakdown:
+    """The latency of a path by what it goes to, in milliseconds; together the age of events at its end."""
+
+    waiting_ms: float
+    transport_ms: float
+    working_ms: float
+
+
+def broken_down(hops: Sequence[Hop], *, first_interval_ms: float) -> Breakdown:
+    """The latency of a path by what it goes to.
+
+    Parameters
+    ----------
+    hops : sequence of Hop
+        Its queries, from the source's on; one at least.
+    first_interval_ms : float
+        How far apart batches of the first begin: events wait half of it there, or less where they leave sooner.
+    """
+    waiting_ms = min(hops[0].age_ms, first_interval_ms / 2)
+    transport_ms, working_ms, age_ms = 0.0, hops[0].age_ms - waiting_ms, hops[0].age_ms
+    for hop in hops[1:]:
+        more_ms = max(0.0, hop.age_ms - age_ms)
+        channel_ms = min(more_ms, hop.channel_ms or 0.0)
+        wait_ms = min(channel_ms, hop.wait_ms or 0.0)
+        waiting_ms += wait_ms
+        transport_ms += channel_ms - wait_ms
+        working_ms += more_ms - channel_ms
+        age_ms = max(age_ms, hop.age_ms)
+    return Breakdown(waiting_ms, transport_ms, working_ms)

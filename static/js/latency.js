@@ -1,0 +1,39 @@
+// What latency costs: the slider chooses one of the limits that the site has priced, and the figures follow.
+
+import { fetchJson } from "./scripts.js";
+
+const CORES = new Intl.NumberFormat("en", { maximumFractionDigits: 3, minimumFractionDigits: 3 });
+const MONEY = new Intl.NumberFormat("en", { maximumFractionDigits: 5, minimumFractionDigits: 2 });
+
+class LatencyOffers {
+  constructor(card, prices) {
+    this.card = card;
+    this.prices = prices;
+    this.slider = card.querySelector("input[type='range']");
+    this.choice = card.querySelector("input[name='latency']");
+    this.slider.addEventListener("input", () => this.show(true));
+    this.show(false);
+  }
+
+  part(name) {
+    return this.card.querySelector(`[data-offer='${name}']`);
+  }
+
+  show(isChosen) {
+    const offer = this.prices.offers[Number(this.slider.value)];
+    if (!offer) return;
+    this.part("words").textContent = offer.words;
+    this.part("cores").textContent = `${CORES.format(offer.cores)} cores`;
+    this.part("pays").textContent =
+      `${MONEY.format(offer.pays_per_hour)} ${this.prices.currency} an hour (${CORES.format(offer.pays_cores)} cores)`;
+    this.part("unmet").hidden = offer.met;
+    this.slider.setAttribute("aria-valuetext", offer.words);
+    if (isChosen && this.choice) this.choice.value = offer.words;
+  }
+}
+
+export async function startLatency() {
+  const card = document.querySelector("[data-latency]");
+  const prices = await fetchJson(card.dataset.latency);
+  if (prices.offers.length) new LatencyOffers(card, prices);
+}

@@ -1,0 +1,233 @@
+"""Pacing: intervals follow limits and what is measured; who asks for less pays for it; nothing else changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+import pytest
+
+from dashboard import jobs, queue
+from dashboard.alerts.readers import READERS, Evidence
+from dashboard.audit.models import AuditEntry
+from dashboard.catalog.models import DataflowRecord
+from dashboard.catalog.services import choose_latency
+from dashboard.operations.estate import load_estate, load_part_of
+from dashboard.operations.latency_view import latency_of, latency_prices
+from dashboard.operations.models import FragmentPace, LatencyStatus
+from dashboard.operations.pacing import EVERY_S, REPACED, Pacer, trigger_ms_of
+from dashboard.operations.telemetry import EVERYTHING
+from dashboard.operations.view import view_for
+from dashboard.teams.permissions import viewer_of
+from dashboard.teams.services import InvalidValue, set_freshness
+from scheduler.contracts.reports import Reports
+from scheduler.history.series import Annotation
+from scheduler.model.errors import NotFound, PermissionDenied
+from scheduler.model.fragment import Slot
+from scheduler.model.latency import LatencyLimit
+from tests.dashboard.building import World, approved, document, enacted, removal_planned, running
+from workers.engine.desired import desired_of
+from workers.engine.observed import Flows, TaskFlow
+
+BEGIN_S = 1_800_000_000
+RATE = 50.0
+
+
+@dataclass
+class Played:
+    """An estate that does as it is told: each query's batches take ``batch_s``; events wait half an interval for the
+    first of them, and ``beyond_s`` that no model knows of."""
+
+    patch: pytest.MonkeyPatch
+    now_s: int = BEGIN_S
+    batch_s: float = 0.1
+    beyond_s: float = 0.0
+    counted: dict[str, tuple[float, float]] = field(default_factory=dict)  # by query: batches, busy ms
+    available: bool = True
+
+    def __post_init__(self) -> None:
+        self.pacer = Pacer(lambda: datetime.fromtimestamp(self.now_s, UTC))
+        self.patch.setattr(jobs, "read_live", lambda *_: self.reading())
+
+    def run(self, seconds: int) -> list[Annotation]:
+        notes: list[Annotation] = []
+        for _ in range(seconds):
+            self.now_s += 1
+            notes += self.pacer.look(view_for(EVERYTHING), self.now_s)
+        return notes
+
+    def reading(self) -> jobs.LiveReading:
+        estate = load_estate()
+        part = {fragment.id: fragment for fragment in desired_of(
+            load_part_of("n1"), "n1", jobs.task_types(), 500, paces_ms=trigger_ms_of(estate.fragments),
+        ).wanted.values()}
+        slots: dict[str, dict[str, object]] = {}
+        tasks: dict[str, TaskFlow] = {}
+        age_ms: dict[str, float] = {}
+        queries: dict[str, float] = {}
+        for name in sorted(part, key=lambda query: int(query.partition("-")[0][1:])):
+            fragment = estate.fragments[name]
+            interval_s = part[name].trigger_ms / 1000
+            batches, busy_ms = self.counted.get(name, (0.0, 0.0))
+            batches += 1 / interval_s
+            busy_ms += 1000 * self.batch_s / interval_s
+            self.counted[name] = (batches, busy_ms)
+            slots.setdefault(str(Slot.of(fragment.slot).index), {"state": "running", "fragments": {}})["fragments"][
+                name] = {"state": "running", "batches": int(batches), "busy_ms": int(busy_ms),
+                         "trigger_ms": part[name].trigger_ms, "rate_per_s": RATE}
+            before = max((age_ms[parent] for parent in estate.tasks[fragment.tasks[0]].parents), default=None)
+            waited_ms = 500 * interval_s + 1000 * self.beyond_s if before is None else before
+            for task in fragment.active_tasks:
+                age_ms[task] = waited_ms + 1000 * self.batch_s
+                tasks[task] = TaskFlow(RATE, 0, age_ms[task], age_ms[task], age_ms[task], None, age_ms[task])
+            queries[name] = RATE
+        return jobs.LiveReading(
+            available=self.available, measured=True, flows=Flows(tasks=tasks, queries=queries),
+            reports=Reports.of({"n1": {"node": "n1", "slots": slots}}))
+
+
+@pytest.fixture
+def played(monkeypatch: pytest.MonkeyPatch, settings) -> Iterator[Played]:
+    settings.LONGEST_TRIGGER_MS = 30_000
+    return Played(monkeypatch)
+
+
+def intervals(record: DataflowRecord) -> set[int]:
+    estate = load_estate()
+    running_tasks = estate.submitted[str(record.pk)].running.values()
+    return set(trigger_ms_of({estate.places[task][0] for task in running_tasks}).values())
+
+
+def status(record: DataflowRecord) -> LatencyStatus:
+    return LatencyStatus.objects.get(dataflow=record)
+
+
+def test_a_team_that_says_nothing_gets_five_seconds_and_few_batches(world: World, played: Played) -> None:
+    record = running(world.carla, world.city, document("plain"), world.ana)
+
+    notes = played.run(120)
+
+    assert status(record).state == "met"
+    assert status(record).measured_s <= 5.0
+    assert min(intervals(record)) > 5_000, "batches as they were, 500 ms apart, cost twelve times more"
+    assert {note.what for note in notes} == {REPACED}
+    assert {note.subject for note in notes} == {str(record.pk)}
+
+
+def test_a_limit_is_met_though_events_take_longer_than_is_modelled(world: World, played: Played) -> None:
+    played.beyond_s = 0.25
+    record = running(world.carla, world.city, document("fast", latency="800 ms"), world.ana)
+
+    played.run(200)
+
+    assert status(record).state == "met"
+    assert status(record).measured_s <= 0.8
+    assert status(record).other_s == pytest.approx(0.25, abs=0.1)
+
+
+def test_what_cannot_be_met_says_why_and_what_would(world: World, played: Played) -> None:
+    played.batch_s = 0.3
+    record = running(world.carla, world.city, document("hasty", latency="100 ms"), world.ana)
+
+    played.run(60)
+    (limit,) = latency_of(viewer_of(world.carla), record.pk)["limits"]
+
+    assert limit["state"] == "impossible"
+    assert limit["least_s"] > 0.3
+    assert "300 ms" in limit["why"]
+    assert limit["remedies"][0].startswith("Ask for")
+    rule = READERS["latency_limit"](Evidence(world.city, played.now_s))
+    (reading,) = [reading for reading in rule.values() if reading.value]
+    assert "at least" in reading.text
+    (other_rule,) = [READERS["latency_limit"](Evidence(world.mobility, played.now_s))]
+    assert not any(reading.value for reading in other_rule.values())
+
+
+def test_other_limits_hold_within_rounds_and_nothing_is_restarted(
+    world: World, played: Played, sent: list, django_capture_on_commit_callbacks
+) -> None:
+    record = running(world.carla, world.city, document("tuned"), world.ana)
+    played.run(60)
+    before, generation = intervals(record), load_estate().generation
+    sent.clear()
+
+    choose_latency(actor=world.carla, dataflow_id=record.pk, limits=(LatencyLimit(0.4),))
+    with django_capture_on_commit_callbacks(execute=True):
+        played.run(EVERY_S)
+
+    assert max(intervals(record)) < min(before) / 5
+    assert load_estate().generation == generation
+    assert queue.REPUBLISH_DESIRED in [name for name, _ in sent]
+    assert AuditEntry.objects.get(verb="dataflow.choose_latency").details == {"before": None, "after": 0.4}
+    choose_latency(actor=world.carla, dataflow_id=record.pk, limits=None)
+    played.run(60)
+    assert intervals(record) == before
+
+
+def test_the_strictest_limit_holds_where_a_query_is_shared_and_pays_for_it(world: World, played: Played) -> None:
+    slow = running(world.carla, world.city, document("slow", latency="20 s"), world.ana)
+    fast = running(world.carla, world.city, document("quick", window=20, latency="500 ms"), world.ana)
+    played.run(60)
+
+    assert {status(slow).state, status(fast).state} == {"met"}
+    assert max(intervals(fast)) < 1_000
+    pays = {name: next(offer for offer in latency_prices(viewer_of(world.carla), record.pk)["offers"]
+                       if offer["limit_s"] == limit_s)
+            for name, record, limit_s in (("slow", slow, 20.0), ("fast", fast, 0.5))}
+    assert pays["slow"]["pays_cores"] < 0.3 * pays["fast"]["pays_cores"]
+    offers = latency_prices(viewer_of(world.carla), fast.pk)["offers"]
+    assert offers[-1]["words"] == "none"
+    costs = [offer["pays_cores"] for offer in offers if offer["met"]]
+    assert costs == sorted(costs, reverse=True), "the later events may be, the less it pays"
+
+
+def test_who_needs_nothing_has_the_fewest_batches(world: World, played: Played) -> None:
+    record = running(world.carla, world.city, document("rare", latency="none"), world.ana)
+
+    played.run(30)
+
+    assert intervals(record) == {30_000}
+    assert not LatencyStatus.objects.filter(dataflow=record).exists()
+
+
+def test_nothing_is_chosen_while_nothing_is_heard_and_rows_of_what_left_go(world: World, played: Played) -> None:
+    record = running(world.carla, world.city, document("brief"), world.ana)
+    played.available = False
+    played.run(30)
+    assert not FragmentPace.objects.exists()
+
+    played.available = True
+    played.run(30)
+    assert FragmentPace.objects.exists()
+    enacted(approved(removal_planned(world.carla, record), world.ana))
+    played.run(30)
+    assert not FragmentPace.objects.exists()
+    assert not LatencyStatus.objects.exists()
+
+
+def test_who_may_choose(world: World) -> None:
+    record = running(world.carla, world.city, document("ours", visibility="private"), world.ana)
+
+    with pytest.raises(NotFound):
+        choose_latency(actor=world.mo, dataflow_id=record.pk, limits=())
+    with pytest.raises(PermissionDenied):
+        choose_latency(actor=world.vera, dataflow_id=record.pk, limits=())
+    with pytest.raises(PermissionDenied):
+        set_freshness(actor=world.ana, team=world.city, limit_s=1.0)
+    with pytest.raises(InvalidValue, match="no task"):
+        choose_latency(actor=world.carla, dataflow_id=record.pk, limits=(LatencyLimit(1.0, along=("sense", "gone")),))
+    with pytest.raises(InvalidValue, match="No stream"):
+        choose_latency(actor=world.carla, dataflow_id=record.pk, limits=(LatencyLimit(1.0, along=("sense", "out")),))
+    with pytest.raises(InvalidValue, match="from 0"):
+        set_freshness(actor=world.dev, team=world.city, limit_s=0.001)
+
+
+def test_a_teams_freshness_is_of_those_that_ask_for_nothing(world: World, played: Played) -> None:
+    plain = running(world.carla, world.city, document("plain"), world.ana)
+    own = running(world.carla, world.city, document("own", window=20, latency="2 s"), world.ana)
+
+    set_freshness(actor=world.dev, team=world.city, limit_s=None)
+
+    assert DataflowRecord.objects.get(pk=plain.pk).latency_limits == ()
+    assert DataflowRecord.objects.get(pk=own.pk).latency_limits == (LatencyLimit(2.0),)
