@@ -112,11 +112,11 @@ def _latency_limit(evidence: Evidence) -> Readings | None:
                           for key in evidence.own}
     for row in LatencyStatus.objects.filter(dataflow__in=list(evidence.own), state__in=[MISSED, IMPOSSIBLE]):
         key, (limit,) = str(row.dataflow_id), from_json(row.limit) or ()
-        found = f"{in_words(row.measured_s)} are measured" if row.state == MISSED and row.measured_s else \
+        lateness = f"{in_words(row.measured_s)} are measured" if row.state == MISSED and row.measured_s else \
             f"at least {in_words(row.least_s or row.expected_s)} are needed"
         readings[Element(DATAFLOW, key)] = Reading(
             value=1.0, cause="latency_limit", dataflow=key,
-            text=f"{evidence.of_dataflow(key)} is to have a {limit.words}, and {found}.",
+            text=f"{evidence.of_dataflow(key)} is to have a {limit.words}, and {lateness}.",
             remedy="Its page says where the time goes, and what would meet the limit.")
     return readings
 

@@ -19,12 +19,10 @@ from dashboard.api.answers.dataflows import (
     DataflowCost,
     DataflowDetail,
     DataflowHistory,
-    DataflowLatency,
     DataflowRow,
     DeadLetter,
     FailingQuery,
     Fragmentation,
-    LatencyPrices,
     LiveDataflow,
     Output,
     Submitted,
@@ -33,6 +31,7 @@ from dashboard.api.answers.dataflows import (
     VersionRow,
     WhenBehind,
 )
+from dashboard.api.answers.latency import DataflowLatency, LatencyPrices
 from dashboard.api.answers.proposals import ProposalRow
 from dashboard.approvals import services
 from dashboard.bills.costs import cost_of
@@ -42,9 +41,10 @@ from dashboard.catalog.services import choose_latency, choose_when_behind
 from dashboard.operations import failures as failing
 from dashboard.operations import fragments
 from dashboard.operations import selectors as operations
-from dashboard.operations.latency_view import latency_of, latency_prices
+from dashboard.operations.latency_view import latency_of
 from dashboard.operations.services import try_again
 from dashboard.operations.sinks import write_again
+from dashboard.plans.latency_prices import latency_prices
 from dashboard.teams import selectors as teams
 from scheduler.model.errors import NotFound
 

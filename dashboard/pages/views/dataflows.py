@@ -22,9 +22,8 @@ from dashboard.approvals.near_misses import near_misses_in
 from dashboard.audit import selectors as trail
 from dashboard.bills.costs import cost_of
 from dashboard.catalog import selectors as catalog
-from dashboard.catalog.documents import limits_for
 from dashboard.catalog.lifecycle import AT_REST, LIFECYCLE, PAUSED, RUNNING
-from dashboard.catalog.services import choose_latency, choose_when_behind
+from dashboard.catalog.services import choose_when_behind
 from dashboard.core.errors import http_status
 from dashboard.explorer.preview import preview_submission
 from dashboard.explorer.versions import compared
@@ -32,7 +31,7 @@ from dashboard.operations import selectors as operations
 from dashboard.operations.elements import queries_of
 from dashboard.operations.failures import failures
 from dashboard.operations.fragments import fragmentation_of
-from dashboard.operations.latency_view import latency_card, latency_prices, limits_in_words
+from dashboard.operations.latency_view import latency_card
 from dashboard.operations.services import try_again
 from dashboard.operations.states import GAVE_UP
 from dashboard.pages import flash
@@ -209,28 +208,6 @@ def dataflow_when_behind(request: HttpRequest, dataflow_id: UUID) -> HttpRespons
         text=lambda record: f"If it is too slow for others, {record.name} {WORDS[record.behind_choice]}.",
         code="when-behind")
     return redirect("dataflow", dataflow_id)
-
-
-@require_POST
-@login_required
-def dataflow_latency(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
-    """Choose how late a dataflow's events may be."""
-    record = catalog.dataflow(request.viewer, dataflow_id)
-    written = None if request.POST.get("as") == "document" else request.POST.get("latency", "")
-    flash.attempt(
-        request, lambda: choose_latency(
-            actor=request.user, dataflow_id=record.pk,
-            limits=None if written is None else limits_for(record, written)),
-        text=lambda record: f"{record.name}: {limits_in_words(record)}. Batches follow within seconds.",
-        code="latency")
-    return redirect("dataflow", dataflow_id)
-
-
-@require_safe
-@login_required
-def dataflow_latency_prices(request: HttpRequest, dataflow_id: UUID) -> JsonResponse:
-    """What the dataflow's batches would take at other limits."""
-    return JsonResponse(latency_prices(request.viewer, dataflow_id))
 
 
 @require_safe

@@ -1,0 +1,39 @@
+"""How late a dataflow's events may be: chosen, and what other choices would cost."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from django.contrib.auth.decorators import login_required
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import redirect
+from django.views.decorators.http import require_POST, require_safe
+
+from dashboard.catalog import selectors as catalog
+from dashboard.catalog.documents import limits_for
+from dashboard.catalog.services import choose_latency
+from dashboard.operations.latency_view import limits_in_words
+from dashboard.pages import flash
+from dashboard.plans.latency_prices import latency_prices
+
+
+@require_POST
+@login_required
+def dataflow_latency(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
+    """Choose how late a dataflow's events may be."""
+    record = catalog.dataflow(request.viewer, dataflow_id)
+    written = None if request.POST.get("as") == "document" else request.POST.get("latency", "")
+    flash.attempt(
+        request, lambda: choose_latency(
+            actor=request.user, dataflow_id=record.pk,
+            limits=None if written is None else limits_for(record, written)),
+        text=lambda record: f"{record.name}: {limits_in_words(record)}. Batches follow within seconds.",
+        code="latency")
+    return redirect("dataflow", dataflow_id)
+
+
+@require_safe
+@login_required
+def dataflow_latency_prices(request: HttpRequest, dataflow_id: UUID) -> JsonResponse:
+    """What the dataflow's batches would take at other limits."""
+    return JsonResponse(latency_prices(request.viewer, dataflow_id))
