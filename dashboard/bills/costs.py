@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from uuid import UUID
 
@@ -22,6 +22,7 @@ from dashboard.approvals.plan_in_force import plans_in_force
 from dashboard.bills.models import UsageHour
 from dashboard.catalog.permissions import dataflow_for
 from dashboard.operations.costs import costs_here
+from dashboard.operations.pacing import trigger_ms_of
 from dashboard.operations.view import view_for
 from dashboard.plans.models import PlanRecord
 from dashboard.plans.prices import prices
@@ -69,18 +70,21 @@ def cost_of(viewer: Viewer, dataflow_id: UUID | str) -> DataflowCost | None:
         There is no such dataflow that the viewer may know of.
     """
     record = dataflow_for(viewer, dataflow_id)
-    view, costs, tariff = view_for(viewer), costs_here(), prices()
+    view, costs, tariff = view_for(viewer), costs_here(), prices(record.latency_limits)
     submitted = view.estate.submitted.get(str(record.pk))
     if submitted is None:
         return None
     cores, types = 0.0, set()
+    paces_ms = trigger_ms_of({view.estate.places[task][0] for task in submitted.running.values()
+                              if task in view.estate.places})
     for task_id in set(submitted.running.values()):
         task, place = view.estate.tasks[task_id], view.estate.places.get(task_id)
         fragment = None if place is None else view.estate.fragments[place[0]]
         if fragment is None or task_id not in fragment.active_tasks:
             continue
-        cores += running_cores(task, task_types=jobs.task_types(), prices=tariff)
-        cores += len(fragment.queries) * query_cores(tariff) / len(fragment.active_tasks)
+        paced = replace(tariff, trigger_ms=paces_ms.get(fragment.id, tariff.trigger_ms))
+        cores += running_cores(task, task_types=jobs.task_types(), prices=paced)
+        cores += len(fragment.queries) * query_cores(paced) / len(fragment.active_tasks)
         types.add(task.type)
     slots, kept_per_hour = _kept(str(record.pk)) if submitted.scheduled and not submitted.paused else (0, None)
     return DataflowCost(

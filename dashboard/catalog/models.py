@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping
+from typing import Any
 
 from django.conf import settings
 from django.db import models
 
 from dashboard.catalog.lifecycle import LIFECYCLE, SUBMITTED
+from dashboard.teams.models import Team
 from scheduler.model.behind import CHOICES
 from scheduler.model.latency import LatencyLimit, Limits, from_json
 
@@ -51,10 +54,8 @@ class DataflowRecord(models.Model):
     @property
     def latency_limits(self) -> Limits:
         """The latency limits that hold for it: those chosen, else its document's, else its team's; empty for none."""
-        for own in (self.latency_chosen, self.latency):
-            if (limits := from_json(own)) is not None:
-                return limits
-        return () if self.team.freshness_s is None else (LatencyLimit(self.team.freshness_s),)
+        chosen = from_json(self.latency_chosen)
+        return limits_of({"latency": self.latency}, self.team) if chosen is None else chosen
 
     @property
     def latency_from(self) -> str:
@@ -76,3 +77,11 @@ class DataflowVersion(models.Model):
     class Meta:
         ordering = ["-number"]
         constraints = [models.UniqueConstraint(fields=["dataflow", "number"], name="one_version_a_number")]
+
+
+def limits_of(document: Mapping[str, Any], team: Team) -> Limits:
+    """The latency limits of a dataflow of a team with such a document: its own, else the team's; empty for none."""
+    limits = from_json(document.get("latency"))
+    if limits is not None:
+        return limits
+    return () if team.freshness_s is None else (LatencyLimit(team.freshness_s),)

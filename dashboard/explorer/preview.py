@@ -13,7 +13,7 @@ from dashboard import jobs
 from dashboard.approvals.demands import approvers, team_demands
 from dashboard.catalog.documents import parse_document, stored_dataflow
 from dashboard.catalog.lifecycle import AT_REST
-from dashboard.catalog.models import DataflowRecord
+from dashboard.catalog.models import DataflowRecord, limits_of
 from dashboard.catalog.permissions import visible_to
 from dashboard.catalog.selectors import current_version
 from dashboard.operations.estate import stored_estate
@@ -25,6 +25,7 @@ from dashboard.teams.models import Team
 from dashboard.teams.permissions import Viewer
 from scheduler import changing, planning
 from scheduler.model.dataflow import Dataflow
+from scheduler.model.documents import to_document
 from scheduler.model.plan import Plan
 
 NOT_STORED = str(UUID(int=0))  # stands for the id that a submission would get
@@ -99,14 +100,15 @@ def _asked(viewer: Viewer, plan: Plan, team: Team) -> list[dict[str, Any]]:
 def _planned(
     estate: StoredEstate, dataflow: Dataflow, team: Team, *, fresh: bool, changed: DataflowRecord | None
 ) -> Plan:
+    priced = prices(limits_of(to_document(dataflow), team))
     if changed is None:
         return planning.plan_submission(
-            estate, dataflow, dataflow_id=NOT_STORED, team=team.slug, task_types=jobs.task_types(), prices=prices(),
+            estate, dataflow, dataflow_id=NOT_STORED, team=team.slug, task_types=jobs.task_types(), prices=priced,
             containment=containment_of(team), fresh=fresh)
     former = stored_dataflow(current_version(changed).document, installed=False)
     return changing.plan_change(
         estate, dataflow, former=former, dataflow_id=str(changed.pk), team=changed.team.slug,
-        task_types=jobs.task_types(), prices=prices(), fresh=fresh)
+        task_types=jobs.task_types(), prices=priced, fresh=fresh)
 
 
 def _change(plan: Plan) -> dict[str, int] | None:

@@ -8,6 +8,7 @@ For pages and API:
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 from uuid import UUID
@@ -17,9 +18,11 @@ from django.conf import settings
 from dashboard import jobs
 from dashboard.catalog.permissions import dataflow_for
 from dashboard.operations.costs import costs_here
+from dashboard.operations.pacing import trigger_ms_of
 from dashboard.operations.slow_queries import cut_tasks
 from dashboard.operations.view import View, view_for
 from dashboard.teams.permissions import Viewer
+from scheduler.model.costs import Costs
 from scheduler.model.prices import Prices
 from scheduler.performance.pricing import query_cores
 from scheduler.reuse.fragmentation import fragmentation
@@ -32,25 +35,32 @@ def fragmentation_of(viewer: Viewer, dataflow_id: UUID | str) -> dict[str, Any] 
     """
     record = dataflow_for(viewer, dataflow_id)
     view = view_for(viewer)
-    return _row(view, str(record.pk), query=_query_cores()) if str(record.pk) in view.records else None
+    return _row(view, str(record.pk), costs=costs_here(), paces_ms=trigger_ms_of(view.estate.fragments)) \
+        if str(record.pk) in view.records else None
 
 
 def fragmentations(viewer: Viewer) -> list[dict[str, Any]]:
     """Of every dataflow in the estate: ``id``, ``name``, ``team``, ``status`` and its fragmentation."""
-    view, query = view_for(viewer), _query_cores()
+    view, costs = view_for(viewer), costs_here()
+    paces_ms = trigger_ms_of(view.estate.fragments)
     rows = [
         {"id": dataflow_id, "name": record.name, "team": record.team.name, "status": record.status,
-         **_row(view, dataflow_id, query=query)}
+         **_row(view, dataflow_id, costs=costs, paces_ms=paces_ms)}
         for dataflow_id, record in view.records.items()
     ]
     return sorted(rows, key=lambda row: (-row["spare_queries"], -row["dead_tasks"], -row["queries"], row["name"]))
 
 
-def _query_cores() -> float:
-    return query_cores(Prices(trigger_ms=settings.TRIGGER_MS, costs=costs_here()))
+def _query_cores(view: View, dataflow_id: str, costs: Costs, paces_ms: Mapping[str, int]) -> float:
+    """What a query of a dataflow takes for running batches at all, in the mean of its queries."""
+    places = view.estate.places
+    queries = {places[task][0] for task in view.estate.submitted[dataflow_id].running.values() if task in places}
+    each = [query_cores(Prices(trigger_ms=paces_ms.get(query, settings.TRIGGER_MS), costs=costs)) for query in queries]
+    return sum(each) / len(each) if each else query_cores(Prices(trigger_ms=settings.TRIGGER_MS, costs=costs))
 
 
-def _row(view: View, dataflow_id: str, *, query: float) -> dict[str, Any]:
+def _row(view: View, dataflow_id: str, *, costs: Costs, paces_ms: Mapping[str, int]) -> dict[str, Any]:
+    query = _query_cores(view, dataflow_id, costs, paces_ms)
     latency_ms = {
         stream: (flow.channel_p50_ms or 0.0) + (flow.wait_p50_ms or 0.0)
         for stream, flow in view.reading.flows.streams.items() if flow.channel_p50_ms is not None

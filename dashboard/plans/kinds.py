@@ -13,7 +13,7 @@ from typing import Any
 from dashboard import jobs
 from dashboard.catalog import lifecycle as dataflows
 from dashboard.catalog.documents import stored_dataflow
-from dashboard.catalog.models import DataflowVersion
+from dashboard.catalog.models import DataflowVersion, limits_of
 from dashboard.operations.nodes import pinning_remarks
 from dashboard.operations.slow_queries import cut_tasks
 from dashboard.plans.choices import Choice
@@ -80,12 +80,13 @@ def _submission(record: PlanRecord, estate: Reading) -> Plan:
     schedule, remarks = _schedule(record, estate, options)
     return planning.plan_submission(
         estate, stored_dataflow(version.document), dataflow_id=str(record.dataflow_id),
-        team=version.dataflow.team.slug, task_types=jobs.task_types(), prices=prices(),
+        team=version.dataflow.team.slug, task_types=jobs.task_types(), prices=prices(version.dataflow.latency_limits),
         containment=containment_of(version.dataflow.team, estate), schedule=schedule, remarks=remarks, **options)
 
 
 def _of_what_runs(planner: Callable[..., Plan], record: PlanRecord, estate: Reading) -> Plan:
-    return planner(estate, str(record.dataflow_id), task_types=jobs.task_types(), prices=prices())
+    return planner(
+        estate, str(record.dataflow_id), task_types=jobs.task_types(), prices=prices(record.dataflow.latency_limits))
 
 
 def _defragmentation(record: PlanRecord, estate: Reading) -> Plan:
@@ -98,7 +99,7 @@ def _defragmentation(record: PlanRecord, estate: Reading) -> Plan:
 
 def _pause(record: PlanRecord, estate: Reading) -> Plan:
     return rearranging.plan_pause(
-        estate, str(record.dataflow_id), task_types=jobs.task_types(), prices=prices(),
+        estate, str(record.dataflow_id), task_types=jobs.task_types(), prices=prices(record.dataflow.latency_limits),
         why=record.options.get("why", ""))
 
 
@@ -117,7 +118,8 @@ def _change(record: PlanRecord, estate: Reading) -> Plan:
     return changing.plan_change(
         estate, stored_dataflow(versions[record.version].document),
         former=stored_dataflow(former.document, installed=False), dataflow_id=str(record.dataflow_id),
-        team=former.dataflow.team.slug, task_types=jobs.task_types(), prices=prices(), **options)
+        team=former.dataflow.team.slug, task_types=jobs.task_types(),
+        prices=prices(limits_of(versions[record.version].document, former.dataflow.team)), **options)
 
 
 def _scheduling(record: PlanRecord, estate: Reading) -> Plan:

@@ -7,12 +7,28 @@ from dataclasses import replace
 from django.conf import settings
 
 from dashboard.operations.costs import costs_here
+from scheduler.latency.batch_costs import TIMES_ITS_CPU
+from scheduler.latency.pacing import interval_alone
+from scheduler.model.latency import Limits
 from scheduler.model.prices import Prices
 
 
-def prices() -> Prices:
-    """What plans are priced with: the tariff, and the CPU that was measured on this class of machine or is declared."""
-    return replace(tariff(), costs=costs_here())
+def prices(limits: Limits | None = None) -> Prices:
+    """What plans are priced with: the tariff, and the CPU that was measured on this class of machine or is declared.
+
+    Parameters
+    ----------
+    limits : Limits, optional
+        Latency limits of the dataflow that is planned: batches are as far apart as they allow. Without them, as they
+        are of a query that is new.
+    """
+    costs = costs_here()
+    priced = replace(tariff(), costs=costs)
+    if limits is None:
+        return priced
+    longest_s = settings.LONGEST_TRIGGER_MS / 1000
+    interval_s = interval_alone(limits, batch_s=TIMES_ITS_CPU * costs.query_batch_s, largest_s=longest_s)
+    return replace(priced, trigger_ms=round(1000 * interval_s))
 
 
 def tariff() -> Prices:

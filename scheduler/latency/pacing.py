@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from .triggers import LARGEST_S, SMALLEST_S, BatchCost, BatchPlan, Limit, choose_intervals, latency_s, wait_s
+from scheduler.model.latency import Limits
+
+from .triggers import BUSY, LARGEST_S, SMALLEST_S, BatchCost, BatchPlan, Limit, choose_intervals, latency_s, wait_s
 from .ways import Way
 
 AIM = 0.9  # of a limit: what is planned for, as batches are not all alike
@@ -105,6 +107,22 @@ def pace(queries: Queries, wants: Sequence[Wanted]) -> Pacing:
     expected = {want.key: _expected(plan, want, interval_s) for want in wants}
     cores = sum(cost.cores(interval_s[query]) for query, cost in queries.costs.items())
     return Pacing(interval_s, cores, expected, tuple(sorted(full)), tuple(sorted(too_slow)))
+
+
+def interval_alone(limits: Limits, *, batch_s: float, largest_s: float = LARGEST_S) -> float:
+    """The interval of a query that alone serves a dataflow with these limits, in seconds: what plans are priced with.
+
+    Parameters
+    ----------
+    limits : Limits
+        Of the dataflow; only those of the whole count, and without one the interval is the longest.
+    batch_s : float
+        What a batch takes, in seconds.
+    largest_s : float, optional
+        The longest interval.
+    """
+    intervals_s = [(AIM * limit.limit_s - batch_s) / limit.share for limit in limits if not limit.along]
+    return min([largest_s, *(max(batch_s / BUSY, SMALLEST_S, seconds) for seconds in intervals_s)])
 
 
 def expected_at(queries: Queries, wants: Iterable[Wanted], interval_s: Mapping[str, float]) -> dict[str, Expected]:

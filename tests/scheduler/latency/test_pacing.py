@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.latency.pacing import AIM, Queries, Wanted, expected_at, pace
+from scheduler.latency.pacing import AIM, Queries, Wanted, expected_at, interval_alone, pace
 from scheduler.latency.triggers import BatchCost, BatchPlan, Limit, choose_intervals, latency_s
 from scheduler.latency.ways import Way
+from scheduler.model.latency import LatencyLimit
 
 LARGEST_S = 8.0
 CHEAP = BatchCost(batch_s=0.1, batch_cpu_s=0.05)
@@ -131,3 +132,15 @@ def test_a_percentile_takes_shorter_intervals_than_the_mean() -> None:
     tail = pace(queries, [Wanted("w", way, 2.0, share=0.99)]).interval_s["a"]
 
     assert tail == pytest.approx(mean * 0.5 / 0.99, rel=0.05)
+
+
+@given(st.sampled_from([0.05, 0.3, 2.0, 30.0]), st.sampled_from([None, 95.0]))
+def test_what_plans_are_priced_with_is_what_a_query_alone_gets(limit_s: float, percentile: float | None) -> None:
+    limit = LatencyLimit(limit_s, percentile=percentile)
+    way = Way({"a": ()}, frozenset({"a"}), frozenset({"a"}))
+    paced = pace(Queries({"a": CHEAP}, largest_s=LARGEST_S), [Wanted("w", way, limit_s, limit.share)])
+
+    alone_s = interval_alone((limit,), batch_s=CHEAP.batch_s, largest_s=LARGEST_S)
+
+    assert alone_s == pytest.approx(paced.interval_s["a"], rel=0.06), "but for what is rounded"
+    assert interval_alone((), batch_s=CHEAP.batch_s, largest_s=LARGEST_S) == LARGEST_S
