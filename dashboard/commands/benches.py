@@ -58,6 +58,8 @@ _ALL = (
           "workers.benches.prices:main"),
     Bench("recovery", "A driver is killed: how soon events flow again, with a spare driver and without.",
           "workers.benches.recovery:main"),
+    Bench("latency-cost", "40 small dataflows under one latency limit after the other: cores, latencies, limits met.",
+          "dashboard.benches.latency_cost:main"),
     Bench("connectors", "Events/s and CPU of an event by connector, against the client library alone; idle connectors.",
           "workers.benches.connectors:main"),
     Bench("health", "A driver is killed, and one's JVM frozen: after how many seconds that is said.",

@@ -54,7 +54,9 @@ def queries_of(
         before_s={name: trigger_ms.get(name, settings.TRIGGER_MS) / 1000 for name in working},
         slot_of={name: fragment.slot for name, fragment in working.items()},
         capacity={slot: SLOT_CORES - costs.slot_cores for slot in slots},
-        largest_s=settings.LONGEST_TRIGGER_MS / 1000)
+        largest_s=settings.LONGEST_TRIGGER_MS / 1000,
+        # A schedule's promise was made for batches as they are without pacing: it must be able to keep it.
+        bounds_s={name: settings.TRIGGER_MS / 1000 for name, fragment in working.items() if fragment.divided})
 
 
 def wants_of(view: View, *, other_s: Mapping[Key, float]) -> dict[Key, tuple[LatencyLimit, Wanted]]:

@@ -98,7 +98,8 @@ def _is_late(estate: Estate, fragment: Fragment, query: QueryReport) -> bool:
     if max(query.batch_ms or 0, query.batch_for_ms or 0) >= hold_ms:
         return True
     rate_per_s = estate.tasks[fragment.tasks[0]].config.get("rate_per_s")
-    is_busy = (query.batch_ms or 0) > 2 * settings.TRIGGER_MS
+    working_ms = (query.batch_ms or 0) - query.phases_ms.get("asking", 0)  # most of which is waiting for the next one
+    is_busy = working_ms > 2 * max(settings.TRIGGER_MS, query.trigger_ms or 0)
     return bool(
         is_busy and rate_per_s and query.rate_per_s is not None and query.rate_per_s < 0.9 * float(rate_per_s)
         and not query.throttled_by)

@@ -35,6 +35,7 @@ class Queries:
     """What is known of the queries that run: what batches cost, who reads whom, intervals in force, and slots.
 
     ``before_s`` holds the intervals that queries have now. A slot of ``capacity`` has so many cores for them.
+    ``bounds_s`` are the longest intervals of queries that may not have ``largest_s``.
     """
 
     costs: Mapping[str, BatchCost]
@@ -44,6 +45,7 @@ class Queries:
     capacity: Mapping[str, float] = field(default_factory=dict)
     largest_s: float = LARGEST_S
     smallest_s: float = SMALLEST_S
+    bounds_s: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +165,7 @@ def _expected(plan: BatchPlan, want: Wanted, interval_s: Mapping[str, float]) ->
         for writer, reader in zip((None, *path), path, strict=False))
     least_s = None
     if latency > want.limit_s:
-        shortest_s = {query: max(plan.smallest_s, min(cost.least_s, plan.largest_s))
+        shortest_s = {query: max(plan.smallest_s, min(cost.least_s, plan.longest_s(query)))
                       for query, cost in plan.costs.items() if query in want.way.writers}
         least_s = _slowest(plan, want, shortest_s)[1]
     return Expected(want.key, latency, path, parts, least_s)
@@ -184,7 +186,7 @@ def _plan(
     return BatchPlan(
         costs, tuple(limits), reads=queries.reads, slot_of=queries.slot_of,
         capacity={slot: cores for slot, cores in queries.capacity.items() if slot in slots},
-        largest_s=queries.largest_s, smallest_s=queries.smallest_s)
+        largest_s=queries.largest_s, smallest_s=queries.smallest_s, bounds_s=queries.bounds_s)
 
 
 def _cores_by_slot(queries: Queries, interval_s: Mapping[str, float]) -> dict[str, float]:

@@ -99,6 +99,7 @@ class BatchPlan:
 
     ``costs`` are by query; ``reads`` names the queries that write what a query reads. ``slot_of`` and ``capacity`` say
     where each one is, and what CPU that slot has for them, in cores; a slot without capacity has no bound.
+    ``bounds_s`` are the longest intervals of queries that may not have ``largest_s``.
     """
 
     costs: Mapping[str, BatchCost]
@@ -108,6 +109,11 @@ class BatchPlan:
     capacity: Mapping[str, float] = field(default_factory=dict)
     largest_s: float = LARGEST_S
     smallest_s: float = SMALLEST_S
+    bounds_s: Mapping[str, float] = field(default_factory=dict)
+
+    def longest_s(self, query: str) -> float:
+        """The longest interval that a query may have, in seconds."""
+        return min(self.largest_s, self.bounds_s.get(query, self.largest_s))
 
 
 def wait_s(
@@ -165,7 +171,7 @@ def choose_intervals(plan: BatchPlan) -> Intervals:
     The optimum is found by cutting planes (Kelley): the CPU of each query is a convex function of its own interval
     alone, so a few tangents each describe it where it matters, and what is left is a linear program.
     """
-    too_slow = tuple(query for query, cost in plan.costs.items() if not cost.least_s <= plan.largest_s)
+    too_slow = tuple(query for query, cost in plan.costs.items() if not cost.least_s <= plan.longest_s(query))
     program = _Program(plan, frozenset(too_slow))
     interval_s, late_s, full = program.solve()
     unmet = tuple(
@@ -190,8 +196,9 @@ class _Program:
         self._too_slow = too_slow
         price = self._price = 1e3 * (1.0 + sum(cost.batch_cpu_s for cost in plan.costs.values()) / plan.smallest_s)
         for query, cost in plan.costs.items():
-            least_s = plan.largest_s if query in too_slow else max(plan.smallest_s, cost.least_s)
-            self._interval[query] = solver.NumVar(least_s, plan.largest_s, "")
+            longest_s = plan.longest_s(query)
+            least_s = longest_s if query in too_slow else min(longest_s, max(plan.smallest_s, cost.least_s))
+            self._interval[query] = solver.NumVar(least_s, longest_s, "")
             self._cpu[query] = solver.NumVar(0, solver.infinity(), "")
         self._late = [solver.NumVar(0, solver.infinity(), "") for _ in plan.limits]
         self._lacking = {slot: solver.NumVar(0, solver.infinity(), "") for slot in plan.capacity}

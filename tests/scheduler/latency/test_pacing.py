@@ -124,6 +124,12 @@ def test_a_full_slot_is_named_and_slows_what_no_limit_needs() -> None:
     assert unmet.expected["w"].least_s is not None
 
 
+def test_a_query_that_has_promised_more_has_no_longer_interval() -> None:
+    queries = Queries({"a": CHEAP, "b": CHEAP}, largest_s=LARGEST_S, bounds_s={"b": 0.5})
+
+    assert pace(queries, []).interval_s == {"a": LARGEST_S, "b": 0.5}
+
+
 def test_a_percentile_takes_shorter_intervals_than_the_mean() -> None:
     way = Way({"a": ()}, frozenset({"a"}), frozenset({"a"}))
     queries = Queries({"a": CHEAP}, largest_s=LARGEST_S)
