@@ -58,14 +58,14 @@ def limits_in_words(record: DataflowRecord) -> str:
     return " and ".join(limit.words for limit in record.latency_limits) or "no limit"
 
 
-def counts_of(dataflows: Collection[str]) -> dict[str, int]:
-    """How many of these dataflows meet all their limits, miss one, cannot meet one, or are not measured yet."""
+def worst_states(dataflows: Collection[str]) -> dict[str, str]:
+    """Of each of these dataflows that has a limit and runs, what became of the worst of its limits."""
     worst: dict[str, str] = {}
     order = (MET, WAITING, MISSED, IMPOSSIBLE)
     for name, state in LatencyStatus.objects.filter(dataflow__in=list(dataflows)).values_list("dataflow", "state"):
         key = str(name)
         worst[key] = max(worst.get(key, MET), state, key=order.index)
-    return {state: sum(1 for own_state in worst.values() if own_state == state) for state in order}
+    return worst
 
 
 def _limit(

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 import pytest
+from django.test import Client
 
 from dashboard import jobs, queue
 from dashboard.alerts.readers import READERS, Evidence
@@ -143,6 +144,24 @@ def test_what_cannot_be_met_says_why_and_what_would(world: World, played: Played
     assert "at least" in reading.text
     (other_rule,) = [READERS["latency_limit"](Evidence(world.mobility, played.now_s))]
     assert not any(reading.value for reading in other_rule.values())
+
+
+def test_the_estate_says_how_many_limits_are_held(world: World, played: Played) -> None:
+    played.batch_s = 0.3
+    hasty = running(world.carla, world.city, document("hasty", latency="100 ms"), world.ana)
+    running(world.carla, world.city, document("plain", window=20), world.ana)
+    played.run(60)
+    client = Client()
+    client.force_login(world.carla)
+
+    page = client.get("/").content.decode()
+
+    assert '<dd class="text-bad" id="limits-held" data-refresh>1 of 2</dd>' in page
+    assert page.count("latency limit impossible") == 1
+    own = client.get(f"/dataflows/{hasty.pk}/").content.decode()
+    assert "impossible" in own
+    assert "300 ms" in own
+    assert client.get(f"/dataflows/{hasty.pk}/latency/prices").json()["offers"]
 
 
 def test_other_limits_hold_within_rounds_and_nothing_is_restarted(

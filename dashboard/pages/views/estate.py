@@ -12,6 +12,8 @@ from django.views.decorators.http import require_safe
 from dashboard.audit import selectors as trail
 from dashboard.operations import selectors as operations
 from dashboard.operations.fragments import fragmentations
+from dashboard.operations.latency_view import worst_states
+from scheduler.latency.status import MET, WAITING
 from scheduler.model.fragment import node_of
 
 RECENT = 8
@@ -28,10 +30,12 @@ def estate(request: HttpRequest) -> HttpResponse:
     """The first page."""
     document = operations.live_estate(request.viewer)
     counts = document["counts"]
-    rows = [{"id": key, **row} for key, row in document["dataflows"].items()]
+    limits = worst_states(document["dataflows"])
+    rows = [{"id": key, "limit": limits.get(key, ""), **row} for key, row in document["dataflows"].items()]
     return render(request, "estate.html", {
         "doc": document,
         "counts": counts,
+        "limits": len(limits), "limits_held": sum(state in (MET, WAITING) for state in limits.values()),
         "saved": counts["without_reuse"] - counts["running_tasks"],
         "rows": sorted(rows, key=lambda row: (row["team"], row["name"])),
         "slots": [{"name": key, "node": node_of(key), "index": int(key.rpartition("/")[2]), **row,
