@@ -18,6 +18,7 @@ from scheduler.model.fragment import Fragment
 from scheduler.model.latency import LatencyLimit
 
 Key = tuple[str, int]  # dataflow, number of its limit
+Wants = dict[Key, tuple[LatencyLimit, Wanted]]
 SLOT_CORES = 0.95  # of a slot's core: what its queries may take
 LEAST_BATCHES = 3  # that a query was seen to do, before their duration says anything
 
@@ -59,18 +60,16 @@ def queries_of(
         bounds_s={name: settings.TRIGGER_MS / 1000 for name, fragment in working.items() if fragment.divided})
 
 
-def wants_of(view: View, *, other_s: Mapping[Key, float]) -> dict[Key, tuple[LatencyLimit, Wanted]]:
+def wants_of(view: View) -> Wants:
     """The limits of the running dataflows of a view, by dataflow and number; those whose tasks rest are left out."""
-    wants = {}
+    wants: Wants = {}
     for name, record in view.records.items():
         if view.estate.submitted[name].paused:
             continue
         for number, limit in enumerate(record.latency_limits):
             way = way_of(view.estate, name, limit)
             if way is not None:
-                key = (name, number)
-                wants[key] = (limit, Wanted(
-                    f"{name}/{number}", way, limit.limit_s, limit.share, other_s.get(key, 0.0)))
+                wants[name, number] = (limit, Wanted(f"{name}/{number}", way, limit.limit_s, limit.share))
     return wants
 
 

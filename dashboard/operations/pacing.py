@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from statistics import median
 from typing import Any
@@ -19,7 +19,7 @@ from django.db import transaction
 
 from dashboard import jobs
 from dashboard.operations.costs import costs_here
-from dashboard.operations.latency_problem import Key, latency_ms, parts_along, queries_of, wants_of
+from dashboard.operations.latency_problem import Key, Wants, latency_ms, parts_along, queries_of, wants_of
 from dashboard.operations.models import FragmentPace, LatencyStatus
 from dashboard.operations.view import View
 from scheduler.contracts.reports import RUNNING
@@ -28,6 +28,7 @@ from scheduler.latency import status
 from scheduler.latency.batch_costs import BatchesSeen, times_its_cpu
 from scheduler.latency.pacing import STAYS, Expected, Pacing, Queries, Wanted, expected_at, pace
 from scheduler.latency.status import Settled, state_of
+from scheduler.model.estate import Estate
 from scheduler.model.latency import LatencyLimit, in_words, to_json
 
 EVERY_S = 10
@@ -77,6 +78,7 @@ class Pacer:
         self._now = now
         self._queries: dict[str, _Query] = {}
         self._paths: dict[Key, tuple[str, ...]] = {}
+        self._wants: tuple[Estate, list[Any], Wants] | None = None
         self._settled: dict[Key, Settled] = {}
 
     def look(self, view: View, now_s: int) -> list[Annotation]:
@@ -84,11 +86,20 @@ class Pacer:
         if not view.reading.available or not view.reading.measured:
             return []
         self._look_at_queries(view, now_s)
-        rows = {(str(row.dataflow_id), row.number): row for row in LatencyStatus.objects.all()} \
-            if now_s % EVERY_S == 0 else None
-        wants = wants_of(view, other_s={} if rows is None else {key: row.other_s for key, row in rows.items()})
+        wants = self._wants_of(view)
         self._look_at_limits(view, wants, now_s)
-        return [] if rows is None else self._round(view, wants, rows, now_s)
+        if now_s % EVERY_S:
+            return []
+        rows = {(str(row.dataflow_id), row.number): row for row in LatencyStatus.objects.all()}
+        return self._round(view, wants, rows, now_s)
+
+    def _wants_of(self, view: View) -> Wants:
+        """The limits, found anew only where the estate or a limit is another than a second ago."""
+        asked = [(name, record.latency_chosen, record.latency, record.team.freshness_s)
+                 for name, record in view.records.items()]
+        if self._wants is None or self._wants[0] is not view.estate or self._wants[1] != asked:
+            self._wants = (view.estate, asked, wants_of(view))
+        return self._wants[2]
 
     def values_of(self, view: View) -> dict[Series, float]:
         """Where the latency of each dataflow goes now, along the slowest way of its first limit, and that limit."""
@@ -114,7 +125,7 @@ class Pacer:
         for name in self._queries.keys() - present:
             del self._queries[name]
 
-    def _look_at_limits(self, view: View, wants: Mapping[Key, tuple[LatencyLimit, Wanted]], now_s: int) -> None:
+    def _look_at_limits(self, view: View, wants: Wants, now_s: int) -> None:
         in_force = self._in_force(view)
         for key, (limit, want) in wants.items():
             milliseconds = latency_ms(view, key[0], limit)
@@ -135,22 +146,20 @@ class Pacer:
         return in_force
 
     def _round(
-        self, view: View, wants: Mapping[Key, tuple[LatencyLimit, Wanted]], rows: Mapping[Key, LatencyStatus],
-        now_s: int,
+        self, view: View, wants: Wants, rows: Mapping[Key, LatencyStatus], now_s: int
     ) -> list[Annotation]:
         paces = FragmentPace.objects.in_bulk()
         chosen = {name: row.trigger_ms for name, row in paces.items()}
         queries = self._known(view, chosen)
-        plain = [Wanted(want.key, want.way, want.limit_s, want.share) for _, want in wants.values()]
-        modelled = expected_at(queries, plain, queries.before_s | {
+        modelled = expected_at(queries, [want for _, want in wants.values()], queries.before_s | {
             query: seconds for query, seconds in self._in_force(view).items() if query in queries.costs})
-        corrected: dict[Key, tuple[LatencyLimit, Wanted]] = {}
+        corrected: Wants = {}
         for key, (limit, want) in wants.items():
-            measured_s, other_s = self._settled[key].mean_s, want.other_s
+            measured_s, other_s = self._settled[key].mean_s, rows[key].other_s if key in rows else 0.0
             if measured_s is not None and modelled[want.key].path:
                 other_s = status.corrected(
                     other_s, measured_s=measured_s, modelled_s=modelled[want.key].latency_s)
-            corrected[key] = (limit, Wanted(want.key, want.way, want.limit_s, want.share, other_s))
+            corrected[key] = (limit, replace(want, other_s=other_s))
         paced = pace(queries, [want for _, want in corrected.values()])
         at = self._now()
         changed = self._store_intervals(paced, queries, paces, at)
@@ -199,8 +208,7 @@ class Pacer:
         return changed
 
     def _store_statuses(
-        self, wants: Mapping[Key, tuple[LatencyLimit, Wanted]], paced: Pacing, rows: Mapping[Key, LatencyStatus],
-        at: datetime,
+        self, wants: Wants, paced: Pacing, rows: Mapping[Key, LatencyStatus], at: datetime
     ) -> None:
         fresh = []
         for key, (limit, want) in wants.items():
