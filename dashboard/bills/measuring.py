@@ -20,12 +20,12 @@ from dashboard.bills.prices import note_prices, prices_at
 from dashboard.bills.settled import same_queries_since, settled_slots
 from dashboard.operations.cost_learning import note_slots
 from dashboard.operations.estate_reader import queries_of
-from dashboard.operations.models import RunningTaskRow
+from dashboard.operations.models import FragmentPace, RunningTaskRow
 from scheduler.model.amounts import Amounts
 from scheduler.model.fragment import Fragment, node_of
-from scheduler.performance.attribution import Counters, attribute, grown, query_work
+from scheduler.performance.attribution import Counters, attribute, batch_shares, grown, query_work
 from scheduler.performance.pricing import cost_nanos
-from scheduler.reuse.bills import BillShare, Need, divide
+from scheduler.reuse.bills import BatchPart, BillShare, Need, divide
 
 HOUR_MS = 3_600_000
 KEPT = timedelta(days=400)
@@ -57,7 +57,7 @@ def record_usage(*, at: datetime) -> int:
         begun = {slot: begin for slot, counters in fresh.items() if (begin := _begin(slot, counters, last, at))}
         note_needs_of(fingerprints={task for of_slot in tasks.values() for task in _ids(of_slot)}, at=at)
         growth = grown({slot: Counters(**reading.counters) for slot, reading in last.items()}, fresh)
-        _charge({slot: growth[slot] for slot in begun}, tasks, begun, until=at)
+        _charge({slot: growth[slot] for slot in begun}, tasks, begun, until=at, alone_ms=_alone_ms(fragments))
         same_since = {
             slot: same_queries_since(last.get(slot), counters, tasks[slot], at=at) for slot, counters in fresh.items()}
         note_slots(settled_slots(
@@ -111,7 +111,8 @@ def _types_of(fingerprints: Collection[str]) -> dict[str, str]:
 
 
 def _charge(
-    growth: Mapping[str, Counters], tasks: Mapping[str, Tasks], begun: Mapping[str, datetime], *, until: datetime
+    growth: Mapping[str, Counters], tasks: Mapping[str, Tasks], begun: Mapping[str, datetime], *, until: datetime,
+    alone_ms: Mapping[str, Mapping[str, int]],
 ) -> None:
     if not growth:
         return
@@ -120,16 +121,26 @@ def _charge(
     parts: list[tuple[str, BillShare]] = []
     for slot, counters in growth.items():
         prices = prices_at(begun[slot])
+        work = {query: query_work(counts, tasks[slot][query]) for query, counts in counters.queries.items()}
         used = attribute(
-            cpu_us=1000 * counters.cpu_ms, memory_mb_s=counters.memory_mb_s,
-            queries=[query_work(counts, tasks[slot][query]) for query, counts in counters.queries.items()])
+            cpu_us=1000 * counters.cpu_ms, memory_mb_s=counters.memory_mb_s, queries=list(work.values()))
+        shares = batch_shares(cpu_us=1000 * counters.cpu_ms, queries=work.values())
+        batches = {
+            task.id: BatchPart(shares.get(task.id, 0.0), alone_ms[query])
+            for query, done in work.items() if query in alone_ms for task in done.tasks}
         for task, amounts in used.items():
             cost = cost_nanos(amounts, node=node_of(slot), prices=prices)
             divided = divide(
                 replace(amounts, cost_nanos=cost), needs.get(task, ()), since_ms=_ms(begun[slot]), until_ms=_ms(until),
-                every_ms=HOUR_MS)
+                every_ms=HOUR_MS, batches=batches.get(task))
             parts += [(task, part) for part in divided]
     _add(parts)
+
+
+def _alone_ms(fragments: Mapping[str, Fragment]) -> dict[str, Mapping[str, int]]:
+    """By query: how far apart its batches would be for each dataflow alone, where these need it differently often."""
+    rows = dict(FragmentPace.objects.exclude(alone_ms={}).values_list("fragment", "alone_ms"))
+    return {query: rows[fragment.id] for query, fragment in fragments.items() if fragment.id in rows}
 
 
 def _needs(fingerprints: Collection[str], *, since: datetime, until: datetime) -> dict[str, list[Need]]:

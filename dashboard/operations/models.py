@@ -197,6 +197,8 @@ class FragmentPace(models.Model):
     trigger_ms = models.PositiveIntegerField()
     since = models.DateTimeField()
     cost = models.JSONField(default=dict)  # of its batches: `scheduler.latency.triggers.BatchCost`
+    # Where several dataflows share it and need it differently often: what each would have alone, in ms.
+    alone_ms = models.JSONField(default=dict)
 
 
 class LatencyStatus(models.Model):

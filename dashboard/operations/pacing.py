@@ -34,6 +34,7 @@ from scheduler.model.latency import LatencyLimit, in_words, to_json
 EVERY_S = 10
 SEEN_FOR_S = 60.0
 REPACED = "repaced"
+MOST_USERS = 200  # of a query, for which it is told apart who needs it how often
 TOLD_AGAIN_S = 60.0  # what a limit comes to is written so often, though nothing has changed
 
 
@@ -95,10 +96,10 @@ class Pacer:
 
     def _wants_of(self, view: View) -> Wants:
         """The limits, found anew only where the estate or a limit is another than a second ago."""
-        asked = [(name, record.latency_chosen, record.latency, record.team.freshness_s)
+        choices = [(name, record.latency_chosen, record.latency, record.team.freshness_s)
                  for name, record in view.records.items()]
-        if self._wants is None or self._wants[0] is not view.estate or self._wants[1] != asked:
-            self._wants = (view.estate, asked, wants_of(view))
+        if self._wants is None or self._wants[0] is not view.estate or self._wants[1] != choices:
+            self._wants = (view.estate, choices, wants_of(view))
         return self._wants[2]
 
     def values_of(self, view: View) -> dict[Series, float]:
@@ -162,7 +163,8 @@ class Pacer:
             corrected[key] = (limit, replace(want, other_s=other_s))
         paced = pace(queries, [want for _, want in corrected.values()])
         at = self._now()
-        changed = self._store_intervals(paced, queries, paces, at)
+        alone_ms = self._alone(view, queries, corrected)
+        changed = self._store_intervals(paced, queries, paces, alone_ms, at)
         self._store_statuses(corrected, paced, rows, at)
         self._paths = {key: paced.expected[want.key].path for key, (_, want) in corrected.items()}
         if not changed:
@@ -186,8 +188,31 @@ class Pacer:
         return queries_of(view, costs=costs, seen=seen, trigger_ms=chosen, times_its_cpu=times_its_cpu(pairs))
 
     @staticmethod
+    def _alone(view: View, queries: Queries, wants: Wants) -> dict[str, dict[str, int]]:
+        """Of queries that dataflows need differently often: the interval, in ms, that each would have alone."""
+        own: dict[str, list[Wanted]] = {}
+        for (name, _), (_, want) in wants.items():
+            own.setdefault(name, []).append(want)
+        users = {
+            query: {user for task in view.estate.fragments[query].active_tasks
+                    for user in view.estate.users.get(task, ()) if not view.estate.submitted[user].paused}
+            for query in queries.costs}
+        limits = {name: tuple((want.limit_s, want.share) for want in of) for name, of in own.items()}
+        shared = {query: names for query, names in users.items()
+                  if 1 < len(names) <= MOST_USERS and len({limits.get(name, ()) for name in names}) > 1}
+        alone: dict[str, dict[str, int]] = {query: {} for query in shared}
+        for name in {name for names in shared.values() for name in names}:
+            needed = {query for query, names in users.items() if name in names}
+            part = replace(queries, costs={query: queries.costs[query] for query in needed}, before_s={}, capacity={})
+            interval_s = pace(part, own.get(name, [])).interval_s
+            for query in needed & shared.keys():
+                alone[query][name] = round(1000 * interval_s[query])
+        return alone
+
+    @staticmethod
     def _store_intervals(
-        paced: Pacing, queries: Queries, paces: Mapping[str, FragmentPace], at: datetime
+        paced: Pacing, queries: Queries, paces: Mapping[str, FragmentPace],
+        alone_ms: Mapping[str, Mapping[str, int]], at: datetime,
     ) -> set[str]:
         """Write what has changed; the queries that had another interval before."""
         fresh, changed = [], set()
@@ -196,15 +221,18 @@ class Pacer:
             cost = asdict(queries.costs[query])
             if trigger_ms != (settings.TRIGGER_MS if row is None else row.trigger_ms):
                 changed.add(query)
-            if row is None or query in changed or _differs(row.cost, cost):
+            alone = dict(alone_ms.get(query, {}))
+            if row is None or query in changed or _differs(row.cost, cost) or _differs(row.alone_ms, alone):
                 since = at if row is None or query in changed else row.since
-                fresh.append(FragmentPace(fragment=query, trigger_ms=trigger_ms, since=since, cost=cost))
+                fresh.append(FragmentPace(
+                    fragment=query, trigger_ms=trigger_ms, since=since, cost=cost, alone_ms=alone))
         gone = paces.keys() - queries.costs.keys()
         with transaction.atomic():
             if gone:
                 FragmentPace.objects.filter(pk__in=gone).delete()
             FragmentPace.objects.bulk_create(
-                fresh, update_conflicts=True, unique_fields=["fragment"], update_fields=["trigger_ms", "since", "cost"])
+                fresh, update_conflicts=True, unique_fields=["fragment"],
+                update_fields=["trigger_ms", "since", "cost", "alone_ms"])
         return changed
 
     def _store_statuses(
@@ -264,7 +292,7 @@ def _differ(row: LatencyStatus, made: LatencyStatus) -> bool:
 
 def _differs(before: Mapping[str, float], cost: Mapping[str, float]) -> bool:
     """Whether what batches cost is worth writing again."""
-    return any(
+    return before.keys() != cost.keys() or any(
         name not in before or abs(value - before[name]) > STAYS * max(abs(before[name]), 1e-9)
         for name, value in cost.items())
 

@@ -159,10 +159,35 @@ def attribute(*, cpu_us: int, memory_mb_s: int, queries: Iterable[QueryWork]) ->
     return used
 
 
+def batch_shares(*, cpu_us: int, queries: Iterable[QueryWork]) -> dict[str, float]:
+    """The part of each running task's CPU that batches took whatever was in them, from 0 to 1, by the same model.
+
+    Parameters
+    ----------
+    cpu_us : int
+        What the slot's process tree used.
+    queries : iterable of QueryWork
+        What its queries did meanwhile.
+    """
+    queries = [query for query in queries if query.tasks]
+    if not queries:
+        return {}
+    shares: dict[str, float] = {}
+    parts = Amounts(cpu_us=cpu_us).share_out([query.busy_ms for query in queries])
+    for query, part in zip(queries, parts, strict=True):
+        even_us = query.batches * _batch_s(query) * 1_000_000 / len(query.tasks)
+        for task, weight in zip(query.tasks, _weights(query, part.cpu_us), strict=True):
+            shares[task.id] = min(1.0, even_us / weight) if weight else 0.0
+    return shares
+
+
+def _batch_s(query: QueryWork) -> float:
+    return QUERY_BATCH_S + len(query.tasks) * TASK_BATCH_S
+
+
 def _weights(query: QueryWork, cpu_us: int) -> list[int]:
     """How much of a query's CPU each of its tasks took, by the model."""
-    batch_s = QUERY_BATCH_S + len(query.tasks) * TASK_BATCH_S
-    for_batches_us = round(query.batches * batch_s * 1_000_000)
+    for_batches_us = round(query.batches * _batch_s(query) * 1_000_000)
     for_events_us = [round(task.events * task.cost_us) for task in query.tasks]
     left_us = cpu_us - for_batches_us
     if left_us > sum(for_events_us) > 0:

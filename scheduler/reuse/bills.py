@@ -2,16 +2,20 @@
 
 The players are submitted dataflows; a coalition costs what the running tasks cost that at least one of its members
 needs. Each task is a game of its own in which its users are alike and everybody else adds nothing, and the Shapley
-value is additive over games: so each user's value is the task's cost divided by the number of its users.
+value is additive over games: so each user's value is the task's cost divided by the number of its users. What batches
+take is another game where users need them differently often (`scheduler.latency.sharing`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
+from scheduler.latency.sharing import airport_shares
 from scheduler.model.amounts import Amounts, share_out
+
+PARTS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +54,34 @@ class BillShare:
     alone: Amounts
 
 
+@dataclass(frozen=True, slots=True)
+class BatchPart:
+    """The part of a running task's CPU that batches took whatever was in them, from 0 to 1; and how far apart batches
+    would be for each of its users alone, in ms."""
+
+    share: float
+    interval_ms: Mapping[str, int]
+
+    def weights(self, users: Sequence[str]) -> tuple[int, ...]:
+        """What each user pays, in parts of `PARTS` for all: batches by the airport game, the rest evenly.
+
+        Evenly altogether where of one of them it is not known how often it needs a batch.
+        """
+        if len(users) < 2 or any(not self.interval_ms.get(user) for user in users):
+            return (1,) * len(users)
+        shares = airport_shares({user: 1 / self.interval_ms[user] for user in users})
+        whole = sum(shares.values())
+        return tuple(
+            round(PARTS * ((1 - self.share) / len(users) + self.share * shares[user] / whole)) for user in users)
+
+    def alone(self, user: str, users: Sequence[str]) -> int:
+        """What a user would pay without the others, in parts of `PARTS`: its batches might be further apart."""
+        if len(users) < 2 or any(not self.interval_ms.get(other) for other in users):
+            return PARTS
+        strictest_ms = min(self.interval_ms[other] for other in users)
+        return round(PARTS * (1 - self.share + self.share * strictest_ms / self.interval_ms[user]))
+
+
 def bills(costs: Mapping[str, int], needs: Mapping[str, Collection[str]]) -> dict[str, Bill]:
     """Divide the costs of running tasks among the dataflows that need them.
 
@@ -85,7 +117,8 @@ def bills(costs: Mapping[str, int], needs: Mapping[str, Collection[str]]) -> dic
 
 
 def divide(
-    used: Amounts, needs: Iterable[Need], *, since_ms: int, until_ms: int, every_ms: int
+    used: Amounts, needs: Iterable[Need], *, since_ms: int, until_ms: int, every_ms: int,
+    batches: BatchPart | None = None,
 ) -> tuple[BillShare, ...]:
     """Divide what a running task used over a time among those who needed it, moment by moment.
 
@@ -99,6 +132,8 @@ def divide(
         The two moments, the later one after the earlier one.
     every_ms : int
         No part reaches over a multiple of this.
+    batches : BatchPart, optional
+        How much of it went to batches, and who needs them how often; without it all is divided evenly.
 
     Returns
     -------
@@ -118,7 +153,21 @@ def divide(
             if need.since_ms <= begin and (need.until_ms is None or need.until_ms >= end)
         })
         whole = BillShare(None, begin, end, len(users), pays=amounts, alone=amounts)
-        shares = amounts.share_out([1] * len(users)) if users else ()
-        parts += [replace(whole, dataflow=user, pays=share) for user, share in zip(users, shares, strict=True)] or [
-            whole]
+        parts += _shared_out(whole, users, batches) or [whole]
     return tuple(parts)
+
+
+def _shared_out(whole: BillShare, users: Sequence[str], batches: BatchPart | None) -> list[BillShare]:
+    """What each of some users pays of a time."""
+    if not users:
+        return []
+    if batches is None:
+        return [replace(whole, dataflow=user, pays=share)
+                for user, share in zip(users, whole.pays.share_out([1] * len(users)), strict=True)]
+    # CPU and what it costs follow batches; memory, traffic and disk do not.
+    work = Amounts(cpu_us=whole.pays.cpu_us, cost_nanos=whole.pays.cost_nanos)
+    rest = replace(whole.pays, cpu_us=0, cost_nanos=0)
+    of_work, of_rest = work.share_out(batches.weights(users)), rest.share_out([1] * len(users))
+    alone = [work.share_out([part := batches.alone(user, users), PARTS - part])[0] + rest for user in users]
+    return [replace(whole, dataflow=user, pays=own + even, alone=own_alone)
+            for user, own, even, own_alone in zip(users, of_work, of_rest, alone, strict=True)]

@@ -15,6 +15,7 @@ from dashboard.bills.measuring import record_usage
 from dashboard.bills.models import NeedRow, PriceList, UsageHour
 from dashboard.catalog.models import DataflowRecord
 from dashboard.operations.estate import load_estate
+from dashboard.operations.models import FragmentPace
 from tests.dashboard.building import World, approved, document, enacted, removal_planned, running
 
 NOON = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
@@ -30,6 +31,7 @@ class Slots:
     since_ms: dict[str, int] = field(default_factory=lambda: {"n1/0": 1, "n1/1": 1})
     events: int = 0
     busy_ms: int = 0
+    batches: int = 0  # for each 10 ms of being busy
 
     def read(self, look_up) -> dict:
         estate = load_estate()
@@ -38,7 +40,7 @@ class Slots:
         for slot, cpu_ms in self.cpu_ms.items():
             queries = {
                 fragment.id: {
-                    "busy_ms": self.busy_ms, "batches": 0, "in:bytes": 2 * self.events,
+                    "busy_ms": self.busy_ms, "batches": self.batches * self.busy_ms // 10, "in:bytes": 2 * self.events,
                     **{f"{position}:n": self.events for position in range(len(fragment.tasks))},
                     f"ch:{fragment.channel_of(fragment.tasks[0])}": 3 * self.events,
                 }
@@ -113,6 +115,27 @@ def test_shared_tasks_are_paid_in_equal_shares(world: World, slots: Slots, clock
         assert (one.needed_ms, one.user_ms) == (1000, 2000)
     for row in first.usage.exclude(fingerprint__in=shared):
         assert row.cost_nanos == row.alone_nanos
+
+
+def test_who_needs_batches_more_often_pays_for_them(world: World, slots: Slots, clock) -> None:
+    first = running(world.carla, world.city, document("traffic"), world.ana)
+    second = running(world.mo, world.mobility, document("jams", window=20), world.ben, world.ana)
+    estate = load_estate()
+    tasks = [set(estate.submitted[str(record.pk)].running.values()) for record in (first, second)]
+    (shared,) = {estate.places[task][0] for task in tasks[0] & tasks[1]}
+    FragmentPace.objects.create(
+        fragment=shared, trigger_ms=500, since=NOON, alone_ms={str(first.pk): 10_000, str(second.pk): 500})
+    slots.batches = 1_000  # so many that all of its CPU goes to them
+    record_usage(at=NOON)
+    slots.work(1_000, events=0)
+    record_usage(at=NOON + SECOND)
+
+    for fingerprint in tasks[0] & tasks[1]:
+        pays = {row.dataflow_id: row for row in UsageHour.objects.filter(fingerprint=fingerprint)}
+        whole = pays[first.pk].cost_nanos + pays[second.pk].cost_nanos
+        assert pays[first.pk].cost_nanos == pytest.approx(0.025 * whole, rel=0.01)
+        assert pays[first.pk].alone_nanos == pytest.approx(0.05 * whole, rel=0.01)
+        assert pays[second.pk].alone_nanos == pytest.approx(whole, rel=0.01)
 
 
 def test_hours_are_kept_apart_and_a_gap_is_made_up(world: World, slots: Slots, clock) -> None:

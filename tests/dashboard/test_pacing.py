@@ -195,6 +195,8 @@ def test_the_strictest_limit_holds_where_a_query_is_shared_and_pays_for_it(world
     pays = {name: next(offer for offer in latency_prices(viewer_of(world.carla), record.pk)["offers"]
                        if offer["limit_s"] == limit_s)
             for name, record, limit_s in (("slow", slow, 20.0), ("fast", fast, 0.5))}
+    (alone_ms,) = FragmentPace.objects.exclude(alone_ms={}).values_list("alone_ms", flat=True)
+    assert alone_ms[str(slow.pk)] > 20 * alone_ms[str(fast.pk)], "bills divide batches by how often each needs them"
     assert pays["slow"]["pays_cores"] < 0.3 * pays["fast"]["pays_cores"]
     offers = latency_prices(viewer_of(world.carla), fast.pk)["offers"]
     assert offers[-1]["words"] == "none"

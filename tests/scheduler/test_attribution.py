@@ -7,7 +7,16 @@ from hypothesis import strategies as st
 
 from scheduler.model.amounts import Amounts
 from scheduler.model.prices import Prices, VmSize
-from scheduler.performance.attribution import NOBODY, Counters, QueryWork, TaskWork, attribute, grown, query_work
+from scheduler.performance.attribution import (
+    NOBODY,
+    Counters,
+    QueryWork,
+    TaskWork,
+    attribute,
+    batch_shares,
+    grown,
+    query_work,
+)
 from scheduler.performance.pricing import cost_nanos
 
 tasks = st.builds(
@@ -112,3 +121,14 @@ def test_what_was_used_costs_by_the_size_of_the_node() -> None:
     assert cost_nanos(used, node="n1", prices=prices) == 25_000_000 + 20_000_000 + 60_000_000
     assert cost_nanos(used, node="n2", prices=prices) == 20_000_000 + 20_000_000 + 60_000_000
     assert cost_nanos(Amounts(), node="n1", prices=prices) == 0
+
+
+def test_what_batches_took_is_told_apart_from_what_events_took() -> None:
+    idle = QueryWork(busy_ms=10, batches=4, tasks=(TaskWork("a", events=0, cost_us=10.0), TaskWork("b", cost_us=1.0)))
+    busy = QueryWork(busy_ms=30, batches=4, tasks=(TaskWork("c", events=1_000_000, cost_us=100.0),))
+
+    shares = batch_shares(cpu_us=10_000_000, queries=[idle, busy])
+
+    assert shares["a"] == shares["b"] == 1.0
+    assert 0 < shares["c"] < 0.1
+    assert batch_shares(cpu_us=1, queries=[]) == {}

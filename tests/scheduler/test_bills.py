@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from fractions import Fraction
-from itertools import permutations
+from itertools import pairwise, permutations
 from math import lcm
 
 import pytest
@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.model.amounts import Amounts, round_together, share_out
-from scheduler.reuse.bills import Need, bills, divide
+from scheduler.reuse.bills import BatchPart, Need, bills, divide
 
 TASKS = [f"t{number}" for number in range(8)]
 PLAYERS = 5
@@ -175,3 +175,42 @@ def test_who_comes_in_the_middle_pays_half_of_the_second_half() -> None:
     parts = divide(Amounts(cost_nanos=400), needs, since_ms=0, until_ms=1000, every_ms=HOUR)
     assert [(part.dataflow, part.pays.cost_nanos, part.alone.cost_nanos) for part in parts] == [
         ("a", 200, 200), ("a", 100, 200), ("b", 100, 200)]
+
+
+INTERVALS = st.dictionaries(st.sampled_from("abcd"), st.integers(20, 60_000), min_size=1)
+
+
+@given(INTERVALS, st.floats(0, 1), st.integers(0, 10**9))
+def test_who_needs_batches_more_often_pays_for_them(intervals: dict[str, int], share: float, cpu_us: int) -> None:
+    used = Amounts(cpu_us=cpu_us, memory_mb_s=1_000, cost_nanos=cpu_us)
+    parts = divide(used, [Need(user, 0) for user in intervals], since_ms=0, until_ms=1_000, every_ms=10_000,
+                   batches=BatchPart(share, intervals))
+
+    assert sum((part.pays for part in parts), Amounts()) == used
+    pays = {part.dataflow: part.pays.cpu_us for part in parts}
+    order = sorted(intervals, key=lambda user: intervals[user])
+    slack = 1 + cpu_us * len(intervals) / 1_000_000  # weights are whole parts of a million
+    for stricter, other in pairwise(order):
+        assert pays[stricter] >= pays[other] - slack
+    for part in parts:
+        assert part.pays.cpu_us <= part.alone.cpu_us + slack, "nobody pays more than alone"
+        assert part.alone.memory_mb_s == 1_000
+
+
+def test_where_it_is_not_known_who_needs_what_all_is_divided_evenly() -> None:
+    used = Amounts(cpu_us=1_000)
+    needs = [Need("a", 0), Need("b", 0)]
+    parts = divide(used, needs, since_ms=0, until_ms=1_000, every_ms=10_000, batches=BatchPart(0.9, {"a": 100}))
+
+    assert [part.pays.cpu_us for part in parts] == [500, 500]
+    assert [part.alone.cpu_us for part in parts] == [1_000, 1_000]
+
+
+def test_of_a_query_that_one_needs_ten_times_as_often_the_other_pays_half_of_what_it_needs() -> None:
+    used = Amounts(cpu_us=1_000_000)
+    parts = divide(used, [Need("slow", 0), Need("fast", 0)], since_ms=0, until_ms=1_000, every_ms=10_000,
+                   batches=BatchPart(1.0, {"slow": 5_000, "fast": 500}))
+
+    pays = {part.dataflow: part.pays.cpu_us for part in parts}
+    assert pays == {"slow": 50_000, "fast": 950_000}
+    assert {part.dataflow: part.alone.cpu_us for part in parts} == {"slow": 100_000, "fast": 1_000_000}
