@@ -28,6 +28,7 @@ from scheduler.latency import status
 from scheduler.latency.batch_costs import BatchesSeen, times_its_cpu
 from scheduler.latency.pacing import STAYS, Expected, Pacing, Queries, Wanted, expected_at, pace
 from scheduler.latency.status import Settled, state_of
+from scheduler.latency.stepping import step
 from scheduler.model.estate import Estate
 from scheduler.model.latency import LatencyLimit, in_words, to_json
 
@@ -161,7 +162,10 @@ class Pacer:
                 other_s = status.corrected(
                     other_s, measured_s=measured_s, modelled_s=modelled[want.key].latency_s)
             corrected[key] = (limit, replace(want, other_s=other_s))
-        paced = pace(queries, [want for _, want in corrected.values()])
+        limits = [want for _, want in corrected.values()]
+        measured_s = {want.key: mean_s for key, (_, want) in wants.items()
+                      if (mean_s := self._settled[key].mean_s) is not None}
+        paced = step(queries, limits, measured_s) if settings.PACING == "steps" else pace(queries, limits)
         at = self._now()
         alone_ms = self._alone(view, queries, corrected)
         changed = self._store_intervals(paced, queries, paces, alone_ms, at)
