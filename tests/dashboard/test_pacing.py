@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -263,3 +264,41 @@ def test_a_teams_freshness_is_of_those_that_ask_for_nothing(world: World, played
 
     assert DataflowRecord.objects.get(pk=plain.pk).latency_limits == ()
     assert DataflowRecord.objects.get(pk=own.pk).latency_limits == (LatencyLimit(2.0),)
+
+
+@pytest.mark.parametrize(
+    ("seed", "changes"), [(1, 6), *(pytest.param(seed, 20, marks=pytest.mark.long) for seed in range(2, 12))])
+def test_limits_hold_while_dataflows_come_and_go_and_what_batches_cost_changes(
+    world: World, played: Played, seed: int, changes: int
+) -> None:
+    """Merges, removals, other limits, other costs, at random: between them all limits come to hold."""
+    chance = random.Random(seed)
+    present: dict[str, DataflowRecord] = {}
+    limits_s = (0.4, 1.0, 3.0, 12.0)
+
+    def submit(number: int) -> None:
+        name = f"flow-{number}"
+        text = document(name, window=chance.choice((10, 20, 30)), latency=chance.choice(limits_s))
+        present[name] = running(world.carla, world.city, text, world.ana)
+
+    submit(0)
+    for number in range(1, changes + 1):
+        change = chance.choice(("submit", "submit", "remove", "limit", "cost"))
+        if change == "submit":
+            submit(number)
+        elif change == "remove" and len(present) > 1:
+            leaving = present.pop(chance.choice(sorted(present)))
+            enacted(approved(removal_planned(world.carla, leaving), world.ana))
+        elif change == "limit":
+            record = present[chance.choice(sorted(present))]
+            choose_latency(actor=world.carla, dataflow_id=record.pk, limits=(LatencyLimit(chance.choice(limits_s)),))
+        else:
+            played.batch_s, played.beyond_s = chance.choice((0.03, 0.08)), chance.choice((0.0, 0.05))
+        played.run(60)
+        rows = LatencyStatus.objects.all()
+        assert {str(row.dataflow_id) for row in rows} == {str(record.pk) for record in present.values()}
+        for row in rows:
+            limit_s = row.limit if isinstance(row.limit, float) else row.limit[0]["limit"]
+            assert row.state != "missed", (number, change, row.measured_s, row.limit)
+            if row.state == "met":
+                assert row.measured_s <= 1.1 * limit_s

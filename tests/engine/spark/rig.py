@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import sys
 import threading
@@ -124,8 +125,11 @@ class Rig(Watched):
     trigger_ms: int = 100
     version: int = 0
     slot_start_s: float = 0.0
+    paces_ms: Mapping[str, int] = field(default_factory=dict)  # intervals of their own, by fragment
     process: Any = None
     channels: Channels = field(init=False)
+    _wanted: tuple[Estate, Mapping[str, str] | None] | None = None
+    _turn: threading.RLock = field(default_factory=threading.RLock)
 
     def __post_init__(self) -> None:
         self.channels = Channels(self.broker)
@@ -174,13 +178,38 @@ class Rig(Watched):
         return self.data_dir / "agent.log"
 
     def publish(self, estate: Estate, *, when_behind: Mapping[str, str] | None = None) -> None:
-        self.version += 1
-        self.want(replace(estate, generation=self.version), when_behind=when_behind)
+        with self._turn:
+            self.version += 1
+            self._wanted = (estate, when_behind)
+            self.want(replace(estate, generation=self.version), when_behind=when_behind)
+
+    @contextmanager
+    def repacing(self, *, seed: int, every_s: float = 1.0, paces_ms: Sequence[int] = (100, 200, 500, 1_500)) -> (
+            Iterator[None]):
+        """Give every query of what is wanted another interval at random, again and again meanwhile."""
+        chance, done = random.Random(seed), threading.Event()
+
+        def repace() -> None:
+            while not done.wait(every_s):
+                with self._turn:
+                    if self._wanted is not None:
+                        self.paces_ms = {name: chance.choice(paces_ms) for name in sorted(self._wanted[0].fragments)}
+                        self.publish(self._wanted[0], when_behind=self._wanted[1])
+
+        thread = threading.Thread(target=repace, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            done.set()
+            thread.join()
+            self.paces_ms = {}
 
     def want(self, estate: Estate, *, when_behind: Mapping[str, str] | None = None) -> None:
         """Make the agent want this estate, whose generation says how new it is; by dataflow, what its team chose."""
         needs = needs_in(estate, when_behind)
-        wanted = desired.desired_of(estate, self.node, self.task_types, self.trigger_ms, needs=needs)
+        wanted = desired.desired_of(
+            estate, self.node, self.task_types, self.trigger_ms, needs=needs, paces_ms=self.paces_ms)
         assert desired.publish(self.broker, wanted)
 
     def report(self) -> Mapping[str, Any]:

@@ -178,7 +178,10 @@ def run_merged(
     rig: Rig, replayed: Path, alone: dict[str, list[dict]], *,
     lasts_s: float, generation: int, removed: str, killed: str,
 ) -> dict[str, list[dict]]:
-    """Both on shared tasks: early on a slot is killed, and once both deliver again one of them is removed."""
+    """Both on shared tasks: early on a slot is killed, and once both deliver again one of them is removed.
+
+    All the while every query gets other intervals between its batches, as if limits, rates and costs changed.
+    """
     rate_per_s = round(EVENTS / lasts_s, 1)
     teams = {"etl": "a", "stats": "b"}
     estate = submitted(replayed, rate_per_s=rate_per_s, visibility="shared", teams=teams, generation=generation)
@@ -186,7 +189,7 @@ def run_merged(
     assert len(shared) == 2, "replay and parse run once for both"
     channels = {name: output_channel(estate, name) for name in DOCUMENTS}
     patient = partial(rig.wait, within_s=240 + lasts_s)
-    with rig.collecting(*channels.values()) as collected:
+    with rig.collecting(*channels.values()) as collected, rig.repacing(seed=generation):
 
         def deliver_beyond(counts: dict[str, float]) -> bool:
             return all(len(collected[channels[name]]) > count for name, count in counts.items())
