@@ -157,14 +157,17 @@ class Pacer:
             query: seconds for query, seconds in self._in_force(view).items() if query in queries.costs})
         corrected: Wants = {}
         for key, (limit, want) in wants.items():
-            measured_s, other_s = self._settled[key].mean_s, rows[key].other_s if key in rows else 0.0
-            if measured_s is not None and modelled[want.key].path:
+            measured_s, row = self._settled[key].recent_s, rows.get(key)
+            other_s = 0.0 if row is None else row.other_s
+            if row is not None and row.limit != to_json((limit,)):
+                other_s = status.carried_over(other_s, limit.limit_s)
+            elif measured_s is not None and modelled[want.key].path:
                 other_s = status.corrected(
-                    other_s, measured_s=measured_s, modelled_s=modelled[want.key].latency_s)
+                    other_s, measured_s=measured_s, modelled_s=modelled[want.key].latency_s, limit_s=limit.limit_s)
             corrected[key] = (limit, replace(want, other_s=other_s))
         limits = [want for _, want in corrected.values()]
         measured_s = {want.key: mean_s for key, (_, want) in wants.items()
-                      if (mean_s := self._settled[key].mean_s) is not None}
+                      if (mean_s := self._settled[key].recent_s) is not None}
         paced = step(queries, limits, measured_s) if settings.PACING == "steps" else pace(queries, limits)
         at = self._now()
         alone_ms = self._alone(view, queries, corrected)

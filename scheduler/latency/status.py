@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from .pacing import Expected
@@ -11,7 +11,9 @@ MET, MISSED, IMPOSSIBLE, WAITING = "met", "missed", "impossible", "waiting"
 STATES = (MET, MISSED, IMPOSSIBLE, WAITING)
 TOLERATED = 1.1  # times a limit, before it counts as missed
 LEAST_POINTS = 5  # of measured latency, before their mean says anything
-LOWEST, HIGHEST = -0.3, 2.0  # of a modelled latency: by so much it is corrected at most
+LOWEST, HIGHEST = -0.3, 2.0  # of a limit: by so much what is modelled is corrected at most
+CARRIED_OVER = 0.3  # of a limit: as much of a correction that was measured under another one is believed
+RECENT_S = 20.0  # what is measured over so long decides; over a limit's own span is told
 
 
 def state_of(limit_s: float, expected: Expected, measured_s: float | None) -> str:
@@ -23,8 +25,10 @@ def state_of(limit_s: float, expected: Expected, measured_s: float | None) -> st
     return MISSED if measured_s > TOLERATED * limit_s else MET
 
 
-def corrected(other_s: float, *, measured_s: float, modelled_s: float) -> float:
+def corrected(other_s: float, *, measured_s: float, modelled_s: float, limit_s: float) -> float:
     """The latency beyond what is modelled, from what was assumed of it and what a new measurement says: half of each.
+
+    What is saved at long intervals is not saved at short ones, so what is less than modelled counts only in part.
 
     Parameters
     ----------
@@ -32,9 +36,16 @@ def corrected(other_s: float, *, measured_s: float, modelled_s: float) -> float:
         What was assumed, in seconds.
     measured_s, modelled_s : float
         At the same intervals; the model without ``other_s``.
+    limit_s : float
+        The limit, in seconds.
     """
-    found_s = min(HIGHEST * modelled_s, max(LOWEST * modelled_s, measured_s - modelled_s))
-    return (other_s + found_s) / 2
+    missing_s = min(HIGHEST * limit_s, max(LOWEST * limit_s, measured_s - modelled_s))
+    return (other_s + missing_s) / 2
+
+
+def carried_over(other_s: float, limit_s: float) -> float:
+    """What of a correction that was measured under another limit is assumed under this one, in seconds."""
+    return min(CARRIED_OVER * limit_s, max(LOWEST * limit_s, other_s))
 
 
 @dataclass(slots=True)
@@ -72,9 +83,19 @@ class Settled:
     @property
     def mean_s(self) -> float | None:
         """The mean over the span; None while there are too few points."""
-        if len(self.points) < LEAST_POINTS:
-            return None
-        return sum(latency for _, latency in self.points) / len(self.points)
+        return _mean(self.points)
+
+    @property
+    def recent_s(self) -> float | None:
+        """The mean over the last `RECENT_S` seconds; None while there are too few points."""
+        newest_s = self.points[-1][0] if self.points else 0.0
+        return _mean([point for point in self.points if point[0] > newest_s - RECENT_S])
+
+
+def _mean(points: Sequence[tuple[float, float]]) -> float | None:
+    if len(points) < LEAST_POINTS:
+        return None
+    return sum(latency for _, latency in points) / len(points)
 
 
 def settling_s(intervals_s: Iterable[float]) -> float:

@@ -1,0 +1,66 @@
+"""What became of a limit, what the model lacks, and what counts while intervals change."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler.latency.pacing import Expected
+from scheduler.latency.status import (
+    IMPOSSIBLE,
+    LEAST_POINTS,
+    MET,
+    MISSED,
+    WAITING,
+    Settled,
+    carried_over,
+    corrected,
+    settling_s,
+    state_of,
+)
+
+
+@pytest.mark.parametrize(("least_s", "measured_s", "state"), [
+    (None, None, WAITING), (None, 1.0, MET), (None, 1.09, MET), (None, 1.2, MISSED), (1.5, 0.5, IMPOSSIBLE)])
+def test_what_became_of_a_limit(least_s: float | None, measured_s: float | None, state: str) -> None:
+    assert state_of(1.0, Expected("w", 1.0, ("a",), ((0.5, 0.5),), least_s), measured_s) == state
+
+
+def test_what_the_model_lacks_is_learned_in_a_few_rounds() -> None:
+    other_s = 0.0
+    for _ in range(6):
+        other_s = corrected(other_s, measured_s=1.3, modelled_s=1.0, limit_s=1.0)
+
+    assert other_s == pytest.approx(0.3, rel=0.05)
+
+
+@given(st.floats(-100, 100), st.floats(0.02, 60), st.floats(0, 100), st.floats(0, 100))
+def test_no_correction_is_out_of_proportion_to_its_limit(
+    other_s: float, limit_s: float, measured_s: float, modelled_s: float
+) -> None:
+    carried_s = carried_over(other_s, limit_s)
+    assert abs(carried_s) <= 0.3 * limit_s + 1e-9
+    assert -0.3 * limit_s - 1e-9 <= corrected(
+        carried_s, measured_s=measured_s, modelled_s=modelled_s, limit_s=limit_s) <= 2 * limit_s + 1e-9
+
+
+def test_nothing_counts_until_a_change_is_through() -> None:
+    settled = Settled()
+    for second in range(60):
+        settled.look(second, (1.0, 2.0), 9.0 if second < settling_s((1.0, 2.0)) else 1.5, over_s=60)
+
+    assert settled.mean_s == 1.5
+    settled.look(60, (1.0, 4.0), 9.0, over_s=60)
+    assert settled.mean_s is None
+    assert settled.recent_s is None
+
+
+def test_the_last_seconds_decide_and_the_whole_span_is_told() -> None:
+    settled = Settled()
+    for second in range(200):
+        settled.look(second, (1.0,), 1.0 if second < 185 else 2.0, over_s=60)
+
+    assert settled.mean_s == pytest.approx(1.25)
+    assert settled.recent_s == pytest.approx(1.75)
+    assert LEAST_POINTS <= len(settled.points) <= 60
