@@ -11,7 +11,7 @@ MET, MISSED, IMPOSSIBLE, WAITING = "met", "missed", "impossible", "waiting"
 STATES = (MET, MISSED, IMPOSSIBLE, WAITING)
 TOLERATED = 1.1  # times a limit, before it counts as missed
 LEAST_POINTS = 5  # of measured latency, before their mean says anything
-LOWEST, HIGHEST = -0.3, 2.0  # of a limit: by so much what is modelled is corrected at most
+LOWEST, HIGHEST = -0.1, 2.0  # of a limit: by so much what is modelled is corrected at most
 CARRIED_OVER = 0.3  # of a limit: as much of a correction that was measured under another one is believed
 RECENT_S = 20.0  # what is measured over so long decides; over a limit's own span is told
 
