@@ -66,7 +66,7 @@ class RuleKind:
 
 
 LATENCY = RuleKind(
-    name="latency", title="Latency", unit="ms", threshold=10_000, clear_threshold=8_000,
+    name="latency", title="Latency", unit="ms", threshold=30_000, clear_threshold=25_000,
     about="The 99th percentile of the age of events when they reach a dataflow's sinks.")
 LATENCY_LIMIT = RuleKind(
     name="latency_limit", title="Latency limit", for_s=120, clear_for_s=60,
