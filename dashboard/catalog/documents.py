@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,6 +25,12 @@ class DocumentTooLarge(WeirError):
     """The document is over the limit."""
 
     code = "document_too_large"
+
+
+class InvalidLatency(WeirError):
+    """What was written is no latency limit that the dataflow could have."""
+
+    code = "invalid_latency"
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,12 +119,12 @@ def limits_for(record: DataflowRecord, value: Any) -> Limits | None:
 
     Raises
     ------
-    InvalidDataflow
-        They are none that the dataflow could have, with place and remedy.
+    InvalidLatency
+        They are none that the dataflow could have.
     """
     document = record.versions.values_list("document", flat=True).get(number=record.version)
     text = value if isinstance(value, str) else json.dumps(value)
-    return read_limits(
+    return _limits(
         text, tasks=[task["id"] for task in document["tasks"]],
         streams=[(stream["from"], stream["to"]) for stream in document["streams"]])
 
@@ -128,8 +134,16 @@ def freshness_of(text: str) -> float | None:
 
     Raises
     ------
-    InvalidDataflow
+    InvalidLatency
         It is no time.
     """
-    limits = read_limits(text, tasks=(), streams=())
+    limits = _limits(text, tasks=(), streams=())
     return limits[0].limit_s if limits else None
+
+
+def _limits(text: str, *, tasks: Collection[str], streams: Collection[tuple[str, str]]) -> Limits | None:
+    try:
+        return read_limits(text, tasks=tasks, streams=streams)
+    except InvalidDataflow as invalid:
+        problem = invalid.problems[0]
+        raise InvalidLatency(problem.message, remedy=problem.remedy) from invalid

@@ -24,6 +24,7 @@ from dashboard.plans.prices import prices
 from dashboard.teams.models import Team
 from dashboard.teams.permissions import Viewer
 from scheduler import changing, planning
+from scheduler.latency.foreseen import out_of_reach
 from scheduler.model.dataflow import Dataflow
 from scheduler.model.documents import to_document
 from scheduler.model.plan import Plan
@@ -54,9 +55,10 @@ def preview_submission(
         id of the document, the first dataflows that use its running task (``id``, ``name``, ``team``) and, under
         ``counts``, how many there are; ``reused_ids``: task ids of the document; ``sources``: the dataflows that most
         is reused from (``id``, ``name``, ``team``, ``tasks``) and ``more_sources``; ``cores_alone``, ``cores_added``,
-        ``cores_saved``, ``money_saved`` and ``money_added`` per hour; ``basis``; ``taken``: the team's dataflow of
-        this name that is in use, or None; ``change``: of a new version how many tasks ``stays``, ``joins`` others',
-        ``starts`` and ``stops``, else None; ``asked``: the teams that would be asked, and what each demands.
+        ``cores_saved``, ``money_saved`` and ``money_added`` per hour; ``basis``; ``notes``: what is to be known before;
+        ``taken``: the team's dataflow of this name that is in use, or None; ``change``: of a new version how many tasks
+        ``stays``, ``joins`` others', ``starts`` and ``stops``, else None; ``asked``: the teams that would be asked, and
+        what each demands.
 
     Raises
     ------
@@ -82,7 +84,8 @@ def preview_submission(
         **_sources(named, plan),
         "cores_alone": price.cores_alone, "cores_added": price.cores_delta, "cores_saved": saved,
         "money_saved": saved * settings.CORE_HOUR_PRICE, "money_added": price.money_per_hour_delta,
-        "basis": price.basis, "taken": None if changed else _taken(team, dataflow), "change": _change(plan),
+        "basis": price.basis, "notes": list(plan.notes),
+        "taken": None if changed else _taken(team, dataflow), "change": _change(plan),
         "asked": _asked(viewer, plan, team),
     }
 
@@ -100,11 +103,13 @@ def _asked(viewer: Viewer, plan: Plan, team: Team) -> list[dict[str, Any]]:
 def _planned(
     estate: StoredEstate, dataflow: Dataflow, team: Team, *, fresh: bool, changed: DataflowRecord | None
 ) -> Plan:
-    priced = prices(limits_of(to_document(dataflow), team))
+    limits = limits_of(to_document(dataflow), team)
+    priced = prices(limits)
     if changed is None:
         return planning.plan_submission(
             estate, dataflow, dataflow_id=NOT_STORED, team=team.slug, task_types=jobs.task_types(), prices=priced,
-            containment=containment_of(team), fresh=fresh)
+            containment=containment_of(team), fresh=fresh,
+            remarks=out_of_reach(dataflow, limits, task_types=jobs.task_types(), costs=priced.costs))
     former = stored_dataflow(current_version(changed).document, installed=False)
     return changing.plan_change(
         estate, dataflow, former=former, dataflow_id=str(changed.pk), team=changed.team.slug,

@@ -20,11 +20,12 @@ from dashboard.plans.choices import Choice
 from dashboard.plans.containment import containment_of
 from dashboard.plans.evidence import evidence_of, left_bundles, rule
 from dashboard.plans.models import PlanRecord
-from dashboard.plans.prices import prices
+from dashboard.plans.prices import prices, prices_in_force
 from dashboard.plans.scheduling_problem import problem_of
 from dashboard.profiles.estimates import estimates_remark
 from dashboard.profiles.warnings import machine_warnings, warning_notes, warnings_about
 from scheduler import changing, isolating, planning, rearranging, rescheduling
+from scheduler.latency.foreseen import out_of_reach
 from scheduler.model.plan import Plan
 from scheduler.model.plan_kinds import CHANGE, DEFRAGMENT, ISOLATE, PAUSE, REMOVE, RESUME, SCHEDULE, SUBMIT, PlanKind
 from scheduler.reading import Reading
@@ -78,9 +79,11 @@ def _submission(record: PlanRecord, estate: Reading) -> Plan:
         dataflow_id=record.dataflow_id, number=record.version)
     options = dict(record.options)
     schedule, remarks = _schedule(record, estate, options)
+    dataflow, limits = stored_dataflow(version.document), version.dataflow.latency_limits
+    remarks = [*remarks, *out_of_reach(dataflow, limits, task_types=jobs.task_types(), costs=prices().costs)]
     return planning.plan_submission(
-        estate, stored_dataflow(version.document), dataflow_id=str(record.dataflow_id),
-        team=version.dataflow.team.slug, task_types=jobs.task_types(), prices=prices(version.dataflow.latency_limits),
+        estate, dataflow, dataflow_id=str(record.dataflow_id),
+        team=version.dataflow.team.slug, task_types=jobs.task_types(), prices=prices(limits),
         containment=containment_of(version.dataflow.team, estate), schedule=schedule, remarks=remarks, **options)
 
 
@@ -92,7 +95,7 @@ def _of_what_runs(planner: Callable[..., Plan], record: PlanRecord, estate: Read
 def _defragmentation(record: PlanRecord, estate: Reading) -> Plan:
     dataflow_id = str(record.dataflow_id)
     return rearranging.plan_defragmentation(
-        estate, dataflow_id, task_types=jobs.task_types(), prices=prices(),
+        estate, dataflow_id, task_types=jobs.task_types(), prices=prices_in_force(),
         evidence=evidence_of(estate, dataflow_id), rule=rule(), apart=cut_tasks(),
         path=record.options.get("queries"))
 
@@ -106,7 +109,7 @@ def _pause(record: PlanRecord, estate: Reading) -> Plan:
 def _isolation(record: PlanRecord, estate: Reading) -> Plan:
     return isolating.plan_isolation(
         estate, str(record.dataflow_id), slow=record.options.get("slow", ""), task_types=jobs.task_types(),
-        prices=prices(), why=record.options.get("why", ""))
+        prices=prices_in_force(), why=record.options.get("why", ""))
 
 
 def _change(record: PlanRecord, estate: Reading) -> Plan:

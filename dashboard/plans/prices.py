@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from statistics import harmonic_mean
 
 from django.conf import settings
 
 from dashboard.operations.costs import costs_here
+from dashboard.operations.models import FragmentPace
 from scheduler.latency.batch_costs import TIMES_ITS_CPU
 from scheduler.latency.pacing import interval_alone
 from scheduler.model.latency import Limits
@@ -29,6 +31,12 @@ def prices(limits: Limits | None = None) -> Prices:
     longest_s = settings.LONGEST_TRIGGER_MS / 1000
     interval_s = interval_alone(limits, batch_s=TIMES_ITS_CPU * costs.query_batch_s, largest_s=longest_s)
     return replace(priced, trigger_ms=round(1000 * interval_s))
+
+
+def prices_in_force() -> Prices:
+    """As `prices`, for what changes queries that run: batches as far apart as these have them, in the harmonic mean."""
+    priced, paces_ms = prices(), list(FragmentPace.objects.values_list("trigger_ms", flat=True))
+    return replace(priced, trigger_ms=round(harmonic_mean(paces_ms))) if paces_ms else priced
 
 
 def tariff() -> Prices:

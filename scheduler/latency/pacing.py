@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from graphlib import TopologicalSorter
 
 from scheduler.model.latency import Limits
 
@@ -17,6 +18,7 @@ from .ways import Way
 AIM = 0.9  # of a limit: what is planned for, as batches are not all alike
 STAYS = 0.15  # relative: by so little an interval is not changed while the limits hold with it
 ROUNDS = 30
+MOST_BLOCKS = 100  # that a writer leaves for a reader between its batches; a channel has room for 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +107,7 @@ def pace(queries: Queries, wants: Sequence[Wanted]) -> Pacing:
                 interval_s |= part.interval_s
                 full |= set(part.full)
                 too_slow |= set(part.too_slow)
+    interval_s = _with_room(queries, interval_s)
     plan = _plan(queries, queries.costs, ())
     expected = {want.key: _expected(plan, want, interval_s) for want in wants}
     cores = sum(cost.cores(interval_s[query]) for query, cost in queries.costs.items())
@@ -187,6 +190,16 @@ def _plan(
         costs, tuple(limits), reads=queries.reads, slot_of=queries.slot_of,
         capacity={slot: cores for slot, cores in queries.capacity.items() if slot in slots},
         largest_s=queries.largest_s, smallest_s=queries.smallest_s, bounds_s=queries.bounds_s)
+
+
+def _with_room(queries: Queries, interval_s: Mapping[str, float]) -> dict[str, float]:
+    """The intervals, shorter where a reader would leave so many blocks of a quick writer that this has to wait."""
+    fitting = dict(interval_s)
+    for query in TopologicalSorter(queries.reads).static_order():
+        writers = [fitting[writer] for writer in queries.reads.get(query, ()) if writer in fitting]
+        if query in fitting and writers:
+            fitting[query] = min(fitting[query], MOST_BLOCKS * min(writers))
+    return fitting
 
 
 def _cores_by_slot(queries: Queries, interval_s: Mapping[str, float]) -> dict[str, float]:

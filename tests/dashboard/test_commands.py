@@ -139,3 +139,14 @@ def test_a_bench_is_found_by_name(monkeypatch):
     with pytest.raises(CommandError, match="one"):
         call_command("bench", "two")
     assert "Measures." in run("bench")
+
+
+def test_a_latency_limit_is_chosen_from_a_terminal(world: World) -> None:
+    record = running(world.carla, world.city, document("late"), world.ana)
+
+    assert run("latency", "late", "400ms", username="carla") == "late: mean of at most 400 ms.\n"
+    assert run("latency", "late", "none", username="carla") == "late: no limit.\n"
+    assert run("latency", "late", "document", username="carla") == "late: mean of at most 5 s.\n"
+    with pytest.raises(CommandError, match="no time"):
+        run("latency", "late", "soon", username="carla")
+    assert DataflowRecord.objects.get(pk=record.pk).latency_chosen is None

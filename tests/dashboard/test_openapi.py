@@ -36,7 +36,8 @@ SHORT, LONG = 4, 120
 BEYOND_SCHEMAS = {
     "invalid_dataflow": {
         "POST /api/dataflows", "POST /api/dataflows/{dataflow_id}/versions", "POST /api/near-misses",
-        "POST /api/streams", "POST /api/dataflows/{dataflow_id}/latency"},
+        "POST /api/streams"},
+    "invalid_latency": {"POST /api/dataflows/{dataflow_id}/latency"},
     "invalid_profile": {"POST /api/profiles"},
     "bad_input": {
         "GET /api/bills", "GET /api/bills/{dataflow_id}", "PUT /api/alert-rules/{kind}", "PUT /api/alert-choices",

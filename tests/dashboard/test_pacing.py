@@ -15,6 +15,7 @@ from dashboard.alerts.readers import READERS, Evidence
 from dashboard.audit.models import AuditEntry
 from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.services import choose_latency
+from dashboard.explorer.preview import preview_submission
 from dashboard.operations.estate import load_estate, load_part_of
 from dashboard.operations.latency_view import latency_of
 from dashboard.operations.models import FragmentPace, LatencyStatus
@@ -22,6 +23,7 @@ from dashboard.operations.pacing import EVERY_S, REPACED, Pacer, trigger_ms_of
 from dashboard.operations.telemetry import EVERYTHING
 from dashboard.operations.view import view_for
 from dashboard.plans.latency_prices import latency_prices
+from dashboard.plans.prices import prices_in_force
 from dashboard.teams.permissions import viewer_of
 from dashboard.teams.services import InvalidValue, set_freshness
 from scheduler.contracts.reports import Reports
@@ -29,7 +31,7 @@ from scheduler.history.series import Annotation
 from scheduler.model.errors import NotFound, PermissionDenied
 from scheduler.model.fragment import Slot
 from scheduler.model.latency import LatencyLimit
-from tests.dashboard.building import World, approved, document, enacted, removal_planned, running
+from tests.dashboard.building import World, approved, document, enacted, planned, removal_planned, running
 from workers.engine.desired import desired_of
 from workers.engine.observed import Flows, TaskFlow
 
@@ -175,6 +177,18 @@ def test_the_estate_says_how_many_limits_are_held(world: World, played: Played) 
     assert client.get(f"/dataflows/{hasty.pk}/latency/prices").json()["offers"]
 
 
+def test_what_is_out_of_reach_is_told_before_anything_runs(world: World) -> None:
+    client = Client()
+    client.force_login(world.carla)
+    text = document("hasty", latency="30 ms")
+    proposal = planned(world.carla, world.city, text)
+
+    assert "out of reach" in client.get(f"/proposals/{proposal.pk}/").content.decode()
+    shown = preview_submission(viewer_of(world.carla), team=world.city, text=text)
+    assert "out of reach" in " ".join(shown["notes"])
+    assert not preview_submission(viewer_of(world.carla), team=world.city, text=document("calm"))["notes"]
+
+
 def test_other_limits_hold_within_rounds_and_nothing_is_restarted(
     world: World, played: Played, sent: list, django_capture_on_commit_callbacks
 ) -> None:
@@ -213,6 +227,14 @@ def test_the_strictest_limit_holds_where_a_query_is_shared_and_pays_for_it(world
     assert offers[-1]["words"] == "none"
     costs = [offer["pays_cores"] for offer in offers if offer["met"]]
     assert costs == sorted(costs, reverse=True), "the later events may be, the less it pays"
+
+
+def test_what_changes_queries_that_run_is_priced_with_their_batches(world: World, played: Played) -> None:
+    assert prices_in_force().trigger_ms == 500
+    running(world.carla, world.city, document("rare", latency="none"), world.ana)
+    played.run(30)
+
+    assert prices_in_force().trigger_ms == 30_000
 
 
 def test_who_needs_nothing_has_the_fewest_batches(world: World, played: Played) -> None:

@@ -16,7 +16,7 @@ from dashboard.operations.slow_queries import cut_tasks
 from dashboard.operations.telemetry import EVERYTHING
 from dashboard.operations.view import View, view_for
 from dashboard.plans.evidence import channel_latency_ms, rule
-from dashboard.plans.prices import prices
+from dashboard.plans.prices import prices_in_force
 from scheduler.controllers.defragmentation import CORES, LATENCY, Candidate, Defragmentation, Fusions
 from scheduler.controllers.dry_run import Frame
 from scheduler.controllers.protocol import Effect, Sample
@@ -85,7 +85,7 @@ def effect(turn: Round, row: RoundRow, at: datetime) -> Effect | None:
 def _possible(view: View) -> list[Candidate]:
     """Every step of the estate, once for each team whose running dataflow could ask for it; nothing is measured yet."""
     steps = fusions(
-        view.estate, view.estate.fragments, task_types=jobs.task_types(), query_cores=query_cores(prices()),
+        view.estate, view.estate.fragments, task_types=jobs.task_types(), query_cores=query_cores(prices_in_force()),
         apart=cut_tasks())
     return [candidate for fusion in steps for candidate in _of_teams(view, fusion)]
 
@@ -107,7 +107,7 @@ def _of_teams(view: View, fusion: Fusion) -> Iterator[Candidate]:
 
 
 def _fusions(view: View, candidates: Sequence[Candidate]) -> Fusions:
-    tariff = prices()
+    tariff = prices_in_force()
     with_steps = {candidate.dataflow for candidate in candidates}
     without = Counter(
         record.team.slug for dataflow_id, record in view.records.items()

@@ -222,7 +222,7 @@ def tone(status: str) -> str:
 
 
 @register.filter
-def seconds(value: float | None) -> str:
+def lateness(value: float | None) -> str:
     """A latency in seconds as people write it: ``400 ms``, ``2 s``."""
     return "–" if value is None else in_words(float(f"{value:.3g}"))
 

@@ -130,6 +130,19 @@ def test_a_full_slot_is_named_and_slows_what_no_limit_needs() -> None:
     assert unmet.expected["w"].least_s is not None
 
 
+def test_a_reader_that_nobody_waits_for_leaves_its_writer_room() -> None:
+    cheap = BatchCost(batch_s=0.005, batch_cpu_s=0.002)
+    way = Way({"a": ()}, frozenset({"a"}), frozenset({"a"}))
+    queries = Queries({"a": cheap, "b": cheap, "c": cheap}, {"b": ("a",), "c": ("b",)}, largest_s=60.0)
+
+    paced = pace(queries, [Wanted("w", way, 0.05)])
+
+    assert paced.interval_s["a"] < 0.1
+    assert paced.interval_s["b"] == pytest.approx(100 * paced.interval_s["a"])
+    assert paced.interval_s["c"] == 60.0
+    assert paced.expected["w"].latency_s <= 0.05
+
+
 def test_a_query_that_has_promised_more_has_no_longer_interval() -> None:
     queries = Queries({"a": CHEAP, "b": CHEAP}, largest_s=LARGEST_S, bounds_s={"b": 0.5})
 

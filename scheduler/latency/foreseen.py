@@ -1,0 +1,61 @@
+"""What can be said of latency limits before anything runs: those that no batch can keep to."""
+
+from __future__ import annotations
+
+from graphlib import TopologicalSorter
+
+from scheduler.model.costs import Costs
+from scheduler.model.dataflow import Dataflow
+from scheduler.model.latency import LatencyLimit, Limits, in_words
+from scheduler.model.task_types import TaskTypes
+
+from .triggers import BUSY
+
+
+def out_of_reach(dataflow: Dataflow, limits: Limits, *, task_types: TaskTypes, costs: Costs) -> tuple[str, ...]:
+    """What to tell of limits that are below what batches of the dataflow's tasks take at the least.
+
+    That is a lower bound: one query for all tasks on the way, on a core of its own, whose batches take no longer than
+    their CPU and follow one another as closely as may be.
+
+    Parameters
+    ----------
+    dataflow : Dataflow
+        As submitted.
+    limits : Limits
+        Those that hold for it.
+    task_types : TaskTypes
+        The catalogue.
+    costs : Costs
+        CPU of batches on this class of machine, measured or declared.
+    """
+    notes = []
+    for limit in limits:
+        tasks = limit.along or _slowest_way(dataflow, task_types, costs)
+        batch_s = costs.query_batch_s + sum(_batch_s(dataflow, task, task_types, costs) for task in tasks)
+        least_s = batch_s * (1 + limit.share / BUSY)
+        if limit.limit_s < least_s:
+            notes.append(_note(limit, tasks, batch_s, least_s))
+    return tuple(notes)
+
+
+def _note(limit: LatencyLimit, tasks: tuple[str, ...], batch_s: float, least_s: float) -> str:
+    takes, at_least = (in_words(float(f"{seconds:.2g}")) for seconds in (batch_s, least_s))
+    return (
+        f"Its latency limit ({limit.words}) is out of reach: a batch of {tasks[0]} to {tasks[-1]} takes about {takes} "
+        f"here, so {at_least} at the least. It would run as often as it can, and pay for that.")
+
+
+def _slowest_way(dataflow: Dataflow, task_types: TaskTypes, costs: Costs) -> tuple[str, ...]:
+    """The tasks from a source to a sink whose batches take longest."""
+    ways: dict[str, tuple[float, tuple[str, ...]]] = {}
+    parents = dataflow.parents()
+    for task in TopologicalSorter(parents).static_order():
+        before_s, way = max((ways[parent] for parent in parents[task]), default=(0.0, ()))
+        ways[task] = (before_s + _batch_s(dataflow, task, task_types, costs), (*way, task))
+    return max(ways.values())[1]
+
+
+def _batch_s(dataflow: Dataflow, task: str, task_types: TaskTypes, costs: Costs) -> float:
+    task_type = task_types.get(dataflow.task(task).type)
+    return 0.0 if task_type is None else costs.task_batch_s(task_type)

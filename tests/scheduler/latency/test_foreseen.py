@@ -1,0 +1,46 @@
+"""A limit that no batch can keep to is told before anything runs, and no other."""
+
+from __future__ import annotations
+
+import pytest
+
+from scheduler.latency.foreseen import out_of_reach
+from scheduler.model.costs import DECLARED
+from scheduler.model.documents import read_document
+from scheduler.model.latency import LatencyLimit
+from workers.library.registry import task_types
+
+FLOW = read_document("""
+name: Foreseen
+tasks:
+  - {id: city, type: urban_sensing}
+  - {id: parse, type: senml_parse}
+  - {id: mean, type: block_average, config: {window: 10}}
+  - {id: all, type: output, config: {name: all}}
+  - {id: means, type: output, config: {name: means}}
+streams: [{from: city, to: parse}, {from: parse, to: all}, {from: parse, to: mean}, {from: mean, to: means}]
+""", task_types=task_types())
+TYPES = task_types()
+BATCH_S = DECLARED.query_batch_s + sum(
+    DECLARED.task_batch_s(TYPES[FLOW.task(name).type]) for name in ("city", "parse", "mean", "means"))
+LEAST_S = BATCH_S * (1 + 0.5 / 0.8)
+
+
+@pytest.mark.parametrize(("limit_s", "is_told"), [(0.02, True), (0.99 * LEAST_S, True), (1.01 * LEAST_S, False)])
+def test_a_limit_below_what_the_slowest_way_takes_is_told(limit_s: float, is_told: bool) -> None:
+    notes = out_of_reach(FLOW, (LatencyLimit(limit_s),), task_types=TYPES, costs=DECLARED)
+
+    assert bool(notes) is is_told
+    assert all("city to means" in note for note in notes)
+
+
+def test_a_limit_along_some_tasks_is_held_against_these_alone() -> None:
+    limit = LatencyLimit(0.08, along=("city", "parse"))
+
+    assert out_of_reach(FLOW, (limit,), task_types=TYPES, costs=DECLARED) == ()
+    (note,) = out_of_reach(FLOW, (LatencyLimit(0.03, along=("city", "parse")),), task_types=TYPES, costs=DECLARED)
+    assert "city to parse" in note
+
+
+def test_without_limits_there_is_nothing_to_tell() -> None:
+    assert out_of_reach(FLOW, (), task_types=TYPES, costs=DECLARED) == ()
