@@ -60,6 +60,8 @@ _ALL = (
           "workers.benches.recovery:main"),
     Bench("latency-cost", "40 small dataflows under one latency limit after the other: cores, latencies, limits met.",
           "dashboard.benches.latency_cost:main"),
+    Bench("overhead", "A dataflow as a query of Weir against the same operators by hand: CPU of an event, peak rate.",
+          "workers.benches.overhead:main"),
     Bench("connectors", "Events/s and CPU of an event by connector, against the client library alone; idle connectors.",
           "workers.benches.connectors:main"),
     Bench("health", "A driver is killed, and one's JVM frozen: after how many seconds that is said.",

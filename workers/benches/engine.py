@@ -78,8 +78,8 @@ class Driver:
         conf = spark_conf(self.config)
         self.spark = open_session(at.settings, slot=0, slot_dir=at.folder / "slot", channel_conf=conf)
 
-    def start(self, name: str, tasks: tuple[Task, ...], *, trigger_ms: int) -> Any:
-        """Start a chain that ends in an output, from its checkpoint where it has one."""
+    def start(self, name: str, tasks: tuple[Task, ...], *, trigger_ms: int, is_open: bool = True) -> Any:
+        """Start a chain that ends in an output, from its checkpoint where it has one; published where it is open."""
         from workers.engine.spark import queries
         from workers.engine.spark.compile import Chain, compile_chain
 
@@ -90,7 +90,8 @@ class Driver:
         )
         last = len(tasks) - 1
         self.channels.open_channel(f"{name}.{last}", schema_json=compiled.schemas[last], retain=200)
-        self.channels.open_outlet(name, last, from_batch=0)
+        if is_open:
+            self.channels.open_outlet(name, last, from_batch=0)
         self.channels.resume(name)
         return queries.start(
             compiled.frame, name=name, checkpoint=self.folder / "checkpoints" / name, trigger_ms=trigger_ms
@@ -157,9 +158,9 @@ def measure_queries(at: Bench, *, count: int = 40, rate_per_s: float = 10.0, sec
     _until(lambda: all(driver.newest(f"{name}.2") != "0-0" for name in names), within_s=180)
     time.sleep(10)
     broker = redis.Redis.from_url(at.url)
-    before, cpu_before_s = read_meters(broker, names), _cpu_s(os.getpid())
+    before, cpu_before_s = read_meters(broker, names), cpu_s(os.getpid())
     time.sleep(seconds)
-    after, cpu_after_s = read_meters(broker, names), _cpu_s(os.getpid())
+    after, cpu_after_s = read_meters(broker, names), cpu_s(os.getpid())
     living = [process for process in _tree(os.getpid()) if process.status() != psutil.STATUS_ZOMBIE]
     workers = [process for process in living if "workers.engine.spark.daemon" in process.cmdline()]
     memory_mb = sum(process.memory_full_info().pss for process in living) / 2**20
@@ -195,9 +196,9 @@ def measure_idle(at: Bench, *, slots: int = 2, seconds: float = 60.0) -> dict[st
 
         _until(lambda: states().count("running") == slots, within_s=120)
         time.sleep(20)
-        before = {"agent_and_slots": _cpu_s(agent.pid), "broker": _cpu_s(at.broker_pid)}
+        before = {"agent_and_slots": cpu_s(agent.pid), "broker": cpu_s(at.broker_pid)}
         time.sleep(seconds)
-        after = {"agent_and_slots": _cpu_s(agent.pid), "broker": _cpu_s(at.broker_pid)}
+        after = {"agent_and_slots": cpu_s(agent.pid), "broker": cpu_s(at.broker_pid)}
         memory = [slot.memory_mb for slot in read_reports(broker)["bench"].slots.values()]
     finally:
         stop(agent, timeout_s=10)
@@ -230,7 +231,7 @@ def _tree(pid: int) -> list[psutil.Process]:
     return [process, *process.children(recursive=True)]
 
 
-def _cpu_s(pid: int) -> float:
+def cpu_s(pid: int) -> float:
     """CPU seconds so far of a process and all below it."""
     taken_s = 0.0
     for process in _tree(pid):

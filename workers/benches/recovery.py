@@ -32,7 +32,7 @@ from scheduler.model.fragment import Fragment, RunningTask, Slot
 from workers.engine import observed
 from workers.engine.settings import ROOT
 
-from .engine import _chain, _cpu_s
+from .engine import _chain, cpu_s
 from .estate import NODE, RunningEstate, running
 from .results import machine, table
 
@@ -137,12 +137,12 @@ def _kill(estate: RunningEstate, log: Path, *, spare: bool) -> Kill:
         if not is_gone:  # its JVM may have ended a batch meanwhile; the agent says that it is gone when all of it is
             before, new_pid = counts, _slot(estate).pid
             is_gone = new_pid not in (None, pid)
-            cpu_before_s = _cpu_s(new_pid) if is_gone else 0.0
+            cpu_before_s = cpu_s(new_pid) if is_gone else 0.0
             continue
         for name, count in counts.items():
             if count > before[name] and name not in kill.back_s:
                 kill.back_s[name] = time.monotonic() - began_s
-    kill.cpu_s = _cpu_s(_slot(estate).pid) - cpu_before_s
+    kill.cpu_s = cpu_s(_slot(estate).pid) - cpu_before_s
     kill.phases_s = {**_phases(log, read_from, began), "flowing": max(kill.back_s.values())}
     return kill
 
