@@ -114,7 +114,7 @@ def _remedies(limit: LatencyLimit, row: LatencyStatus | None, path: list[dict[st
         return []
     remedies = [f"Ask for {in_words(row.least_s * 1.1)} or more."]
     if len(path) > 1:
-        remedies.append("Fuse its queries: each one less saves a batch on the way (defragmentation, or a schedule).")
+        remedies.append("Fuse its queries: each one less saves a batch on the way (the controller chaining does that).")
     if row.full:
         remedies.append(f"Move something away from {', '.join(row.full)}, or add a slot.")
     return remedies

@@ -29,6 +29,7 @@ from scheduler.latency.foreseen import out_of_reach
 from scheduler.model.plan import Plan
 from scheduler.model.plan_kinds import CHANGE, DEFRAGMENT, ISOLATE, PAUSE, REMOVE, RESUME, SCHEDULE, SUBMIT, PlanKind
 from scheduler.reading import Reading
+from scheduler.reuse.defragment import Rule
 from scheduler.scheduling import Schedule
 
 
@@ -96,7 +97,8 @@ def _defragmentation(record: PlanRecord, estate: Reading) -> Plan:
     dataflow_id = str(record.dataflow_id)
     return rearranging.plan_defragmentation(
         estate, dataflow_id, task_types=jobs.task_types(), prices=prices_in_force(),
-        evidence=evidence_of(estate, dataflow_id), rule=rule(), apart=cut_tasks(),
+        evidence=evidence_of(estate, dataflow_id),
+        rule=Rule(ratio=0.0) if record.options.get("for_latency") else rule(), apart=cut_tasks(),
         path=record.options.get("queries"))
 
 

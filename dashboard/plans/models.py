@@ -22,8 +22,8 @@ class PlanRecord(models.Model):
     version = models.PositiveIntegerField()
     # How a submission joins what runs, {"fresh": bool, "begin": text}, and by what schedule it or a running dataflow
     # is to run, {"schedule": {"pair": [names], "rate_per_s": number or null, "routing": name}}; which queries a
-    # defragmentation fuses, {"queries": [ids]}, where a controller has chosen them; and of a new version the number of
-    # the one that it takes the place of, {"former": number}.
+    # defragmentation fuses, {"queries": [ids]}, where a controller has chosen them, and {"for_latency": true} where it
+    # need not save anything; of a new version the number of the one that it takes the place of, {"former": number}.
     options = models.JSONField(default=dict)
     status = models.CharField(max_length=10, choices=[(s, s) for s in LIFECYCLE.states], default=COMPUTING)
     generation = models.PositiveIntegerField(null=True)

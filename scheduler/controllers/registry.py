@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from .chaining import Chaining
 from .defragmentation import Defragmentation
 from .protocol import Controller
 from .remeasuring import Remeasuring
 
 CONTROLLERS: Mapping[str, Controller] = {
-    controller.name: controller for controller in (Defragmentation(), Remeasuring())}
+    controller.name: controller for controller in (Defragmentation(), Chaining(), Remeasuring())}

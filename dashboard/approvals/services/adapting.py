@@ -33,6 +33,7 @@ from dashboard.controllers.models import RoundRow
 from dashboard.operations.generation import lock_generation
 from dashboard.plans.kinds import SITE_PLAN_KINDS
 from scheduler.controllers import values
+from scheduler.controllers.chaining import UNDO
 from scheduler.controllers.protocol import Progress
 from scheduler.controllers.values import BEGUN, WITHDRAWING, Begin, Command, RollBack
 from scheduler.model.errors import WeirError
@@ -159,4 +160,41 @@ def _why(proposal: Proposal) -> str:
     return ""
 
 
+@dataclass(frozen=True, slots=True)
+class ChainActuator(PlanActuator):
+    """Carries chaining out: a chain is made by a plan, and cut again by taking that plan back."""
+
+    def _progress(self, row: RoundRow, proposal: Proposal | None) -> Progress:
+        undone = row.decision["arguments"].get(UNDO)
+        if undone is None:
+            return PlanActuator._progress(self, row, proposal)
+        made = _made_in(undone)
+        if made is None or made.status in {REJECTED, CANCELLED}:
+            return Progress("overtaken", "The chain is there no more.")
+        if made.status == DONE:
+            return Progress("declined" if row.phase == WITHDRAWING else "absent", row.stuck)
+        return Progress(_UNDOING.get(made.status, "overtaken"), _why(made))
+
+    def _propose(self, audit: Audit, row: RoundRow) -> bool:
+        undone = row.decision["arguments"].get(UNDO)
+        if undone is None:
+            return PlanActuator._propose(self, audit, row)
+        made = _made_in(undone, lock=True)
+        if made is None or made.status != DONE or Proposal.objects.under_way().exists():
+            return False
+        take_back(audit, made, generation=lock_generation())
+        audit.details["why"] = row.decision["why"]
+        return True
+
+
+_UNDOING: Mapping[str, str] = {ROLLING_BACK: "enacting", ROLLED_BACK: "in_force", FAILED: "failing"}
+
+
+def _made_in(round_key: str, *, lock: bool = False) -> Proposal | None:
+    rows = Proposal.objects.filter(round__key=round_key).select_related("plan", "dataflow__team")
+    return (rows.select_for_update(of=("self",)) if lock else rows).first()
+
+
 DEFRAGMENTATION = PlanActuator(DEFRAGMENT, lambda arguments: {"queries": arguments["queries"].split()})
+CHAINING = ChainActuator(
+    DEFRAGMENT, lambda arguments: {"queries": arguments["queries"].split(), "for_latency": True})

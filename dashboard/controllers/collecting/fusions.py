@@ -35,17 +35,21 @@ def evidence(at: datetime) -> Fusions | None:
     view = view_for(EVERYTHING)
     if not view.reading.available:
         return None
-    flows = view.reading.flows
+    return _fusions(view, steps_now(view, at))
+
+
+def steps_now(view: View, at: datetime) -> list[Candidate]:
+    """Every step that is possible now, with what is measured of it."""
+    flows, possible = view.reading.flows, _possible(view)
     measured = Evidence(
         latency_ms=channel_latency_ms(flows), ages_h=_ages_h(at),
         rates_per_s={task_id: flow.rate_per_s for task_id, flow in flows.tasks.items()})
-    possible = _possible(view)
     lines = Lines(view.estate, possible, begin=at - BEFORE, end=at, grain=TEN_SECONDS)
-    return _fusions(view, [
+    return [
         replace(
             candidate, load=load_of(view.estate, candidate.fusion, measured),
             cores=middle(lines.cores(candidate.tasks)), latency_ms=middle(lines.latency(candidate.dataflow)))
-        for candidate in possible])
+        for candidate in possible]
 
 
 def frames(begin: datetime, end: datetime) -> Iterator[Frame]:

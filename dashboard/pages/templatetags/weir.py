@@ -55,6 +55,8 @@ _DEEDS = {
     "dataflow.propose_schedule": "proposed a schedule for", "dataflow.try_again": "tried again the failed queries of",
     "dataflow.write_again": "let a sink write again what it keeps of",
     "dataflow.recommend_defragmentation": "recommended to defragment",
+    "dataflow.recommend_chaining": "recommended to chain the queries of",
+    "dataflow.choose_latency": "chose the latency limit of", "team.set_freshness": "set the freshness of",
     "proposal.choose_joining": "chose how to reuse state in", "team.set_defragmentation": "set the defragmentation of",
     "controller.set": "set the limits of", "controller.begin": "began", "controller.accept": "accepted",
     "controller.decline": "turned down", "controller.carry_out": "carried out",

@@ -1,0 +1,146 @@
+"""Dynamic chaining as a controller: queries along the slowest way of a latency limit become one (paper [5], 3.5.2).
+
+Where no intervals hold a limit, each query less on its way saves the wait and the work of a batch. Neighbours in the
+longest series that may be one query are fused a pair at a time, and what was fused is cut again where its load comes to
+be more than a core has. In the paper a series is on one slot; here on one node, for a step moves what it fuses to the
+slot of either that has room.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from scheduler.latency.chaining import CAPACITY, ChainingFacts, longest_chain
+from scheduler.latency.runtime_graph import RuntimeGraph
+from scheduler.model.latency import in_words
+
+from .defragmentation import CORES, LATENCY, LATER, LATER_MS, Candidate, changes_of
+from .protocol import Effect, Evaluation, Verdict, held_to_bounds, reversed_changes
+from .values import OFF, Bound, Change, Decision, Policy, Promise, Reason
+
+FUSES_BELOW = 0.7  # cores of all queries together: less than what a chain is cut at, or it would go back and forth
+WITHIN_S = 900.0
+UNDO = "undo"  # in a decision's arguments: the round whose chain is cut
+
+
+@dataclass(frozen=True, slots=True)
+class LateWay:
+    """A limit that is not met: of which dataflow, along which queries, and the steps that may fuse two of them.
+
+    ``batch_s`` is what a batch of each query takes, in seconds.
+    """
+
+    dataflow: str
+    team: str
+    limit: str  # in words
+    limit_s: float
+    latency_s: float
+    path: tuple[str, ...]
+    steps: tuple[Candidate, ...] = ()
+    batch_s: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class FusedChain:
+    """A chain that this controller has made, in which round, and what it takes now, in cores."""
+
+    round_key: str
+    dataflow: str
+    team: str
+    touched: tuple[str, ...]
+    changes: tuple[Change, ...]
+    cores: float
+    latency_ms: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Chains:
+    """The evidence: limits that are not met, what decides whether queries may be one, and the chains that there are."""
+
+    late: tuple[LateWay, ...]
+    graph: RuntimeGraph
+    facts: ChainingFacts
+    fused: tuple[FusedChain, ...] = ()
+
+
+class Chaining:
+    """Fuses queries where a latency limit is not met, and cuts them again where they are too much for a core."""
+
+    name = "chaining"
+    title = "Chaining"
+    about = ("Fuses neighbouring queries of one node where a latency limit is not met, and cuts them again where "
+             "together they take nearly a core.")
+    reads = "chains"
+    every_s = 60.0
+    usual = Policy(changes_per_hour=4, changes_per_day=24, cool_down_s=600.0)
+
+    def evaluate(self, evidence: Chains, policies: Mapping[str, Policy]) -> Evaluation:
+        """Chains that are too much are cut first; then a step for each limit, the one that is missed by most first."""
+        decisions = [
+            _cut(chain) for chain in evidence.fused
+            if chain.cores >= CAPACITY and policies.get(chain.team, self.usual).mode != OFF]
+        reasons = []
+        for way in evidence.late:
+            if policies.get(way.team, self.usual).mode == OFF:
+                continue
+            candidate = _step(way, evidence)
+            if candidate is None:
+                reasons.append(Reason(way.team, way.dataflow, _why_not(way)))
+            else:
+                decisions.append(_fuse(way, candidate))
+        return Evaluation(tuple(decisions), tuple(reasons))
+
+    def check(self, promise: Promise, effect: Effect) -> tuple[Verdict, str]:
+        """By the medians of latency and CPU at about the same load."""
+        return held_to_bounds(promise, effect)
+
+    def rollback(self, decision: Decision) -> tuple[Change, ...]:
+        """What was fused is cut again where it was."""
+        return reversed_changes(decision.changes)
+
+
+def _step(way: LateWay, evidence: Chains) -> Candidate | None:
+    """The first pair of the longest chainable series that a step can fuse."""
+    chain = longest_chain(way.path, evidence.graph, evidence.facts, capacity=FUSES_BELOW)
+    steps = {candidate.fusion.path: candidate for candidate in way.steps}
+    return next((steps[pair] for pair in itertools.pairwise(chain) if pair in steps), None)
+
+
+def _fuse(way: LateWay, candidate: Candidate) -> Decision:
+    latency_ms, cores = candidate.latency_ms, candidate.cores
+    saved_ms = 1000 * way.batch_s.get(candidate.fusion.path[-1], 0.0)
+    bounds = []
+    if latency_ms is not None:
+        bounds.append(Bound(LATENCY, "ms", latency_ms, max(1000 * way.limit_s, latency_ms - saved_ms / 2)))
+    if cores is not None:
+        bounds.append(Bound(CORES, "cores", cores, CAPACITY))
+    load = candidate.load.rate_per_s if candidate.load.rate_per_s > 0 else None
+    promise = Promise(
+        f"events come {in_words(saved_ms / 2000)} sooner, or within {in_words(way.limit_s)}", WITHIN_S, tuple(bounds),
+        load)
+    why = (f"A {way.limit} is to be had, and {in_words(way.latency_s)} is what its {len(way.path)} queries come to: "
+           "one less saves a batch on the way.")
+    return Decision(
+        way.dataflow, way.team, changes_of(candidate.fusion), promise, why, worth=way.latency_s / way.limit_s,
+        touched=candidate.touched, moves_queries=True, arguments={
+            "queries": " ".join(candidate.fusion.path), "tasks": " ".join(candidate.tasks),
+            "load_tasks": " ".join(candidate.load_tasks)})
+
+
+def _cut(chain: FusedChain) -> Decision:
+    bounds = () if chain.latency_ms is None else (
+        Bound(LATENCY, "ms", chain.latency_ms, chain.latency_ms * LATER + LATER_MS),)
+    return Decision(
+        chain.dataflow, chain.team, reversed_changes(chain.changes),
+        Promise("each part has a core's time for itself", WITHIN_S, bounds),
+        f"The chain takes {chain.cores:.2g} cores, and a query has one at the most: it is cut again where it was.",
+        worth=1e6 * chain.cores, touched=chain.touched, moves_queries=True, arguments={UNDO: chain.round_key})
+
+
+def _why_not(way: LateWay) -> str:
+    if len(way.path) < 2:
+        return f"A {way.limit} is not met, and its way is one query already: there is nothing to chain."
+    return (f"A {way.limit} is not met, and no two neighbours on its way may be one query: they are on two nodes, "
+            f"others read between them, tasks stay apart, or together they take {FUSES_BELOW:g} cores or more.")

@@ -1,0 +1,160 @@
+"""Chaining on the site: a limit that is not met fuses two queries; too much load takes that back."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from dashboard import jobs
+from dashboard.approvals.lifecycle import DONE, EXECUTING, ROLLING_BACK
+from dashboard.catalog.models import DataflowRecord
+from dashboard.controllers import selectors
+from dashboard.controllers.models import ReasonRow, RoundRow
+from dashboard.history.store import DatabaseHistory
+from dashboard.operations.estate import load_estate
+from dashboard.operations.models import LatencyStatus
+from dashboard.teams.permissions import viewer_of
+from scheduler.controllers.registry import CONTROLLERS
+from scheduler.controllers.values import Policy
+from scheduler.history.series import DATAFLOW, Series
+from scheduler.latency.status import IMPOSSIBLE, MET
+from scheduler.model.latency import LatencyLimit, to_json
+from tests.dashboard.building import World, approved, document, enacted, removal_planned, running
+from tests.dashboard.controlling import Loop, made_by_weir, measured, phases
+from tests.dashboard.rearranging import prepared
+
+
+@pytest.fixture
+def loop(world: World, settings, monkeypatch: pytest.MonkeyPatch) -> Loop:
+    settings.DEFRAGMENT_RATIO = 1e9  # that nothing is fused for the sake of CPU
+    monkeypatch.setattr(jobs, "read_live", lambda *_: jobs.LiveReading())
+    made = Loop(world)
+    made.set("off")
+    made.set("acts", controller="chaining")
+    return made
+
+
+@pytest.fixture
+def late(world: World, loop: Loop) -> DataflowRecord:
+    """A dataflow in two queries whose limit cannot be met with two."""
+    first = running(world.carla, world.city, document("traffic"), world.ana)
+    record = running(world.carla, world.city, document("jams", window=20), world.ana)
+    enacted(approved(removal_planned(world.carla, first), world.ana))
+    status_of(record, IMPOSSIBLE)
+    return record
+
+
+def status_of(record: DataflowRecord, state: str) -> None:
+    estate, now = load_estate(), timezone.now()
+    tasks = estate.submitted[str(record.pk)].running
+    path = list(dict.fromkeys(estate.places[tasks[name]][0] for name in ("sense", "parse", "average", "out")))
+    LatencyStatus.objects.update_or_create(dataflow=record, number=0, defaults={
+        "limit": to_json((LatencyLimit(0.2),)), "state": state, "expected_s": 0.5, "measured_s": 0.6, "least_s": 0.4,
+        "path": [[query, 0.1, 0.15] for query in path], "since": now, "at": now})
+
+
+def figures(
+    loop: Loop, record: DataflowRecord, begin_s: float, end_s: float, *, cores: float, latency_ms: float
+) -> None:
+    estate = load_estate()
+    measured(
+        loop.at + timedelta(seconds=begin_s), loop.at + timedelta(seconds=end_s), dataflow=str(record.pk),
+        queries=list(estate.fragments), tasks=set(estate.submitted[str(record.pk)].running.values()), cores=cores,
+        latency_ms=latency_ms)
+
+
+def fused(loop: Loop, record: DataflowRecord) -> None:
+    """The chain is made, and what was promised came."""
+    figures(loop, record, -540, 0, cores=0.3, latency_ms=600.0)
+    loop.run()
+    (proposal,) = made_by_weir()
+    prepared(proposal)
+    proposal.refresh_from_db()
+    assert proposal.status == EXECUTING
+    enacted(proposal)
+    status_of(record, MET)
+    loop.run()
+    figures(loop, record, 0, 960, cores=0.25, latency_ms=180.0)
+    loop.run(later_s=960)
+    assert phases("chaining") == ["kept"]
+
+
+def test_a_limit_that_is_not_met_makes_two_queries_one(loop: Loop, late: DataflowRecord) -> None:
+    assert len(load_estate().fragments) == 2
+
+    fused(loop, late)
+
+    assert len(load_estate().fragments) == 1
+    assert "one less saves a batch" in RoundRow.objects.get().decision["why"]
+    loop.run(later_s=1_000)
+    assert phases("chaining") == ["kept"]
+
+
+def test_a_chain_that_takes_a_core_is_cut_again(loop: Loop, late: DataflowRecord) -> None:
+    fused(loop, late)
+    (proposal,) = made_by_weir()
+    loop.run(later_s=1_000)
+    figures(loop, late, -540, 0, cores=0.95, latency_ms=180.0)
+
+    loop.run(later_s=61)
+
+    proposal.refresh_from_db()
+    assert proposal.status == ROLLING_BACK
+    assert phases("chaining")[-1] in {"begun", "enacting"}
+    proposal = enacted(proposal)
+    loop.run()
+    assert len(load_estate().fragments) == 2
+    assert phases("chaining")[-1] == "checking"
+
+
+def test_what_did_not_come_sooner_is_cut_again(loop: Loop, late: DataflowRecord) -> None:
+    figures(loop, late, -540, 0, cores=0.3, latency_ms=600.0)
+    loop.run()
+    (proposal,) = made_by_weir()
+    prepared(proposal)
+    proposal.refresh_from_db()
+    enacted(proposal)
+    loop.run()
+    figures(loop, late, 0, 960, cores=0.25, latency_ms=640.0)
+    loop.run(later_s=960)
+
+    proposal.refresh_from_db()
+    assert proposal.status == ROLLING_BACK
+    assert phases("chaining") == ["rolling_back"]
+
+
+def test_a_limit_that_is_met_changes_nothing(loop: Loop, late: DataflowRecord) -> None:
+    status_of(late, MET)
+    loop.run()
+
+    assert made_by_weir() == []
+
+
+def test_what_cannot_be_chained_is_told(world: World, loop: Loop) -> None:
+    record = running(world.carla, world.city, document("traffic"), world.ana)
+    status_of(record, IMPOSSIBLE)
+    loop.run()
+
+    assert made_by_weir() == []
+    assert "one query already" in ReasonRow.objects.get(controller="chaining").why
+
+
+def test_a_dry_run_says_when_it_would_have_chained(world: World, loop: Loop, late: DataflowRecord) -> None:
+    now = timezone.now()
+    history = DatabaseHistory()
+    for at_s in range(int(now.timestamp()) - 3_600, int(now.timestamp()), 10):
+        history.append(at_s, {Series(DATAFLOW, str(late.pk), "latency_mean_ms"): 600.0,
+                              Series(DATAFLOW, str(late.pk), "latency_limit_ms"): 200.0})
+    history.flush()
+    played = selectors.played(
+        viewer_of(world.vera), CONTROLLERS["chaining"], team="city", hours=6, policy=Policy("off"))
+
+    assert [turn.decision.target for turn in played.rounds] == [str(late.pk)]
+    assert RoundRow.objects.count() == 0
+    assert proposal_count() == 0
+
+
+def proposal_count() -> int:
+    return len([proposal for proposal in made_by_weir() if proposal.status != DONE])
