@@ -79,7 +79,19 @@ class Driver:
         self.spark = open_session(at.settings, slot=0, slot_dir=at.folder / "slot", channel_conf=conf)
 
     def start(self, name: str, tasks: tuple[Task, ...], *, trigger_ms: int, is_open: bool = True) -> Any:
-        """Start a chain that ends in an output, from its checkpoint where it has one; published where it is open."""
+        """Start a chain that ends in an output, from its checkpoint where it has one.
+
+        Parameters
+        ----------
+        name : str
+            The fragment's id.
+        tasks : tuple of Task
+            Upstream first.
+        trigger_ms : int
+            Between its batches.
+        is_open : bool, optional
+            Whether its output is published.
+        """
         from workers.engine.spark import queries
         from workers.engine.spark.compile import Chain, compile_chain
 
