@@ -79,7 +79,7 @@ def test_a_late_dataflow_is_told_once_and_is_over_once(world: World, traffic: Da
     world.carla.email = "carla@example.org"
     world.carla.save()
     services.set_choices(actor=world.carla, choices=[("warning", True, False)], email="carla@example.org")
-    late, well, between = ({str(traffic.pk): ms} for ms in (30_000.0, 500.0, 9_000.0))
+    late, well, between = ({str(traffic.pk): ms} for ms in (60_000.0, 500.0, 27_000.0))
     for _ in range(6):
         assert [alert.phase for alert in estate.round(late)] == ["pending"]
     [alert] = estate.round(late)
