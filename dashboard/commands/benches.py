@@ -62,6 +62,8 @@ _ALL = (
           "dashboard.benches.latency_cost:main"),
     Bench("overhead", "A dataflow as a query of Weir against the same operators by hand: CPU of an event, peak rate.",
           "workers.benches.overhead:main"),
+    Bench("online-deployment", "Online task deployment, simulated: use of slots, traffic between nodes, rounds.",
+          "workers.benches.online_deployment:main"),
     Bench("connectors", "Events/s and CPU of an event by connector, against the client library alone; idle connectors.",
           "workers.benches.connectors:main"),
     Bench("health", "A driver is killed, and one's JVM frozen: after how many seconds that is said.",

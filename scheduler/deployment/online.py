@@ -1,0 +1,170 @@
+"""One round of online task deployment (OTD, paper [4], algorithms 1 and 2): a move, a warning, or nothing; and why.
+
+Slots are high, low or normal by what is asked of them. Where some are high and some low, a bundle leaves the hottest
+slot (load balancing); where all that are not normal are high, CPU lacks; where none is high and some are low, a bundle
+moves nearer to what it exchanges most with (communication optimisation), if that is worth it; else nothing moves.
+
+Beyond the paper: no move makes a slot high, and a balancing move leaves its target below what its source had. So with
+loads that stay, rounds come to an end: balancing ends as soon as no slot is high, and from then on each move makes the
+traffic between nodes less. With loads that change, a bundle that has moved rests for some rounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from scheduler.model.fragment import node_of
+
+from .values import Deployment, PlacedBundle
+
+Case = Literal["balance", "lacking", "communication", "settled"]
+
+
+@dataclass(frozen=True, slots=True)
+class Thresholds:
+    """When a slot is high or low, in cores; how much less its target must have after a balancing move; and ASC above
+    which traffic is worth a move, in the unit of the traffic."""
+
+    high: float = 0.85
+    low: float = 0.6
+    margin: float = 0.05
+    score_change: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.low < self.high:
+            raise ValueError(f"a slot is low below {self.low:g} and high above {self.high:g}: none is normal then")
+        if self.margin < 0 or self.score_change < 0:
+            raise ValueError("a margin and a threshold are not below 0")
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A bundle to another slot. ``gain`` is the change of its allocation score."""
+
+    bundle: str
+    source: str
+    target: str
+    gain: float
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What a round came to. ``lacking`` is how many cores the slots lack, where they do."""
+
+    case: Case
+    why: str
+    move: Move | None = None
+    lacking: float = 0.0
+
+
+def decide(deployment: Deployment, thresholds: Thresholds, *, resting: Collection[str] = ()) -> Turn:
+    """One round.
+
+    Parameters
+    ----------
+    deployment : Deployment
+        What runs where, and what passes between it.
+    thresholds : Thresholds
+        What is high and low, and what is worth a move.
+    resting : collection of str
+        Bundles that moved lately.
+
+    Returns
+    -------
+    Turn
+        At most one move. Its cost is linear in the bundles, the nodes and the pairs that exchange something.
+    """
+    loads = deployment.loads
+    high = [slot for slot in deployment.slots if loads[slot] > thresholds.high]
+    low = [slot for slot in deployment.slots if loads[slot] < thresholds.low]
+    coolest = _coolest(deployment, low)
+    if high and low:
+        hottest = max(high, key=lambda slot: (loads[slot], slot))
+        here = [bundle for bundle in deployment.bundles.values() if bundle.slot == hottest]
+        move = _best(deployment, here, coolest, thresholds, resting, balances=True)
+        why = f"{hottest} is asked for {loads[hottest]:.2f} cores" + (
+            "." if move else ", and none of its bundles can go to a slot with room.")
+        return Turn("balance", why, move)
+    if high:
+        lacking = sum(loads[slot] - thresholds.high for slot in high)
+        return Turn("lacking", f"{len(high)} slots have too much to do, and no slot has room.", lacking=lacking)
+    if low:
+        move = _best(deployment, deployment.bundles.values(), coolest, thresholds, resting, balances=False)
+        if move is not None and move.gain > thresholds.score_change:
+            return Turn("communication", "What it exchanges most with is on another node.", move)
+        return Turn("settled", "No move saves enough of the traffic between nodes.")
+    return Turn("settled", "All slots have as much to do as they should.")
+
+
+def _coolest(deployment: Deployment, low: Iterable[str]) -> dict[str, str]:
+    """By node: its slot of lowest load, of those that are low."""
+    coolest: dict[str, str] = {}
+    for slot in low:
+        node = node_of(slot)
+        if node not in coolest or (deployment.loads[slot], slot) < (deployment.loads[coolest[node]], coolest[node]):
+            coolest[node] = slot
+    return coolest
+
+
+def _best(
+    deployment: Deployment, bundles: Iterable[PlacedBundle], coolest: dict[str, str], thresholds: Thresholds,
+    resting: Collection[str], *, balances: bool,
+) -> Move | None:
+    """The move of the greatest change of allocation score; of equal ones that of most CPU, then by name.
+
+    For a bundle only nodes that it exchanges something with differ: of all others the coolest stands for them.
+    """
+    loads = deployment.loads
+    by_load = sorted(coolest.values(), key=lambda slot: (loads[slot], slot))
+    best: tuple[float, float, str, str] | None = None
+    for bundle in bundles:
+        if not bundle.movable or bundle.id in resting or (balances and bundle.cores <= 0):
+            continue
+        by_node = deployment.by_node(bundle.id)
+        own = by_node.get(node_of(bundle.slot), 0.0)
+        targets = [coolest[node] for node in by_node if node in coolest]
+        if balances:
+            targets += by_load[: len(by_node) + 2]  # one of them is of a node that it exchanges nothing with
+        for slot in targets:
+            if slot == bundle.slot or not _has_room(loads, bundle, slot, thresholds, balances=balances):
+                continue
+            gain = by_node.get(node_of(slot), 0.0) - own
+            key = (gain, bundle.cores, bundle.id, slot)
+            if best is None or key > best:
+                best = key
+    if best is None:
+        return None
+    gain, _, name, slot = best
+    return Move(name, deployment.bundles[name].slot, slot, gain)
+
+
+def _has_room(
+    loads: Mapping[str, float], bundle: PlacedBundle, slot: str, thresholds: Thresholds, *, balances: bool
+) -> bool:
+    """Whether a slot stays below high with a bundle; and, to balance, below what the bundle's slot had before."""
+    after = loads[slot] + bundle.cores
+    if balances and after > loads[bundle.slot] - thresholds.margin:
+        return False
+    return after <= thresholds.high - thresholds.margin
+
+
+@dataclass(slots=True)
+class Rest:
+    """Which bundles rest, and for how many rounds still."""
+
+    rounds: int = 5
+    _left: dict[str, int] | None = None
+
+    @property
+    def bundles(self) -> frozenset[str]:
+        """Those that moved within the last rounds."""
+        return frozenset(self._left or ())
+
+    def after(self, turn: Turn) -> None:
+        """A round is over: what moved begins to rest."""
+        left = {name: count - 1 for name, count in (self._left or {}).items() if count > 1}
+        if turn.move is not None:
+            left[turn.move.bundle] = self.rounds
+        self._left = left

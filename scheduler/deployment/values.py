@@ -1,0 +1,88 @@
+"""What a deployment is: bundles on slots, what passes between them, and what each of them takes."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from scheduler.model.fragment import node_of
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedBundle:
+    """A bundle on a slot: the CPU that it takes or would take, in cores, and the events that wait for it.
+
+    One that is not ``movable`` stays where it is: what has state, is a source, or belongs to a schedule.
+    """
+
+    id: str
+    slot: str
+    cores: float
+    waiting: int = 0
+    movable: bool = True
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """Bundles by id, all slots by name, and traffic by pair of bundles, in bytes (or events) a second."""
+
+    bundles: Mapping[str, PlacedBundle]
+    slots: Sequence[str]
+    traffic: Mapping[tuple[str, str], float] = field(default_factory=dict)
+
+    @cached_property
+    def loads(self) -> Mapping[str, float]:
+        """What is asked of each slot, in cores; more than 1 where it has too much to do."""
+        loads = dict.fromkeys(self.slots, 0.0)
+        for bundle in self.bundles.values():
+            loads[bundle.slot] += bundle.cores
+        return loads
+
+    @cached_property
+    def partners(self) -> Mapping[str, Mapping[str, float]]:
+        """By bundle: what passes between it and each other, in both directions together."""
+        partners: dict[str, dict[str, float]] = defaultdict(dict)
+        for (source, target), rate in self.traffic.items():
+            if source != target:
+                partners[source][target] = partners[source].get(target, 0.0) + rate
+                partners[target][source] = partners[target].get(source, 0.0) + rate
+        return partners
+
+    def by_node(self, bundle: str) -> dict[str, float]:
+        """What passes between a bundle and all bundles of each node."""
+        nodes: dict[str, float] = defaultdict(float)
+        for partner, rate in self.partners.get(bundle, {}).items():
+            nodes[node_of(self.bundles[partner].slot)] += rate
+        return nodes
+
+    def moved(self, bundle: str, slot: str) -> Deployment:
+        """The deployment with one bundle elsewhere."""
+        return replace(self, bundles={**self.bundles, bundle: replace(self.bundles[bundle], slot=slot)})
+
+    @property
+    def share_between_nodes(self) -> float:
+        """The part of all traffic that passes between nodes."""
+        total = sum(self.traffic.values())
+        between = sum(rate for (source, target), rate in self.traffic.items()
+                      if node_of(self.bundles[source].slot) != node_of(self.bundles[target].slot))
+        return between / total if total else 0.0
+
+    @property
+    def use(self) -> float:
+        """The part of all slots' cores that is in use; of a slot that is asked for more, all of it."""
+        return sum(min(1.0, load) for load in self.loads.values()) / len(self.slots) if self.slots else 0.0
+
+
+def allocation_score(deployment: Deployment, bundle: str, node: str) -> float:
+    """AS of a bundle on a node: what would pass within the node, less what would pass between nodes (equation 4)."""
+    by_node = deployment.by_node(bundle)
+    within = by_node.get(node, 0.0)
+    return within - (sum(by_node.values()) - within)
+
+
+def score_change(deployment: Deployment, bundle: str, node: str) -> float:
+    """ASC of moving a bundle to a node: what would then pass within nodes more than now (equation 5)."""
+    by_node = deployment.by_node(bundle)
+    return by_node.get(node, 0.0) - by_node.get(node_of(deployment.bundles[bundle].slot), 0.0)

@@ -1,0 +1,160 @@
+"""Online task deployment: the paper's scores by hand, its four cases, and rounds that come to an end."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scheduler.deployment.online import Rest, Thresholds, Turn, decide
+from scheduler.deployment.values import Deployment, PlacedBundle, allocation_score, score_change
+from scheduler.model.fragment import node_of
+
+USUAL = Thresholds(high=0.8, low=0.5, margin=0.05, score_change=5.0)
+SLOTS = ("n1/0", "n1/1", "n2/0", "n2/1", "n3/0")
+
+
+def deployment(placed: dict[str, tuple[str, float]], traffic: dict[str, float] | None = None) -> Deployment:
+    """Bundles by slot and cores; traffic by ``ab``."""
+    return Deployment({name: PlacedBundle(name, slot, cores) for name, (slot, cores) in placed.items()}, SLOTS,
+                      {(pair[0], pair[1]): rate for pair, rate in (traffic or {}).items()})
+
+
+@st.composite
+def deployments(draw: st.DrawFn) -> Deployment:
+    names = "abcdefgh"[: draw(st.integers(1, 8))]
+    placed = {name: (draw(st.sampled_from(SLOTS)), draw(st.sampled_from([0.0, 0.1, 0.25, 0.4, 0.6]))) for name in names}
+    pairs = draw(st.lists(st.tuples(st.sampled_from(names), st.sampled_from(names)), max_size=12))
+    traffic = {pair: draw(st.sampled_from([1.0, 10.0, 100.0])) for pair in pairs if pair[0] != pair[1]}
+    bundles = {name: PlacedBundle(name, slot, cores, movable=draw(st.integers(0, 5)) > 0)
+               for name, (slot, cores) in placed.items()}
+    return Deployment(bundles, SLOTS, traffic)
+
+
+def reference(running: Deployment, thresholds: Thresholds) -> float | None:
+    """The greatest score change of any move that a round may make, by trying all of them; None without one."""
+    loads = running.loads
+    high = [slot for slot in SLOTS if loads[slot] > thresholds.high]
+    low = {slot for slot in SLOTS if loads[slot] < thresholds.low}
+    coolest = {min((loads[slot], slot) for slot in low if node_of(slot) == node)[1] for node in map(node_of, low)}
+    if not low:
+        return None
+    hottest = max(high, key=lambda slot: (loads[slot], slot)) if high else None
+    gains = []
+    for bundle in running.bundles.values():
+        if not bundle.movable or (hottest and (bundle.slot != hottest or bundle.cores <= 0)):
+            continue
+        for slot in coolest - {bundle.slot}:
+            after = loads[slot] + bundle.cores
+            if after > thresholds.high - thresholds.margin:
+                continue
+            if hottest and after > loads[hottest] - thresholds.margin:
+                continue
+            before, moved = (
+                allocation_score(running, bundle.id, node_of(where)) for where in (bundle.slot, slot))
+            gains.append((moved - before) / 2)
+    best = max(gains, default=None)
+    return best if hottest or (best is not None and best > thresholds.score_change) else None
+
+
+def test_scores_are_those_of_the_equations() -> None:
+    running = deployment({"a": ("n1/0", 0.1), "b": ("n1/1", 0.1), "c": ("n2/0", 0.1)}, {"ab": 10, "ba": 5, "ac": 40})
+
+    assert allocation_score(running, "a", "n1") == 15 - 40
+    assert allocation_score(running, "a", "n2") == 40 - 15
+    assert score_change(running, "a", "n2") == 25
+    assert score_change(running, "a", "n2") == (
+        allocation_score(running, "a", "n2") - allocation_score(running, "a", "n1")) / 2
+
+
+def test_high_and_low_moves_a_bundle_off_the_hottest_slot_to_what_it_exchanges_most_with() -> None:
+    running = deployment({"a": ("n1/0", 0.5), "b": ("n1/0", 0.5), "c": ("n2/1", 0.2), "d": ("n3/0", 0.2)},
+                         {"ac": 10, "bd": 30})
+    turn = decide(running, USUAL)
+
+    assert turn.case == "balance"
+    assert (turn.move.bundle, turn.move.source, turn.move.gain) == ("b", "n1/0", 30)
+    assert turn.move.target == "n3/0"
+
+
+def test_high_alone_says_how_much_lacks() -> None:
+    turn = decide(deployment({name: (slot, 1.0) for name, slot in zip("abcde", SLOTS, strict=True)}), USUAL)
+
+    assert (turn.case, turn.move) == ("lacking", None)
+    assert turn.lacking == pytest.approx(1.0)
+
+
+def test_low_alone_moves_only_for_more_than_the_threshold() -> None:
+    running = deployment({"a": ("n1/0", 0.1), "b": ("n2/0", 0.1)}, {"ab": 6})
+
+    assert decide(running, USUAL).move.gain == 6
+    turn = decide(running, replace(USUAL, score_change=6.0))
+    assert (turn.case, turn.move) == ("settled", None)
+
+
+def test_normal_slots_are_left_alone() -> None:
+    turn = decide(deployment({name: (slot, 0.6) for name, slot in zip("abcde", SLOTS, strict=True)}, {"ac": 99}), USUAL)
+
+    assert (turn.case, turn.move) == ("settled", None)
+
+
+@settings(max_examples=400)
+@given(deployments())
+def test_no_other_move_changes_the_score_by_more(running: Deployment) -> None:
+    turn = decide(running, USUAL)
+    best = reference(running, USUAL)
+
+    assert (turn.move is None) == (best is None)
+    if turn.move is not None:
+        assert turn.move.gain == pytest.approx(best)
+        after = running.moved(turn.move.bundle, turn.move.target)
+        assert after.loads[turn.move.target] <= USUAL.high
+        assert running.bundles[turn.move.bundle].movable
+
+
+@given(deployments())
+def test_with_loads_that_stay_rounds_come_to_an_end(running: Deployment) -> None:
+    for _ in range(60):
+        turn = decide(running, USUAL)
+        if turn.move is None:
+            break
+        running = running.moved(turn.move.bundle, turn.move.target)
+
+    assert turn.move is None
+    assert decide(running, USUAL).move is None, "what is settled stays so"
+
+
+@given(deployments(), st.integers(2, 4))
+def test_with_a_load_that_oscillates_nothing_goes_to_and_fro(running: Deployment, period: int) -> None:
+    rest, last_moved = Rest(rounds=6), dict[str, int]()
+    for number in range(40):
+        swings = number // period % 2
+        loaded = replace(running, bundles={
+            name: replace(bundle, cores=bundle.cores * (1.6 if (swings + at) % 2 else 0.4))
+            for at, (name, bundle) in enumerate(running.bundles.items())})
+        turn = decide(loaded, USUAL, resting=rest.bundles)
+        rest.after(turn)
+        if turn.move is not None:
+            before = last_moved.get(turn.move.bundle)
+            assert before is None or number - before > 6
+            last_moved[turn.move.bundle] = number
+            running = running.moved(turn.move.bundle, turn.move.target)
+
+
+def test_who_rests_and_for_how_long() -> None:
+    rest = Rest(rounds=2)
+    move = decide(deployment({"a": ("n1/0", 0.1), "b": ("n2/0", 0.1)}, {"ab": 6}), USUAL)
+    rest.after(move)
+    assert rest.bundles == {move.move.bundle}
+    rest.after(Turn("settled", ""))
+    assert rest.bundles == {move.move.bundle}
+    rest.after(Turn("settled", ""))
+    assert rest.bundles == frozenset()
+
+
+@pytest.mark.parametrize("values", [{"low": 0.9}, {"margin": -1.0}, {"score_change": -1.0}])
+def test_thresholds_that_make_no_sense_are_refused(values: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match="."):
+        Thresholds(**values)
