@@ -104,7 +104,8 @@ class Chaining:
 def _step(way: LateWay, evidence: Chains) -> Candidate | None:
     """The first pair of the longest chainable series that a step can fuse."""
     chain = longest_chain(way.path, evidence.graph, evidence.facts, capacity=FUSES_BELOW)
-    steps = {candidate.fusion.path: candidate for candidate in way.steps}
+    steps = {candidate.fusion.path: candidate for candidate in way.steps
+             if candidate.cores is None or candidate.cores < FUSES_BELOW}  # over minutes, and not only now
     return next((steps[pair] for pair in itertools.pairwise(chain) if pair in steps), None)
 
 

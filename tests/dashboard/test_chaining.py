@@ -9,17 +9,22 @@ from django.utils import timezone
 
 from dashboard import jobs
 from dashboard.approvals.lifecycle import DONE, EXECUTING, ROLLING_BACK
+from dashboard.approvals.services import adapting
 from dashboard.catalog.models import DataflowRecord
 from dashboard.controllers import selectors
+from dashboard.controllers.collecting import chains
 from dashboard.controllers.models import ReasonRow, RoundRow
 from dashboard.history.store import DatabaseHistory
 from dashboard.operations.estate import load_estate
 from dashboard.operations.models import LatencyStatus
 from dashboard.teams.permissions import viewer_of
+from scheduler.contracts.reports import Reports
 from scheduler.controllers.registry import CONTROLLERS
 from scheduler.controllers.values import Policy
 from scheduler.history.series import DATAFLOW, Series
 from scheduler.latency.status import IMPOSSIBLE, MET
+from scheduler.model.errors import InvalidTransition
+from scheduler.model.fragment import Slot
 from scheduler.model.latency import LatencyLimit, to_json
 from tests.dashboard.building import World, approved, document, enacted, removal_planned, running
 from tests.dashboard.controlling import Loop, made_by_weir, measured, phases
@@ -29,11 +34,20 @@ from tests.dashboard.rearranging import prepared
 @pytest.fixture
 def loop(world: World, settings, monkeypatch: pytest.MonkeyPatch) -> Loop:
     settings.DEFRAGMENT_RATIO = 1e9  # that nothing is fused for the sake of CPU
-    monkeypatch.setattr(jobs, "read_live", lambda *_: jobs.LiveReading())
+    monkeypatch.setattr(jobs, "read_live", lambda *_: reading())
     made = Loop(world)
     made.set("off")
     made.set("acts", controller="chaining")
     return made
+
+
+def reading(cpu: float | None = 0.1) -> jobs.LiveReading:
+    """What the node reports: of each query so much CPU."""
+    slots: dict[str, dict] = {}
+    for fragment in load_estate().fragments.values():
+        slot = slots.setdefault(str(Slot.of(fragment.slot).index), {"state": "running", "fragments": {}})
+        slot["fragments"][fragment.id] = {"state": "running", "cpu": cpu}
+    return jobs.LiveReading(reports=Reports.of({"n1": {"node": "n1", "slots": slots}}))
 
 
 @pytest.fixture
@@ -123,6 +137,47 @@ def test_what_did_not_come_sooner_is_cut_again(loop: Loop, late: DataflowRecord)
     proposal.refresh_from_db()
     assert proposal.status == ROLLING_BACK
     assert phases("chaining") == ["rolling_back"]
+
+
+def test_a_query_whose_cpu_is_not_known_is_left_alone(
+    loop: Loop, late: DataflowRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jobs, "read_live", lambda *_: reading(cpu=None))
+    loop.run()
+
+    assert made_by_weir() == []
+    assert "no two neighbours" in ReasonRow.objects.get(controller="chaining").why
+
+
+def test_a_cut_that_cannot_be_is_said_and_given_up(
+    loop: Loop, late: DataflowRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fused(loop, late)
+    loop.run(later_s=1_000)
+    figures(loop, late, -540, 0, cores=0.95, latency_ms=180.0)
+
+    def refused(*_: object, **__: object) -> None:
+        raise InvalidTransition("The queries of jams were changed again.", remedy="There is nothing left to undo.")
+
+    monkeypatch.setattr(adapting, "take_back", refused)
+    loop.run(later_s=61)
+    loop.run()
+
+    assert phases("chaining")[-1] == "declined"
+    assert "changed again" in RoundRow.objects.order_by("pk").last().why
+    assert len(load_estate().fragments) == 1
+
+
+def test_of_a_chain_that_was_made_in_two_rounds_the_newer_is_cut_first(loop: Loop, late: DataflowRecord) -> None:
+    fused(loop, late)
+    first, older = RoundRow.objects.get(), RoundRow.objects.get()
+    older.pk, older.key, older.begun = None, "an-earlier-round", first.begun - timedelta(hours=1)
+    older.save(force_insert=True)
+    figures(loop, late, -540, 0, cores=0.95, latency_ms=180.0)
+
+    (chain,) = chains.evidence(loop.at).fused
+
+    assert chain.round_key == first.key
 
 
 def test_a_limit_that_is_met_changes_nothing(loop: Loop, late: DataflowRecord) -> None:

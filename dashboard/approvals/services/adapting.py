@@ -172,7 +172,8 @@ class ChainActuator(PlanActuator):
         if made is None or made.status in {REJECTED, CANCELLED}:
             return Progress("overtaken", "The chain is there no more.")
         if made.status == DONE:
-            return Progress("declined" if row.phase == WITHDRAWING else "absent", row.stuck)
+            is_over = row.phase == WITHDRAWING or row.stuck
+            return Progress("declined" if is_over else "absent", row.stuck)
         return Progress(_UNDOING.get(made.status, "overtaken"), _why(made))
 
     def _propose(self, audit: Audit, row: RoundRow) -> bool:
@@ -182,7 +183,12 @@ class ChainActuator(PlanActuator):
         made = _made_in(undone, lock=True)
         if made is None or made.status != DONE or Proposal.objects.under_way().exists():
             return False
-        take_back(audit, made, generation=lock_generation())
+        try:
+            take_back(audit, made, generation=lock_generation())
+        except WeirError as error:  # it cannot be cut where it was: said once, and given up
+            row.stuck = error.message
+            row.save(update_fields=["stuck"])
+            return False
         audit.details["why"] = row.decision["why"]
         return True
 

@@ -88,10 +88,13 @@ def _chains(view: View, late: Sequence[LateWay], at: datetime) -> Chains:
     vertices = [Vertex(name, name, node_of(fragment.slot)) for name, fragment in working.items()]
     channels = {Channel(estate.places[parent][0], name) for name, fragment in working.items()
                 for parent in estate.tasks[fragment.tasks[0]].parents if estate.places[parent][0] in working}
-    reports = view.reading.reports
-    cores = {name: sum(report.cpu or 0.0 for bundle in fragment.queries
-                       if (report := reports.query(bundle.slot, bundle.id)) is not None)
-             for name, fragment in working.items()}
+    cores = {}
+    for name, fragment in working.items():
+        reports = [view.reading.reports.query(bundle.slot, bundle.id) for bundle in fragment.queries]
+        known = [report.cpu for report in reports if report is not None and report.cpu is not None]
+        if len(known) < len(reports):
+            stays_apart.add(name)  # of one whose CPU is not known nobody can tell whether there is room
+        cores[name] = sum(known)
     nodes = {name: node_of(fragment.slot) for name, fragment in working.items()}
     facts = ChainingFacts(nodes, cores, apart=stays_apart)
     order = sorted(channels, key=lambda channel: (channel.source, channel.target))
@@ -99,16 +102,22 @@ def _chains(view: View, late: Sequence[LateWay], at: datetime) -> Chains:
 
 
 def _fused(view: View, at: datetime) -> tuple[FusedChain, ...]:
-    """The chains of rounds in force whose tasks are one query still, with what they take."""
-    chains = []
-    rows = RoundRow.objects.filter(controller=Chaining.name, phase__in=[KEPT, UNCHECKED]).select_related("team")
+    """The chains of rounds in force whose tasks are one query still, with what they take.
+
+    Of a query that was made in several rounds only the newest can be taken back.
+    """
+    chains: list[FusedChain] = []
+    seen: set[str] = set()
+    rows = RoundRow.objects.filter(controller=Chaining.name, phase__in=[KEPT, UNCHECKED]).order_by("-begun", "-pk")
     for row in rows:
         decision = round_of(row).decision
         tasks = tuple(decision.arguments.get("tasks", "").split())
         if UNDO in decision.arguments or decision.target not in view.estate.submitted:
             continue
-        if not tasks or len({view.estate.places.get(task, ("", 0))[0] for task in tasks} - {""}) != 1:
-            continue  # it was cut, or parts of it have gone
+        queries = {view.estate.places.get(task, ("", 0))[0] for task in tasks}
+        if len(queries) != 1 or "" in queries or queries <= seen:
+            continue  # it was cut, parts of it have gone, or a later round has made it longer
+        seen |= queries
         about = Candidate(decision.target, "", (), Fusion((), "", 0, None), Load(0.0, 0.0, None, None), tasks)
         lines = Lines(view.estate, [about], begin=at - BEFORE, end=at, grain=TEN_SECONDS)
         cores = middle(lines.cores(tasks))

@@ -28,15 +28,19 @@ def step(before: str, after: str, **more: object) -> Candidate:
 def evidence(
     queries: str, *, cores: dict[str, float] | None = None, slots: dict[str, str] | None = None,
     apart: tuple[str, ...] = (), besides: tuple[tuple[str, str], ...] = (), fused: tuple[FusedChain, ...] = (),
+    measured: float = 0.2,
 ) -> Chains:
-    """Queries in a line that is late, each able to be fused with the next, and other readers ``besides``."""
+    """Queries in a line that is late, each able to be fused with the next, and other readers ``besides``.
+
+    ``measured`` is what a pair took together over the last minutes, in cores.
+    """
     names = dict.fromkeys([*queries, *(name for pair in besides for name in pair)])
     graph = RuntimeGraph([Vertex(name, name, "n") for name in names],
                          [Channel(*pair) for pair in [*pairwise(queries), *besides]])
     facts = ChainingFacts({name: (slots or {}).get(name, "n/0") for name in names},
                           {name: (cores or {}).get(name, 0.1) for name in names}, apart=apart)
     way = LateWay("flow", "city", "mean of at most 300 ms", 0.3, 0.9, tuple(queries),
-                  tuple(step(*pair) for pair in pairwise(queries)), dict.fromkeys(queries, 0.1))
+                  tuple(step(*pair, cores=measured) for pair in pairwise(queries)), dict.fromkeys(queries, 0.1))
     return Chains((way,), graph, facts, fused)
 
 
@@ -53,7 +57,8 @@ def test_the_first_pair_of_the_longest_series_is_fused() -> None:
 
 @pytest.mark.parametrize("chains", [
     evidence("a"), evidence("ab", cores={"a": 0.5, "b": 0.3}), evidence("ab", slots={"b": "n/1"}),
-    evidence("ab", apart=("b",)), evidence("ab", besides=(("a", "x"),)), evidence("ab", besides=(("x", "b"),))])
+    evidence("ab", apart=("b",)), evidence("ab", besides=(("a", "x"),)), evidence("ab", besides=(("x", "b"),)),
+    evidence("ab", measured=0.8)])
 def test_what_may_not_be_one_query_stays_apart_and_why_is_told(chains: Chains) -> None:
     evaluation = Chaining().evaluate(chains, {})
 
