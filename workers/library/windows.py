@@ -133,7 +133,7 @@ class Deduplicated:
     passed less than ``within`` ms before or after it.
 
     Keys are forgotten when events of a time twice that far behind could only be new; of events that come later than
-    ``within`` a repetition may pass.
+    ``within`` a repetition may pass, and so may one of an event that came so late: the latest time of each key is kept.
     """
 
     within: int
