@@ -229,7 +229,7 @@ def percentile_ms(histogram: Mapping[int, int], share: float) -> float | None:
 
 
 def mean_ms(histogram: Mapping[int, int]) -> float | None:
-    """The mean of the counted latencies, each taken to be in the middle of its bucket (within 9% of what it is)."""
+    """The mean of the counted latencies, each taken to be in the middle of its bucket: within 10% of it and 1 ms."""
     counted = sum(histogram.values())
     if not counted:
         return None
