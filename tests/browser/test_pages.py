@@ -264,9 +264,10 @@ def test_a_sample_asks_before_it_replaces_text_and_leaving_warns(site: RunningSi
     dialog.get_by_role("button", name="Cancel").click()
     assert page.evaluate("weirEditor.text()").strip() == ETL.strip()
     messages = []
-    page.on("dialog", lambda question: (messages.append(question.type), question.dismiss()))
+    page.on("dialog", lambda question: (question.dismiss(), messages.append(question.type)))
     page.get_by_role("link", name="Proposals").click()
-    until(lambda: page.evaluate("1") and messages == ["beforeunload"], "the browser asks")
+    # A click is lost while the browser's question is open: its answer has to have reached the page.
+    until(lambda: page.evaluate("1") and messages == ["beforeunload"] and page.evaluate("1"), "the browser asks")
     sample.click()
     dialog.get_by_role("button", name="Replace").click()
     until(lambda: page.evaluate("weirEditor.text()").strip() != ETL.strip(), "the sample is there")
