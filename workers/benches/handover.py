@@ -1,8 +1,9 @@
 """Measures what a handover costs on this machine: how long an output stands still, and how late its events come then.
 
-    python -m workers.benches.handover [--repeats 6] [--rate 50] [--apart] [--json FILE]
+    python -m workers.benches.handover [--repeats 6] [--rate 50] [--trigger 100] [--stateless] [--log FILE]
+        [--json FILE]
 
-A chain with state in two fragments is fused and cut, again and again, in an agent with two slots of its own.
+A chain in two fragments on two slots is fused, moved to the other slot and cut, again and again, on a node of its own.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ import itertools
 import json
 import os
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
@@ -34,6 +34,7 @@ from workers.processes import spawn, stop
 from .engine import Bench, _chain, _defaults, _until, bench
 
 NODE = "bench"
+FORMS = FUSED, MOVED, CUT = "fused", "moved", "cut"  # each from the one before
 OUT = "f1-1.1"  # where the output stays, whoever writes it
 SETTLE_S = 5.0
 
@@ -41,39 +42,43 @@ SETTLE_S = 5.0
 class Chains:
     """An agent that runs one chain, in one fragment or in two."""
 
-    def __init__(self, at: Bench, *, rate_per_s: float, apart: bool) -> None:
+    def __init__(
+        self, at: Bench, *, rate_per_s: float, trigger_ms: int, has_state: bool = True, log: Path | None = None
+    ) -> None:
         self._broker = redis.Redis.from_url(at.url)
-        chain = _every_event(_chain("state", rate_per_s))
+        self._trigger_ms = trigger_ms
+        chain = _every_event(_chain("state", rate_per_s), has_state=has_state)
         self._tasks = {
             task.id: RunningTask(task.id, task.type, task.config, (chain[n - 1].id,) if n else ())
             for n, task in enumerate(chain)
         }
-        self._second_slot = f"{NODE}/{1 if apart else 0}"
         self._generation = 0
         self._inherits: tuple[str, ...] = ()
         env = {**os.environ, "REDIS_URL": at.url, "PYTHONPATH": str(ROOT)}
         argv = [sys.executable, "-m", "workers.engine.agents.node", "--node", NODE, "--slots", "2", "--data-dir",
                 str(at.folder)]
-        self.agent = spawn(argv, env=env, stdout=subprocess.DEVNULL)
+        with open(log or os.devnull, "wb") as output:
+            self.agent = spawn(argv, env=env, stdout=output)
 
-    def run(self, *, fused: bool) -> float:
+    def run(self, form: str) -> float:
         """Let the chain go on in this form; how long it took until it did, in seconds."""
         self._generation += 1
         tasks, name = tuple(self._tasks), f"f{self._generation}"
         out = {"out": OUT}
-        if fused:
-            fragments = [Fragment(f"{name}-0", tasks, f"{NODE}/0", 4, channels=out, inherits=self._inherits)]
-        else:
+        if form == CUT:
             fragments = [
                 Fragment(f"{name}-0", tasks[:2], f"{NODE}/0", 2, {tasks[1]: (f"{name}-1",)}, inherits=self._inherits),
-                Fragment(f"{name}-1", tasks[2:], self._second_slot, 2, channels=out, inherits=self._inherits),
+                Fragment(f"{name}-1", tasks[2:], f"{NODE}/1", 2, channels=out, inherits=self._inherits),
             ]
+        else:
+            slot = f"{NODE}/{1 if form == MOVED else 0}"
+            fragments = [Fragment(f"{name}-0", tasks, slot, 4, channels=out, inherits=self._inherits)]
         estate = Estate(
             self._generation, self._tasks, fragments={fragment.id: fragment for fragment in fragments},
             slots=(Slot(NODE, 0), Slot(NODE, 1)),
         )
         began_s = time.monotonic()
-        desired.publish(self._broker, desired.desired_of(estate, NODE, task_types()))
+        desired.publish(self._broker, desired.desired_of(estate, NODE, task_types(), self._trigger_ms))
         names = {fragment.id for fragment in fragments}
         _until(lambda: self._running() == names, within_s=180)
         self._inherits = tuple(sorted(names))
@@ -91,55 +96,58 @@ class Chains:
         return {name for name, query in read_reports(self._broker).queries() if query.state == "running"}
 
 
-def _every_event(chain: Sequence[Task]) -> list[Task]:
-    """The chain with a filter in the average's place, which gives an event for each; all of them are kept."""
-    average = Task("average", "kalman_filter", _defaults("kalman_filter"))
-    return [*chain[:2], average, Task("out", "output", {**chain[-1].config, "keep_events": 200_000})]
+def _every_event(chain: Sequence[Task], *, has_state: bool) -> list[Task]:
+    """The chain with a filter in the average's place, which gives an event for each; all of them are kept.
+
+    Without state, a stage in Python that has none stands there."""
+    third = Task("average", "kalman_filter", _defaults("kalman_filter"))
+    if not has_state:
+        third = Task("average", "pi_viete", _defaults("pi_viete"))
+    return [*chain[:2], third, Task("out", "output", {**chain[-1].config, "keep_events": 200_000})]
 
 
-def measure(at: Bench, *, repeats: int, rate_per_s: float, apart: bool) -> dict[str, Any]:
-    """Fuse and cut so often; what the output shows of it.
+def measure(chains: Chains, *, repeats: int) -> dict[str, Any]:
+    """Bring the chain into each form so often; what the output shows of it.
 
     Parameters
     ----------
-    at : Bench
-        The node.
+    chains : Chains
+        What runs.
     repeats : int
         How often.
-    rate_per_s : float
-        Events per second.
-    apart : bool
-        Whether the halves are on two slots.
+
+    Returns
+    -------
+    dict
+        By form and figure: median, the value that 95 of 100 do not exceed, worst, and how many there are.
     """
-    chains = Chains(at, rate_per_s=rate_per_s, apart=apart)
-    results: dict[str, dict[str, list[float]]] = {}
-    try:
-        chains.run(fused=False)
-        _until(chains.blocks, within_s=60)
-        time.sleep(2 * SETTLE_S)
-        for number in range(2 * repeats):
-            fused = number % 2 == 0
-            quiet = chains.blocks()
-            began_ms = time.time_ns() // 1_000_000
-            took_s = chains.run(fused=fused)
-            time.sleep(SETTLE_S)
-            during = [quiet[-1], *(block for block in chains.blocks() if block[0] > quiet[-1][0])]
-            measured_runs = results.setdefault("fused" if fused else "cut", {})
-            measured_runs.setdefault("took_s", []).append(took_s)
-            stood = max(later[0] - earlier[0] for earlier, later in itertools.pairwise(during))
-            measured_runs.setdefault("output_stood_still_s", []).append(stood / 1000)
-            usual = statistics.median(age for written, age in quiet if written < began_ms)
-            measured_runs.setdefault("latency_before_s", []).append(usual / 1000)
-            measured_runs.setdefault("oldest_event_s", []).append(max(age for _, age in during) / 1000)
-    finally:
-        stop(chains.agent, timeout_s=10)
+    results: dict[str, dict[str, list[float]]] = {form: {} for form in FORMS}
+    chains.run(CUT)
+    _until(chains.blocks, within_s=60)
+    time.sleep(2 * SETTLE_S)
+    for form in FORMS * repeats:
+        quiet = chains.blocks()
+        began_ms = time.time_ns() // 1_000_000
+        took_s = chains.run(form)
+        time.sleep(SETTLE_S)
+        during = [quiet[-1], *(block for block in chains.blocks() if block[0] > quiet[-1][0])]
+        usual_ms = statistics.median(age for written, age in quiet if began_ms - 10_000 < written < began_ms)
+        stood_ms = max(later[0] - earlier[0] for earlier, later in itertools.pairwise(during))
+        for name, value in (
+            ("took_s", took_s),
+            ("output_stood_still_s", stood_ms / 1000),
+            ("latency_before_s", usual_ms / 1000),
+            ("oldest_event_s", max(age for _, age in during) / 1000),
+        ):
+            results[form].setdefault(name, []).append(value)
+    return {form: {name: _summary(values) for name, values in figures.items()} for form, figures in results.items()}
+
+
+def _summary(values: Sequence[float]) -> dict[str, float]:
+    p95 = statistics.quantiles(values, n=20, method="inclusive")[-1] if len(values) > 1 else values[0]
     return {
-        what: {
-            name: {"median": round(statistics.median(values), 2), "worst": round(max(values), 2), "times": len(values)}
-            for name, values in measured_runs.items()
-        }
-        for what, measured_runs in results.items()
-    }
+        "median": round(statistics.median(values), 3), "p95": round(p95, 3), "worst": round(max(values), 3),
+        "times": len(values)}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -147,12 +155,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Measure handovers on this machine.")
     parser.add_argument("--repeats", type=int, default=6)
     parser.add_argument("--rate", type=float, default=50.0)
-    parser.add_argument("--apart", action="store_true", help="the second fragment on the second slot")
+    parser.add_argument("--trigger", type=int, default=500, help="ms between batches")
+    parser.add_argument("--stateless", action="store_true", help="no task has state")
+    parser.add_argument("--log", type=Path, help="what agent and slots log goes there")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args(arguments)
     load_before = os.getloadavg()
     with bench() as at:
-        results = measure(at, repeats=given.repeats, rate_per_s=given.rate, apart=given.apart)
+        chains = Chains(
+            at, rate_per_s=given.rate, trigger_ms=given.trigger, has_state=not given.stateless, log=given.log)
+        try:
+            results = measure(chains, repeats=given.repeats)
+        finally:
+            stop(chains.agent, timeout_s=10)
     results["load_average"] = {"before": load_before[0], "after": os.getloadavg()[0]}
     print(json.dumps(results, indent=2))
     if given.json:

@@ -29,6 +29,7 @@ from workers.engine.agents.executor import FragmentExecutor
 from workers.engine.agents.fragment_run import FragmentRun
 from workers.engine.agents.handover import Stage, stage_of
 from workers.engine.agents.reconcile import State, reconcile
+from workers.engine.agents.standby import Patience, heirs_awaited
 from workers.engine.spark.failures import FragmentFailed
 
 from .played_broker import Broker, Gap
@@ -77,6 +78,7 @@ class World:
             stores[slot.name] = first.of_slot(slot.name) if first else Store({}, slot.name)
         self.stores = stores
         self.slots = {slot.name: self._executor(slot.name) for slot in SLOTS}
+        self.patience = {slot.name: Patience() for slot in SLOTS}
         self.runs: dict[str, dict[str, FragmentRun]] = {slot.name: {} for slot in SLOTS}
 
     def _executor(self, slot: str) -> FragmentExecutor:
@@ -133,6 +135,8 @@ class World:
             for run in [running for running in self.runs[slot].values()
                         if running.state is State.RUNNING]:
                 self._run(run)
+            for run in [waiting for waiting in self.runs[slot].values() if waiting.standby is not None]:
+                run.standby.query.batch()
         except Died:
             self._bury(slot)
 
@@ -157,7 +161,9 @@ class World:
     def _ceding(self, slot: str) -> list[tuple[WantedFragment, Stage]]:
         wanted, store = self.desired(slot), self.stores[slot]
         begun, ended = store.having("begun"), store.having("ended")
-        staged = [(fragment, stage_of(wanted, fragment.id, begun=begun, ended=ended))
+        awaited = heirs_awaited(wanted, begun=begun, standing=store.standing())
+        may_end = self.patience[slot].is_over(awaited, now_ms=self.now_ms)
+        staged = [(fragment, stage_of(wanted, fragment.id, begun=begun, ended=ended, may_end=may_end))
                   for fragment in wanted.handing_over.get(slot.partition("/")[2], ())]
         return [(fragment, stage) for fragment, stage in staged
                 if stage is not Stage.OVER or fragment.id in ended or fragment.id in self.runs[slot]]
@@ -174,8 +180,9 @@ class World:
     def _bury(self, slot: str) -> None:
         store = self.stores[slot]
         for run in self.runs[slot].values():
-            if run.query is not None:
-                run.query.stop()
+            for query in (run.query, run.standby and run.standby.query):
+                if query is not None:
+                    query.stop()
         for query in list(self.running.values()):
             if query.store is store:  # started, and died before it was known
                 query.stop()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
@@ -14,6 +15,7 @@ from scheduler.contracts.offsets import START, Offset
 from scheduler.contracts.savepoints import RestorePoint, Savepoint
 from workers.engine.agents.checkpoint import Progress
 from workers.engine.channels import keys
+from workers.engine.spark.compile import Beginning
 
 from ..channels.reference import Control, QuotaPartitioner
 from .played_broker import Gap
@@ -31,7 +33,7 @@ class Store:
     data_dir = None
 
     def __init__(self, locks: dict[str, str], slot: str) -> None:
-        self.kept: dict[str, dict[str, object]] = {"begun": {}, "ended": {}, "paused": {}, "left": {}}
+        self.kept: dict[str, dict[str, object]] = {"begun": {}, "ended": {}, "paused": {}, "left": {}, "standby": {}}
         self.checkpoints: dict[str, Progress] = {}
         self.before: dict[str, Progress] = {}
         self.states: dict[str, dict[str, int]] = {}
@@ -63,6 +65,18 @@ class Store:
         self.kept["ended"].pop(name, None)
         if ended is not None:
             self.kept["ended"][name] = ended
+
+    def standby(self, name: str) -> tuple[str, ...] | None:
+        return self.kept["standby"].get(name)
+
+    def record_standby(self, name: str, channels: tuple[str, ...] | None) -> None:
+        self.kept["standby"].pop(name, None)
+        if channels is not None:
+            self.kept["standby"][name] = channels
+
+    def standing(self) -> frozenset[str]:
+        come = {name: self.progress(name) for name in self.kept["standby"]}
+        return frozenset(name for name, progress in come.items() if progress.batch >= 0 and progress.is_done)
 
     def progress(self, name: str) -> Progress:
         return self.checkpoints.get(name, Progress())
@@ -130,15 +144,21 @@ class Store:
 
 
 class Query:
-    """A query of one fragment: it plans a batch, does it and commits it, or dies or fails anywhere between."""
+    """A query of one fragment: it plans a batch, does it and commits it, or dies or fails anywhere between.
 
-    def __init__(self, world: World, store: Store, fragment: WantedFragment, tokens: Mapping[str, int]) -> None:
-        self._tokens, self._committed = tokens, {}
+    One with a ``gate`` stands by: it does an empty batch, and then none until the fragment's control opens the gate."""
+
+    def __init__(
+        self, world: World, store: Store, fragment: WantedFragment, tokens: Mapping[str, int], gate: str = ""
+    ) -> None:
+        self._tokens, self._committed, self._gate = tokens, {}, gate
         self.world, self.store, self.fragment, self.runId = world, store, fragment, "run"
         self.isActive = True
         self._turns_left: int | None = None  # of the batch under way
-        assert fragment.id not in world.running, f"{fragment.id} runs twice"
-        world.running[fragment.id] = self
+        if gate:
+            assert store.progress(fragment.id).batch < 0, f"{fragment.id} stands by on a checkpoint of another"
+            return
+        self._runs()
         offset = store.progress(fragment.id).offsets
         reads = {item.channel for item in fragment.inputs}
         may_rest = not world.may_rest.isdisjoint(task.id for task in fragment.tasks)
@@ -150,11 +170,38 @@ class Query:
                 last = info.limits.get(fragment.id, info.last)
                 assert offset[channel] >= last, "dropped before it was read"
 
+    def _runs(self) -> None:
+        assert self.fragment.id not in self.world.running, f"{self.fragment.id} runs twice"
+        self.world.running[self.fragment.id] = self
+
     def stop(self) -> None:
         self.isActive = False
-        self.world.running.pop(self.fragment.id, None)
+        if self.world.running.get(self.fragment.id) is self:
+            del self.world.running[self.fragment.id]
+
+    def _stands_by(self) -> bool:
+        """Whether it waits still; the tokens of what it writes come with its turn."""
+        name, store = self.fragment.id, self.store
+        if not self._gate:
+            return False
+        if not store.progress(name).is_done or store.progress(name).batch < 0:
+            store.checkpoints[name] = Progress(0, is_done=store.progress(name).batch == 0)
+            return True
+        told = self.world.broker.hget(keys.valve(name), keys.gate(self._gate))
+        if told is None:
+            return True
+        beginning, begun = json.loads(told), store.begun(name) or RestorePoint()
+        bases = [begun.batch_bases.get(channel, 0) for channel in self.fragment.written]
+        assert beginning["batch_bases"] == bases and beginning["offsets"] == begun.offsets
+        assert beginning["source_offset"] == begun.source_offset
+        self._tokens = dict(zip(self.fragment.written, beginning["fences"], strict=True))
+        self._gate = ""
+        self._runs()
+        return False
 
     def batch(self) -> None:
+        if self._stands_by():
+            return
         name, store = self.fragment.id, self.store
         done = store.progress(name)
         if done.is_done:
@@ -271,21 +318,23 @@ class PlayedEngine:
     def __init__(self, world: World, store: Store) -> None:
         self.world, self.store = world, store
 
-    def compile(self, whole: WantedFragment, _beginning: object) -> SimpleNamespace:
-        tokens = {channel: self.world.broker.channels.take_fence(channel) for channel in whole.written}
+    def compile(self, whole: WantedFragment, beginning: Beginning) -> SimpleNamespace:
+        tokens = {} if beginning.gate else {
+            channel: self.world.broker.channels.take_fence(channel) for channel in whole.written}
         return SimpleNamespace(
-            frame=(whole, tokens), schemas=tuple("{}" for _ in whole.tasks), folds=(), file_sink=None)
+            frame=(whole, tokens, beginning.gate), schemas=tuple("{}" for _ in whole.tasks), folds=(), file_sink=None)
 
     def start(self, compiled: SimpleNamespace, name: str, **_: int) -> Query:
-        whole, tokens = compiled.frame
-        assert self.store.known(name) == whole
+        whole, tokens, gate = compiled.frame
+        assert gate or self.store.known(name) == whole
         self.world.may_die()
-        return Query(self.world, self.store, whole, tokens)
+        return Query(self.world, self.store, whole, tokens, gate)
 
     def stop(self, query: Query, name: str, **_: float) -> bool:
-        """Mostly between two batches; now and then a batch is cut short."""
+        """Mostly between two batches; now and then a batch is cut short, but of one that rests already."""
+        was_paused = self.world.broker.hexists(keys.valve(name), "paused")
         self.world.broker.channels.pause(name)
-        if self.world.deadly and self.world.chance.random() < 0.1:
+        if not was_paused and self.world.deadly and self.world.chance.random() < 0.1:
             self.world.broker.hdel(keys.valve(name), "paused")
             with contextlib.suppress(Failed, Gap):
                 query.batch()

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from scheduler.contracts.desired import DesiredState, Input, WantedFragment, WantedSlot, Writer
+from scheduler.contracts.desired import DesiredState, Input, WantedSlot, Writer
 from scheduler.contracts.offsets import START, Offset
 from scheduler.contracts.savepoints import RestorePoint, Savepoint
 from scheduler.model.dataflow import Task
-from scheduler.model.task_types import TaskType
+from workers.engine.agents import broker_instructions as on
 from workers.engine.agents import instructions as do
 from workers.engine.agents.checkpoint import Progress
 from workers.engine.agents.decisions import decide
@@ -28,39 +28,11 @@ from workers.engine.agents.reconcile import (
     State,
     Stop,
 )
-from workers.engine.agents.snapshot import LEFT, Records, Snapshot
+from workers.engine.agents.snapshot import LEFT, Records
 from workers.engine.agents.state_checks import validate_state
 from workers.engine.channels.channel_info import Skip
-from workers.engine.channels.registry import ChannelInfo
 
-TYPES = {"src": TaskType("src", "source", "", "a:b"), "add": TaskType("add", "transform", "", "a:b")}
-SOURCE = WantedFragment("f1-0", (Task("s", "src"),), outlets={0: frozenset({"f1-1"})})
-READER = WantedFragment("f1-1", (Task("a", "add"),), inputs=(Input("f1-0.0", "s"),))
-HEIR = replace(READER, id="f2-0", inherits=("f1-1",))
-
-
-def info(
-    channel: str, *, last: Offset = START, readers: dict[str, Offset] | None = None, **rest: object
-) -> ChannelInfo:
-    return ChannelInfo(
-        channel=channel, schema_json="{}", blocks=0, capacity=8, retain=0, fence=0, last=last, trimmed=START,
-        rejected=0, duplicates=0, readers=readers or {}, **rest)
-
-
-def wanting(*fragments: WantedFragment, outgoing: tuple[WantedFragment, ...] = ()) -> DesiredState:
-    return DesiredState(
-        generation=2, slots={"0": WantedSlot(fragments)}, handing_over={"0": outgoing} if outgoing else {})
-
-
-def snapshot(fragment: WantedFragment, state: State = State.STOPPED, **facts: object) -> Snapshot:
-    facts.setdefault("desired", wanting(fragment))
-    return Snapshot(
-        now_ms=60_000, actual=Actual(fragment.id, state), task_types=TYPES, running=fragment, **facts)
-
-
-def of_kind(instructions: do.Instructions, kind: type) -> list:
-    return [instruction for instruction in instructions if isinstance(instruction, kind)]
-
+from .looked_at import HEIR, READER, SOURCE, info, of_kind, snapshot, wanting
 
 # -- starting --------------------------------------------------------------------------------------------------------
 
@@ -80,12 +52,12 @@ def test_channels_are_open_and_readers_registered_before_a_query_starts():
     steps = decide(snapshot(SOURCE, State.STARTING, is_compiled=True), Start(SOURCE))
     kinds = [type(step) for step in steps]
     assert kinds[-1] is do.Launch
-    assert kinds.index(do.OpenChannel) < kinds.index(do.Join) < kinds.index(do.OpenValve)
-    [valve] = of_kind(steps, do.OpenValve)
-    assert valve == do.OpenValve(0, from_batch=0), "a new fragment publishes from its first batch on"
+    assert kinds.index(on.OpenChannel) < kinds.index(on.Join) < kinds.index(on.OpenValve)
+    [valve] = of_kind(steps, on.OpenValve)
+    assert valve == on.OpenValve(0, from_batch=0), "a new fragment publishes from its first batch on"
     again = snapshot(
         SOURCE, State.STARTING, is_compiled=True, records=Records(progress=Progress(4, True), has_begun=True))
-    assert of_kind(decide(again, Start(SOURCE)), do.OpenValve) == [do.OpenValve(0, from_batch=5)], "no event is needed"
+    assert of_kind(decide(again, Start(SOURCE)), on.OpenValve) == [on.OpenValve(0, from_batch=5)], "no event is needed"
 
 
 def test_a_checkpoint_of_another_fragment_of_that_id_goes():
@@ -109,7 +81,7 @@ def test_who_takes_over_waits_for_all_savepoints_and_for_being_alone():
     steps = decide(
         snapshot(HEIR, desired=desired, savepoints={"f1-1": end}, has_handover_lock=True), Start(HEIR))
     assert steps == (
-        do.Join("f1-0.0", "f2-0", where=Offset("7-0")), do.TakeOver(RestorePoint(), ("f1-1",)), do.Again(Start(HEIR)),
+        on.Join("f1-0.0", "f2-0", where=Offset("7-0")), do.TakeOver(RestorePoint(), ("f1-1",)), do.Again(Start(HEIR)),
     ), "its place is taken before it is recorded that it has begun"
 
 
@@ -126,16 +98,21 @@ def test_a_fragment_ends_only_between_two_batches_and_with_all_read():
     young = snapshot(READER, State.RUNNING, **{**running, "since_ms": 59_000}, records=half)
     assert decide(young, End(READER)) == (do.HoldQuery(), do.Again(End(READER))), "it ends its batch first"
     assert decide(replace(young, is_held=False), End(READER)) == (do.RetryAt(60_030),), "however long that takes"
-    held = replace(young, is_held=True, records=done)
-    assert [type(step) for step in decide(held, End(READER))] == [do.Show, do.StopQuery, do.Stopped, do.Again]
+    held = replace(young, is_held=True, records=done, channels={"f1-1.0": info("f1-1.0", last=Offset("4-0"))})
+    recorded_first = decide(held, End(READER))
+    assert [type(step) for step in recorded_first] == [
+        do.RecordEnded, do.StayPaused, do.Show, do.StopQuery, do.Stopped, do.Release], "nobody waits for it to stop"
+    restless = replace(held, is_held=False)
+    assert [type(step) for step in decide(restless, End(READER))] == [do.Show, do.StopQuery, do.Stopped, do.Again]
     hangs = replace(young, now_ms=59_000 + 600_001)
     assert do.StopQuery() in decide(hangs, End(READER)), "one that may hang is tried again"
     steps = decide(snapshot(READER, State.RUNNING, **running, records=done), End(READER))
-    assert [type(step) for step in steps] == [do.Show, do.StopQuery, do.Stopped, do.Again]
+    assert steps == (do.HoldQuery(), do.Again(End(READER)))
     cut_short = snapshot(READER, desired=desired, records=half)
     assert decide(cut_short, End(READER)) == (do.Again(Start(READER)),), "the planned batch is done first"
     at_rest = snapshot(READER, desired=desired, records=done, channels={"f1-1.0": info("f1-1.0", last=Offset("4-0"))})
     recorded, released = decide(at_rest, End(READER))
+    assert recorded == recorded_first[0]
     assert released == do.Release() and recorded.savepoint == Savepoint(
         offsets={"f1-0.0": Offset("6-0")}, last_offsets={"f1-1.0": Offset("4-0")}, batch_bases={"f1-1.0": 4})
     assert recorded.state == do.HandedState(3, {})
@@ -157,7 +134,7 @@ def test_who_goes_on_with_a_reader_that_gave_up_blocks_begins_behind_them():
 def test_a_pause_is_recorded_before_places_are_given_up():
     at_rest = snapshot(READER, records=Records(known=READER, progress=Progress(3, True), has_begun=True))
     assert decide(at_rest, Pause(READER)) == (
-        do.RecordPause(paused=True), do.Unregister("f1-0.0", "f1-1"), do.Release())
+        do.RecordPause(paused=True), on.Unregister("f1-0.0", "f1-1"), do.Release())
 
 
 def test_a_pause_keeps_its_place_at_a_live_source_which_rests_too():
@@ -189,7 +166,7 @@ def test_a_removed_fragment_is_cleared_away_but_for_what_others_go_on_with():
     own = replace(READER, tasks=(*READER.tasks, Task("b", "add")))
     gone = snapshot(own, desired=wanting(taken), records=Records(own=own))
     steps = decide(gone, Stop("f1-1", keep=False))
-    assert of_kind(steps, do.DeleteChannel) == [do.DeleteChannel("f1-1.1")]
+    assert of_kind(steps, on.DeleteChannel) == [on.DeleteChannel("f1-1.1")]
     assert steps[-1] == do.Gone() and of_kind(steps, do.MarkRemoved)
     assert decide(gone, Stop("f1-1", keep=True))[1:] == (do.ForgetRecord(), do.Release(), do.Gone())
 
@@ -227,12 +204,12 @@ def test_a_stream_is_divided_only_for_bundles_that_read():
     facts = {"has_query": True, "channels": {"f1-0.0": info("f1-0.0")}}
     early = snapshot(SOURCE, State.RUNNING, **facts, controls={"f1-1": {"routes": "0"}})
     steps = decide(early, route)
-    assert not of_kind(steps, do.SetRoute) and len(of_kind(steps, do.OpenPart)) == 2 and steps[-1] == do.RetryAt(60_250)
+    assert not of_kind(steps, on.SetRoute) and len(of_kind(steps, on.OpenPart)) == 2 and steps[-1] == do.RetryAt(60_250)
     ready = replace(early, controls={"f1-1": {"routes": "0"}, "f2-0": {"routes": "0"}})
     kinds = [type(step) for step in decide(ready, route)]
-    assert kinds.index(do.OpenPart) < kinds.index(do.SetRoute)
+    assert kinds.index(on.OpenPart) < kinds.index(on.SetRoute)
     retired = replace(ready, controls={"f1-1": {"routes": "0"}, "f2-0": {LEFT: "1"}})
-    assert not of_kind(decide(retired, route), do.SetRoute)
+    assert not of_kind(decide(retired, route), on.SetRoute)
 
 
 def test_what_is_read_whole_is_divided_between_two_batches():
@@ -243,9 +220,9 @@ def test_what_is_read_whole_is_divided_between_two_batches():
         "f1-0", State.RUNNING, outlets=SOURCE.outlets))
     assert [type(step) for step in decide(running, route)][-2:] == [do.HoldQuery, do.Again]
     under_way = replace(running, is_held=True, records=Records(progress=Progress(7, False)))
-    assert not of_kind(decide(under_way, route), do.SetRoute)
+    assert not of_kind(decide(under_way, route), on.SetRoute)
     at_rest = replace(running, is_held=True, records=Records(progress=Progress(7, True)))
-    [set_route] = of_kind(decide(at_rest, route), do.SetRoute)
+    [set_route] = of_kind(decide(at_rest, route), on.SetRoute)
     assert set_route.instead and set_route.from_batch == 8
 
 
@@ -254,7 +231,7 @@ def test_routes_are_activated_only_at_rest():
     waiting = snapshot(SOURCE, State.RUNNING, has_query=True, controls=routes)
     assert decide(waiting, ActivateRoutes("f1-0")) == (do.HoldQuery(), do.Again(ActivateRoutes("f1-0")))
     held = replace(waiting, is_held=True, records=Records(progress=Progress(7, True)))
-    assert decide(held, ActivateRoutes("f1-0")) == (do.Activate(7), do.LookAtRoutes(None))
+    assert decide(held, ActivateRoutes("f1-0")) == (on.Activate(7), do.LookAtRoutes(None))
     busy = replace(waiting, is_held=False, records=Records(progress=Progress(7, False)))
     assert decide(busy, ActivateRoutes("f1-0")) == (do.LookAtRoutes(62_500),)
 
@@ -268,8 +245,8 @@ def test_an_outlet_opens_between_two_batches_with_the_very_next_one():
     for fragment_snapshot in (at_rest, under_way):
         steps = decide(fragment_snapshot, opens)
         kinds = [type(step) for step in steps]
-        assert kinds.index(do.OpenChannel) < kinds.index(do.Join) < kinds.index(do.OpenValve)
-        assert of_kind(steps, do.OpenValve) == [do.OpenValve(0, from_batch=8)]
+        assert kinds.index(on.OpenChannel) < kinds.index(on.Join) < kinds.index(on.OpenValve)
+        assert of_kind(steps, on.OpenValve) == [on.OpenValve(0, from_batch=8)]
         assert steps[-1] == do.InForce(outlets={0: frozenset({"f1-1"})})
     about_to_begin = replace(running, is_held=False, records=Records(progress=Progress(7, True)))
     assert decide(about_to_begin, opens) == (do.RetryAt(60_250),)
@@ -281,10 +258,10 @@ def test_a_tail_that_opens_in_part_works_from_the_next_batch_on():
     running = replace(snapshot(chain, State.RUNNING, **facts), actual=Actual("f1-0", State.RUNNING, active=1))
     assert decide(running, opens) == (do.HoldQuery(), do.Again(opens))
     at_rest = replace(running, is_held=True, records=Records(progress=Progress(7, True)))
-    assert decide(at_rest, opens) == (do.SetTail(2), do.InForce(active=2), do.Activate(7))
+    assert decide(at_rest, opens) == (on.SetTail(2), do.InForce(active=2), on.Activate(7))
     under_way = replace(running, is_held=False, records=Records(progress=Progress(7, False)))
-    assert decide(under_way, opens) == (do.SetTail(2), do.InForce(active=2))
-    assert decide(running, OpenTail("f1-0", 3)) == (do.SetTail(None), do.InForce(active=3))
+    assert decide(under_way, opens) == (on.SetTail(2), do.InForce(active=2))
+    assert decide(running, OpenTail("f1-0", 3)) == (on.SetTail(None), do.InForce(active=3))
 
 
 # -- what must hold --------------------------------------------------------------------------------------------------

@@ -7,10 +7,7 @@ from collections.abc import Callable, Iterable
 from workers.engine.channels import keys
 from workers.engine.channels.config import CAPACITY_BLOCKS
 
-from .context import SlotContext
-from .delays import METERS_KEPT_S, PARTS_KEPT_S
-from .fragment_run import FragmentRun
-from .instructions import (
+from .broker_instructions import (
     Activate,
     BrokerInstruction,
     ClosePart,
@@ -36,6 +33,9 @@ from .instructions import (
     SetTail,
     Unregister,
 )
+from .context import SlotContext
+from .delays import METERS_KEPT_S, PARTS_KEPT_S
+from .fragment_run import FragmentRun
 from .snapshot import LEFT, PART
 
 

@@ -8,17 +8,19 @@ becomes instructions with everything resolved. Where something has to be seen af
 from __future__ import annotations
 
 from .ending import come_to_an_end
-from .instructions import Instructions
+from .instructions import Again, Instructions
 from .outputs import change
 from .reconcile import Action, ActivateRoutes, End, Leave, Pause, Restart, Route, Start, State, Stop
 from .removal import stop
 from .routing import activate, divide
 from .snapshot import Snapshot
-from .starting import restart, start
+from .starting import restart, stand_down, start
 
 
 def decide(snapshot: Snapshot, action: Action) -> Instructions:
     """The instructions that perform an action, or bring the fragment a step nearer to it."""
+    if not isinstance(action, Start) and (snapshot.standby is not None or snapshot.records.is_standby):
+        return (*stand_down(snapshot), Again(action))
     match action:
         case Start(fragment):
             return start(snapshot, fragment)

@@ -9,11 +9,12 @@ from __future__ import annotations
 from scheduler.contracts.desired import WantedFragment
 from workers.engine.channels import keys
 
+from .broker_instructions import Unregister
 from .delays import LEAVE_MS, SOON_MS
 from .inputs import channels_of
-from .instructions import Again, Instructions, RecordPause, Release, RetryAt, Show, Stopped, Unregister
+from .instructions import Again, HoldQuery, Instructions, RecordPause, Release, RetryAt, Show, StayPaused, Stopped
 from .reconcile import End, Leave, Pause, Start, State
-from .resting import await_batch, come_to_rest
+from .resting import await_batch, come_to_rest, is_busy
 from .retirement import has_read_all, retire
 from .savepoints import Readiness, beginning_of, end, has_read_to_the_end
 from .snapshot import Snapshot
@@ -32,6 +33,8 @@ def come_to_an_end(snapshot: Snapshot, action: End | Pause | Leave) -> Instructi
         again_ms = LEAVE_MS if isinstance(action, Leave) else SOON_MS
         if not is_drained:
             return (*beginning.instructions, RetryAt(snapshot.now_ms + again_ms))
+        if isinstance(action, End):
+            return (*beginning.instructions, *_end_held(snapshot, action))
         waits = await_batch(snapshot, action, again_ms=again_ms)
         return (*beginning.instructions, *(waits or (*come_to_rest(), Again(action))))
     if not is_drained or not is_done:
@@ -39,6 +42,23 @@ def come_to_an_end(snapshot: Snapshot, action: End | Pause | Leave) -> Instructi
     # It waited, or had failed, where it is not stopped already.
     stopped = () if snapshot.actual.state is State.STOPPED else (Show(State.DRAINING), Stopped())
     return (*beginning.instructions, *stopped, *_at_rest(snapshot, action))
+
+
+def _end_held(snapshot: Snapshot, action: End) -> Instructions:
+    """Record what a fragment leaves while its query still stands at rest, so that nobody waits for that to stop.
+
+    It plans no batch from then on, whatever becomes of this slot. Where it does not come to rest it is stopped first.
+    """
+    is_done = snapshot.records.progress.is_done
+    if not is_done and not is_busy(snapshot):
+        return (*come_to_rest(), Again(action))
+    if snapshot.is_held is None:
+        return (HoldQuery(), Again(action))
+    if not is_done:
+        return (RetryAt(snapshot.now_ms + SOON_MS),)
+    if not snapshot.is_held:
+        return (*come_to_rest(), Again(action))
+    return (*end(snapshot, action.fragment), StayPaused(), *come_to_rest(), Release())
 
 
 def _is_drained(snapshot: Snapshot, action: End | Pause | Leave) -> bool:

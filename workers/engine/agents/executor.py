@@ -11,11 +11,12 @@ from scheduler.contracts.desired import DesiredState, WantedFragment
 from workers.engine.spark.failures import FragmentFailed, explain_error
 
 from .broker_actuator import BrokerActuator
+from .broker_instructions import BrokerInstruction
 from .context import SlotContext
 from .decisions import decide, state_meanwhile
 from .delays import FAILED_ACTION_MS
 from .fragment_run import FragmentRun
-from .instructions import Again, BrokerInstruction, Gone, Instructions, QueryInstruction, RecordInstruction, Release
+from .instructions import Again, Gone, Instructions, QueryInstruction, RecordInstruction, Release
 from .logs import logger
 from .observation import Observer
 from .query_actuator import QueryActuator
@@ -157,7 +158,7 @@ class FragmentExecutor:
         if not isinstance(action, Start | End | Pause | Leave) or not action.fragment.inherits:
             return False
         store = self._around.store
-        return not store.has(run.id, "begun") and not store.has_begun(run.id)
+        return not store.has(run.id, "begun") and (store.has(run.id, "standby") or not store.has_begun(run.id))
 
     def _newest(self, run: FragmentRun, desired: DesiredState, action: Action) -> DesiredState:
         """The newest desired state, where the action holds by it as well: a start that others' plans do not touch.

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from workers.engine.spark.compile import Compiled
     from workers.engine.spark.failures import FragmentFailed
 
+    from .standby import Standby
+
 BROKER_AWAY_LONGEST_MS = 4_000  # the broker's absence is nobody's fault: look often whether it is back
 
 
@@ -31,6 +33,8 @@ class FragmentRun:
         self.fragment = WantedFragment(id=fragment_id, tasks=())
         self.schemas: tuple[str, ...] = ()
         self.compiled: Compiled | None = None  # its query is to be started next
+        self.standby: Standby | None = None  # its query that waits for its turn
+        self.may_stand_by = True  # until a query that stood by has failed
         self.is_held: bool | None = None  # whether its query rests for the action under way; None: that was not asked
         self._lock = threading.Lock()
         self._state = state

@@ -44,7 +44,9 @@ def successors(desired: DesiredState, fragment_id: str) -> tuple[WantedFragment,
     )
 
 
-def stage_of(desired: DesiredState, fragment_id: str, *, begun: Collection[str], ended: Collection[str]) -> Stage:
+def stage_of(
+    desired: DesiredState, fragment_id: str, *, begun: Collection[str], ended: Collection[str], may_end: bool = True
+) -> Stage:
     """How far a fragment that hands over has come.
 
     Parameters
@@ -55,13 +57,16 @@ def stage_of(desired: DesiredState, fragment_id: str, *, begun: Collection[str],
         One of ``desired.outgoing``.
     begun, ended : collection of str
         The fragments that have left a record of their beginning, or of their end.
+    may_end : bool
+        Whether those that shall go on with it stand by, or are not waited for any more.
     """
     records = {"begun": begun, "ended": ended}
     if is_over(desired, fragment_id, begun=begun):
         return Stage.ENDED if _is_read(desired, fragment_id, **records) else Stage.OVER
     if fragment_id in ended:
         return Stage.ENDED
-    return Stage.END if all(name in ended for name in upstream(desired, fragment_id, **records)) else Stage.WORK
+    is_its_turn = may_end and all(name in ended for name in upstream(desired, fragment_id, **records))
+    return Stage.END if is_its_turn else Stage.WORK
 
 
 def is_over(desired: DesiredState, fragment_id: str, *, begun: Collection[str]) -> bool:

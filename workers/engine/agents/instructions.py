@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from scheduler.contracts.desired import Outlets, Routes, WantedFragment, Weights
-from scheduler.contracts.offsets import Offset
+from scheduler.contracts.desired import Outlets, Routes, WantedFragment
 from scheduler.contracts.savepoints import RestorePoint, Savepoint, States
 
+from .broker_instructions import BrokerInstruction
 from .reconcile import Action, State
 
 # -- the query and its state -------------------------------------------------------------------------------------------
@@ -53,8 +53,35 @@ class Compile:
 
 
 @dataclass(frozen=True, slots=True)
+class StandBy:
+    """Compile the whole chain, and start its query behind a gate; it asks its sources every ``poll_ms``."""
+
+    whole: WantedFragment
+    poll_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Adopt:
+    """The chain that stands by is the one to be started next, with its query."""
+
+
+@dataclass(frozen=True, slots=True)
+class DropStandby:
+    """Stop the query that stands by at once. Where it ``failed``, none does again."""
+
+    failed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class StayPaused:
+    """The query that is held plans no batch any more, though the action ends."""
+
+
+@dataclass(frozen=True, slots=True)
 class Launch:
-    """Start the query that was compiled. ``poll_ms`` is how often Spark asks its sources."""
+    """Start the query that was compiled, or let it begin where it stands by.
+
+    ``poll_ms`` is how often Spark asks its sources."""
 
     poll_ms: int
     outlets: Outlets
@@ -78,18 +105,6 @@ class KillQuery:
 @dataclass(frozen=True, slots=True)
 class HoldQuery:
     """Bring the query to rest between two batches; it is resumed when the action is over."""
-
-
-@dataclass(frozen=True, slots=True)
-class Resume:
-    """Let the fragment's sources plan batches again."""
-
-
-@dataclass(frozen=True, slots=True)
-class SetPace:
-    """Let batches begin so far apart, from the next one on."""
-
-    interval_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +184,18 @@ class DropSavepoint:
 
 
 @dataclass(frozen=True, slots=True)
+class RecordStandby:
+    """The fragment is to stand by, with these channels opened for that; its checkpoint says nothing until it begins."""
+
+    channels: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetStandby:
+    """The fragment does not stand by any more."""
+
+
+@dataclass(frozen=True, slots=True)
 class RecordPause:
     """The fragment is paused, or goes on."""
 
@@ -214,185 +241,16 @@ class ForgetRecord:
     """The slot's own record of the fragment goes."""
 
 
-# -- channels ----------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class OpenChannel:
-    """Open the channel of the stream at a position, whatever was left there to expire."""
-
-    channel: str
-    position: int  # its schema is known once the chain is compiled
-    keep_events: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class OpenPart:
-    """Open a part of a divided stream, with its reader's place, before anything is written there."""
-
-    part: str
-    position: int
-    bundle: str
-
-
-@dataclass(frozen=True, slots=True)
-class ClosePart:
-    """Nobody reads a part any more; the batch under way may still be written there."""
-
-    part: str
-    position: int
-    bundle: str
-
-
-@dataclass(frozen=True, slots=True)
-class PassPart:
-    """A part belongs to the fragment that goes on writing its stream."""
-
-    part: str
-    position: int
-    heir: str
-
-
-@dataclass(frozen=True, slots=True)
-class Join:
-    """Register a reader where it asks to begin, unless one of its predecessors still reads."""
-
-    channel: str
-    reader: str
-    where: str = "now"
-    predecessors: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Unregister:
-    """Remove a reader from a channel; for good where it must never be registered there again."""
-
-    channel: str
-    reader: str
-    for_good: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Commit:
-    """A reader is done with everything up to an offset."""
-
-    channel: str
-    offset: Offset
-
-
-@dataclass(frozen=True, slots=True)
-class Persist:
-    """What was left to expire is used again."""
-
-    channel: str
-
-
-@dataclass(frozen=True, slots=True)
-class Expire:
-    """A channel goes by itself after some time."""
-
-    channel: str
-    after_s: int
-
-
-@dataclass(frozen=True, slots=True)
-class DeleteChannel:
-    """A channel goes at once."""
-
-    channel: str
-
-
-# -- the control hash --------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class OpenValve:
-    """Publish a stream from the batch that is given on, or from the one after the next with events."""
-
-    position: int
-    from_batch: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class CloseValve:
-    """Publish a stream no longer, from the next batch on."""
-
-    position: int
-
-
-@dataclass(frozen=True, slots=True)
-class SetTail:
-    """Let only the first tasks work, from a batch on; all where none is given."""
-
-    active: int | None
-    from_batch: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class SetRoute:
-    """Divide a stream for a reader, as ``Channels.route`` does."""
-
-    position: int
-    reader: str
-    weights: Weights
-    channel: str
-    from_batch: int | None = None
-    instead: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class DropRoute:
-    """Divide a stream no longer for a reader."""
-
-    position: int
-    reader: str
-
-
-@dataclass(frozen=True, slots=True)
-class Activate:
-    """Put every change in force with the batch after this one, which is done."""
-
-    done_batch: int
-
-
-@dataclass(frozen=True, slots=True)
-class DropControl:
-    """Delete fields of the control hash: boundaries are batches of a checkpoint that is gone."""
-
-    fields: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class MarkLeft:
-    """The bundle has stopped for good: its writers and readers treat that as final."""
-
-
-@dataclass(frozen=True, slots=True)
-class ComeBack:
-    """The fragment is started, and writes again, whether it had left or not."""
-
-
-@dataclass(frozen=True, slots=True)
-class KeepMeters:
-    """Meters that were left to expire are used again."""
-
-
-@dataclass(frozen=True, slots=True)
-class ForgetFragment:
-    """The control hash goes, and the meters after a while: what the JVM counted last arrives within the second."""
-
+# -- all of them ------------------------------------------------------------------------------------------------------
 
 QueryInstruction = (
-    Show | Wait | RetryAt | Stopped | Compile | Launch | StopQuery | KillQuery | HoldQuery | InForce | LookAtRoutes
+    Show | Wait | RetryAt | Stopped | Compile | StandBy | Adopt | DropStandby | Launch | StopQuery | KillQuery
+    | HoldQuery | StayPaused | InForce | LookAtRoutes
 )
 RecordInstruction = (
-    TakeOver | RecordBegun | RecordEnded | DropSavepoint | RecordPause | RecordLeft | RecordChain | TakeOn
+    TakeOver | RecordBegun | RecordEnded | DropSavepoint | RecordStandby | ForgetStandby | RecordPause
+    | RecordLeft | RecordChain | TakeOn
     | ClearCheckpoint | RemoveCheckpoint | MarkRemoved | ForgetRecord
-)
-BrokerInstruction = (
-    OpenChannel | OpenPart | ClosePart | PassPart | Join | Unregister | Commit | Persist | Expire | DeleteChannel
-    | OpenValve | CloseValve | SetTail | SetPace | SetRoute | DropRoute | Activate | Resume | DropControl | MarkLeft
-    | ComeBack | KeepMeters | ForgetFragment
 )
 Instruction = QueryInstruction | RecordInstruction | BrokerInstruction | Again | Release | Gone
 Instructions = tuple[Instruction, ...]

@@ -33,6 +33,7 @@ from .reconcile import (
 from .retirement import inputs_of, streams_of
 from .savepoints import takes_over
 from .snapshot import Records, Snapshot
+from .standby import inputs_foreseen
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +58,7 @@ class Observer:
             known=store.known(fragment_id), own=store.own(fragment_id), begun=store.begun(fragment_id),
             progress=store.progress(fragment_id), has_begun=store.has_begun(fragment_id),
             has_ended=store.has(fragment_id, "ended"), is_paused=store.has(fragment_id, "paused"),
-            has_left=store.has(fragment_id, "left"),
+            has_left=store.has(fragment_id, "left"), standby=store.standby(fragment_id),
         )
 
     def look(
@@ -89,7 +90,10 @@ class Observer:
         return Snapshot(
             now_ms=self._clock_ms(), desired=desired, actual=run.actual(), task_types=self._around.task_types,
             since_ms=run.since_ms, running=run.fragment, has_query=run.query is not None, is_compiled=is_compiled,
-            writes_files=is_compiled and run.compiled.file_sink is not None, is_held=run.is_held, has_lock=has_lock,
+            writes_files=is_compiled and run.compiled.file_sink is not None,
+            standby=run.standby and run.standby.whole, may_stand_by=run.may_stand_by,
+            standby_failed=run.standby is not None and not run.standby.query.isActive,
+            is_held=run.is_held, has_lock=has_lock,
             has_handover_lock=has_handover_lock, records=records,
             savepoints=dict(self._savepoints(desired, action, records)), channels=channels, controls=controls,
             due_after_ms=self._due_after_ms(action, records),
@@ -158,7 +162,9 @@ def _wishes(run: FragmentRun, action: Action, records: Records, *, has_lock: boo
 
 def _to_begin(fragment: WantedFragment, records: Records) -> Wishes:
     if takes_over(fragment, records) and not records.is_paused:
-        return Wishes()  # what it reads is looked at when it has taken over
+        if records.is_standby:
+            return Wishes()  # what it reads is looked at when it has taken over
+        return Wishes(tuple(dict.fromkeys([*(item.channel for item in inputs_foreseen(fragment)), *fragment.written])))
     channels = [*channels_of(inputs_of(fragment, records)), *records.progress.offsets]
     may_go_on = records.known is not None and (records.is_paused or bool(records.progress.offsets))
     if not may_go_on:
@@ -169,12 +175,12 @@ def _to_begin(fragment: WantedFragment, records: Records) -> Wishes:
 
 def _to_end(run: FragmentRun, action: Action, fragment: WantedFragment, records: Records) -> Wishes:
     channels: list[str] = [item.channel for item in fragment.inputs] if records.is_paused else []
-    is_at_rest = run.query is None
+    is_at_rest = run.query is None or bool(run.is_held)
     match action:
         case End():
             read = records.progress.offsets
             channels += [item.channel for item in fragment.inputs if item.channel not in read]
-            channels += fragment.written if is_at_rest else ()
+            channels += [*(item.channel for item in fragment.inputs), *fragment.written] if is_at_rest else []
         case Leave():
             channels += channels_of(inputs_of(fragment, records))
             channels += streams_of(fragment) if is_at_rest else ()

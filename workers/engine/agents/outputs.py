@@ -12,17 +12,11 @@ from scheduler.contracts.desired import Outlets, Routes, WantedFragment, Weights
 from workers.engine.channels import keys
 from workers.engine.channels.config import KEEP_EVENTS
 
-from .delays import FILES_EVERY_MS, RETRY_MS
-from .instructions import (
+from .broker_instructions import (
     Activate,
-    Again,
     ClosePart,
     CloseValve,
     DropRoute,
-    HoldQuery,
-    InForce,
-    Instruction,
-    Instructions,
     Join,
     KeepMeters,
     OpenChannel,
@@ -30,12 +24,13 @@ from .instructions import (
     OpenValve,
     Persist,
     Resume,
-    RetryAt,
     SetPace,
     SetRoute,
     SetTail,
     Unregister,
 )
+from .delays import FILES_EVERY_MS, RETRY_MS
+from .instructions import Again, HoldQuery, InForce, Instruction, Instructions, RetryAt
 from .reconcile import (
     Change,
     CloseOutlet,

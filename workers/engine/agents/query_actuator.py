@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import Any
+from uuid import uuid4
 
+from scheduler.contracts.savepoints import RestorePoint
 from workers.engine.spark.compile import Beginning
+from workers.engine.spark.queries import causes_of
 
 from .context import SlotContext
 from .delays import ACTIVATE_AFTER_MS
 from .fragment_run import FragmentRun
 from .instructions import (
+    Adopt,
     Compile,
+    DropStandby,
     HoldQuery,
     InForce,
     KillQuery,
@@ -20,11 +26,14 @@ from .instructions import (
     QueryInstruction,
     RetryAt,
     Show,
+    StandBy,
+    StayPaused,
     Stopped,
     StopQuery,
     Wait,
 )
 from .logs import logger
+from .standby import Standby
 
 
 class QueryActuator:
@@ -48,6 +57,14 @@ class QueryActuator:
                 run.stopped(retry_at_ms=retry_at_ms, now_ms=now_ms)
             case Compile():
                 self._compile(run, instruction)
+            case StandBy():
+                self._stand_by(run, instruction)
+            case Adopt():
+                self._adopt(run)
+            case DropStandby(failed):
+                self._drop_standby(run, failed=failed)
+            case StayPaused():
+                run.is_held = None
             case Launch():
                 self._launch(run, instruction)
             case StopQuery(kept):
@@ -77,6 +94,30 @@ class QueryActuator:
         took_ms = round(1000 * (time.monotonic() - began_s))
         self._log.info("fragment compiled", fragment=run.id, took_ms=took_ms)
 
+    def _stand_by(self, run: FragmentRun, stand_by: StandBy) -> None:
+        began_s, whole = time.monotonic(), stand_by.whole
+        engine, gate = self._around.engine, uuid4().hex
+        beginning = Beginning(states=self._around.store.begun_path(run.id), gate=gate)
+        compiled = engine.compile(whole, beginning)
+        query = engine.start(compiled, run.id, trigger_ms=stand_by.poll_ms)
+        run.standby, run.schemas = Standby(whole, compiled, query, gate), compiled.schemas
+        self._log.info("fragment stands by", fragment=run.id, took_ms=round(1000 * (time.monotonic() - began_s)))
+
+    def _adopt(self, run: FragmentRun) -> None:
+        store, standby = self._around.store, run.standby
+        store.record(standby.whole)
+        store.record_folds(run.id, standby.compiled.folds)
+        run.fragment, run.schemas, run.compiled = standby.whole, standby.compiled.schemas, standby.compiled
+
+    def _drop_standby(self, run: FragmentRun, *, failed: bool) -> None:
+        if failed:
+            run.may_stand_by = False
+            causes = causes_of(run.standby.query)
+            self._log.warning("standing by failed", fragment=run.id, error="; ".join(map(str, causes)) or None)
+        if run.standby is not None:
+            self._around.engine.kill(run.standby.query)
+            run.standby = None
+
     def _beginning(self, fragment_id: str) -> Beginning:
         begun = self._around.store.begun(fragment_id)
         if begun is None:
@@ -87,7 +128,10 @@ class QueryActuator:
 
     def _launch(self, run: FragmentRun, launch: Launch) -> None:
         began_s = time.monotonic()
-        query = self._around.engine.start(run.compiled, run.id, trigger_ms=launch.poll_ms)
+        if run.standby is not None:
+            query = self._open_gate(run, run.standby)
+        else:
+            query = self._around.engine.start(run.compiled, run.id, trigger_ms=launch.poll_ms)
         now_ms = self._clock_ms()
         run.runs(
             query, query.runId, outlets=launch.outlets, routes=launch.routes, active=launch.active, now_ms=now_ms,
@@ -95,3 +139,11 @@ class QueryActuator:
         )
         took_ms = round(1000 * (time.monotonic() - began_s))
         self._log.info("fragment started", fragment=run.id, resumed=launch.is_resumed, took_ms=took_ms)
+
+    def _open_gate(self, run: FragmentRun, standby: Standby) -> Any:
+        begun = self._around.store.begun(run.id) or RestorePoint()
+        self._around.channels.open_gate(
+            run.id, standby.gate, written=standby.whole.written, offsets=begun.offsets,
+            source_offset=begun.source_offset, batch_bases=begun.batch_bases)
+        run.standby = None
+        return standby.query

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 
 from scheduler.contracts.savepoints import States
@@ -12,6 +13,7 @@ from .instructions import (
     ClearCheckpoint,
     DropSavepoint,
     ForgetRecord,
+    ForgetStandby,
     HandedState,
     MarkRemoved,
     RecordBegun,
@@ -20,6 +22,7 @@ from .instructions import (
     RecordInstruction,
     RecordLeft,
     RecordPause,
+    RecordStandby,
     RemoveCheckpoint,
     TakeOn,
     TakeOver,
@@ -47,10 +50,16 @@ class RecordActuator:
             case RecordBegun(restore_point, state):
                 store.record_begun(run.id, replace(restore_point, states=self._states(run.id, state)))
             case RecordEnded(savepoint, state):
+                began_s = time.monotonic()
                 store.record_ended(run.id, replace(savepoint, states=self._states(run.id, state)))
-                self._log.info("fragment ended for others", fragment=run.id)
+                took_ms = round(1000 * (time.monotonic() - began_s))
+                self._log.info("fragment ended for others", fragment=run.id, took_ms=took_ms)
             case DropSavepoint():
                 store.record_ended(run.id, None)
+            case RecordStandby(channels):
+                store.record_standby(run.id, channels)
+            case ForgetStandby():
+                store.record_standby(run.id, None)
             case RecordPause(paused):
                 store.record_pause(run.id, paused=paused)
                 self._log.info("fragment paused" if paused else "fragment goes on after its pause", fragment=run.id)

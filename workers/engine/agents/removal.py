@@ -8,25 +8,21 @@ from __future__ import annotations
 from scheduler.contracts.desired import WantedFragment
 from workers.engine.channels import keys
 
+from .broker_instructions import DeleteChannel, Expire, ForgetFragment, PassPart, Unregister
 from .delays import FAILED_ACTION_MS, OUTPUTS_KEPT_S, PARTS_KEPT_S
 from .handover import line
 from .inputs import channels_of
 from .instructions import (
     Again,
-    DeleteChannel,
     DropSavepoint,
-    Expire,
-    ForgetFragment,
     ForgetRecord,
     Gone,
     Instruction,
     Instructions,
     MarkRemoved,
-    PassPart,
     Release,
     Stopped,
     StopQuery,
-    Unregister,
 )
 from .outputs import parts_of
 from .reconcile import Stop

@@ -12,9 +12,10 @@ from scheduler.contracts.desired import Input, WantedFragment, Writer
 from workers.engine.channels import keys
 from workers.engine.channels.control import routes_of
 
+from .broker_instructions import MarkLeft, Unregister
 from .delays import RETRY_MS
 from .inputs import channels_of, is_unread
-from .instructions import Instructions, MarkLeft, RecordLeft, Release, RetryAt, TakeOn, Unregister
+from .instructions import Instructions, RecordLeft, Release, RetryAt, TakeOn
 from .snapshot import LEFT, Records, Snapshot
 
 

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from scheduler.contracts.desired import WantedFragment, Weights
 
+from .broker_instructions import Activate, Resume, SetRoute
 from .delays import ACTIVATE_AFTER_MS, RETRY_MS
-from .instructions import Activate, Again, HoldQuery, Instructions, LookAtRoutes, Resume, RetryAt, SetRoute
+from .instructions import Again, HoldQuery, Instructions, LookAtRoutes, RetryAt
 from .outputs import divided, open_parts, whole_readers
 from .reconcile import ActivateRoutes, Route
 from .snapshot import LEFT, PART, Snapshot

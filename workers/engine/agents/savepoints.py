@@ -14,17 +14,15 @@ from scheduler.contracts.offsets import Offset
 from scheduler.contracts.savepoints import RestorePoint, Savepoint
 from workers.engine.channels import keys
 
+from .broker_instructions import Commit, DropControl, Join
 from .handover import offset_of, predecessors, restore_point_of, successors
 from .inputs import channels_of
 from .instructions import (
     ClearCheckpoint,
-    Commit,
-    DropControl,
     DropSavepoint,
     HandedState,
     Instruction,
     Instructions,
-    Join,
     RecordBegun,
     RecordChain,
     RecordEnded,
@@ -54,7 +52,7 @@ class Beginning:
 
 def takes_over(wanted: WantedFragment, records: Records) -> bool:
     """Whether a fragment has still to take over the work of others."""
-    return bool(wanted.inherits) and records.begun is None and not records.has_begun
+    return bool(wanted.inherits) and records.begun is None and (records.is_standby or not records.has_begun)
 
 
 def beginning_of(snapshot: Snapshot, wanted: WantedFragment) -> Beginning:

@@ -54,6 +54,7 @@ from .long_batches import LongBatches, batching
 from .pulse import Pulse
 from .reconcile import Action, State, reconcile
 from .spare import wait_for_a_slot
+from .standby import Patience, heirs_awaited
 from .store import NewestDesired, NodeStore, SlotStore
 from .supervision import JVM_GONE, SPARE
 from .usage_attribution import Rates
@@ -85,6 +86,7 @@ class Slot:
         self._newest = NewestDesired(self._node_store)
         self._desired = DesiredState()
         self._stages: dict[str, Stage] = {}  # of the fragments that hand over
+        self._patience = Patience()
         self._left: frozenset[str] = frozenset()  # bundles that were leaving and have left
         self._due_ms: dict[str, int] = {}
         self._events: list[dict[str, Any]] = []
@@ -203,8 +205,10 @@ class Slot:
         if not self._desired.outgoing:
             return {}
         begun, ended = self._store.having("begun"), self._store.having("ended")
+        awaited = heirs_awaited(self._desired, begun=begun, standing=self._store.standing())
+        may_end = self._patience.is_over(awaited, now_ms=_now_ms())
         stages = {
-            fragment_id: stage_of(self._desired, fragment_id, begun=begun, ended=ended)
+            fragment_id: stage_of(self._desired, fragment_id, begun=begun, ended=ended, may_end=may_end)
             for fragment_id in self._desired.outgoing
         }
         return {

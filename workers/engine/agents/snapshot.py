@@ -29,7 +29,8 @@ Control = Mapping[str, str]
 @dataclass(frozen=True, slots=True)
 class Records:
     """What stands on disk of a fragment: the chain that made its checkpoint (``known``), this slot's own record of it,
-    what it began with, how far it has come, and what it has done."""
+    what it began with, how far it has come, and what it has done. What its checkpoint says while it stands by counts
+    from when it begins."""
 
     known: WantedFragment | None = None
     own: WantedFragment | None = None
@@ -39,6 +40,11 @@ class Records:
     has_ended: bool = False
     is_paused: bool = False
     has_left: bool = False
+    standby: tuple[str, ...] | None = None  # channels opened where it stands by, or did when its slot died
+
+    @property
+    def is_standby(self) -> bool:
+        return self.standby is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +69,10 @@ class Snapshot:
         Whether there is a query.
     is_compiled, writes_files : bool
         Whether the chain is compiled and its query is to be started next; and ends in a file sink of Spark's.
+    standby : WantedFragment or None
+        The chain of the query that stands by, where one does.
+    standby_failed, may_stand_by : bool
+        Whether that query has failed; and whether the fragment may stand by.
     is_held : bool or None
         Whether the query rests between two batches, until this action is over; None where that was not asked for.
     has_lock : bool
@@ -90,6 +100,9 @@ class Snapshot:
     has_query: bool = False
     is_compiled: bool = False
     writes_files: bool = False
+    standby: WantedFragment | None = None
+    standby_failed: bool = False
+    may_stand_by: bool = True
     is_held: bool | None = None
     has_lock: bool = True
     has_handover_lock: bool = False

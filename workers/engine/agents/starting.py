@@ -11,22 +11,28 @@ from __future__ import annotations
 from dataclasses import replace
 
 from scheduler.contracts.desired import Input, WantedFragment
+from scheduler.model.fragment import channel_id
 
+from .broker_instructions import ComeBack, DeleteChannel, OpenChannel, SetPace
 from .delays import POLL_MS, RETRY_MS, SELDOM_MS, SOON_MS
 from .inputs import inputs_now
 from .instructions import (
+    Adopt,
     Again,
-    ComeBack,
+    ClearCheckpoint,
     Compile,
+    DropStandby,
+    ForgetStandby,
     InForce,
     Instruction,
     Instructions,
     KillQuery,
     Launch,
+    RecordStandby,
     RemoveCheckpoint,
     RetryAt,
-    SetPace,
     Show,
+    StandBy,
     Wait,
 )
 from .outputs import interval_ms, prepare
@@ -34,6 +40,7 @@ from .reconcile import Restart, Start, State
 from .resting import await_batch, come_to_rest
 from .savepoints import Readiness, beginning_of, go_on, was_unregistered
 from .snapshot import Snapshot
+from .standby import inputs_foreseen
 
 
 def start(snapshot: Snapshot, wanted: WantedFragment) -> Instructions:
@@ -43,14 +50,63 @@ def start(snapshot: Snapshot, wanted: WantedFragment) -> Instructions:
     steps: list[Instruction] = [KillQuery()] if snapshot.has_query else []
     inputs = None
     if snapshot.has_lock:
+        if snapshot.standby_failed or (snapshot.standby is None) is snapshot.records.is_standby:
+            return (*steps, *stand_down(snapshot), Again(Start(wanted)))
         beginning = beginning_of(snapshot, wanted)
         steps += beginning.instructions
         if beginning.readiness is Readiness.NOT_YET:
             return (*steps, Again(Start(wanted)))
+        if beginning.readiness is Readiness.WAITS and snapshot.standby is None:
+            steps += _stand_by(snapshot, wanted)
         inputs = inputs_now(snapshot, wanted) if beginning.readiness is Readiness.READY else None
+        if inputs is not None and snapshot.standby is not None:
+            return (*steps, *_after_standing_by(snapshot, replace(wanted, inputs=inputs)))
     if inputs is None:
         return (*steps, Wait(snapshot.now_ms + (SOON_MS if wanted.inherits else RETRY_MS)))
     return (*steps, Show(State.STARTING), ComeBack(), *_compile(snapshot, wanted, inputs), Again(Start(wanted)))
+
+
+def _stand_by(snapshot: Snapshot, wanted: WantedFragment) -> Instructions:
+    """Start the query of a fragment whose turn is still to come, where all that it will read is open.
+
+    So are its own streams, for those who will read them stand by, too. One that it goes on writing is open already, or
+    will be by who writes it now.
+    """
+    whole = replace(wanted, inputs=inputs_foreseen(wanted))
+    infos = (snapshot.channels.get(item.channel) for item in whole.inputs)
+    if not snapshot.may_stand_by or not all(info is not None and info.schema_json for info in infos):
+        return ()
+    new = {
+        position: channel for position in sorted(whole.outlets)
+        if (channel := whole.channel(position)) not in snapshot.channels
+        and channel == channel_id(whole.id, position)}
+    return (
+        RecordStandby(tuple(new.values())), ClearCheckpoint(), StandBy(whole, min(whole.trigger_ms, POLL_MS)),
+        *(OpenChannel(channel, position) for position, channel in new.items()))
+
+
+def _after_standing_by(snapshot: Snapshot, whole: WantedFragment) -> Instructions:
+    """Go on with the query that stands by, once it has done its empty batch, where it is of just this chain."""
+    progress = snapshot.records.progress
+    if _compiles_alike(snapshot.standby, whole):
+        if progress.batch < 0 or not progress.is_done:
+            return (Wait(snapshot.now_ms + SOON_MS),)
+        # Its checkpoint counts from here on, before any boundary is set by it.
+        return (Show(State.STARTING), ComeBack(), Adopt(), ForgetStandby(), Again(Start(whole)))
+    return (*stand_down(snapshot), Again(Start(whole)))
+
+
+def _compiles_alike(whole: WantedFragment, other: WantedFragment) -> bool:
+    return all(
+        getattr(whole, name) == getattr(other, name) for name in ("tasks", "streams", "written", "threads", "inputs"))
+
+
+def stand_down(snapshot: Snapshot) -> Instructions:
+    """Let no query stand by any more; what one has left is cleared away, but for a checkpoint that counts."""
+    channels = snapshot.records.standby
+    steps = () if channels is None else (
+        ClearCheckpoint(), *(DeleteChannel(channel) for channel in channels), ForgetStandby())
+    return (DropStandby(failed=snapshot.standby_failed), *steps)
 
 
 def _compile(snapshot: Snapshot, wanted: WantedFragment, inputs: tuple[Input, ...]) -> Instructions:

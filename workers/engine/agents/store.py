@@ -8,6 +8,7 @@
                                                       goes on with the work of others, or had a pause, <fragment>.begun
                                                       (what it began with); <fragment>.ended (what it left for others),
                                                       <fragment>.paused, <fragment>.left (a bundle that is done),
+                                                      <fragment>.standby (its query waits for its turn),
                                                       and <fragment>.folds (of each of its tasks)
     <data-dir>/checkpoints/handover.lock              held while a fragment takes over
     <data-dir>/outputs/                               what file sinks write
@@ -140,7 +141,7 @@ class SlotStore:
     def remove_checkpoint(self, fragment_id: str) -> None:
         """Delete a checkpoint that nobody will go on from; not there is fine."""
         shutil.rmtree(self.checkpoint(fragment_id), ignore_errors=True)
-        for what in ("json", "begun", "ended", "paused", "left", "folds"):
+        for what in ("json", "begun", "ended", "paused", "left", "folds", "standby"):
             self._beside(fragment_id, what).unlink(missing_ok=True)
 
     def clear_checkpoint(self, fragment_id: str) -> None:
@@ -177,7 +178,7 @@ class SlotStore:
         return None if document is None else SAVEPOINTS.read(document)
 
     def having(self, what: str) -> frozenset[str]:
-        """The fragments with a record of that kind: ``begun``, ``ended``, ``paused``, ``left``."""
+        """The fragments with a record of that kind: ``begun``, ``ended``, ``paused``, ``left``, ``standby``."""
         return frozenset(path.stem for path in (self.data_dir / "checkpoints").glob(f"*.{what}"))
 
     def has(self, fragment_id: str, what: str) -> bool:
@@ -198,6 +199,23 @@ class SlotStore:
             self._beside(fragment_id, "ended").unlink(missing_ok=True)
         else:
             write_atomically(self._beside(fragment_id, "ended"), SAVEPOINTS.dumps(ended))
+
+    def record_standby(self, fragment_id: str, channels: Sequence[str] | None) -> None:
+        """From now on the fragment stands by, with these channels opened for that; with None it does not."""
+        if channels is None:
+            self._beside(fragment_id, "standby").unlink(missing_ok=True)
+        else:
+            write_atomically(self._beside(fragment_id, "standby"), json.dumps(channels))
+
+    def standby(self, fragment_id: str) -> tuple[str, ...] | None:
+        """The channels that were opened for a fragment that stands by; None where it does not."""
+        channels = self._read(fragment_id, "standby")
+        return None if channels is None else tuple(channels)
+
+    def standing(self) -> frozenset[str]:
+        """The fragments that stand by and have done their empty batch."""
+        return frozenset(
+            name for name in self.having("standby") if (self.checkpoint(name) / "commits" / "0").exists())
 
     def record_pause(self, fragment_id: str, *, paused: bool) -> None:
         """The fragment rests, with what it has; or goes on."""

@@ -135,6 +135,11 @@ def valve(fragment_id: str) -> str:
     return f"{PREFIX}valve:{fragment_id}"
 
 
+def gate(token: str) -> str:
+    """The field of a fragment's control hash that opens the gate of its query that stands by."""
+    return f"gate:{token}"
+
+
 def try_again(fragment_id: str) -> str:
     """Is there while somebody wants a query that failed to be tried again; its slot takes it away."""
     return f"{PREFIX}again:{fragment_id}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -162,6 +162,33 @@ class Channels:
     def take_fence(self, channel: str) -> int:
         """A new fencing token: whoever wrote with an older one can write no more."""
         return int(self._redis.hincrby(keys.meta(channel), "fence", 1))
+
+    def open_gate(
+        self, fragment: str, gate: str, *, written: Sequence[str], offsets: Mapping[str, Offset],
+        source_offset: Mapping[str, int] | None, batch_bases: Mapping[str, int],
+    ) -> None:
+        """Let a query begin that stands by: it gets new fencing tokens for the channels that it writes.
+
+        Parameters
+        ----------
+        fragment, gate : str
+            Whose query, and the token of its gate.
+        written : sequence of str
+            The channels that its valves write, in their order.
+        offsets : mapping of str to Offset
+            By channel that it reads, up to where it leaves out everything.
+        source_offset : mapping, optional
+            What its source begins with.
+        batch_bases : mapping of str to int
+            By channel, what its blocks' numbers begin with; 0 where none is given.
+        """
+        beginning = {
+            "fences": [self.take_fence(channel) for channel in written],
+            "batch_bases": [batch_bases.get(channel, 0) for channel in written],
+            "offsets": dict(offsets), "source_offset": None if source_offset is None else dict(source_offset),
+        }
+        self._redis.hset(keys.valve(fragment), keys.gate(gate), json.dumps(beginning))
+        self._redis.publish(keys.valve(fragment), "")
 
     def info(self, channel: str) -> ChannelInfo | None:
         """The state of the channel, or None if none is open."""

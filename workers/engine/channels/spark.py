@@ -44,7 +44,7 @@ def spark_conf(config: ChannelConfig) -> dict[str, str]:
 
 def read_channels(
     spark: SparkSession, config: ChannelConfig, *, inputs: Sequence[str | Sequence[str]], reader: str,
-    writes: Sequence[str] = (), begin: Mapping[str, Offset] = MappingProxyType({}), threads: int = 1,
+    writes: Sequence[str] = (), begin: Mapping[str, Offset] = MappingProxyType({}), threads: int = 1, gate: str = "",
 ) -> DataFrame:
     """The interleaved events of some streams, as one streaming DataFrame.
 
@@ -66,6 +66,9 @@ def read_channels(
         that was paused goes on.
     threads : int
         Into how many partitions each batch is cut, in order; :func:`gather` puts them together again.
+    gate : str
+        The token of a query that stands by (``Channels.open_gate``): it reads nothing, and need not be registered,
+        until it is told to.
 
     Raises
     ------
@@ -84,7 +87,7 @@ def read_channels(
             "wait_ms": config.wait_ms if index == 0 else 0,
             "max_blocks": max(config.max_blocks, config.blocks_each * len(group)), "max_rows": config.max_rows,
             "threads": threads, "spill": str(config.spill or config.data_dir / "spill"),
-            "begin": json.dumps({channel: begin[channel] for channel in group if channel in begin}),
+            "begin": json.dumps({channel: begin[channel] for channel in group if channel in begin}), "gate": gate,
         }
         streams.append(_read(spark, config, "weir.ChannelProvider", options, schema))
     if len(streams) == 1:
@@ -109,6 +112,7 @@ def read_ticks(
     spark: SparkSession, config: ChannelConfig, *, name: str, rate_per_s: float | None = None,
     schedule_file: Path | str | None = None, limit: int | None = None, writes: Sequence[str] = (),
     repeat_ms: int = 0, repeat_time_ms: int | None = None, begin: Mapping[str, int] | None = None,
+    gate: str = "",
 ) -> DataFrame:
     """Sequence numbers on a schedule: ``_seq``, ``_time`` and ``_born``; what every source is made from.
 
@@ -134,12 +138,14 @@ def read_ticks(
     begin : mapping, optional
         The offset to begin with, ``next`` (the first number) and ``t0`` (when number 0 was due); 0 and now, if not
         given. A checkpoint that has planned that number goes on from where it is.
+    gate : str
+        The token of a query that stands by: it makes nothing until it is told to, and where to begin.
     """
     if (rate_per_s is None) == (schedule_file is None):
         raise ValueError("ticks come at a rate or on a schedule: give one of the two")
     options: dict[str, object] = {
         "reader": name, "writes": ",".join(writes), "wait_ms": config.wait_ms, "max_rows": config.max_rows,
-        "catch_up_ms": config.catch_up_ms,
+        "catch_up_ms": config.catch_up_ms, "gate": gate,
     }
     if rate_per_s is not None:
         options["rate_per_s"] = rate_per_s
@@ -156,7 +162,7 @@ def read_ticks(
 
 def valve(
     events: DataFrame, config: ChannelConfig, *, fragment: str, position: int, channel: str, fence: int,
-    batch_base: int = 0,
+    batch_base: int = 0, gate: str = "",
 ) -> DataFrame:
     """Put a valve behind a task: count its events, publish them while its outlet is open, pass them on or not.
 
@@ -178,10 +184,12 @@ def valve(
     batch_base : int
         What a block's number begins with: its batch is added. More than 0 in a channel that was taken over, so that
         numbers keep growing there.
+    gate : str
+        The token of a query that stands by: ``fence`` and ``batch_base`` are those that it is told when its turn comes.
     """
     jvm_valve = events.sparkSession._jvm.weir.Valve
     behind = jvm_valve.behind(
-        events._jdf, config.redis_url, fragment, position, channel, fence, batch_base, config.block_rows
+        events._jdf, config.redis_url, fragment, position, channel, fence, batch_base, config.block_rows, gate
     )
     return DataFrame(behind, events.sparkSession)
 

@@ -29,6 +29,8 @@ from workers.library.state import going_on
 
 from .failures import FragmentFailed, TaskCode, explain_error
 
+NO_FENCE = -1  # a token that no channel gives
+
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
@@ -36,13 +38,15 @@ class Beginning:
 
     ``source_offset`` is the offset of its source, ``offsets`` are the entries up to which it leaves out what channels
     hold, ``batch_bases`` what block numbers begin with in channels that others wrote before; ``states`` is the file
-    with the first state of its folds (``workers.library.state``).
+    with the first state of its folds (``workers.library.state``). A query that stands by has the token of its ``gate``,
+    and is told all but ``states`` when that opens (``Channels.open_gate``).
     """
 
     source_offset: Mapping[str, int] | None = None
     offsets: Mapping[str, Offset] = field(default_factory=dict)
     batch_bases: Mapping[str, int] = field(default_factory=dict)
     states: Path | None = None
+    gate: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,9 +134,11 @@ def compile_chain(
         schemas.append(frame.schema.json())
         folds.append((task.id, counted.count))
         channel = chain.written[position]
+        gate = chain.beginning.gate
         frame = valve(
-            frame, config, fragment=chain.fragment, position=position, channel=channel, fence=take_fence(channel),
-            batch_base=chain.beginning.batch_bases.get(channel, 0),
+            frame, config, fragment=chain.fragment, position=position, channel=channel,
+            fence=NO_FENCE if gate else take_fence(channel),  # whoever writes there now goes on until the gate opens
+            batch_base=chain.beginning.batch_bases.get(channel, 0), gate=gate,
         )
     file_sink = _file_sink(chain, task_types, folder)
     return Compiled(frame=frame, schemas=tuple(schemas), folds=tuple(folds), file_sink=file_sink)
@@ -176,12 +182,13 @@ def _input(
     if task_type.kind != "source" or task_type.connector is not None:
         return read_channels(
             spark, config, inputs=chain.inputs, reader=chain.fragment, writes=chain.written, begin=begin.offsets,
-            threads=chain.threads,
+            threads=chain.threads, gate=begin.gate,
         )
     if chain.threads > 1:
         raise FragmentFailed(f"task {chain.tasks[0].id}: a source works on one thread, not on {chain.threads}")
     pace = _pace(chain.tasks[0], task_type, folder)
-    return read_ticks(spark, config, name=chain.fragment, writes=chain.written, begin=begin.source_offset, **pace)
+    return read_ticks(
+        spark, config, name=chain.fragment, writes=chain.written, begin=begin.source_offset, gate=begin.gate, **pace)
 
 
 def due_ms(source: Task, task_type: TaskType, number: int, *, folder: Path) -> int:

@@ -39,7 +39,8 @@ final class ChannelStream implements MicroBatchStream, SupportsAdmissionControl,
   private final int maxBlocks;
   private final long maxRows;
   private final int threads;
-  private final Map<String, String> begin;
+  private final Gate gate; // null where the query does not stand by
+  private Map<String, String> begin;
   private final String id = UUID.randomUUID().toString();
   private final Map<String, String> joined = new HashMap<>(); // where channels begin that the checkpoint lacks
   private final Map<String, String> committed = new HashMap<>();
@@ -59,6 +60,7 @@ final class ChannelStream implements MicroBatchStream, SupportsAdmissionControl,
     maxBlocks = options.getInt("max_blocks", 64);
     maxRows = options.getLong("max_rows", 100_000);
     threads = options.getInt("threads", 1);
+    gate = Gate.of(broker, options);
     begin = parse(options.getOrDefault("begin", "{}"));
     // A query with several inputs waits in one of them for all.
     List<String> topics = backpressure.topics();
@@ -77,10 +79,14 @@ final class ChannelStream implements MicroBatchStream, SupportsAdmissionControl,
     }
   }
 
-  /** Where the query starts without a checkpoint: the offsets at which the reader was registered. */
+  /**
+   * Where the query starts without a checkpoint: the offsets at which the reader was registered. One that stands by says
+   * none, and so begins in each channel as in one that its checkpoint lacks.
+   */
   @Override
   public Offset initialOffset() {
     Map<String, String> entries = new HashMap<>();
+    if (gate != null) return new ChannelOffset(entries);
     for (String channel : channels) entries.put(channel, registeredOffset(channel));
     return new ChannelOffset(entries);
   }
@@ -112,6 +118,11 @@ final class ChannelStream implements MicroBatchStream, SupportsAdmissionControl,
     commit(from);
     from.entries.forEach(this::checkReadToEnd);
     long deadline = System.currentTimeMillis() + backpressure.pace.waitMs(waitMs);
+    if (gate != null && !gate.isOpen()) {
+      if (!gate.opens(bell, deadline)) return from;
+      begin = parse(gate.says("offsets"));
+      bell.ring();
+    }
     if (!backpressure.isDue(bell, deadline, true)) return from;
     do {
       long now = System.currentTimeMillis();

@@ -2,6 +2,7 @@ package weir;
 
 import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.core.type.TypeReference;
+import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import java.util.ArrayList;
 import java.util.HashMap;
@@ -133,6 +134,15 @@ final class Control {
     Map<String, List<Change>> routes = new TreeMap<>();
     numbered.forEach((route, changes) -> routes.put(route, new ArrayList<>(changes.values())));
     return routes;
+  }
+
+  /** A valve of a query that stood by, with the token and the numbers that it was told; as stated for any other. */
+  Valve.Spec opened(Valve.Spec stated) {
+    if (stated.gate.isEmpty()) return stated;
+    JsonNode beginning = Gate.parse(state.get(Keys.gate(stated.gate)));
+    if (beginning == null) return stated; // the empty batch, for which no token is held
+    return stated.opened(
+        beginning.get("fences").get(stated.position).asLong(), beginning.get("batch_bases").get(stated.position).asLong());
   }
 
   /** Whether somebody looks at the fragment's streams. */

@@ -9,6 +9,11 @@ final class Keys {
     return "weir:ch:" + channel;
   }
 
+  /** The field of a fragment's control that opens the gate of one start of its query. */
+  static String gate(String token) {
+    return "gate:" + token;
+  }
+
   static String meta(String channel) {
     return channel(channel) + ":meta";
   }

@@ -9,12 +9,19 @@ import org.apache.spark.sql.connector.read.streaming.Offset;
 final class TicksOffset extends Offset {
   private static final ObjectMapper JSON = new ObjectMapper();
 
+  /** Of a query that stands by: it has not begun, and goes on with what it is told then. */
+  static final TicksOffset NOT_BEGUN = new TicksOffset(0, -1);
+
   final long t0;
   final long next;
 
   TicksOffset(long t0, long next) {
     this.t0 = t0;
     this.next = next;
+  }
+
+  boolean hasBegun() {
+    return next >= 0;
   }
 
   static TicksOffset parse(String json) {

@@ -13,7 +13,8 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * {@code _seq}, {@code _time}, {@code _born}.
  *
  * <p>Options: {@code redis_url}, {@code reader} (the fragment), {@code rate_per_s} or {@code schedule_file},
- * {@code limit}, {@code writes}, {@code wait_ms}, {@code max_rows}, {@code catch_up_ms}, {@code begin} (an offset).
+ * {@code limit}, {@code writes}, {@code wait_ms}, {@code max_rows}, {@code catch_up_ms}, {@code begin} (an offset),
+ * {@code gate} (the token of a query that stands by, see {@link Gate}).
  */
 public final class TicksProvider implements TableProvider {
   static final StructType SCHEMA = new StructType()

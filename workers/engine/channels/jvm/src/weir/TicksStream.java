@@ -30,7 +30,8 @@ final class TicksStream implements MicroBatchStream, SupportsAdmissionControl, R
   private final long waitMs;
   private final long maxRows;
   private final long catchUpMs;
-  private final TicksOffset begin; // null: now, with number 0
+  private final Gate gate; // null where the query does not stand by
+  private TicksOffset begin; // null: now, with number 0
 
   TicksStream(CaseInsensitiveStringMap options) {
     broker = Broker.at(options.get("redis_url"));
@@ -41,11 +42,13 @@ final class TicksStream implements MicroBatchStream, SupportsAdmissionControl, R
     maxRows = options.getLong("max_rows", 100_000);
     boolean skips = schedule instanceof Schedule.Constant && schedule.size() == Long.MAX_VALUE;
     catchUpMs = skips ? options.getLong("catch_up_ms", 300_000) : Long.MAX_VALUE;
+    gate = Gate.of(broker, options);
     begin = options.containsKey("begin") ? TicksOffset.parse(options.get("begin")) : null;
   }
 
   @Override
   public Offset initialOffset() {
+    if (gate != null) return TicksOffset.NOT_BEGUN;
     return begin != null ? begin : new TicksOffset(System.currentTimeMillis(), 0);
   }
 
@@ -61,9 +64,15 @@ final class TicksStream implements MicroBatchStream, SupportsAdmissionControl, R
 
   @Override
   public Offset latestOffset(Offset start, ReadLimit limit) {
-    TicksOffset from = afterPause((TicksOffset) start);
-    if (from.next >= schedule.size()) return start;
     long deadline = System.currentTimeMillis() + backpressure.pace.waitMs(waitMs);
+    if (gate != null && !gate.isOpen()) {
+      if (!gate.opens(bell, deadline)) return start;
+      String told = gate.says("source_offset");
+      if (told != null) begin = TicksOffset.parse(told);
+    }
+    if (begin == null && !((TicksOffset) start).hasBegun()) begin = new TicksOffset(System.currentTimeMillis(), 0);
+    TicksOffset from = afterPause(begun((TicksOffset) start));
+    if (from.next >= schedule.size()) return start;
     if (!backpressure.isDue(bell, deadline, false)) return start;
     while (true) {
       bell.heard();
@@ -82,6 +91,12 @@ final class TicksStream implements MicroBatchStream, SupportsAdmissionControl, R
     }
   }
 
+  /** Where a batch starts whose checkpoint says no number, for it stood by then: where it was told to begin. */
+  private TicksOffset begun(TicksOffset from) {
+    if (from.hasBegun()) return from;
+    return begin != null ? begin : new TicksOffset(from.t0, 0);
+  }
+
   /** After a pause, until the next number is planned, it is due later than the offset of the last batch says. */
   private TicksOffset afterPause(TicksOffset from) {
     return begin != null && begin.next == from.next && begin.t0 > from.t0 ? begin : from;
@@ -98,7 +113,7 @@ final class TicksStream implements MicroBatchStream, SupportsAdmissionControl, R
   public InputPartition[] planInputPartitions(Offset start, Offset end) {
     backpressure.pace.isPlanned();
     TicksOffset to = (TicksOffset) end;
-    return new InputPartition[] {new Range(schedule, to.t0, ((TicksOffset) start).next, to.next)};
+    return new InputPartition[] {new Range(schedule, to.t0, begun((TicksOffset) start).next, to.next)};
   }
 
   @Override

@@ -47,8 +47,11 @@ public final class Valve extends Expression implements CodegenFallback, Serializ
     final long batchBase;
     final int blockRows;
     final StructType schema;
+    final String gate; // of a query that stands by: its control says the token and where numbers begin; else empty
 
-    Spec(String url, String fragment, int position, String channel, long fence, long batchBase, int blockRows, StructType schema) {
+    Spec(
+        String url, String fragment, int position, String channel, long fence, long batchBase, int blockRows, StructType schema,
+        String gate) {
       this.url = url;
       this.fragment = fragment;
       this.position = position;
@@ -57,16 +60,23 @@ public final class Valve extends Expression implements CodegenFallback, Serializ
       this.batchBase = batchBase;
       this.blockRows = blockRows;
       this.schema = schema;
+      this.gate = gate;
+    }
+
+    /** The same with what the control says of a query that stood by. */
+    Spec opened(long fence, long batchBase) {
+      return new Spec(url, fragment, position, channel, fence, batchBase, blockRows, schema, gate);
     }
   }
 
   /** Puts a valve behind {@code events}; its blocks are numbered from {@code batchBase} on, where the channel has others. */
   public static Dataset<Row> behind(
-      Dataset<Row> events, String url, String fragment, int position, String channel, long fence, long batchBase, int blockRows) {
+      Dataset<Row> events, String url, String fragment, int position, String channel, long fence, long batchBase, int blockRows,
+      String gate) {
     Dataset<Row> single = events.coalesce(1);
     List<Expression> columns = new ArrayList<>();
     for (String name : single.columns()) columns.add(ExpressionUtils.expression(single.col("`" + name.replace("`", "``") + "`")));
-    Spec spec = new Spec(url, fragment, position, channel, fence, batchBase, blockRows, single.schema());
+    Spec spec = new Spec(url, fragment, position, channel, fence, batchBase, blockRows, single.schema(), gate);
     return single.filter(ExpressionUtils.column(new Valve(spec, columns)));
   }
 

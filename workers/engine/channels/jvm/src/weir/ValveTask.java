@@ -29,21 +29,21 @@ final class ValveTask {
   private long lastBornMs = -1;
   private long newestTimeMs = -1;
 
-  ValveTask(Valve.Spec spec, TaskContext context) {
-    this.spec = spec;
-    broker = Broker.at(spec.url);
+  ValveTask(Valve.Spec stated, TaskContext context) {
+    broker = Broker.at(stated.url);
+    String batch = context == null ? null : context.getLocalProperty("streaming.sql.batchId");
+    String run = context == null ? null : context.getLocalProperty("spark.jobGroup.id");
+    long batchId = batch == null ? -1 : Long.parseLong(batch);
+    Control control = batch == null ? null : Control.of(broker, stated.fragment, run == null ? "" : run, batchId);
+    spec = control == null ? stated : control.opened(stated);
     stride = Math.max(1, LAST_EVENTS.getOrDefault(key(), 1L) / SAMPLES);
     nextSample = 1 + stride / 2;
-    String batch = context == null ? null : context.getLocalProperty("streaming.sql.batchId");
-    if (batch == null) {
+    if (control == null) {
       // Not a streaming query, as where a test looks at a plan's result: there is no batch to publish or to count.
       passes = true;
       tap = null;
       return;
     }
-    long batchId = Long.parseLong(batch);
-    String run = context.getLocalProperty("spark.jobGroup.id");
-    Control control = Control.of(broker, spec.fragment, run == null ? "" : run, batchId);
     passes = control.passes(spec.position);
     if (control.publishes(spec.position)) outlets.add(new Outlet(spec, broker, batchId));
     for (Map<String, Double> weights : control.routes(spec.position)) outlets.add(new Outlet(spec, broker, batchId, weights));

@@ -1,0 +1,95 @@
+"""Standing by: what is decided about a query that waits for its turn."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from scheduler.contracts.offsets import START
+from scheduler.contracts.savepoints import RestorePoint
+from scheduler.model.dataflow import Task
+from workers.engine.agents import broker_instructions as on
+from workers.engine.agents import instructions as do
+from workers.engine.agents.checkpoint import Progress
+from workers.engine.agents.decisions import decide
+from workers.engine.agents.handover import Stage, stage_of
+from workers.engine.agents.reconcile import End, Leave, Pause, Start, State, Stop
+from workers.engine.agents.snapshot import Records
+from workers.engine.agents.standby import Patience, heirs_awaited
+
+from .looked_at import HEIR, READER, info, of_kind, snapshot, wanting
+
+OPEN = {"f1-0.0": info("f1-0.0")}
+BY = Records(standby=(), progress=Progress(0, True), has_begun=True)
+
+
+def test_an_heir_stands_by_while_those_before_it_work():
+    desired = wanting(HEIR, outgoing=(READER,))
+    steps = decide(snapshot(HEIR, desired=desired, channels=OPEN), Start(HEIR))
+    assert steps == (do.RecordStandby(()), do.ClearCheckpoint(), do.StandBy(HEIR, 100), do.Wait(60_030))
+    assert decide(snapshot(HEIR, desired=desired), Start(HEIR)) == (do.Wait(60_030),), "what it reads is not open"
+    assert decide(snapshot(HEIR, desired=desired, channels=OPEN, has_lock=False), Start(HEIR)) == (do.Wait(60_030),)
+    failed = snapshot(HEIR, desired=desired, channels=OPEN, may_stand_by=False)
+    assert decide(failed, Start(HEIR)) == (do.Wait(60_030),)
+    waits = snapshot(HEIR, State.WAITING, desired=desired, standby=HEIR, records=BY)
+    assert decide(waits, Start(HEIR)) == (do.Wait(60_030),)
+
+
+def test_only_streams_of_its_own_are_opened_while_it_stands_by():
+    heir = replace(
+        HEIR, tasks=(Task("a", "add"), Task("b", "add")), channels={0: "f1-1.0"},
+        outlets={0: frozenset({"f1-9"}), 1: frozenset({"f2-1"})})
+    steps = decide(snapshot(heir, desired=wanting(heir, outgoing=(READER,)), channels=OPEN), Start(heir))
+    assert of_kind(steps, on.OpenChannel) == [on.OpenChannel("f2-0.1", 1)], "others write the other one"
+    assert steps[0] == do.RecordStandby(("f2-0.1",))
+
+
+def test_what_stood_by_goes_on_where_it_is_of_just_this_chain():
+    desired = wanting(HEIR, outgoing=(READER,))
+    begun = replace(BY, begun=RestorePoint())
+    ready = {"f1-0.0": info("f1-0.0", readers={"f2-0": START})}
+    facts = {"desired": desired, "channels": ready, "standby": HEIR, "records": begun}
+    steps = decide(snapshot(HEIR, State.WAITING, **facts), Start(HEIR))
+    assert [type(step) for step in steps] == [do.Show, on.ComeBack, do.Adopt, do.ForgetStandby, do.Again]
+    under_way = {**facts, "records": replace(begun, progress=Progress(0, False))}
+    assert decide(snapshot(HEIR, State.WAITING, **under_way), Start(HEIR)) == (do.Wait(60_030),)
+    other = {**facts, "standby": replace(HEIR, threads=2)}
+    assert decide(snapshot(HEIR, State.WAITING, **other), Start(HEIR))[0] == do.DropStandby()
+
+
+@pytest.mark.parametrize("facts", [
+    {"standby": HEIR, "standby_failed": True, "records": BY},  # its query failed
+    {"records": BY},  # its slot died
+    {"standby": HEIR, "records": Records(progress=Progress(0, True), has_begun=True)},  # it could not be let begin
+])
+def test_what_does_not_stand_by_any_more_is_cleared_away_first(facts):
+    desired = wanting(HEIR, outgoing=(READER,))
+    steps = decide(snapshot(HEIR, State.WAITING, desired=desired, channels=OPEN, **facts), Start(HEIR))
+    is_recorded = facts["records"].is_standby
+    assert steps == (
+        do.DropStandby(failed=facts.get("standby_failed", False)),
+        *((do.ClearCheckpoint(), do.ForgetStandby()) if is_recorded else ()), do.Again(Start(HEIR)))
+
+
+@pytest.mark.parametrize("action", [End(HEIR), Pause(HEIR), Leave(HEIR), Stop("f2-0", keep=True)])
+def test_nothing_else_is_done_to_what_stands_by(action):
+    records = replace(BY, standby=("f2-0.0",))
+    steps = decide(snapshot(HEIR, State.WAITING, standby=HEIR, records=records), action)
+    assert steps == (
+        do.DropStandby(), do.ClearCheckpoint(), on.DeleteChannel("f2-0.0"), do.ForgetStandby(), do.Again(action))
+
+
+def test_others_end_when_their_heirs_stand_by_or_have_had_their_time():
+    desired = wanting(HEIR, outgoing=(READER,))
+    assert heirs_awaited(desired, begun=(), standing=()) == {"f2-0"}
+    assert not heirs_awaited(desired, begun=("f2-0",), standing=())
+    assert not heirs_awaited(desired, begun=(), standing=("f2-0",))
+    assert not heirs_awaited(wanting(replace(HEIR, active=0), outgoing=(READER,)), begun=(), standing=())
+    records = {"begun": (), "ended": ()}
+    assert stage_of(desired, "f1-1", **records, may_end=False) is Stage.WORK
+    assert stage_of(desired, "f1-1", **records) is Stage.END
+    patience = Patience()
+    assert patience.is_over((), now_ms=0) and not patience.is_over(("f2-0",), now_ms=1_000)
+    assert not patience.is_over(("f2-0",), now_ms=20_999) and patience.is_over(("f2-0",), now_ms=21_000)
+    assert not patience.is_over(("f2-0", "f2-1"), now_ms=22_000), "another one has come"

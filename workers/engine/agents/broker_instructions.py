@@ -1,0 +1,196 @@
+"""Instructions on the broker: channels, their readers, and control hashes. Like all of them (``instructions.py``) they
+decide nothing, and have everything resolved.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from scheduler.contracts.desired import Weights
+from scheduler.contracts.offsets import Offset
+
+# -- channels ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class OpenChannel:
+    """Open the channel of the stream at a position, whatever was left there to expire."""
+
+    channel: str
+    position: int  # its schema is known once the chain is compiled
+    keep_events: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class OpenPart:
+    """Open a part of a divided stream, with its reader's place, before anything is written there."""
+
+    part: str
+    position: int
+    bundle: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClosePart:
+    """Nobody reads a part any more; the batch under way may still be written there."""
+
+    part: str
+    position: int
+    bundle: str
+
+
+@dataclass(frozen=True, slots=True)
+class PassPart:
+    """A part belongs to the fragment that goes on writing its stream."""
+
+    part: str
+    position: int
+    heir: str
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """Register a reader where it asks to begin, unless one of its predecessors still reads."""
+
+    channel: str
+    reader: str
+    where: str = "now"
+    predecessors: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Unregister:
+    """Remove a reader from a channel; for good where it must never be registered there again."""
+
+    channel: str
+    reader: str
+    for_good: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """A reader is done with everything up to an offset."""
+
+    channel: str
+    offset: Offset
+
+
+@dataclass(frozen=True, slots=True)
+class Persist:
+    """What was left to expire is used again."""
+
+    channel: str
+
+
+@dataclass(frozen=True, slots=True)
+class Expire:
+    """A channel goes by itself after some time."""
+
+    channel: str
+    after_s: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteChannel:
+    """A channel goes at once."""
+
+    channel: str
+
+
+# -- the control hash --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class OpenValve:
+    """Publish a stream from the batch that is given on, or from the one after the next with events."""
+
+    position: int
+    from_batch: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CloseValve:
+    """Publish a stream no longer, from the next batch on."""
+
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class SetTail:
+    """Let only the first tasks work, from a batch on; all where none is given."""
+
+    active: int | None
+    from_batch: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SetRoute:
+    """Divide a stream for a reader, as ``Channels.route`` does."""
+
+    position: int
+    reader: str
+    weights: Weights
+    channel: str
+    from_batch: int | None = None
+    instead: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DropRoute:
+    """Divide a stream no longer for a reader."""
+
+    position: int
+    reader: str
+
+
+@dataclass(frozen=True, slots=True)
+class Activate:
+    """Put every change in force with the batch after this one, which is done."""
+
+    done_batch: int
+
+
+@dataclass(frozen=True, slots=True)
+class DropControl:
+    """Delete fields of the control hash: boundaries are batches of a checkpoint that is gone."""
+
+    fields: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MarkLeft:
+    """The bundle has stopped for good: its writers and readers treat that as final."""
+
+
+@dataclass(frozen=True, slots=True)
+class ComeBack:
+    """The fragment is started, and writes again, whether it had left or not."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeepMeters:
+    """Meters that were left to expire are used again."""
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetFragment:
+    """The control hash goes, and the meters after a while: what the JVM counted last arrives within the second."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """Let the fragment's sources plan batches again."""
+
+
+@dataclass(frozen=True, slots=True)
+class SetPace:
+    """Let batches begin so far apart, from the next one on."""
+
+    interval_ms: int
+
+
+BrokerInstruction = (
+    OpenChannel | OpenPart | ClosePart | PassPart | Join | Unregister | Commit | Persist | Expire | DeleteChannel
+    | OpenValve | CloseValve | SetTail | SetPace | SetRoute | DropRoute | Activate | Resume | DropControl | MarkLeft
+    | ComeBack | KeepMeters | ForgetFragment
+)
