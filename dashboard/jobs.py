@@ -322,6 +322,12 @@ def channel_blocks(channels: Iterable[str]) -> dict[str, int]:
         return observed.channel_blocks(broker(settings.REDIS_URL), channels)
 
 
+def event_bytes(channels: Iterable[str]) -> dict[str, float]:
+    """How large an event of each channel is, in bytes; raises ``BrokerAway``."""
+    with broker_needed("so it is not known what passes between queries."):
+        return observed.event_bytes(broker(settings.REDIS_URL), channels)
+
+
 def hold_turn(name: str, owner: str, *, for_ms: int) -> bool:
     """Take the lease of what one process at a time does; False where another has it. Raises ``BrokerAway``."""
     with broker_needed("so it is not known whose turn it is."):

@@ -137,6 +137,13 @@ def defragment(request: HttpRequest, dataflow_id: UUID) -> dict[str, Any]:
     return schemas.proposal_row(services.defragment_dataflow(actor=request.user, dataflow_id=dataflow_id))
 
 
+@router.post("/dataflows/{uuid:dataflow_id}/move", response=ProposalRow)
+def move(request: HttpRequest, dataflow_id: UUID, choice: schemas.MoveIn) -> dict[str, Any]:
+    """Propose that one of the dataflow's queries goes on in another slot of its node."""
+    return schemas.proposal_row(services.move_query(
+        actor=request.user, dataflow_id=dataflow_id, query=choice.query, slot=choice.slot))
+
+
 @router.post("/dataflows/{uuid:dataflow_id}/when-behind", response=WhenBehind)
 def when_behind(request: HttpRequest, dataflow_id: UUID, choice: schemas.WhenBehindIn) -> dict[str, Any]:
     """Say what becomes of a dataflow that reads a stream too slowly that others need; by an approver of its team."""

@@ -19,6 +19,7 @@ from dashboard.api import schemas
 from dashboard.api.alert_routes import router as alert_router
 from dashboard.api.answers.common import Page
 from dashboard.api.answers.dataflows import Checked, DataflowFragmentation, Stream, StreamEvents
+from dashboard.api.answers.deployment import Deployment
 from dashboard.api.answers.proposals import NearMissOfText
 from dashboard.api.answers.site import AuditRow, Estate, EstateHistory, Sample, TaskTypeRow
 from dashboard.api.auth import BearerToken, Session
@@ -38,6 +39,7 @@ from dashboard.catalog.documents import check_document
 from dashboard.explorer import streams
 from dashboard.operations import fragments
 from dashboard.operations import selectors as operations
+from dashboard.operations.deployment import deployment_rows
 from dashboard.teams import selectors as teams
 from scheduler.model.schema import dataflow_schema
 
@@ -115,6 +117,12 @@ def running_task_events(
 def fragmentation(request: HttpRequest) -> list[dict[str, Any]]:
     """How the dataflows in the estate are cut into queries, the most fragmented first."""
     return fragments.fragmentations(request.viewer)
+
+
+@api.get("/deployment", response=Deployment)
+def deployment(request: HttpRequest) -> dict[str, Any]:
+    """Which slot runs which query, what passes between slots, and a move that is worth it."""
+    return deployment_rows(request.viewer)
 
 
 @api.get("/estate", response=Estate)

@@ -86,6 +86,13 @@ class ControllerIn(Schema):
     choice: ControllerName
 
 
+class MoveIn(Schema):
+    """Which query is to go on in which other slot of its node."""
+
+    query: str
+    slot: str
+
+
 class CommentIn(Schema):
     """What somebody says: of the whole proposal, of one of its tasks, or in answer to a comment."""
 

@@ -24,10 +24,21 @@ from dashboard.plans.prices import prices, prices_in_force
 from dashboard.plans.scheduling_problem import problem_of
 from dashboard.profiles.estimates import estimates_remark
 from dashboard.profiles.warnings import machine_warnings, warning_notes, warnings_about
-from scheduler import changing, isolating, planning, rearranging, rescheduling
+from scheduler import changing, isolating, moving, planning, rearranging, rescheduling
 from scheduler.latency.foreseen import out_of_reach
 from scheduler.model.plan import Plan
-from scheduler.model.plan_kinds import CHANGE, DEFRAGMENT, ISOLATE, PAUSE, REMOVE, RESUME, SCHEDULE, SUBMIT, PlanKind
+from scheduler.model.plan_kinds import (
+    CHANGE,
+    DEFRAGMENT,
+    ISOLATE,
+    MOVE,
+    PAUSE,
+    REMOVE,
+    RESUME,
+    SCHEDULE,
+    SUBMIT,
+    PlanKind,
+)
 from scheduler.reading import Reading
 from scheduler.reuse.defragment import Rule
 from scheduler.scheduling import Schedule
@@ -114,6 +125,12 @@ def _isolation(record: PlanRecord, estate: Reading) -> Plan:
         prices=prices_in_force(), why=record.options.get("why", ""))
 
 
+def _move(record: PlanRecord, estate: Reading) -> Plan:
+    return moving.plan_move(
+        estate, str(record.dataflow_id), query=record.options["query"], slot=record.options["slot"],
+        task_types=jobs.task_types(), prices=prices_in_force(), why=record.options.get("why", ""))
+
+
 def _change(record: PlanRecord, estate: Reading) -> Plan:
     options = dict(record.options)
     versions = {
@@ -169,5 +186,6 @@ SITE_PLAN_KINDS: Mapping[str, SitePlanKind] = {kind.name: kind for kind in (
     SitePlanKind(DEFRAGMENT, _defragmentation, None, (dataflows.RUNNING,)),
     SitePlanKind(SCHEDULE, _scheduling, None, (dataflows.RUNNING,)),
     SitePlanKind(ISOLATE, _isolation, None, (dataflows.RUNNING,)),
+    SitePlanKind(MOVE, _move, None, (dataflows.RUNNING,)),
     SitePlanKind(CHANGE, _change, None, (dataflows.RUNNING,)),
 )}

@@ -16,6 +16,7 @@ from dashboard.queue import app
 ACTUATORS: Mapping[str, Actuator] = {
     "chaining": adapting.CHAINING,
     "defragmentation": adapting.DEFRAGMENTATION,
+    "deployment": adapting.DEPLOYMENT,
     "remeasuring": SweepActuator()}
 
 

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 
 from .chaining import Chaining
 from .defragmentation import Defragmentation
+from .deploying import Deploying
 from .protocol import Controller
 from .remeasuring import Remeasuring
 
 CONTROLLERS: Mapping[str, Controller] = {
-    controller.name: controller for controller in (Defragmentation(), Chaining(), Remeasuring())}
+    controller.name: controller for controller in (Defragmentation(), Chaining(), Deploying(), Remeasuring())}

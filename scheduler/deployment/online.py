@@ -124,8 +124,11 @@ def _best(
             continue
         by_node = deployment.by_node(bundle.id)
         own = by_node.get(node_of(bundle.slot), 0.0)
-        targets = [coolest[node] for node in by_node if node in coolest]
-        if balances:
+        own_node = node_of(bundle.slot)
+        targets = [coolest[node] for node in (*by_node, own_node) if node in coolest]
+        if bundle.node_bound:
+            targets = [slot for slot in targets if node_of(slot) == own_node]
+        elif balances:
             targets += by_load[: len(by_node) + 2]  # one of them is of a node that it exchanges nothing with
         for slot in targets:
             if slot == bundle.slot or not _has_room(loads, bundle, slot, thresholds, balances=balances):

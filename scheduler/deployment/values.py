@@ -14,7 +14,7 @@ from scheduler.model.fragment import node_of
 class PlacedBundle:
     """A bundle on a slot: the CPU that it takes or would take, in cores, and the events that wait for it.
 
-    One that is not ``movable`` stays where it is: what has state, is a source, or belongs to a schedule.
+    One that is not ``movable`` stays where it is; one that is ``node_bound`` stays on its node, which has its state.
     """
 
     id: str
@@ -22,6 +22,7 @@ class PlacedBundle:
     cores: float
     waiting: int = 0
     movable: bool = True
+    node_bound: bool = False
 
 
 @dataclass(frozen=True)

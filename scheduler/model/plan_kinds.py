@@ -111,13 +111,20 @@ ISOLATE = PlanKind(
     entry="kept", undone_by="isolate", undo="from_plan", goes_on="goes on",
     pause="It pauses for a few seconds; no event is lost.", moves_queries=True, undoable_when_done=True)
 
+MOVE = PlanKind(
+    name="move", verb="Move", noun="Move",
+    notice="The move is proposed. The query stays where it is until the proposal is approved.",
+    entry="kept", undone_by="move", undo="from_plan", goes_on="goes on",
+    pause="It pauses for less than a second, or one batch; no event is lost.", moves_queries=True,
+    undoable_when_done=True)
+
 CHANGE = PlanKind(
     name="change", verb="Change", noun="New version",
     notice="The new version is proposed. The one that runs goes on until the proposal is approved.",
     entry="replaced", undone_by="change", goes_on="goes on", schedules=True, has_version=True)
 
 PLAN_KINDS: Mapping[str, PlanKind] = {
-    kind.name: kind for kind in (SUBMIT, REMOVE, PAUSE, RESUME, DEFRAGMENT, SCHEDULE, ISOLATE, CHANGE)}
+    kind.name: kind for kind in (SUBMIT, REMOVE, PAUSE, RESUME, DEFRAGMENT, SCHEDULE, ISOLATE, MOVE, CHANGE)}
 
 
 def names_where(flag: str) -> tuple[str, ...]:

@@ -56,6 +56,11 @@ if (document.querySelector("[data-heatmap]")) {
   const { startHeatMap } = await import("./heatmap.js");
   startHeatMap();
 }
+const board = document.querySelector("[data-deployment]");
+if (board) {
+  const { startDeployment } = await import("./deployment.js");
+  startDeployment(board);
+}
 if (document.querySelector("[data-slots]")) {
   const { startSlots } = await import("./slots.js");
   startSlots();

@@ -146,6 +146,7 @@ class Everything:
             "api/teams/<slug:slug>/freshness": {"freshness_s": 2.5},
             "api/dataflows/<uuidstr:dataflow_id>/latency": {"latency": "400 ms"},
             "api/dataflows/<uuidstr:dataflow_id>/when-behind": {"choice": "lose_oldest"},
+            "api/dataflows/<uuidstr:dataflow_id>/move": {"query": "f1-0", "slot": "n1/1"},
             "api/dataflows/<uuidstr:dataflow_id>/schedule": {"pair": ["LSA", "DSM"]},
             "api/dataflows/<uuidstr:dataflow_id>/what-if": {"most_per_s": "50"},
             "api/proposals/<uuidstr:proposal_id>/adopt": {"key": "none"},

@@ -168,7 +168,7 @@ def check_plan(before: Estate, plan: Plan) -> None:
     check_rest(before, after, plan)
     if plan.kind == "submit":
         used = set(plan.reused)
-    elif plan.kind in {"defragment", "isolate"}:
+    elif plan.kind in {"defragment", "isolate", "move"}:
         gone = set(before.fragments) - set(after.fragments)
         used = {task_id for fragment_id in gone for task_id in before.fragments[fragment_id].active_tasks}
     elif plan.kind == "change":
@@ -185,7 +185,7 @@ def check_plan(before: Estate, plan: Plan) -> None:
     assert plan.touched_teams == tuple(sorted({before.submitted[dataflow_id].team for dataflow_id in touched}))
     back = apply_plan(after, reverse_plan(plan))
     assert (back.tasks, back.submitted) == (before.tasks, before.submitted)
-    if plan.kind in {"defragment", "isolate"}:
+    if plan.kind in {"defragment", "isolate", "move"}:
         assert cut_of(back) == cut_of(before), "what was fused is not cut as it was"
         check_outlets(back)
     else:

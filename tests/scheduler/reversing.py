@@ -10,7 +10,7 @@ from dataclasses import replace
 from scheduler.applying import reversed_plan
 from scheduler.model.encoding import freeze_plan
 from scheduler.model.plan import Plan, Step
-from scheduler.model.plan_kinds import DEFRAGMENT, ISOLATE, SCHEDULE
+from scheduler.model.plan_kinds import DEFRAGMENT, ISOLATE, MOVE, SCHEDULE
 from scheduler.reuse.activity import FragmentChange
 from scheduler.reuse.division import divided_back
 from scheduler.reuse.handover import Piece, recut
@@ -31,7 +31,7 @@ def reverse_plan(plan: Plan) -> Plan:
     Fragments that were stopped start again under their ids, from where they had come to. What was handed over is
     handed over again, to fragments cut as those before it were; bundles that left come back under other ids.
     """
-    if plan.kind in {DEFRAGMENT.name, ISOLATE.name}:
+    if plan.kind in {DEFRAGMENT.name, ISOLATE.name, MOVE.name}:
         change = recut_back(plan)
     elif plan.kind == SCHEDULE.name:
         change = divided_back(plan.fragments_before, plan.fragments_after, generation=plan.generation + 1)

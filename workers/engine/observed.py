@@ -118,6 +118,16 @@ def channel_blocks(broker: redis.Redis, channels: Iterable[str]) -> dict[str, in
     return dict(zip(names, pipeline.execute() if names else (), strict=True))
 
 
+def event_bytes(broker: redis.Redis, channels: Iterable[str]) -> dict[str, float]:
+    """How large an event is in each channel that has had one, in bytes, in the mean of all that were written."""
+    names = list(channels)
+    pipeline = broker.pipeline(transaction=False)
+    for name in names:
+        pipeline.hmget(keys.meta(name), "bytes", "events")
+    counts = dict(zip(names, pipeline.execute() if names else (), strict=True))
+    return {name: int(size) / int(events) for name, (size, events) in counts.items() if size and int(events or 0)}
+
+
 def flows(
     before: Meters, after: Meters, fragments: Iterable[Fragment], parents: Mapping[str, tuple[str, ...]]
 ) -> Flows:

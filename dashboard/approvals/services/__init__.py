@@ -12,6 +12,7 @@ from dashboard.approvals.services.guarding import guard
 from dashboard.approvals.services.holding import enact_held
 from dashboard.approvals.services.rearranging import (
     defragment_dataflow,
+    move_query,
     pause_dataflow,
     resume_dataflow,
 )
@@ -28,7 +29,8 @@ from dashboard.approvals.services.submission import (
 
 __all__ = [
     "adopt_near_miss", "approve_proposal", "cancel_proposal", "change_dataflow", "choose_joining", "comment_on",
-    "defragment_dataflow", "drop_left_bundles", "edit_comment", "enact_held", "forget_plans", "guard", "pause_dataflow",
+    "defragment_dataflow", "drop_left_bundles", "edit_comment", "enact_held", "forget_plans", "guard", "move_query",
+    "pause_dataflow",
     "prepare_proposal", "propose_schedule", "propose_version", "recompute_proposal",
     "record_progress", "reject_proposal", "remove_dataflow", "resolve_thread", "resume_dataflow",
     "roll_back_proposal", "see_mentions", "set_rules", "submit_dataflow",

@@ -37,7 +37,7 @@ from scheduler.controllers.chaining import UNDO
 from scheduler.controllers.protocol import Progress
 from scheduler.controllers.values import BEGUN, WITHDRAWING, Begin, Command, RollBack
 from scheduler.model.errors import WeirError
-from scheduler.model.plan_kinds import DEFRAGMENT, PlanKind
+from scheduler.model.plan_kinds import DEFRAGMENT, MOVE, PlanKind
 
 _PHASES: Mapping[str, str] = {
     PENDING: "asked", STALE: "overtaken", UNPLANNABLE: "overtaken", EXECUTING: "enacting", FAILED: "failing",
@@ -204,3 +204,4 @@ def _made_in(round_key: str, *, lock: bool = False) -> Proposal | None:
 DEFRAGMENTATION = PlanActuator(DEFRAGMENT, lambda arguments: {"queries": arguments["queries"].split()})
 CHAINING = ChainActuator(
     DEFRAGMENT, lambda arguments: {"queries": arguments["queries"].split(), "for_latency": True})
+DEPLOYMENT = PlanActuator(MOVE, lambda arguments: {"query": arguments["query"], "slot": arguments["slot"]})

@@ -1,4 +1,4 @@
-"""Proposals for what runs already: pause a dataflow, resume it, defragment it."""
+"""Proposals for what runs already: pause a dataflow, resume it, defragment it, move one of its queries."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dashboard.operations.generation import lock_generation
 from dashboard.plans.kinds import SITE_PLAN_KINDS
 from dashboard.teams.models import Role, User
 from dashboard.teams.permissions import require_role, viewer_of
-from scheduler.model.plan_kinds import DEFRAGMENT, PAUSE, RESUME, PlanKind
+from scheduler.model.plan_kinds import DEFRAGMENT, MOVE, PAUSE, RESUME, PlanKind
 
 
 def pause_dataflow(*, actor: User, dataflow_id: UUID | str) -> Proposal:
@@ -31,18 +31,36 @@ def defragment_dataflow(*, actor: User, dataflow_id: UUID | str) -> Proposal:
     return _propose(actor, dataflow_id, kind=DEFRAGMENT)
 
 
-def _propose(actor: User, dataflow_id: UUID | str, *, kind: PlanKind) -> Proposal:
+def move_query(*, actor: User, dataflow_id: UUID | str, query: str, slot: str) -> Proposal:
+    """Propose that one of a dataflow's queries goes on in another slot of its node; an open proposal of just
+    that is returned as it is.
+
+    Parameters
+    ----------
+    actor : User
+        Who asks.
+    dataflow_id : UUID or str
+        A dataflow that runs in the query.
+    query, slot : str
+        The query's id, and the slot's name.
+    """
+    return _propose(actor, dataflow_id, kind=MOVE, query=query, slot=slot)
+
+
+def _propose(actor: User, dataflow_id: UUID | str, *, kind: PlanKind, **options: str) -> Proposal:
     viewer = viewer_of(actor)
     with audited(actor=actor, verb=f"dataflow.propose_{kind.name}") as audit:
         lock_generation()
         record = dataflow_for(viewer, dataflow_id)
         require_role(viewer, record.team, Role.ENGINEER)
-        already = Proposal.objects.open().filter(dataflow=record, plan__kind=kind.name).first()
+        same = {"plan__options": options} if options else {}
+        already = Proposal.objects.open().filter(dataflow=record, plan__kind=kind.name, **same).first()
         if already is not None:
             return asked_again(audit, already, actor=actor)
         require_at_rest(record, SITE_PLAN_KINDS[kind.name].proposed_from, kind.name)
         if kind.moves_queries:
             require_calm(actor)
-        proposal = open_proposal(audit, record, kind.name)
-        audit.subject, audit.team, audit.details = record, record.team, {"proposal": str(proposal.pk)}
+        proposal = open_proposal(audit, record, kind.name, options=options)
+        audit.subject, audit.team = record, record.team
+        audit.details = {"proposal": str(proposal.pk), **options}
         return proposal

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from dashboard.controllers.collecting import chains, fusions, profiles
+from dashboard.controllers.collecting import chains, deployments, fusions, profiles
 from dashboard.controllers.models import RoundRow
 from scheduler.controllers.dry_run import Frame
 from scheduler.controllers.protocol import Effect
@@ -38,5 +38,6 @@ class Collector:
 
 COLLECTORS: Mapping[str, Collector] = {
     "chains": Collector(chains.evidence, chains.frames, fusions.effect),
+    "deployments": Collector(deployments.evidence, deployments.frames, deployments.effect),
     "fusions": Collector(fusions.evidence, fusions.frames, fusions.effect),
     "profiles": Collector(profiles.evidence, profiles.frames, profiles.effect)}

@@ -187,10 +187,10 @@ class Query:
         if not store.progress(name).is_done or store.progress(name).batch < 0:
             store.checkpoints[name] = Progress(0, is_done=store.progress(name).batch == 0)
             return True
-        told = self.world.broker.hget(keys.valve(name), keys.gate(self._gate))
-        if told is None:
+        beginning_text = self.world.broker.hget(keys.valve(name), keys.gate(self._gate))
+        if beginning_text is None:
             return True
-        beginning, begun = json.loads(told), store.begun(name) or RestorePoint()
+        beginning, begun = json.loads(beginning_text), store.begun(name) or RestorePoint()
         bases = [begun.batch_bases.get(channel, 0) for channel in self.fragment.written]
         assert beginning["batch_bases"] == bases and beginning["offsets"] == begun.offsets
         assert beginning["source_offset"] == begun.source_offset

@@ -48,7 +48,7 @@ def _offsets(checkpoint: Path, batch: int) -> tuple[dict[str, int] | None, dict[
     for line in path.read_text().splitlines()[2:]:
         offset = json.loads(line) if line != "-" else {}
         if "t0" in offset:
-            source_offset = offset
+            source_offset = offset if offset["next"] >= 0 else None  # below 0 it stood by (TicksOffset.java)
         else:
             offsets.update({channel: Offset(entry) for channel, entry in offset.items()})
     return source_offset, offsets

@@ -116,13 +116,13 @@ class Rig:
 
     def valve(
         self, events: DataFrame, fragment: str, position: int = 0, *, fence: int | None = None,
-        channel: str | None = None, batch_base: int = 0,
+        channel: str | None = None, batch_base: int = 0, gate: str = "",
     ) -> DataFrame:
         channel = channel or f"{fragment}.{position}"
         token = self.channels.take_fence(channel) if fence is None else fence
         return channel_spark.valve(
             events, self.config, fragment=fragment, position=position, channel=channel, fence=token,
-            batch_base=batch_base,
+            batch_base=batch_base, gate=gate,
         )
 
     def publish(

@@ -1,0 +1,71 @@
+"""Answers about what runs where."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from .common import Answer, Moving
+
+
+class Named(Answer):
+    """A dataflow by id, name and team."""
+
+    id: str
+    name: str
+    team: str
+
+
+class DeployedQuery(Answer):
+    """A query on a slot: its tasks in words, the cores that it takes, whose dataflows run in it, the one of the
+    viewer's own to ask for its move, to which slots it may go, and why it stays where it does."""
+
+    id: str
+    name: str
+    cores: Annotated[float, Moving()]
+    users: list[Named]
+    dataflow: Named | None
+    targets: list[str]
+    why_not: str
+
+
+class DeployedSlot(Answer):
+    """A slot, the cores that its queries take, and whether that is much."""
+
+    slot: str
+    node: str
+    cores: Annotated[float, Moving()]
+    load: Annotated[Literal["high", "normal", "low"], Moving()]
+    queries: list[DeployedQuery]
+
+
+class SlotTraffic(Answer):
+    """What passes from one slot to another."""
+
+    source: str
+    target: str
+    bytes_per_s: Annotated[float, Moving()]
+
+
+class SuggestedMove(Answer):
+    """A move that is worth it by what is measured now, with what its slots would have to do then; or why none is."""
+
+    why: str
+    lacking: float
+    query: str | None
+    source: str | None = None
+    target: str | None = None
+    dataflow: Named | None = None
+    source_cores: float | None = None
+    source_after: float | None = None
+    target_after: float | None = None
+
+
+class Deployment(Answer):
+    """Slots with their queries, the traffic between slots, and a move that is worth it."""
+
+    available: bool
+    slots: list[DeployedSlot]
+    traffic: list[SlotTraffic]
+    between_nodes: Annotated[float, Moving()]
+    queries: int
+    suggestion: SuggestedMove | None

@@ -1,0 +1,125 @@
+"""What deployment is told: what runs where and exchanges what, who may ask for moves, and what moved lately."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from django.conf import settings
+
+from dashboard.catalog import lifecycle as dataflows
+from dashboard.controllers.collecting import fusions
+from dashboard.controllers.collecting.lines import Lines, middle
+from dashboard.controllers.models import RoundRow
+from dashboard.controllers.stored import round_of
+from dashboard.history.store import DatabaseHistory
+from dashboard.operations.deployment import deployment_of
+from dashboard.operations.telemetry import EVERYTHING
+from dashboard.operations.view import View, view_for
+from scheduler.controllers.defragmentation import Candidate
+from scheduler.controllers.deploying import RESTS_S, SLOT, Asker, Deploying, Deployments
+from scheduler.controllers.dry_run import Frame
+from scheduler.controllers.protocol import Effect, Sample
+from scheduler.controllers.values import DECLINED, Round
+from scheduler.history.series import MINUTE, TEN_SECONDS, Series
+from scheduler.history.series import SLOT as SLOT_KIND
+from scheduler.reuse.defragment import Fusion
+
+
+def evidence(at: datetime) -> Deployments | None:
+    """What runs where now, by the medians of the last minutes; None where nothing is known of what runs."""
+    view = view_for(EVERYTHING)
+    if not view.reading.available:
+        return None
+    askers = _askers(view)
+    lines = Lines(view.estate, _candidates(askers), begin=at - fusions.BEFORE, end=at, grain=TEN_SECONDS)
+    measured = {
+        query: tuple(replace(
+            asker, latency_ms=middle(lines.latency(asker.dataflow)), load_per_s=middle(lines.rates(asker.load_tasks)))
+            for asker in those)
+        for query, those in askers.items()}
+    cores = {query: middle(lines.cores(those[0].tasks)) for query, those in askers.items()}
+    known = {query: value for query, value in cores.items() if value is not None}
+    return _deployments(view, measured, known, _resting(view, at))
+
+
+def frames(begin: datetime, end: datetime) -> Iterator[Frame]:
+    """What the queries of now took over kept history, where they are now; where others were is not kept."""
+    view = view_for(EVERYTHING)
+    askers = _askers(view)
+    lines = Lines(view.estate, _candidates(askers), begin=begin, end=end, grain=MINUTE)
+    by_query = {query: lines.cores(those[0].tasks) for query, those in askers.items()}
+    base = _deployments(view, askers, {}, frozenset())
+    at = begin
+    while at <= end:
+        newest = {
+            query: lines.newest(line, at.timestamp(), within_s=fusions.BEFORE.total_seconds())
+            for query, line in by_query.items()}
+        bundles = {
+            name: replace(bundle, cores=newest[name] or 0.0) if name in newest else bundle
+            for name, bundle in base.deployment.bundles.items()}
+        yield Frame(at.timestamp(), replace(base, deployment=replace(base.deployment, bundles=bundles)))
+        at += timedelta(seconds=Deploying.every_s)
+
+
+def effect(turn: Round, row: RoundRow, at: datetime) -> Effect | None:
+    """The dataflow's latency, and the CPU of the slot that was left, since the move had settled."""
+    measured = fusions.effect(turn, row, at)
+    if measured is None or not measured.samples:
+        return measured
+    series = Series(SLOT_KIND, turn.decision.arguments.get("source", ""), "cpu")
+    begin_s, end_s = int(measured.begin_s), int(at.timestamp())
+    points = DatabaseHistory().read([series], TEN_SECONDS, begin_s=begin_s, end_s=end_s).get(series)
+    if points is None:
+        return measured
+    cpu = {points.begin_s + number * TEN_SECONDS.step_s: float(value) for number, value in enumerate(points.values)}
+    return replace(measured, samples=tuple(
+        Sample(sample.at_s, {**sample.values, SLOT: cpu.get(int(sample.at_s), float("nan"))}, sample.load)
+        for sample in measured.samples))
+
+
+def _askers(view: View) -> dict[str, tuple[Asker, ...]]:
+    """Of each query that no schedule divides the running dataflows that may ask for its move, one of each team."""
+    estate = view.estate
+    askers_of: dict[str, tuple[Asker, ...]] = {}
+    for name, fragment in estate.fragments.items():
+        tasks = fragment.active_tasks
+        if fragment.divided or not tasks:
+            continue
+        users = sorted({user for task in tasks for user in estate.users.get(task, ())})
+        teams = {estate.submitted[user].team for user in users}
+        by_team: dict[str, Asker] = {}
+        for user in users:
+            record, team = view.records.get(user), estate.submitted[user].team
+            if record is not None and record.status == dataflows.RUNNING and team not in by_team:
+                head = estate.tasks[tasks[0]]
+                by_team[team] = Asker(
+                    user, team, tuple(sorted(teams - {team})), tuple(tasks), head.parents or (head.id,))
+        if by_team:
+            askers_of[name] = tuple(by_team.values())
+    return askers_of
+
+
+def _candidates(askers: Mapping[str, tuple[Asker, ...]]) -> list[Candidate]:
+    """What is measured of each query and dataflow, as kept series have it."""
+    return [
+        Candidate(asker.dataflow, asker.team, asker.touched, Fusion((), "", 0, None), fusions.NO_LOAD, asker.tasks,
+                  asker.load_tasks)
+        for those in askers.values() for asker in those]
+
+
+def _deployments(
+    view: View, askers: Mapping[str, tuple[Asker, ...]], cores: Mapping[str, float], resting: frozenset[str]
+) -> Deployments:
+    return Deployments(
+        deployment_of(view, cores), askers, resting, slot_price=settings.CORE_HOUR_PRICE, currency=settings.CURRENCY)
+
+
+def _resting(view: View, at: datetime) -> frozenset[str]:
+    """Queries whose tasks moved lately: they have other ids since."""
+    rows = RoundRow.objects.filter(controller=Deploying.name, begun__gte=at - timedelta(seconds=RESTS_S)).exclude(
+        phase=DECLINED)
+    moved = {task for row in rows for task in round_of(row).decision.arguments.get("tasks", "").split()}
+    places = view.estate.places
+    return frozenset(places[task][0] for task in moved if task in places)

@@ -1,0 +1,154 @@
+"""What runs on which slot, what each query takes, and what passes between queries: for the page, the API and OTD.
+
+- ``deployment_of(view, cores)``: as a value of ``scheduler.deployment``
+- ``deployment_rows(viewer)``: slots, their queries and the traffic between slots, for pages and the API
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from dashboard import jobs
+from dashboard.catalog.lifecycle import RUNNING
+from dashboard.operations.telemetry import EVERYTHING
+from dashboard.operations.view import View, view_for
+from dashboard.teams.permissions import Viewer
+from scheduler.deployment.online import Thresholds, decide
+from scheduler.deployment.values import Deployment, PlacedBundle
+from scheduler.model.fragment import Fragment, RunningBundle, node_of
+from scheduler.moving import slots_for, why_not_moved
+
+
+def deployment_of(view: View, cores: Mapping[str, float] | None = None) -> Deployment:
+    """The bundles of a view on their slots, and the bytes that pass between them in a second.
+
+    Parameters
+    ----------
+    view : View
+        What runs, with a reading of it.
+    cores : mapping of str to float, optional
+        What queries take, in cores; what their nodes report now, where none is given.
+
+    Raises
+    ------
+    BrokerAway
+        The sizes of events are not known.
+    """
+    estate, types = view.estate, jobs.task_types()
+    working = {name: fragment for name, fragment in estate.fragments.items() if fragment.active_tasks}
+    channels = {channel for fragment in working.values() for task in fragment.outlets
+                for channel in fragment.channels_of(task)}
+    sizes = jobs.event_bytes(channels)
+    bundles: dict[str, PlacedBundle] = {}
+    for fragment in working.values():
+        is_movable = not why_not_moved(estate, fragment, task_types=types)
+        for bundle in fragment.queries:
+            report = view.reading.reports.query(bundle.slot, bundle.id)
+            known = (cores or {}).get(bundle.id, report.cpu if report is not None else None)
+            bundles[bundle.id] = PlacedBundle(bundle.id, bundle.slot, known or 0.0, movable=is_movable, node_bound=True)
+    traffic: dict[tuple[str, str], float] = defaultdict(float)
+    for writer, reader, events_per_s, size in _streams(view, working, sizes):
+        for source, part in _shares(writer):
+            for target, other in _shares(reader):
+                traffic[source, target] += events_per_s * size * part * other
+    slots = sorted({*(slot.name for slot in estate.slots), *(bundle.slot for bundle in bundles.values())})
+    return Deployment(bundles, slots, dict(traffic))
+
+
+def _streams(
+    view: View, working: Mapping[str, Fragment], sizes: Mapping[str, float]
+) -> Iterator[tuple[Fragment, Fragment, float, float]]:
+    """Every stream between two fragments: who writes and who reads, events a second, and bytes an event."""
+    flows = view.reading.flows.tasks
+    for writer in working.values():
+        for task, readers in writer.outlets.items():
+            flow = flows.get(task)
+            known = [sizes[channel] for channel in writer.channels_of(task) if channel in sizes]
+            for reader in readers:
+                if flow is not None and known and reader in working:
+                    yield writer, working[reader], flow.rate_per_s, max(known)
+
+
+def _shares(fragment: Fragment) -> list[tuple[str, float]]:
+    """What part of a stream each bundle of a fragment has."""
+    bundles = fragment.queries
+    total = sum(bundle.weight for bundle in bundles)
+    return [(bundle.id, bundle.weight / total if total else 0.0) for bundle in bundles]
+
+
+def deployment_rows(viewer: Viewer) -> dict[str, Any]:
+    """Slots with their load and queries, and what passes between slots.
+
+    Returns
+    -------
+    dict
+        ``slots``: ``slot``, ``node``, ``cores``, ``load`` (``high``, ``normal`` or ``low``) and ``queries``: ``id``,
+        ``name`` (its tasks in words), ``cores``, ``dataflow`` (id and name, the one to ask for), ``targets`` and
+        ``why_not``; ``traffic``: bytes a second by pair of slots, as rows; ``between_nodes``: its part that passes
+        between nodes; ``suggestion``: a move that is worth it now, or why there is none. Whatever belongs to dataflows
+        that the viewer may not know of counts in the load of its slot alone.
+    """
+    view, whole = view_for(viewer), view_for(EVERYTHING)
+    types, thresholds = jobs.task_types(), Thresholds()
+    if not view.reading.available:
+        return {"available": False, "slots": [], "traffic": [], "between_nodes": 0.0, "queries": 0, "suggestion": None}
+    deployment = deployment_of(whole)
+    visible = {bundle.id: (fragment, bundle) for fragment in view.fragments() for bundle in fragment.queries}
+    rows = []
+    for slot in deployment.slots:
+        cores = deployment.loads[slot]
+        queries = [
+            _query(view, *visible[bundle.id], cores=bundle.cores, types=types)
+            for bundle in deployment.bundles.values() if bundle.slot == slot and bundle.id in visible]
+        rows.append({
+            "slot": slot, "node": node_of(slot), "cores": round(cores, 3),
+            "load": "high" if cores > thresholds.high else "low" if cores < thresholds.low else "normal",
+            "queries": sorted(queries, key=lambda row: (-row["cores"], row["id"]))})
+    between: dict[tuple[str, str], float] = defaultdict(float)
+    seen = replace(deployment, traffic={
+        pair: rate for pair, rate in deployment.traffic.items() if visible.keys() >= set(pair)})
+    for (source, target), rate in seen.traffic.items():
+        between[deployment.bundles[source].slot, deployment.bundles[target].slot] += rate
+    return {
+        "available": True, "slots": rows, "queries": len(visible),
+        "traffic": [
+            {"source": source, "target": target, "bytes_per_s": round(rate, 1)}
+            for (source, target), rate in sorted(between.items())],
+        "between_nodes": round(seen.share_between_nodes, 4),
+        "suggestion": _suggestion(deployment, thresholds, {
+            query["id"]: query["dataflow"] for row in rows for query in row["queries"] if query["targets"]})}
+
+
+def _suggestion(
+    deployment: Deployment, thresholds: Thresholds, own: Mapping[str, dict[str, str] | None]
+) -> dict[str, Any]:
+    """A move of one of these queries that is worth it by what is measured now, with what it would bring; or why none
+    is. Unlike the controller's decisions it is of one moment."""
+    bundles = {
+        name: bundle if name in own else replace(bundle, movable=False) for name, bundle in deployment.bundles.items()}
+    turn = decide(replace(deployment, bundles=bundles), thresholds)
+    suggestion: dict[str, Any] = {"why": turn.why, "lacking": turn.lacking, "query": None}
+    if turn.move is None:
+        return suggestion
+    cores, loads = deployment.bundles[turn.move.bundle].cores, deployment.loads
+    return suggestion | {
+        "query": turn.move.bundle, "source": turn.move.source, "target": turn.move.target,
+        "dataflow": own[turn.move.bundle], "source_cores": round(loads[turn.move.source], 3),
+        "source_after": round(loads[turn.move.source] - cores, 3),
+        "target_after": round(loads[turn.move.target] + cores, 3)}
+
+
+def _query(view: View, fragment: Fragment, bundle: RunningBundle, *, cores: float, types: Any) -> dict[str, Any]:
+    estate = view.estate
+    why_not = why_not_moved(estate, fragment, task_types=types)
+    users = [
+        user for user in view.users(fragment.active_tasks)
+        if user["id"] in view.own and view.records[user["id"]].status == RUNNING]
+    return {
+        "id": bundle.id, "name": " → ".join(estate.tasks[task].type for task in fragment.active_tasks),
+        "cores": round(cores, 4), "users": view.users(fragment.active_tasks),
+        "dataflow": users[0] if users else None, "why_not": why_not,
+        "targets": [] if why_not or not users else list(slots_for(fragment, estate.slots))}

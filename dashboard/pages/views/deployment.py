@@ -1,0 +1,53 @@
+"""Deployment: which slot runs which query, what passes between slots, and moving a query to another slot."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django.contrib.auth.decorators import login_required
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_POST, require_safe
+
+from dashboard.approvals import services
+from dashboard.catalog import selectors as catalog
+from dashboard.operations.deployment import deployment_rows
+from dashboard.pages import flash
+from scheduler.deployment.online import Thresholds
+from scheduler.model.errors import WeirError
+from scheduler.model.plan_kinds import MOVE
+
+
+@require_safe
+@login_required
+def deployment(request: HttpRequest) -> HttpResponse:
+    """Slots with their queries, the traffic between them, and a move that is worth it."""
+    rows = deployment_rows(request.viewer)
+    return render(request, "deployment.html", {
+        "deployment": rows, "suggestion": rows.get("suggestion") or {}, "matrix": _matrix(rows),
+        "thresholds": Thresholds(), "between_nodes_percent": 100 * rows["between_nodes"]})
+
+
+@require_POST
+@login_required
+def dataflow_move(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
+    """Propose that one of a dataflow's queries goes on in another slot."""
+    catalog.dataflow(request.viewer, dataflow_id)
+    try:
+        proposal = services.move_query(
+            actor=request.user, dataflow_id=dataflow_id, query=request.POST.get("query", ""),
+            slot=request.POST.get("slot", ""))
+    except WeirError as error:
+        flash.failure(request, error)
+        return redirect("deployment")
+    flash.success(request, MOVE.notice, code=MOVE.name)
+    return redirect("proposal", proposal.pk)
+
+
+def _matrix(rows: dict[str, Any]) -> dict[str, Any]:
+    """Traffic in kB a second by pair of slots, for the slots that exchange something."""
+    rates = {(row["source"], row["target"]): row["bytes_per_s"] / 1000 for row in rows["traffic"]}
+    slots = sorted({slot for pair in rates for slot in pair})
+    return {"columns": slots, "rows": [
+        {"slot": source, "values": [rates.get((source, target), 0.0) for target in slots]} for source in slots]}

@@ -1,0 +1,131 @@
+"""Online task deployment as a controller: one query a round leaves the hottest slot, or goes nearer to what it
+exchanges most with (paper [4], algorithms 1 and 2; the decision is ``scheduler.deployment.online``).
+
+A query's load is the median of the last minutes, a query that moved rests, and no slot is given more than makes it
+high: so nothing goes back and forth where load swings.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from scheduler.deployment.online import Move, Thresholds, decide
+from scheduler.deployment.values import Deployment
+
+from .defragmentation import LATENCY, LATER, LATER_MS
+from .protocol import Effect, Evaluation, Verdict, held_to_bounds, reversed_changes
+from .values import ACTS, OFF, Bound, Change, Decision, Policy, Promise, Reason
+
+SLOT = "CPU of the slot that it left"
+WITHIN_S = 900.0
+RESTS_S = 1_800.0  # a query that has moved stays where it is
+
+
+@dataclass(frozen=True, slots=True)
+class Asker:
+    """A dataflow that runs in a query, and so may ask for its move: its team, and the others that would notice.
+
+    ``tasks`` are those of the query, ``load_tasks`` those whose rate is its load, ``latency_ms`` and ``load_per_s``
+    what the dataflow and they have now, None where that is not measured.
+    """
+
+    dataflow: str
+    team: str
+    touched: tuple[str, ...]
+    tasks: tuple[str, ...]
+    load_tasks: tuple[str, ...] = ()
+    latency_ms: float | None = None
+    load_per_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Deployments:
+    """The evidence: what runs where and exchanges what, who may ask for a query's move, and which moved lately.
+
+    ``slot_price`` is what one more slot costs an hour, in ``currency``.
+    """
+
+    deployment: Deployment
+    askers: Mapping[str, tuple[Asker, ...]] = field(default_factory=dict)
+    resting: frozenset[str] = frozenset()
+    thresholds: Thresholds = field(default_factory=Thresholds)
+    slot_price: float = 0.0
+    currency: str = ""
+
+
+class Deploying:
+    """Moves queries off slots that have too much to do, and nearer to what they exchange most with."""
+
+    name = "deployment"
+    title = "Deployment"
+    about = ("Moves a query to a slot with room where its own has too much to do, and nearer to what it exchanges most "
+             "with where no slot has.")
+    reads = "deployments"
+    every_s = 60.0
+    usual = Policy(changes_per_hour=6, changes_per_day=48, cool_down_s=600.0)
+
+    def evaluate(self, evidence: Deployments, policies: Mapping[str, Policy]) -> Evaluation:
+        """One move for the whole estate, by the team that may ask for it; or why there is none."""
+        allowed = {
+            bundle: asker for bundle, askers in evidence.askers.items()
+            if (asker := self._asker(askers, policies)) is not None}
+        turn = decide(
+            _of_those(evidence.deployment, allowed), evidence.thresholds, resting=evidence.resting)
+        if turn.move is not None:
+            return Evaluation((_move(turn.move, allowed[turn.move.bundle], turn.why, evidence),))
+        why = turn.why
+        if turn.lacking > 0:
+            slots = math.ceil(turn.lacking / evidence.thresholds.high)
+            cost = slots * evidence.slot_price
+            price = f", at {cost:.2f} {evidence.currency} an hour," if cost else ""
+            why += (f" They are asked for {turn.lacking:.2g} cores more than they should have: {slots} more slot"
+                    f"{'s' if slots > 1 else ''}{price} would do.")
+        return Evaluation(reasons=tuple(Reason(team, "", why) for team in self._teams(evidence, policies)))
+
+    def _asker(self, askers: tuple[Asker, ...], policies: Mapping[str, Policy]) -> Asker | None:
+        """Of those who may ask one whose team lets it act, else one whose team is asked."""
+        modes = {asker: policies.get(asker.team, self.usual).mode for asker in askers}
+        return next(
+            (asker for mode in (ACTS, None) for asker in askers
+             if (modes[asker] == mode if mode else modes[asker] != OFF)), None)
+
+    def _teams(self, evidence: Deployments, policies: Mapping[str, Policy]) -> Iterator[str]:
+        teams = {asker.team for askers in evidence.askers.values() for asker in askers}
+        return (team for team in sorted(teams) if policies.get(team, self.usual).mode != OFF)
+
+    def check(self, promise: Promise, effect: Effect) -> tuple[Verdict, str]:
+        """By the medians of the left slot's CPU and the dataflow's latency at about the same load."""
+        return held_to_bounds(promise, effect)
+
+    def rollback(self, decision: Decision) -> tuple[Change, ...]:
+        """The query goes back to where it was."""
+        return reversed_changes(decision.changes)
+
+
+def _of_those(deployment: Deployment, allowed: Mapping[str, Asker]) -> Deployment:
+    """The deployment in which only those can move for which somebody may ask."""
+    return replace(deployment, bundles={
+        name: bundle if name in allowed else replace(bundle, movable=False)
+        for name, bundle in deployment.bundles.items()})
+
+
+def _move(move: Move, asker: Asker, why: str, evidence: Deployments) -> Decision:
+    bundle = evidence.deployment.bundles[move.bundle]
+    load = evidence.deployment.loads[move.source]
+    bounds = []
+    if load > evidence.thresholds.high:
+        bounds.append(Bound(SLOT, "cores", load, max(evidence.thresholds.high, load - bundle.cores / 2)))
+    if asker.latency_ms is not None:
+        bounds.append(Bound(LATENCY, "ms", asker.latency_ms, asker.latency_ms * LATER + LATER_MS))
+    text = f"{move.source} has less to do" if load > evidence.thresholds.high else (
+        f"{move.gain:.3g} bytes a second less pass between nodes")
+    target_load = evidence.deployment.loads[move.target]
+    return Decision(
+        asker.dataflow, asker.team, (Change("slot", f"query of {asker.tasks[0]}", move.source, move.target),),
+        Promise(f"{text}, and events come no later", WITHIN_S, tuple(bounds), asker.load_per_s),
+        f"{why} {move.target} has {target_load:.2f} cores to do, and the query takes {bundle.cores:.2f}.",
+        worth=load, touched=asker.touched, moves_queries=True, arguments={
+            "query": move.bundle, "slot": move.target, "source": move.source,
+            "tasks": " ".join(asker.tasks), "load_tasks": " ".join(asker.load_tasks)})

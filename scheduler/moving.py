@@ -1,0 +1,159 @@
+"""Moving: the plan that lets a query go on in another slot of its node, and the one that takes it back.
+
+The query ends and its heir, which stands by in the other slot, goes on exactly where it ended: the same handover as for
+fusing and cutting (paper [4] stops a task and starts it again elsewhere).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from .applying import reversed_plan
+from .model.encoding import freeze_plan
+from .model.errors import InvalidTransition, NotFound
+from .model.fragment import Fragment, Slot, node_of
+from .model.plan import Plan
+from .model.plan_kinds import MOVE
+from .model.ports import EstateView
+from .model.prices import Prices
+from .model.task_types import TaskTypes
+from .plan_building import plan_of_change, price_of_rearrangement, submitted_in, touched_by
+from .reuse.activity import FragmentChange
+from .reuse.division import is_scheduled
+from .reuse.handover import Piece, recut
+
+
+def why_not_moved(estate: EstateView, fragment: Fragment, *, task_types: TaskTypes) -> str:
+    """Why a query stays in its slot, in words that follow "cannot be moved:"; empty where it can leave."""
+    if fragment.paused or fragment.resting:
+        return "it has tasks of a dataflow that is paused, whose state is in its checkpoint"
+    if is_scheduled(estate, fragment):
+        return "a schedule says where it runs"
+    names = dict.fromkeys(estate.tasks[task_id].type for task_id in fragment.active_tasks)
+    stuck = [name for name in names if name not in task_types or not task_types[name].can_move]
+    if stuck:
+        return f"the state of {', '.join(stuck)} cannot be handed to another query"
+    return ""
+
+
+def slots_for(fragment: Fragment, slots: Iterable[Slot]) -> tuple[str, ...]:
+    """The slots to which a query that can leave its own may go: the others of its node, which has its state."""
+    return tuple(
+        slot.name for slot in slots if slot.node == node_of(fragment.slot) and slot.name != fragment.slot)
+
+
+def plan_move(
+    estate: EstateView, dataflow_id: str, *, query: str, slot: str, task_types: TaskTypes, prices: Prices, why: str = ""
+) -> Plan:
+    """Plan that one query of a submitted dataflow goes on in another slot of its node.
+
+    Parameters
+    ----------
+    estate : EstateView
+        What runs, for whom and where.
+    dataflow_id : str
+        A dataflow that runs in the query.
+    query : str
+        The fragment.
+    slot : str
+        The slot's name.
+    task_types : TaskTypes
+        The catalogue: whether state can be handed over.
+    prices : Prices
+        What a core, a query and what they take cost an hour.
+    why : str, optional
+        What it is for, for those who look at the plan.
+
+    Raises
+    ------
+    NotSubmitted
+        The estate has no dataflow of that id.
+    NotFound
+        The dataflow has no such query, or the estate no such slot.
+    InvalidTransition
+        The query stays where it is; the error says why.
+    """
+    submitted = submitted_in(estate, dataflow_id)
+    own = {estate.places[task_id][0] for task_id in submitted.running.values()}
+    if query not in own:
+        raise NotFound(
+            f"{submitted.name} has no query {query}.",
+            remedy=f"Name one of {', '.join(sorted(own))}.", dataflow=dataflow_id, query=query)
+    if slot not in estate.slot_loads([slot]):
+        raise NotFound(
+            f"There is no slot {slot}, or a measurement has it to itself.",
+            remedy="The page Slots lists all that there are.", slot=slot)
+    fragment = estate.fragments[query]
+    why_not = why_not_moved(estate, fragment, task_types=task_types)
+    if why_not:
+        raise InvalidTransition(
+            f"{query} cannot be moved: {why_not}.", remedy=_remedy(estate, fragment), query=query, slot=slot)
+    if slot == fragment.slot:
+        raise InvalidTransition(
+            f"{query} runs in {slot} already.", remedy="Choose another slot of its node.", query=query, slot=slot)
+    if node_of(slot) != node_of(fragment.slot):
+        raise InvalidTransition(
+            f"{query} cannot be moved to {slot}: what it has read and keeps is on {node_of(fragment.slot)}.",
+            remedy=f"Choose another slot of {node_of(fragment.slot)}, or schedule the dataflow on that node.",
+            query=query, slot=slot)
+    outputs = {
+        task_id for task_id in fragment.active_tasks
+        if task_types[estate.tasks[task_id].type].terminal == "output"}
+    change = _elsewhere(estate, fragment, slot, outputs=outputs)
+    return freeze_plan(plan_of_change(
+        MOVE, estate, submitted, change,
+        heads=(fragment.tasks[0],),
+        reused=tuple(sorted(set(submitted.running.values()))),
+        price=price_of_rearrangement(
+            estate, submitted, task_types=task_types, prices=prices, queries_started=1, queries_stopped=1,
+            task_cores_delta=0.0),
+        why=why,
+    ))
+
+
+def plan_moving_back(estate: EstateView, plan: Plan) -> Plan:
+    """Plan to undo a move: the query goes on in the slot where it was.
+
+    Parameters
+    ----------
+    plan : Plan
+        The move, as it was enacted.
+
+    Raises
+    ------
+    NotSubmitted
+        The dataflow that it was for has left the estate.
+    InvalidTransition
+        The query was changed since, or its former slot is gone.
+    """
+    submitted = submitted_in(estate, plan.dataflow.id)
+    moved = plan.fragments_after[plan.steps[0].fragment]
+    former = plan.fragments_before[moved.inherits[0]]
+    fragment = estate.fragments.get(moved.id)
+    if fragment is None or (fragment.tasks, fragment.active) != (moved.tasks, moved.active) or is_scheduled(
+            estate, fragment):
+        raise InvalidTransition(
+            f"The queries of {submitted.name} were changed again since one was moved.",
+            remedy="There is nothing left to undo.", dataflow=submitted.id)
+    if former.slot not in estate.slot_loads([former.slot]):
+        raise InvalidTransition(
+            f"The slot {former.slot} is gone.", remedy="Move the query to another slot.", dataflow=submitted.id)
+    outputs = {task_id for task_id in fragment.channels if task_id not in fragment.outlets}
+    change = _elsewhere(estate, fragment, former.slot, outputs=outputs)
+    return freeze_plan(replace(
+        reversed_plan(plan, change), generation=estate.generation, dataflow=submitted,
+        **touched_by(estate, (fragment.tasks[0],), besides=submitted)))
+
+
+def _elsewhere(estate: EstateView, fragment: Fragment, slot: str, *, outputs: set[str]) -> FragmentChange:
+    above = dict.fromkeys(estate.places[parent][0] for parent in estate.tasks[fragment.tasks[0]].parents)
+    return recut(
+        [fragment], [Piece(fragment.active, slot)], upstream=[estate.fragments[name] for name in above],
+        outputs=outputs, generation=estate.generation)
+
+
+def _remedy(estate: EstateView, fragment: Fragment) -> str:
+    if is_scheduled(estate, fragment):
+        return "Schedule the dataflow anew to have it elsewhere."
+    return "Resume what is paused, or submit the dataflow fresh to have it elsewhere."

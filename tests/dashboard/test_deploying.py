@@ -1,0 +1,118 @@
+"""Deployment on the site: a slot that has too much to do gives a query to one with room, and takes it back."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from dashboard import jobs
+from dashboard.approvals.lifecycle import EXECUTING, ROLLING_BACK
+from dashboard.catalog.models import DataflowRecord
+from dashboard.controllers.models import ReasonRow, RoundRow
+from dashboard.history.store import DatabaseHistory
+from dashboard.operations.estate import load_estate
+from scheduler.contracts.reports import Reports
+from scheduler.history.series import DATAFLOW, QUERY, SLOT, TASK, Series
+from scheduler.model.fragment import Slot
+from tests.dashboard.building import World, document, enacted, running
+from tests.dashboard.controlling import Loop, made_by_weir, phases
+from tests.dashboard.rearranging import prepared
+
+
+@pytest.fixture
+def loop(world: World, monkeypatch: pytest.MonkeyPatch) -> Loop:
+    monkeypatch.setattr(jobs, "read_live", lambda *_: reading())
+    monkeypatch.setattr(jobs, "event_bytes", lambda channels: dict.fromkeys(channels, 50.0))
+    made = Loop(world)
+    made.set("off")
+    made.set("acts", controller="deployment")
+    return made
+
+
+def reading() -> jobs.LiveReading:
+    slots: dict[str, dict] = {}
+    for fragment in load_estate().fragments.values():
+        slot = slots.setdefault(str(Slot.of(fragment.slot).index), {"state": "running", "fragments": {}})
+        slot["fragments"][fragment.id] = {"state": "running", "cpu": 0.3}
+    return jobs.LiveReading(reports=Reports.of({"n1": {"node": "n1", "slots": slots}}))
+
+
+@pytest.fixture
+def crowded(world: World, loop: Loop) -> list[DataflowRecord]:
+    """Dataflows with sources of their own, two of which are on one slot of two."""
+    return [
+        running(world.carla, world.city, document(f"line-{seed}").replace(
+            '"type": "urban_sensing"', f'"type": "urban_sensing", "config": {{"seed": {seed}}}'), world.ana)
+        for seed in (1, 2, 3)]
+
+
+def figures(loop: Loop, begin_s: float, end_s: float, *, cores: dict[str, float], hot: str) -> None:
+    """Of each query so much CPU, and of the hot slot all of it."""
+    estate, history = load_estate(), DatabaseHistory()
+    values = {Series(SLOT, hot, "cpu"): 0.0}
+    for fragment in estate.fragments.values():
+        taken = cores[fragment.tasks[0]]
+        values[Series(SLOT, hot, "cpu")] += taken if fragment.slot == hot else 0.0
+        values[Series(DATAFLOW, estate.users[fragment.tasks[0]][0], "latency_p50_ms")] = 200.0
+        values[Series(QUERY, fragment.id, "cpu")] = taken
+        values |= {Series(TASK, task, "rate_per_s"): 50.0 for task in fragment.tasks}
+    begin, end = (int((loop.at + timedelta(seconds=at_s)).timestamp()) for at_s in (begin_s, end_s))
+    for at_s in range(begin, end, 10):
+        history.append(at_s, values)
+    history.flush()
+
+
+def heads_by_slot() -> dict[str, list[str]]:
+    slots: dict[str, list[str]] = {}
+    for fragment in load_estate().fragments.values():
+        slots.setdefault(fragment.slot, []).append(fragment.tasks[0])
+    return slots
+
+
+def moved(loop: Loop, crowded: list[DataflowRecord]) -> tuple[str, dict[str, float]]:
+    """Two queries take nearly a core together: one of them goes to the other slot. Which slot was hot."""
+    hot, heads = next((slot, heads) for slot, heads in heads_by_slot().items() if len(heads) == 2)
+    cores = {head: 0.1 for slot in heads_by_slot().values() for head in slot} | {heads[0]: 0.55, heads[1]: 0.4}
+    figures(loop, -540, 0, cores=cores, hot=hot)
+    loop.run()
+    (proposal,) = made_by_weir()
+    prepared(proposal)
+    proposal.refresh_from_db()
+    assert proposal.status == EXECUTING, "nobody else notices, and City lets it act"
+    enacted(proposal)
+    loop.run()
+    return hot, cores
+
+
+def test_a_slot_that_has_too_much_to_do_gives_a_query_to_the_other(
+    loop: Loop, crowded: list[DataflowRecord]
+) -> None:
+    hot, cores = moved(loop, crowded)
+    assert len(heads_by_slot()[hot]) == 1
+    figures(loop, 0, 960, cores=cores, hot=hot)
+    loop.run(later_s=960)
+    assert phases("deployment") == ["kept"]
+    loop.run(later_s=61)
+    assert phases("deployment") == ["kept"], "nothing goes back"
+
+
+def test_what_was_promised_and_does_not_come_is_taken_back(loop: Loop, crowded: list[DataflowRecord]) -> None:
+    hot, cores = moved(loop, crowded)
+    (left,) = heads_by_slot()[hot]
+    figures(loop, 0, 960, cores=cores | {left: 0.97}, hot=hot)
+    loop.run(later_s=960)
+    (proposal,) = made_by_weir()
+    proposal.refresh_from_db()
+    assert proposal.status == ROLLING_BACK
+    enacted(proposal)
+    assert len(heads_by_slot()[hot]) == 2
+
+
+def test_where_cpu_lacks_its_price_is_told(loop: Loop, crowded: list[DataflowRecord], settings) -> None:
+    settings.CORE_HOUR_PRICE = 0.05
+    hot = next(iter(heads_by_slot()))
+    figures(loop, -540, 0, cores={head: 0.95 for heads in heads_by_slot().values() for head in heads}, hot=hot)
+    loop.run()
+    assert not made_by_weir() and not RoundRow.objects.exists()
+    assert "more slot" in ReasonRow.objects.filter(controller="deployment").latest("pk").why

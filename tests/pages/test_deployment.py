@@ -1,0 +1,87 @@
+"""The page Deployment: what runs where, what passes between slots, and moves that people propose."""
+
+from __future__ import annotations
+
+import pytest
+
+from dashboard import jobs
+from dashboard.approvals.models import Proposal
+from dashboard.operations.estate import load_estate
+from dashboard.plans.selectors import plan_of
+from scheduler.contracts.reports import Reports
+from scheduler.model.fragment import Slot
+from tests.dashboard.building import World, approved, document, enacted, planned, removal_planned, running
+from tests.dashboard.rearranging import prepared
+from tests.pages.conftest import ClientOf
+from tests.pages.markup import Markup, assert_sound
+from workers.engine.observed import Flows, TaskFlow
+
+
+def reading(cpu: float = 0.95) -> jobs.LiveReading:
+    """Every query takes so much CPU, and every task gives 10 events/s."""
+    slots: dict[str, dict] = {}
+    estate = load_estate()
+    for fragment in estate.fragments.values():
+        slot = slots.setdefault(str(Slot.of(fragment.slot).index), {"state": "running", "fragments": {}})
+        slot["fragments"][fragment.id] = {"state": "running", "cpu": cpu}
+    flows = Flows(tasks={task: TaskFlow(10.0, 100, 20.0, 30.0) for task in estate.tasks})
+    return jobs.LiveReading(reports=Reports.of({"n1": {"node": "n1", "slots": slots}}), flows=flows)
+
+
+@pytest.fixture(autouse=True)
+def heard(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jobs, "read_live", lambda *_: reading())
+    monkeypatch.setattr(jobs, "event_bytes", lambda channels: dict.fromkeys(channels, 50.0))
+
+
+def test_without_anything_that_runs_the_page_says_so(world: World, client_of: ClientOf) -> None:
+    response = client_of("carla").get("/estate/deployment/")
+    assert_sound(response, "/estate/deployment/")
+    page = Markup(response.text)
+    assert "nothing-runs" in page.notes
+
+
+def test_queries_are_on_their_slots_with_what_passes_between_them(world: World, client_of: ClientOf) -> None:
+    first = running(world.carla, world.city, document("traffic"), world.ana)
+    running(world.carla, world.city, document("jams", window=20), world.ana)
+    enacted(approved(removal_planned(world.carla, first), world.ana))
+    answer = client_of("carla").get("/api/deployment").json()
+    queries = [query for slot in answer["slots"] for query in slot["queries"]]
+    assert {query["id"] for query in queries} == set(load_estate().fragments)
+    assert sum(row["bytes_per_s"] for row in answer["traffic"]) == pytest.approx(500.0), "10 events/s of 50 bytes"
+    response = client_of("carla").get("/estate/deployment/")
+    assert_sound(response, "/estate/deployment/")
+    page = Markup(response.text)
+    assert set(page.values("data-query")) == {query["id"] for query in queries}
+
+
+def test_a_move_is_proposed_and_done_and_undone(world: World, client_of: ClientOf) -> None:
+    record = running(world.carla, world.city, document("traffic"), world.ana)
+    (fragment,) = load_estate().fragments.values()
+    target = next(slot.name for slot in load_estate().slots if slot.name != fragment.slot)
+    suggestion = client_of("carla").get("/api/deployment").json()["suggestion"]
+    assert suggestion["query"] is None and "none of its bundles" in suggestion["why"], "it fills any slot"
+
+    client_of("carla").post(f"/dataflows/{record.pk}/move", {"query": fragment.id, "slot": target})
+    proposal = Proposal.objects.get(plan__kind="move")
+    assert plan_of(prepared(proposal).plan).steps
+    enacted(approved(proposal, world.ana))
+    (moved,) = load_estate().fragments.values()
+    assert (moved.slot, moved.inherits) == (target, (fragment.id,))
+
+
+def test_what_cannot_be_moved_says_why(world: World, client_of: ClientOf) -> None:
+    record = running(world.carla, world.city, document("traffic"), world.ana)
+    client_of("carla").post(f"/dataflows/{record.pk}/move", {"query": "f9-9", "slot": "n1/1"})
+    proposal = prepared(Proposal.objects.get(plan__kind="move"))
+    assert "has no query f9-9" in proposal.plan.error["message"]
+    assert client_of("mo").post(f"/dataflows/{record.pk}/move", {"query": "f1-0", "slot": "n1/1"}).status_code in (
+        302, 403, 404)
+    assert Proposal.objects.filter(plan__kind="move").count() == 1
+
+
+def test_private_queries_of_others_are_not_shown(world: World, client_of: ClientOf) -> None:
+    planned(world.carla, world.city, document("open"))
+    running(world.carla, world.city, document("hush", visibility="private"), world.ana)
+    answer = client_of("mo").get("/api/deployment").json()
+    assert not [query for slot in answer["slots"] for query in slot["queries"]] and answer["traffic"] == []

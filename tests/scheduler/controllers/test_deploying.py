@@ -1,0 +1,72 @@
+"""Deployment as a controller: who asks for a move, what it promises, and why there is none."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from scheduler.controllers.deploying import SLOT, Asker, Deploying, Deployments
+from scheduler.controllers.protocol import Effect, Sample
+from scheduler.controllers.values import ACTS, OFF, RECOMMENDS, Policy
+from scheduler.deployment.values import Deployment, PlacedBundle
+
+ANA, BEN = Asker("d1", "ana", ("ben",), ("a",), ("a",), 200.0, 10.0), Asker("d2", "ben", ("ana",), ("a",), ("a",))
+CONTROLLER = Deploying()
+
+
+def evidence(*, second: float = 0.4, other: float = 0.1, **changes: object) -> Deployments:
+    bundles = {
+        "f1": PlacedBundle("f1", "n1/0", 0.6, movable=False), "f2": PlacedBundle("f2", "n1/0", second, node_bound=True),
+        "f3": PlacedBundle("f3", "n1/1", other, node_bound=True)}
+    deployment = Deployment(bundles, ("n1/0", "n1/1", "n2/0"), {("f2", "f3"): 1_000.0})
+    return Deployments(deployment, {"f2": (ANA, BEN), "f3": (BEN,)}, **changes)
+
+
+def policies(**modes: str) -> dict[str, Policy]:
+    return {team: Policy(mode=mode) for team, mode in modes.items()}
+
+
+def test_a_query_leaves_the_hot_slot_for_one_with_room_on_its_node() -> None:
+    (decision,) = CONTROLLER.evaluate(evidence(), {}).decisions
+    assert decision.arguments["query"] == "f2" and decision.arguments["slot"] == "n1/1", "its state is on n1"
+    (change,) = decision.changes
+    assert (change.before, change.after) == ("n1/0", "n1/1") and CONTROLLER.rollback(decision) == (change.reverse,)
+    bounds = {bound.measure: bound for bound in decision.promise.bounds}
+    assert bounds[SLOT].before == pytest.approx(1.0) and bounds[SLOT].at_most == 0.85
+    assert decision.promise.load == 10.0 and decision.moves_queries
+
+
+def test_a_team_that_lets_it_act_asks_before_one_that_is_asked_and_one_that_is_off_never() -> None:
+    teams = [CONTROLLER.evaluate(evidence(), policies(ana=first, ben=second)).decisions[0].team
+             for first, second in ((ACTS, RECOMMENDS), (RECOMMENDS, ACTS), (OFF, RECOMMENDS))]
+    assert teams == ["ana", "ben", "ben"]
+    nobody = CONTROLLER.evaluate(evidence(), policies(ana=OFF, ben=OFF))
+    assert not nobody.decisions and not nobody.reasons
+
+
+def test_what_moved_lately_stays() -> None:
+    evaluation = CONTROLLER.evaluate(evidence(resting=frozenset({"f2"})), {})
+    assert not evaluation.decisions
+    assert {reason.team for reason in evaluation.reasons} == {"ana", "ben"}
+    assert all("n1/0 is asked for 1.00 cores" in reason.why for reason in evaluation.reasons)
+
+
+def test_where_cpu_lacks_more_slots_are_priced() -> None:
+    full = evidence(other=0.9, slot_price=0.05, currency="EUR")
+    full = replace(full, deployment=replace(full.deployment, slots=("n1/0", "n1/1")))
+    evaluation = CONTROLLER.evaluate(full, {})
+    assert not evaluation.decisions
+    assert all("1 more slot, at 0.05 EUR an hour, would do" in reason.why for reason in evaluation.reasons)
+
+
+def test_a_promise_is_of_the_slot_that_was_left_and_of_latency() -> None:
+    (decision,) = CONTROLLER.evaluate(evidence(), {}).decisions
+
+    def verdict(cores: float, latency_ms: float) -> str:
+        samples = tuple(
+            Sample(float(at), {SLOT: cores, "latency, median": latency_ms}, 10.0) for at in range(20))
+        return CONTROLLER.check(decision.promise, Effect(0.0, samples))[0]
+
+    assert verdict(0.6, 210.0) == "kept"
+    assert verdict(0.95, 210.0) == "broken" and verdict(0.6, 900.0) == "broken"
