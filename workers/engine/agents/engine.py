@@ -40,8 +40,12 @@ class Engine(Protocol):
     def hold(self, query: Any, fragment_id: str) -> bool:
         """Bring a query to rest between two batches, until it is resumed; False where one is still under way."""
 
-    def read_states(self, fragment_id: str, *, folds: int, batch: int) -> Sequence[str | None]:
-        """The state of each fold after a batch, in the order of the stream; None of one that had no event."""
+    def read_states(
+        self, fragment_id: str, *, folds: int, batch: int, run_id: str | None = None
+    ) -> Sequence[str | None]:
+        """The state of each fold after a batch, in the order of the stream; None of one that had no event.
+
+        ``run_id`` is the run of its query where that is at rest and not stopped."""
 
     def due_ms(self, source: Task, number: int) -> int:
         """When a source's number is due, in ms after its first."""
@@ -80,8 +84,10 @@ class SparkEngine:
     def hold(self, query: Any, fragment_id: str) -> bool:
         return queries.rest(query, pause=lambda: self.channels.pause(fragment_id))
 
-    def read_states(self, fragment_id: str, *, folds: int, batch: int) -> Sequence[str | None]:
-        return read_states(self.spark, self.store.checkpoint(fragment_id), folds=folds, batch=batch)
+    def read_states(
+        self, fragment_id: str, *, folds: int, batch: int, run_id: str | None = None
+    ) -> Sequence[str | None]:
+        return read_states(self.spark, self.store.checkpoint(fragment_id), folds=folds, batch=batch, run_id=run_id)
 
     def due_ms(self, source: Task, number: int) -> int:
         return due_ms(source, self.task_types[source.type], number, folder=self.store.data_dir)

@@ -48,10 +48,10 @@ class RecordActuator:
             case RecordBegun(restore_point, None):
                 store.record_begun(run.id, restore_point)
             case RecordBegun(restore_point, state):
-                store.record_begun(run.id, replace(restore_point, states=self._states(run.id, state)))
+                store.record_begun(run.id, replace(restore_point, states=self._states(run, state)))
             case RecordEnded(savepoint, state):
                 began_s = time.monotonic()
-                store.record_ended(run.id, replace(savepoint, states=self._states(run.id, state)))
+                store.record_ended(run.id, replace(savepoint, states=self._states(run, state)))
                 took_ms = round(1000 * (time.monotonic() - began_s))
                 self._log.info("fragment ended for others", fragment=run.id, took_ms=took_ms)
             case DropSavepoint():
@@ -80,13 +80,15 @@ class RecordActuator:
             case ForgetRecord():
                 store.forget(run.id)
 
-    def _states(self, fragment_id: str, state: HandedState) -> States:
+    def _states(self, run: FragmentRun, state: HandedState) -> States:
         """The state of each fold: Spark's, or what the fold began with where no event has come to it since."""
+        fragment_id, run_id = run.id, run.run_id if run.query is not None else None
         folds = self._around.store.folds(fragment_id)
         read: list[str | None] = []
         if state.batch >= 0:
             read = list(self._around.engine.read_states(
-                fragment_id, folds=sum(count for _, count in folds), batch=state.batch))
+                fragment_id, folds=sum(count for _, count in folds), batch=state.batch,
+                run_id=run_id))
         states, first = {task: list(inherited) for task, inherited in state.inherited.items()}, 0
         for task, count in folds:
             own, first = read[first : first + count] or [None] * count, first + count

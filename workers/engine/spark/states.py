@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -11,7 +12,9 @@ from .failures import FragmentFailed
 FOLD = "applyInPandasWithState"
 
 
-def read_states(spark: SparkSession, checkpoint: Path, *, folds: int, batch: int) -> list[str | None]:
+def read_states(
+    spark: SparkSession, checkpoint: Path, *, folds: int, batch: int, run_id: str | None = None
+) -> list[str | None]:
     """The state of each fold after a batch, as JSON, in the order of the stream; None of one that had no event.
 
     Spark numbers stateful operators from the sink to the source.
@@ -26,27 +29,47 @@ def read_states(spark: SparkSession, checkpoint: Path, *, folds: int, batch: int
         How many folds the query has.
     batch : int
         After which batch.
+    run_id : str, optional
+        The run of a query that is at rest and not stopped: its stores are open in this driver, which is faster.
 
     Raises
     ------
     FragmentFailed
         The query has other stateful operators than its folds: their state cannot be handed on.
     """
-    if not (checkpoint / "state").is_dir():
-        rows = []
-    else:
-        rows = spark.read.format("state-metadata").load(str(checkpoint)).select("operatorId", "operatorName").collect()
-    foreign = sorted({row.operatorName for row in rows if row.operatorName != FOLD})
-    if foreign or len(rows) != folds:
-        named = ", ".join(foreign) or f"{len(rows)} stateful operators where its tasks have {folds}"
+    operators = _operators(spark, checkpoint) if (checkpoint / "state").is_dir() else {}
+    foreign = sorted({name for name in operators.values() if name != FOLD})
+    if foreign or len(operators) != folds:
+        named = ", ".join(foreign) or f"{len(operators)} stateful operators where its tasks have {folds}"
         raise FragmentFailed(
             f"its state cannot be handed to another query ({named}): its task types must say movable_state: false"
         )
-    operators = sorted((row.operatorId for row in rows), reverse=True)
-    return [_state(spark, checkpoint, operator=operator, batch=batch) for operator in operators]
+    return [
+        _state(spark, checkpoint, operator=operator, batch=batch, run_id=run_id)
+        for operator in sorted(operators, reverse=True)]
 
 
-def _state(spark: SparkSession, checkpoint: Path, *, operator: int, batch: int) -> str | None:
+def _operators(spark: SparkSession, checkpoint: Path) -> dict[int, str]:
+    """The stateful operators of a query by id: from the files that Spark keeps of folds, or by Spark."""
+    operators: dict[int, str] = {}
+    for folder in (checkpoint / "state").iterdir():
+        file = folder / "_metadata" / "metadata"
+        if not folder.name.isdigit():
+            continue
+        version, _, text = file.read_text().partition("\n") if file.is_file() else ("", "", "")
+        if version != "v1":
+            rows = spark.read.format("state-metadata").load(str(checkpoint)).select("operatorId", "operatorName")
+            return {row.operatorId: row.operatorName for row in rows.collect()}
+        operators[int(folder.name)] = json.loads(text)["operatorInfo"]["operatorName"]
+    return operators
+
+
+def _state(spark: SparkSession, checkpoint: Path, *, operator: int, batch: int, run_id: str | None) -> str | None:
+    if run_id is not None:
+        state = spark._jvm.weir.FoldStates.read(
+            spark._jsparkSession, str(checkpoint.absolute()), run_id, operator, batch + 1)
+        if state is not None:
+            return state or None
     rows = (
         spark.read.format("statestore").option("operatorId", operator).option("batchId", batch).load(str(checkpoint))
         .select("value.groupState.states").collect()
