@@ -222,6 +222,6 @@ def test_models_predictions_and_functions_are_those_of_an_undisturbed_run(rig, b
         pytest.fail("everything came through before the last kill")
     with connected(broker_url) as client:
         stored = {team: stored_versions(client, team)["fares"] for team in TEAMS.values()}
-    kept = {team: [(one.version, one.text) for one in versions] for team, versions in stored.items()}
+    in_store = {team: [(one.version, one.text) for one in versions] for team, versions in stored.items()}
     newest = [(event["version"], event["model"]) for event in reversed(whole["train"][-LEARNS["keep"]:])]
-    assert kept == dict.fromkeys(TEAMS.values(), newest)
+    assert in_store == dict.fromkeys(TEAMS.values(), newest)
