@@ -156,7 +156,7 @@ def read_ticks(
 
 def valve(
     events: DataFrame, config: ChannelConfig, *, fragment: str, position: int, channel: str, fence: int,
-    batch_base: int = 0,
+    batch_base: int = 0, task: str = "",
 ) -> DataFrame:
     """Put a valve behind a task: count its events, publish them while its outlet is open, pass them on or not.
 
@@ -178,10 +178,13 @@ def valve(
     batch_base : int
         What a block's number begins with: its batch is added. More than 0 in a channel that was taken over, so that
         numbers keep growing there.
+    task : str, optional
+        The running task whose stream it is: under this name its newest events are found, wherever it runs.
     """
     jvm_valve = events.sparkSession._jvm.weir.Valve
     behind = jvm_valve.behind(
-        events._jdf, config.redis_url, fragment, position, channel, fence, batch_base, config.block_rows
+        events._jdf, config.redis_url, task or f"{fragment}.{position}", fragment, position, channel, fence, batch_base,
+        config.block_rows
     )
     return DataFrame(behind, events.sparkSession)
 

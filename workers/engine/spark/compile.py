@@ -132,7 +132,7 @@ def compile_chain(
         channel = chain.written[position]
         frame = valve(
             frame, config, fragment=chain.fragment, position=position, channel=channel, fence=take_fence(channel),
-            batch_base=chain.beginning.batch_bases.get(channel, 0),
+            batch_base=chain.beginning.batch_bases.get(channel, 0), task=task.id,
         )
     file_sink = _file_sink(chain, task_types, folder)
     return Compiled(frame=frame, schemas=tuple(schemas), folds=tuple(folds), file_sink=file_sink)

@@ -40,6 +40,7 @@ public final class Valve extends Expression implements CodegenFallback, Serializ
   /** What does not change while a query runs. */
   static final class Spec implements Serializable {
     final String url;
+    final String task;
     final String fragment;
     final int position;
     final String channel;
@@ -48,8 +49,11 @@ public final class Valve extends Expression implements CodegenFallback, Serializ
     final int blockRows;
     final StructType schema;
 
-    Spec(String url, String fragment, int position, String channel, long fence, long batchBase, int blockRows, StructType schema) {
+    Spec(
+        String url, String task, String fragment, int position, String channel, long fence, long batchBase, int blockRows,
+        StructType schema) {
       this.url = url;
+      this.task = task;
       this.fragment = fragment;
       this.position = position;
       this.channel = channel;
@@ -62,11 +66,12 @@ public final class Valve extends Expression implements CodegenFallback, Serializ
 
   /** Puts a valve behind {@code events}; its blocks are numbered from {@code batchBase} on, where the channel has others. */
   public static Dataset<Row> behind(
-      Dataset<Row> events, String url, String fragment, int position, String channel, long fence, long batchBase, int blockRows) {
+      Dataset<Row> events, String url, String task, String fragment, int position, String channel, long fence,
+      long batchBase, int blockRows) {
     Dataset<Row> single = events.coalesce(1);
     List<Expression> columns = new ArrayList<>();
     for (String name : single.columns()) columns.add(ExpressionUtils.expression(single.col("`" + name.replace("`", "``") + "`")));
-    Spec spec = new Spec(url, fragment, position, channel, fence, batchBase, blockRows, single.schema());
+    Spec spec = new Spec(url, task, fragment, position, channel, fence, batchBase, blockRows, single.schema());
     return single.filter(ExpressionUtils.column(new Valve(spec, columns)));
   }
 
