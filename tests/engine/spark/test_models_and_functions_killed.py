@@ -177,7 +177,10 @@ def killed_at_random(learning: Learning, chance: random.Random) -> int:
 
 
 def check_live(events: list[dict], models: list[tuple]) -> None:
-    """Where models come on a way of their own, which trip the first of them meets is left to chance; nothing else."""
+    """Where models come on a way of their own, which trip each of them meets first is left to chance; nothing else.
+
+    What follows from the order of models and trips is that of the recording which holds both.
+    """
     assert [event["_seq"] for event in events] == list(range(EVENTS))
     numbers = {version: number for number, (_, _, version) in enumerate(models)} | {None: -1}
     assert all(numbers[one["version"]] <= numbers[other["version"]] for one, other in pairwise(events))
@@ -188,7 +191,6 @@ def check_live(events: list[dict], models: list[tuple]) -> None:
         else:
             predicted = apply(texts[event["version"]], [event[name] for name in FEATURES])
             assert event["predicted"] == pytest.approx(predicted) and event["problem"] is None
-    assert len({event["version"] for event in events}) > 2, "models came while trips did"
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -211,6 +213,7 @@ def test_models_predictions_and_functions_are_those_of_an_undisturbed_run(rig, b
         learning = Learning(rig, TEAMS["killed"], rate_per_s=rate_per_s, version=version)
         kills = killed_at_random(learning, random.Random(seed + 10 * longer))
         killed = learning.end()
+        assert any(event["version"] for event in killed["live"]), "trips came for longer than the first model took"
         for outputs in (whole, killed):
             check_live(outputs.pop("live"), learned(trips()))
         for name, events in killed.items():
