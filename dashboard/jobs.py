@@ -6,7 +6,7 @@ A broker that is away costs no user an error: a job that could not be sent is fo
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -36,7 +36,7 @@ from workers.engine.channels import keys
 from workers.engine.channels.config import EVENTS_KEPT
 from workers.engine.channels.registry import Channels
 from workers.engine.readings import RateWindow
-from workers.engine.taps import NewestEvents
+from workers.engine.taps import NewestEvents, Tapped
 from workers.library import first_events as recorded
 from workers.library import model_store, registry
 from workers.library.code import code_digest
@@ -276,27 +276,13 @@ def output_tail(channel: str, count: int) -> list[dict[str, Any]]:
         ) from error
 
 
-def newest_events(
-    valves: Sequence[tuple[str, int]], *, count: int, retained_in: str | None = None
-) -> NewestEvents:
-    """The newest events that pass these valves (query, position), newest first: copied from the first look on.
+def newest_events(stream: Tapped, *, count: int) -> NewestEvents:
+    """The newest events of a stream, so many at most, the newest first: copied from the first look on.
 
-    Parameters
-    ----------
-    valves : sequence of (str, int)
-        Where the stream leaves its task.
-    count : int
-        How many at most.
-    retained_in : str, optional
-        A channel that retains them anyway.
-
-    Raises
-    ------
-    BrokerAway
-        The broker does not answer.
+    Raises ``BrokerAway``.
     """
     with broker_needed("so events cannot be shown."):
-        return taps.newest_events(broker(settings.REDIS_URL), valves, retained_in=retained_in, count=count)
+        return taps.newest_events(broker(settings.REDIS_URL), stream, count=count)
 
 
 def notable_events() -> list[dict[str, Any]]:

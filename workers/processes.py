@@ -24,6 +24,12 @@ _PR_SET_CHILD_SUBREAPER = 36
 _prctl = ctypes.CDLL(None, use_errno=True).prctl
 
 
+def python_path(root: Path) -> str:
+    """A ``PYTHONPATH`` for a child: Weir's folder, then what this process's own names, as packages that tasks use."""
+    own = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
+    return os.pathsep.join(dict.fromkeys([str(root), *own]))
+
+
 def die_with_parent(on_parent_death: int = signal.SIGKILL, *, parent_pid: int | None = None) -> None:
     """Make the kernel send this process a signal when its parent dies; ``exec`` keeps this, ``fork`` does not.
 

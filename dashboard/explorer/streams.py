@@ -73,12 +73,15 @@ def stream_events(viewer: Viewer, task_id: str, *, count: int = EVENTS) -> jobs.
         raise NotFound("There is no such running task.", remedy="See the estate's graph for those that run.")
     require_readable(viewer, task_id)
     estate = stored_estate()
-    fragment_id, position = estate.places[task_id]
+    fragment_id, _position = estate.places[task_id]
     fragment, declared = estate.fragments[fragment_id], jobs.task_types().get(estate.tasks[task_id].type)
     is_output = declared is not None and declared.terminal == "output"
+    leaving = [bundle.id for bundle in fragment.queries if bundle.leaving]
     return jobs.newest_events(
-        [(bundle.id, position) for bundle in fragment.queries], count=count,
-        retained_in=fragment.channels_of(task_id)[0] if is_output else None)
+        jobs.Tapped(
+            task_id, [bundle.id for bundle in fragment.queries if not bundle.leaving],
+            earlier=[*leaving, *fragment.inherits], retained_in=fragment.channels_of(task_id) if is_output else ()),
+        count=count)
 
 
 def streams_of(team: Team, text: str, *, format: str | None = None) -> list[Stream]:

@@ -102,7 +102,7 @@ class PlayedNode(threading.Thread):
             if task["type"] in OUTPUT_TYPES:
                 self._publish(pipe, f"{fragment['id']}.{position}", events)
             elif tapped:
-                self._copy(pipe, fragment["id"], position, events)
+                self._copy(pipe, fragment["id"], task["id"], events)
         if fragment["inputs"]:
             pipe.hincrby(meter, "in:n", events)
             pipe.hincrby(meter, f"in:chan:{int(4 * math.log2(13))}", events)
@@ -113,8 +113,8 @@ class PlayedNode(threading.Thread):
         block, now = self._block(channel, events)
         pipe.xadd(keys.channel(channel), {"b": block, "n": events, "t": now}, maxlen=50)
 
-    def _copy(self, pipe: redis.client.Pipeline, fragment: str, position: int, events: int) -> None:
-        key = keys.tapped(fragment, position)
+    def _copy(self, pipe: redis.client.Pipeline, fragment: str, task: str, events: int) -> None:
+        key = keys.tapped(task, fragment)
         block, _ = self._block(key, events)
         pipe.lpush(key, block).ltrim(key, 0, 9).expire(key, 60)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,11 +14,12 @@ from dashboard import jobs
 from dashboard.catalog.models import DataflowRecord
 from dashboard.explorer.streams import NOT_YET, RECORDED, RESTS, RUNS, stream_events, streams_of
 from dashboard.operations.live_sources import dead_letters
-from dashboard.operations.models import RunningTaskRow, Use
+from dashboard.operations.models import FragmentRow, RunningTaskRow, Use
 from dashboard.operations.selectors import output_tail
 from dashboard.teams.permissions import viewer_of
 from dashboard.teams.services import set_secret
 from scheduler.model.errors import InvalidDataflow, NotFound, PermissionDenied
+from scheduler.model.fragment import RunningBundle
 from tests.dashboard.building import World, document, running
 from tests.dashboard.rearranging import paused
 from workers.engine.channels import codec, keys
@@ -38,12 +40,24 @@ def running_id(record: DataflowRecord, task: str) -> str:
     return Use.objects.get(dataflow=record, task_id=task).running_task_id
 
 
-def copied(broker: redis.Redis, task_id: str, *numbers: int) -> None:
-    """What a task's valve has copied: one block a number, in order."""
-    row = RunningTaskRow.objects.get(pk=task_id)
-    for number in numbers:
-        block = codec.encode_block(pa.record_batch({"_seq": pa.array([number], pa.int64()), "obs": ["t"]}))
-        broker.lpush(keys.tapped(row.fragment, row.position), block)
+def copied(broker: redis.Redis, task_id: str, *numbers: int, query: str = "", block_of: int = 1) -> None:
+    """What the valve of a task's query has copied of these numbers, in order; each event was born when it says."""
+    query = query or RunningTaskRow.objects.get(pk=task_id).fragment
+    for first in range(0, len(numbers), block_of):
+        own = pa.array(numbers[first:first + block_of], pa.int64())
+        block = codec.encode_block(pa.record_batch({"_seq": own, "_born": own, "obs": ["t"] * len(own)}))
+        broker.lpush(keys.tapped(task_id, query), block)
+    broker.sadd(keys.tapped(task_id), query)
+
+
+def divided(task_id: str, *bundles: RunningBundle, inherits: tuple[str, ...] = ()) -> None:
+    """Let a schedule divide the fragment of a task."""
+    FragmentRow.objects.filter(pk=RunningTaskRow.objects.get(pk=task_id).fragment).update(
+        bundles=[asdict(bundle) for bundle in bundles], inherits=list(inherits))
+
+
+def seqs(viewer, task_id: str, *, count: int = 5) -> list[int]:
+    return [event["_seq"] for event in stream_events(viewer, task_id, count=count).events]
 
 
 def states(team, text: str) -> dict[str, str]:
@@ -57,16 +71,60 @@ def test_the_newest_events_of_a_stream_within_a_query_are_shown_newest_first(wor
     copied(broker, task, 1, 2, 3)
     newest = stream_events(viewer_of(world.mo), task, count=2)
     assert [event["_seq"] for event in newest.events] == [3, 2]
-    assert newest.types == {"_seq": "bigint", "obs": "string"}
+    assert newest.types == {"_seq": "bigint", "_born": "bigint", "obs": "string"}
+
+
+def test_of_a_divided_task_each_query_shows_some_of_its_events_the_newest_of_all_first(world: World, broker) -> None:
+    """Though one of them copies many at a time, and another one is slow."""
+    task = running_id(running(world.carla, world.city, document("traffic"), world.ana), "parse")
+    own = RunningTaskRow.objects.get(pk=task).fragment
+    divided(task, RunningBundle(own, "n1/0", 1, 0.5), RunningBundle("busy", "n1/1", 1, 0.5),
+            RunningBundle("gone", "n1/0", 1, 0.0))
+    viewer = viewer_of(world.mo)
+    assert seqs(viewer, task) == []
+    assert all(broker.ttl(keys.tap(query)) > 0 for query in (own, "busy", "gone"))
+    copied(broker, task, 1, 4, query=own)
+    copied(broker, task, *range(10, 30), query="busy", block_of=5)
+    copied(broker, task, 6, 7, query="gone")
+    assert seqs(viewer, task) == [29, 28, 27, 4, 1]
+    assert seqs(viewer, task, count=1) == [29]
+    assert seqs(viewer, task, count=3) == [29, 28, 4]
+    broker.delete(keys.tapped(task, "busy"))
+    assert seqs(viewer, task) == [4, 1, 7, 6], "one that leaves has nothing newer, but nothing else is there"
+
+
+def test_while_a_query_hands_over_what_it_copied_is_shown_and_it_is_looked_at(world: World, broker) -> None:
+    task = running_id(running(world.carla, world.city, document("traffic"), world.ana), "parse")
+    own = RunningTaskRow.objects.get(pk=task).fragment
+    divided(task, inherits=("before",))
+    copied(broker, task, 1, 2, query="before")
+    copied(broker, task, 3, query="part-of-before")
+    viewer = viewer_of(world.mo)
+    assert seqs(viewer, task) == [3, 2, 1]
+    assert all(broker.ttl(keys.tap(query)) > 0 for query in (own, "before", "part-of-before"))
+    copied(broker, task, 8, 9, query=own)
+    assert seqs(viewer, task, count=2) == [9, 8] and seqs(viewer, task) == [9, 8, 3, 2, 1]
+    broker.delete(keys.tapped(task, "before"), keys.tapped(task, "part-of-before"))
+    assert seqs(viewer, task) == [9, 8]
+    assert broker.smembers(keys.tapped(task)) == {own.encode()}, "what ended long ago is forgotten"
 
 
 def test_an_output_shows_what_its_channel_retains(world: World, broker) -> None:
     record = running(world.carla, world.city, document("traffic"), world.ana)
     task = running_id(record, "out")
     row = RunningTaskRow.objects.get(pk=task)
-    block = codec.encode_block(pa.record_batch({"_seq": pa.array([7, 8], pa.int64())}))
-    broker.xadd(keys.channel(f"{row.fragment}.{row.position}"), {"b": block, "n": 2, "t": 0})
-    assert [event["_seq"] for event in stream_events(viewer_of(world.mo), task).events] == [8, 7]
+
+    def retained(query: str, *numbers: int) -> None:
+        own = pa.array(numbers, pa.int64())
+        block = codec.encode_block(pa.record_batch({"_seq": own, "_born": own}))
+        broker.xadd(keys.channel(f"{query}.{row.position}"), {"b": block, "n": len(numbers), "t": 0})
+
+    retained(row.fragment, 7, 8)
+    viewer = viewer_of(world.mo)
+    assert seqs(viewer, task) == [8, 7]
+    divided(task, RunningBundle(row.fragment, "n1/0", 1, 0.5), RunningBundle("other", "n1/1", 1, 0.5))
+    retained("other", *range(20, 30))
+    assert seqs(viewer, task) == [29, 28, 27, 8, 7]
 
 
 def test_nobody_looks_at_private_tasks_of_another_team(world: World, broker) -> None:

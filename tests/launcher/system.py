@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psutil
 
-from workers.processes import descendants
+from workers.processes import descendants, python_path
 
 from .waiting import ROOT, wait_until
 
@@ -30,7 +30,8 @@ class System:
         self.process = subprocess.Popen(
             (sys.executable, "-P", "-m", "workers.launcher", "--slots", str(slots),
              "--port", str(port), "--data-dir", str(folder)),
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env={**variables, "PYTHONPATH": str(ROOT)},
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            env={**variables, "PYTHONPATH": python_path(ROOT)},
         )  # fmt: skip
         threading.Thread(target=self._read, daemon=True).start()
 

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from workers.processes import python_path
+
 from .system import System
 from .waiting import ROOT, wait_until
 
@@ -88,12 +90,13 @@ def last(data: Path, folder: str) -> int:
     return max((number for (number, _), _ in events(data, folder)), default=-1)
 
 
-def run(*arguments: str, data: Path | None) -> None:
-    """A program of Weir's, in the surroundings of a system where one is named."""
+def run(*arguments: str, data: Path | None) -> str:
+    """What a program of Weir's prints, in the surroundings of a system where one is named."""
     variables = {name: value for name, value in os.environ.items() if name not in ("REDIS_URL", "DATABASE_URL")}
     if data is not None:
         variables |= {"WEIR_DATA_DIR": str(data), "REDIS_URL": (data / "broker" / "url").read_text().strip()}
     done = subprocess.run(
         (sys.executable, "-P", *arguments), capture_output=True, text=True, timeout=400, cwd=ROOT,
-        env={**variables, "PYTHONPATH": str(ROOT)})
+        env={**variables, "PYTHONPATH": python_path(ROOT)})
     assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout

@@ -116,3 +116,12 @@ def test_another_address_is_an_allowed_host_unless_the_user_says_which(monkeypat
     assert "127.0.0.1" in everywhere and "*" not in everywhere
     monkeypatch.setenv("WEIR_ALLOWED_HOSTS", "weir.example.org")
     assert environment(options, url="")["WEIR_ALLOWED_HOSTS"] == "weir.example.org"
+
+
+def test_packages_of_a_folder_that_the_user_names_are_there_for_all_that_is_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), "", str(ROOT)]))
+    assert environment(read_options([]), url="")["PYTHONPATH"] == os.pathsep.join([str(ROOT), str(tmp_path)])
+    monkeypatch.delenv("PYTHONPATH")
+    assert environment(read_options([]), url="")["PYTHONPATH"] == str(ROOT)

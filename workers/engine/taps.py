@@ -1,14 +1,17 @@
 """Taps: a few of the newest events of any stream that runs, for as long as somebody looks.
 
-Most streams are in no channel. While a key of its fragment is there, each valve of it copies the first events of every
-batch to a list that expires. Nothing waits for that, nothing is published, and nobody is a reader.
+Most streams are in no channel. While a key of its query is there, each valve of it copies the first events of every
+batch to a list that expires, under the name of the running task: whoever looks finds what each query of a divided task
+copied, and over a handover what the query before did. Nothing waits for that, nothing is published, and nobody is a
+reader.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import heapq
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import zip_longest
+from itertools import islice
 from typing import Any
 
 import pyarrow as pa
@@ -28,52 +31,102 @@ class NewestEvents:
     events: list[dict[str, Any]] = field(default_factory=list)
 
 
-def newest_events(
-    broker: redis.Redis, valves: Sequence[tuple[str, int]], *, retained_in: str | None = None, count: int
-) -> NewestEvents:
+@dataclass(frozen=True, slots=True)
+class Tapped:
+    """A running task's stream as it can be looked at.
+
+    Parameters
+    ----------
+    task : str
+        The running task.
+    queries : sequence of str
+        What executes it: several where it is divided. Of each something is shown.
+    earlier : sequence of str, optional
+        What did, and may yet: shown where the others have too little.
+    retained_in : sequence of str, optional
+        The channels that retain the stream's newest events, whether somebody looks or not: one for each query.
+    """
+
+    task: str
+    queries: Sequence[str]
+    earlier: Sequence[str] = ()
+    retained_in: Sequence[str] = ()
+
+
+def newest_events(broker: redis.Redis, stream: Tapped, *, count: int) -> NewestEvents:
     """Look at a stream: the newest events that its valves have copied, and what comes is copied from now on.
 
     Parameters
     ----------
     broker : redis.Redis
         A client that does not decode responses.
-    valves : sequence of (str, int)
-        The fragment and position of each valve that the stream leaves: several where the fragment is divided.
-    retained_in : str, optional
-        A channel that retains the stream's newest events, whether somebody looks or not.
+    stream : Tapped
+        What is looked at.
     count : int
         How many events at most.
     """
-    blocks = _retained(broker, retained_in, count) if retained_in else []
-    return _events(blocks or _tapped(broker, valves), count)
+    types: dict[str, str | None] = {}
+    retained = [_read(blocks, types, count) for blocks in _retained(broker, stream.retained_in, count)]
+    if any(retained):
+        return NewestEvents(types, _shared_out(retained, count))
+    copied = _copied(broker, stream)
+    now = _shared_out([_read(copied.pop(query), types, count) for query in stream.queries], count)
+    before = _shared_out([_read(blocks, types, count) for blocks in copied.values()], count - len(now))
+    return NewestEvents(types, [*now, *before])
 
 
-def _tapped(broker: redis.Redis, valves: Sequence[tuple[str, int]]) -> list[bytes]:
+def _copied(broker: redis.Redis, stream: Tapped) -> dict[str, list[bytes]]:
+    """The blocks of each query that executes the task or copied of its stream, the newest first."""
+    copiers = sorted(name.decode() for name in broker.smembers(keys.tapped(stream.task)))
+    queries = list(dict.fromkeys([*stream.queries, *stream.earlier, *copiers]))
     pipeline = broker.pipeline(transaction=False)
-    for fragment, position in valves:
-        pipeline.lrange(keys.tapped(fragment, position), 0, -1)
-        pipeline.set(keys.tap(fragment), 1, ex=LOOKS_S)
-    lists = pipeline.execute()[::2]
-    # Of several bundles the newest block of each, then the next: their batches are of about the same time.
-    return [block for ring in zip_longest(*lists) for block in ring if block is not None]
+    for query in queries:
+        pipeline.lrange(keys.tapped(stream.task, query), 0, -1)
+        pipeline.set(keys.tap(query), 1, ex=LOOKS_S)
+    copied = dict(zip(queries, pipeline.execute()[::2], strict=True))
+    if gone := [query for query in copiers if query not in stream.queries and not copied[query]]:
+        broker.srem(keys.tapped(stream.task), *gone)
+    return copied
 
 
-def _retained(broker: redis.Redis, channel: str, count: int) -> list[bytes]:
-    """The newest blocks of a channel, the newest first: each holds at least one event."""
-    return [fields[b"b"] for _, fields in broker.xrevrange(keys.channel(channel), count=count)]
+def _retained(broker: redis.Redis, channels: Sequence[str], count: int) -> list[list[bytes]]:
+    """The newest blocks of each channel, the newest first: each holds at least one event."""
+    pipeline = broker.pipeline(transaction=False)
+    for channel in channels:
+        pipeline.xrevrange(keys.channel(channel), count=count)
+    return [[fields[b"b"] for _, fields in entries] for entries in pipeline.execute()]
 
 
-def _events(blocks: Sequence[bytes], count: int) -> NewestEvents:
-    newest = NewestEvents()
+def _read(blocks: Sequence[bytes], types: dict[str, str | None], count: int) -> list[dict[str, Any]]:
+    """The newest events of blocks, the newest first, so many at most; and the types of their columns."""
+    return list(islice(_events(blocks, types), count))
+
+
+def _events(blocks: Sequence[bytes], types: dict[str, str | None]) -> Iterator[dict[str, Any]]:
     for block in blocks:
         for batch in reversed(codec.decode_block(block)):
-            newest.types.update({
-                column.name: spark_type(column.type) for column in batch.schema if column.name not in newest.types})
-            newest.events.extend(_rows(batch, count - len(newest.events)))
-        if len(newest.events) >= count:
-            break
-    return newest
+            types.update({
+                column.name: spark_type(column.type) for column in batch.schema if column.name not in types})
+            yield from _rows(batch)
 
 
-def _rows(batch: pa.RecordBatch, count: int) -> list[dict[str, Any]]:
-    return batch.slice(max(0, batch.num_rows - max(0, count))).to_pylist()[::-1]
+def _rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:
+    return batch.to_pylist()[::-1]
+
+
+def _shared_out(queries: Sequence[list[dict[str, Any]]], count: int) -> list[dict[str, Any]]:
+    """Events of several queries as one list of so many, the newest first.
+
+    Each gives as many as the others as far as it has them: one that is slow or gets few would never be seen.
+    """
+    newest_first = sorted(queries, key=lambda events: _minus_born(events[0]) if events else 0)
+    parts: list[list[dict[str, Any]]] = [[] for _ in newest_first]
+    turns = ((part, events[turn]) for turn in range(max(count, 0))
+             for part, events in zip(parts, newest_first, strict=True) if turn < len(events))
+    for part, event in islice(turns, max(count, 0)):
+        part.append(event)
+    return list(heapq.merge(*parts, key=_minus_born))
+
+
+def _minus_born(event: dict[str, Any]) -> int:
+    return -(event.get("_born") or 0)

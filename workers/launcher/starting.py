@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from workers.processes import python_path
+
 from .state import ROOT
 from .supervise import Supervisor
 
@@ -51,7 +53,7 @@ def engine_environment(*, url: str, data_dir: Path, node: str, slots: int) -> di
     return {
         **os.environ, "REDIS_URL": url, "WEIR_DATA_DIR": str(data_dir), "WEIR_NODE": node, "WEIR_SLOTS": str(slots),
         "WEIR_CHANNELS_JAR": str(Path(jar).expanduser().resolve()) if jar else "",
-        "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1",
+        "PYTHONPATH": python_path(ROOT), "PYTHONUNBUFFERED": "1",
     }  # fmt: skip
 
 

@@ -137,6 +137,21 @@ def test_a_pause_is_recorded_before_places_are_given_up():
         do.RecordPause(paused=True), on.Unregister("f1-0.0", "f1-1"), do.Release())
 
 
+def test_a_pause_does_not_wait_for_a_batch_that_can_only_fail():
+    half = Records(known=READER, progress=Progress(3, False, None, {"f1-0.0": Offset("6-0")}), has_begun=True)
+    rests = (do.RecordPause(paused=True), do.Unregister("f1-0.0", "f1-1"), do.Release())
+    placed = {"f1-0.0": info("f1-0.0", readers={"f1-1": Offset("4-0")})}
+    failed = snapshot(READER, State.BACKOFF, records=half, channels=placed)
+    assert decide(failed, Pause(READER)) == (do.Again(Start(READER)),), "it may have come through the next time"
+    given_up = replace(failed, actual=replace(failed.actual, gave_up=True))
+    assert decide(given_up, Pause(READER)) == (do.Show(State.DRAINING), do.Stopped(), *rests)
+    for lost in ({}, {"f1-0.0": info("f1-0.0")}):
+        assert decide(replace(failed, channels=lost), Pause(READER))[2:] == rests, "its writer heard of the pause first"
+    ends = snapshot(READER, State.BACKOFF, desired=wanting(HEIR, outgoing=(READER,)), records=half)
+    given_up = replace(ends, actual=replace(ends.actual, gave_up=True))
+    assert decide(given_up, End(READER)) == (do.Again(Start(READER)),), "others need what it was about to do"
+
+
 def test_a_pause_keeps_its_place_at_a_live_source_which_rests_too():
     reader = replace(READER, inputs=(Input("in-orders.0", "orders"),))
     at_rest = snapshot(reader, records=Records(known=reader, progress=Progress(3, True), has_begun=True))

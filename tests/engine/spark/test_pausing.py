@@ -1,6 +1,7 @@
 """A dataflow is paused and goes on with its state while others are untouched; a new reader begins where it asks to."""
 
 import time
+from pathlib import Path
 
 import pytest
 
@@ -86,6 +87,37 @@ def check_sums(rig: Rig, before: list[int]) -> None:
     for event in events:
         total += event["_seq"]
         assert event["sum"] == total
+
+
+def test_what_fails_with_its_batch_comes_to_rest_and_goes_on_behind_it(rig: Rig, tmp_path: Path):
+    broken = tmp_path / "broken"
+    failing = RunningTask("fails", "fragile", {"broken_while": str(broken)}, ("count",))
+    tasks = [*TASKS[:2], failing, RunningTask("failed", "kept", KEEP, ("fails",))]
+
+    def wanted(reader: Fragment, **outlets: tuple[str, ...]) -> None:
+        rig.publish(estate_of([fragment("r1-0", "count", "out", outlets=outlets), reader], tasks, slots=2))
+
+    works = fragment("r1-1", "fails", "failed", slot=1)
+    wanted(works, count=("r1-1",))
+    rig.wait_running("r1-0", "r1-1")
+    grown(rig, "r1-1.1")
+    broken.touch()
+    rig.wait(lambda: rig.fragment("r1-1")["failures"] >= 2, what="failures")
+    wanted(fragment("r1-1", "fails", "failed", slot=1, active=0, resting=2))
+    rig.wait(lambda: rig.fragment("r1-1")["state"] == "stopped" and not rig.channels.info("r1-0.0").readers,
+             what="a pause, though what it failed with is still to be done")
+    before = numbers(rig, "r1-1.1")
+    grown(rig, "r1-0.1", by=100)
+
+    broken.unlink()
+    wanted(works, count=("r1-1",))
+    rig.wait_running("r1-1")
+    grown(rig, "r1-1.1")
+    after = numbers(rig, "r1-1.1")[len(before):]
+    assert before == list(range(len(before))) and after[0] > before[-1] + 100
+    assert after == list(range(after[0], after[0] + len(after)))
+    seqs = numbers(rig, "r1-0.1")
+    assert seqs == list(range(len(seqs))), "who reads the same stream gets all"
 
 
 def test_a_paused_source_goes_on_with_its_next_number_and_no_burst(rig: Rig):

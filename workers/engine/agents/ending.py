@@ -1,7 +1,8 @@
 """How a fragment comes to rest: to hand over, to pause, or to leave. Pure.
 
 It reads what is left, stops between two batches, and only then is it recorded what it leaves. A batch that was planned
-and not done is repeated before that, for what it read may be freed later.
+and not done is repeated before that, for what it read may be freed later. One that pauses does without, where the batch
+can only fail again: it goes on behind that batch.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from .instructions import Again, HoldQuery, Instructions, RecordPause, Release, 
 from .reconcile import End, Leave, Pause, Start, State
 from .resting import await_batch, come_to_rest, is_busy
 from .retirement import has_read_all, retire
-from .savepoints import Readiness, beginning_of, end, has_read_to_the_end
+from .savepoints import Readiness, beginning_of, end, has_lost_its_place, has_read_to_the_end
 from .snapshot import Snapshot
 
 
@@ -37,7 +38,7 @@ def come_to_an_end(snapshot: Snapshot, action: End | Pause | Leave) -> Instructi
             return (*beginning.instructions, *_end_held(snapshot, action))
         waits = await_batch(snapshot, action, again_ms=again_ms)
         return (*beginning.instructions, *(waits or (*come_to_rest(), Again(action))))
-    if not is_drained or not is_done:
+    if not is_drained or not (is_done or (isinstance(action, Pause) and _only_fails(snapshot))):
         return (*beginning.instructions, Again(Start(fragment)))
     # It waited, or had failed, where it is not stopped already.
     stopped = () if snapshot.actual.state is State.STOPPED else (Show(State.DRAINING), Stopped())
@@ -68,6 +69,12 @@ def _is_drained(snapshot: Snapshot, action: End | Pause | Leave) -> bool:
         case Leave(fragment):
             return has_read_all(snapshot, fragment)
     return True
+
+
+def _only_fails(snapshot: Snapshot) -> bool:
+    """Whether the batch that was planned will not be done: the query was given up, or has lost its place where it read,
+    as its writer may hear of the pause first and free what only this one needs."""
+    return snapshot.actual.gave_up or has_lost_its_place(snapshot)
 
 
 def _at_rest(snapshot: Snapshot, action: End | Pause | Leave) -> Instructions:

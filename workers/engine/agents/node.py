@@ -32,7 +32,7 @@ from workers.engine.sinks.selection import wanted_sinks
 from workers.engine.spark.pinning import core_of, pinning
 from workers.engine.spark.scratch import clear_spares
 from workers.library.registry import task_types
-from workers.processes import adopt_orphans
+from workers.processes import adopt_orphans, python_path
 
 from .archiver import Archiver
 from .broker_sync import DesiredStateWatcher, ReportPublisher, connect
@@ -338,14 +338,13 @@ class Node:
         return [sys.executable, "-m", "workers.engine.agents.slot", *which]
 
     def _slot_environment(self) -> Mapping[str, str]:
-        paths = [str(ROOT), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
         return {
             **os.environ,
             "REDIS_URL": self._settings.redis_url,
             "WEIR_NODE": self._settings.node,
             "WEIR_SLOTS": str(self._settings.slots),
             "WEIR_DATA_DIR": str(self._settings.data_dir),
-            "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths)),
+            "PYTHONPATH": python_path(ROOT),
         }
 
 

@@ -181,6 +181,8 @@ def _to_end(run: FragmentRun, action: Action, fragment: WantedFragment, records:
             read = records.progress.offsets
             channels += [item.channel for item in fragment.inputs if item.channel not in read]
             channels += [*(item.channel for item in fragment.inputs), *fragment.written] if is_at_rest else []
+        case Pause() if is_at_rest and not records.progress.is_done:
+            channels += records.progress.offsets
         case Leave():
             channels += channels_of(inputs_of(fragment, records))
             channels += streams_of(fragment) if is_at_rest else ()

@@ -173,15 +173,19 @@ def _due_now(snapshot: Snapshot, source_offset: dict[str, int]) -> dict[str, int
 # -- going on after a pause --------------------------------------------------------------------------------------------
 
 
+def has_lost_its_place(snapshot: Snapshot) -> bool:
+    """Whether a channel has no place for it that the batch reads which it planned and has not done."""
+    progress = snapshot.records.progress
+    return not progress.is_done and any(snapshot.offset_registered(channel) is None for channel in progress.offsets)
+
+
 def was_unregistered(snapshot: Snapshot, wanted: WantedFragment) -> bool:
     """Whether it was paused and goes on, and its node heard of neither: its offsets are not what it has read."""
     progress = snapshot.records.progress
     offsets = {channel: snapshot.offset_registered(channel) for channel in progress.offsets}
     # A place follows when a batch is done: until then it is where that batch begins.
     known = progress.offsets if progress.is_done else {**progress.offsets, **progress.start_offsets}
-    if not progress.is_done and None in offsets.values():
-        return True
-    return _has_other_channel(snapshot) or _has_lost_the_whole(snapshot, wanted) or any(
+    return has_lost_its_place(snapshot) or _has_other_channel(snapshot) or _has_lost_the_whole(snapshot, wanted) or any(
         offset is not None and offset > known[channel]
         for channel, offset in offsets.items()
     )

@@ -155,9 +155,12 @@ def tap(fragment_id: str) -> str:
     return f"{PREFIX}tap:{fragment_id}"
 
 
-def tapped(fragment_id: str, position: int) -> str:
-    """The list of what a valve copied for whoever looks: blocks, the newest first."""
-    return f"{PREFIX}tapped:{fragment_id}:{position}"
+def tapped(task_id: str, fragment_id: str = "") -> str:
+    """The list of what the valve of one query copied of a running task's stream: blocks, the newest first.
+
+    Without a query the set of those that copied.
+    """
+    return f"{PREFIX}tapped:{task_id}" + (f":{fragment_id}" if fragment_id else "")
 
 
 def desired(node: str) -> str:

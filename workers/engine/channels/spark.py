@@ -162,7 +162,7 @@ def read_ticks(
 
 def valve(
     events: DataFrame, config: ChannelConfig, *, fragment: str, position: int, channel: str, fence: int,
-    batch_base: int = 0, gate: str = "",
+    batch_base: int = 0, gate: str = "", task: str = "",
 ) -> DataFrame:
     """Put a valve behind a task: count its events, publish them while its outlet is open, pass them on or not.
 
@@ -186,10 +186,13 @@ def valve(
         numbers keep growing there.
     gate : str
         The token of a query that stands by: ``fence`` and ``batch_base`` are those that it is told when its turn comes.
+    task : str, optional
+        The running task whose stream it is: under this name its newest events are found, wherever it runs.
     """
     jvm_valve = events.sparkSession._jvm.weir.Valve
     behind = jvm_valve.behind(
-        events._jdf, config.redis_url, fragment, position, channel, fence, batch_base, config.block_rows, gate
+        events._jdf, config.redis_url, task or f"{fragment}.{position}", fragment, position, channel, fence, batch_base,
+        config.block_rows, gate
     )
     return DataFrame(behind, events.sparkSession)
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from workers.engine.settings import ROOT
 from workers.engine.trials import TrialFailed
-from workers.processes import spawn, stop
+from workers.processes import python_path, spawn, stop
 
 from .feeder import Assignment
 
@@ -38,10 +38,9 @@ class Feeding:
         return set() if self._process is None else {self._process.pid}
 
     def __enter__(self) -> Feeding:
-        paths = [str(ROOT), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
         self._process = spawn(
             [sys.executable, "-m", "workers.engine.measuring.feeder"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            stderr=None, env={**os.environ, "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths))})
+            stderr=None, env={**os.environ, "PYTHONPATH": python_path(ROOT)})
         threading.Thread(target=self._listen, args=(self._process,), name="feeder", daemon=True).start()
         return self
 

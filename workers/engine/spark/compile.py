@@ -138,7 +138,7 @@ def compile_chain(
         frame = valve(
             frame, config, fragment=chain.fragment, position=position, channel=channel,
             fence=NO_FENCE if gate else take_fence(channel),  # whoever writes there now goes on until the gate opens
-            batch_base=chain.beginning.batch_bases.get(channel, 0), gate=gate,
+            batch_base=chain.beginning.batch_bases.get(channel, 0), gate=gate, task=task.id,
         )
     file_sink = _file_sink(chain, task_types, folder)
     return Compiled(frame=frame, schemas=tuple(schemas), folds=tuple(folds), file_sink=file_sink)

@@ -8,11 +8,12 @@ from pyspark.sql import functions as F
 
 from workers.engine.channels import keys
 from workers.engine.channels.histogram import histogram_of
-from workers.engine.taps import newest_events
+from workers.engine.taps import Tapped, newest_events
 
 from .rig import Rig, wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker]
+FIRST, SECOND = Tapped("a.0", ["a"]), Tapped("a.1", ["a"])  # streams of `two_tasks`
 
 
 def two_tasks(rig: Rig, *, rate_per_s: float = 200, limit: int | None = None):
@@ -140,10 +141,10 @@ def test_a_tap_shows_a_stream_that_is_in_no_channel_and_changes_nothing(rig: Rig
     broker = redis.Redis.from_url(rig.config.redis_url)
     query = two_tasks(rig, limit=1_000)
     second = wait_until(
-        lambda: newest_events(broker, [("a", 1)], count=5).events, what="events of the second task", alive=(query,))
-    first = newest_events(broker, [("a", 0)], count=5)
+        lambda: newest_events(broker, SECOND, count=5).events, what="events of the second task", alive=(query,))
+    first = newest_events(broker, FIRST, count=5)
     assert all(event["double"] == 2 * event["_seq"] for event in second)
-    assert newest_events(broker, [("a", 1)], count=5).types["double"] == "bigint"
+    assert newest_events(broker, SECOND, count=5).types["double"] == "bigint"
     numbers = [event["_seq"] for event in first.events]
     assert numbers and numbers == sorted(set(numbers), reverse=True)
     wait_until(lambda: len(rig.events("a.0")) == 1_000, what="all events", alive=(query,))
@@ -153,11 +154,11 @@ def test_a_tap_shows_a_stream_that_is_in_no_channel_and_changes_nothing(rig: Rig
 
 def test_nothing_is_copied_while_nobody_looks(rig: Rig) -> None:
     broker = redis.Redis.from_url(rig.config.redis_url)
-    copied = keys.tapped("a", 0), keys.tapped("a", 1)
+    copied = [name for task in ("a.0", "a.1") for name in (keys.tapped(task), keys.tapped(task, "a"))]
     query = two_tasks(rig)
     wait_until(lambda: len(rig.batches("a.0")) > 3, what="some batches", alive=(query,))
     assert not broker.exists(*copied)
-    wait_until(lambda: newest_events(broker, [("a", 1)], count=5).events, what="a look", alive=(query,))
+    wait_until(lambda: newest_events(broker, SECOND, count=5).events, what="a look", alive=(query,))
     broker.delete(keys.tap("a"))
     looked_at = max(rig.batches("a.0")) + 2
     wait_until(lambda: max(rig.batches("a.0")) > looked_at, what="batches behind it", alive=(query,))

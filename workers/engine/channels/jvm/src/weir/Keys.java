@@ -60,8 +60,13 @@ final class Keys {
     return "weir:tap:" + fragment;
   }
 
-  /** What a valve copied for whoever looks: blocks, the newest first. */
-  static String tapped(String fragment, int position) {
-    return "weir:tapped:" + fragment + ":" + position;
+  /** The queries whose valves copied of a running task's stream for whoever looks. */
+  static String tapped(String task) {
+    return "weir:tapped:" + task;
+  }
+
+  /** What the valve of one query copied of it: blocks, the newest first. */
+  static String tapped(String task, String fragment) {
+    return "weir:tapped:" + task + ":" + fragment;
   }
 }

@@ -41,8 +41,10 @@ final class Tap {
   }
 
   private List<Object[]> commands(byte[] block) {
-    String key = Keys.tapped(spec.fragment, spec.position);
+    String copies = Keys.tapped(spec.task, spec.fragment), queries = Keys.tapped(spec.task);
     return List.of(
-        new Object[] {"LPUSH", key, block}, new Object[] {"LTRIM", key, 0, BLOCKS - 1}, new Object[] {"EXPIRE", key, KEPT_S});
+        new Object[] {"LPUSH", copies, block}, new Object[] {"LTRIM", copies, 0, BLOCKS - 1},
+        new Object[] {"EXPIRE", copies, KEPT_S},
+        new Object[] {"SADD", queries, spec.fragment}, new Object[] {"EXPIRE", queries, KEPT_S});
   }
 }

@@ -40,6 +40,7 @@ public final class Valve extends Expression implements CodegenFallback, Serializ
   /** What does not change while a query runs. */
   static final class Spec implements Serializable {
     final String url;
+    final String task;
     final String fragment;
     final int position;
     final String channel;
@@ -50,9 +51,10 @@ public final class Valve extends Expression implements CodegenFallback, Serializ
     final String gate; // of a query that stands by: its control says the token and where numbers begin; else empty
 
     Spec(
-        String url, String fragment, int position, String channel, long fence, long batchBase, int blockRows, StructType schema,
-        String gate) {
+        String url, String task, String fragment, int position, String channel, long fence, long batchBase, int blockRows,
+        StructType schema, String gate) {
       this.url = url;
+      this.task = task;
       this.fragment = fragment;
       this.position = position;
       this.channel = channel;
@@ -65,18 +67,18 @@ public final class Valve extends Expression implements CodegenFallback, Serializ
 
     /** The same with what the control says of a query that stood by. */
     Spec opened(long fence, long batchBase) {
-      return new Spec(url, fragment, position, channel, fence, batchBase, blockRows, schema, gate);
+      return new Spec(url, task, fragment, position, channel, fence, batchBase, blockRows, schema, gate);
     }
   }
 
   /** Puts a valve behind {@code events}; its blocks are numbered from {@code batchBase} on, where the channel has others. */
   public static Dataset<Row> behind(
-      Dataset<Row> events, String url, String fragment, int position, String channel, long fence, long batchBase, int blockRows,
-      String gate) {
+      Dataset<Row> events, String url, String task, String fragment, int position, String channel, long fence,
+      long batchBase, int blockRows, String gate) {
     Dataset<Row> single = events.coalesce(1);
     List<Expression> columns = new ArrayList<>();
     for (String name : single.columns()) columns.add(ExpressionUtils.expression(single.col("`" + name.replace("`", "``") + "`")));
-    Spec spec = new Spec(url, fragment, position, channel, fence, batchBase, blockRows, single.schema(), gate);
+    Spec spec = new Spec(url, task, fragment, position, channel, fence, batchBase, blockRows, single.schema(), gate);
     return single.filter(ExpressionUtils.column(new Valve(spec, columns)));
   }
 
