@@ -18,7 +18,7 @@ WIDTHS = {1280: 860, 400: 800}
 PAGES = {
     "estate": "/", "dataflows": "/dataflows/", "dataflow-new": "/dataflows/new", "proposals": "/proposals/",
     "alerts": "/alerts/", "alert-rules": "/alerts/rules", "notifications": "/alerts/notifications",
-    "bills": "/bills/", "slots": "/estate/slots", "controllers": "/controllers/",
+    "bills": "/bills/", "slots": "/estate/slots", "deployment": "/estate/deployment/", "controllers": "/controllers/",
     "controller": "/controllers/defragmentation/", "dry-run": "/controllers/defragmentation/dry-run?team=city",
     "estate-time": "/estate/time?range=1h", "problems": "/problems/", "slot": "/estate/slots/n1/0",
     "node": "/estate/nodes/n1", "wall": "/wall/",

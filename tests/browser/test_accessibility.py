@@ -14,7 +14,7 @@ from tests.browser.site import RunningSite
 pytestmark = pytest.mark.browser
 
 PLACES = [
-    "/", "/estate/graph", "/estate/overlap", "/estate/slots", "/fragmentation/", "/estate/time",
+    "/", "/estate/graph", "/estate/overlap", "/estate/slots", "/fragmentation/", "/estate/deployment/", "/estate/time",
     "/estate/slots/n1/0", "/estate/nodes/n1", "/problems/", "/wall/", "/dataflows/", "/dataflows/new",
     "/proposals/", "/bills/", "/profiles/", "/profiles/import", "/profiles/measure?type=senml_parse", "/task-types/",
     "/audit/", "/teams/", "/help/start", "/help/documents", "/password/", "/no-such-page"]
