@@ -53,6 +53,7 @@ _DEEDS = {
     "dataflow.propose_pause": "proposed to pause", "dataflow.propose_resume": "proposed to resume",
     "dataflow.propose_defragment": "proposed to defragment",
     "dataflow.propose_schedule": "proposed a schedule for", "dataflow.try_again": "tried again the failed queries of",
+    "source.look": "looked at a source with a secret of",
     "dataflow.write_again": "let a sink write again what it keeps of",
     "dataflow.recommend_defragmentation": "recommended to defragment",
     "dataflow.recommend_chaining": "recommended to chain the queries of",
