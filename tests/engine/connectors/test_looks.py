@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import redis
 
-from scheduler.contracts.looks import DONE, LookOrder
+from scheduler.contracts.looks import DONE, FAILED, LookOrder
 from scheduler.model.dataflow import Task
 from workers.engine import looks
 from workers.engine.agents.look_runner import LookRunner
@@ -125,3 +125,30 @@ def test_what_comes_while_somebody_looks_at_an_empty_source_is_seen(node, rig):
     until(lambda: node.seen(look_id).state.state == "looking", saying=lambda: node.seen(look_id).state)
     rig.send([7])
     until(lambda: [event["n"] for event in node.seen(look_id).events] == [7], saying=lambda: node.seen(look_id))
+
+
+def test_a_source_that_is_away_says_so_and_what_to_do(node, rig):
+    rig.leave()
+    try:
+        seen = node.look(rig.task(), waits_s=8.0)
+    finally:
+        rig.return_()
+    assert (seen.state.state, seen.state.code, seen.events) == (FAILED, "source_away", []), seen.state
+    assert seen.state.message and seen.state.remedy and "tried again by itself" not in seen.state.remedy
+
+
+def test_a_look_ends_when_nobody_asks(node, rig):
+    look_id = node.begin(rig.task(), waits_s=120.0)
+    until(lambda: node.seen(look_id).state.state == "looking", saying=lambda: node.seen(look_id).state)
+    assert node.runner.pids
+    until(lambda: not node.runner.pids)
+    assert looks.seen(node.broker, look_id, owner=OWNER).state.state == "looking", "it did not come to its own end"
+
+
+def test_a_look_that_is_cancelled_ends_and_is_gone(node, rig):
+    look_id = node.begin(rig.task(), waits_s=120.0)
+    until(lambda: node.seen(look_id).state.state == "looking", saying=lambda: node.seen(look_id).state)
+    assert not looks.cancel(node.broker, look_id, owner="2"), "it is somebody else's"
+    assert looks.cancel(node.broker, look_id, owner=OWNER)
+    until(lambda: not node.runner.pids)
+    assert looks.seen(node.broker, look_id, owner=OWNER) is None

@@ -135,7 +135,8 @@ def place_before_last(file: BinaryIO, reading: Reading, size: int, count: int) -
     tail = file.read(TAIL_BYTES)
     if reading.format == "csv" and b'"' in tail:  # the line that begins there may be in the middle of a record
         return None
-    return begin + tail.find(b"\n") + 1
+    end_of_first = tail.find(b"\n") + 1
+    return begin + end_of_first if 0 < end_of_first < len(tail) else None  # else it is one long line
 
 
 Event = tuple[At, int, Message | DeadLetter]
