@@ -40,8 +40,10 @@ class LookState:
     """How far a look is.
 
     ``state`` is ``ordered``, ``taken`` (a process starts), ``looking`` (the source has answered), ``done`` or
-    ``failed`` (``code``, ``message`` and ``remedy`` say why). ``unread`` are the newest messages that could not be
-    read, the newest first; ``too_large`` says how many events are left out because of their size.
+    ``failed``: then ``message`` and ``remedy`` say why, and ``code``, which is that of the connector's error or one of
+    ``look_not_taken``, ``look_ended`` (its process died), ``look_failed`` and ``unreadable_order``. ``unread`` are the
+    newest messages that could not be read, the newest first; ``too_large`` says how many events are left out because
+    of their size.
     """
 
     state: str

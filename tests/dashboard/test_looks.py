@@ -207,3 +207,12 @@ def test_bytes_that_are_no_text_are_shown(world: World, node: None, tmp_path: Pa
     address = f"/api/streams/looks/{begun['id']}"
     until(lambda: client.get(address).json()["is_over"], saying=lambda: client.get(address).json())
     assert client.get(address).json()["events"] == [{"value": "/wD+"}]  # base64, as sinks write bytes
+
+
+def test_a_look_that_no_node_takes_is_told(world: World, broker: redis.Redis) -> None:
+    text = reading("mqtt", {"server": "mqtt.example.org:1883", "topics": ["a"]})
+    look_id = begin_look(actor=world.carla, team=world.city, text=text, task_id="source")
+    assert look(viewer_of(world.carla), look_id).state == ORDERED
+    broker.expire(f"weir:look:{look_id}", looks.LIVES_S - looks.ORDER_LIVES_S - 1)  # so much later
+    seen = look(viewer_of(world.carla), look_id)
+    assert (seen.is_over, seen.code) == (True, "look_not_taken") and seen.message and seen.remedy

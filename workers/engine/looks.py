@@ -29,6 +29,11 @@ LIVES_S = 60
 ASKED_S = 4  # a question counts for so long; who goes on asking repeats it
 
 
+NOT_TAKEN = LookState(
+    FAILED, "look_not_taken", f"No node took the look within {ORDER_LIVES_S} s.",
+    "See whether the agent of the node answers, then look again: it looks at a few sources at a time.")
+
+
 @dataclass(frozen=True, slots=True)
 class Seen:
     """What a look has come to: its state, and its events, the newest first, with the types of their columns."""
@@ -58,10 +63,14 @@ def order(broker: redis.Redis, look: LookOrder, *, owner: str) -> None:
 def seen(broker: redis.Redis, look_id: str, *, owner: str) -> Seen | None:
     """What has come of a look, which goes on being asked for; None where this owner ordered no such look, or it is
     over for a minute."""
-    ordered_by, text, block = broker.hmget(_key(look_id), "owner", "state", "block")
+    pipeline = broker.pipeline(transaction=False)
+    (ordered_by, text, block), left_s = pipeline.hmget(
+        _key(look_id), "owner", "state", "block").ttl(_key(look_id)).execute()
     if ordered_by is None or text is None or ordered_by.decode() != owner:
         return None
     state = LOOK_STATES.loads(text)
+    if state.state == ORDERED and left_s < LIVES_S - ORDER_LIVES_S:
+        state = NOT_TAKEN
     if not state.is_over:
         broker.set(_asked(look_id), 1, ex=ASKED_S)
     types: dict[str, str | None] = {}

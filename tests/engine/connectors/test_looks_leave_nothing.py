@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import signal
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,9 +17,10 @@ import pyarrow.parquet as pq
 import pytest
 import redis
 
-from scheduler.contracts.looks import DONE, FAILED
+from scheduler.contracts.looks import DONE, FAILED, LookOrder
 from scheduler.model.dataflow import Task
 from workers.engine import looks
+from workers.engine.agents.look_runner import AT_ONCE
 from workers.engine.secrets import Vault, publish
 
 from .playing import until
@@ -200,6 +202,37 @@ def test_events_that_are_too_large_together_are_counted(started: Any) -> None:
             os.utime(rig.drop / name, (1_700_000_000 + number, 1_700_000_000 + number))
         seen = node.look(rig.task(), waits_s=20.0)
         assert (seen.state.state, [row["n"] for row in seen.events], seen.state.too_large) == (DONE, [3, 2], 2)
+
+
+def test_a_look_whose_process_dies_says_so(started: Any) -> None:
+    with rig_of("files") as rig:
+        node = started(rig)
+        rig.anew()
+        look_id = node.begin(rig.task(), waits_s=120.0)
+        until(lambda: node.seen(look_id).state.state == "looking")
+        for pid in node.runner.pids:
+            os.kill(pid, signal.SIGKILL)
+        state = node.outcome(look_id).state
+        assert (state.state, state.code) == (FAILED, "look_ended") and state.remedy
+
+
+def test_only_so_many_look_at_once_and_the_others_wait(started: Any) -> None:
+    with rig_of("files") as rig:
+        node = started(rig)
+        rig.anew()
+        ids = []
+        for number in range(AT_ONCE + 1):
+            ids.append(f"{number + 1:032x}")
+            looks.order(node.broker, LookOrder(
+                ids[-1], "n1", "files", rig.task().config, waits_s=120.0), owner=str(number))
+
+        def states() -> list[str]:
+            return [looks.seen(node.broker, look_id, owner=str(number)).state.state
+                    for number, look_id in enumerate(ids)]
+
+        until(lambda: states() == ["looking"] * AT_ONCE + ["ordered"], saying=states)
+        looks.cancel(node.broker, ids.pop(0), owner="0")
+        until(lambda: looks.seen(node.broker, ids[-1], owner=str(AT_ONCE)).state.state == "looking")
 
 
 def test_hosts_and_folders_are_those_that_the_operator_allows(started: Any) -> None:
