@@ -1,7 +1,7 @@
 """Looks: the newest events of a live source that does not run, as they stand in the broker while somebody asks.
 
 The site orders one, the node's agent takes it and has a process look. Imports nothing of Spark. Everything expires: an
-order that nobody took in ten seconds, what came of it in a minute; and a look ends when nobody asks any more.
+order that nobody took in twenty seconds, what came of it in a minute; and a look ends when nobody asks any more.
 
     weir:looks:<node>             list of look ids that the node's agent has not taken yet
     weir:look:<id>                hash: order, who ordered it, how far it is, and its events as a block
@@ -24,7 +24,7 @@ from workers.engine.channels.keys import PREFIX
 from workers.library.arrow_types import spark_type
 from workers.library.columns import STREAM
 
-ORDER_LIVES_S = 10
+ORDER_LIVES_S = 20
 LIVES_S = 60
 ASKED_S = 4  # a question counts for so long; who goes on asking repeats it
 
@@ -73,6 +73,8 @@ def seen(broker: redis.Redis, look_id: str, *, owner: str) -> Seen | None:
         state = NOT_TAKEN
     if not state.is_over:
         broker.set(_asked(look_id), 1, ex=ASKED_S)
+        if state.state != ORDERED:  # how long an order has waited is known by what is left of its life
+            broker.expire(_key(look_id), LIVES_S)
     types: dict[str, str | None] = {}
     events: list[dict[str, Any]] = []
     for batch in codec.decode_block(block) if block else ():

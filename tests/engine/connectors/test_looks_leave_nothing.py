@@ -220,19 +220,22 @@ def test_only_so_many_look_at_once_and_the_others_wait(started: Any) -> None:
     with rig_of("files") as rig:
         node = started(rig)
         rig.anew()
-        ids = []
-        for number in range(AT_ONCE + 1):
-            ids.append(f"{number + 1:032x}")
+        ids = [f"{number + 1:032x}" for number in range(AT_ONCE + 1)]
+
+        def order(number: int) -> None:
             looks.order(node.broker, LookOrder(
-                ids[-1], "n1", "files", rig.task().config, waits_s=120.0), owner=str(number))
+                ids[number], "n1", "files", rig.task().config, waits_s=300.0), owner=str(number))
 
-        def states() -> list[str]:
-            return [looks.seen(node.broker, look_id, owner=str(number)).state.state
-                    for number, look_id in enumerate(ids)]
+        def states(*numbers: int) -> list[str]:
+            return [looks.seen(node.broker, ids[number], owner=str(number)).state.state for number in numbers]
 
-        until(lambda: states() == ["looking"] * AT_ONCE + ["ordered"], saying=states)
-        looks.cancel(node.broker, ids.pop(0), owner="0")
-        until(lambda: looks.seen(node.broker, ids[-1], owner=str(AT_ONCE)).state.state == "looking")
+        for number in range(AT_ONCE):
+            order(number)
+        until(lambda: states(*range(AT_ONCE)) == ["looking"] * AT_ONCE, saying=lambda: states(*range(AT_ONCE)))
+        order(AT_ONCE)
+        assert len(node.runner.pids) == AT_ONCE and states(AT_ONCE) == ["ordered"]
+        looks.cancel(node.broker, ids[0], owner="0")
+        until(lambda: states(*range(1, AT_ONCE + 1)) == ["looking"] * AT_ONCE)
 
 
 def test_hosts_and_folders_are_those_that_the_operator_allows(started: Any) -> None:
