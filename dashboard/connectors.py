@@ -1,4 +1,5 @@
-"""What the site asks of connectors: to take in what was posted, to show what could not be read or written."""
+"""What the site asks of connectors: to take in what was posted, to show what could not be read or written, and to look
+at a source that does not run."""
 
 from __future__ import annotations
 
@@ -9,7 +10,11 @@ from typing import Any
 from django.conf import settings
 
 from dashboard.jobs import broker, broker_needed
+from scheduler.contracts.looks import LookOrder
+from scheduler.model.task_types import TaskType
+from workers.engine import looks
 from workers.engine.connectors import intake
+from workers.engine.connectors.looking import look_at
 from workers.engine.connectors.pushing import Post, Pushed, push_events
 from workers.engine.sinks import store as sinks
 
@@ -60,6 +65,29 @@ def write_again(channel: str, what: str, since_ms: int | None) -> None:
     """Let a sink write again what is kept; ``BrokerAway`` where it cannot be told."""
     with broker_needed("so nothing is written again."):
         sinks.SinkStore(broker(settings.REDIS_URL)).ask(channel, sinks.Order(what, since_ms))
+
+
+def shows_before_it_runs(task_type: TaskType) -> bool:
+    """Whether a node can look at a source of that type which does not run."""
+    return look_at(task_type) is not None
+
+
+def order_look(order: LookOrder, *, owner: str) -> None:
+    """Let a node look at a source, in the place of what this owner looked at before; raises ``BrokerAway``."""
+    with broker_needed("so nobody can look."):
+        looks.order(broker(settings.REDIS_URL), order, owner=owner)
+
+
+def seen(look_id: str, *, owner: str) -> looks.Seen | None:
+    """What has come of a look that this owner ordered, or None; raises ``BrokerAway``."""
+    with broker_needed("so it is not known what was seen."):
+        return looks.seen(broker(settings.REDIS_URL), look_id, owner=owner)
+
+
+def cancel_look(look_id: str, *, owner: str) -> None:
+    """Let a look that this owner ordered end; raises ``BrokerAway``."""
+    with broker_needed("so the look ends by itself."):
+        looks.cancel(broker(settings.REDIS_URL), look_id, owner=owner)
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
@@ -9,6 +10,8 @@ from typing import Any
 from django.http import HttpRequest, HttpResponse
 from ninja import NinjaAPI
 from ninja.errors import AuthenticationError, HttpError, ValidationError
+from ninja.renderers import JSONRenderer
+from ninja.responses import NinjaJSONEncoder
 
 from dashboard.api.answers.common import Error
 from dashboard.core.errors import BadInput, LoginRequired, as_weir_error, response_for
@@ -21,8 +24,22 @@ class InvalidRequest(WeirError):
     code = "invalid_request"
 
 
+class _Encoder(NinjaJSONEncoder):
+    """Bytes of an event are base64, as sinks write them."""
+
+    def default(self, o: Any) -> Any:
+        return base64.b64encode(o).decode() if isinstance(o, bytes) else super().default(o)
+
+
+class _Renderer(JSONRenderer):
+    encoder_class = _Encoder
+
+
 class WeirAPI(NinjaAPI):
     """The API, whose OpenAPI document names the errors of every operation."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(renderer=_Renderer(), **options)
 
     def get_openapi_schema(self, **options: Any) -> Any:
         document = super().get_openapi_schema(**options)

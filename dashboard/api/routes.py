@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse
-from ninja import Query
+from ninja import Query, Status
 from ninja.responses import NinjaJSONEncoder
 
 from dashboard import jobs
@@ -20,6 +20,7 @@ from dashboard.api.alert_routes import router as alert_router
 from dashboard.api.answers.common import Page
 from dashboard.api.answers.dataflows import Checked, DataflowFragmentation, Stream, StreamEvents
 from dashboard.api.answers.deployment import Deployment
+from dashboard.api.answers.looks import Look, LookBegun
 from dashboard.api.answers.proposals import NearMissOfText
 from dashboard.api.answers.site import AuditRow, Estate, EstateHistory, Sample, TaskTypeRow
 from dashboard.api.auth import BearerToken, Session
@@ -36,7 +37,7 @@ from dashboard.api.team_routes import router as team_router
 from dashboard.approvals.near_misses import near_misses_in
 from dashboard.audit.selectors import entries_for
 from dashboard.catalog.documents import check_document
-from dashboard.explorer import streams
+from dashboard.explorer import looks, streams
 from dashboard.operations import fragments
 from dashboard.operations import selectors as operations
 from dashboard.operations.deployment import deployment_rows
@@ -103,6 +104,31 @@ def document_streams(request: HttpRequest, submission: schemas.SubmissionIn) -> 
     return [
         asdict(stream) | {"columns": schemas.columns_row(stream.columns)}
         for stream in streams.streams_of(team, submission.text, format=submission.format)]
+
+
+@api.post("/streams/looks", response={202: LookBegun})
+def look_begin(request: HttpRequest, source: schemas.LookIn) -> Status:
+    """Let a node look at a live source of a document that does not run, for some seconds; nothing is stored.
+
+    It takes an engineer of the team; with a secret to where nothing approved goes with it, an approver. A later look
+    of the same user ends it.
+    """
+    team = teams.team(request.viewer, source.team)
+    return Status(202, {"id": looks.begin_look(
+        actor=request.user, team=team, text=source.text, format=source.format, task_id=source.task)})
+
+
+@api.get("/streams/looks/{str:look_id}", response=Look)
+def look(request: HttpRequest, look_id: str) -> dict[str, Any]:
+    """What a look has seen so far; who does not ask for four seconds ends it."""
+    return asdict(looks.look(request.viewer, look_id))
+
+
+@api.delete("/streams/looks/{str:look_id}", response={204: None})
+def look_end(request: HttpRequest, look_id: str) -> Status:
+    """End a look."""
+    looks.end_look(request.viewer, look_id)
+    return Status(204, None)
 
 
 @api.get("/estate/tasks/{str:task_id}/events", response=StreamEvents)

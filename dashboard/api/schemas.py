@@ -73,6 +73,13 @@ class SubmissionIn(DocumentIn):
     schedule: ScheduleIn | None = None
 
 
+class LookIn(DocumentIn):
+    """A document, the short name of the team that it would belong to, and the task that is looked at: a live source."""
+
+    team: str
+    task: str
+
+
 class VersionIn(DocumentIn):
     """A document that is to take the place of the one that runs, and how what is new of it joins what is under way."""
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from dashboard import jobs
+from dashboard import connectors, jobs
 from dashboard.catalog.documents import columns_in, parse_document
+from dashboard.explorer.looks import why_nothing
 from dashboard.explorer.merged import tasks_for
 from dashboard.operations.estate import stored_estate
 from dashboard.operations.readable import require_readable
@@ -35,7 +38,8 @@ class Stream:
 
     ``state``: ``running`` (``running`` is the running task, whose newest events `stream_events` gives), ``paused``
     (such a task rests), ``recorded`` (``events`` are the first that its recording holds) or ``not_yet``. ``note`` and
-    ``remedy`` say why there are no events and what to do for some.
+    ``remedy`` say why there are no events and what to do for some. ``look`` is empty, or names what `begin_look` would
+    look at: the same for as long as the source is.
     """
 
     task: str
@@ -46,6 +50,7 @@ class Stream:
     events: list[dict[str, Any]] = field(default_factory=list)
     note: str = ""
     remedy: str = ""
+    look: str = ""
 
 
 def stream_events(viewer: Viewer, task_id: str, *, count: int = EVENTS) -> jobs.NewestEvents:
@@ -123,11 +128,12 @@ def _joined(estate: EstateView, dataflow: Dataflow, team: Team) -> Mapping[str, 
 def _stream(estate: EstateView, task: Task, columns: Columns, running: str) -> Stream:
     if running and is_working(estate, running):
         return Stream(task.id, task.type, RUNS, columns, running=running)
+    declared = jobs.task_types()[task.type]
     if running:
         return Stream(
             task.id, task.type, RESTS, columns, running=running, note="This task is paused.",
-            remedy="Its events show here when a dataflow that uses it resumes, or when this one runs.")
-    declared = jobs.task_types()[task.type]
+            remedy="Its events show here when a dataflow that uses it resumes, or when this one runs.",
+            look=_looked_at(task, declared))
     if declared.kind != "source":
         return Stream(
             task.id, task.type, NOT_YET, columns, note="This task does not run yet.",
@@ -137,10 +143,10 @@ def _stream(estate: EstateView, task: Task, columns: Columns, running: str) -> S
 
 def _source(task: Task, declared: TaskType, columns: Columns) -> Stream:
     if declared.connector is not None:
-        post = " and something is posted to its address" if not declared.connector else ""
-        return Stream(
-            task.id, task.type, NOT_YET, columns, note="This live source is not read yet.",
-            remedy=f"Its events show here when a dataflow with it runs{post}.")
+        look = _looked_at(task, declared)
+        note, remedy = why_nothing(declared) if not look else (
+            "This live source is not read yet.", "Look at it for its newest events, or let a dataflow with it run.")
+        return Stream(task.id, task.type, NOT_YET, columns, note=note, remedy=remedy, look=look)
     try:
         events = jobs.first_events(declared, task.config, EVENTS)
     except WeirError as error:
@@ -150,3 +156,11 @@ def _source(task: Task, declared: TaskType, columns: Columns) -> Stream:
             task.id, task.type, NOT_YET, columns, note="This source does not run yet.",
             remedy="Its events are made on a node: they show here when a dataflow with it runs.")
     return Stream(task.id, task.type, RECORDED, columns, events=events)
+
+
+def _looked_at(task: Task, declared: TaskType) -> str:
+    """What a look at a source would look at, as a short name; empty where nothing looks."""
+    if not connectors.shows_before_it_runs(declared):
+        return ""
+    text = json.dumps([task.type, dict(task.config)], sort_keys=True)
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()

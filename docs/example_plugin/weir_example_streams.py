@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from scheduler.contracts.offsets import Offset
@@ -106,6 +106,18 @@ def open_redis_stream(opening: Opening) -> RedisStreamReader:
     return RedisStreamReader(opening)
 
 
+def look_at_redis_stream(opening: Opening, count: int) -> Iterator[Polled]:
+    """The newest entries, for who writes a dataflow and wants to see some before it runs: it only reads."""
+    server, stream = Server(opening.config, SourceAway, SourceRefused), opening.config["stream"]
+    try:
+        while not (entries := server.ask(lambda client: client.xrevrange(stream, count=count))):
+            yield Polled()  # it has answered, and has none yet
+            time.sleep(0.5)
+        yield Polled(_messages(stream, entries[::-1]))
+    finally:
+        server.close()
+
+
 class RedisStreamReader:
     """The id after which entries are new. The stream keeps its entries, so there is nothing to acknowledge."""
 
@@ -123,8 +135,7 @@ class RedisStreamReader:
         if not entries:
             return Polled()
         self._after = entries[-1][0]
-        messages = [Message(place=f"{self._stream} at {entry}", values=fields) for entry, fields in entries]
-        return Polled(messages, self.position())
+        return Polled(_messages(self._stream, entries), self.position())
 
     def written(self) -> None:
         return
@@ -138,6 +149,10 @@ class RedisStreamReader:
     def _begin(self, start: str) -> str:
         newest = self._server.ask(lambda client: client.xrevrange(self._stream, count=1)) if start == "newest" else []
         return newest[0][0] if newest else "0-0"
+
+
+def _messages(stream: str, entries: Sequence[tuple[str, Mapping[str, str]]]) -> list[Message]:
+    return [Message(place=f"{stream} at {entry}", values=fields) for entry, fields in entries]
 
 
 def to_redis_stream(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:

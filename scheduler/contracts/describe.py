@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from .desired import DESIRED_STATES, WANTED_FRAGMENTS
+from .looks import LOOK_ORDERS, LOOK_STATES
 from .plans import estate_schema, plan_schema
 from .reports import NODE_REPORTS
 from .savepoints import RESTORE_POINTS, SAVEPOINTS
@@ -29,6 +30,8 @@ CONTRACTS: dict[str, tuple[Callable[[], dict[str, Any]], str]] = {
     "Order of a trial": (TRIAL_ORDERS.schema, "`weir:trial:<id>:order` in the broker, for ten minutes."),
     "Progress of a trial": (TRIAL_PROGRESS.schema, "`weir:trial:<id>:progress` in the broker, while it runs."),
     "Result of a trial": (TRIAL_RESULTS.schema, "`weir:trial:<id>:result` in the broker, for a day."),
+    "Order of a look": (LOOK_ORDERS.schema, "`order` of `weir:look:<id>` in the broker, for a minute."),
+    "State of a look": (LOOK_STATES.schema, "`state` of `weir:look:<id>` in the broker, for a minute."),
     "Plan": (plan_schema, "Rows of plans in the database, digest included."),
     "Estate": (estate_schema, "What a plan is made of: `scheduler.model.encoding.estate_to_json`."),
 }

@@ -1,6 +1,8 @@
 // The newest events of the document's streams, one at a time: of the task that the cursor is in, or of one that is chosen.
-// What runs is fetched anew every second; what does not is shown as the site answered when the text was checked.
+// What runs is fetched anew every second; what does not is shown as the site answered when the text was checked, or as a
+// look at the source found it.
 
+import { Looks } from "./looks.js";
 import { Output } from "./outputs.js";
 
 const READING = "<div class='card-body muted text-s' aria-busy='true'>Reading the newest events…</div>";
@@ -14,9 +16,10 @@ class Streams {
     this.pause = card.querySelector("[data-part='pause']");
     this.byTask = new Map();
     this.output = new Output(card);
+    this.looks = new Looks(card, form, () => this.select(this.chosen));
     form.addEventListener("weir:checked", (event) => this.checked(event.detail));
     form.addEventListener("weir:task", (event) => this.follow(event.detail));
-    form.addEventListener("change", (event) => event.target.name === "team" && this.valid && this.ask());
+    form.addEventListener("change", (event) => event.target.name === "team" && this.changeTeam());
     this.choice.addEventListener("change", () => this.select(this.choice.value));
     card.addEventListener("weir:gone", () => this.ask());
   }
@@ -27,6 +30,11 @@ class Streams {
     if (this.valid) this.ask();
     else if (state === "empty") this.hide();
     else this.card.toggleAttribute("data-stale", true);
+  }
+
+  changeTeam() {
+    this.looks.forget();
+    if (this.valid) this.ask();
   }
 
   async ask() {
@@ -66,12 +74,14 @@ class Streams {
     this.page.href = stream.page;
     this.pause.hidden = !stream.address;
     this.card.dataset.state = stream.state;
+    this.looks.turnTo(stream);
     if (stream.address && this.card.dataset.output === stream.address) return;
     this.card.dataset.output = stream.address;
-    this.output.show(stream.address ? READING : stream.html);
+    this.output.show(stream.address ? READING : this.looks.html(stream) ?? stream.html);
   }
 
   hide() {
+    this.looks.turnTo(null);
     this.card.hidden = true;
     this.card.dataset.output = "";
     this.byTask = new Map();

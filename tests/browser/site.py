@@ -76,6 +76,7 @@ def start_site(data_dir: Path) -> RunningSite:
     environment = os.environ | {
         "REDIS_URL": prepared.url, "WEIR_DATA_DIR": str(data_dir), "DATABASE_URL": "", "WEIR_LOG_LEVEL": "WARNING",
         "DJANGO_SETTINGS_MODULE": "dashboard.config.settings", "PYTHONPATH": str(ROOT), "WEIR_SLOTS": "2",
+        "WEIR_INBOX_DIRS": str(data_dir / "inbox"),
     }
     site = RunningSite(
         url=f"http://127.0.0.1:{port}", redis_url=prepared.url, data_dir=data_dir, node=PlayedNode(prepared.url),

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
+import redis
 from playwright.sync_api import Page, expect
 
 from tests.browser import flows
@@ -10,6 +14,8 @@ from tests.browser.conftest import PageOf
 from tests.browser.documents import ETL
 from tests.browser.drive import settled, until
 from tests.browser.site import RunningSite
+from workers.engine.agents.look_runner import LookRunner
+from workers.engine.settings import Settings
 
 pytestmark = pytest.mark.browser
 OTHER = ETL.replace("City ETL", "Other").replace(
@@ -90,3 +96,95 @@ def test_a_document_that_is_emptied_shows_no_stream_and_one_with_a_mistake_the_l
     editor.keyboard.press("Control+A")
     editor.keyboard.press("Backspace")
     expect(editor.locator("#streams")).to_be_hidden()
+
+
+DROPS = """name: Drops
+tasks:
+  - {id: drop, type: files, config: {path: drops, columns: ["n:bigint", text]}}
+  - {id: out, type: output, config: {name: drops}}
+streams:
+  - {from: drop, to: out}
+"""
+
+
+@pytest.fixture
+def drops(site: RunningSite) -> Iterator[Path]:
+    """A folder that may be read, and the part of a node's agent that looks."""
+    folder = site.data_dir / "inbox" / "drops"
+    folder.mkdir(parents=True, exist_ok=True)
+    runner = LookRunner(
+        Settings(redis_url=site.redis_url, data_dir=site.data_dir), {**site.environment, "WEIR_NODE": "n1"})
+    runner.start()
+    yield folder
+    runner.stop()
+    runner.join(10)
+    for path in folder.iterdir():
+        path.unlink()
+
+
+def written(page: Page, text: str) -> None:
+    """Write a document, and turn to its source."""
+    flows.write(page, text)
+    expect(page.locator("#streams")).to_be_visible()
+    cursor_to(page, "id: drop")
+    expect(page.get_by_label("Stream of")).to_have_value("drop")
+
+
+@pytest.fixture
+def drops_editor(site: RunningSite, page_of: PageOf, drops: Path) -> Page:
+    """The editor with a document that reads the folder, turned to its source."""
+    page = page_of()
+    page.goto(f"{site.url}/dataflows/new")
+    settled(page)
+    written(page, DROPS)
+    return page
+
+
+def test_a_source_that_does_not_run_is_looked_at(drops_editor: Page, drops: Path) -> None:
+    page = drops_editor
+    (drops / "1.ndjson").write_text('{"n": 1, "text": "one"}\n{no json\n{"n": 2, "text": "two"}\n')
+    streams = page.locator("#streams")
+    streams.get_by_role("button", name="Look at the source").click()
+    expect(streams.locator("[data-event]")).to_have_count(2)
+    assert streams.locator("[data-event] td:first-child").all_text_contents() == ["2", "1"]
+    expect(streams.locator("[data-look='unread']")).to_contain_text("1.ndjson")
+    expect(streams.locator("[data-look='seen']")).to_be_visible()
+    again = streams.get_by_role("button", name="Look again")
+    expect(again).to_be_visible()
+    written(page, DROPS.replace("Drops", "Other drops"))
+    expect(streams.locator("[data-event]")).to_have_count(2)  # the source is the same: what was seen of it stays
+    written(page, DROPS.replace("n:bigint", "n:double"))
+    expect(streams.get_by_role("button", name="Look at the source")).to_be_visible()
+    expect(streams.locator("[data-event]")).to_have_count(0)
+
+
+def test_an_empty_source_shows_progress_and_then_that_nothing_came(drops_editor: Page) -> None:
+    streams = drops_editor.locator("#streams")
+    streams.get_by_role("button", name="Look at the source").press("Enter")
+    expect(streams.locator("[data-look='under-way']")).to_be_visible()
+    expect(streams.get_by_role("button", name="Stop looking")).to_be_visible()
+    expect(streams.locator("[data-look='none']")).to_contain_text("No event came within 5 s")
+    expect(streams.locator("[data-look='under-way']")).to_have_count(0)
+
+
+def test_a_look_ends_when_its_page_is_left(site: RunningSite, drops_editor: Page) -> None:
+    page = drops_editor
+    page.locator("#streams").get_by_role("button", name="Look at the source").click()
+    expect(page.locator("[data-look='none']")).to_contain_text("The source answers")
+    with redis.Redis.from_url(site.redis_url) as broker:
+        looks = [key for key in broker.keys("weir:look:*") if not key.endswith(b":asked")]
+        [look] = [key for key in looks if b'"looking"' in broker.hget(key, "state")]
+        broker.persist(look)  # so that it goes by being ended alone
+        page.goto(f"{site.url}/dataflows/")
+        until(lambda: not broker.exists(look), "the look was ended")
+
+
+def test_a_source_that_cannot_be_looked_at_says_why(drops_editor: Page, drops: Path) -> None:
+    drops.rmdir()
+    try:
+        streams = drops_editor.locator("#streams")
+        streams.get_by_role("button", name="Look at the source").click()
+        expect(streams.locator("[data-error='source_away']")).to_contain_text("is not there")
+        expect(streams.locator("[data-error='source_away']")).to_contain_text("Look again")
+    finally:
+        drops.mkdir(exist_ok=True)

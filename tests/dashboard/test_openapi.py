@@ -36,7 +36,7 @@ SHORT, LONG = 4, 120
 BEYOND_SCHEMAS = {
     "invalid_dataflow": {
         "POST /api/dataflows", "POST /api/dataflows/{dataflow_id}/versions", "POST /api/near-misses",
-        "POST /api/streams"},
+        "POST /api/streams", "POST /api/streams/looks"},
     "invalid_latency": {"POST /api/dataflows/{dataflow_id}/latency"},
     "invalid_profile": {"POST /api/profiles"},
     "bad_input": {

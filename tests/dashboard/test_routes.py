@@ -111,6 +111,7 @@ class Everything:
             "dataflow_id": record.pk, "one": record.pk, "other": links.pk, "proposal_id": proposal.pk,
             "task_id": load_estate().submitted[str(record.pk)].running["sense"], "slug": "city", "name": "hook",
             "token_id": token.pk, "number": 1,
+            "look_id": "none",
             "way": "pause", "task": "out", "team": "city", "controller": "defragmentation", "kind": "latency",
             "comment_id": comment_on(actor=world.carla, proposal_id=proposal.pk, text="Why 7?").pk,
         } | measured(world) | alerted(world) | _parts(str(record.pk))
@@ -136,6 +137,7 @@ class Everything:
             "api/validate": {"text": text, "format": "json"},
             "api/near-misses": {"team": "city", "text": text, "format": "json"},
             "api/streams": {"team": "city", "text": text, "format": "json"},
+            "api/streams/looks": {"team": "city", "text": text, "format": "json", "task": "sense"},
             "api/dataflows": {"team": "city", "text": text, "format": "json"},
             "api/teams/<slug:slug>/secrets/<str:name>": {"value": "x"},
             "api/teams/<slug:slug>/containment": {"on": False},
@@ -167,6 +169,7 @@ class Everything:
             "dataflows/new": {"team": "city", "text": text, "format": "json"},
             "dataflows/preview": {"team": "city", "text": text, "format": "json"},
             "dataflows/streams": {"team": "city", "text": text, "format": "json"},
+            "dataflows/looks": {"team": "city", "text": text, "format": "json", "task": "sense"},
             "dataflows/<uuid:dataflow_id>/remove": {},
             "teams/new": {"name": "Water", "slug": "water"},
             "teams/<slug:slug>/members": {"username": "outsider", "role": "1"},

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 import pytest
 from django.urls import reverse
 
@@ -69,3 +72,33 @@ def test_only_who_may_submit_for_a_team_asks_for_it(client_of: ClientOf) -> None
     for name in ("mo", "vera"):
         response = client_of(name).post(reverse("document_streams"), {"team": "city", "text": document("x")})
         assert response.status_code == 404
+
+
+def posted(client_of: ClientOf, name: str, task: str) -> Any:
+    return client_of(name).post(
+        reverse("look_begin"), {"team": "mobility", "text": document("jams", window=20), "task": task})
+
+
+def test_a_look_that_cannot_begin_says_why_in_its_place(world: World, client_of: ClientOf) -> None:
+    answer = posted(client_of, "mo", "sense").json()
+    assert answer["address"] == "" and Markup(answer["html"]).values("data-error") == ["nothing_to_look_at"]
+    assert posted(client_of, "carla", "sense").status_code == 404, "only who may submit for the team looks"
+
+
+def test_a_look_that_is_no_more_is_over_and_says_so(world: World, client_of: ClientOf) -> None:
+    answer = client_of("mo").get(reverse("look", args=["gone"])).json()
+    assert answer["over"] and Markup(answer["html"]).values("data-error") == ["not_found"]
+
+
+def test_the_editor_offers_a_look_at_what_is_outside(
+    world: World, client_of: ClientOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WEIR_CONNECTOR_HOSTS", "mqtt.example.org")
+    text = json.dumps({
+        "name": "vehicles", "tasks": [
+            {"id": "topic", "type": "mqtt", "config": {"server": "mqtt.example.org", "topics": ["a"]}},
+            {"id": "out", "type": "output", "config": {"name": "out"}}],
+        "streams": [{"from": "topic", "to": "out"}]})
+    answer = client_of("mo").post(reverse("document_streams"), {"team": "mobility", "text": text}).json()
+    assert [bool(stream["look"]) for stream in answer["streams"]] == [True, False]
+    assert client_of("mo").get(reverse("dataflow_new")).text.count(f'data-looks="{reverse("look_begin")}"') == 1

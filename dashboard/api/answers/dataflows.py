@@ -135,12 +135,14 @@ class StreamEvents(Answer):
 class Stream(Answer):
     """A task's stream, of a document that is not submitted. ``state`` is ``running`` or ``paused`` (``running`` is that
     task), ``recorded`` (``events`` are the first of the recording) or ``not_yet``; ``note`` and ``remedy`` say why
-    there are no events and what to do."""
+    there are no events and what to do. Where ``look`` is not empty, a node can look at the source before it runs; it
+    stays the same while the source does."""
 
     task: str
     type: str
     state: str
     running: str
+    look: str
     columns: Columns
     events: list[dict[str, Any]]
     note: str

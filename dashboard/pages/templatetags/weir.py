@@ -54,6 +54,7 @@ _DEEDS = {
     "dataflow.propose_defragment": "proposed to defragment",
     "dataflow.propose_move": "proposed to move a query of",
     "dataflow.propose_schedule": "proposed a schedule for", "dataflow.try_again": "tried again the failed queries of",
+    "source.look": "looked at a source with a secret of",
     "dataflow.write_again": "let a sink write again what it keeps of",
     "dataflow.recommend_defragmentation": "recommended to defragment",
     "dataflow.recommend_deployment": "recommended to move a query of",

@@ -11,9 +11,11 @@ from django.template.loader import render_to_string
 from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
-from dashboard.explorer import streams
+from dashboard.explorer import looks, streams
 from dashboard.pages.event_table import event_table
 from dashboard.teams import selectors as teams
+from dashboard.teams.models import Team
+from scheduler.contracts.looks import FAILED, WAITS_S
 from scheduler.model.errors import NotFound, WeirError
 
 WORDS = {
@@ -39,11 +41,61 @@ def running_task_events(request: HttpRequest, task_id: str) -> HttpResponse:
 @login_required
 def document_streams(request: HttpRequest) -> JsonResponse:
     """The streams of a document that is being written: of each task its state, and where its events are, or a table."""
+    of_document = streams.streams_of(
+        _team(request), request.POST.get("text", ""), format=request.POST.get("format") or None)
+    return JsonResponse({"streams": [_row(request, stream) for stream in of_document]})
+
+
+@require_POST
+@login_required
+def look_begin(request: HttpRequest) -> JsonResponse:
+    """Look at a live source of a document that is being written: where to ask for what is seen, or why it is not."""
+    team = _team(request)
+    try:
+        look_id = looks.begin_look(
+            actor=request.user, team=team, text=request.POST.get("text", ""),
+            format=request.POST.get("format") or None, task_id=request.POST.get("task", ""))
+    except WeirError as error:
+        return JsonResponse({"address": "", "html": _look_html(request, {"problem": error})})
+    return JsonResponse({
+        "address": reverse("look", args=[look_id]), "end": reverse("look_end", args=[look_id]),
+        "html": _look_html(request, {"is_under_way": True})})
+
+
+@require_safe
+@login_required
+def look(request: HttpRequest, look_id: str) -> JsonResponse:
+    """What a look has seen so far, as a table, and whether it is over; who asks again goes on looking."""
+    try:
+        seen = looks.look(request.viewer, look_id)
+    except WeirError as error:
+        return JsonResponse({"over": True, "html": _look_html(request, {"problem": error})})
+    context: dict[str, Any] = {"look": seen, "is_under_way": not seen.is_over, "waits_s": WAITS_S}
+    if seen.state == FAILED:
+        context["problem"] = seen
+    else:
+        context |= event_table(seen.events, seen.types)
+    return JsonResponse({"over": seen.is_over, "html": _look_html(request, context)})
+
+
+@require_POST
+@login_required
+def look_end(request: HttpRequest, look_id: str) -> HttpResponse:
+    """End a look: who looked has left."""
+    looks.end_look(request.viewer, look_id)
+    return HttpResponse(status=204)
+
+
+def _team(request: HttpRequest) -> Team:
+    """The team that the document would be submitted for."""
     team = teams.teams_to_submit_for(request.viewer).filter(slug=request.POST.get("team", "")).first()
     if team is None:
         raise NotFound("You cannot submit for that team.", remedy="Choose one of yours.")
-    of_document = streams.streams_of(team, request.POST.get("text", ""), format=request.POST.get("format") or None)
-    return JsonResponse({"streams": [_row(request, stream) for stream in of_document]})
+    return team
+
+
+def _look_html(request: HttpRequest, context: dict[str, Any]) -> str:
+    return render_to_string("parts/look.html", context, request=request)
 
 
 def _row(request: HttpRequest, stream: streams.Stream) -> dict[str, str]:
@@ -54,5 +106,6 @@ def _row(request: HttpRequest, stream: streams.Stream) -> dict[str, str]:
     return {
         "task": stream.task, "type": stream.type, "state": stream.state, "words": WORDS[stream.state],
         "address": reverse("running_task_events", args=[stream.running]) if runs else "",
+        "look": stream.look,
         "page": reverse("running_task", args=[stream.running]) if stream.running else "",
         "html": "" if runs else render_to_string("parts/events.html", context, request=request)}

@@ -17,8 +17,9 @@ import pytest
 import redis
 
 from scheduler.contracts.desired import DESIRED_STATES, DesiredState
+from scheduler.contracts.looks import LookOrder
 from scheduler.contracts.trials import TrialOrder
-from workers.engine import desired, trials
+from workers.engine import desired, looks, trials
 from workers.engine.agents import broker_sync
 from workers.engine.agents.lease import Lease, LeaseState
 from workers.engine.agents.store import NodeStore
@@ -292,6 +293,31 @@ def test_a_node_hears_again_once_its_disk_has_room(what, broker, broker_url, tmp
     broker.set("weir:desired:n1", DESIRED_STATES.dumps(wanted(5)))
     until(lambda: len(pushes) == 2)
     watcher.stop()
+
+
+def test_an_agent_looks_at_a_source_and_ends_with_its_looks(broker, broker_url, tmp_path, monkeypatch):
+    inbox = tmp_path / "inbox"
+    (inbox / "full").mkdir(parents=True)
+    (inbox / "empty").mkdir()
+    (inbox / "full" / "1.ndjson").write_text('{"n": 1}\n{"n": 2}\n')
+    monkeypatch.setenv("WEIR_INBOX_DIRS", str(inbox))
+    orders = {
+        name: LookOrder(name, "n1", "files", {"path": name, "columns": ["n:bigint"]}, waits_s=waits_s)
+        for name, waits_s in (("full", 5.0), ("empty", 300.0))}
+    desired.publish(broker, wanted(1))
+    with agent(broker_url, tmp_path / "data") as process:
+        until(lambda: broker.exists("weir:observed:n1"))
+        for name, order in orders.items():
+            looks.order(broker, order, owner=name)
+
+        def state_of(name: str) -> str:
+            return looks.seen(broker, name, owner=name).state.state
+
+        until(lambda: (state_of("full"), state_of("empty")) == ("done", "looking"))
+        assert looks.seen(broker, "full", owner="full").events == [{"n": 2}, {"n": 1}]
+        children = psutil.Process(process.pid).children(recursive=True)
+        [looking] = [child.pid for child in children if "workers.engine.connectors.look" in child.cmdline()]
+    assert gone(looking)
 
 
 def test_the_store_keeps_the_newest(tmp_path):

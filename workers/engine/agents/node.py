@@ -38,6 +38,7 @@ from .archiver import Archiver
 from .broker_sync import DesiredStateWatcher, ReportPublisher, connect
 from .lease import Lease, LeaseState
 from .logs import configure, logger
+from .look_runner import LookRunner
 from .spiller import Spiller, SpillThread, shared_inputs
 from .store import FileLock, NewestDesired, NodeStore
 from .supervision import READY, SPARE, SlotProcess, Spare, reap_orphans
@@ -79,6 +80,7 @@ class Node:
         self._connectors: SlotProcess | None = None  # while there are connectors
         self._spare: Spare | None = None
         self._trial_runner: TrialRunner | None = None  # from when on it has its folder to itself
+        self._look_runner: LookRunner | None = None  # likewise
         self._archiver: Archiver | None = None
         self._version = 0
         self._meters: dict[tuple[str, int], TreeMeter] = {}  # by slot (or spare) and process
@@ -109,18 +111,20 @@ class Node:
         watcher = DesiredStateWatcher(self._broker, self._store, on_change=self._on_desired)
         self._trial_runner = TrialRunner(
             self._settings, slots=lambda: self._slots, folder=self._store.folder, task_types=task_types())
+        self._look_runner = LookRunner(self._settings, self._slot_environment())
         spilling = SpillThread(self._spiller, clock_ms=_now_ms)
         files = FileThread(FileKeeper.of(self._settings, report=self._log.warning))
         while not self._stopping.is_set():
             if not self._wait_until(self._has_lease, "the broker does not grant the lease of this node's name"):
                 break
             self._lease_state = LeaseState.HELD
-            for thread in (watcher, publisher, self._trial_runner, spilling, files):
+            for thread in (watcher, publisher, self._trial_runner, self._look_runner, spilling, files):
                 if not thread.is_alive():
                     thread.start()
             self._serve(publisher)
         files.stop(within_s=CLOSE_S)
         self._trial_runner.stop()
+        self._look_runner.stop()
         spilling.stop()
         watcher.stop()
         publisher.stop()
@@ -161,7 +165,7 @@ class Node:
                 self._calibration.turn(now_ms, is_calm=self._is_calm(now_ms))
             if (states := [slot.state for slot in self._slots]) != reported_states:
                 self._news.set()
-            own = {slot.pid for slot in self._processes} | self._trial_runner.pids
+            own = {slot.pid for slot in self._processes} | self._own_pids
             reap_orphans(own if self._archiver is None else own | {self._archiver.pid})
             if now_ms >= report_at_ms or self._news.is_set():
                 self._news.clear()
@@ -192,6 +196,12 @@ class Node:
             slot.end(deadline=deadline)
         self._slots, self._spare, self._connectors = [], None, None
         self._log.info("slots ended")
+
+    @property
+    def _own_pids(self) -> set[int]:
+        """Of processes that others than the slots' supervision wait for."""
+        runners = (self._trial_runner, self._look_runner)
+        return {pid for runner in runners if runner is not None for pid in runner.pids}
 
     @property
     def _processes(self) -> list[SlotProcess]:
@@ -327,7 +337,7 @@ class Node:
             if not has_spoken:
                 self._log.warning("waiting", why=why)
                 has_spoken = True
-            reap_orphans(self._trial_runner.pids if self._trial_runner is not None else ())  # of slots that ended
+            reap_orphans(self._own_pids)  # of slots that ended
             self._stopping.wait(0.25)
         return False
 

@@ -8,7 +8,7 @@ again where the source is away.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -76,6 +76,21 @@ class Opening:
     task: str
     config: Mapping[str, Any]
     position: Position | None = None
+
+
+class LookAt(Protocol):
+    """What looks at a source that does not run: the function beside the connector's, ``look_at_kafka`` beside
+    ``open_kafka``. A connector without one shows nothing before it runs.
+
+    It leaves the other system as it was: no position, session or group of the source's own is used or kept. Its
+    opening has a name of its own for ``task``, and no position.
+    """
+
+    def __call__(self, opening: Opening, count: int) -> Iterator[Polled]:
+        """The newest events, up to ``count`` or some more, the oldest of them first. The first thing given, with or
+        without messages, says that the source has answered. Where there is nothing yet, it goes on waiting and gives
+        ``Polled()`` at least every second; it ends when it has given what there is. Raises as a ``Reader`` does."""
+        ...
 
 
 class Reader(Protocol):

@@ -11,20 +11,74 @@ import base64
 import hashlib
 import heapq
 import time
+from collections import deque
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
 from .contract import MOST_BYTES, MOST_MESSAGES, DeadLetter, Message, Opening, Polled, Position, SourceAway
-from .file_stores import FileGone, ListedFile, pattern_of, store_of
-from .pieces import Pieces, Reading
+from .file_stores import FileGone, FileStore, ListedFile, pattern_of, store_of
+from .pieces import Pieces, Reading, place_before_last
 
 MOST_NAMES = 5_000  # that are remembered: beyond that the floor rises
 MOST_AHEAD = 1_000  # files that one look finds
+LOOK_EVERY_S = 1.0  # between two lists of an empty store, of somebody who waits
 
 
 def open_files(opening: Opening) -> FilesReader:
     """Read a store from where it was left, or from where the config says."""
     return FilesReader(opening)
+
+
+def look_at_files(opening: Opening, count: int) -> Iterator[Polled]:
+    """The last events of the files that were last written; where there is none, of the first that appear."""
+    config = opening.config
+    store, pattern = store_of(config), pattern_of(config["match"])
+    while True:
+        newest = heapq.nlargest(count, (listed for listed in store.files() if pattern.fullmatch(listed.name)))
+        yield Polled()
+        if newest:
+            break
+        time.sleep(LOOK_EVERY_S)
+    messages: list[Message] = []
+    lost: list[DeadLetter] = []
+    for listed in newest:
+        if len(messages) >= count:
+            break
+        ended = _end_of(listed, store, config, count)
+        messages[:0], lost[:0] = ended.messages, ended.lost
+        yield Polled()
+    yield Polled(messages, lost=lost)
+
+
+def _end_of(listed: ListedFile, store: FileStore, config: Mapping[str, Any], count: int) -> Polled:
+    """The last events of a file, and what of its end could not be read."""
+    messages: deque[Message] = deque(maxlen=count)
+    dead: deque[DeadLetter] = deque(maxlen=count)
+    reading = _reading(listed, config)
+    try:
+        with store.open(listed) as file:
+            at = place_before_last(file, reading, listed.size, count)
+            pieces = Pieces(file, reading, at=at)
+            piece = pieces.take()
+            while True:
+                messages += piece.messages
+                dead += piece.dead
+                if piece.is_over:
+                    return Polled(list(messages), lost=list(dead))
+                piece = pieces.take()
+    except FileGone as gone:
+        return Polled(lost=[DeadLetter(f"{gone}: it is not read", listed.name)])
+    except OSError as error:
+        raise SourceAway(f"The file {listed.name} cannot be read: {error.strerror}.") from None
+
+
+def _reading(listed: ListedFile, config: Mapping[str, Any]) -> Reading:
+    """How a file is read, by the config."""
+    known: dict[str, Any] = {
+        "file_name": listed.name.encode(errors="backslashreplace").decode(), "file_time": listed.modified_ms}
+    extras = {name: known[name] for name in config["include"]}
+    return Reading(known["file_name"], config["format"], config["header"], config["columns"], extras or None)
 
 
 class Done:
@@ -131,7 +185,7 @@ class FilesReader:
         assert listed is not None
         try:
             if self._pieces is None:
-                self._pieces = Pieces(self._store.open(listed), self._reading(listed), at=self._at)
+                self._pieces = Pieces(self._store.open(listed), _reading(listed, self._config), at=self._at)
             piece = self._pieces.take()
         except OSError as error:
             raise SourceAway(f"The file {listed.name} cannot be read: {error.strerror}.",
@@ -153,13 +207,6 @@ class FilesReader:
             self._pieces.close()
         self._done.add(listed, now_ms=_now_ms())
         self._now = self._at = self._pieces = None
-
-    def _reading(self, listed: ListedFile) -> Reading:
-        known: dict[str, Any] = {
-            "file_name": listed.name.encode(errors="backslashreplace").decode(), "file_time": listed.modified_ms}
-        extras = {name: known[name] for name in self._config["include"]}
-        return Reading(
-            known["file_name"], self._config["format"], self._config["header"], self._config["columns"], extras or None)
 
 
 def _now_ms() -> int:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any
 
 from workers.library.reach import require_allowed
@@ -29,18 +31,37 @@ from .contract import (
 TIMEOUT_S = 10.0  # of a question to the cluster
 LOOK_S = 30.0  # between two looks for new partitions
 USUAL_PORT = 9092
+LOOK_TIMEOUT_S = 4.0  # of a question to the cluster, of somebody who waits
+MOST_LOOKED_AT = 1_000  # messages of a look, over all partitions
 AT_ONCE = 100  # messages that are taken before it is looked at how large they are
 
 
 def open_kafka(opening: Opening) -> KafkaReader:
     """Read topics from their positions, or from where the config says."""
+    _require_servers(opening)
+    return KafkaReader(opening)
+
+
+def look_at_kafka(opening: Opening, count: int) -> Iterator[Polled]:
+    """The newest messages by their times: the ends of all partitions, read without a group and without a commit."""
+    _require_servers(opening)
+    reader = _EndsReader(opening, count)
+    try:
+        yield from reader.newest()
+    finally:
+        reader.close(for_good=True)
+
+
+def _require_servers(opening: Opening) -> None:
     for server in opening.config["servers"]:
         require_allowed(server, usual_port=USUAL_PORT)
-    return KafkaReader(opening)
 
 
 class KafkaReader:
     """A consumer of some topics."""
+
+    timeout_s = TIMEOUT_S
+    options: Mapping[str, Any] = MappingProxyType({})  # of the client, beside those of the config
 
     def __init__(self, opening: Opening) -> None:
         import confluent_kafka
@@ -50,7 +71,7 @@ class KafkaReader:
         self._topics = list(opening.config["topics"])
         self._away = ""
         try:
-            self._consumer = confluent_kafka.Consumer(_options(opening, self._on_error))
+            self._consumer = confluent_kafka.Consumer({**_options(opening, self._on_error), **self.options})
         except confluent_kafka.KafkaException as error:
             raise SourceRefused(
                 f"The config does not work: {error.args[0].str()}.",
@@ -70,6 +91,15 @@ class KafkaReader:
         if time.monotonic() >= self._look_at_s:
             self._look_for_partitions()
         raw = self._consume(timeout_s)
+        polled = self._taken(raw)
+        if not raw and self._away:
+            raise SourceAway(f"No Kafka server answers: {self._away}", remedy="It is tried again by itself.")
+        if polled.messages:
+            self._away = ""
+        return polled
+
+    def _taken(self, raw: list[Any]) -> Polled:
+        """What the client gave, as messages and dead letters, and the position after it."""
         messages: list[Message] = []
         lost: list[DeadLetter] = []
         for message in raw:
@@ -86,10 +116,6 @@ class KafkaReader:
             else:
                 lost.append(DeadLetter("has no value: it says that its key is deleted", place, message.key() or b""))
             self._offsets.setdefault(topic, {})[str(partition)] = offset + 1
-        if not raw and self._away:
-            raise SourceAway(f"No Kafka server answers: {self._away}", remedy="It is tried again by itself.")
-        if messages:
-            self._away = ""
         return Polled(messages, self.position(), lost)
 
     def _consume(self, timeout_s: float) -> list[Any]:
@@ -145,15 +171,15 @@ class KafkaReader:
             at_ms = _start_ms(start)
             times = [self._kafka.TopicPartition(part.topic, part.partition, at_ms) for part in missing]
             timed = {(part.topic, part.partition): part.offset
-                     for part in self._ask(lambda: self._consumer.offsets_for_times(times, timeout=TIMEOUT_S))}
+                     for part in self._ask(lambda: self._consumer.offsets_for_times(times, timeout=self.timeout_s))}
         for part in missing:
-            low, high = self._ask(lambda part=part: self._consumer.get_watermark_offsets(part, timeout=TIMEOUT_S))
+            low, high = self._marks(part)
             at = timed.get((part.topic, part.partition), -1)
             beginnings.append((part.topic, part.partition, low if start == "oldest" else at if at >= 0 else high))
         return beginnings
 
     def _partitions(self, topic: str) -> list[int]:
-        metadata = self._ask(lambda: self._consumer.list_topics(topic, timeout=TIMEOUT_S)).topics.get(topic)
+        metadata = self._ask(lambda: self._consumer.list_topics(topic, timeout=self.timeout_s)).topics.get(topic)
         if metadata is None or metadata.error is not None or not metadata.partitions:
             why = metadata.error.str() if metadata is not None and metadata.error is not None else "it is not there"
             raise SourceRefused(
@@ -186,7 +212,7 @@ class KafkaReader:
     def _gone(self, topic: str, partition: int) -> list[DeadLetter]:
         """Events that Kafka deleted before they were read: told, and read on behind them."""
         part = self._kafka.TopicPartition(topic, partition)
-        low, high = self._ask(lambda: self._consumer.get_watermark_offsets(part, timeout=TIMEOUT_S))
+        low, high = self._marks(part)
         was = self._offsets[topic][str(partition)]
         self._offsets[topic][str(partition)] = low if was < low else high
         self._assign()
@@ -195,6 +221,10 @@ class KafkaReader:
         else:
             reason = f"the topic ends at {high}, before the position {was}: it was made anew, and is read from its end"
         return [DeadLetter(reason, f"{topic}[{partition}] from {was}")]
+
+    def _marks(self, part: Any) -> tuple[int, int]:
+        """The first offset that a partition has, and the one behind its last."""
+        return self._ask(lambda: self._consumer.get_watermark_offsets(part, timeout=self.timeout_s))
 
     def _ask(self, question: Any) -> Any:
         try:
@@ -212,6 +242,44 @@ class KafkaReader:
         """What the client says beside messages; on the thread that polls."""
         if error.code() in (self._kafka.KafkaError._ALL_BROKERS_DOWN, self._kafka.KafkaError._AUTHENTICATION):
             self._away = error.str()
+
+
+class _EndsReader(KafkaReader):
+    """A consumer of the last messages of each partition."""
+
+    timeout_s = LOOK_TIMEOUT_S
+    options = MappingProxyType({"enable.partition.eof": True})
+
+    def __init__(self, opening: Opening, count: int) -> None:
+        self._count = count
+        self._ended: set[tuple[str, int]] = set()
+        super().__init__(opening)
+
+    def newest(self) -> Iterator[Polled]:
+        """What the partitions end with; where all are empty, what comes first."""
+        raw: list[Any] = []
+        partitions = sum(map(len, self._offsets.values()))
+        yield Polled()
+        while not raw or len(self._ended) < partitions:
+            got = self._consume(0.5)
+            if not got and self._away:
+                raise SourceAway(f"No Kafka server answers: {self._away}")
+            raw += [message for message in got if message.error() is None]
+            lost = [letter for message in got if message.error() is not None for letter in self._failed(message)]
+            yield Polled(lost=lost)
+        raw.sort(key=lambda message: message.timestamp()[1])
+        yield self._taken(raw[-self._count:])
+
+    def _first(self, missing: list[Any], *, start: str) -> list[tuple[str, int, int]]:
+        each = max(1, min(self._count, MOST_LOOKED_AT // max(1, len(missing))))
+        marks = [(part, self._marks(part)) for part in missing]
+        return [(part.topic, part.partition, max(low, high - each)) for part, (low, high) in marks]
+
+    def _failed(self, message: Any) -> list[DeadLetter]:
+        if message.error().code() == self._kafka.KafkaError._PARTITION_EOF:
+            self._ended.add((message.topic(), message.partition()))
+            return []
+        return super()._failed(message)
 
 
 def _options(opening: Opening, on_error: Any) -> dict[str, Any]:

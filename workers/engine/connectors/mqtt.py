@@ -7,8 +7,11 @@ between loses it, for the other broker does not send it again.
 
 from __future__ import annotations
 
+import re
 import ssl
 import time
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from workers.library.reach import host_and_port, require_allowed
@@ -18,6 +21,8 @@ from .contract import LINGER_S, MOST_BYTES, MOST_MESSAGES, Message, Opening, Pol
 
 CONNECT_S = 10.0
 KEEP_ALIVE_S = 30
+LOOK_CONNECT_S = 4.0  # of somebody who waits
+TAKEN_FROM_OTHERS = re.compile(r"\$share/[^/]+/|\$queue/|\$exclusive/")  # before a topic that others then do not get
 SESSION_S = 7 * 24 * 3600  # how long the other broker keeps the session of an MQTT 5 client that is away
 RECEIVE_MOST = 1_000  # unacknowledged messages, as far as the other broker allows
 ALMOST = 16  # brokers commonly hold back after 20 unacknowledged ones
@@ -31,8 +36,29 @@ def open_mqtt(opening: Opening) -> MqttReader:
     return MqttReader(opening)
 
 
+def look_at_mqtt(opening: Opening, count: int) -> Iterator[Polled]:
+    """What the other broker retains, and what comes meanwhile: as a client of its own, in a session that ends with it,
+    with QoS 0, so that nothing is kept for it and nobody else gets less."""
+    config = opening.config
+    require_allowed(config["server"], usual_port=8883 if config["tls"] else 1883)
+    topics = [TAKEN_FROM_OTHERS.sub("", topic, count=1) for topic in config["topics"]]
+    reader = _PassingReader(replace(opening, config={**config, "topics": topics, "qos": 0}))
+    try:
+        yield Polled()
+        came = 0
+        while came < count:
+            polled = reader.poll(0.5)
+            came += len(polled.messages)
+            yield polled
+    finally:
+        reader.close(for_good=False)
+
+
 class MqttReader:
     """A client with a session of its own, driven by the thread that polls."""
+
+    session_s = SESSION_S  # 0: it ends with the connection, and none before is gone on with
+    connect_s = CONNECT_S
 
     def __init__(self, opening: Opening) -> None:
         import paho.mqtt.client as mqtt
@@ -50,7 +76,8 @@ class MqttReader:
         self._client = mqtt.Client(
             CallbackAPIVersion.VERSION2, client_id=self._id, manual_ack=True,
             protocol=mqtt.MQTTv5 if self._is_5 else mqtt.MQTTv311,
-            **({} if self._is_5 else {"clean_session": False}))
+            **({} if self._is_5 else {"clean_session": not self.session_s}))
+        self._client.connect_timeout = self.connect_s
         self._client.on_connect = self._on_connect
         self._client.on_subscribe = self._on_subscribe
         self._client.on_message = self._on_message
@@ -119,8 +146,8 @@ class MqttReader:
         host, port = host_and_port(self._config["server"], usual_port=8883 if self._config["tls"] else 1883)
         options: dict[str, Any] = {}
         if self._is_5:
-            options = {"clean_start": False, "properties": self._properties(
-                "CONNECT", SessionExpiryInterval=SESSION_S, ReceiveMaximum=RECEIVE_MOST)}
+            options = {"clean_start": not self.session_s, "properties": self._properties(
+                "CONNECT", SessionExpiryInterval=self.session_s, ReceiveMaximum=RECEIVE_MOST)}
         try:
             self._client.connect(host, port, keepalive=KEEP_ALIVE_S, **options)
         except ssl.SSLError as error:
@@ -151,7 +178,7 @@ class MqttReader:
                 remedy="Let the user of the config read it; it is tried again by itself.")
 
     def _wait(self, is_so: Any, what: str) -> None:
-        deadline = time.monotonic() + CONNECT_S
+        deadline = time.monotonic() + self.connect_s
         while not is_so():
             if time.monotonic() > deadline:
                 raise SourceAway(f"{self._config['server']} {what}.", remedy="It is tried again by itself.")
@@ -200,3 +227,10 @@ class MqttReader:
         for name, value in values.items():
             setattr(properties, name, value)
         return properties
+
+
+class _PassingReader(MqttReader):
+    """A client that the other broker forgets as soon as it is gone."""
+
+    session_s = 0
+    connect_s = LOOK_CONNECT_S

@@ -19,6 +19,8 @@ from .contract import MOST_BYTES, MOST_MESSAGES, DeadLetter, Message
 MOST_RECORD = 8 << 20  # bytes of a line, of a record of csv, and of a file that is read as a whole
 MOST_LINES = 1_000  # of a record of csv
 SAMPLE_BYTES = 2_000
+TAIL_BYTES = 1 << 20  # that are read of a long file of lines for its last events
+LINES = frozenset({"ndjson", "text", "csv"})
 
 At = Any  # JSON: a place between two events; None at the beginning
 
@@ -99,6 +101,42 @@ class Pieces:
     def _unpacked(self) -> BinaryIO:
         is_packed = self._reading.name.endswith(".gz")
         return io.BufferedReader(gzip.GzipFile(fileobj=self._file)) if is_packed else self._file  # type: ignore[arg-type]
+
+
+def place_before_last(file: BinaryIO, reading: Reading, size: int, count: int) -> At:
+    """A place in an open file from which it has not much more than its last ``count`` events; None, its beginning,
+    where it is small, or has no other place that is known without reading it.
+
+    Parameters
+    ----------
+    file : binary file
+        As it is stored; it may be left at any place.
+    reading : Reading
+        How it is read.
+    size : int
+        Its bytes.
+    count : int
+        How many events are wanted.
+    """
+    if reading.format == "parquet":
+        try:
+            metadata = pq.ParquetFile(file).metadata
+        except (pa.ArrowException, ValueError):
+            return None  # who reads it hears so
+        group, wanted = metadata.num_row_groups - 1, count
+        while group > 0 and metadata.row_group(group).num_rows < wanted:
+            wanted -= metadata.row_group(group).num_rows
+            group -= 1
+        return [group, max(0, metadata.row_group(group).num_rows - wanted)] if group >= 0 else None
+    if reading.format not in LINES or reading.name.endswith(".gz") or size <= TAIL_BYTES:
+        return None
+    begin = size - TAIL_BYTES
+    file.seek(begin)
+    tail = file.read(TAIL_BYTES)
+    if reading.format == "csv" and b'"' in tail:  # the line that begins there may be in the middle of a record
+        return None
+    end_of_first = tail.find(b"\n") + 1
+    return begin + end_of_first if 0 < end_of_first < len(tail) else None  # else it is one long line
 
 
 Event = tuple[At, int, Message | DeadLetter]

@@ -7,6 +7,7 @@ therefore stops before the first row whose transaction is not older than all tha
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
 
@@ -16,21 +17,41 @@ from .certificates import as_file
 from .contract import MOST_MESSAGES, Message, Opening, Polled, Position, SourceAway, SourceRefused
 
 PATIENCE_MS = 30_000  # of one look
+LOOK_PATIENCE_MS = 4_000  # of one look, of somebody who waits
 # A machine that is gone without a word is noticed, as a server is that no longer answers a statement in time.
 ALIVE = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3, "tcp_user_timeout": PATIENCE_MS}
 
 
 def open_postgresql(opening: Opening) -> PostgresqlReader:
     """Read a table from where it was left, or from where the config says."""
+    return PostgresqlReader(opening, _facts(opening))
+
+
+def look_at_postgresql(opening: Opening, count: int) -> Iterator[Polled]:
+    """The rows with the highest values of the column that grows; where there are none, the first that come."""
+    reader = _NewestReader(opening, _facts(opening), count)
+    try:
+        yield Polled()
+        while not (polled := reader.poll(0.5)).messages:
+            yield polled
+        yield polled
+    finally:
+        reader.close(for_good=True)
+
+
+def _facts(opening: Opening) -> dict[str, str]:
+    """What the driver takes of the secret, once it is known that its host is allowed."""
     place = databases.locate(opening.config["database"])
     if not place.facts:
         raise SourceRefused("The secret “database” is no address of PostgreSQL.",
                             remedy="Keep postgresql://user:password@host/name as the secret.")
-    return PostgresqlReader(opening, dict(place.facts))
+    return dict(place.facts)
 
 
 class PostgresqlReader:
     """A connection on which nothing can be written, and the value after which rows are new."""
+
+    patience_ms = PATIENCE_MS
 
     def __init__(self, opening: Opening, facts: dict[str, str]) -> None:
         import psycopg
@@ -41,13 +62,15 @@ class PostgresqlReader:
         self._names = list(opening.config["columns"])
         self._due_s = 0.0
         options = (
-            f"-c default_transaction_read_only=on -c statement_timeout={PATIENCE_MS} -c timezone=UTC -c datestyle=ISO")
+            f"-c default_transaction_read_only=on -c statement_timeout={self.patience_ms} -c timezone=UTC "
+            "-c datestyle=ISO")
         with ExitStack() as files:
             ca = opening.config.get("ca")
             trusted = {"sslmode": "verify-full", "sslrootcert": str(files.enter_context(as_file(ca)))} if ca else {}
             try:
                 self._connection = psycopg.connect(
-                    **{**facts, **trusted}, **ALIVE, options=options, connect_timeout=10, autocommit=True)
+                    **{**facts, **trusted}, **ALIVE, options=options, connect_timeout=min(10, self.patience_ms // 1000),
+                    autocommit=True)
             except psycopg.OperationalError as error:
                 raise self._unreached(error) from None
         try:
@@ -133,7 +156,7 @@ class PostgresqlReader:
         except self._psycopg.OperationalError as error:
             if isinstance(error, self._psycopg.errors.QueryCanceled):
                 raise SourceRefused(
-                    f"A look at {self._table} takes more than {PATIENCE_MS // 1000} s.",
+                    f"A look at {self._table} takes more than {self.patience_ms // 1000} s.",
                     remedy=f"Make an index on {self._column}.") from None
             raise self._unreached(error) from None
         except self._psycopg.Error as error:
@@ -151,3 +174,22 @@ class PostgresqlReader:
             return SourceRefused(
                 f"PostgreSQL refuses the {refused} of the secret “database”.", remedy="See to the secret.")
         return SourceAway("The server of the secret “database” does not answer.", remedy="It is tried again by itself.")
+
+
+class _NewestReader(PostgresqlReader):
+    """A reader that begins so that a table's last rows come."""
+
+    patience_ms = LOOK_PATIENCE_MS
+
+    def __init__(self, opening: Opening, facts: dict[str, str], count: int) -> None:
+        self._count = count
+        super().__init__(opening, facts)
+
+    def _begin(self, start: str) -> str | None:
+        sql = self._psycopg.sql
+        column = sql.Identifier("grows", self._column)  # with its table: else the text that is selected would be meant
+        last = self._ask(sql.SQL(
+            "select {column}::text from {table} as grows where {column} is not null "
+            "order by {column} desc offset %(most)s limit 1"
+        ).format(column=column, table=sql.Identifier(*self._table.split("."))), {"most": self._count})
+        return last[0][0] if last else None

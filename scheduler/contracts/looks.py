@@ -1,0 +1,63 @@
+"""Looks: what the site orders of a node's agent to see the newest events of a live source that does not run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from .codec import Codec
+
+EVENTS = 20  # of a look, at most
+WAITS_S = 5.0  # for the source to answer, and for its events
+ORDERED, TAKEN, LOOKING, DONE, FAILED = "ordered", "taken", "looking", "done", "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class LookOrder:
+    """Which source is looked at, and where from: a task's type and config, with the names of its secrets and their
+    team in it, and never their values."""
+
+    id: str
+    node: str
+    task_type: str
+    config: Mapping[str, Any]
+    count: int = EVENTS
+    waits_s: float = WAITS_S
+
+
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """What could not be read, as a dead letter of the source would tell it: why, where it was, and how it begins."""
+
+    reason: str
+    place: str = ""
+    sample: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LookState:
+    """How far a look is.
+
+    ``state`` is ``ordered``, ``taken`` (a process starts), ``looking`` (the source has answered), ``done`` or
+    ``failed``: then ``message`` and ``remedy`` say why, and ``code``, which is that of the connector's error or one of
+    ``look_not_taken``, ``look_ended`` (its process died), ``look_failed`` and ``unreadable_order``. ``unread`` are the
+    newest messages that could not be read, the newest first; ``too_large`` says how many events are left out because
+    of their size.
+    """
+
+    state: str
+    code: str = ""
+    message: str = ""
+    remedy: str = ""
+    unread: tuple[Unread, ...] = ()
+    too_large: int = 0
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more comes of it."""
+        return self.state in (DONE, FAILED)
+
+
+LOOK_ORDERS = Codec(LookOrder)
+LOOK_STATES = Codec(LookState)

@@ -1,0 +1,113 @@
+"""Runs looks at sources that do not run: each in a process of its own, for as long as somebody asks and not longer."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+
+import redis
+
+from scheduler.contracts.looks import FAILED, LOOK_ORDERS, LookOrder, LookState
+from workers.engine import looks
+from workers.engine.settings import Settings
+from workers.processes import kill_group, spawn
+
+from .broker_sync import connect
+from .logs import logger
+
+AT_ONCE = 3  # processes
+START_S = 10.0  # for a process to start, beyond what it may wait for its source
+TAKE_S = 1.0
+TICK_S = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class _Running:
+    order: LookOrder
+    process: subprocess.Popen[bytes]
+    deadline_s: float
+
+
+class LookRunner(threading.Thread):
+    """Serves the looks of a node.
+
+    Parameters
+    ----------
+    settings : Settings
+        The node's.
+    env : mapping of str to str
+        The environment of the processes.
+    """
+
+    def __init__(self, settings: Settings, env: Mapping[str, str]) -> None:
+        super().__init__(name="look_runner", daemon=True)
+        self._settings, self._env = settings, env
+        self._broker = connect(settings.redis_url)
+        self._running: dict[str, _Running] = {}
+        self._stopped = threading.Event()
+        self._log = logger()
+
+    @property
+    def pids(self) -> set[int]:
+        """Processes that it has started and waits for itself."""
+        return {running.process.pid for running in list(self._running.values())}
+
+    def stop(self) -> None:
+        """End the thread, and all looks."""
+        self._stopped.set()
+
+    def run(self) -> None:
+        while not self._stopped.is_set():
+            try:
+                self._turn()
+            except redis.RedisError:
+                self._stopped.wait(1.0)
+            except Exception as error:  # an order that another version made, say: the next one may be sound
+                self._log.error("no look came of an order", exc_info=error)
+                self._stopped.wait(1.0)
+        for running in self._running.values():
+            self._end(running)
+
+    def _turn(self) -> None:
+        for running in list(self._running.values()):
+            self._look_after(running)
+        if len(self._running) >= AT_ONCE:
+            self._stopped.wait(TICK_S)
+            return
+        order = looks.take(self._broker, self._settings.node, wait_s=TICK_S if self._running else TAKE_S)
+        if order is not None:
+            self._begin(order)
+
+    def _begin(self, order: LookOrder) -> None:
+        process = spawn(
+            [sys.executable, "-m", "workers.engine.connectors.look"], env=self._env, stdin=subprocess.PIPE,
+            stdout=None)
+        self._running[order.id] = _Running(order, process, time.monotonic() + order.waits_s + START_S)
+        assert process.stdin is not None
+        with suppress(BrokenPipeError):  # it has ended already: that is noticed
+            process.stdin.write(LOOK_ORDERS.dumps(order).encode())
+            process.stdin.close()
+
+    def _look_after(self, running: _Running) -> None:
+        """Notice that a look has ended; end one that nobody asks for, or that takes too long."""
+        order = running.order
+        has_ended = running.process.poll() is not None
+        is_late = time.monotonic() > running.deadline_s
+        if not has_ended and not is_late and looks.is_asked(self._broker, order.id):
+            return
+        self._end(running)
+        del self._running[order.id]
+        state = looks.state_of(self._broker, order.id)
+        if state is not None and not state.is_over:
+            looks.tell(self._broker, order.id, LookState(
+                FAILED, "look_ended", "The look ended before the source was read.",
+                f"Look again; if this comes again, see the log of node {self._settings.node}."))
+
+    def _end(self, running: _Running) -> None:
+        kill_group(running.process)
+        running.process.wait()

@@ -1,0 +1,37 @@
+"""The process of one look at a source: reads its order, opens the secrets, looks, writes what comes, and ends.
+
+    python -m workers.engine.connectors.look       (started by the node agent; settings come from the environment)
+
+The order is one JSON on the standard input. A process of its own can be ended at any moment, whatever its libraries
+wait for, and no other team's secret is in it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from scheduler.contracts.looks import LOOK_ORDERS
+from workers.engine import looks
+from workers.engine.agents.broker_sync import connect
+from workers.engine.secrets import opened
+from workers.engine.settings import from_environment
+from workers.library.registry import task_types
+
+from .looking import look
+
+
+def main() -> None:
+    """Look once."""
+    settings = from_environment()
+    order = LOOK_ORDERS.loads(sys.stdin.buffer.read())
+    broker = connect(settings.redis_url)
+    look(
+        order, task_types(),
+        opened=lambda config: opened(config, redis_url=settings.redis_url, data_dir=settings.data_dir),
+        tell=lambda state, batch: looks.tell(broker, order.id, state, batch))
+    os._exit(0)  # the thread that looked may wait in a library still
+
+
+if __name__ == "__main__":
+    main()
