@@ -94,7 +94,7 @@ def decide(deployment: Deployment, thresholds: Thresholds, *, resting: Collectio
         move = _best(deployment, deployment.bundles.values(), coolest, thresholds, resting, balances=False)
         if move is not None and move.gain > thresholds.score_change:
             return Turn("communication", "What it exchanges most with is on another node.", move)
-        return Turn("settled", "No move saves enough of the traffic between nodes.")
+        return Turn("settled", "No slot has too much to do, and no move saves enough of the traffic between nodes.")
     return Turn("settled", "All slots have as much to do as they should.")
 
 
