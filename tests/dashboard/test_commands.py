@@ -150,3 +150,17 @@ def test_a_latency_limit_is_chosen_from_a_terminal(world: World) -> None:
     with pytest.raises(CommandError, match="no time"):
         run("latency", "late", "soon", username="carla")
     assert DataflowRecord.objects.get(pk=record.pk).latency_chosen is None
+
+
+def test_controllers_are_listed_and_set(world: World):
+    listed = run("controller", username="dev")
+    assert "deployment: city recommends" in listed and "remeasuring: mobility recommends" in listed
+    only = run("controller", "deployment", "city", "acts", username="dev")
+    assert only.startswith("deployment: city acts, at most 6 changes an hour") and only.count("\n") == 1
+    assert "deployment: city acts" in run("controller", username="dev")
+    with pytest.raises(CommandError, match="Name the controller, a team and a mode"):
+        run("controller", "deployment", username="dev")
+    with pytest.raises(CommandError):
+        run("controller", "no_such", "city", "acts", username="dev")
+    with pytest.raises(CommandError):
+        run("controller", "deployment", "city", "off", username="carla")

@@ -37,9 +37,9 @@ def evidence(at: datetime) -> Deployments | None:
     measured = {
         query: tuple(replace(
             asker, latency_ms=middle(lines.latency(asker.dataflow)), load_per_s=middle(lines.rates(asker.load_tasks)))
-            for asker in those)
-        for query, those in askers.items()}
-    cores = {query: middle(lines.cores(those[0].tasks)) for query, those in askers.items()}
+            for asker in of_query)
+        for query, of_query in askers.items()}
+    cores = {query: middle(lines.cores(of_query[0].tasks)) for query, of_query in askers.items()}
     known = {query: value for query, value in cores.items() if value is not None}
     return _deployments(view, measured, known, _resting(view, at))
 
@@ -49,7 +49,7 @@ def frames(begin: datetime, end: datetime) -> Iterator[Frame]:
     view = view_for(EVERYTHING)
     askers = _askers(view)
     lines = Lines(view.estate, _candidates(askers), begin=begin, end=end, grain=MINUTE)
-    by_query = {query: lines.cores(those[0].tasks) for query, those in askers.items()}
+    by_query = {query: lines.cores(of_query[0].tasks) for query, of_query in askers.items()}
     base = _deployments(view, askers, {}, frozenset())
     at = begin
     while at <= end:
@@ -106,7 +106,7 @@ def _candidates(askers: Mapping[str, tuple[Asker, ...]]) -> list[Candidate]:
     return [
         Candidate(asker.dataflow, asker.team, asker.touched, Fusion((), "", 0, None), fusions.NO_LOAD, asker.tasks,
                   asker.load_tasks)
-        for those in askers.values() for asker in those]
+        for of_query in askers.values() for asker in of_query]
 
 
 def _deployments(

@@ -45,7 +45,17 @@ class Engine(Protocol):
     ) -> Sequence[str | None]:
         """The state of each fold after a batch, in the order of the stream; None of one that had no event.
 
-        ``run_id`` is the run of its query where that is at rest and not stopped."""
+        Parameters
+        ----------
+        fragment_id : str
+            Whose query.
+        folds : int
+            How many folds it has.
+        batch : int
+            After which batch.
+        run_id : str, optional
+            The run of its query where that is at rest and not stopped.
+        """
 
     def due_ms(self, source: Task, number: int) -> int:
         """When a source's number is due, in ms after its first."""
@@ -87,6 +97,13 @@ class SparkEngine:
     def read_states(
         self, fragment_id: str, *, folds: int, batch: int, run_id: str | None = None
     ) -> Sequence[str | None]:
+        """As ``Engine`` has it.
+
+        Parameters
+        ----------
+        fragment_id, folds, batch, run_id
+            As ``Engine.read_states`` has them.
+        """
         return read_states(self.spark, self.store.checkpoint(fragment_id), folds=folds, batch=batch, run_id=run_id)
 
     def due_ms(self, source: Task, number: int) -> int:

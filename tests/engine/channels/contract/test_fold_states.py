@@ -22,10 +22,10 @@ pytestmark = [pytest.mark.spark, pytest.mark.broker]
 def test_a_query_at_rest_gives_the_states_that_are_in_its_checkpoint(rig: Rig) -> None:
     """Of two folds, one of which gets events only now and then; and it goes on afterwards."""
     ticks = rig.ticks("a", rate_per_s=200)
-    kept = ("_seq", "_time", "_born")
-    means = fold_stream(ticks, BlockAverage(window=50), by=["_time"], reads=["_seq"], kept=kept,
+    columns = ("_seq", "_time", "_born")
+    means = fold_stream(ticks, BlockAverage(window=50), by=["_time"], reads=["_seq"], kept=columns,
                         added="m double, n int")
-    blocks = fold_stream(means, Accumulate(window=10_000), by=["n"], reads=["_seq", "_time"], kept=kept,
+    blocks = fold_stream(means, Accumulate(window=10_000), by=["n"], reads=["_seq", "_time"], kept=columns,
                          added="v array<double>, t array<bigint>")
     rig.spark.conf.set("spark.sql.streaming.unsupportedOperationCheck", "false")  # as in slots
     query = rig.start(rig.publish(blocks, "a"), "a")
