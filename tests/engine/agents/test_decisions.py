@@ -139,7 +139,7 @@ def test_a_pause_is_recorded_before_places_are_given_up():
 
 def test_a_pause_does_not_wait_for_a_batch_that_can_only_fail():
     half = Records(known=READER, progress=Progress(3, False, None, {"f1-0.0": Offset("6-0")}), has_begun=True)
-    rests = (do.RecordPause(paused=True), do.Unregister("f1-0.0", "f1-1"), do.Release())
+    rests = (do.RecordPause(paused=True), on.Unregister("f1-0.0", "f1-1"), do.Release())
     placed = {"f1-0.0": info("f1-0.0", readers={"f1-1": Offset("4-0")})}
     failed = snapshot(READER, State.BACKOFF, records=half, channels=placed)
     assert decide(failed, Pause(READER)) == (do.Again(Start(READER)),), "it may have come through the next time"
