@@ -68,6 +68,23 @@ def test_what_was_removed_is_swept_after_its_time_of_grace_and_not_while_it_runs
     assert store.sweep(now_s=marked_s + 10 * GRACE_S, grace_s=GRACE_S) == []
 
 
+def test_what_stood_by_and_that_no_slot_has_any_more_is_swept_too(tmp_path):
+    store = SlotStore(tmp_path, tmp_path / "slot-0")
+    for name in ("stands", "gone"):
+        store.record_standby(name, [f"{name}.0"])
+        begin(store, name)
+    assert store.standby("gone") == ("gone.0",) and store.standby("other") is None
+    assert store.standing() == frozenset(), "neither has done its empty batch"
+    (store.checkpoint("gone") / "commits").mkdir()
+    (store.checkpoint("gone") / "commits" / "0").touch()
+    assert store.standing() == {"gone"}
+    held = store.lock("stands")
+    assert held.acquire()
+    later_s = (tmp_path / "checkpoints" / "gone.standby").stat().st_mtime + GRACE_S + 60
+    assert store.sweep(now_s=later_s, grace_s=GRACE_S) == ["gone"]
+    assert store.standby("gone") is None and not store.checkpoint("gone").exists()
+
+
 def test_a_lock_is_its_holders_until_that_dies(tmp_path):
     path = tmp_path / "f.lock"
     code = (

@@ -256,15 +256,19 @@ class SlotStore:
         mark.touch()
 
     def sweep(self, *, now_s: float, grace_s: float) -> list[str]:
-        """Delete the checkpoints of fragments that were removed longer than ``grace_s`` ago; their ids."""
+        """Delete the checkpoints of fragments that were removed longer than ``grace_s`` ago; their ids.
+
+        So are those of fragments that stood by for so long and that no slot has: their slot died, and nobody wants them.
+        """
         swept = []
-        for mark in sorted((self.data_dir / "checkpoints").glob("*.removed")):
+        folder = self.data_dir / "checkpoints"
+        for mark in (*sorted(folder.glob("*.removed")), *sorted(folder.glob("*.standby"))):
             lock = self.lock(mark.stem)
             if now_s - mark.stat().st_mtime < grace_s or not lock.acquire():
                 continue
             if mark.exists():
                 self.remove_checkpoint(mark.stem)
-                mark.unlink()
+                mark.unlink(missing_ok=True)
                 swept.append(mark.stem)
             lock.release(remove=True)
         return swept
