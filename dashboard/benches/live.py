@@ -23,6 +23,7 @@ from workers.benches.arguments import count, positive
 from .live_clients import Clients, Page
 from .live_site import LiveSite, live_site
 from .planning_workload import temporary_database
+from .site import cpu_s, memory_mb
 from .what_if_workload import own_broker
 
 LIMIT_S = 1.0
@@ -71,17 +72,17 @@ async def _watch(site: LiveSite, options: argparse.Namespace) -> dict[str, Any]:
         reporting.cancel()
     opening, clients.snapshots_s = clients.snapshots_s, []
     asking = asyncio.create_task(clients.ask_for_snapshots(SNAPSHOTS_PER_S))
-    used_before_s, loop = site.cpu_s(), asyncio.get_running_loop()
+    used_before_s, loop = cpu_s(site.process), asyncio.get_running_loop()
     began_s = loop.time()
     changes = int(options.seconds)
     for number in range(1, changes + 1):
         clients.began(number)
         site.change(number)
         await asyncio.sleep(began_s + number - loop.time())
-    cpu = (site.cpu_s() - used_before_s) / (loop.time() - began_s)
+    cpu = (cpu_s(site.process) - used_before_s) / (loop.time() - began_s)
     await asyncio.sleep(SETTLE_S)
     asking.cancel()
-    memory_mb = site.memory_mb()
+    held_mb = memory_mb(site.process)
     closed = await clients.close()
     heard = sorted(clients.heard_s)
     return {
@@ -89,7 +90,7 @@ async def _watch(site: LiveSite, options: argparse.Namespace) -> dict[str, Any]:
         "missed": changes * len(pages) - len(heard),
         **_quantiles("update", heard), **_quantiles("snapshot", sorted(clients.snapshots_s)),
         **_quantiles("opening", sorted(opening)),
-        "site CPU cores": round(cpu, 3), "site MB": round(memory_mb),
+        "site CPU cores": round(cpu, 3), "site MB": round(held_mb),
         "MB sent": round(clients.received_bytes / 1e6, 1)}
 
 
