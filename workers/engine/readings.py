@@ -48,6 +48,7 @@ class RateWindow:
         self._reports = Reports()
         self._read_at_s = float("-inf")
         self._names: frozenset[str] = frozenset()
+        self._told: tuple[list[Fragment], Mapping[str, tuple[str, ...]], observed.Flows] | None = None
 
     def read(self, fragments: Sequence[Fragment], parents: Mapping[str, tuple[str, ...]]) -> Reading:
         """Reports and flows of all fragments of the estate, or the reports alone where it is asked for no fragment.
@@ -65,10 +66,19 @@ class RateWindow:
             measured = after.at_ms - before.at_ms >= SHORTEST_MS
             flows = observed.Flows()
             if measured:
-                growths = {name: self._tracks[name].growth() for name in names}
-                over_s = (after.at_ms - before.at_ms) / 1000
-                flows = observed.flows_of(growths, after, fragments, parents, over_s=over_s)
+                flows = self._flows(list(fragments), parents, names, over_s=(after.at_ms - before.at_ms) / 1000)
             return Reading(reports=self._reports, flows=flows, measured=measured)
+
+    def _flows(
+        self, fragments: list[Fragment], parents: Mapping[str, tuple[str, ...]], names: frozenset[str], *,
+        over_s: float,
+    ) -> observed.Flows:
+        """The flows of these fragments by the newest reading: worked out once for all who ask about the same."""
+        if self._told is None or self._told[0] != fragments or self._told[1] != parents:
+            growths = {name: self._tracks[name].growth() for name in names}
+            flows = observed.flows_of(growths, self._meters[-1], fragments, parents, over_s=over_s)
+            self._told = (fragments, dict(parents), flows)
+        return self._told[2]
 
     def read_part(self, fragments: Sequence[Fragment], parents: Mapping[str, tuple[str, ...]]) -> observed.Flows:
         """Flows of some fragments since the oldest reading of the window that has all of them.
@@ -87,7 +97,7 @@ class RateWindow:
     def _read_anew(self, names: frozenset[str]) -> None:
         self._reports = observed.read_reports(self._broker)
         meters = observed.read_meters(self._broker, names)
-        self._read_at_s, self._names = self._monotonic_s(), names
+        self._read_at_s, self._names, self._told = self._monotonic_s(), names, None
         if self._meters and not 0 <= meters.at_ms - self._meters[-1].at_ms <= LONGEST_MS:
             self._meters.clear()
             self._tracks.clear()
