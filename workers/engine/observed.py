@@ -194,8 +194,8 @@ def flows_of(
         for position, task_id in enumerate(fragment.active_tasks):
             for parent in parents.get(task_id, ()):
                 rate_per_s = tasks[parent].rate_per_s if parent in tasks else 0.0
-                counted_in = histograms[fragment.id] if position == 0 else {}
-                streams[parent, task_id] = _stream_flow(rate_per_s, counted_in)
+                streams[parent, task_id] = (
+                    StreamFlow(rate_per_s) if position else _stream_flow(rate_per_s, histograms[fragment.id]))
     queries = {
         bundle.id: _rate(_taken_in(growths[bundle.id].counts, fragment, parents), growths[bundle.id].over_s)
         for fragment in fragments if fragment.active_tasks
@@ -225,6 +225,8 @@ def percentile_ms(histogram: Mapping[int, int], share: float) -> float | None:
 
     Bucket ``b`` holds latencies of which floor(4·log2(ms + 1)) is ``b``; within a bucket events are spread evenly.
     """
+    if not histogram:
+        return None
     rank = share * sum(histogram.values())
     seen = 0
     for bucket in sorted(histogram):
