@@ -2,11 +2,11 @@
 
 A site of its own on this machine's loopback address, with a database and a broker of its own. People of some teams
 watch the estate, and every other one a dataflow: a snapshot over HTTP, then deltas over a WebSocket. What a node
-reports changes about once a second, and each change carries a number. How long it takes is from the report to the client, the
-half second in between after which the site looks again included. Meanwhile somebody asks for a snapshot five times a
-second, as a page does that opens, and some connections read nothing of what comes: how soon the site ends those is
-told, too. The command fails where a change or a snapshot takes a second or more at p99, a change is missed, who does
-not read is kept, or the site's memory grows by more than a twentieth after the first minute.
+reports changes about once a second, and each change carries a number. How long it takes is from the report to the
+client, the half second in between after which the site looks again included. Meanwhile somebody asks for a snapshot
+five times a second, as a page does that opens, and some connections read nothing of what comes: how soon the site ends
+those is told, too. The command fails where a change or a snapshot takes a second or more at p99, a change is missed,
+who does not read is kept, or the site's memory grows by more than a twentieth after the first minute.
 """
 
 from __future__ import annotations

@@ -10,7 +10,9 @@ import re
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
@@ -136,10 +138,30 @@ class View:
 
 
 Look = Callable[[Viewer], View]
+_of_one_look: ContextVar[dict[str, View] | None] = ContextVar("of_one_look", default=None)
+
+
+@contextmanager
+def one_look() -> Iterator[None]:
+    """What is asked inside is answered by one view for each scope; around what writes nothing."""
+    token = _of_one_look.set({})
+    try:
+        yield
+    finally:
+        _of_one_look.reset(token)
 
 
 def view_for(viewer: Viewer) -> View:
     """Read the estate, who is in it and what is observed, for one viewer."""
+    views = _of_one_look.get()
+    if views is None:
+        return _view_for(viewer)
+    if viewer.scope not in views:
+        views[viewer.scope] = _view_for(viewer)
+    return views[viewer.scope]
+
+
+def _view_for(viewer: Viewer) -> View:
     estate = current_estate()
     records = {
         str(record.pk): record
