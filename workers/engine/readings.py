@@ -64,14 +64,19 @@ class RateWindow:
             if not fresh or not names <= self._names:
                 self._reports = observed.read_reports(self._broker)
                 self._read_at_s = self._monotonic_s()
-            if self._monotonic_s() - self._counted_at_s >= COUNTED_EVERY_S or not names <= self._names:
+            every_s = COUNTED_EVERY_S if self._is_measured() else FRESH_S
+            if self._monotonic_s() - self._counted_at_s >= every_s or not names <= self._names:
                 self._count_anew(names)
             before, after = self._meters[0], self._meters[-1]
-            measured = after.at_ms - before.at_ms >= SHORTEST_MS
+            measured = self._is_measured()
             flows = observed.Flows()
             if measured:
                 flows = self._flows(list(fragments), parents, names, over_s=(after.at_ms - before.at_ms) / 1000)
             return Reading(reports=self._reports, flows=flows, measured=measured)
+
+    def _is_measured(self) -> bool:
+        """Whether the window is long enough for rates."""
+        return bool(self._meters) and self._meters[-1].at_ms - self._meters[0].at_ms >= SHORTEST_MS
 
     def _flows(
         self, fragments: list[Fragment], parents: Mapping[str, tuple[str, ...]], names: frozenset[str], *,
