@@ -34,6 +34,7 @@ class Clients:
         self._pages = pages
         self._began_s: dict[int, float] = {}
         self._readers: list[asyncio.Task] = []
+        self._idle: list[websockets.ClientConnection] = []
         self._threads = ThreadPoolExecutor(AT_ONCE)
         self.heard_s: list[float] = []
         self.snapshots_s: list[float] = []
@@ -50,13 +51,26 @@ class Clients:
         async def open_one(page: Page) -> None:
             async with gate:
                 seq = await self._snapshot(page)
-                socket = await websockets.connect(
-                    f"ws://127.0.0.1:{self._port}/ws/live", compression=None, max_size=None, open_timeout=60,
-                    origin=f"http://127.0.0.1:{self._port}", additional_headers={"Cookie": page.cookie})
+                socket = await self._opened(page, max_queue=16)
                 await socket.send(json.dumps({"type": "subscribe", "topic": page.topic, "seq": seq}))
             self._readers.append(asyncio.create_task(self._read(socket, page)))
 
         await asyncio.gather(*(open_one(page) for page in self._pages))
+
+    async def connect_without_reading(self, page: Page, count: int) -> list[int]:
+        """Subscribe with so many connections that read nothing of what comes then; their ports on this side."""
+        for _ in range(count):
+            seq = await self._snapshot(page)
+            socket = await self._opened(page, max_queue=1)  # with one message it stops to read, pings too
+            await socket.send(json.dumps({"type": "subscribe", "topic": page.topic, "seq": seq}))
+            self._idle.append(socket)
+        return [socket.local_address[1] for socket in self._idle]
+
+    async def _opened(self, page: Page, *, max_queue: int) -> websockets.ClientConnection:
+        return await websockets.connect(
+            f"ws://127.0.0.1:{self._port}/ws/live", compression=None, max_size=None, open_timeout=60,
+            max_queue=max_queue, origin=f"http://127.0.0.1:{self._port}", additional_headers={"Cookie": page.cookie},
+            ping_interval=None)
 
     async def ask_for_snapshots(self, per_s: float) -> None:
         """Open a page so often, until cancelled; nobody waits for the one before."""
@@ -70,6 +84,8 @@ class Clients:
         closed = sum(reader.done() for reader in self._readers)
         for reader in self._readers:
             reader.cancel()
+        for socket in self._idle:
+            socket.transport.abort()
         await asyncio.gather(*self._readers, return_exceptions=True)
         self._threads.shutdown()
         return closed

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import psutil
 import redis
@@ -17,13 +15,12 @@ from scheduler.contracts.reports import NODE_REPORTS, NodeReport, QueryReport, S
 from workers.engine.channels import keys
 from workers.launcher.broker import free_port
 from workers.launcher.services import Options, web
-from workers.processes import spawn, stop
 
+from . import site
 from .what_if_workload import let_run, random_dataflow, stored
 
 TASKS = 5
 SLOTS = 64
-STARTS_WITHIN_S = 60.0
 
 
 @dataclass
@@ -48,15 +45,6 @@ class LiveSite:
         self.broker.set(keys.observed("n1"), NODE_REPORTS.dumps(report))
         self.broker.set(keys.WORKER, "1")
 
-    def cpu_s(self) -> float:
-        """CPU seconds that the site has taken."""
-        times = self.process.cpu_times()
-        return times.user + times.system
-
-    def memory_mb(self) -> float:
-        """What it holds."""
-        return self.process.memory_info().rss / 2**20
-
 
 @contextmanager
 def live_site(folder: Path, *, teams: int, dataflows: int, clients: int) -> Iterator[LiveSite]:
@@ -74,35 +62,17 @@ def live_site(folder: Path, *, teams: int, dataflows: int, clients: int) -> Iter
         How many connections one person may have.
     """
     from django.conf import settings  # here, and below: Django is set up by the command
-    from django.db import connection
 
     records = [
         stored(random_dataflow(TASKS + number, seed=number), slots=SLOTS) for number in range(dataflows)]
     for record in records:
         let_run(record, rate_per_s=10.0)
-    environment = {
-        **os.environ, "WEIR_DATA_DIR": str(folder), "REDIS_URL": settings.REDIS_URL, "WEIR_ALLOWED_HOSTS": "127.0.0.1",
-        "WEIR_SECRET_KEY": settings.SECRET_KEY, "WEIR_LIVE_CONNECTIONS": str(clients), "WEIR_HTTPS": "0"}
-    if connection.vendor != "sqlite":
-        parts = urlsplit(os.environ["DATABASE_URL"])
-        environment["DATABASE_URL"] = parts._replace(path=f"/{connection.settings_dict['NAME']}").geturl()
-    cookies = _cookies(teams)
-    port = free_port()
+    cookies, port = site.cookies(teams), free_port()
     options = Options(host="127.0.0.1", port=port, slots=SLOTS, node="n1", data_dir=folder)
-    service = web(options)
-    with (folder / "web.log").open("ab") as log:
-        process = spawn(service.argv, env=environment, cwd=folder, stdout=log)
-    try:
-        began_s = time.monotonic()
-        while not service.is_ready():
-            if process.poll() is not None or time.monotonic() - began_s > STARTS_WITHIN_S:
-                raise RuntimeError(f"The site did not start: {(folder / 'web.log').read_text()[-2000:]}")
-            time.sleep(0.1)
+    with site.started(web(options), folder, site.environment(folder, connections=clients)) as process:
         yield LiveSite(
-            port, psutil.Process(process.pid), cookies, [f"dataflow:{record.pk}" for record in records],
+            port, process, cookies, [f"dataflow:{record.pk}" for record in records],
             redis.Redis.from_url(settings.REDIS_URL), _queries())
-    finally:
-        stop(process, timeout_s=5)
 
 
 def _queries() -> dict[str, str]:
@@ -111,22 +81,3 @@ def _queries() -> dict[str, str]:
     return {
         bundle.id: bundle.slot.rpartition("/")[2]
         for fragment in load_estate().fragments.values() for bundle in fragment.queries}
-
-
-def _cookies(teams: int) -> list[str]:
-    """The Cookie header of somebody of each team, who is logged in."""
-    from django.conf import settings
-    from django.test import Client
-
-    from dashboard.teams.models import Membership, Role, Team, User
-
-    cookies = []
-    for number in range(teams):
-        team = Team.objects.create(slug=f"watch-{number}", name=f"Watch {number}")
-        user = User.objects.create(username=f"watcher-{number}")
-        Membership.objects.create(user=user, team=team, role=Role.VIEWER)
-        client = Client()
-        client.force_login(user, backend="dashboard.teams.logins.ThrottledBackend")
-        name = settings.SESSION_COOKIE_NAME
-        cookies.append(f"{name}={client.cookies[name].value}")
-    return cookies

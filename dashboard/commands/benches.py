@@ -48,6 +48,8 @@ _ALL = (
         "live", "1,000 people watch pages live: how soon each hears of a change, CPU and memory of the site.",
         "dashboard.benches.live:main",
     ),
+    Bench("site-cpu", "What the site takes for itself with 100 dataflows, without a page open and with ten.",
+          "dashboard.benches.site_cpu:main"),
     Bench("channels", "A hop's latency, throughput, idle CPU, restart, many queries.",
           "workers.benches.channels.run:main"),
     Bench("engine", "An idle estate, a query's restart from its checkpoint, 40 queries in a slot.",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -23,6 +24,7 @@ MOST_TOPICS = 8
 MOST_CATCH_UP = 4
 LONGEST_MESSAGE = 4096
 SEND_WITHIN_S = 30.0
+CLOSE_WITHIN_S = 1.0
 CLOSE_NOT_LOGGED_IN = 4401
 CLOSE_TOO_SLOW = 4408
 CLOSE_TOO_MANY = 4429
@@ -140,11 +142,11 @@ class Connection:
             if self._check_now:
                 self._check_now = False
                 if not await self._still_allowed():
-                    await self._send({"type": "websocket.close", "code": CLOSE_NOT_LOGGED_IN})
+                    await self._end(CLOSE_NOT_LOGGED_IN)
                     return
             for topic, watched in list(self._watched.items()):
                 if not await self._bring_up_to_date(topic, watched):
-                    await self._send({"type": "websocket.close", "code": CLOSE_TOO_SLOW})
+                    await self._end(CLOSE_TOO_SLOW)
                     return
 
     async def _still_allowed(self) -> bool:
@@ -201,6 +203,12 @@ class Connection:
     def _unwatch_if_same(self, topic: str, watched: Watched) -> None:
         if self._watched.get(topic) is watched:
             self._unwatch(topic)
+
+    async def _end(self, code: int) -> None:
+        """Say why this ends, to a client that takes it; the server waits for no other."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(CLOSE_WITHIN_S):
+                await self._send({"type": "websocket.close", "code": code})
 
     async def _tell(self, text: str) -> bool:
         """Send one message; False where the client does not take it in time."""

@@ -25,6 +25,7 @@ from dashboard.core.events import GROUP
 from dashboard.live.protocol import State, build, difference
 from dashboard.live.sessions import Sessions
 from dashboard.live.versions import INTERVAL_S, LiveView, Patch, Version, Versions
+from dashboard.operations.view import Look, SharedViews, view_for
 from dashboard.teams.permissions import Viewer
 from scheduler.model.errors import NotFound
 
@@ -53,6 +54,7 @@ class Builder:
     watchers: set[asyncio.Event] = field(default_factory=set)
     task: asyncio.Task | None = None
     threads: ThreadPoolExecutor | None = None
+    look: Look = view_for
     _recent: deque[Version] = field(default_factory=lambda: deque(maxlen=KEPT_VERSIONS))
     _written: dict[tuple[int, int], str] = field(default_factory=dict)
 
@@ -76,7 +78,7 @@ class Builder:
                     self._recent.append(self.version)
                 for watcher in self.watchers:
                     watcher.set()
-            await asyncio.sleep(GONE_S if self.status == "gone" else INTERVAL_S)
+            await asyncio.sleep(GONE_S if self.status == "gone" else _until_next_look_s())
 
     def state_at(self, seq: int) -> State | None:
         """The state of a number that this process has had lately, or None."""
@@ -94,8 +96,13 @@ class Builder:
         return self._written[key]
 
     def _refresh(self) -> Version:
-        view = LiveView(self.topic, self.viewer.scope, lambda: build(self.viewer, self.topic))
+        view = LiveView(self.topic, self.viewer.scope, lambda: build(self.viewer, self.topic, look=self.look))
         return versions().refresh(view, known=self.version)
+
+
+def _until_next_look_s() -> float:
+    """All builders of a process look at the same moments: then one reading of the broker does for all of them."""
+    return INTERVAL_S - asyncio.get_running_loop().time() % INTERVAL_S
 
 
 def delta(topic: str, patch: Patch) -> State:
@@ -125,13 +132,15 @@ class Hub:
         self._checks: dict[Callable[[], None], _Check] = {}
         self._background: list[asyncio.Task] = []
         self._threads = ThreadPoolExecutor(BUILDERS_AT_ONCE, "live-builder")
+        self._views = SharedViews()
 
     def watch(self, topic: str, viewer: Viewer, wake: asyncio.Event) -> Builder:
         """Begin to watch: the event is set whenever there is something newer."""
         key = (topic, viewer.scope)
         builder = self._builders.get(key)
         if builder is None:
-            builder = self._builders[key] = Builder(topic=topic, viewer=viewer, threads=self._threads)
+            builder = self._builders[key] = Builder(
+                topic=topic, viewer=viewer, threads=self._threads, look=self._views.view_for)
             builder.task = asyncio.create_task(builder.run())
         builder.watchers.add(wake)
         return builder

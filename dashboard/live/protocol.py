@@ -28,27 +28,30 @@ from dashboard.approvals.permissions import proposal_for
 from dashboard.approvals.selectors import live_proposal
 from dashboard.catalog.permissions import dataflow_for, is_uuid
 from dashboard.operations.live import live_dataflow, live_estate
+from dashboard.operations.view import Look, view_for
 from dashboard.profiles.permissions import sweep_for
 from dashboard.profiles.progress import live_sweep
 from dashboard.teams.permissions import NOBODY, Viewer
 from scheduler.model.errors import NotFound
 
 State = dict[str, Any]
-_BUILDERS: Mapping[str, Callable[[Viewer, str], State]] = {
-    "dataflow": live_dataflow, "proposal": live_proposal, "sweep": live_sweep}
+_BUILDERS: Mapping[str, Callable[[Viewer, str], State]] = {"proposal": live_proposal, "sweep": live_sweep}
 _SUBJECTS: Mapping[str, Callable[[Viewer, str], Any]] = {  # the record, or NotFound
     "dataflow": dataflow_for, "proposal": proposal_for, "sweep": sweep_for}
 
 
-def build(viewer: Viewer, topic: str) -> State:
-    """The state of a topic for a viewer, without nulls; ``NotFound`` where the viewer may not know of it."""
-    return without_nulls(_build(viewer, topic))
+def build(viewer: Viewer, topic: str, *, look: Look = view_for) -> State:
+    """The state of a topic for a viewer, without nulls; ``NotFound`` where the viewer may not know of it.
+
+    What is observed comes from the view that ``look`` gives.
+    """
+    return without_nulls(_build(viewer, topic, look))
 
 
 def is_topic(topic: str) -> bool:
     """Whether there can be such a topic at all; what is none is not looked for."""
     kind, _, subject = topic.partition(":")
-    return topic == "estate" or (kind in _BUILDERS and is_uuid(subject))
+    return topic == "estate" or (kind in _SUBJECTS and is_uuid(subject))
 
 
 def require_known(viewer: Viewer, topic: str) -> None:
@@ -64,11 +67,13 @@ def require_known(viewer: Viewer, topic: str) -> None:
     _SUBJECTS[kind](viewer, subject)
 
 
-def _build(viewer: Viewer, topic: str) -> State:
+def _build(viewer: Viewer, topic: str, look: Look) -> State:
     require_known(viewer, topic)
     if topic == "estate":
-        return live_estate(viewer)
+        return live_estate(viewer, look=look)
     kind, _, subject = topic.partition(":")
+    if kind == "dataflow":
+        return live_dataflow(viewer, subject, look=look)
     return _BUILDERS[kind](viewer, subject)
 
 

@@ -1,9 +1,9 @@
 """Versions of live states, kept in the broker for each topic and scope, so that every process counts alike.
 
-A version is a number and a state. Who finds the newest one older than half a second builds the state anew and stores
-it by compare-and-set under the next number, with the patch that leads to it; of two who do so at once, one wins and the
-other takes the winner's. Within a process one builds, and who waited for it takes what it made. Numbers begin at the
-clock's milliseconds: they grow also after the broker lost everything.
+A version is a number and a state. Who finds the newest one too old builds the state anew and stores it by
+compare-and-set under the next number, with the patch that leads to it; of two who do so at once, one wins and the other
+takes the winner's. Within a process one builds, and who waited for it takes what it made. Numbers begin at the clock's
+milliseconds: they grow also after the broker lost everything.
 """
 
 from __future__ import annotations
@@ -80,8 +80,9 @@ class Versions:
         self._now_s = now_s
 
     def refresh(self, view: LiveView, *, known: Version | None = None) -> Version:
-        """The newest version, built anew where it is older than the interval. ``known``, the version that the caller
-        has, saves fetching it again."""
+        """The newest version, built anew where it is older than half the interval: who looks once in each interval, as
+        processes do at moments of their own, gets one of each. ``known``, the version that the caller has, saves
+        fetching it again."""
         with _one_at_a_time(view):
             return self._refresh(view, known)
 
@@ -99,22 +100,23 @@ class Versions:
 
     def _fresh_text(self, view: LiveView) -> tuple[int, str] | None:
         seq, at, state = self._broker.hmget(_keys(view.topic, view.scope)[0], "seq", "at", "state")
-        return (int(seq), state.decode()) if seq is not None and self._is_fresh(at) else None
+        return (int(seq), state.decode()) if seq is not None and self._is_fresh(at, for_s=INTERVAL_S * 0.9) else None
 
-    def _is_fresh(self, at: bytes) -> bool:
-        return 0 <= self._now_s() - float(at) < INTERVAL_S * 0.9
+    def _is_fresh(self, at: bytes, *, for_s: float) -> bool:
+        return 0 <= self._now_s() - float(at) < for_s
 
     def _refresh(self, view: LiveView, known: Version | None) -> Version:
         keys = _keys(view.topic, view.scope)
         seq, at = self._broker.hmget(keys[0], "seq", "at")
         current = None if seq is None else self._fetch(keys[0], int(seq), known)
-        if current is not None and self._is_fresh(at):
+        if current is not None and self._is_fresh(at, for_s=INTERVAL_S / 2):
             return current
+        began_s = self._now_s()  # what is read is of this moment or later, however long the building takes
         state = view.build()
         if current is not None and current.state == state:
-            self._broker.eval(_TOUCH, 2, *keys, current.seq, self._now_s(), FORGOTTEN_AFTER_S)
+            self._broker.eval(_TOUCH, 2, *keys, current.seq, began_s, FORGOTTEN_AFTER_S)
             return current
-        return self._store(keys, current, state) or self._refresh(replace(view, build=lambda: state), known)
+        return self._store(keys, current, state, began_s) or self._refresh(replace(view, build=lambda: state), known)
 
     def patches_since(self, topic: str, scope: str, seq: int, *, until: int) -> list[Patch] | None:
         """The patches that lead from one number to another, or None where they are not kept.
@@ -144,14 +146,13 @@ class Versions:
         seq_text, state = self._broker.hmget(key, "seq", "state")
         return None if state is None else Version(seq=int(seq_text), state=json.loads(state))
 
-    def _store(self, keys: tuple[str, str], current: Version | None, state: State) -> Version | None:
-        now_s = self._now_s()
-        seq = int(now_s * 1000) if current is None else current.seq + 1
+    def _store(self, keys: tuple[str, str], current: Version | None, state: State, at_s: float) -> Version | None:
+        seq = int(at_s * 1000) if current is None else current.seq + 1
         patch = ""
         if current is not None:
             patch = json.dumps({"from": current.seq, "seq": seq, "patch": difference(current.state, state)})
         stored = self._broker.eval(
-            _STORE, 2, *keys, current.seq if current else 0, seq, json.dumps(state), now_s, patch, KEPT_PATCHES,
+            _STORE, 2, *keys, current.seq if current else 0, seq, json.dumps(state), at_s, patch, KEPT_PATCHES,
             FORGOTTEN_AFTER_S)
         return Version(seq=seq, state=state) if stored else None
 

@@ -52,7 +52,8 @@ class _Estate(Collector):
 
     def collect(self) -> Families:
         """The families of this moment."""
-        view, document = view_for(EVERYTHING), live_estate(EVERYTHING)
+        view = view_for(EVERYTHING)
+        document = live_estate(EVERYTHING, look=lambda _: view)
         yield from _site(view, document)
         yield from _dataflows(view, document)
         yield from _machines(view)

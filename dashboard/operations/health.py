@@ -10,6 +10,7 @@ import shutil
 from collections.abc import Collection, Iterator
 from dataclasses import asdict
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from django.conf import settings
 
@@ -25,13 +26,16 @@ from scheduler.model.fragment import Fragment, RunningBundle
 
 AWAY, RETRYING = "away", "retrying"  # of a live source, or a sink
 FULL, FULL_MB = "full", 64  # so little free space is as good as none
+_found: WeakKeyDictionary[View, list[Finding]] = WeakKeyDictionary()
 _ORDER = {BAD: 0, WARN: 1, NOTE: 2}
 
 
 def findings(view: View) -> list[Finding]:
-    """What is wrong of what the viewer may know of, the worst first."""
-    unsorted = [*_site(view), *_nodes(view), *_slots(view), *_queries(view)]
-    return sorted(unsorted, key=lambda finding: (_ORDER[finding.severity], finding.key))
+    """What is wrong of what the viewer may know of, the worst first. Found once for all who share the view."""
+    if view not in _found:
+        unsorted = [*_site(view), *_nodes(view), *_slots(view), *_queries(view)]
+        _found[view] = sorted(unsorted, key=lambda finding: (_ORDER[finding.severity], finding.key))
+    return list(_found[view])
 
 
 def health_document(view: View) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from dashboard.operations.sinks import sinks_of
 from dashboard.operations.slow_readers import paused_by_weir
 from dashboard.operations.states import SILENT
 from dashboard.operations.view import (
+    Look,
     View,
     sources_and_sinks,
     state_of,
@@ -47,8 +48,8 @@ _NO_TOTALS = {
     "state": "", "events_in_per_s": None, "events_out_per_s": None, "latency_p50_ms": None, "latency_p99_ms": None}
 
 
-def live_estate(viewer: Viewer) -> dict[str, Any]:
-    """The estate's live document.
+def live_estate(viewer: Viewer, *, look: Look = view_for) -> dict[str, Any]:
+    """The estate's live document; ``look`` gives the viewer's view of it.
 
     - ``live``: ``available``, ``measured``, ``reason``: whether the broker answers and rates mean something
     - ``generation``
@@ -64,7 +65,7 @@ def live_estate(viewer: Viewer) -> dict[str, Any]:
     - ``dataflows`` by id: ``name``, ``team``, ``status``, ``state``, ``events_in_per_s``, ``events_out_per_s``,
       ``latency_p50_ms``, ``latency_p99_ms``
     """
-    view = view_for(viewer)
+    view = look(viewer)
     totals = {dataflow_id: totals_of(view, dataflow_id) for dataflow_id in view.records}
     return {
         "live": live_part(view.reading),
@@ -87,7 +88,7 @@ def live_estate(viewer: Viewer) -> dict[str, Any]:
     }
 
 
-def live_dataflow(viewer: Viewer, dataflow_id: UUID | str) -> dict[str, Any]:
+def live_dataflow(viewer: Viewer, dataflow_id: UUID | str, *, look: Look = view_for) -> dict[str, Any]:
     """A dataflow's live document; ``NotFound`` where the viewer may not know of it.
 
     - ``live`` as for the estate; ``id``, ``name``, ``status``
@@ -106,7 +107,7 @@ def live_dataflow(viewer: Viewer, dataflow_id: UUID | str) -> dict[str, Any]:
     - ``proposal``: the newest one's ``id``, ``kind`` and ``status``, or null
     """
     record = dataflow_for(viewer, dataflow_id)
-    view = view_for(viewer)
+    view = look(viewer)
     key = str(record.pk)
     newest = record.proposals.select_related("plan").first()
     inside = key in view.records

@@ -36,6 +36,7 @@ from dashboard.operations.models import NodeRow
 from dashboard.operations.notable import notable_events
 from dashboard.operations.readable import require_readable
 from dashboard.operations.sinks import refused_events
+from dashboard.operations.view import one_look
 from dashboard.teams.permissions import Viewer
 from scheduler.history.series import DATAFLOW, ESTATE, TEN_SECONDS
 from scheduler.model.errors import NotFound
@@ -43,7 +44,7 @@ from scheduler.model.errors import NotFound
 __all__ = [
     "current_estate", "dataflow_history", "dead_letters", "estate_history", "fragments_where", "live_dataflow",
     "live_estate", "load_estate", "load_part_of", "nodes",
-    "notable_events", "output_tail", "outputs", "refused_events", "slots_around", "slots_gone",
+    "notable_events", "one_look", "output_tail", "outputs", "refused_events", "slots_around", "slots_gone",
 ]
 
 MOST_EVENTS = 200

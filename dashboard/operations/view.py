@@ -7,8 +7,12 @@ number.
 from __future__ import annotations
 
 import re
+import threading
+import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
@@ -24,14 +28,15 @@ from scheduler.contracts.reports import NodeReport, QueryReport, SlotReport
 from scheduler.model.estate import Estate
 from scheduler.model.fragment import Fragment, RunningBundle, node_of
 
+SHARED_S = 0.25
 _TAKES_NOTHING = frozenset({"stopped", "waiting", "left"})  # states in which a bundle has no query
 _WORST_FIRST = (*WORST_FIRST, PAUSED)
 _RUNNING_TASK = re.compile(r"\b[0-9a-f]{32}\b")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class View:
-    """The estate as far as one viewer may know of it, with what is observed of it."""
+    """The estate as far as one viewer may know of it, with what is observed of it: each is a look of its own."""
 
     estate: Estate
     reading: jobs.LiveReading
@@ -43,6 +48,15 @@ class View:
     def slots_of(self) -> Counter[str]:
         """How many slots each node has."""
         return Counter(slot.node for slot in self.estate.slots)
+
+    # Asked for again and again while a document is made: of each task, dataflow and slot.
+    @cached_property
+    def _reports_of_fragments(self) -> dict[str, QueryReport]:
+        return {}
+
+    @cached_property
+    def _reports_of_bundles(self) -> dict[RunningBundle, QueryReport]:
+        return {}
 
     def fragments(self) -> list[Fragment]:
         """The fragments of which the viewer may see at least one working task, by id."""
@@ -62,11 +76,18 @@ class View:
 
         Bundles that are leaving do not count.
         """
-        reports = [self.bundle_report(bundle) for bundle in fragment.queries if not bundle.leaving]
-        return min(reports, key=lambda report: _rank(report.state))
+        if fragment.id not in self._reports_of_fragments:
+            reports = [self.bundle_report(bundle) for bundle in fragment.queries if not bundle.leaving]
+            self._reports_of_fragments[fragment.id] = min(reports, key=lambda report: _rank(report.state))
+        return self._reports_of_fragments[fragment.id]
 
     def bundle_report(self, bundle: RunningBundle) -> QueryReport:
         """What its node reports of one query; ``silent`` or ``unknown`` where no report of the node is there."""
+        if bundle not in self._reports_of_bundles:
+            self._reports_of_bundles[bundle] = self._report_of(bundle)
+        return self._reports_of_bundles[bundle]
+
+    def _report_of(self, bundle: RunningBundle) -> QueryReport:
         node = self.node_report(node_of(bundle.slot))
         if node is None:
             return QueryReport(state=SILENT if self.reading.available else "unknown")
@@ -116,8 +137,31 @@ class View:
         return _RUNNING_TASK.sub(name, text)
 
 
+Look = Callable[[Viewer], View]
+_of_one_look: ContextVar[dict[str, View] | None] = ContextVar("of_one_look", default=None)
+
+
+@contextmanager
+def one_look() -> Iterator[None]:
+    """What is asked inside is answered by one view for each scope; around what writes nothing."""
+    token = _of_one_look.set({})
+    try:
+        yield
+    finally:
+        _of_one_look.reset(token)
+
+
 def view_for(viewer: Viewer) -> View:
     """Read the estate, who is in it and what is observed, for one viewer."""
+    views = _of_one_look.get()
+    if views is None:
+        return _view_for(viewer)
+    if viewer.scope not in views:
+        views[viewer.scope] = _view_for(viewer)
+    return views[viewer.scope]
+
+
+def _view_for(viewer: Viewer) -> View:
     estate = current_estate()
     records = {
         str(record.pk): record
@@ -130,6 +174,30 @@ def view_for(viewer: Viewer) -> View:
         estate.fragments.values(), {task.id: task.parents for task in estate.tasks.values()})
     own = frozenset(key for key, record in records.items() if viewer.sees_private_of(record.team_id))
     return View(estate=estate, reading=reading, records=records, tasks=tasks, own=own)
+
+
+class SharedViews:
+    """Views that all who look at about the same moment share, if they may know the same. Safe among threads.
+
+    Parameters
+    ----------
+    monotonic_s : callable
+        A clock.
+    """
+
+    def __init__(self, monotonic_s: Callable[[], float] = time.monotonic) -> None:
+        self._monotonic_s = monotonic_s
+        self._lock = threading.Lock()
+        self._kept: dict[str, tuple[float, View]] = {}  # by scope: when it was looked, and what was seen
+
+    def view_for(self, viewer: Viewer) -> View:
+        """As the function of that name; what was read up to a quarter of a second ago does."""
+        with self._lock:
+            now_s = self._monotonic_s()
+            self._kept = {scope: (at_s, view) for scope, (at_s, view) in self._kept.items() if now_s - at_s < SHARED_S}
+            if viewer.scope not in self._kept:
+                self._kept[viewer.scope] = (now_s, view_for(viewer))
+            return self._kept[viewer.scope][1]
 
 
 def totals_of(view: View, dataflow_id: str) -> dict[str, Any]:

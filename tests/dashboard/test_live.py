@@ -34,7 +34,9 @@ class Server:
         from dashboard.config.asgi import application
 
         self.port = port
-        config = uvicorn.Config(application, port=port, log_level="error", lifespan="off", ws_max_size=LARGEST_FRAME)
+        config = uvicorn.Config(
+            application, port=port, log_level="error", lifespan="off", ws_max_size=LARGEST_FRAME,
+            ws="dashboard.live.server:LiveProtocol")
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run, daemon=True)
 
@@ -44,6 +46,10 @@ class Server:
         while not self._server.started:
             assert time.monotonic() < deadline
             time.sleep(0.01)
+
+    def connections(self) -> int:
+        """How many it has, of both protocols."""
+        return len(self._server.server_state.connections)
 
     def stop(self) -> None:
         self._server.should_exit = True

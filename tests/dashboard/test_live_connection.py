@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 
+import pytest
+
 
 def test_a_client_that_does_not_read_gets_the_newest_and_nothing_queues():
     """Deltas that a client was not ready for are merged into the next one."""
@@ -46,15 +48,17 @@ def builder_at(seq: int, state: dict):
     return Builder(topic="estate", viewer=None, version=Version(seq, state), status="live")
 
 
-def test_who_does_not_read_is_cut_off(monkeypatch):
+@pytest.mark.parametrize("takes_the_end", [True, False])
+def test_who_does_not_read_is_cut_off(monkeypatch, takes_the_end: bool):
     from dashboard.live.consumer import CLOSE_TOO_SLOW, Connection, Watched
 
     monkeypatch.setattr("dashboard.live.consumer.SEND_WITHIN_S", 0.05)
+    monkeypatch.setattr("dashboard.live.consumer.CLOSE_WITHIN_S", 0.05)
     sent: list[dict] = []
 
     async def send(message: dict) -> None:
         sent.append(message)
-        if message["type"] == "websocket.send":
+        if message["type"] == "websocket.send" or not takes_the_end:
             await asyncio.Event().wait()
 
     async def run() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import redis
 
@@ -17,6 +18,8 @@ from workers.engine.channels import keys
 from workers.engine.steady import Growth
 
 REPORT_LIVES_S = 15  # in the broker, unless the next one takes its place
+
+Histograms = dict[str, dict[int, int]]  # what its fields begin with -> bucket -> count
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +32,10 @@ class Meters:
 
     def of(self, fragment: Fragment) -> Counter[str]:
         """What all bundles of a fragment counted together."""
-        return sum((Counter(self.counts.get(bundle.id, {})) for bundle in fragment.queries), Counter())
+        counts = [self.counts.get(bundle.id, {}) for bundle in fragment.queries]
+        if len(counts) == 1:  # most are not divided, and a sum of counters is slow
+            return Counter({name: count for name, count in counts[0].items() if count > 0})
+        return sum(map(Counter, counts), Counter())
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +111,7 @@ def read_meters(broker: redis.Redis, queries: Iterable[str]) -> Meters:
     for name in names:
         pipeline.hgetall(keys.meter(name))
     (seconds, microseconds), *hashes = pipeline.execute()
-    counts = [{name: int(value) for name, value in texts(fields).items() if value.isdigit()} for fields in hashes]
+    counts = [{_field(name): int(value) for name, value in fields.items() if value.isdigit()} for fields in hashes]
     return Meters(at_ms=seconds * 1000 + microseconds // 1000, counts=dict(zip(names, counts, strict=True)))
 
 
@@ -174,13 +180,15 @@ def flows_of(
         For how long all together was counted.
     """
     tasks: dict[str, TaskFlow] = {}
+    histograms: dict[str, Histograms] = {}  # by fragment
     streams: dict[tuple[str, str], StreamFlow] = {}
     counted = Meters(after.at_ms, {name: growth.counts for name, growth in growths.items()})
     fragments = list(fragments)
     for fragment in fragments:
         growth, total = counted.of(fragment), after.of(fragment)
+        histograms[fragment.id] = _histograms(growth)
         for position, task_id in enumerate(fragment.active_tasks):
-            latency = _histogram(growth, f"{position}:lat:")
+            latency = histograms[fragment.id].get(f"{position}:lat", {})
             tasks[task_id] = TaskFlow(
                 rate_per_s=sum(
                     _rate(growths[bundle.id].counts.get(f"{position}:n", 0), growths[bundle.id].over_s)
@@ -196,8 +204,8 @@ def flows_of(
         for position, task_id in enumerate(fragment.active_tasks):
             for parent in parents.get(task_id, ()):
                 rate_per_s = tasks[parent].rate_per_s if parent in tasks else 0.0
-                growth = counted.of(fragment) if position == 0 else {}
-                streams[parent, task_id] = _stream_flow(rate_per_s, growth)
+                streams[parent, task_id] = (
+                    StreamFlow(rate_per_s) if position else _stream_flow(rate_per_s, histograms[fragment.id]))
     queries = {
         bundle.id: _rate(_taken_in(growths[bundle.id].counts, fragment, parents), growths[bundle.id].over_s)
         for fragment in fragments if fragment.active_tasks
@@ -227,6 +235,8 @@ def percentile_ms(histogram: Mapping[int, int], share: float) -> float | None:
 
     Bucket ``b`` holds latencies of which floor(4·log2(ms + 1)) is ``b``; within a bucket events are spread evenly.
     """
+    if not histogram:
+        return None
     rank = share * sum(histogram.values())
     seen = 0
     for bucket in sorted(histogram):
@@ -267,8 +277,8 @@ def _taken_in(growth: Mapping[str, int], fragment: Fragment, parents: Mapping[st
     return growth.get("in:n" if reads else "0:n", 0)
 
 
-def _stream_flow(rate_per_s: float, growth: Mapping[str, int]) -> StreamFlow:
-    channel, wait = _histogram(growth, "in:chan:"), _histogram(growth, "in:wait:")
+def _stream_flow(rate_per_s: float, histograms: Histograms) -> StreamFlow:
+    channel, wait = histograms.get("in:chan", {}), histograms.get("in:wait", {})
     return StreamFlow(
         rate_per_s=rate_per_s,
         channel_p50_ms=percentile_ms(channel, 0.50),
@@ -286,8 +296,21 @@ def _grown(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, int
     return {name: growth if growth >= 0 else after[name] for name, growth in grown.items()}
 
 
-def _histogram(counts: Mapping[str, int], prefix: str) -> dict[int, int]:
-    return {int(name.removeprefix(prefix)): count for name, count in counts.items() if name.startswith(prefix)}
+def _histograms(counts: Mapping[str, int]) -> Histograms:
+    """Counts by bucket of each histogram, by what its fields begin with: one pass over all fields."""
+    histograms: Histograms = {}
+    for name, count in counts.items():
+        place = _bucket(name)
+        if place is not None:
+            histograms.setdefault(place[0], {})[place[1]] = count
+    return histograms
+
+
+@lru_cache(maxsize=10_000)
+def _bucket(name: str) -> tuple[str, int] | None:
+    """The histogram and the bucket that a field counts; None where it counts something else."""
+    histogram, _, bucket = name.rpartition(":")
+    return (histogram, int(bucket)) if ":" in histogram and bucket.isdigit() else None
 
 
 def _rate(count: int, elapsed_s: float) -> float:
@@ -297,6 +320,12 @@ def _rate(count: int, elapsed_s: float) -> float:
 def texts(mapping: Mapping[bytes | str, bytes | str]) -> dict[str, str]:
     """Text, whether or not the client decodes."""
     return {_text(name): _text(value) for name, value in mapping.items()}
+
+
+@lru_cache(maxsize=10_000)
+def _field(name: bytes | str) -> str:
+    """A meter's field as text: all meters have the same few, and each is read every second."""
+    return _text(name)
 
 
 def _text(value: bytes | str) -> str:

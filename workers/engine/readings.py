@@ -20,7 +20,8 @@ from workers.engine.steady import WINDOW_MS, Track
 
 SHORTEST_MS = 300  # two readings nearer than this make no rate
 LONGEST_MS = 60_000  # nor do two further apart: nobody looked for a while, or the broker was restarted
-FRESH_S = 0.25  # a reading is shared by everybody who asks within this time
+FRESH_S = 0.25  # reports are shared by everybody who asks within this time
+COUNTED_EVERY_S = 0.7  # and meters: rates are of some seconds, and pages that look twice a second gain nothing by more
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +47,9 @@ class RateWindow:
         self._meters: deque[observed.Meters] = deque()
         self._tracks: dict[str, Track] = {}
         self._reports = Reports()
-        self._read_at_s = float("-inf")
+        self._read_at_s = self._counted_at_s = float("-inf")
         self._names: frozenset[str] = frozenset()
+        self._told: tuple[list[Fragment], Mapping[str, tuple[str, ...]], observed.Flows] | None = None
 
     def read(self, fragments: Sequence[Fragment], parents: Mapping[str, tuple[str, ...]]) -> Reading:
         """Reports and flows of all fragments of the estate, or the reports alone where it is asked for no fragment.
@@ -60,15 +62,32 @@ class RateWindow:
             if not names:  # whoever wants reports alone must not leave a reading that lacks what runs
                 return Reading(self._reports if fresh else observed.read_reports(self._broker), measured=True)
             if not fresh or not names <= self._names:
-                self._read_anew(names)
+                self._reports = observed.read_reports(self._broker)
+                self._read_at_s = self._monotonic_s()
+            every_s = COUNTED_EVERY_S if self._is_measured() else FRESH_S
+            if self._monotonic_s() - self._counted_at_s >= every_s or not names <= self._names:
+                self._count_anew(names)
             before, after = self._meters[0], self._meters[-1]
-            measured = after.at_ms - before.at_ms >= SHORTEST_MS
+            measured = self._is_measured()
             flows = observed.Flows()
             if measured:
-                growths = {name: self._tracks[name].growth() for name in names}
-                over_s = (after.at_ms - before.at_ms) / 1000
-                flows = observed.flows_of(growths, after, fragments, parents, over_s=over_s)
+                flows = self._flows(list(fragments), parents, names, over_s=(after.at_ms - before.at_ms) / 1000)
             return Reading(reports=self._reports, flows=flows, measured=measured)
+
+    def _is_measured(self) -> bool:
+        """Whether the window is long enough for rates."""
+        return bool(self._meters) and self._meters[-1].at_ms - self._meters[0].at_ms >= SHORTEST_MS
+
+    def _flows(
+        self, fragments: list[Fragment], parents: Mapping[str, tuple[str, ...]], names: frozenset[str], *,
+        over_s: float,
+    ) -> observed.Flows:
+        """The flows of these fragments by the newest reading: worked out once for all who ask about the same."""
+        if self._told is None or self._told[0] != fragments or self._told[1] != parents:
+            growths = {name: self._tracks[name].growth() for name in names}
+            flows = observed.flows_of(growths, self._meters[-1], fragments, parents, over_s=over_s)
+            self._told = (fragments, dict(parents), flows)
+        return self._told[2]
 
     def read_part(self, fragments: Sequence[Fragment], parents: Mapping[str, tuple[str, ...]]) -> observed.Flows:
         """Flows of some fragments since the oldest reading of the window that has all of them.
@@ -84,10 +103,9 @@ class RateWindow:
                 if names <= meters.counts.keys() and SHORTEST_MS <= after.at_ms - meters.at_ms <= LONGEST_MS), None)
         return observed.Flows() if before is None else observed.flows(before, after, fragments, parents)
 
-    def _read_anew(self, names: frozenset[str]) -> None:
-        self._reports = observed.read_reports(self._broker)
+    def _count_anew(self, names: frozenset[str]) -> None:
         meters = observed.read_meters(self._broker, names)
-        self._read_at_s, self._names = self._monotonic_s(), names
+        self._counted_at_s, self._names, self._told = self._monotonic_s(), names, None
         if self._meters and not 0 <= meters.at_ms - self._meters[-1].at_ms <= LONGEST_MS:
             self._meters.clear()
             self._tracks.clear()

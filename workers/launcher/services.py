@@ -53,8 +53,9 @@ def web(options: Options, *, behind_proxy: bool = False) -> Service:
     argv = (
         *_PYTHON, "-m", "uvicorn", "dashboard.config.asgi:application",
         "--host", options.host, "--port", str(options.port), "--no-access-log", "--timeout-graceful-shutdown", "1",
+        "--ws", "dashboard.live.server:LiveProtocol", "--ws-max-size", str(LARGEST_FRAME),
         # Deltas are small: compressing them for each connection by itself would cost more than sending them.
-        "--ws-per-message-deflate", "false", "--ws-max-size", str(LARGEST_FRAME),
+        "--ws-per-message-deflate", "false",
         "--proxy-headers" if behind_proxy else "--no-proxy-headers",
     )  # fmt: skip
     return Service("web", argv, is_ready=lambda: _serves_http(_reachable(options.host), options.port))

@@ -159,6 +159,7 @@ def moment_of(at_ms: int | None) -> datetime | None:
 
 @require_safe
 @login_required
+@operations.one_look()
 def dataflow(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
     """One dataflow."""
     record = catalog.dataflow(request.viewer, dataflow_id)

@@ -66,6 +66,23 @@ def test_rates_are_over_the_last_seconds(window: RateWindow, played: Played):
         assert reading.measured and len(reading.flows.tasks) == 4 and rates(reading.flows) == {PER_S}
 
 
+def test_meters_are_read_once_for_those_who_look_twice_a_second_and_reports_each_time(
+    window: RateWindow, played: Played, monkeypatch: pytest.MonkeyPatch
+):
+    read_at_s = []
+    monkeypatch.setattr(
+        observed, "read_meters",
+        lambda broker, names: read_at_s.append(played.now_s) or played.read_meters(broker, names))
+    looked_at_s = [0.5 * number for number in range(9)]
+    for played.now_s in looked_at_s:
+        reading, again = whole(window), whole(window)
+        assert reading.reports["n1"]["at_s"] == played.now_s
+        assert again.flows is reading.flows or not reading.measured
+    assert read_at_s == [0.0, *looked_at_s[1::2]], "the first rates come soon"
+    window.read([*FRAGMENTS, Fragment("f9-0", ("t9",), "n1/0", 1)], {})
+    assert read_at_s[-1] == played.now_s and len(read_at_s) == 6, "what is new is not waited for"
+
+
 def test_who_asks_for_reports_alone_leaves_no_trace_in_the_rates(window: RateWindow, played: Played):
     assert window.read([], {}).reports["n1"]["at_s"] == 0.0
     played.now_s = 3.0
