@@ -23,7 +23,7 @@ from dashboard.audit.models import AuditEntry
 from dashboard.catalog.selectors import samples
 from dashboard.controllers.models import RoundRow
 from dashboard.controllers.stored import DECISIONS
-from dashboard.live.protocol import _BUILDERS, build
+from dashboard.live.protocol import _SUBJECTS, build
 from dashboard.operations.estate import load_estate
 from dashboard.outbox.models import Delivery, Endpoint
 from dashboard.profiles.models import ProfileRecord, SweepRecord
@@ -270,7 +270,7 @@ def test_no_row_lets_another_team_in_where_it_is_a_teams(everything: Everything)
 
 
 def test_every_topic_is_for_whom_it_is(world: World, everything: Everything) -> None:
-    assert set(everything.topics) == {"estate", *_BUILDERS}
+    assert set(everything.topics) == {"estate", *_SUBJECTS}
     for name, topic in everything.topics.items():
         marks = ""
         for who in WHO:
