@@ -13,7 +13,7 @@ from dataclasses import replace
 from scheduler.contracts.desired import Input, WantedFragment
 from scheduler.model.fragment import channel_id
 
-from .broker_instructions import ComeBack, DeleteChannel, OpenChannel, SetPace
+from .broker_instructions import ComeBack, DeleteChannel, ForgetFragment, OpenChannel, SetPace
 from .delays import POLL_MS, RETRY_MS, SELDOM_MS, SOON_MS
 from .inputs import inputs_now
 from .instructions import (
@@ -105,7 +105,7 @@ def stand_down(snapshot: Snapshot) -> Instructions:
     """Let no query stand by any more; what one has left is cleared away, but for a checkpoint that counts."""
     channels = snapshot.records.standby
     steps = () if channels is None else (
-        ClearCheckpoint(), *(DeleteChannel(channel) for channel in channels), ForgetStandby())
+        ClearCheckpoint(), *(DeleteChannel(channel) for channel in channels), ForgetFragment(), ForgetStandby())
     return (DropStandby(failed=snapshot.standby_failed), *steps)
 
 
