@@ -79,6 +79,8 @@ def _told(event: dict[str, Any]) -> Notable | None:
         case "joined_late":
             since = _at(event["kept_since_ms"])
             what = f"asked for older events than its stream has; it starts with those of {since:%H:%M:%S} UTC"
+        case "handed_over":
+            what = f"goes on with the work of {', '.join(event['from_'])}, {event['gap_ms']} ms after that had ended"
         case _:
             return None
     return Notable(event["fragment"], _at(event["at_ms"]), what, event["kind"])

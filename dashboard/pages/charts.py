@@ -96,7 +96,8 @@ CHARTS: Mapping[str, Sequence[Chart]] = {
 _UNITS = {"/s": "/s", "ms": " ms", "s": " s", "MB": " MB", "GB": " GB", "cores": " cores", "blocks": "", "": ""}
 # Of what happened: nouns of plans, and others where a name is not what people call it.
 _WORDS = {name: kind.noun.lower() for name, kind in PLAN_KINDS.items()} | {
-    SUBMIT.name: "merge", "fragment_failed": "query failed", "slot_died": "driver ended", "joined_late": "started late"}
+    SUBMIT.name: "merge", "fragment_failed": "query failed", "slot_died": "driver ended", "joined_late": "started late",
+    "handed_over": "handover"}
 _PARTS = frozenset({"memory"})  # metrics that are a part of one
 
 

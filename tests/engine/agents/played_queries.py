@@ -52,6 +52,9 @@ class Store:
     def ended(self, name: str) -> Savepoint | None:
         return self.kept["ended"].get(name)
 
+    def ended_ms(self, name: str) -> int | None:
+        return 0 if name in self.kept["ended"] else None
+
     def having(self, what: str) -> frozenset[str]:
         return frozenset(self.kept[what])
 

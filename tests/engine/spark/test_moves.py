@@ -27,14 +27,14 @@ TASKS = [
     RunningTask("look", "in_python", {"tag": "look"}, ("t1",)),
     RunningTask("looked", "kept", KEPT, ("look",)),
 ]
-WATCHER = Fragment("m1-9", ("look", "looked"), f"{NODE}/1", 2)
 
 
 class Moving:
     """A chain that is cut anew at random, its parts on random slots; somebody reads its second task all along."""
 
     def __init__(self, rig: Rig, seed: int) -> None:
-        self.rig, self.chance = rig, random.Random(seed)
+        self.rig, self.chance, self._name = rig, random.Random(seed), f"m{seed}x"
+        self.watcher = Fragment(f"{self._name}1-9", ("look", "looked"), f"{NODE}/1", 2)
         self.generation = 0
         self.fragments: list[Fragment] = []
 
@@ -49,17 +49,17 @@ class Moving:
             shape = [(fragment.tasks, fragment.slot) for fragment in self.fragments]
             if shape != [(fragment.tasks, fragment.slot) for fragment in before]:
                 break
-        self.rig.publish(estate_of([*self.fragments, WATCHER], TASKS, slots=2))
+        self.rig.publish(estate_of([*self.fragments, self.watcher], TASKS, slots=2))
 
     def _cut(self, cuts: list[int], slots: list[int], before: list[Fragment]) -> list[Fragment]:
         bounds = [0, *cuts, len(CHAIN)]
-        names = [f"m{self.generation}-{number}" for number in range(len(slots))]
+        names = [f"{self._name}{self.generation}-{number}" for number in range(len(slots))]
         fragments = []
         for number, name in enumerate(names):
             tasks = CHAIN[bounds[number]:bounds[number + 1]]
             outlets = {tasks[-1]: (names[number + 1],)} if number + 1 < len(names) else {}
             if "t1" in tasks:
-                outlets["t1"] = (WATCHER.id, *outlets.get("t1", ()))
+                outlets["t1"] = (self.watcher.id, *outlets.get("t1", ()))
             channels = {
                 task: next(
                     (part.channel_of(task) for part in before if task in part.tasks), f"{name}.{tasks.index(task)}")
@@ -72,10 +72,10 @@ class Moving:
     def is_done(self) -> None:
         """Wait until what is planned runs, and what was before it is gone."""
         names = [fragment.id for fragment in self.fragments]
-        self.rig.wait_running(*names, WATCHER.id)
-        old = f"m{self.generation - 1}-"
+        self.rig.wait_running(*names, self.watcher.id)
+        old = f"{self._name}{self.generation - 1}-"
         self.rig.wait(what="an end", is_so=lambda: not [
-            name for name, _ in self.rig.reports().queries() if name.startswith(old) and name != WATCHER.id])
+            name for name, _ in self.rig.reports().queries() if name.startswith(old) and name != self.watcher.id])
 
     def out(self) -> list[dict]:
         return self.rig.events(next(part.channel_of("out") for part in self.fragments if "out" in part.tasks))
@@ -110,7 +110,7 @@ def check(moving: Moving) -> None:
         total += event["_seq"]
         shifted += event["_seq"] + 7
         assert (float(event["t1"]), event["t2"]) == (total, shifted)
-    looked = [event["_seq"] for event in moving.rig.events(f"{WATCHER.id}.1")]
+    looked = [event["_seq"] for event in moving.rig.events(f"{moving.watcher.id}.1")]
     assert looked == list(range(looked[0], looked[0] + len(looked))), "and nobody who reads notices"
 
 

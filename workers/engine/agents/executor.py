@@ -64,7 +64,7 @@ class FragmentExecutor:
         self._violated: set[tuple[str, str]] = set()
         self._locks: dict[str, FileLock] = {}
         self._observer = Observer(around, clock_ms=clock_ms)
-        self._queries = QueryActuator(around, clock_ms=clock_ms)
+        self._queries = QueryActuator(around, clock_ms=clock_ms, on_event=on_event)
         self._records = RecordActuator(around)
         self._broker = BrokerActuator(around, clock_ms=clock_ms, on_event=on_event)
         self._log = logger()

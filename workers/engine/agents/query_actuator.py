@@ -39,9 +39,12 @@ from .standby import Standby
 class QueryActuator:
     """Follows instructions on queries."""
 
-    def __init__(self, around: SlotContext, *, clock_ms: Callable[[], int]) -> None:
+    def __init__(
+        self, around: SlotContext, *, clock_ms: Callable[[], int], on_event: Callable[..., None]
+    ) -> None:
         self._around = around
         self._clock_ms = clock_ms
+        self._on_event = on_event
         self._log = logger()
 
     def do(self, run: FragmentRun, instruction: QueryInstruction) -> None:
@@ -127,7 +130,7 @@ class QueryActuator:
             source_offset=begun.source_offset, offsets=begun.offsets, batch_bases=begun.batch_bases, states=states)
 
     def _launch(self, run: FragmentRun, launch: Launch) -> None:
-        began_s = time.monotonic()
+        began_s, stood_by = time.monotonic(), run.standby is not None
         if run.standby is not None:
             query = self._open_gate(run, run.standby)
         else:
@@ -139,6 +142,17 @@ class QueryActuator:
         )
         took_ms = round(1000 * (time.monotonic() - began_s))
         self._log.info("fragment started", fragment=run.id, resumed=launch.is_resumed, took_ms=took_ms)
+        if run.fragment.inherits and (stood_by or not launch.is_resumed):
+            self._tell_of_handover(run, stood_by=stood_by, now_ms=now_ms)
+
+    def _tell_of_handover(self, run: FragmentRun, *, stood_by: bool, now_ms: int) -> None:
+        """For how long nothing worked at its tasks: since the last of those before it recorded what it left."""
+        ended_ms = [
+            at_ms for name in run.fragment.inherits if (at_ms := self._around.store.ended_ms(name)) is not None]
+        if ended_ms:
+            self._on_event(
+                "handed_over", at_ms=now_ms, fragment=run.id, from_=list(run.fragment.inherits), stood_by=stood_by,
+                gap_ms=max(0, now_ms - max(ended_ms)))
 
     def _open_gate(self, run: FragmentRun, standby: Standby) -> Any:
         begun = self._around.store.begun(run.id) or RestorePoint()

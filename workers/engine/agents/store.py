@@ -177,6 +177,13 @@ class SlotStore:
         document = self._read(fragment_id, "ended")
         return None if document is None else SAVEPOINTS.read(document)
 
+    def ended_ms(self, fragment_id: str) -> int | None:
+        """When the fragment ended for others, in ms since the epoch; None while it has not."""
+        try:
+            return self._beside(fragment_id, "ended").stat().st_mtime_ns // 1_000_000
+        except FileNotFoundError:
+            return None
+
     def having(self, what: str) -> frozenset[str]:
         """The fragments with a record of that kind: ``begun``, ``ended``, ``paused``, ``left``, ``standby``."""
         return frozenset(path.stem for path in (self.data_dir / "checkpoints").glob(f"*.{what}"))
