@@ -17,6 +17,7 @@ from workers.engine.connectors import intake
 from workers.engine.connectors.looking import look_at
 from workers.engine.connectors.pushing import Post, Pushed, push_events
 from workers.engine.sinks import store as sinks
+from workers.library.registry import makes_events
 
 
 class NotTaken(Exception):
@@ -68,8 +69,9 @@ def write_again(channel: str, what: str, since_ms: int | None) -> None:
 
 
 def shows_before_it_runs(task_type: TaskType) -> bool:
-    """Whether a node can look at a source of that type which does not run."""
-    return look_at(task_type) is not None
+    """Whether a node can look at a source of that type which does not run: it reads what is outside, or makes events
+    of their numbers alone."""
+    return look_at(task_type) is not None or makes_events(task_type)
 
 
 def order_look(order: LookOrder, *, owner: str) -> None:

@@ -154,7 +154,8 @@ def _source(task: Task, declared: TaskType, columns: Columns) -> Stream:
     if events is None:
         return Stream(
             task.id, task.type, NOT_YET, columns, note="This source does not run yet.",
-            remedy="Its events are made on a node: they show here when a dataflow with it runs.")
+            remedy="Look at it for the first events that it would make, or let a dataflow with it run.",
+            look=_looked_at(task, declared))
     return Stream(task.id, task.type, RECORDED, columns, events=events)
 
 

@@ -78,6 +78,12 @@ def resolve(task_type: TaskType) -> Callable[..., Any]:
     return function
 
 
+def makes_events(task_type: TaskType) -> bool:
+    """Whether a source makes its events of their numbers alone: it reads nothing outside, and no recording."""
+    is_source = task_type.kind == "source" and task_type.connector is None
+    return is_source and companion(task_type, "_first_events") is None and companion(task_type, "_schedule") is None
+
+
 def companion(task_type: TaskType, suffix: str) -> Callable[..., Any] | None:
     """The function beside ``build`` of the same name plus ``suffix`` (``_schedule``, ``_check``), or None."""
     module_name, _, function_name = task_type.build.partition(":")

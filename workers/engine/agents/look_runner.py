@@ -6,7 +6,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -15,10 +15,12 @@ import redis
 from scheduler.contracts.looks import FAILED, LOOK_ORDERS, LookOrder, LookState
 from workers.engine import looks
 from workers.engine.settings import Settings
+from workers.library.registry import makes_events, task_types
 from workers.processes import kill_group, spawn
 
 from .broker_sync import connect
 from .logs import logger
+from .supervision import SlotProcess
 
 AT_ONCE = 3  # processes
 START_S = 10.0  # for a process to start, beyond what it may wait for its source
@@ -42,15 +44,22 @@ class LookRunner(threading.Thread):
         The node's.
     env : mapping of str to str
         The environment of the processes.
+    slots : callable, optional
+        The slots that there are now: they show what sources would make that read nothing.
     """
 
-    def __init__(self, settings: Settings, env: Mapping[str, str]) -> None:
+    def __init__(
+        self, settings: Settings, env: Mapping[str, str], *, slots: Callable[[], Sequence[SlotProcess]] = tuple
+    ) -> None:
         super().__init__(name="look_runner", daemon=True)
         self._settings, self._env = settings, env
         self._broker = connect(settings.redis_url)
+        self._slots = slots
         self._running: dict[str, _Running] = {}
+        self._deadlines_s: dict[str, float] = {}  # of looks that slots were asked for
         self._stopped = threading.Event()
         self._log = logger()
+        self._types = task_types()
 
     @property
     def pids(self) -> set[int]:
@@ -76,12 +85,37 @@ class LookRunner(threading.Thread):
     def _turn(self) -> None:
         for running in list(self._running.values()):
             self._look_after(running)
+        for look_id, deadline_s in list(self._deadlines_s.items()):
+            self._look_after_slot(look_id, deadline_s)
         if len(self._running) >= AT_ONCE:
             self._stopped.wait(TICK_S)
             return
         order = looks.take(self._broker, self._settings.node, wait_s=TICK_S if self._running else TAKE_S)
-        if order is not None:
+        if order is not None and makes_events(self._types[order.task_type]):
+            self._let_a_slot_show(order)
+        elif order is not None:
             self._begin(order)
+
+    def _let_a_slot_show(self, order: LookOrder) -> None:
+        slot = next((slot for slot in self._slots() if slot.state == "running" and slot.pid is not None), None)
+        if slot is None:
+            looks.tell(self._broker, order.id, LookState(
+                FAILED, "slot_not_ready", f"No slot of node {order.node} has started yet.", "Look again in a minute."))
+            return
+        self._deadlines_s[order.id] = time.monotonic() + order.waits_s + START_S
+        slot.order(
+            "show", pid=slot.pid, look=order.id, task_type=order.task_type, config=dict(order.config),
+            count=order.count)
+
+    def _look_after_slot(self, look_id: str, deadline_s: float) -> None:
+        state = looks.state_of(self._broker, look_id)
+        if state is not None and not state.is_over and time.monotonic() < deadline_s:
+            return
+        del self._deadlines_s[look_id]
+        if state is not None and not state.is_over:
+            looks.tell(self._broker, look_id, LookState(
+                FAILED, "look_ended", "The slot did not show the events in time: it may be busy with a measurement.",
+                "Look again later."))
 
     def _begin(self, order: LookOrder) -> None:
         process = spawn(

@@ -111,7 +111,8 @@ class Node:
         watcher = DesiredStateWatcher(self._broker, self._store, on_change=self._on_desired)
         self._trial_runner = TrialRunner(
             self._settings, slots=lambda: self._slots, folder=self._store.folder, task_types=task_types())
-        self._look_runner = LookRunner(self._settings, self._slot_environment())
+        self._look_runner = LookRunner(
+            self._settings, self._slot_environment(), slots=lambda: self._slots)
         spilling = SpillThread(self._spiller, clock_ms=_now_ms)
         files = FileThread(FileKeeper.of(self._settings, report=self._log.warning))
         while not self._stopping.is_set():

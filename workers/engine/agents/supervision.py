@@ -131,6 +131,10 @@ class SlotProcess:
         """Tell the slot that its desired state changed."""
         self._say(b"poke\n")
 
+    def order(self, do: str, *, pid: int, **what: Any) -> None:
+        """Let the slot perform a command of which it tells somebody else; not where it is another process by now."""
+        self._say(b"trial " + json.dumps({"do": do, "ask": 0, **what}).encode() + b"\n", pid=pid)
+
     def ask(self, do: str, *, pid: int, within_s: float, **what: Any) -> dict[str, Any]:
         """Let the slot perform a command of a trial, and wait for its answer; from one thread at a time.
 

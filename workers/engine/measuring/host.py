@@ -21,8 +21,10 @@ import psutil
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from scheduler.contracts.looks import DONE, FAILED, LookState
 from scheduler.model.dataflow import Task
 from scheduler.model.task_types import TaskType, TaskTypes
+from workers.engine import looks
 from workers.engine.channels import codec, keys
 from workers.engine.channels.config import ChannelConfig
 from workers.engine.channels.registry import Channels
@@ -34,6 +36,7 @@ from workers.engine.trials import TrialFailed
 from workers.library.code import code_digest
 
 from . import feed, figures, load
+from .showing import first_events
 from .tasks import MEASURED, feeding, warming
 
 LOG_LEVEL = "ERROR"  # of Spark, as a slot's session has it
@@ -70,7 +73,7 @@ class Host:
         self._code = codes_of(around.task_types)
         self._commands: Mapping[str, Callable[..., dict[str, Any]]] = {
             "weigh": self.weigh, "feed": self.feed, "hurry": self.hurry, "rest": self.rest, "begin": self.begin,
-            "look": self.look, "end": self.end,
+            "look": self.look, "end": self.end, "show": self.show,
         }
 
     def perform(self, command: Mapping[str, Any]) -> dict[str, Any]:
@@ -88,6 +91,32 @@ class Host:
         jvm = self._around.spark._jvm
         return {"heap_mb": load.heap_mb(jvm), "java": jvm.java.lang.System.getProperty("java.version"),
                 "pyspark": self._around.spark.version}
+
+    def show(self, *, look: str, task_type: str, config: Mapping[str, Any], count: int) -> dict[str, Any]:
+        """Make the first events of a source that makes them of their numbers, and tell them to who looks.
+
+        Parameters
+        ----------
+        look : str
+            The id of the look.
+        task_type : str
+            The source's type; one with outside effects shows nothing.
+        config : mapping of str to Any
+            Its config.
+        count : int
+            How many events.
+        """
+        around = self._around
+        try:
+            batch = first_events(
+                around.spark, around.task_types[task_type], config, count=count, now_ms=time.time_ns() // 1_000_000)
+        except Exception as error:
+            told = _told(explain_error(error))
+            looks.tell(around.broker, look, LookState(
+                FAILED, told["code"], told["message"], told["remedy"]))
+            return {}
+        looks.tell(around.broker, look, LookState(DONE), batch)
+        return {}
 
     def feed(
         self, *, fragment: str, chain: list[Mapping[str, Any]], path: str, approved: bool = False
