@@ -111,9 +111,9 @@ class Host:
             batch = first_events(
                 around.spark, around.task_types[task_type], config, count=count, now_ms=time.time_ns() // 1_000_000)
         except Exception as error:
-            told = _told(explain_error(error))
+            facts = _told(explain_error(error))
             looks.tell(around.broker, look, LookState(
-                FAILED, told["code"], told["message"], told["remedy"]))
+                FAILED, facts["code"], facts["message"], facts["remedy"]))
             return {}
         looks.tell(around.broker, look, LookState(DONE), batch)
         return {}
