@@ -80,7 +80,7 @@ def posted(client_of: ClientOf, name: str, task: str) -> Any:
 
 
 def test_a_look_that_cannot_begin_says_why_in_its_place(world: World, client_of: ClientOf) -> None:
-    answer = posted(client_of, "mo", "sense").json()
+    answer = posted(client_of, "mo", "parse").json()
     assert answer["address"] == "" and Markup(answer["html"]).values("data-error") == ["nothing_to_look_at"]
     assert posted(client_of, "carla", "sense").status_code == 404, "only who may submit for the team looks"
 

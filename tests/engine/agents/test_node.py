@@ -319,7 +319,7 @@ def test_an_agent_looks_at_a_source_and_ends_with_its_looks(broker, broker_url, 
         [looking] = [
             child.pid for child in children
             if not gone(child.pid) and "workers.engine.connectors.look" in child.cmdline()]
-    assert gone(looking)
+    until(lambda: gone(looking))
 
 
 def test_the_store_keeps_the_newest(tmp_path):
