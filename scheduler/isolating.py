@@ -14,9 +14,8 @@ from .model.ports import EstateView
 from .model.prices import Prices
 from .model.task_types import TaskTypes
 from .plan_building import plan_of_change, price_of_rearrangement, submitted_in, touched_by
-from .reuse.activity import FragmentChange
 from .reuse.division import is_scheduled
-from .reuse.handover import Piece, recut
+from .reuse.handover import Piece, recut_in
 from .reuse.isolation import cut_for_others
 
 
@@ -62,7 +61,7 @@ def plan_isolation(
     outputs = {
         task_id for task_id in fragment.active_tasks
         if task_types[estate.tasks[task_id].type].terminal == "output"}
-    change = _recut(
+    change = recut_in(
         estate, [fragment], [Piece(cut.position, fragment.slot), Piece(fragment.active - cut.position, fragment.slot)],
         outputs=outputs)
     return freeze_plan(plan_of_change(
@@ -102,7 +101,7 @@ def plan_joining_back(estate: EstateView, plan: Plan) -> Plan:
             remedy="There is nothing left to undo.", dataflow=submitted.id)
     tasks = sum(part.active for part in path)
     outputs = {task_id for part in path for task_id in part.channels if task_id not in part.outlets}
-    change = _recut(estate, path, [Piece(tasks, path[0].slot)], outputs=outputs)
+    change = recut_in(estate, path, [Piece(tasks, path[0].slot)], outputs=outputs)
     return freeze_plan(replace(
         reversed_plan(plan, change), generation=estate.generation, dataflow=submitted,
         **touched_by(estate, (part.tasks[0] for part in path), besides=submitted)))
@@ -115,12 +114,3 @@ def _at_work(estate: EstateView, task_id: str) -> tuple[Fragment | None, int]:
     name, position = estate.places[task_id]
     fragment = estate.fragments[name]
     return (fragment, position) if position < fragment.active else (None, 0)
-
-
-def _recut(
-    estate: EstateView, path: list[Fragment], pieces: list[Piece], *, outputs: set[str]
-) -> FragmentChange:
-    above = dict.fromkeys(estate.places[parent][0] for parent in estate.tasks[path[0].tasks[0]].parents)
-    return recut(
-        path, pieces, upstream=[estate.fragments[name] for name in above], outputs=outputs,
-        generation=estate.generation)

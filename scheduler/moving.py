@@ -19,9 +19,9 @@ from .model.ports import EstateView
 from .model.prices import Prices
 from .model.task_types import TaskTypes
 from .plan_building import plan_of_change, price_of_rearrangement, submitted_in, touched_by
-from .reuse.activity import FragmentChange
+from .reuse.cutting import stuck_types
 from .reuse.division import is_scheduled
-from .reuse.handover import Piece, recut
+from .reuse.handover import Piece, recut_in
 
 
 def why_not_moved(estate: EstateView, fragment: Fragment, *, task_types: TaskTypes) -> str:
@@ -30,8 +30,7 @@ def why_not_moved(estate: EstateView, fragment: Fragment, *, task_types: TaskTyp
         return "it has tasks of a dataflow that is paused, whose state is in its checkpoint"
     if is_scheduled(estate, fragment):
         return "a schedule says where it runs"
-    names = dict.fromkeys(estate.tasks[task_id].type for task_id in fragment.active_tasks)
-    stuck = [name for name in names if name not in task_types or not task_types[name].can_move]
+    stuck = stuck_types(estate, fragment, task_types=task_types)
     if stuck:
         return f"the state of {', '.join(stuck)} cannot be handed to another query"
     return ""
@@ -100,7 +99,7 @@ def plan_move(
     outputs = {
         task_id for task_id in fragment.active_tasks
         if task_types[estate.tasks[task_id].type].terminal == "output"}
-    change = _elsewhere(estate, fragment, slot, outputs=outputs)
+    change = recut_in(estate, [fragment], [Piece(fragment.active, slot)], outputs=outputs)
     return freeze_plan(plan_of_change(
         MOVE, estate, submitted, change,
         heads=(fragment.tasks[0],),
@@ -140,17 +139,10 @@ def plan_moving_back(estate: EstateView, plan: Plan) -> Plan:
         raise InvalidTransition(
             f"The slot {former.slot} is gone.", remedy="Move the query to another slot.", dataflow=submitted.id)
     outputs = {task_id for task_id in fragment.channels if task_id not in fragment.outlets}
-    change = _elsewhere(estate, fragment, former.slot, outputs=outputs)
+    change = recut_in(estate, [fragment], [Piece(fragment.active, former.slot)], outputs=outputs)
     return freeze_plan(replace(
         reversed_plan(plan, change), generation=estate.generation, dataflow=submitted,
         **touched_by(estate, (fragment.tasks[0],), besides=submitted)))
-
-
-def _elsewhere(estate: EstateView, fragment: Fragment, slot: str, *, outputs: set[str]) -> FragmentChange:
-    above = dict.fromkeys(estate.places[parent][0] for parent in estate.tasks[fragment.tasks[0]].parents)
-    return recut(
-        [fragment], [Piece(fragment.active, slot)], upstream=[estate.fragments[name] for name in above],
-        outputs=outputs, generation=estate.generation)
 
 
 def _remedy(estate: EstateView, fragment: Fragment) -> str:

@@ -20,7 +20,7 @@ from .reuse.activity import adjust, crowding_note, is_working, queries_begun, qu
 from .reuse.bill_changes import bill_changes
 from .reuse.defragment import Evidence, Fusion, Rule, Worth, fusions, in_words, worth_of
 from .reuse.division import is_scheduled
-from .reuse.handover import Piece, recut
+from .reuse.handover import Piece, recut_in
 from .reuse.unmerge import unmerge
 
 
@@ -212,14 +212,9 @@ def plan_cutting_back(estate: EstateView, plan: Plan) -> Plan:
         plan.fragments_before[ancestor]
         for ancestor in dict.fromkeys(fragment_id for part in fused for fragment_id in part.inherits)
     ]
-    above = dict.fromkeys(estate.places[parent][0] for parent in estate.tasks[path[0].tasks[0]].parents)
-    change = recut(
-        path,
-        [Piece(part.active, part.slot) for part in pieces],
-        upstream=[estate.fragments[ancestor_id] for ancestor_id in above],
-        outputs={task_id for part in path for task_id in part.channels if task_id not in part.outlets},
-        generation=estate.generation,
-    )
+    change = recut_in(
+        estate, path, [Piece(part.active, part.slot) for part in pieces],
+        outputs={task_id for part in path for task_id in part.channels if task_id not in part.outlets})
     return freeze_plan(
         replace(
             reversed_plan(plan, change), generation=estate.generation, dataflow=submitted,
@@ -240,15 +235,8 @@ def _fused(
 ) -> Plan:
     path = [estate.fragments[fragment_id] for fragment_id in fusion.path]
     tasks = [task_id for fragment in path for task_id in fragment.active_tasks]
-    above = dict.fromkeys(estate.places[parent][0] for parent in estate.tasks[tasks[0]].parents)
     outputs = {task_id for task_id in tasks if task_types[estate.tasks[task_id].type].terminal == "output"}
-    change = recut(
-        path,
-        [Piece(len(tasks), fusion.slot)],
-        upstream=[estate.fragments[ancestor_id] for ancestor_id in above],
-        outputs=outputs,
-        generation=estate.generation,
-    )
+    change = recut_in(estate, path, [Piece(len(tasks), fusion.slot)], outputs=outputs)
     return freeze_plan(plan_of_change(
         DEFRAGMENT, estate, submitted, change,
         heads=(fragment.tasks[0] for fragment in path),

@@ -127,9 +127,7 @@ def _suggestion(
 ) -> dict[str, Any]:
     """A move of one of these queries that is worth it by what is measured now, with what it would bring; or why none
     is. Unlike the controller's decisions it is of one moment."""
-    bundles = {
-        name: bundle if name in own else replace(bundle, movable=False) for name, bundle in deployment.bundles.items()}
-    turn = decide(replace(deployment, bundles=bundles), thresholds)
+    turn = decide(deployment.moving_only(own), thresholds)
     suggestion: dict[str, Any] = {"why": turn.why, "lacking": turn.lacking, "query": None}
     if turn.move is None:
         return suggestion

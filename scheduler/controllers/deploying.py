@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from scheduler.deployment.online import Move, Thresholds, decide
 from scheduler.deployment.values import Deployment
@@ -71,8 +71,7 @@ class Deploying:
         allowed = {
             bundle: asker for bundle, askers in evidence.askers.items()
             if (asker := self._asker(askers, policies)) is not None}
-        turn = decide(
-            _of_those(evidence.deployment, allowed), evidence.thresholds, resting=evidence.resting)
+        turn = decide(evidence.deployment.moving_only(allowed), evidence.thresholds, resting=evidence.resting)
         if turn.move is not None:
             return Evaluation((_move(turn.move, allowed[turn.move.bundle], turn.why, evidence),))
         why = turn.why
@@ -102,13 +101,6 @@ class Deploying:
     def rollback(self, decision: Decision) -> tuple[Change, ...]:
         """The query goes back to where it was."""
         return reversed_changes(decision.changes)
-
-
-def _of_those(deployment: Deployment, allowed: Mapping[str, Asker]) -> Deployment:
-    """The deployment in which only those can move for which somebody may ask."""
-    return replace(deployment, bundles={
-        name: bundle if name in allowed else replace(bundle, movable=False)
-        for name, bundle in deployment.bundles.items()})
 
 
 def _move(move: Move, asker: Asker, why: str, evidence: Deployments) -> Decision:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -57,6 +57,11 @@ class Deployment:
         for partner, rate in self.partners.get(bundle, {}).items():
             nodes[node_of(self.bundles[partner].slot)] += rate
         return nodes
+
+    def moving_only(self, names: Collection[str]) -> Deployment:
+        """The deployment in which only those of these bundles can move that could."""
+        return replace(self, bundles={
+            name: bundle if name in names else replace(bundle, movable=False) for name, bundle in self.bundles.items()})
 
     def moved(self, bundle: str, slot: str) -> Deployment:
         """The deployment with one bundle elsewhere."""

@@ -32,14 +32,19 @@ class TaskDivision:
     serial: bool
 
 
+def stuck_types(estate: EstateView, fragment: Fragment, *, task_types: TaskTypes) -> list[str]:
+    """The types of a fragment's working tasks whose state cannot be handed to another query."""
+    names = dict.fromkeys(estate.tasks[task_id].type for task_id in fragment.active_tasks)
+    return [name for name in names if name not in task_types or not task_types[name].can_move]
+
+
 def why_fused(estate: EstateView, fragment: Fragment, *, task_types: TaskTypes) -> str:
     """Why a fragment that works cannot be cut into its tasks; empty where it can, or is one task."""
     if len(fragment.tasks) == 1:
         return ""
     if fragment.resting:
         return f"{fragment.id} also runs tasks of a dataflow that is paused, whose state is in the same query"
-    names = dict.fromkeys(estate.tasks[task_id].type for task_id in fragment.active_tasks)
-    stuck = [name for name in names if name not in task_types or not task_types[name].can_move]
+    stuck = stuck_types(estate, fragment, task_types=task_types)
     if stuck:
         return f"the state of {', '.join(stuck)} cannot be handed from {fragment.id} to another query"
     return ""

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from scheduler.model.fragment import Fragment
 from scheduler.model.plan import Step
+from scheduler.model.ports import EstateView
 from scheduler.step_kinds import HAND_OVER
 
 from .activity import FragmentChange
@@ -86,3 +87,21 @@ def recut(
         after[fragment.id] = replace(fragment, outlets=outlets)
     return FragmentChange(
         before=before, after=after, steps=tuple(Step(kind=HAND_OVER.name, fragment=fragment_id) for fragment_id in ids))
+
+
+def recut_in(
+    estate: EstateView, path: Sequence[Fragment], pieces: Sequence[Piece], *, outputs: Collection[str]
+) -> FragmentChange:
+    """Cut the working tasks of a path of fragments anew (``recut``), with what is upstream of it in the estate.
+
+    Parameters
+    ----------
+    estate : EstateView
+        What runs.
+    path, pieces, outputs
+        As for ``recut``.
+    """
+    above = dict.fromkeys(estate.places[parent][0] for parent in estate.tasks[path[0].tasks[0]].parents)
+    return recut(
+        path, pieces, upstream=[estate.fragments[name] for name in above], outputs=outputs,
+        generation=estate.generation)

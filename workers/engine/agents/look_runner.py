@@ -91,9 +91,12 @@ class LookRunner(threading.Thread):
             self._stopped.wait(TICK_S)
             return
         order = looks.take(self._broker, self._settings.node, wait_s=TICK_S if self._running else TAKE_S)
-        if order is not None and makes_events(self._types[order.task_type]):
+        if order is None:
+            return
+        task_type = self._types.get(order.task_type)  # one that is not installed here is told by the process
+        if task_type is not None and makes_events(task_type):
             self._let_a_slot_show(order)
-        elif order is not None:
+        else:
             self._begin(order)
 
     def _let_a_slot_show(self, order: LookOrder) -> None:
