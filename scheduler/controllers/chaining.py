@@ -125,7 +125,7 @@ def _fuse(way: LateWay, candidate: Candidate) -> Decision:
     if latency_ms is not None:
         bounds.append(Bound(LATENCY, "ms", latency_ms, max(1000 * way.limit_s, latency_ms - saved_ms / 2)))
     if cores is not None:
-        bounds.append(Bound(CORES, "cores", cores, CAPACITY))
+        bounds.append(Bound(CORES, "cores", cores, CAPACITY, hard=True))
     load = candidate.load.rate_per_s if candidate.load.rate_per_s > 0 else None
     promise = Promise(
         f"events come {in_words(saved_ms / 2000)} sooner, or within {in_words(way.limit_s)}", WITHIN_S, tuple(bounds),
@@ -147,7 +147,8 @@ def _cut(chain: FusedChain) -> Decision:
     return Decision(
         chain.dataflow, chain.team, reversed_changes(chain.changes),
         Promise("each part has a core's time for itself", WITHIN_S, bounds), f"{why}: it is cut again where it was.",
-        worth=1e6 * chain.cores, touched=chain.touched, moves_queries=True, arguments={UNDO: chain.round_key})
+        worth=1e6 * chain.cores, touched=chain.touched, moves_queries=True, arguments={UNDO: chain.round_key},
+        urgent=True)
 
 
 def _why_not(way: LateWay) -> str:

@@ -10,7 +10,7 @@ import pytest
 
 from scheduler.model import structure
 from scheduler.model.columns import ColumnError
-from scheduler.model.documents import dataflow_from_json, dump_document, read_document, to_document
+from scheduler.model.documents import dump_document, read_document, to_document
 from scheduler.model.errors import InvalidDataflow
 from scheduler.model.positions import MAX_BYTES, MAX_PROBLEMS
 
@@ -73,25 +73,6 @@ def test_what_is_optional_may_be_left_out():
         "name": "a", "tasks": [{"id": "s", "type": "sensors"}, {"id": "o", "type": "archive"}],
         "streams": [{"from": "s", "to": "o"}], "rates": {"s": 3.0},
     }
-
-
-def test_a_task_may_say_that_it_has_a_query_of_its_own():
-    dataflow = read_document(VALID.replace("keep, type", "keep, chain: never, type"), task_types=TYPES)
-    assert dataflow.unchained == ("keep",)
-    for format in ("yaml", "json"):
-        assert read_document(dump_document(dataflow, format), task_types=TYPES) == dataflow
-    assert dataflow_from_json(to_document(dataflow)) == dataflow
-    said = read_document(VALID.replace("keep, type", "keep, chain: allowed, type"), task_types=TYPES)
-    assert said == read_document(VALID, task_types=TYPES), "what is the default needs no saying"
-
-
-def test_of_equivalent_tasks_the_strictest_chain_is_suggested():
-    text = VALID.replace(
-        "  - {id: keep", "  - {id: again, type: scale, config: {by: 0.01}, chain: never}\n  - {id: keep").replace(
-        "streams:\n", "streams:\n  - {from: levels, to: again}\n  - {from: again, to: keep}\n")
-    with pytest.raises(InvalidDataflow) as problem:
-        read_document(text, task_types=TYPES)
-    assert read_document(problem.value.suggestion, task_types=TYPES).unchained == ("metres",)
 
 
 LINE_CASES = [

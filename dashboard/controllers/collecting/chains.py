@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 import numpy as np
 
 from dashboard import jobs
-from dashboard.controllers.collecting.fusions import BEFORE, steps_now
+from dashboard.controllers.collecting.fusions import steps_now
 from dashboard.controllers.collecting.lines import Lines, middle
 from dashboard.controllers.models import RoundRow
 from dashboard.controllers.stored import round_of
@@ -32,6 +32,7 @@ from scheduler.model.latency import from_json
 from scheduler.reuse.defragment import Fusion, Load
 
 MEAN, LIMIT = "latency_mean_ms", "latency_limit_ms"
+LATELY = timedelta(minutes=2)  # over which a chain is held to what a core has: longer would be too late
 
 
 def evidence(at: datetime) -> Chains | None:
@@ -119,7 +120,7 @@ def _fused(view: View, at: datetime) -> tuple[FusedChain, ...]:
             continue  # it was cut, parts of it have gone, or a later round has made it longer
         seen |= queries
         about = Candidate(decision.target, "", (), Fusion((), "", 0, None), Load(0.0, 0.0, None, None), tasks)
-        lines = Lines(view.estate, [about], begin=at - BEFORE, end=at, grain=TEN_SECONDS)
+        lines = Lines(view.estate, [about], begin=at - LATELY, end=at, grain=TEN_SECONDS)
         cores = middle(lines.cores(tasks))
         unwanted = not view.estate.unchained.isdisjoint(tasks)
         if cores is not None or unwanted:
