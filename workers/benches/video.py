@@ -110,7 +110,19 @@ class Optimiser:
 
 
 def followed(job: Job, optimiser: Optimiser, phase: str, *, seconds: float, began_s: float) -> list[Second]:
-    """Watch the job through a phase, second by second, and optimise it as far as the phase allows."""
+    """Watch the job through a phase, second by second, and optimise it as far as the phase allows.
+
+    Parameters
+    ----------
+    job, optimiser : Job, Optimiser
+        What runs, and what decides.
+    phase : str
+        One of `PHASES`.
+    seconds : float
+        How long it takes.
+    began_s : float
+        When the first phase began, by the monotonic clock.
+    """
     rows: list[Second] = []
     end_s = time.monotonic() + seconds
     decided_s = time.monotonic()
@@ -158,7 +170,19 @@ def summary(rows: Sequence[Second], *, limit_s: float) -> list[dict[str, Any]]:
 
 
 def met_after_s(rows: Sequence[Second], *, limit_s: float, chosen_s: float, over: int = 10) -> float | None:
-    """How long after a limit was chosen the mean of so many seconds was first within it; None where it never was."""
+    """How long after a limit was chosen the mean of so many seconds was first within it; None where it never was.
+
+    Parameters
+    ----------
+    rows : sequence of Second
+        All phases.
+    limit_s : float
+        The limit, in seconds.
+    chosen_s : float
+        When it was chosen, as the rows count.
+    over : int, optional
+        How many seconds make a mean.
+    """
     after = [row for row in rows if row.at_s >= chosen_s]
     for end in range(over, len(after) + 1):
         if statistics.fmean(row.latency_ms for row in after[end - over: end]) <= 1000 * limit_s:

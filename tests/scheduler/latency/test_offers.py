@@ -29,9 +29,9 @@ def test_less_latency_never_costs_less() -> None:
 
 
 def test_a_query_for_each_task_costs_more_and_reaches_less() -> None:
-    one, four = offered(LINE, "sabo"), offered(LINE, "s", "a", "b", "o")
-    assert all(whole.cores <= apart.cores + 1e-9 for whole, apart in zip(one, four, strict=True) if apart.met)
-    assert sum(offer.met for offer in one) >= sum(offer.met for offer in four)
+    whole, four = offered(LINE, "sabo"), offered(LINE, "s", "a", "b", "o")
+    assert all(fused.cores <= apart.cores + 1e-9 for fused, apart in zip(whole, four, strict=True) if apart.met)
+    assert sum(offer.met for offer in whole) >= sum(offer.met for offer in four)
     assert not four[0].met, "no batches of four queries are through in 20 ms"
     assert four[-1].met, "no limit is none that could be missed"
 
