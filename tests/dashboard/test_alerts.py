@@ -247,3 +247,35 @@ def test_the_inbox_counts_filters_and_says_when_there_is_nothing(world: World) -
     assert client.get("/alerts/?show=all").text.count("data-alert=") == 2
     assert 'data-note="no-match"' in client.get("/alerts/?severity=critical").text
     assert readers.RECENT_S > evaluating.ROUND_S  # or a round would miss what was measured between two
+
+
+def test_an_alert_leads_to_where_its_cause_is_seen(world: World, traffic: DataflowRecord) -> None:
+    client = Client()
+    client.force_login(world.carla, backend="dashboard.teams.logins.ThrottledBackend")
+    estate = load_estate()
+    fragment = next(iter(estate.fragments.values()))
+    child = next(task for task, running_task in estate.tasks.items() if running_task.parents)
+    parent = estate.tasks[child].parents[0]
+    slot = estate.slots[0].name
+    node = slot.partition("/")[0]
+    dataflow = str(traffic.pk)
+    expected = {
+        ("dataflow", dataflow, f"query:{fragment.id}", "failing"): f"/estate/queries/{fragment.id}",
+        ("dataflow", dataflow, f"slot:{slot}", "failing"): f"/estate/slots/{slot}",
+        ("slot", slot, f"unreachable:{node}", "unreachable"): f"/estate/slots/{slot}",
+        ("node", node, f"unreachable:{node}", "unreachable"): f"/estate/nodes/{node}",
+        ("node", node, f"disk:{node}", "disk"): f"/estate/nodes/{node}",
+        ("node", "site", "disk:site", "disk"): None,
+        ("source", fragment.id, f"source:{fragment.id}", "silent_source"): f"/estate/queries/{fragment.id}",
+        ("source", parent, f"source:{parent}", "silent_source"): f"/estate/tasks/{parent}",
+        ("stream", f"{parent}>{child}", "backlog", "backlog"): f"/estate/streams/{parent}/{child}",
+        ("dataflow", dataflow, "promise", "broken_promise"): f"/dataflows/{dataflow}/schedule/outcome",
+        ("dataflow", dataflow, "latency", "latency"): None}
+    for (element_kind, element, cause, kind), address in expected.items():
+        Alert.objects.all().delete()
+        alert_of(world.city, element_kind=element_kind, element=element, cause=cause, kind=kind, dataflow=traffic)
+        links = [part.split('"')[0] for part in client.get("/alerts/").text.split('href="') if "data-cause>" in
+                 part.partition("</a>")[0]]
+        assert [link.rstrip("/") for link in links] == ([address] if address else []), cause
+        if address and kind != "broken_promise":  # it has no schedule here
+            assert client.get(links[0]).status_code == 200, links
