@@ -40,7 +40,7 @@ Readings = dict[Element, Reading]
 RECENT_S = 30  # so many seconds of history say what a value is now
 RESTARTS_WITHIN_S = 600
 _SILENT = ("silent_source", "away", "retrying")
-_NEEDED = ("query", "slot", "node")
+_NEEDED = ("query", "slot", "node", "sink")
 
 
 @dataclass
@@ -229,6 +229,7 @@ def _disk(evidence: Evidence) -> Readings | None:
         return None
     free: dict[str, float | None] = dict.fromkeys(slot.node for slot in evidence.view.estate.slots)
     free |= {name: report.disk_free_mb for name, report in evidence.view.reading.reports.items()}
+    free.pop(settings.LOCAL_NODE, None)  # its folder is the site's
     free["site"] = float(shutil.disk_usage(settings.DATA_DIR).free >> 20)
     return {
         Element(NODE, name): Reading(

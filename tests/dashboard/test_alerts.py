@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from dashboard.core.errors import BadInput
 from dashboard.history.models import AnnotationRow
 from dashboard.history.store import DatabaseHistory
 from dashboard.operations.estate import load_estate
+from dashboard.operations.findings import BAD, Finding
 from dashboard.outbox.models import Delivery, Endpoint
 from dashboard.teams.permissions import viewer_of
 from scheduler.alerting.grouping import WAIT_S
@@ -137,7 +139,10 @@ def test_a_round_that_is_killed_leaves_nothing_and_is_done_again(
     assert NoticeGroup.objects.count() == 1
 
 
-def test_a_full_disk_and_restarts_are_read(world: World, traffic: DataflowRecord, estate: Estate) -> None:
+def test_a_full_disk_and_restarts_are_read(
+    world: World, traffic: DataflowRecord, estate: Estate, settings: Any
+) -> None:
+    settings.LOCAL_NODE = "n0"
     query = next(iter(load_estate().fragments))
     DatabaseHistory().annotate([
         Annotation(NOW_S - 10 * number, "fragment_failed", "query", query, "boom") for number in range(4)])
@@ -146,6 +151,29 @@ def test_a_full_disk_and_restarts_are_read(world: World, traffic: DataflowRecord
         alerts = estate.round()
     assert {(alert.kind, alert.phase) for alert in alerts} == {("restarting", "firing"), ("disk", "firing")}
     assert "4 times" in next(alert.text for alert in alerts if alert.kind == "restarting")
+
+
+def test_the_disk_of_the_sites_own_node_is_told_once(
+    world: World, estate: Estate, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.LOCAL_NODE = "n1"
+    estate.disk_free_mb = 20.0
+    monkeypatch.setattr(readers.shutil, "disk_usage", lambda _: SimpleNamespace(free=20 << 20))
+    for _ in range(7):
+        alerts = estate.round()
+    assert [(alert.kind, alert.element) for alert in alerts] == [("disk", "site")]
+
+
+def test_a_sink_that_cannot_be_written_is_told(
+    world: World, traffic: DataflowRecord, estate: Estate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    user = {"id": str(traffic.pk), "name": "traffic"}
+    away = Finding("sink", "t1", "away", BAD, "out of traffic cannot be written.", "It is tried again.",
+                   dataflows=[user])
+    monkeypatch.setattr(readers, "findings", lambda view: [away])
+    for _ in range(4):
+        alerts = estate.round()
+    assert [(alert.kind, alert.phase, alert.cause) for alert in alerts] == [("failing", "firing", "sink:t1")]
 
 
 def test_where_nothing_is_heard_nothing_changes(
