@@ -153,6 +153,20 @@ def test_a_full_disk_and_restarts_are_read(
     assert "4 times" in next(alert.text for alert in alerts if alert.kind == "restarting")
 
 
+def test_a_driver_that_ends_again_and_again_is_told_to_those_who_run_there(
+    world: World, traffic: DataflowRecord, estate: Estate
+) -> None:
+    fragment = next(iter(load_estate().fragments.values()))
+    elsewhere = next(slot.name for slot in load_estate().slots if slot.name != fragment.slot)
+    DatabaseHistory().annotate([
+        Annotation(NOW_S - 10 * number, "slot_died", "slot", slot, "Its JVM ended.")
+        for number in range(3) for slot in (fragment.slot, elsewhere)])
+    [alert] = estate.round()
+    assert (alert.kind, alert.phase, alert.element, alert.cause) == (
+        "restarting", "firing", fragment.slot, f"slot:{fragment.slot}")
+    assert "3 times" in alert.text and "Its JVM ended." in alert.text
+
+
 def test_the_disk_of_the_sites_own_node_is_told_once(
     world: World, estate: Estate, settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
