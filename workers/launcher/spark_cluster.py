@@ -12,13 +12,16 @@ import os
 import secrets
 import shutil
 import socket
+import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import closing
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+
+from workers.processes import spawn, stop
 
 from . import state
 from .logs import Logs
@@ -124,6 +127,33 @@ class Cluster:
         for number in range(1, self.workers + 1):
             shutil.rmtree(self.work(number), ignore_errors=True)
             (self.work(number) / "tmp").mkdir(parents=True)
+
+
+@contextmanager
+def running(cluster: Cluster) -> Iterator[dict[str, subprocess.Popen[bytes]]]:
+    """A cluster for a test or a bench: its processes by name, which nobody starts again."""
+    cluster.prepare()
+    processes = {}
+    try:
+        for service in cluster.services():
+            processes[service.name] = start(cluster, service)
+        yield processes
+    finally:
+        for process in reversed(processes.values()):
+            stop(process, timeout_s=STOP_S)
+
+
+def start(cluster: Cluster, service: Service) -> subprocess.Popen[bytes]:
+    """Start one process of a cluster, and wait until it serves."""
+    env = {**os.environ, **cluster.environment, **service.environment}
+    with (cluster.folder / f"{service.name}.log").open("ab") as log:
+        process = spawn(service.argv, env=env, cwd=cluster.folder, stdout=log)
+    deadline = time.monotonic() + READY_LIMIT_S
+    while not service.is_ready():
+        if process.poll() is not None or time.monotonic() > deadline:
+            raise CannotStart(f"{service.name} does not start: {(cluster.folder / f'{service.name}.log').read_text()}")
+        time.sleep(0.1)
+    return process
 
 
 def _program(daemon: str) -> tuple[str, ...]:

@@ -32,6 +32,9 @@ ENVIRONMENT = (
     "WEIR_PYTHON_PACKAGES", "WEIR_REPLAY_DIRS", "WEIR_SINK_HOSTS", "WEIR_SPARK_SOURCES", "PYTHONPATH")
 ANSWERS_WITHIN_S = 5.0
 EXECUTOR_WITHIN_S = 60.0
+_SECRET = (
+    "spark.authenticate.secret must be the same for the cluster's master and workers and for Weir, in the "
+    "spark-defaults.conf of the folder that SPARK_CONF_DIR names")
 _MASTER = re.compile(r"spark://[\w.\[\]:-]+:\d+(,[\w.\[\]:-]+:\d+)*")
 
 
@@ -100,6 +103,27 @@ def require_master(url: str) -> None:
             reasons.append(f"{host}:{port} ({error.strerror or error})")
     raise ClusterUnfit(
         f"No Spark master answers at {', '.join(reasons)}. Start the cluster, or correct WEIR_SPARK_MASTER.")
+
+
+def not_taken_in(url: str, error: Exception) -> ClusterUnfit:
+    """What is wrong where a cluster answers, and takes no application in."""
+    first = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    return ClusterUnfit(
+        f"{url} does not take the slot in ({first[:300]}). {_SECRET}, and its Spark be the version that Weir has.")
+
+
+def require_secret(spark: SparkSession) -> None:
+    """Make sure that the slot's driver answers nobody without the cluster's secret.
+
+    Raises
+    ------
+    ClusterUnfit
+        It would run the code of whoever reaches its ports.
+    """
+    if spark.conf.get("spark.authenticate", "false") != "true":
+        raise ClusterUnfit(
+            f"{spark.sparkContext.master} has no secret: whoever reaches a slot's driver could run code there. "
+            f"{_SECRET}, with spark.authenticate true.")
 
 
 def require_fit_executor(spark: SparkSession, settings: Settings, *, folder: Path) -> None:

@@ -63,18 +63,21 @@ def open_session(
     conf["spark.driver.extraJavaOptions"] = f"{conf['spark.driver.extraJavaOptions']} {class_options}".rstrip()
     for name, value in conf.items():
         builder = builder.config(name, value)
-    spark = builder.getOrCreate()
-    if settings.spark_master:
-        _require_fit_executor(spark, settings, scratch)
-    return spark
+    return _on_cluster(builder, settings, scratch) if settings.spark_master else builder.getOrCreate()
 
 
-def _require_fit_executor(spark: SparkSession, settings: Settings, scratch: Path) -> None:
+def _on_cluster(builder: SparkSession.Builder, settings: Settings, scratch: Path) -> SparkSession:
     try:
+        spark = builder.getOrCreate()
+    except Exception as error:
+        raise cluster.not_taken_in(settings.spark_master, error) from error
+    try:
+        cluster.require_secret(spark)
         cluster.require_fit_executor(spark, settings, folder=scratch)
     except cluster.ClusterUnfit:
         spark.stop()  # its cores are for others
         raise
+    return spark
 
 
 def configuration(settings: Settings, *, scratch: Path, sockets: Path) -> dict[str, str]:
