@@ -31,7 +31,7 @@ ENVIRONMENT = (
     "REDIS_URL", "WEIR_CONNECTOR_HOSTS", "WEIR_DATABASE_HOSTS", "WEIR_DATA_DIR", "WEIR_HTTP_HOSTS", "WEIR_INBOX_DIRS",
     "WEIR_PYTHON_PACKAGES", "WEIR_REPLAY_DIRS", "WEIR_SINK_HOSTS", "WEIR_SPARK_SOURCES", "PYTHONPATH")
 ANSWERS_WITHIN_S = 5.0
-EXECUTOR_WITHIN_S = 60.0
+EXECUTOR_WITHIN_S = 120.0
 _SECRET = (
     "spark.authenticate.secret must be the same for the cluster's master and workers and for Weir, in the "
     "spark-defaults.conf of the folder that SPARK_CONF_DIR names")
