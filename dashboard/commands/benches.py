@@ -54,6 +54,8 @@ _ALL = (
           "workers.benches.channels.run:main"),
     Bench("engine", "An idle estate, a query's restart from its checkpoint, 40 queries in a slot.",
           "workers.benches.engine:main"),
+    Bench("cluster", "Batches on a Spark cluster's executors, against those of a local slot, in turn.",
+          "workers.benches.cluster:main"),
     Bench("handover", "Fusing two queries into one and cutting one into two: how long the output stands still.",
           "workers.benches.handover:main"),
     Bench("prices", "What plans say that dataflows take, against what a slot takes for them.",

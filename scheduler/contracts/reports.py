@@ -191,7 +191,7 @@ class NodeReport:
     cores: int | None = None
     memory_mb: float | None = None
     machine: str = ""  # the class of machine, as profiles name it
-    threads: int | None = None  # of each slot's driver; None on a cluster
+    threads: int | None = None  # of each slot's driver; on a cluster, its executor's cores
     speed: float | None = None  # of its cores, in steps of a small loop in a microsecond; None before it was looked at
     calibrating_s: int | None = None  # for how long it is being looked at still
     pinning: str = ""  # how its slots are held to cores

@@ -24,8 +24,9 @@ class Settings:
     trigger_ms: int = DEFAULT_TRIGGER_MS
     channels_jar: Path | None = None  # where it is not in ``data_dir``
     spark_master: str = ""  # empty: this machine, with ``threads`` threads a slot
+    slot_cores: int = 4  # of a cluster, for each slot: tasks at a time
     threads: int = 64  # as many as a bundle may have; they cost nothing idle
-    slot_memory_mb: int = 1024  # the JVM's heap; Python workers and RocksDB come on top
+    slot_memory_mb: int = 1024  # the JVM's heap, and its executor's; Python workers and RocksDB come on top
     hold_s: float = 10.0  # for how long a slow reader may hold back a stream that others need
     spill_mb: int = 1024  # on disk, for all slow readers of the node
     file_mb: int = 64  # at how many staged MB a sink's file is closed
@@ -50,6 +51,7 @@ def from_environment(environment: Mapping[str, str] | None = None) -> Settings:
         trigger_ms=int(env.get("WEIR_TRIGGER_MS", default.trigger_ms)),
         channels_jar=Path(jar).resolve() if (jar := env.get("WEIR_CHANNELS_JAR", "").strip()) else None,
         spark_master=env.get("WEIR_SPARK_MASTER", default.spark_master),
+        slot_cores=int(env.get("WEIR_SLOT_CORES", default.slot_cores)),
         threads=int(env.get("WEIR_SLOT_THREADS", default.threads)),
         slot_memory_mb=int(env.get("WEIR_SLOT_MEMORY_MB", default.slot_memory_mb)),
         hold_s=float(env.get("WEIR_HOLD_S", default.hold_s)),

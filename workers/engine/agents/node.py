@@ -86,10 +86,9 @@ class Node:
         self._meters: dict[tuple[str, int], TreeMeter] = {}  # by slot (or spare) and process
         self._shares: dict[str, UsageAttribution] = {}
         self._newest = newest = NewestDesired(self._store)
-        own_disk = not settings.spark_master  # executors on other machines lack it
         self._spiller = Spiller(
             Channels(self._broker), spill_folder(settings.data_dir, settings.node),
-            readers=lambda: shared_inputs(newest()) if own_disk else {},
+            readers=lambda: shared_inputs(newest()),
             hold_ms=round(settings.hold_s * 1000),
             most_bytes=settings.spill_mb << 20, team_bytes=settings.spill_team_mb << 20)
         self._calibration = Calibration(
@@ -268,7 +267,7 @@ class Node:
             "cores": os.cpu_count(),
             "memory_mb": self._memory_mb,
             "machine": machine_class(self._settings.slots),
-            "threads": None if self._settings.spark_master else self._settings.threads,
+            "threads": self._settings.slot_cores if self._settings.spark_master else self._settings.threads,
             "speed": self._calibration.speed,
             "calibrating_s": self._calibration.left_s,
             "pinning": pinning(self._settings, cores=len(os.sched_getaffinity(0))),

@@ -43,6 +43,7 @@ from workers.library.registry import task_types
 from .broker_sync import connect
 from .context import SlotContext
 from .delays import SOON_MS
+from .driver_end import refusal_told, status_of_end
 from .engine import SparkEngine
 from .executor import FragmentExecutor
 from .fragment_run import FragmentRun
@@ -56,7 +57,7 @@ from .reconcile import Action, State, reconcile
 from .spare import wait_for_a_slot
 from .standby import Patience, heirs_awaited
 from .store import NewestDesired, NodeStore, SlotStore
-from .supervision import JVM_GONE, SPARE
+from .supervision import SPARE
 from .usage_attribution import Rates
 
 TICK_S = 0.5
@@ -148,9 +149,9 @@ class Slot:
             if not is_spare and not self._desired.of_slot(self._name):  # else the fragments themselves warm the driver
                 pool.submit(self._warm_up)
             while not self._stopping.is_set():
-                if self._spark.sparkContext._gateway.proc.poll() is not None:
-                    self._log.error("the JVM is gone")
-                    return JVM_GONE
+                if (status := status_of_end(self._spark, self._settings)) is not None:
+                    self._log.error("the driver is gone", status=status)
+                    return status
                 self._turn(pool)
                 self._wake.wait(SOON_MS / 1000 if self._is_handing_over() else TICK_S)
                 self._wake.clear()
@@ -381,13 +382,15 @@ def main() -> None:
     configure(sys.stderr, node=settings.node, slot=name)
     session = None
     if given.spare:
-        name, session = wait_for_a_slot(settings, commands=sys.stdin, tell=tell)
+        with refusal_told(tell):
+            name, session = wait_for_a_slot(settings, commands=sys.stdin, tell=tell)
         configure(sys.stderr, node=settings.node, slot=name)
     slot = Slot(settings, name, tell=tell, session=session)
     for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(signum, lambda *_: slot.stop())
     threading.Thread(target=_obey, args=(slot, sys.stdin), name="commands", daemon=True).start()
-    code = slot.run()
+    with refusal_told(tell):
+        code = slot.run()
     with suppress(OSError):
         sys.stderr.flush()
     os._exit(code)  # py4j's threads and connections have nothing left to say
