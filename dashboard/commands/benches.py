@@ -56,6 +56,8 @@ _ALL = (
           "workers.benches.engine:main"),
     Bench("handover", "Fusing two queries into one and cutting one into two: how long the output stands still.",
           "workers.benches.handover:main"),
+    Bench("migration", "Schemes of moving queries, from Storm's to ours: seconds of degradation, throughput, outputs.",
+          "workers.benches.migration.command:main"),
     Bench("prices", "What plans say that dataflows take, against what a slot takes for them.",
           "workers.benches.prices:main"),
     Bench("recovery", "A driver is killed: how soon events flow again, with a spare driver and without.",

@@ -11,6 +11,7 @@ from typing import Literal
 from scheduler.contracts.desired import DEFAULT_TRIGGER_MS
 
 ROOT = Path(__file__).resolve().parents[2]
+SHORTEST_CYCLE_S, LONGEST_CYCLE_S = 0.05, 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +23,8 @@ class Settings:
     node: str = "n1"
     slots: int = 2
     trigger_ms: int = DEFAULT_TRIGGER_MS
+    supervisor_cycle_s: float = 2.0  # an agent looks at its desired state so often, beside what is pushed
+    worker_cycle_s: float = 0.5  # and a slot at what its agent has stored
     channels_jar: Path | None = None  # where it is not in ``data_dir``
     spark_master: str = ""  # empty: this machine, with ``threads`` threads a slot
     threads: int = 64  # as many as a bundle may have; they cost nothing idle
@@ -48,6 +51,8 @@ def from_environment(environment: Mapping[str, str] | None = None) -> Settings:
         node=env.get("WEIR_NODE", default.node),
         slots=int(env.get("WEIR_SLOTS", default.slots)),
         trigger_ms=int(env.get("WEIR_TRIGGER_MS", default.trigger_ms)),
+        supervisor_cycle_s=_cycle_s(env, "WEIR_SUPERVISOR_CYCLE_S", default.supervisor_cycle_s),
+        worker_cycle_s=_cycle_s(env, "WEIR_WORKER_CYCLE_S", default.worker_cycle_s),
         channels_jar=Path(jar).resolve() if (jar := env.get("WEIR_CHANNELS_JAR", "").strip()) else None,
         spark_master=env.get("WEIR_SPARK_MASTER", default.spark_master),
         threads=int(env.get("WEIR_SLOT_THREADS", default.threads)),
@@ -63,6 +68,20 @@ def from_environment(environment: Mapping[str, str] | None = None) -> Settings:
         class_archive=_choice(env, "WEIR_CLASS_ARCHIVE", ("0", "1"), "1") == "1",
         pin=_choice(env, "WEIR_PIN", ("auto", "always", "never"), default.pin),
     )
+
+
+def _cycle_s(env: Mapping[str, str], name: str, default: float) -> float:
+    """Seconds between two looks: shorter ones cost more than they save, and longer ones pass for a node that is gone.
+    """
+    text = env.get(name, "").strip()
+    try:
+        cycle_s = float(text) if text else default
+    except ValueError:
+        cycle_s = 0.0
+    if not SHORTEST_CYCLE_S <= cycle_s <= LONGEST_CYCLE_S:
+        raise ValueError(
+            f"{name} is {text!r}; it must be a number of seconds from {SHORTEST_CYCLE_S:g} to {LONGEST_CYCLE_S:g}.")
+    return cycle_s
 
 
 def _choice(env: Mapping[str, str], name: str, choices: tuple[str, ...], default: str) -> str:
