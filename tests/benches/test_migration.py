@@ -183,7 +183,7 @@ def test_sentences_are_words_in_small_letters() -> None:
 
 def output(sentences: list[str], *, begin_ms: int = 12_345, gap_ms: int = 250, until_ms: int = 20_000) -> list[dict]:
     return [
-        {"start": count.start_ms, "word": count.word, "times": count.times, "_seq": count.seq,
+        {"window_start": count.start_ms, "word": count.word, "times": count.times, "_seq": count.seq,
          "_time": begin_ms + count.seq * gap_ms}
         for count in counts(sentences, begin_ms=begin_ms, gap_ms=gap_ms, window_ms=1_000, until_ms=until_ms)]
 
@@ -198,7 +198,7 @@ def test_each_word_is_counted_in_the_window_of_its_sentence(begin_ms: int, gap_m
         start = at - at % 1_000
         if start + 1_000 <= 9_000:
             wanted.update((start, word) for word in sentences[number % 3].split())
-    assert {(event["start"], event["word"]): event["times"] for event in events} == wanted
+    assert {(event["window_start"], event["word"]): event["times"] for event in events} == wanted
 
 
 def test_whatever_is_lost_doubled_or_altered_is_seen() -> None:

@@ -39,6 +39,7 @@ class Settings:
     spares: int = 0  # drivers that are kept ready to take the place of one that dies: 0 or 1
     class_archive: bool = True  # one is written where it is missing; drivers start sooner with it
     pin: Literal["auto", "always", "never"] = "auto"
+    link: str = ""  # by what the launcher has joined this node to the broker, in words; empty: by nothing of its own
 
 
 def from_environment(environment: Mapping[str, str] | None = None) -> Settings:
@@ -67,6 +68,7 @@ def from_environment(environment: Mapping[str, str] | None = None) -> Settings:
         spares=int(_choice(env, "WEIR_SPARES", ("0", "1"), str(default.spares))),
         class_archive=_choice(env, "WEIR_CLASS_ARCHIVE", ("0", "1"), "1") == "1",
         pin=_choice(env, "WEIR_PIN", ("auto", "always", "never"), default.pin),
+        link=env.get("WEIR_LINK", default.link),
     )
 
 

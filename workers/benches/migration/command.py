@@ -61,7 +61,7 @@ def _runs(given: argparse.Namespace) -> Iterator[tuple[str, Scheme, Protocol]]:
                     Workload(gap_ms=given.gap_ms, iterations=WORKLOADS[workload] and given.iterations),
                     lanes=given.lanes, slots=given.slots, trigger_ms=given.trigger, moved=tuple(given.moved),
                     moves=max(1, round(60 * given.minutes / given.every)), every_s=given.every, quiet_s=given.quiet,
-                    settle_s=given.settle, seed=given.seed + number)
+                    settle_s=given.settle, seed=given.seed + number, class_archive=given.class_archive)
 
 
 def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -86,6 +86,8 @@ def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--iterations", type=count, default=WORKLOADS["CPU-bound"],
                         help="of the CPU-bound workload, for each sentence")
     parser.add_argument("--text", nargs="+", type=file, help="files of text; without them Weir's own documentation")
+    parser.add_argument("--class-archive", action="store_true", help="write drivers an archive of their classes first, "
+                        "as an installation has after some minutes: slots start sooner")
     parser.add_argument("--seed", type=int, default=1, help="of sentences and moves")
     parser.add_argument("--json", type=Path, default=Path("migration.json"))
     parser.add_argument("--page", type=Path, default=Path("migration.html"), help="figures")

@@ -52,6 +52,7 @@ class Protocol:
     quiet_s: float
     settle_s: float
     seed: int
+    class_archive: bool = False
 
 
 class Run:
@@ -93,7 +94,8 @@ class Run:
         load = [os.getloadavg()[0]]
         with running(self._topology.estate, self._folder, trigger_ms=protocol.trigger_ms, settings=settings,
                      agent_module=scheme.agent) as estate:
-            _archive_classes(self._folder, estate.url)
+            if protocol.class_archive:
+                _archive_classes(self._folder, estate.url)
             estate.wait_running(within_s=WITHIN_S)
             time.sleep(protocol.settle_s)
             quiet = [self._quiet(estate)]

@@ -110,16 +110,16 @@ def compared(
     if not output:
         return Comparison()
     begin_ms = output[0]["_time"] - output[0]["_seq"] * gap_ms
-    until_ms = max(event["start"] for event in output) + window_ms
+    until_ms = max(event["window_start"] for event in output) + window_ms
     wanted = {
         (count.start_ms, count.word): (count.times, count.seq)
         for count in counts(sentences, begin_ms=begin_ms, gap_ms=gap_ms, window_ms=window_ms, until_ms=until_ms)}
-    came = Counter((event["start"], event["word"]) for event in output)
-    starts = [event["start"] for event in output]
+    came = Counter((event["window_start"], event["word"]) for event in output)
+    starts = [event["window_start"] for event in output]
     return Comparison(
         events=len(wanted),
         lost=len(wanted.keys() - came.keys()),
         doubled=sum(times - 1 for times in came.values()) + len(came.keys() - wanted.keys()),
-        altered=sum(wanted.get((event["start"], event["word"])) not in (None, (event["times"], event["_seq"]))
+        altered=sum(wanted.get((event["window_start"], event["word"])) not in (None, (event["times"], event["_seq"]))
                     for event in output),
         disordered=sum(later < earlier for earlier, later in itertools.pairwise(starts)))

@@ -276,7 +276,7 @@ class Node:
             "threads": None if self._settings.spark_master else self._settings.threads,
             "speed": self._calibration.speed,
             "calibrating_s": self._calibration.left_s,
-            "pinning": pinning(self._settings, cores=len(os.sched_getaffinity(0))),
+            "pinning": pinning(self._settings, cores=len(os.sched_getaffinity(0))), "link": self._settings.link,
             **_disk_of(self._settings.data_dir),
             "spare": self._spare_report(now_ms),
             "connectors": self._connectors_report(now_ms),
