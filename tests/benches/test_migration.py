@@ -166,7 +166,7 @@ def test_a_move_costs_what_is_missing_from_its_seconds() -> None:
     moved = [Block(at, 10) for at in range(10_500, 20_000, 1_000) if not 12_000 < at < 15_000]
     caught_up = [Block(15_100, 30)]
     lanes = {0: [*quiet, *moved, *caught_up], 1: [Block(at, 10) for at in range(600, 20_000, 1_000)]}
-    figure = figures(lanes, [Span(0, 10_000)], [Span(10_000, 20_000, (0,))])
+    figure = figures(lanes, [Span(0, 10_000)], [Span(10_000, 20_000, (0,))], usual_per_s=20.0)
     assert (figure["usual_per_s"], figure["throughput_per_s"]) == (20.0, 20.0), "nothing is lost, only late"
     assert figure["degraded_s"] == {"0.2": 3, "0.4": 3, "0.6": 0, "0.8": 0, "1.0": 0}
     assert figure["pauses_s"] == [3.6] and figure["usual_pauses_s"] == [1.0, 1.0]
@@ -224,7 +224,8 @@ def test_whatever_is_lost_doubled_or_altered_is_seen() -> None:
 
 def document(schemes: list[str], moved: list[int]) -> dict:
     lanes = {0: [Block(at, 10) for at in range(500, 30_000, 1_000)]}
-    figure = figures(lanes, [Span(0, 10_000)], [Span(10_000, 20_000, (0,)), Span(20_000, 30_000, (0,))])
+    spans = [Span(10_000, 20_000, (0,)), Span(20_000, 30_000, (0,))]
+    figure = figures(lanes, [Span(0, 10_000)], spans, usual_per_s=10.0)
     return {
         "machine": {"cores": 2, "memory_gib": 24}, "load": [1.0, 2.0], "text": "3 sentences", "runs": [
             {"workload": "word count", "scheme": scheme, "load": [1.0, 1.0],

@@ -93,7 +93,7 @@ def sent_through(port: int, content: bytes) -> bytes:
 def test_what_goes_through_the_relay_comes_whole_and_in_order(bytes_per_s: float | None) -> None:
     content = os.urandom(3_000_000)
     with echo() as server:
-        relay = Relay(server, there=Shaper(0.005, bytes_per_s), back=Shaper(0.005, bytes_per_s))
+        relay = Relay(server, onward=Shaper(0.005, bytes_per_s), back=Shaper(0.005, bytes_per_s))
         port = relay.start("127.0.0.1")
         try:
             assert sent_through(port, content) == content
@@ -103,7 +103,7 @@ def test_what_goes_through_the_relay_comes_whole_and_in_order(bytes_per_s: float
 
 
 def test_a_broker_that_is_away_ends_the_connection_and_not_the_relay(free_port: int) -> None:
-    relay = Relay(("127.0.0.1", free_port), there=Shaper(0), back=Shaper(0))
+    relay = Relay(("127.0.0.1", free_port), onward=Shaper(0), back=Shaper(0))
     port = relay.start("127.0.0.1")
     try:
         for _ in range(2):

@@ -1,6 +1,7 @@
 """What an output's blocks say of moves: seconds at each level of degradation, throughput, and pauses. Pure.
 
-Degradation is what paper [4] counts: by how much a second's rate is below the mean rate of a time without moves.
+Degradation is what paper [4] counts: by how much a second's rate is below the mean rate of a run without moves. That
+rate is known here, for the text and its pace are: what a busy machine makes late is no part of it.
 """
 
 from __future__ import annotations
@@ -60,7 +61,9 @@ def silence_ms(blocks: Iterable[Block], span: Span) -> int:
     return max(later - earlier for earlier, later in itertools.pairwise(times))
 
 
-def figures(outputs: Mapping[int, Sequence[Block]], quiet: Sequence[Span], spans: Sequence[Span]) -> dict[str, object]:
+def figures(
+    outputs: Mapping[int, Sequence[Block]], quiet: Sequence[Span], spans: Sequence[Span], *, usual_per_s: float
+) -> dict[str, object]:
     """What some moves cost.
 
     Parameters
@@ -68,9 +71,11 @@ def figures(outputs: Mapping[int, Sequence[Block]], quiet: Sequence[Span], spans
     outputs : mapping of int to sequence of Block
         By lane, all blocks of its output.
     quiet : sequence of Span
-        Time without moves: what is usual.
+        Time without moves: what the machine does by itself.
     spans : sequence of Span
         From each move to the next.
+    usual_per_s : float
+        Events/s of all outputs together, where nothing is late.
 
     Returns
     -------
@@ -80,7 +85,6 @@ def figures(outputs: Mapping[int, Sequence[Block]], quiet: Sequence[Span], spans
     """
     blocks = [block for lane in outputs.values() for block in lane]
     usual = [rate for span in quiet for rate in rates(blocks, span)]
-    usual_per_s = statistics.fmean(usual) if usual else 0.0
     seconds = [rates(blocks, span) for span in spans]
     every = [rate for span_rates in seconds for rate in span_rates]
     pauses = [silence_ms(outputs[lane], span) / SECOND_MS for span in spans for lane in span.moved]

@@ -73,8 +73,10 @@ def counts(sentences: Sequence[str], *, begin_ms: int, gap_ms: int, window_ms: i
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """An output against its reference: events that should be there, are missing, come again, or say something else."""
+    """An output against its reference: events that should have come, and those that are missing, come again, say
+    something else, or come before an earlier window's. ``usual_per_s`` is the rate at which they should come."""
 
+    usual_per_s: float = 0.0
     events: int = 0
     lost: int = 0
     doubled: int = 0
@@ -116,7 +118,9 @@ def compared(
         for count in counts(sentences, begin_ms=begin_ms, gap_ms=gap_ms, window_ms=window_ms, until_ms=until_ms)}
     came = Counter((event["window_start"], event["word"]) for event in output)
     starts = [event["window_start"] for event in output]
+    windows = len({start_ms for start_ms, _ in wanted})
     return Comparison(
+        usual_per_s=1000 * len(wanted) / (windows * window_ms),
         events=len(wanted),
         lost=len(wanted.keys() - came.keys()),
         doubled=sum(times - 1 for times in came.values()) + len(came.keys() - wanted.keys()),

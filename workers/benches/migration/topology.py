@@ -100,6 +100,11 @@ class Topology:
             self.generation, self.tasks, fragments={fragment.id: fragment for fragment in self.fragments.values()},
             slots=tuple(Slot(self.node, index) for index in range(self.slots)))
 
+    @staticmethod
+    def lane_of(bundle: str) -> int:
+        """The lane of a bundle, by its name."""
+        return int(bundle.removeprefix(SPLIT).removeprefix(COUNT))
+
     def output(self, lane: int) -> str:
         """The channel of a lane's output, whoever writes it."""
         return self.fragments[f"{COUNT}{lane}"].channel_of(f"out{lane}")

@@ -69,7 +69,7 @@ def linked(node: str, url: str, wanted: Wanted) -> Iterator[Link]:
         delays, limits = (joined.delays, joined.limits) if joined is not None else (False, False)
         delay_s = 0.0 if delays else wanted.delay_ms / 1000
         bytes_per_s = None if limits or wanted.mbit_per_s is None else wanted.mbit_per_s * BYTES_PER_MBIT
-        relay = Relay((parts.hostname, parts.port or 6379), there=Shaper(delay_s, bytes_per_s),
+        relay = Relay((parts.hostname, parts.port or 6379), onward=Shaper(delay_s, bytes_per_s),
                       back=Shaper(delay_s, bytes_per_s))
         host = LOOPBACK if joined is None else joined.host
         port = relay.start(host)
@@ -101,8 +101,8 @@ def _words(wanted: Wanted, joined: Joined | None, why_not: str) -> str:
     """What the link is and who does it, so that nobody takes a relay for a network."""
     by_kernel = [name for name, done in (
         ("delay", joined is not None and joined.delays), ("bandwidth", joined is not None and joined.limits)) if done]
-    by_relay = [name for name, asked in (("delay", wanted.delay_ms), ("bandwidth", wanted.mbit_per_s))
-                if asked and name not in by_kernel]
+    by_relay = [name for name, amount in (("delay", wanted.delay_ms), ("bandwidth", wanted.mbit_per_s))
+                if amount and name not in by_kernel]
     costs = [f"{wanted.delay_ms:g} ms each way"] if wanted.delay_ms else []
     costs += [f"{wanted.mbit_per_s:g} Mbit/s"] if wanted.mbit_per_s else []
     where = f"network namespace {joined.name}, veth" if joined is not None else "relay on this machine"

@@ -23,13 +23,13 @@ class Relay:
     ----------
     broker : tuple of str and int
         Host and port.
-    there, back : Shaper
+    onward, back : Shaper
         To the broker, and from it.
     """
 
-    def __init__(self, broker: tuple[str, int], *, there: Shaper, back: Shaper) -> None:
+    def __init__(self, broker: tuple[str, int], *, onward: Shaper, back: Shaper) -> None:
         self._broker = broker
-        self._there, self._back = there, back
+        self._onward, self._back = onward, back
         self._loop = asyncio.new_event_loop()
         self._server: asyncio.Server | None = None
         self._connections: set[asyncio.Task[None]] = set()
@@ -78,7 +78,7 @@ class Relay:
             broker, to_broker = await asyncio.open_connection(*self._broker)
             writers.append(to_broker)
             ways = [asyncio.ensure_future(self._carry(*way)) for way in (
-                (node, to_broker, self._there), (broker, to_node, self._back))]
+                (node, to_broker, self._onward), (broker, to_node, self._back))]
             try:
                 await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
             finally:
