@@ -58,6 +58,8 @@ _ALL = (
           "workers.benches.handover:main"),
     Bench("migration", "Schemes of moving queries, from Storm's to ours: seconds of degradation, throughput, outputs.",
           "workers.benches.migration.command:main"),
+    Bench("links", "What a node notices of its link to the broker: a relay, or a network namespace.",
+          "workers.benches.links:main"),
     Bench("prices", "What plans say that dataflows take, against what a slot takes for them.",
           "workers.benches.prices:main"),
     Bench("recovery", "A driver is killed: how soon events flow again, with a spare driver and without.",

@@ -228,7 +228,7 @@ def document(schemes: list[str], moved: list[int]) -> dict:
     figure = figures(lanes, [Span(0, 10_000)], spans, usual_per_s=10.0)
     return {
         "machine": {"cores": 2, "memory_gib": 24}, "load": [1.0, 2.0], "text": "3 sentences", "runs": [
-            {"workload": "word count", "scheme": scheme, "load": [1.0, 1.0],
+            {"workload": "word-count", "scheme": scheme, "load": [1.0, 1.0],
              "by_moved": {str(number): {**figure, "took_s": [1.0, 2.0]} for number in moved},
              "outputs": {"events": 100, "lost": 0, "doubled": 0, "altered": 0, "disordered": 0}}
             for scheme in schemes]}
@@ -248,8 +248,8 @@ def test_rounds_of_a_scheme_are_one_row_with_seconds_as_of_600() -> None:
 
 def test_the_page_has_the_papers_two_kinds_of_figure() -> None:
     text = page(document(list(SCHEMES), [1, 16]))
-    for title in ("Degradation, word count, 1 bundle at once", "Degradation, word count, 16 bundles at once",
-                  "Throughput, word count"):
+    for title in ("Degradation, word-count, 1 bundle at once", "Degradation, word-count, 16 bundles at once",
+                  "Throughput, word-count"):
         assert title in text
 
 

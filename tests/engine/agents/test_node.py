@@ -42,9 +42,8 @@ def slot_argv(slot):
     which = ["--spare"] if slot == "spare" else ["--slot", slot]
     return [sys.executable, sys.argv[3], *which, "--desired", str(desired)]
 node.CALM_MS = 100
-own = node.Node.__init__
-node.Node.__init__ = lambda self, settings: own(self, settings, slot_argv=slot_argv)
-node.main(["--node", "n1", "--slots", sys.argv[2], "--data-dir", str(data_dir)])
+node.main(["--node", "n1", "--slots", sys.argv[2], "--data-dir", str(data_dir)], slot_argv=slot_argv,
+          tells_slots=sys.argv[4] == "tells")
 """
 
 
@@ -61,9 +60,10 @@ def wanted(version: int, *fragments: str) -> DesiredState:
 
 
 @contextmanager
-def agent(url: str, data_dir: Path, *, slots: int = 1, spares: int = 0):
+def agent(url: str, data_dir: Path, *, slots: int = 1, spares: int = 0, tells_slots: bool = True):
     data_dir.mkdir(exist_ok=True)
-    argv = [sys.executable, "-c", AGENT, str(data_dir), str(slots), str(Path(__file__).with_name("stand_in.py"))]
+    argv = [sys.executable, "-c", AGENT, str(data_dir), str(slots), str(Path(__file__).with_name("stand_in.py")),
+            "tells" if tells_slots else "silent"]
     with (data_dir / "agent.log").open("ab") as log:
         process = spawn(argv, env={
             **os.environ, "REDIS_URL": url, "PYTHONPATH": str(ROOT), "WEIR_SPARES": str(spares)}, stdout=log)
@@ -240,6 +240,18 @@ def test_an_agent_whose_name_was_taken_does_not_serve_because_the_broker_is_away
     own = Node(Settings(data_dir=tmp_path))
     NodeStore(tmp_path, "n1").write_desired(wanted(1))
     assert [own._may_serve() for _ in range(4)] == [True, False, False, True]
+
+
+@pytest.mark.parametrize("tells_slots", [True, False])
+def test_slots_are_told_of_a_change_unless_they_are_to_find_it_by_their_cycle(
+    tells_slots, broker, broker_url, tmp_path
+):
+    with agent(broker_url, tmp_path / "data", tells_slots=tells_slots):
+        for version in (1, 2):
+            desired.publish(broker, wanted(version, f"f{version}-0"))
+            until(lambda: f"f{version}-0" in fragments_of(broker))  # noqa: B023
+        pokes = fragments_of(broker)["f2-0"]["pokes"]
+        assert pokes >= 1 if tells_slots else pokes == 0
 
 
 def test_an_agent_starts_what_it_knows_without_a_desired_state_in_the_broker(broker, broker_url, tmp_path):

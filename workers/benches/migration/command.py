@@ -20,7 +20,7 @@ from .summary import COUNTED, cells, outputs, quiet_rows, rows
 from .text import sentences_of
 from .topology import Workload
 
-WORKLOADS = {"word count": 0, "CPU-bound": 20_000}  # factors of a product for each sentence
+WORKLOADS = {"word-count": 0, "cpu-bound": 20_000}  # factors of a product for each sentence
 OWN = "handover"
 
 
@@ -66,29 +66,35 @@ def _runs(given: argparse.Namespace) -> Iterator[tuple[str, Scheme, Protocol]]:
 
 def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
         description="Move bundles of a word count between the slots of a node, by each scheme: seconds at each level "
                     "of degradation, throughput, pauses, and outputs held to a reference event by event. With what "
                     "is preset a scheme takes about seven minutes. As published: --minutes 10 --every 60.",
         epilog="Schemes: " + "; ".join(f"{scheme.name}: {scheme.doc}" for scheme in SCHEMES.values()) + ".")
-    parser.add_argument("--workloads", nargs="+", choices=tuple(WORKLOADS), default=["word count"], help="what runs")
-    parser.add_argument("--schemes", nargs="+", choices=tuple(SCHEMES), default=list(SCHEMES), help="how bundles move")
-    parser.add_argument("--moved", nargs="+", type=count, default=[1, 2, 4, 8, 16], help="how many bundles at once")
-    parser.add_argument("--minutes", type=positive, default=1.0, help="for each scheme and number of bundles")
-    parser.add_argument("--every", type=positive, default=60.0, help="seconds from one move to the next")
-    parser.add_argument("--rounds", type=count, default=1, help="how often all of it, in turn forwards and backwards")
-    parser.add_argument("--quiet", type=positive, default=30.0, help="seconds without moves, before and after them")
-    parser.add_argument("--settle", type=positive, default=30.0, help="seconds from when all runs, not measured")
-    parser.add_argument("--lanes", type=count, default=8, help="of two bundles each")
-    parser.add_argument("--slots", type=count, default=4, help="of the node")
-    parser.add_argument("--gap-ms", type=count, default=250, help="between two sentences of a lane")
-    parser.add_argument("--trigger", type=count, default=1000, help="ms between batches")
-    parser.add_argument("--iterations", type=count, default=WORKLOADS["CPU-bound"],
-                        help="of the CPU-bound workload, for each sentence")
+    parser.add_argument("--workloads", nargs="+", choices=tuple(WORKLOADS), default=["word-count"],
+                        help="what runs (%(default)s)")
+    parser.add_argument("--schemes", nargs="+", choices=tuple(SCHEMES), default=list(SCHEMES),
+                        help="how bundles move (all)")
+    parser.add_argument("--moved", nargs="+", type=count, default=[1, 2, 4, 8, 16],
+                        help="how many bundles at once (1 2 4 8 16)")
+    parser.add_argument("--minutes", type=positive, default=1.0,
+                        help="for each scheme and number of bundles (%(default)g)")
+    parser.add_argument("--every", type=positive, default=60.0, help="seconds from one move to the next (%(default)g)")
+    parser.add_argument("--rounds", type=count, default=1,
+                        help="how often all of it, in turn forwards and backwards (%(default)d)")
+    parser.add_argument("--quiet", type=positive, default=30.0,
+                        help="seconds without moves, before and after them (%(default)g)")
+    parser.add_argument("--settle", type=positive, default=30.0,
+                        help="seconds from when all flows, not measured (%(default)g)")
+    parser.add_argument("--lanes", type=count, default=8, help="of two bundles each (%(default)d)")
+    parser.add_argument("--slots", type=count, default=4, help="of the node (%(default)d)")
+    parser.add_argument("--gap-ms", type=count, default=250, help="between two sentences of a lane (%(default)d)")
+    parser.add_argument("--trigger", type=count, default=1000, help="ms between batches (%(default)d)")
+    parser.add_argument("--iterations", type=count, default=WORKLOADS["cpu-bound"],
+                        help="of the workload cpu-bound, for each sentence (%(default)d)")
     parser.add_argument("--text", nargs="+", type=file, help="files of text; without them Weir's own documentation")
     parser.add_argument("--class-archive", action="store_true", help="write drivers an archive of their classes first, "
                         "as an installation has after some minutes: slots start sooner")
-    parser.add_argument("--seed", type=int, default=1, help="of sentences and moves")
+    parser.add_argument("--seed", type=int, default=1, help="of sentences and moves (%(default)d)")
     parser.add_argument("--json", type=Path, default=Path("migration.json"))
     parser.add_argument("--page", type=Path, default=Path("migration.html"), help="figures")
     given = parser.parse_args(arguments)
