@@ -54,6 +54,8 @@ DECLARED: tuple[Declared, ...] = (
     Declared("WEIR_PIN", "auto", "Whether a slot is held to a core of its own: `auto`, `always` or `never`."),
     Declared("WEIR_REPLAY_DIRS", "", "Folders of recordings, as in PATH; empty: `replay` in the data folder."),
     Declared("WEIR_TRIGGER_MS", "500", "Interval between the batches of a query that is new, in milliseconds."),
+    Declared("WEIR_SUPERVISOR_CYCLE_S", "2", "Seconds between an agent's looks at its desired state, beside pushes."),
+    Declared("WEIR_WORKER_CYCLE_S", "0.5", "Seconds between a slot's looks at what its agent has stored."),
     Declared("WEIR_PACING", "planned", "How intervals follow limits: `planned`, or by small `steps`."),
     Declared("WEIR_LONGEST_TRIGGER_MS", "10000", "Longest interval between batches, where limits allow it."),
     Declared("WEIR_CORE_HOUR_PRICE", "0.048", "Price of a slot (a core with its memory) for one hour."),

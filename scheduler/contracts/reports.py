@@ -195,6 +195,7 @@ class NodeReport:
     speed: float | None = None  # of its cores, in steps of a small loop in a microsecond; None before it was looked at
     calibrating_s: int | None = None  # for how long it is being looked at still
     pinning: str = ""  # how its slots are held to cores
+    link: str = ""  # what delays and limits its traffic with the broker, in words; empty: nothing that Weir does
     disk_free_mb: float | None = None  # of the file system of its data folder
     disk_total_mb: float | None = None
     spare: SpareReport | None = None

@@ -95,3 +95,12 @@ def test_others_end_when_their_heirs_stand_by_or_have_had_their_time():
     assert patience.is_over((), now_ms=0) and not patience.is_over(("f2-0",), now_ms=1_000)
     assert not patience.is_over(("f2-0",), now_ms=20_999) and patience.is_over(("f2-0",), now_ms=21_000)
     assert not patience.is_over(("f2-0", "f2-1"), now_ms=22_000), "another one has come"
+
+
+def test_as_long_as_one_heir_after_the_other_stands_by_the_rest_are_waited_for():
+    patience = Patience()
+    assert not patience.is_over(("f2-0", "f2-1", "f2-2"), now_ms=0)
+    assert not patience.is_over(("f2-1", "f2-2"), now_ms=19_000)
+    assert not patience.is_over(("f2-1", "f2-2"), now_ms=38_999)
+    assert not patience.is_over(("f2-2",), now_ms=38_999)
+    assert patience.is_over(("f2-2",), now_ms=58_999), "not for ever"

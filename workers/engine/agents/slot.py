@@ -59,6 +59,7 @@ from .standby import Patience, heirs_awaited
 from .store import NewestDesired, NodeStore, SlotStore
 from .supervision import SPARE
 from .usage_attribution import Rates
+from .view import DesiredView, Looking
 
 TICK_S = 0.5
 REPORT_MS = 1_000
@@ -72,7 +73,8 @@ class Slot:
     """One slot process: a loop that decides, an executor that does, a report that tells."""
 
     def __init__(
-        self, settings: Settings, slot: str, *, tell: LineWriter, session: SparkSession | None = None
+        self, settings: Settings, slot: str, *, tell: LineWriter, session: SparkSession | None = None,
+        looking: Looking = NewestDesired,
     ) -> None:
         self._settings = settings
         self._spark = session
@@ -84,7 +86,8 @@ class Slot:
         self._stopping = threading.Event()
         self._wake = threading.Event()
         self._ended: set[str] = set()
-        self._newest = NewestDesired(self._node_store)
+        self._newest = looking(self._node_store)
+        self._view = DesiredView(self._newest, cycle_ms=round(settings.worker_cycle_s * 1000))
         self._desired = DesiredState()
         self._stages: dict[str, Stage] = {}  # of the fragments that hand over
         self._patience = Patience()
@@ -100,9 +103,7 @@ class Slot:
         self._listener = QueryListener(self._on_end)
         self._host: Host | None = None  # of trials, once the driver is there
         self._trials = ThreadPoolExecutor(1, thread_name_prefix="trials")
-        self._runs = {
-            fragment_id: FragmentRun(fragment_id, now_ms=_now_ms()) for fragment_id in self._store.records()
-        }
+        self._runs = {name: FragmentRun(name, now_ms=_now_ms()) for name in self._store.records()}
 
     def stop(self) -> None:
         """Drain and end."""
@@ -111,6 +112,7 @@ class Slot:
 
     def poke(self) -> None:
         """Look at the desired state now."""
+        self._view.notice()
         self._wake.set()
 
     def try_out(self, command: Mapping[str, Any]) -> None:
@@ -119,7 +121,7 @@ class Slot:
 
     def run(self) -> int:
         """Serve until stopped; the process's exit code."""
-        self._desired = self._newest()
+        self._desired = self._view.at(_now_ms())
         self._say("starting")
         config = ChannelConfig.of(self._settings)
         is_spare = self._spark is not None
@@ -177,7 +179,7 @@ class Slot:
 
     def _turn(self, pool: ThreadPoolExecutor) -> None:
         now_ms = _now_ms()
-        self._desired = self._newest()
+        self._desired = self._view.at(now_ms)
         self._notice_ends(now_ms)
         self._look_who_is_to_be_tried_again(now_ms)
         actual = {run.id: run.actual() for run in list(self._runs.values())}
@@ -367,8 +369,8 @@ def _now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def main() -> None:
-    """Run one slot."""
+def main(looking: Looking = NewestDesired) -> None:
+    """Run one slot; ``looking`` is by what it knows what is desired."""
     parser = argparse.ArgumentParser(description="Run one slot; the node agent does this.")
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument("--slot", help="the index of the slot")
@@ -385,7 +387,7 @@ def main() -> None:
         with refusal_told(tell):
             name, session = wait_for_a_slot(settings, commands=sys.stdin, tell=tell)
         configure(sys.stderr, node=settings.node, slot=name)
-    slot = Slot(settings, name, tell=tell, session=session)
+    slot = Slot(settings, name, tell=tell, session=session, looking=looking)
     for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(signum, lambda *_: slot.stop())
     threading.Thread(target=_obey, args=(slot, sys.stdin), name="commands", daemon=True).start()

@@ -58,12 +58,17 @@ def heirs_awaited(
 
 
 class Patience:
-    """Since when each heir is waited for, and whether that is long enough."""
+    """Since when each heir is waited for, and whether that is long enough.
+
+    Whenever one of them stands by, the others get as long again: many at once, or a machine with other work, take long
+    to be compiled, and who waits for them works on meanwhile.
+    """
 
     def __init__(self) -> None:
         self._since_ms: dict[str, int] = {}
 
     def is_over(self, awaited: Collection[str], *, now_ms: int) -> bool:
         """Whether nobody needs to be waited for, or need be no longer."""
-        self._since_ms = {name: self._since_ms.get(name, now_ms) for name in awaited}
+        known = {} if self._since_ms.keys() - set(awaited) else self._since_ms
+        self._since_ms = {name: known.get(name, now_ms) for name in awaited}
         return all(now_ms - since_ms >= STANDBY_MS for since_ms in self._since_ms.values())

@@ -119,7 +119,7 @@ class SlotProcess:
             self._driver.hear_out()
         self.error = self.report.get("refused") or _why(code, silent_ms)
         self._log.warning("slot died" if code is not None else "slot hangs", code=code, pid=self._process.pid)
-        self._bury(now_ms)
+        self._bury(now_ms, in_order=code == 0)
         return True
 
     @property
@@ -187,10 +187,11 @@ class SlotProcess:
         self._log.info(
             "slot started", pid=self._process.pid, restarts=self.restarts, **({"spare": True} if driver else {}))
 
-    def _bury(self, now_ms: int) -> None:
+    def _bury(self, now_ms: int, *, in_order: bool) -> None:
         end_session(self._process)
         ran_ms = now_ms - self.since_ms if self._has_driver else 0
-        self._failures = backoff.failures_after(self._failures, ran_ms=ran_ms)
+        # One that drained and ended, because somebody sent it SIGTERM to have it anew, has not failed.
+        self._failures = 1 if in_order else backoff.failures_after(self._failures, ran_ms=ran_ms)
         # The first death is forgiven at once: a killed slot should be back as soon as it can.
         self._retry_at_ms = now_ms + (backoff.delay_ms(self._failures - 1) if self._failures > 1 else 0)
         self.restarts += 1

@@ -38,4 +38,7 @@ class Command(BaseCommand):
                 else "never heard of"
             report = unpinned(reports.node(node.name))
             held = f", slots not held to cores of their own: {report}" if report else ""
-            self.stdout.write(f"{node.name}: {node.slots} slots, {node.machine or 'unknown machine'}, {seen}{held}")
+            own = reports.node(node.name)
+            link = f", link to the broker: {own.link}" if own and own.link else ""
+            self.stdout.write(
+                f"{node.name}: {node.slots} slots, {node.machine or 'unknown machine'}, {seen}{held}{link}")
