@@ -28,7 +28,7 @@ from .plan_building import plan_of_change, submitted_in
 from .reuse.activity import Activity, FragmentChange, adjust, crowding_note, is_working, queries_ceased
 from .reuse.bill_changes import LEAST, bill_changes
 from .reuse.fingerprint import fingerprints
-from .reuse.fragments import NOW, attach
+from .reuse.fragments import NOW, attach, chained_note
 from .reuse.merge import Merge
 from .reuse.order import order_note, reads_divided
 from .reuse.unmerge import unmerge
@@ -173,7 +173,7 @@ class _Version:
         """The plan; not frozen. ``otherwise`` is the other choice of starting fresh, for its price."""
         estate, newcomer = self.estate, self.newcomer
         started = newcomer.started(self.merged)
-        chains = newcomer.chains(tuple(started.values()))
+        chains = newcomer.chains(self.merged)
         resumed = resting(estate, self.reused)
         adjusted = adjust(estate, {**dict.fromkeys(resumed, "works"), **self.left})
         change = attach(
@@ -184,7 +184,7 @@ class _Version:
             Submitted(
                 id=self.before.id, name=dataflow.name, team=self.before.team, running=self.running,
                 sinks=tuple(task.id for task in dataflow.tasks if newcomer.task_types[task.type].kind == "sink"),
-                scheduled=self.before.scheduled),
+                scheduled=self.before.scheduled, unchained=dataflow.unchained),
             change,
             heads=self._noticed(change), reused=self.reused, started=tuple(started.values()), stopped=stopped,
             rested=tuple(task_id for task_id in self.ceased if self.left[task_id] == "rests"), resumed=resumed,
@@ -194,7 +194,8 @@ class _Version:
             bill_changes=self._bill_changes(),
             notes=tuple(filter(None, [
                 order_note(reads_divided(estate, started, task_types=newcomer.task_types), started),
-                crowding_note(estate, adjusted, own=self.reused), self._state_note(), self._schedule_note()])))
+                crowding_note(estate, adjusted, own=self.reused), self._state_note(), self._schedule_note(),
+                chained_note(estate, {task: self.running[task] for task in dataflow.unchained})])))
 
     def _noticed(self, change: FragmentChange) -> list[str]:
         """Running tasks whose users notice: what is joined, most upstream, and the heads of fragments that change."""
@@ -223,7 +224,7 @@ class _Version:
         adjusted = adjust(
             self.estate, {**dict.fromkeys(resting(self.estate, other.reused), "works"), **other.left})
         return other._price(
-            other.merged, adjusted, queries=len(self.newcomer.chains(other.merged.started)),
+            other.merged, adjusted, queries=len(self.newcomer.chains(other.merged)),
             stopped=sum(stands == "leaves" for stands in other.left.values()))
 
     def _bill_changes(self) -> tuple[BillChange, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
 
@@ -55,7 +55,7 @@ class Newcomer:
     @cached_property
     def queries_alone(self) -> int:
         """How many queries the dataflow would be if it ran alone."""
-        return len(self.chains(as_running(self.alone)))
+        return len(self._cut(as_running(self.alone), self.alone.unchained))
 
     def _cores(self, dataflow: Dataflow, rates_per_s: Mapping[str, float]) -> dict[str, float]:
         return {
@@ -75,9 +75,13 @@ class Newcomer:
             task.id: replace(task, cores=self.cores[named[task.id]], rate_per_s=self.rates_per_s[named[task.id]])
             for task in merged.started}
 
-    def chains(self, tasks: Sequence[RunningTask]) -> tuple[tuple[str, ...], ...]:
-        """Tasks cut into chains, each a query."""
-        return cut_into_chains(tasks, task_types=self.task_types, longest_chain=self.longest_chain)
+    def chains(self, merged: Merge) -> tuple[tuple[str, ...], ...]:
+        """The tasks that a merge starts, cut into chains, each a query."""
+        return self._cut(merged.started, [merged.running[task_id] for task_id in self.dataflow.unchained])
+
+    def _cut(self, tasks: Sequence[RunningTask], unchained: Collection[str]) -> tuple[tuple[str, ...], ...]:
+        return cut_into_chains(
+            tasks, task_types=self.task_types, longest_chain=self.longest_chain, unchained=unchained)
 
     def least_loaded(self, chains: Sequence[Sequence[str]], started: Mapping[str, RunningTask]) -> list[str]:
         """A slot for each chain: the one with least to do, and that no schedule counts on where there is another.
@@ -107,7 +111,7 @@ class Newcomer:
         if other.running == merged.running:
             return None
         resumed = adjust(self.estate, dict.fromkeys(resting(self.estate, other.reused), "works"))
-        return self.price(other, resumed, queries=len(self.chains(other.started)))
+        return self.price(other, resumed, queries=len(self.chains(other)))
 
     def _running_cores(self, merged: Merge) -> dict[str, float]:
         return {running_id: self.cores[task_id] for task_id, running_id in merged.running.items()}

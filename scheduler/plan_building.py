@@ -64,7 +64,7 @@ def price_of_rearrangement(
         prices=prices, tasks_reused=len(own), queries_started=queries_started, queries_stopped=queries_stopped,
         task_cores_delta=task_cores_delta, types={task.type for task in own},
         task_cores_alone=sum(running_cores(task, task_types=task_types, prices=prices) for task in own),
-        queries_alone=len(cut_into_chains(own, task_types=task_types)),
+        queries_alone=len(cut_into_chains(own, task_types=task_types, unchained=submitted.unchained_running)),
     )
 
 

@@ -28,7 +28,7 @@ from .reuse.activity import (
 )
 from .reuse.bill_changes import bill_changes
 from .reuse.containment import Containment, contain
-from .reuse.fragments import NOW, attach, cut_into_chains
+from .reuse.fragments import NOW, attach, chained_note, cut_into_chains
 from .reuse.merge import Merge, merge
 from .reuse.order import order_note, reads_divided
 from .reuse.unmerge import unmerge
@@ -110,7 +110,7 @@ def plan_submission(
         longest_chain=1 if schedule else longest_chain)
     merged = submission.merged(fresh=fresh)
     started = submission.started(merged)
-    chains = submission.chains(tuple(started.values()))
+    chains = submission.chains(merged)
     laid_out = LaidOut() if schedule is None else lay_out(schedule, merged.running, started)
     slots = submission.least_loaded(chains, started) if schedule is None else [
         laid_out.slots[chain[0]] for chain in chains]
@@ -123,7 +123,7 @@ def plan_submission(
         Submitted(
             id=dataflow_id, name=dataflow.name, team=team, running=merged.running,
             sinks=tuple(task.id for task in contained.dataflow.tasks if task_types[task.type].kind == "sink"),
-            scheduled=schedule is not None),
+            scheduled=schedule is not None, unchained=contained.dataflow.unchained),
         change,
         # Whoever uses a task uses all that is upstream of it: the users of the sources are all there are.
         heads=(task_id for task_id in merged.reused if not estate.tasks[task_id].parents),
@@ -141,7 +141,8 @@ def plan_submission(
         notes=(
             *filter(None, [
                 order_note(reads_divided(estate, started, task_types=task_types), started),
-                crowding_note(estate, resumed, own=merged.reused)]),
+                crowding_note(estate, resumed, own=merged.reused),
+                chained_note(estate, {task: merged.running[task] for task in contained.dataflow.unchained})]),
             *(notes_of(schedule, task_types=task_types) if schedule else ()), *remarks),
     ))
 
@@ -223,7 +224,7 @@ def plan_removal(estate: EstateView, dataflow_id: str, *, task_types: TaskTypes,
             task_cores_delta=-sum(
                 running_cores(estate.tasks[task_id], task_types=task_types, prices=prices) for task_id in ceased),
             task_cores_alone=sum(running_cores(task, task_types=task_types, prices=prices) for task in own),
-            queries_alone=len(cut_into_chains(own, task_types=task_types)),
+            queries_alone=len(cut_into_chains(own, task_types=task_types, unchained=submitted.unchained_running)),
             types={task.type for task in own},
         ),
         bill_changes=() if submitted.paused else bill_changes(

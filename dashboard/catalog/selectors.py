@@ -87,8 +87,8 @@ def version(record: DataflowRecord, number: int) -> DataflowVersion:
 def graph_of(record: DataflowRecord, *, number: int | None = None) -> dict[str, list[dict]]:
     """Tasks and streams as submitted, of the version that counts, or of another one by its number.
 
-    ``{"tasks": [{"id", "type", "kind", "family", "config"}], "streams": [{"source", "target", "selectivity"}]}``;
-    ``kind`` and ``family`` are empty where the task type is no longer installed.
+    ``{"tasks": [{"id", "type", "kind", "family", "config", "chain"}], "streams": [{"source", "target",
+    "selectivity"}]}``; ``kind`` and ``family`` are empty where the task type is no longer installed.
     """
     document, types = record.versions.get(number=number or record.version).document, jobs.task_types()
     tasks = []
@@ -96,6 +96,7 @@ def graph_of(record: DataflowRecord, *, number: int | None = None) -> dict[str, 
         declared = types.get(task["type"])
         tasks.append({
             "id": task["id"], "type": task["type"], "config": task.get("config", {}),
+            "chain": task.get("chain", "allowed"),
             "kind": declared.kind if declared else "", "family": declared.family if declared else "",
         })
     streams = [

@@ -190,7 +190,8 @@ def submitted_of(dataflow_ids: Collection[str] | None = None) -> dict[str, Submi
             id=str(record.pk), name=record.name, team=record.team.slug,
             running={use.task_id: use.running_task_id for use in uses[str(record.pk)]},
             sinks=tuple(use.task_id for use in uses[str(record.pk)] if use.is_sink),
-            paused=uses[str(record.pk)][0].paused, scheduled=uses[str(record.pk)][0].scheduled)
+            paused=uses[str(record.pk)][0].paused, scheduled=uses[str(record.pk)][0].scheduled,
+            unchained=tuple(use.task_id for use in uses[str(record.pk)] if use.unchained))
         for record in records
     }
 
@@ -201,9 +202,13 @@ def _fetch_users(task_ids: Collection[str]) -> dict[str, Users]:
     for use in TeamUse.objects.filter(running_task__in=task_ids).select_related("team"):
         by_team[use.running_task_id][use.team.slug] = use.dataflows
         paused[use.running_task_id] += use.paused
+    unchained = set(
+        Use.objects.filter(running_task__in=task_ids, unchained=True).values_list("running_task", flat=True).distinct())
     first = _first_users(list(task_ids))
     return {
-        task_id: Users(by_team=by_team[task_id], first=tuple(first.get(task_id, ())), paused=paused[task_id])
+        task_id: Users(
+            by_team=by_team[task_id], first=tuple(first.get(task_id, ())), paused=paused[task_id],
+            unchained=task_id in unchained)
         for task_id in task_ids
     }
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 
-from django.db.models import F
+from django.db.models import BooleanField, ExpressionWrapper, F, Q
 
 from dashboard.operations.estate import fragments_on, fragments_where
 from dashboard.operations.estate_reader import slots_gone, task_of
@@ -143,6 +143,9 @@ def _store_entry(removed: Submitted | None, submitted: Submitted | None) -> None
     elif removed is not None and submitted is not None:
         uses = Use.objects.filter(dataflow_id=submitted.id)
         uses.update(paused=submitted.paused, **({"scheduled": True} if submitted.scheduled else {}))
+        if removed.unchained != submitted.unchained:
+            unchained = ExpressionWrapper(Q(task_id__in=submitted.unchained), output_field=BooleanField())
+            uses.update(unchained=unchained)
     elif removed is not None:
         Use.objects.filter(dataflow_id=removed.id).delete()
     elif submitted is not None:
@@ -154,7 +157,8 @@ def _store_entry(removed: Submitted | None, submitted: Submitted | None) -> None
 def _uses(submitted: Submitted) -> list[Use]:
     return [
         Use(dataflow_id=submitted.id, task_id=task_id, position=position, is_sink=task_id in submitted.sinks,
-            running_task_id=running, paused=submitted.paused, scheduled=submitted.scheduled)
+            running_task_id=running, paused=submitted.paused, scheduled=submitted.scheduled,
+            unchained=task_id in submitted.unchained)
         for position, (task_id, running) in enumerate(submitted.running.items())]
 
 
@@ -166,8 +170,9 @@ def _store_other_uses(removed: Submitted, submitted: Submitted) -> None:
     uses = {use.task_id: use for use in _uses(submitted)}
     rows = list(own)
     for row in rows:
-        row.position, row.is_sink = uses[row.task_id].position, uses[row.task_id].is_sink
-    Use.objects.bulk_update(rows, ["position", "is_sink"])
+        use = uses[row.task_id]
+        row.position, row.is_sink, row.unchained = use.position, use.is_sink, use.unchained
+    Use.objects.bulk_update(rows, ["position", "is_sink", "unchained"])
     Use.objects.bulk_create(use for task, use in uses.items() if task not in same)
 
 

@@ -44,12 +44,15 @@ class Use(models.Model):
     is_sink = models.BooleanField()
     paused = models.BooleanField(default=False)  # the whole dataflow is
     scheduled = models.BooleanField(default=False)  # so was the whole dataflow, when it was submitted or since
+    unchained = models.BooleanField(default=False)  # the task is to have a query of its own
     running_task = models.ForeignKey(RunningTaskRow, on_delete=models.PROTECT, related_name="uses")
 
     class Meta:
         ordering = ["position"]
         constraints = [models.UniqueConstraint(fields=["dataflow", "task_id"], name="one_use_a_task")]
-        indexes = [models.Index(fields=["running_task", "dataflow"])]  # the first users of a task, however many
+        indexes = [
+            models.Index(fields=["running_task", "dataflow"]),  # the first users of a task, however many
+            models.Index(fields=["running_task"], condition=models.Q(unchained=True), name="unchained_uses")]
 
 
 class TeamUse(models.Model):

@@ -44,7 +44,10 @@ class LateWay:
 
 @dataclass(frozen=True, slots=True)
 class FusedChain:
-    """A chain that this controller has made, in which round, and what it takes now, in cores."""
+    """A chain that this controller has made, in which round, and what it takes now, in cores.
+
+    ``unwanted`` says that somebody who uses one of its tasks wants that in a query of its own by now.
+    """
 
     round_key: str
     dataflow: str
@@ -53,6 +56,12 @@ class FusedChain:
     changes: tuple[Change, ...]
     cores: float
     latency_ms: float | None = None
+    unwanted: bool = False
+
+    @property
+    def is_to_be_cut(self) -> bool:
+        """Whether it is too much for a core, or is not to be one query any more."""
+        return self.unwanted or self.cores >= CAPACITY
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +89,7 @@ class Chaining:
         """Chains that are too much are cut first; then a step for each limit, the one that is missed by most first."""
         decisions = [
             _cut(chain) for chain in evidence.fused
-            if chain.cores >= CAPACITY and policies.get(chain.team, self.usual).mode != OFF]
+            if chain.is_to_be_cut and policies.get(chain.team, self.usual).mode != OFF]
         reasons = []
         for way in evidence.late:
             if policies.get(way.team, self.usual).mode == OFF:
@@ -116,7 +125,7 @@ def _fuse(way: LateWay, candidate: Candidate) -> Decision:
     if latency_ms is not None:
         bounds.append(Bound(LATENCY, "ms", latency_ms, max(1000 * way.limit_s, latency_ms - saved_ms / 2)))
     if cores is not None:
-        bounds.append(Bound(CORES, "cores", cores, CAPACITY))
+        bounds.append(Bound(CORES, "cores", cores, CAPACITY, hard=True))
     load = candidate.load.rate_per_s if candidate.load.rate_per_s > 0 else None
     promise = Promise(
         f"events come {in_words(saved_ms / 2000)} sooner, or within {in_words(way.limit_s)}", WITHIN_S, tuple(bounds),
@@ -133,11 +142,13 @@ def _fuse(way: LateWay, candidate: Candidate) -> Decision:
 def _cut(chain: FusedChain) -> Decision:
     bounds = () if chain.latency_ms is None else (
         Bound(LATENCY, "ms", chain.latency_ms, chain.latency_ms * LATER + LATER_MS),)
+    why = "One of its tasks is to have a query of its own by now" if chain.unwanted else (
+        f"The chain takes {chain.cores:.2g} cores, and a query has one at the most")
     return Decision(
         chain.dataflow, chain.team, reversed_changes(chain.changes),
-        Promise("each part has a core's time for itself", WITHIN_S, bounds),
-        f"The chain takes {chain.cores:.2g} cores, and a query has one at the most: it is cut again where it was.",
-        worth=1e6 * chain.cores, touched=chain.touched, moves_queries=True, arguments={UNDO: chain.round_key})
+        Promise("each part has a core's time for itself", WITHIN_S, bounds), f"{why}: it is cut again where it was.",
+        worth=1e6 * chain.cores, touched=chain.touched, moves_queries=True, arguments={UNDO: chain.round_key},
+        urgent=True)
 
 
 def _why_not(way: LateWay) -> str:

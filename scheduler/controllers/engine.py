@@ -163,7 +163,8 @@ _BECOMES: Mapping[tuple[str, str], _Become] = {
 
 
 def _checked(controller: Controller, turn: Round, effect: Effect | None, now_s: float) -> Round:
-    """Hold a round to its promise: kept as soon as that shows, broken when its time is up and not before."""
+    """Hold a round to its promise: kept as soon as that shows, broken when its time is up and not before, but at once
+    where it does harm."""
     promise = turn.decision.promise
     waited_s = now_s - turn.changed_s
     # What was measured before the change says nothing of it, and what is from the future is wrong.
@@ -172,9 +173,9 @@ def _checked(controller: Controller, turn: Round, effect: Effect | None, now_s: 
     verdict, words = controller.check(promise, effect) if of_now else ("too early", "Nothing was measured since.")
     if verdict == "kept":
         return replace(turn, phase=KEPT, ended_s=now_s, why=words)
-    if waited_s < promise.within_s:
+    if waited_s < promise.within_s and verdict != "harmful":
         return replace(turn, why=words)
-    if verdict == "broken":
+    if verdict in {"broken", "harmful"}:
         return replace(turn, phase=ROLLING_BACK, why=words) if turn.mode == ACTS else replace(
             turn, phase=BROKEN, ended_s=now_s, why=words)
     if waited_s >= 2 * promise.within_s:

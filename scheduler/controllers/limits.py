@@ -86,23 +86,27 @@ def veto(
     return next(filter(None, (
         *_in_flight(controller, state, decision),
         _unwelcome(controller, state, decision, now_s),
-        _back_and_forth(state, decision, policy, now_s),
-        _resting(controller, state, decision, policy, now_s),
-        _over_budget(controller, state, decision, policies, now_s))), "")
+        *(() if decision.urgent else (
+            _undone(controller, state, decision, now_s),
+            _back_and_forth(state, decision, policy, now_s),
+            _resting(controller, state, decision, policy, now_s),
+            _over_budget(controller, state, decision, policies, now_s))))), "")
 
 
 def _in_flight(controller: Controller, state: State, decision: Decision) -> Iterator[str]:
-    """What is under way already stands against it."""
+    """What is under way already stands against it; against what is urgent, only what moves queries or is the same."""
     subjects = {change.what for change in decision.changes}
     for turn in state.rounds:
         if not turn.is_open:
             continue
-        own = turn.controller == controller.name
-        if own and turn.decision.team == decision.team:
+        own = turn.controller == controller.name and turn.decision.team == decision.team
+        waits = decision.urgent and turn.phase not in MOVING
+        same = subjects & {change.what for change in turn.decision.changes}
+        if own and not waits:
             yield "The round before is still in flight."
         elif decision.moves_queries and turn.decision.moves_queries and turn.phase in MOVING:
             yield "Queries are being changed already; one change at a time in the whole estate."
-        elif turn.decision.target == decision.target or subjects & {change.what for change in turn.decision.changes}:
+        elif same or (turn.decision.target == decision.target and not waits):
             yield f"A round of {turn.controller} about the same is in flight."
 
 
@@ -159,12 +163,25 @@ def _unwelcome(controller: Controller, state: State, decision: Decision, now_s: 
     for turn in state.rounds:
         if turn.controller != controller.name or _ended_s(turn, now_s) <= now_s - PEACE_S:
             continue
-        if turn.refused and turn.decision.target == decision.target:
+        if turn.refused and turn.decision.target == decision.target and (
+                not decision.urgent or turn.decision.changes == decision.changes):
             return "It was turned down, given up or taken back by hand within the last day."
         same = {(change.what, change.after) for change in turn.decision.changes} & {
             (change.what, change.after) for change in decision.changes}
         if turn.phase in {ROLLED_BACK, BROKEN, STUCK} and same:
             return "The same change did not bring what it promised within the last day."
+    return ""
+
+
+def _undone(controller: Controller, state: State, decision: Decision, now_s: float) -> str:
+    """What had to be taken back at once is not made again for a day: load that comes and goes makes nothing go back and
+    forth, however slowly."""
+    wanted = {(change.what, change.after) for change in decision.changes}
+    for turn in state.rounds:
+        if turn.controller == controller.name and turn.decision.urgent and turn.has_changed and (
+                _ended_s(turn, now_s) > now_s - PEACE_S) and wanted & {
+                (change.what, change.before) for change in turn.decision.changes}:
+            return "It had to be taken back within the last day."
     return ""
 
 

@@ -10,9 +10,10 @@ from typing import Any, Literal, Protocol
 
 from .values import Change, Decision, Policy, Promise, Reason
 
-Verdict = Literal["kept", "broken", "too early"]
+Verdict = Literal["kept", "broken", "harmful", "too early"]
 SAME_LOAD = 0.25  # relative difference up to which two loads are about the same
 LEAST_SAMPLES = 12  # fewer comparable ones say nothing
+HARD_SAMPLES = 6  # newest ones that a hard bound is held to
 OLDEST_EVIDENCE_S = 300.0  # older evidence says what was, not what is
 
 
@@ -123,8 +124,14 @@ def held_to_bounds(promise: Promise, effect: Effect, *, least: int = LEAST_SAMPL
     """Hold the median of comparable samples to each bound.
 
     A sample counts where every figure of the promise is a finite number that is not negative, and the load is about
-    what it was. A median is not moved by a few wrong ones.
+    what it was. A median is not moved by a few wrong ones. A hard bound that the newest samples break is harmful.
     """
+    for bound in promise.bounds:
+        newest = [sample.values[bound.measure] for sample in effect.samples if _counts(sample, [bound.measure], None)]
+        figure = median(newest[-HARD_SAMPLES:]) if len(newest) >= HARD_SAMPLES else 0.0
+        if bound.hard and figure > bound.at_most:
+            words = f"{bound.measure} {figure:.3g} {bound.unit} by now, and at most {bound.at_most:.3g} may be"
+            return "harmful", words
     measures = [bound.measure for bound in promise.bounds]
     samples = [sample for sample in effect.samples if _counts(sample, measures, promise.load)]
     if not measures or len(samples) < least:

@@ -65,12 +65,16 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """A figure that is promised: measured ``before``, and afterwards ``at_most``."""
+    """A figure that is promised: measured ``before``, and afterwards ``at_most``.
+
+    One that is ``hard`` is held at whatever load, and not waited for: it keeps others from harm.
+    """
 
     measure: str
     unit: str
     before: float
     at_most: float
+    hard: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +115,9 @@ class Decision:
         Whether it restarts queries: of such changes there is one at a time in the whole estate.
     arguments : mapping of str to str
         What whoever carries it out needs to know besides.
+    urgent : bool
+        Whether it takes back what breaks a limit now: no cool-down and no budget holds it up, and what it takes back
+        is not made again for a day.
     """
 
     target: str
@@ -122,6 +129,7 @@ class Decision:
     touched: tuple[str, ...] = ()
     moves_queries: bool = False
     arguments: Mapping[str, str] = field(default_factory=dict)
+    urgent: bool = False
 
     @property
     def teams(self) -> tuple[str, ...]:

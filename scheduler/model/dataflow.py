@@ -10,6 +10,7 @@ from typing import Any, Literal
 from .latency import Limits
 
 Visibility = Literal["shared", "private"]
+Chaining = Literal["allowed", "never"]
 
 
 def _frozen(mapping: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -18,11 +19,16 @@ def _frozen(mapping: Mapping[str, Any]) -> Mapping[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A vertex: a type (which logic) and a config (its parameters, JSON values)."""
+    """A vertex: a type (which logic) and a config (its parameters, JSON values).
+
+    With ``chain: never`` it has a query of its own. That is no part of its identity: of those who share a running task
+    the strictest decides.
+    """
 
     id: str
     type: str
     config: Mapping[str, Any] = field(default_factory=dict)
+    chain: Chaining = "allowed"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "config", _frozen(self.config))
@@ -56,6 +62,11 @@ class Dataflow:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rates_per_s", _frozen(self.rates_per_s))
+
+    @property
+    def unchained(self) -> tuple[str, ...]:
+        """The ids of tasks that are to have a query of their own."""
+        return tuple(task.id for task in self.tasks if task.chain == "never")
 
     def task(self, task_id: str) -> Task:
         """The task of that id; KeyError where there is none."""

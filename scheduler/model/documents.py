@@ -130,7 +130,9 @@ def dataflow_from_json(document: Mapping[str, Any]) -> Dataflow:
         name=document["name"],
         description=document.get("description", ""),
         visibility=document.get("visibility", "shared"),
-        tasks=tuple(Task(task["id"], task["type"], task.get("config") or {}) for task in document["tasks"]),
+        tasks=tuple(
+            Task(task["id"], task["type"], task.get("config") or {}, task.get("chain") or "allowed")
+            for task in document["tasks"]),
         streams=tuple(
             Stream(stream["from"], stream["to"], _optional_float(stream.get("selectivity")))
             for stream in document["streams"]
@@ -149,6 +151,7 @@ def to_document(dataflow: Dataflow) -> dict[str, Any]:
         document["visibility"] = dataflow.visibility
     document["tasks"] = [
         {"id": task.id, "type": task.type} | ({"config": plain(task.config)} if task.config else {})
+        | ({} if task.chain == "allowed" else {"chain": task.chain})
         for task in dataflow.tasks
     ]
     document["streams"] = [
@@ -270,7 +273,7 @@ def _built(draft: Draft) -> Dataflow:
         name=draft.name,
         description=draft.description,
         visibility=draft.visibility,
-        tasks=tuple(Task(task.id, task.type.name, task.config) for task in draft.tasks.values()),
+        tasks=tuple(Task(task.id, task.type.name, task.config, task.chain) for task in draft.tasks.values()),
         streams=tuple(
             Stream(stream.source.value, stream.target.value, stream.selectivity) for stream in draft.streams
         ),

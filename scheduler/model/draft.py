@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from .dataflow import Visibility
+from .dataflow import Chaining, Visibility
 from .latency import Limits
 from .latency_reading import read_latency
 from .parameters import check_config
@@ -31,6 +31,7 @@ class DraftTask:
     config: dict[str, object]
     position: TextPosition
     parameters: dict[str, Node] = field(default_factory=dict)  # where its config's values stand
+    chain: Chaining = "allowed"
 
 
 @dataclass(slots=True)
@@ -118,7 +119,8 @@ class DraftReader:
             return
         plain = config.plain() if config.is_mapping else {}
         parameters = config.value if config.is_mapping else {}
-        self.draft.tasks[task_id] = DraftTask(task_id, task_type, plain, stated_id.position, parameters)
+        self.draft.tasks[task_id] = DraftTask(
+            task_id, task_type, plain, stated_id.position, parameters, _text(node.value.get("chain")) or "allowed")
         if rate is not None:
             self._rate(task_id, rate)
 

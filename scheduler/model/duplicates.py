@@ -25,9 +25,12 @@ def deduplicate(dataflow: Dataflow, *, task_types: TaskTypes) -> Dataflow:
     for stream in dataflow.streams:
         source, target = same.get(stream.source, stream.source), same.get(stream.target, stream.target)
         streams.setdefault((source, target), replace(stream, source=source, target=target))
+    unchained = {same.get(task_id, task_id) for task_id in dataflow.unchained}  # the strictest of equals counts
     return replace(
         dataflow,
-        tasks=tuple(task for task in dataflow.tasks if task.id not in same),
+        tasks=tuple(
+            replace(task, chain="never") if task.id in unchained else task
+            for task in dataflow.tasks if task.id not in same),
         streams=tuple(streams.values()),
         rates_per_s={task_id: rate for task_id, rate in dataflow.rates_per_s.items() if task_id not in same},
     )

@@ -17,6 +17,7 @@ from .plan import BillChange, Plan, Price, Step
 from .promise import BundlePromise, Load, ProfileUsed, Promise
 from .refinement import Refinement
 from .renumbering import placed_late, renumbered, with_slots
+from .usage import Users
 
 BEFORE_ALL = -1  # a generation before the first: nothing in any estate is numbered for it
 # Left out where empty, so that what was stored and signed before they came to be stays as it is.
@@ -29,7 +30,8 @@ _LEFT_OUT_WHERE_EMPTY = {
     Promise: ("latencies_s", "slots_bound", "traffic_bound", "crowded"),
     RunningTask: ("rate_per_s",),
     Step: ("bundle",),
-    Submitted: ("paused", "scheduled"),
+    Submitted: ("paused", "scheduled", "unchained"),
+    Users: ("unchained",),
 }
 # What was stored and signed under a name that was changed since.
 _EARLIER_NAMES: dict[type, dict[str, str]] = {ThreadShortage: {"driver_threads": "there"}}
@@ -140,7 +142,7 @@ def running_task_from_data(data: Mapping[str, Any]) -> RunningTask:
 
 def submitted_from_data(data: Mapping[str, Any]) -> Submitted:
     """A submitted dataflow's entry from its JSON object."""
-    return Submitted(**{**data, "sinks": tuple(data["sinks"])})
+    return Submitted(**{**data, **{name: tuple(data.get(name, ())) for name in ("sinks", "unchained")}})
 
 
 def fragment_from_data(data: Mapping[str, Any]) -> Fragment:

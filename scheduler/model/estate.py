@@ -25,9 +25,15 @@ class Submitted:
     sinks: tuple[str, ...]  # submitted task ids of its sinks
     paused: bool = False  # its tasks rest where nobody else needs them
     scheduled: bool = False  # submitted with a schedule, or given one since
+    unchained: tuple[str, ...] = ()  # submitted task ids of those that are to have a query of their own
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "running", _frozen(self.running))
+
+    @property
+    def unchained_running(self) -> frozenset[str]:
+        """The running task ids of those that are to have a query of their own."""
+        return frozenset(self.running[task_id] for task_id in self.unchained)
 
 
 @dataclass(frozen=True)
@@ -51,6 +57,11 @@ class Estate:
             for task_id in dict.fromkeys(submitted.running.values()):
                 users.setdefault(task_id, []).append(dataflow_id)
         return {task_id: tuple(dataflow_ids) for task_id, dataflow_ids in users.items()}
+
+    @cached_property
+    def unchained(self) -> frozenset[str]:
+        """The running tasks that have a query of their own, because one of those who use them says so."""
+        return frozenset().union(*(submitted.unchained_running for submitted in self.submitted.values()))
 
     @cached_property
     def places(self) -> Mapping[str, tuple[str, int]]:
@@ -77,6 +88,7 @@ class Estate:
             by_team=Counter(self.submitted[user].team for user in users),
             first=tuple(heapq.nsmallest(NAMED + 1, users)),
             paused=sum(self.submitted[user].paused for user in users),
+            unchained=task_id in self.unchained,
         )
 
     def least_loaded(

@@ -15,7 +15,7 @@ from .task_types import TaskTypes
 _SUFFIX = re.compile(r"(spout|bolt|task)$")
 _VARIABLE = re.compile(r"\$\{[^}]*\}")
 _COMPONENT_KEYS = frozenset({"spouts", "bolts", "topologySource"})
-_TYPE_KEY, _RATE_KEY = "weir.type", "weir.rate"
+_TYPE_KEY, _RATE_KEY, _CHAIN_KEY = _OWN_KEYS = "weir.type", "weir.rate", "weir.chain"
 
 
 def is_flux(root: Node) -> bool:
@@ -84,10 +84,10 @@ class _Reader:
     def component(self, node: Node) -> Node:
         if not node.is_mapping:
             return Node(node.value, node.position)
-        settings = {key: setting for key, setting in self.config(node).items() if key in (_TYPE_KEY, _RATE_KEY)}
+        settings = {key: setting for key, setting in self.config(node).items() if key in _OWN_KEYS}
         parameters = Node({}, node.position)
         for name, value in self.properties(node):
-            if name.value in (_TYPE_KEY, _RATE_KEY):
+            if name.value in _OWN_KEYS:
                 settings[name.value] = value
             else:
                 parameters.value[name.value], parameters.keys[name.value] = value, name.position
@@ -95,7 +95,9 @@ class _Reader:
         task_type = settings.get(_TYPE_KEY) or class_name
         if _TYPE_KEY not in settings and class_name is not None and isinstance(class_name.value, str):
             task_type = Node(self.type_named(class_name.value), class_name.position)
-        fields = {"id": node.value.get("id"), "type": task_type, "config": parameters, "rate": settings.get(_RATE_KEY)}
+        fields = {
+            "id": node.value.get("id"), "type": task_type, "config": parameters, "rate": settings.get(_RATE_KEY),
+            "chain": settings.get(_CHAIN_KEY)}
         if task_type is not None and task_type.value in self.names.values():
             self.storm_only(node)
         return _mapping(node, {key: value for key, value in fields.items() if value is not None}, node.keys)

@@ -18,6 +18,7 @@ class Users:
     by_team: Mapping[str, int]
     first: tuple[str, ...]  # the least ids, NAMED + 1 of them where there are as many: one may be the asker's own
     paused: int = 0  # how many of them are paused, so that their need for it rests
+    unchained: bool = False  # whether any of them says that it has a query of its own
 
     @property
     def count(self) -> int:

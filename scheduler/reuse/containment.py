@@ -186,7 +186,7 @@ class _Rewriting:
                 self.streams[parent, holder] = replace(stream, target=holder)
         self.streams[holder, task.id] = Stream(holder, task.id)
         self._keep_rates(task, self.task_types[wider.type].selectivity)
-        self.tasks[task.id] = Task(task.id, refined.type, refined.config)
+        self.tasks[task.id] = Task(task.id, refined.type, refined.config, task.chain)
         self.refinements.append(Refinement(task=task.id, wider=holder, running=wider.id))
         return own
 

@@ -96,9 +96,9 @@ def fusions(
 ) -> list[Fusion]:
     """Every step that these fragments allow among themselves, in order of their ids.
 
-    Two fragments can be one where the reader's first task has no other parent, both tasks' types chain, neither has
-    tasks that rest, all their state can move, they are on one node, and on another's slot there is room for both.
-    ``busy`` fragments are left alone.
+    Two fragments can be one where the reader's first task has no other parent, both tasks chain by their types and by
+    all who use them, neither has tasks that rest, all their state can move, they are on one node, and on another's slot
+    there is room for both. ``busy`` fragments are left alone.
 
     Parameters
     ----------
@@ -261,7 +261,8 @@ def _continues(
     estate: EstateView, upper: Fragment, lower: Fragment, task_types: TaskTypes, longest_chain: int | None
 ) -> bool:
     last, head = estate.tasks[upper.active_tasks[-1]], estate.tasks[lower.tasks[0]]
-    chains = task_types[last.type].chain == task_types[head.type].chain == "always"
+    chains = all(
+        task_types[task.type].chain == "always" and not estate.users_of(task.id).unchained for task in (last, head))
     short_enough = longest_chain is None or upper.active + lower.active <= longest_chain
     return head.parents == (last.id,) and chains and short_enough
 

@@ -6,7 +6,7 @@ is an outlet. How tasks cease to work is in ``activity.py``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from graphlib import TopologicalSorter
 from itertools import count
@@ -23,14 +23,15 @@ NOW = "now"
 
 
 def cut_into_chains(
-    tasks: Sequence[RunningTask], *, task_types: TaskTypes, longest_chain: int | None = None
+    tasks: Sequence[RunningTask], *, task_types: TaskTypes, longest_chain: int | None = None,
+    unchained: Collection[str] = (),
 ) -> tuple[tuple[str, ...], ...]:
     """Cut new running tasks into chains, each to be a fragment on one slot.
 
     A chain continues along the child with the longest way to a sink; a fork's other children start chains of their
     own. A task with several parents always starts one: then only the head of a chain reads from others, a chain that
     reads from another's task is wholly behind it, and the graph of fragments has no cycle. A task that reads from
-    what runs already starts one too, as does one whose type says ``chain: never``, which also ends it.
+    what runs already starts one too, as does one whose type or dataflow says ``chain: never``, which also ends it.
 
     Parameters
     ----------
@@ -40,6 +41,8 @@ def cut_into_chains(
         Declarations; a type that is not there chains.
     longest_chain : int, optional
         Most tasks that a chain may have; None for no limit.
+    unchained : collection of str, optional
+        Those of the tasks whose dataflow gives them a query of their own.
 
     Returns
     -------
@@ -58,7 +61,8 @@ def cut_into_chains(
             children[parent].append(task_id)
 
     def chains(task: RunningTask) -> bool:
-        return task.type not in task_types or task_types[task.type].chain == "always"
+        may_chain = task.type not in task_types or task_types[task.type].chain == "always"
+        return may_chain and task.id not in unchained
 
     cut: list[list[str]] = []
     chain_of: dict[str, list[str]] = {}
@@ -74,6 +78,18 @@ def cut_into_chains(
         if chains(task) and heirs:
             continues[min(heirs, key=lambda child: (-way_to_sink[child], child))] = task.id
     return tuple(tuple(chain) for chain in cut)
+
+
+def chained_note(estate: EstateView, tasks: Mapping[str, str]) -> str:
+    """What a reviewer should know of tasks that are to have a query of their own (submitted to running task id) and
+    run in one with others already; empty where there are none."""
+    chained = [
+        task_id for task_id, running_id in tasks.items()
+        if running_id in estate.places and len(estate.fragments[estate.places[running_id][0]].kept_tasks) > 1]
+    if not chained:
+        return ""
+    runs = f"{', '.join(chained)} {'run' if len(chained) > 1 else 'runs'}"
+    return f"{runs} in a query with others already, and stays there: from now on nothing more is fused with it."
 
 
 def attach(

@@ -38,6 +38,7 @@ class EstateIndex:
         self._users: dict[str, list[str]] = {}  # ids in order
         self._by_team: dict[str, dict[str, int]] = {}
         self._paused: Counter[str] = Counter()
+        self._unchained: Counter[str] = Counter()
         self._slots = _Slots(estate.slots)
         self._start(estate.tasks.values())
         for submitted in estate.submitted.values():
@@ -48,7 +49,7 @@ class EstateIndex:
         """Who uses a running task."""
         return Users(
             by_team=dict(self._by_team.get(task_id, {})), first=tuple(self._users.get(task_id, ())[: NAMED + 1]),
-            paused=self._paused[task_id])
+            paused=self._paused[task_id], unchained=self._unchained[task_id] > 0)
 
     def least_loaded(
         self, count: int, *, query_cores: float, apart: bool = False
@@ -99,6 +100,7 @@ class EstateIndex:
 
     def _add(self, submitted: Submitted) -> None:
         self.submitted[submitted.id] = submitted
+        self._unchained.update(submitted.unchained_running)
         for task_id in set(submitted.running.values()):
             # Shifting a list's tail is a copy of memory: with 20,000 users of one source a few microseconds.
             insort(self._users.setdefault(task_id, []), submitted.id)
@@ -109,6 +111,7 @@ class EstateIndex:
 
     def _drop(self, submitted: Submitted) -> None:
         del self.submitted[submitted.id]
+        self._unchained.subtract(submitted.unchained_running)
         for task_id in set(submitted.running.values()):
             users, by_team = self._users[task_id], self._by_team[task_id]
             del users[bisect_left(users, submitted.id)]

@@ -130,7 +130,8 @@ def near_misses(
         names = {running_id: task_id for task_id, running_id in ids.items()}
         begun = {task.id for task in started}
         woken, queries_woken = waking([running_id for running_id in names if running_id not in begun])
-        queries = len(cut_into_chains(started, task_types=task_types)) + queries_woken
+        unchained = [ids[task_id] for task_id in dataflow.unchained]
+        queries = len(cut_into_chains(started, task_types=task_types, unchained=unchained)) + queries_woken
         return sum(cores[names[task_id]] for task_id in begun | woken) + queries * query_cores(prices)
 
     before = cores_of(search.as_it_is)

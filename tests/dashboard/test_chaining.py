@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import timedelta
 
 import pytest
@@ -121,6 +122,26 @@ def test_a_chain_that_takes_a_core_is_cut_again(loop: Loop, late: DataflowRecord
     loop.run()
     assert len(load_estate().fragments) == 2
     assert phases("chaining")[-1] == "checking"
+
+
+def test_a_chain_is_cut_when_somebody_keeps_one_of_its_tasks_apart(
+    world: World, loop: Loop, late: DataflowRecord
+) -> None:
+    fused(loop, late)
+    (proposal,) = made_by_weir()
+    text = json.loads(document("strict"))
+    text["tasks"][1]["chain"] = "never"
+    running(world.carla, world.city, json.dumps(text), world.ana)
+    loop.run(later_s=1_000)
+
+    proposal.refresh_from_db()
+    assert proposal.status == ROLLING_BACK
+    assert "query of its own" in RoundRow.objects.order_by("pk").last().decision["why"]
+    enacted(proposal)
+    status_of(late, IMPOSSIBLE)
+    figures(loop, late, -540, 0, cores=0.3, latency_ms=600.0)
+    loop.run(later_s=86_500)
+    assert len(load_estate().fragments) == 3
 
 
 def test_what_did_not_come_sooner_is_cut_again(loop: Loop, late: DataflowRecord) -> None:

@@ -19,8 +19,10 @@ from dashboard.approvals.services import (
     roll_back_proposal,
 )
 from dashboard.approvals.services.changing import OtherDataflow
+from dashboard.catalog.selectors import graph_of
 from dashboard.catalog.services import NameTaken
 from dashboard.operations.estate import load_estate
+from dashboard.operations.estate_reader import StoredEstate, current_generation
 from dashboard.plans.selectors import plan_of
 from dashboard.teams.permissions import viewer_of
 from scheduler.model.errors import InvalidTransition, NothingToGain, PermissionDenied
@@ -69,6 +71,22 @@ def test_a_new_version_is_one_plan_and_counts_once_it_is_approved(world: World) 
             before.places[running_id], before.channel_of(running_id)), "it goes on where it was"
     check_fragments(after)
     check_outlets(after)
+
+
+def test_a_version_may_only_say_that_a_task_has_a_query_of_its_own(world: World) -> None:
+    whole = json.loads(two_armed("air"))
+    record = running(world.carla, world.city, json.dumps(whole), world.ana)
+    whole["tasks"][1]["chain"] = "never"
+    enacted(approved(changed(world, record, json.dumps(whole)), world.ana))
+    parse = load_estate().submitted[str(record.pk)].running["parse"]
+    assert load_estate().unchained == {parse}
+    assert StoredEstate(current_generation()).users_of(parse).unchained
+    assert graph_of(record.__class__.objects.get(pk=record.pk))["tasks"][1]["chain"] == "never"
+    del whole["tasks"][1]["chain"]
+    whole["tasks"][2]["config"]["window"] = 30
+    enacted(approved(changed(world, record, json.dumps(whole)), world.ana))
+    assert not load_estate().unchained
+    assert not StoredEstate(current_generation()).users_of(parse).unchained
 
 
 def test_the_former_version_comes_back_by_a_roll_back_or_a_proposal(world: World) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from scheduler.applying import apply_plan
@@ -71,6 +72,12 @@ def flow(
         rates_per_s=rates or {},
         visibility=visibility,
     )
+
+
+def unchained(dataflow: Dataflow, *task_ids: str) -> Dataflow:
+    """The dataflow with some tasks in queries of their own."""
+    return replace(dataflow, tasks=tuple(
+        replace(task, chain="never") if task.id in task_ids else task for task in dataflow.tasks))
 
 
 def submit(estate: Estate, dataflow: Dataflow, dataflow_id: str | None = None, team: str = "water") -> Estate:

@@ -129,11 +129,12 @@ def check_outlets(estate: Estate) -> None:
 
 
 def check_chains(estate: Estate, plan: Plan, task_types: TaskTypes, longest_chain: int | None) -> None:
-    """New fragments keep to ``chain: never`` and to the longest chain allowed."""
+    """New fragments keep to ``chain: never``, of types and of whoever uses a task, and to the longest chain allowed."""
     for fragment_id in set(plan.fragments_after) - set(plan.fragments_before):
         tasks = plan.fragments_after[fragment_id].tasks
         assert longest_chain is None or len(tasks) <= longest_chain
-        if any(task_types[estate.tasks[task_id].type].chain == "never" for task_id in tasks):
+        if any(task_types[estate.tasks[task_id].type].chain == "never" or task_id in estate.unchained
+               for task_id in tasks):
             assert len(tasks) == 1
 
 

@@ -37,7 +37,7 @@ def dataflows(draw: st.DrawFn, *, largest: int = 8) -> Dataflow:
         streams.extend((parent, f"o{number}") for parent in parents)
     dataflow = Dataflow(
         name="random",
-        tasks=tuple(Task(*task) for task in tasks),
+        tasks=tuple(Task(*task, chain=draw(st.sampled_from(["allowed"] * 5 + ["never"]))) for task in tasks),
         streams=tuple(Stream(*stream) for stream in streams),
         rates_per_s=draw(st.dictionaries(st.sampled_from([one for one, *_ in sources]), st.sampled_from([10, 50.0]))),
         visibility=draw(st.sampled_from(["shared"] * 4 + ["private"])),

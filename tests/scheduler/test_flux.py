@@ -35,6 +35,11 @@ streams:
 """
 
 
+def test_a_component_may_have_a_query_of_its_own():
+    text = TOPOLOGY.replace("weir.type: scale,", "weir.type: scale, weir.chain: never,")
+    assert read_document(text, task_types=TYPES).unchained == ("metres",)
+
+
 def problems_of(text):
     with pytest.raises(InvalidDataflow) as raised:
         read_document(text, task_types=TYPES)

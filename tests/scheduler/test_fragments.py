@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from scheduler.applying import apply_plan
 from scheduler.mapping.least_loaded import place_least_loaded
+from scheduler.model.encoding import estate_from_json, to_json
 from scheduler.model.errors import NoSlots
 from scheduler.model.fragment import Slot
 from scheduler.model.plan import Step
@@ -12,7 +16,7 @@ from scheduler.planning import plan_removal, plan_submission
 from scheduler.reuse.fragments import cut_into_chains
 from scheduler.reuse.merge import merge
 
-from .catalogue import EMPTY, PRICES, SLOTS, TYPES, flow, remove, submit
+from .catalogue import EMPTY, PRICES, SLOTS, TYPES, flow, remove, submit, unchained
 
 BY = {number: ("scale", {"by": number}) for number in range(1, 9)}
 
@@ -57,6 +61,28 @@ def test_a_chain_goes_on_with_another_child_where_the_farthest_one_has_several_p
 def test_a_type_that_never_chains_is_a_chain_of_its_own():
     tasks = {"s": "sensors", "a": BY[1], "x": "alone", "b": BY[2], "o": "archive"}
     assert chains_of(flow("x", tasks, "s > a > x > b > o")) == ["s a", "x", "b o"]
+
+
+def test_a_task_that_its_dataflow_keeps_apart_is_a_chain_of_its_own():
+    tasks = {"s": "sensors", "a": BY[1], "b": BY[2], "o": "archive"}
+    estate = submit(EMPTY, unchained(flow("x", tasks, "s > a > b > o"), "a"))
+    names = {running_id: task_id for task_id, running_id in estate.submitted["x"].running.items()}
+    assert [[names[task_id] for task_id in fragment.tasks] for fragment in estate.fragments.values()] == [
+        ["s"], ["a"], ["b", "o"]]
+    plan = plan_removal(estate, "x", task_types=TYPES, prices=PRICES)
+    assert plan.price.cores_alone == pytest.approx(-plan.price.cores_delta), "three queries, alone as together"
+
+
+def test_a_task_that_runs_in_a_chain_stays_there_and_that_is_told():
+    estate = submit(EMPTY, LINE)
+    plan = plan_submission(
+        estate, unchained(replace(LINE, name="strict"), "a"), dataflow_id="strict", team="roads", task_types=TYPES,
+        prices=PRICES)
+    assert any("a runs in a query with others already" in note for note in plan.notes)
+    estate = apply_plan(estate, plan)
+    assert estate.users_of(estate.submitted["line"].running["a"]).unchained
+    assert not estate.users_of(estate.submitted["line"].running["b"]).unchained
+    assert estate_from_json(to_json(estate)) == estate
 
 
 def test_a_chain_may_have_a_longest_length():

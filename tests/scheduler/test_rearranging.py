@@ -11,11 +11,11 @@ from scheduler.model.plan import Plan, Step
 from scheduler.performance.pricing import query_cores
 from scheduler.planning import plan_removal, plan_submission
 from scheduler.rearranging import plan_defragmentation, plan_pause, plan_resumption
-from scheduler.reuse.defragment import Evidence, Rule
+from scheduler.reuse.defragment import Evidence, Rule, fusions
 from scheduler.reuse.fragmentation import fragmentation
 from tests.scheduler.reversing import reverse_plan
 
-from .catalogue import EMPTY, PRICES, SLOTS, TYPES, flow, pause, remove, resume, submit
+from .catalogue import EMPTY, PRICES, SLOTS, TYPES, flow, pause, remove, resume, submit, unchained
 from .invariants import check_plan
 
 ANYTHING = Rule(ratio=0.0)  # whatever can be fused is
@@ -232,6 +232,20 @@ def test_it_respects_never_several_parents_rest_nodes_and_state_that_cannot_move
     with pytest.raises(NothingToGain) as raised:
         fuse(remove(submit(submit(apart, LINE), side), "line"), "side", rule=ANYTHING, busy=("f1-0",))
     assert raised.value.remedy
+
+
+def test_of_those_who_share_a_task_the_strictest_says_whether_it_is_fused():
+    estate, strict = gap(), unchained(flow("strict", {"s": "sensors", "a": BY[1], "p": "alarm"}, "s > a > p"), "a")
+    candidates = len(fusions(estate, estate.fragments, task_types=TYPES, query_cores=0.1))
+    shared = submit(estate, strict)
+    a = shared.submitted["strict"].running["a"]
+    assert candidates
+    assert not [
+        fusion for fusion in fusions(shared, shared.fragments, task_types=TYPES, query_cores=0.1)
+        if fusion.stream is not None and a in fusion.stream]
+    left = remove(shared, "strict")
+    again = fusions(left, left.fragments, task_types=TYPES, query_cores=0.1)
+    assert len(again) >= candidates, "whoever said so is gone"
 
 
 def test_it_is_done_only_when_it_gains_enough():

@@ -26,13 +26,14 @@ class DataflowRow(Answer):
 
 
 class GraphTask(Answer):
-    """A task with its whole config; ``kind`` is source, transform or sink."""
+    """A task with its whole config; ``kind`` is source, transform or sink, ``chain`` is ``allowed`` or ``never``."""
 
     id: str
     type: str
     config: dict[str, Any]
     kind: str
     family: str
+    chain: str
 
 
 class GraphStream(Answer):

@@ -168,6 +168,8 @@ class ChainActuator(PlanActuator):
     def _progress(self, row: RoundRow, proposal: Proposal | None) -> Progress:
         undone = row.decision["arguments"].get(UNDO)
         if undone is None:
+            if proposal is not None and proposal.status == ROLLED_BACK and _is_cut(row):
+                return Progress("absent")  # by a round of its own, and not by people
             return PlanActuator._progress(self, row, proposal)
         made = _made_in(undone)
         if made is None or made.status in {REJECTED, CANCELLED}:
@@ -195,6 +197,12 @@ class ChainActuator(PlanActuator):
 
 
 _UNDOING: Mapping[str, str] = {ROLLING_BACK: "enacting", ROLLED_BACK: "in_force", FAILED: "failing"}
+
+
+def _is_cut(row: RoundRow) -> bool:
+    """Whether a round of chaining has cut what this one made."""
+    cuts = RoundRow.objects.filter(controller=row.controller, pk__gt=row.pk)
+    return any(decision["arguments"].get(UNDO) == row.key for decision in cuts.values_list("decision", flat=True))
 
 
 def _made_in(round_key: str, *, lock: bool = False) -> Proposal | None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from dashboard import jobs
-from dashboard.controllers.collecting.fusions import BEFORE, steps_now
+from dashboard.controllers.collecting.fusions import steps_now
 from dashboard.controllers.collecting.lines import Lines, middle
 from dashboard.controllers.models import RoundRow
 from dashboard.controllers.stored import round_of
@@ -30,6 +30,7 @@ from scheduler.model.latency import from_json
 from scheduler.reuse.defragment import Fusion, Load
 
 MEAN, LIMIT = "latency_mean_ms", "latency_limit_ms"
+LATELY = timedelta(minutes=2)  # over which a chain is held to what a core has: longer would be too late
 
 
 def evidence(at: datetime) -> Chains | None:
@@ -81,7 +82,7 @@ def _chains(view: View, late: Sequence[LateWay], at: datetime) -> Chains:
     working = {name: fragment for name, fragment in estate.fragments.items() if fragment.active_tasks}
     stays_apart = {
         name for name, fragment in working.items()
-        if fragment.divided or fragment.tasks[0] in apart or any(
+        if fragment.divided or fragment.tasks[0] in apart or not estate.unchained.isdisjoint(fragment.tasks) or any(
             types[estate.tasks[task].type].chain != "always"
             for task in fragment.active_tasks if estate.tasks[task].type in types)}
     vertices = [Vertex(name, name, node_of(fragment.slot)) for name, fragment in working.items()]
@@ -118,10 +119,11 @@ def _fused(view: View, at: datetime) -> tuple[FusedChain, ...]:
             continue  # it was cut, parts of it have gone, or a later round has made it longer
         seen |= queries
         about = Candidate(decision.target, "", (), Fusion((), "", 0, None), Load(0.0, 0.0, None, None), tasks)
-        lines = Lines(view.estate, [about], begin=at - BEFORE, end=at, grain=TEN_SECONDS)
+        lines = Lines(view.estate, [about], begin=at - LATELY, end=at, grain=TEN_SECONDS)
         cores = middle(lines.cores(tasks))
-        if cores is not None:
+        unwanted = not view.estate.unchained.isdisjoint(tasks)
+        if cores is not None or unwanted:
             chains.append(FusedChain(
-                row.key, decision.target, decision.team, decision.touched, decision.changes, cores,
-                middle(lines.latency(decision.target))))
+                row.key, decision.target, decision.team, decision.touched, decision.changes, cores or 0.0,
+                middle(lines.latency(decision.target)), unwanted))
     return tuple(chains)

@@ -73,6 +73,15 @@ def test_what_is_promised_is_the_limit_or_half_a_batch_less() -> None:
     assert Chaining().rollback(decision)[0].after == decision.changes[0].before
 
 
+def test_a_chain_with_a_task_that_somebody_keeps_apart_by_now_is_cut() -> None:
+    change = Change("stream", "ta>tb", "in a channel", "within a query")
+    chain = FusedChain("round-7", "flow", "city", (), (change,), 0.2, unwanted=True)
+    (cut,) = Chaining().evaluate(Chains((), RuntimeGraph((), ()), ChainingFacts({}, {}), (chain,)), {}).decisions
+
+    assert cut.arguments == {UNDO: "round-7"}
+    assert "query of its own" in cut.why
+
+
 def test_a_team_that_turned_it_off_is_left_alone() -> None:
     assert decided(evidence("ab"), OFF) == []
 
