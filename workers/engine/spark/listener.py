@@ -30,7 +30,8 @@ class Progress:
 class Work:
     """What a query has done so far, restarts included: batches with events, and the time that it was busy with them.
 
-    Busy is a batch's whole duration but for what it spent asking its sources, most of which is waiting for events.
+    Busy is a batch's whole duration but for what it spent asking its sources, most of which is waiting for events; of
+    one that stays open, but for what its source waited.
     """
 
     batches: int = 0
@@ -43,7 +44,8 @@ class Work:
 def parse_work(document: dict[str, Any]) -> Work:
     """What the batch of a StreamingQueryProgress was in work."""
     durations = document.get("durationMs", {})
-    return Work(1, max(0, durations.get("triggerExecution", 0) - durations.get("latestOffset", 0)))
+    waited_ms = sum(int((source.get("metrics") or {}).get("waited_ms", 0)) for source in document.get("sources", ()))
+    return Work(1, max(0, durations.get("triggerExecution", 0) - durations.get("latestOffset", 0) - waited_ms))
 
 
 # What a batch spends its time on, by what Spark calls it.
