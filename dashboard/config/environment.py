@@ -54,6 +54,7 @@ DECLARED: tuple[Declared, ...] = (
     Declared("WEIR_REPLAY_DIRS", "", "Folders of recordings, as in PATH; empty: `replay` in the data folder."),
     Declared("WEIR_TRIGGER_MS", "500", "Interval between the batches of a query that is new, in milliseconds."),
     Declared("WEIR_PACING", "planned", "How intervals follow limits: `planned`, or by small `steps`."),
+    Declared("WEIR_REAL_TIME", "1", "1: queries leave their batches open where it pays; 0: all have micro-batches."),
     Declared("WEIR_LONGEST_TRIGGER_MS", "10000", "Longest interval between batches, where limits allow it."),
     Declared("WEIR_CORE_HOUR_PRICE", "0.048", "Price of a slot (a core with its memory) for one hour."),
     Declared("WEIR_VM_SIZES", "D1:1:0.098,D2:2:0.196,D3:4:0.392,D4:8:0.784",

@@ -22,7 +22,7 @@ STILL_LOOKS = 3
 
 
 class OpenQuery(StreamingQuery):
-    """A query in real-time mode; ``rests``: whether it has no batch open after a pause, which its status does not say."""
+    """A query in real-time mode. Whether it rests, with no batch open after a pause, its status does not say."""
 
     def __init__(self, query: StreamingQuery, rests: Callable[[], bool]) -> None:
         super().__init__(query._jsq)
