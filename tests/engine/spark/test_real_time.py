@@ -78,3 +78,44 @@ def test_slots_are_killed_and_modes_change_and_no_event_is_lost_or_comes_twice(r
     received = numbers(rig)
     assert received == list(range(received[0], received[0] + len(received))), "each event once, in order"
     assert received[0] == 0
+
+
+def test_queries_with_open_batches_are_fused_and_cut_while_a_slot_dies(rig: Rig) -> None:
+    tasks = [
+        RunningTask("cut-count", "numbers", {"rate_per_s": 100.0}, ()),
+        RunningTask("cut-shift", "shift", {"by": BY}, ("cut-count",)),
+        RunningTask("cut-out", "kept", {"keep_events": 100_000}, ("cut-shift",))]
+    out = "cut1-1.1"
+
+    def fragment(name: str, *positions: int, slot: int = 0, outlets=None, **more) -> Fragment:
+        names = tuple(tasks[position].id for position in positions)
+        return Fragment(name, names, f"{NODE}/{slot}", len(names), outlets or {}, **more)
+
+    def publish(*fragments: Fragment) -> None:
+        rig.real_time = frozenset(made.id for made in fragments)
+        rig.publish(estate_of(list(fragments), tasks, slots=rig.slots))
+
+    def events() -> list[int]:
+        return [event["_seq"] for event in rig.events(out)]
+
+    def more() -> None:
+        count = len(events())
+        rig.wait(lambda: len(events()) > count + 100, what="events arrive")
+
+    publish(fragment("cut1-0", 0, outlets={"cut-count": ("cut1-1",)}), fragment("cut1-1", 1, 2, slot=1))
+    rig.wait_running("cut1-0", "cut1-1")
+    more()
+    publish(fragment("cut2-0", 0, 1, 2, inherits=("cut1-0", "cut1-1"), channels={"cut-out": out}))
+    rig.wait_running("cut2-0")
+    more()
+    publish(
+        fragment("cut3-0", 0, 1, inherits=("cut2-0",), outlets={"cut-shift": ("cut3-1",)}),
+        fragment("cut3-1", 2, slot=1, inherits=("cut2-0",), channels={"cut-out": out}))
+    time.sleep(1)
+    os.kill(rig.slot_pid("1"), signal.SIGKILL)
+    rig.wait_running("cut3-0", "cut3-1")
+    more()
+    assert all(rig.fragment(query)["real_time"] for query in ("cut3-0", "cut3-1"))
+    received = events()
+    assert received == list(range(len(received))), "each event once, in order"
+    rig.real_time = frozenset()

@@ -24,11 +24,11 @@ final class Journal {
     return new org.apache.hadoop.fs.Path(checkpoint, "journal").toUri().getPath();
   }
 
-  /** That of a batch; those of batches before it are deleted, for they are done. */
+  /** That of a batch. Those of others are deleted: what is before it is done, and none is begun before it is. */
   Journal(String folder, long batch) throws IOException {
     File directory = new File(folder);
     Files.createDirectories(directory.toPath());
-    File[] others = directory.listFiles((parent, name) -> name.matches("\\d+") && Long.parseLong(name) < batch);
+    File[] others = directory.listFiles((parent, name) -> !name.equals(Long.toString(batch)));
     if (others != null) for (File other : others) Files.deleteIfExists(other.toPath());
     File own = new File(directory, Long.toString(batch));
     written = whole(own).iterator();

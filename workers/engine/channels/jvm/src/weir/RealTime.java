@@ -5,6 +5,7 @@ import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.Repartition;
 import org.apache.spark.sql.catalyst.streaming.StreamingRelationV2;
 import scala.jdk.javaapi.CollectionConverters;
 
@@ -42,6 +43,7 @@ public final class RealTime {
     String name = plan.getClass().getSimpleName();
     if (name.contains("Python") || name.contains("InArrow") || name.contains("InPandas")) return "it runs Python (" + name + ")";
     if (!ROW_BY_ROW.contains(name)) return name + " does not pass on one event at a time";
+    if (plan instanceof Repartition && ((Repartition) plan).shuffle()) return "it gathers what several threads made";
     for (Expression expression : CollectionConverters.asJava(plan.expressions())) {
       String refused = refusal(expression);
       if (!refused.isEmpty()) return refused;
