@@ -71,6 +71,7 @@ class WantedFragment:
     routes: Routes = field(default_factory=dict)
     leaving: bool = False
     writers: Mapping[str, Writer] = field(default_factory=dict)  # by channel
+    real_time: bool = False  # its batches stay open, where its chain can be worked on so
 
     def __post_init__(self) -> None:
         outlets = {position: frozenset(readers) for position, readers in self.outlets.items() if readers}

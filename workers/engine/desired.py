@@ -5,7 +5,7 @@ The values are in ``scheduler.contracts.desired``, their JSON Schema in docs/con
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -40,6 +40,7 @@ return 1
 def desired_of(
     estate: Estate, node: str, task_types: Mapping[str, TaskType], trigger_ms: int = DEFAULT_TRIGGER_MS,
     needs: Mapping[str, Needed] | None = None, paces_ms: Mapping[str, int] = MappingProxyType({}),
+    real_time: Collection[str] = (),
 ) -> DesiredState:
     """What the estate wants of one node.
 
@@ -57,6 +58,8 @@ def desired_of(
         Who needs the first task of each fragment; by default told by the estate's dataflows, which a part of it lacks.
     paces_ms : mapping of str to int, optional
         Intervals of their own, by fragment.
+    real_time : collection of str, optional
+        Fragments whose batches are to stay open.
 
     Returns
     -------
@@ -76,6 +79,7 @@ def desired_of(
             slot = Slot.of(bundle.slot)
             if slot.node == node:
                 wanted = _wanted(estate, fragment, bundle, task_types, paces_ms.get(fragment_id, trigger_ms))
+                wanted = replace(wanted, real_time=fragment_id in real_time)
                 slots.setdefault(str(slot.index), []).append(
                     replace(wanted, inputs=_with_terms(estate, fragment, wanted.inputs, needed)))
     return DesiredState(

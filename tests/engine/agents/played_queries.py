@@ -15,6 +15,7 @@ from scheduler.contracts.offsets import START, Offset
 from scheduler.contracts.savepoints import RestorePoint, Savepoint
 from workers.engine.agents.checkpoint import Progress
 from workers.engine.channels import keys
+from workers.engine.channels.real_time import Mode
 from workers.engine.spark.compile import Beginning
 
 from ..channels.reference import Control, QuotaPartitioner
@@ -325,7 +326,8 @@ class PlayedEngine:
         tokens = {} if beginning.gate else {
             channel: self.world.broker.channels.take_fence(channel) for channel in whole.written}
         return SimpleNamespace(
-            frame=(whole, tokens, beginning.gate), schemas=tuple("{}" for _ in whole.tasks), folds=(), file_sink=None)
+            frame=(whole, tokens, beginning.gate), schemas=tuple("{}" for _ in whole.tasks), folds=(), file_sink=None,
+            mode=Mode())
 
     def start(self, compiled: SimpleNamespace, name: str, **_: int) -> Query:
         whole, tokens, gate = compiled.frame

@@ -93,7 +93,7 @@ class QueryActuator:
         store.record(whole)
         compiled = self._around.engine.compile(whole, self._beginning(whole.id))
         store.record_folds(whole.id, compiled.folds)
-        run.fragment, run.schemas, run.compiled = whole, compiled.schemas, compiled
+        run.fragment, run.schemas, run.compiled, run.mode = whole, compiled.schemas, compiled, compiled.mode
         took_ms = round(1000 * (time.monotonic() - began_s))
         self._log.info("fragment compiled", fragment=run.id, took_ms=took_ms)
 
@@ -110,7 +110,8 @@ class QueryActuator:
         store, standby = self._around.store, run.standby
         store.record(standby.whole)
         store.record_folds(run.id, standby.compiled.folds)
-        run.fragment, run.schemas, run.compiled = standby.whole, standby.compiled.schemas, standby.compiled
+        compiled = standby.compiled
+        run.fragment, run.schemas, run.compiled, run.mode = standby.whole, compiled.schemas, compiled, compiled.mode
 
     def _drop_standby(self, run: FragmentRun, *, failed: bool) -> None:
         if failed:

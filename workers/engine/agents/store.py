@@ -27,6 +27,7 @@ from typing import Any
 
 from scheduler.contracts.desired import DESIRED_STATES, WANTED_FRAGMENTS, DesiredState, WantedFragment
 from scheduler.contracts.savepoints import RESTORE_POINTS, SAVEPOINTS, RestorePoint, Savepoint
+from workers.engine.channels import real_time
 from workers.engine.desired import keep_handing_over
 
 from .checkpoint import Progress, read_progress
@@ -159,6 +160,8 @@ class SlotStore:
     def has_begun(self, fragment_id: str) -> bool:
         """Whether the fragment ever planned a batch: without one it starts from the beginning."""
         offsets = self.checkpoint(fragment_id) / "offsets"
+        if real_time.journal(self.checkpoint(fragment_id)) is not None:
+            return True
         return offsets.is_dir() and any(path.name.isdigit() for path in offsets.iterdir())
 
     def progress(self, fragment_id: str) -> Progress:
