@@ -64,7 +64,7 @@ class WantedFragment:
     active: int = 1  # how many tasks, from the first, work; with 0 the fragment is paused
     trigger_ms: int = DEFAULT_TRIGGER_MS  # between the micro-batches of its query
     inherits: tuple[str, ...] = ()
-    origin: str = ""  # the node of those that it inherits from, where that is another
+    origin: str = ""  # the node of the last that it inherits from, where that is another
     channels: Mapping[int, str] = field(default_factory=dict)
     heirs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     joins: Mapping[int, Mapping[str, str]] = field(default_factory=dict)

@@ -77,7 +77,7 @@ class Fragment:
 
     ``inherits`` are the fragments whose work this one goes on with, upstream first: it begins with their state exactly
     where they ended, and ``channels`` says which of its streams stay in a channel of theirs (a task id to a channel
-    id). ``origin`` is their node where that is another, until that node has nothing more to do for it.
+    id). ``origin`` is the node of the last of them, where that is another.
 
     ``joins`` says where it begins in a stream that it has not read before, by parent task: ``now`` (if not said),
     ``oldest`` (the oldest event that the channel still holds), or a time in ms since the epoch.

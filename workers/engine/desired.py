@@ -5,7 +5,7 @@ The values are in ``scheduler.contracts.desired``, their JSON Schema in docs/con
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -231,6 +231,7 @@ def keep_handing_over(desired: DesiredState, before: DesiredState | None) -> Des
     """
     if before is None:
         return desired
+    desired = _with_heirs_passed(desired)
     ran = {slot: wanted.fragments for slot, wanted in before.slots.items()}
     known = {
         fragment.id: (slot, fragment)
@@ -249,3 +250,28 @@ def keep_handing_over(desired: DesiredState, before: DesiredState | None) -> Des
         named += fragment.inherits
     return replace(desired, handing_over={
         slot: tuple(sorted(fragments, key=lambda fragment: fragment.id)) for slot, fragments in sorted(ending.items())})
+
+
+def without(desired: DesiredState, void: Collection[str]) -> DesiredState:
+    """The desired state in which these fragments go on with what is before the last that they name: that has never
+    begun, for its node did not hear of it."""
+    if not void:
+        return desired
+    return replace(desired, slots={
+        slot: WantedSlot(tuple(
+            replace(fragment, inherits=fragment.inherits[:-1], origin="") if fragment.id in void else fragment
+            for fragment in wanted.fragments))
+        for slot, wanted in desired.slots.items()})
+
+
+def _with_heirs_passed(desired: DesiredState) -> DesiredState:
+    """The desired state with those of other nodes that a fragment comes back from, though this node may not have heard
+    of them: they go on with what this node has, and are followed in their turn."""
+    heirs = {node: list(fragments) for node, fragments in desired.remote_heirs.items()}
+    for fragment in desired.wanted.values():
+        if desired.is_from_elsewhere(fragment) and len(fragment.inherits) > 1:
+            passed = replace(
+                fragment, id=fragment.inherits[-1], inherits=fragment.inherits[:-1], origin=desired.node, outlets={},
+                inputs=(), routes={})
+            heirs.setdefault(fragment.origin, []).append(passed)
+    return replace(desired, remote_heirs={node: tuple(fragments) for node, fragments in heirs.items()})

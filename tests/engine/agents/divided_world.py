@@ -72,7 +72,8 @@ class World:
         self.broker = Broker(self.may_die)
         self.running: dict[str, Query] = {}
         self.heard: dict[str, DesiredState] = {}
-        self.said: dict[str, dict] = {}
+        self.said: dict[str, DesiredState] = {}
+        self.latest: dict[str, DesiredState] = {}  # that a node has heard of
         stores: dict[str, Store] = {}
         for slot in SLOTS:
             first = stores.get(f"{slot.node}/0")
@@ -113,9 +114,11 @@ class World:
             self.said[node] = wishes.desired_of(estate, node, TYPES)
 
     def hear(self, node: str) -> None:
-        desired = self.said.pop(node, None)
+        void = self.stores[f"{node}/0"].void
+        desired = self.said.pop(node, self.latest.get(node) if void else None)
         if desired is not None:
-            text = DESIRED_STATES.dumps(wishes.keep_handing_over(desired, self.heard.get(node)))
+            self.latest[node], wanted = desired, wishes.without(desired, void)
+            text = DESIRED_STATES.dumps(wishes.keep_handing_over(wanted, self.heard.get(node)))
             self.heard[node] = DESIRED_STATES.loads(text)
 
     def desired(self, slot: str) -> DesiredState:

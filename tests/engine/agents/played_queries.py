@@ -36,6 +36,7 @@ class Store:
         self.kept: dict[str, dict[str, object]] = {"begun": {}, "ended": {}, "paused": {}, "left": {}, "standby": {},
             "received": {}}
         self.taken_over: set[str] = set()
+        self.void: set[str] = set()
         self.slots: list[Store] = [self]
         self.checkpoints: dict[str, Progress] = {}
         self.before: dict[str, Progress] = {}
@@ -47,7 +48,7 @@ class Store:
         other = Store(self.locks, slot)
         other.kept, other.checkpoints, other.before, other.definitions, other.states = (
             self.kept, self.checkpoints, self.before, self.definitions, self.states)
-        other.taken_over, other.slots = self.taken_over, self.slots
+        other.taken_over, other.void, other.slots = self.taken_over, self.void, self.slots
         self.slots.append(other)
         return other
 
@@ -62,6 +63,9 @@ class Store:
 
     def record_taken(self, name: str) -> None:
         self.taken_over.add(name)
+
+    def record_void(self, name: str) -> None:
+        self.void.add(name)
 
     def is_recorded(self, name: str) -> bool:
         return any(name in store.own_records for store in self.slots)

@@ -118,7 +118,8 @@ class Carrier:
         is_taken = heir.id in self._store.taken()
         manifest, begun = (None, None) if is_taken else self._broker.hmget(key, MANIFEST, BEGUN)
         if is_taken or begun == heir.id.encode():
-            self._store.record_taken(heir.id)
+            if not is_taken:
+                self._store.record_taken(heir.id)
             self._broker.delete(key)
             self._settled.add(heir.id)
             return
@@ -134,19 +135,21 @@ class Carrier:
     def _say_nothing_is_left(self, desired: DesiredState) -> None:
         """An heir elsewhere of what this node never ran is not to wait for it: it begins with nothing."""
         for heir in desired.heirs_elsewhere.values():
-            for name in heir.inherits:
-                if name in desired.outgoing or name in desired.wanted or not self._is_due(heir.id):
-                    continue
-                if heir.id in self._store.taken() or self._store.known(name) is not None:
-                    self._settled.add(heir.id)
-                    continue
-                key = keys.handover(name)
-                manifest, begun = self._broker.hmget(key, MANIFEST, BEGUN)
-                if begun == heir.id.encode():
-                    self._store.record_taken(heir.id)
-                    self._broker.delete(key)
-                elif manifest is None:
-                    send(self._broker, name, Savepoint())
+            name = heir.inherits[-1]
+            if name in desired.outgoing or name in desired.wanted or not self._is_due(heir.id):
+                continue
+            if heir.id in self._store.taken() or self._store.known(name) is not None:
+                self._settled.add(heir.id)
+                continue
+            key = keys.handover(name)
+            manifest, claimed, begun = self._broker.hmget(key, MANIFEST, CLAIM, BEGUN)
+            if begun == heir.id.encode():
+                self._store.record_taken(heir.id)
+                self._broker.delete(key)
+            elif claimed == heir.id.encode() and len(heir.inherits) > 1:
+                self._store.record_taken(heir.id)  # it goes on with what is on its own node; this expires
+            elif manifest is None:
+                send(self._broker, name, Savepoint())
 
     # -- the node where it goes on -------------------------------------------------------------------------------------
 
@@ -160,21 +163,24 @@ class Carrier:
             if not self._ready.get(heir.id):
                 self._ready[heir.id], self._since_ms[heir.id] = True, self._clock_ms()
             self._broker.set(keys.heir(heir.id), READY, ex=READY_S)
-        if self._store.received(heir.id) is None:
-            for name in heir.inherits:
-                savepoint = claim(self._broker, name, heir.id)
-                if savepoint is not None:
-                    self._store.record_received(heir.id, savepoint)
-                    self._log.info("record received", fragment=heir.id, from_=name)
+        name = heir.inherits[-1]
+        savepoint = claim(self._broker, name, heir.id) if self._store.received(heir.id) is None else None
+        if savepoint == Savepoint() and len(heir.inherits) > 1:
+            # It was to come back from a node that has not heard of it: it goes on with what is here.
+            self._store.record_void(heir.id)
+            self._settled.add(heir.id)
+            self._log.warning("the other node has not heard of it", fragment=heir.id, last=name)
+        elif savepoint is not None:
+            self._store.record_received(heir.id, savepoint)
+            self._log.info("record received", fragment=heir.id, from_=name)
 
     def _say_begun(self, heir: WantedFragment) -> None:
         """Say that it has begun, until the other node has cleared away what it left."""
-        left = [name for name in heir.inherits if self._broker.exists(keys.handover(name))]
-        for name in left:
-            if self._broker.hget(keys.handover(name), BEGUN) != heir.id.encode():
-                self._broker.hset(keys.handover(name), BEGUN, heir.id)
-        if not left:
+        key = keys.handover(heir.inherits[-1])
+        if not self._broker.exists(key):
             self._settled.add(heir.id)
+        elif self._broker.hget(key, BEGUN) != heir.id.encode():
+            self._broker.hset(key, BEGUN, heir.id)
 
     # -- when ----------------------------------------------------------------------------------------------------------
 
@@ -196,7 +202,7 @@ def still_leaving(desired: DesiredState, store: Any) -> tuple[str, ...]:
     """The fragments that go on on other nodes and of which this one has still something to do, or to clear away."""
     taken = store.taken() if desired.remote_heirs else frozenset()
     return tuple(sorted(
-        name for heir in desired.heirs_elsewhere.values() for name in heir.inherits
+        name for heir in desired.heirs_elsewhere.values() for name in heir.inherits[-1:]
         if heir.id not in taken or store.has(name, "ended") or store.is_recorded(name)))
 
 

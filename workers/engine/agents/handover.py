@@ -33,7 +33,8 @@ def predecessors(desired: DesiredState, fragment: WantedFragment) -> tuple[str, 
     """
     is_from_elsewhere = desired.is_from_elsewhere(fragment)
     known = [name for name in fragment.inherits if name in desired.outgoing or is_from_elsewhere]
-    earlier = {older for name in known if name in desired.outgoing for older in desired.outgoing[name].inherits}
+    others = {**desired.heirs_elsewhere, **desired.outgoing}
+    earlier = {older for name in known if name in others for older in others[name].inherits}
     return tuple(name for name in known if name not in earlier)
 
 

@@ -2,6 +2,7 @@
 
     <data-dir>/nodes/<node>/desired.json              the newest desired state that reached the node
     <data-dir>/nodes/<node>/taken/<fragment>          one of another node has begun with what one of this node left
+    <data-dir>/nodes/<node>/void/<fragment>           the last that it goes on with never began, on another node
     <data-dir>/nodes/<node>/slot-<n>/<fragment>.json  a fragment that the slot has started and not yet removed
     <data-dir>/checkpoints/<fragment>/                its checkpoint (Spark's), and beside it <fragment>.json (the chain
                                                       that made it), <fragment>.lock (held by who runs it) and
@@ -29,11 +30,11 @@ from typing import Any
 
 from scheduler.contracts.desired import DESIRED_STATES, WANTED_FRAGMENTS, DesiredState, WantedFragment
 from scheduler.contracts.savepoints import RESTORE_POINTS, SAVEPOINTS, RestorePoint, Savepoint
-from workers.engine.desired import keep_handing_over
+from workers.engine.desired import keep_handing_over, without
 
 from .checkpoint import Progress, read_progress
 
-TAKEN = "taken"
+TAKEN, VOID = "taken", "void"
 
 
 def write_atomically(path: Path, text: str) -> None:
@@ -76,13 +77,14 @@ class NodeStore:
     def write_desired(self, desired: DesiredState) -> bool:
         """Keep a desired state and what it lets go for others; False where it is kept already, or older."""
         earlier = self.read_desired() if self.desired_path.exists() else None
-        text = DESIRED_STATES.dumps(keep_handing_over(desired, earlier))
+        kept = keep_handing_over(without(desired, _names(self.folder / VOID)), earlier)
+        text = DESIRED_STATES.dumps(kept)
         if earlier is not None and (desired.version < earlier.version or text == self.desired_path.read_text()):
             return False
         write_atomically(self.desired_path, text)
-        for path in (self.folder / TAKEN).glob("*"):
-            if path.name not in desired.heirs_elsewhere:
-                path.unlink(missing_ok=True)
+        for folder, known in ((TAKEN, kept.heirs_elsewhere), (VOID, desired.wanted)):
+            for name in _names(self.folder / folder) - known.keys():
+                (self.folder / folder / name).unlink(missing_ok=True)
         return True
 
 
@@ -225,8 +227,7 @@ class SlotStore:
 
     def taken(self) -> frozenset[str]:
         """The fragments of other nodes that have begun with what one of this node left."""
-        folder = self.folder.parent / TAKEN
-        return frozenset(path.name for path in folder.iterdir()) if folder.is_dir() else frozenset()
+        return _names(self.folder.parent / TAKEN)
 
     def is_recorded(self, fragment_id: str) -> bool:
         """Whether any slot of the node has a record of its own of the fragment."""
@@ -235,6 +236,10 @@ class SlotStore:
     def record_taken(self, heir: str) -> None:
         """From now on a fragment of another node has begun with what one of this node left."""
         write_atomically(self.folder.parent / TAKEN / heir, "")
+
+    def record_void(self, heir: str) -> None:
+        """From now on the fragment does not wait for the last that it goes on with, which has never begun."""
+        write_atomically(self.folder.parent / VOID / heir, "")
 
     def record_standby(self, fragment_id: str, channels: Sequence[str] | None) -> None:
         """From now on the fragment stands by, with these channels opened for that; with None it does not."""
@@ -318,6 +323,10 @@ class SlotStore:
 
     def _beside(self, fragment_id: str, what: str) -> Path:
         return self.data_dir / "checkpoints" / f"{fragment_id}.{what}"
+
+
+def _names(folder: Path) -> frozenset[str]:
+    return frozenset(path.name for path in folder.iterdir() if path.name[0] != ".") if folder.is_dir() else frozenset()
 
 
 def _text_of(fragment: WantedFragment) -> str:
