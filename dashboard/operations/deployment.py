@@ -21,7 +21,7 @@ from dashboard.teams.permissions import Viewer
 from scheduler.deployment.online import Thresholds, decide
 from scheduler.deployment.values import Deployment, PlacedBundle
 from scheduler.model.fragment import Fragment, RunningBundle, node_of
-from scheduler.moving import slots_for, why_not_moved
+from scheduler.moving import slots_for, why_not_moved, why_not_to_other_nodes
 
 HANDOVER_S = 0.3  # besides the wait for a batch: what `./weir bench handover` measures in the median, and a little more
 
@@ -49,10 +49,12 @@ def deployment_of(view: View, cores: Mapping[str, float] | None = None) -> Deplo
     bundles: dict[str, PlacedBundle] = {}
     for fragment in working.values():
         is_movable = not why_not_moved(estate, fragment, task_types=types)
+        is_bound = is_movable and bool(why_not_to_other_nodes(estate, fragment, task_types=types))
         for bundle in fragment.queries:
             report = view.reading.reports.query(bundle.slot, bundle.id)
             known = (cores or {}).get(bundle.id, report.cpu if report is not None else None)
-            bundles[bundle.id] = PlacedBundle(bundle.id, bundle.slot, known or 0.0, movable=is_movable, node_bound=True)
+            bundles[bundle.id] = PlacedBundle(
+                bundle.id, bundle.slot, known or 0.0, movable=is_movable, node_bound=is_bound)
     traffic: dict[tuple[str, str], float] = defaultdict(float)
     for writer, reader, events_per_s, size in _streams(view, working, sizes):
         for source, part in _shares(writer):
@@ -175,4 +177,4 @@ def _query(view: View, fragment: Fragment, bundle: RunningBundle, *, cores: floa
         "id": bundle.id, "name": " → ".join(estate.tasks[task].type for task in fragment.active_tasks),
         "cores": round(cores, 4), "users": view.users(fragment.active_tasks),
         "dataflow": users[0] if users else None, "why_not": why_not,
-        "targets": [] if why_not or not users else list(slots_for(fragment, estate.slots))}
+        "targets": [] if why_not or not users else list(slots_for(estate, fragment, estate.slots, task_types=types))}

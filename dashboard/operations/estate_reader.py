@@ -165,7 +165,8 @@ def fragment_of(row: FragmentRow) -> Fragment:
     return Fragment(
         id=row.id, tasks=tuple(row.tasks), slot=row.slot, active=row.active, resting=row.resting,
         outlets={task: tuple(readers) for task, readers in row.outlets.items()}, channels=row.channels,
-        inherits=tuple(row.inherits), joins=row.joins, bundles=bundles_from_data(row.bundles))
+        inherits=tuple(row.inherits), joins=row.joins, bundles=bundles_from_data(row.bundles),
+        origin=row.origin)
 
 
 def queries_of(query_ids: Collection[str]) -> dict[str, Fragment]:

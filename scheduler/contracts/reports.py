@@ -205,6 +205,7 @@ class NodeReport:
     spills: Mapping[str, SpillReport] = field(default_factory=dict)  # by fragment or bundle
     spilled_kb_s: Mapping[str, int] = field(default_factory=dict)  # KB on disk for each, times seconds
     losses: tuple[LossReport, ...] = ()
+    handing_over: tuple[str, ...] = ()  # fragments that go on on other nodes, while it has anything to do for them
     slots: Mapping[str, SlotReport] = field(default_factory=dict)
 
 

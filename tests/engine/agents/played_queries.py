@@ -34,7 +34,11 @@ class Store:
     data_dir = None
 
     def __init__(self, locks: dict[str, str], slot: str) -> None:
-        self.kept: dict[str, dict[str, object]] = {"begun": {}, "ended": {}, "paused": {}, "left": {}, "standby": {}}
+        self.kept: dict[str, dict[str, object]] = {"begun": {}, "ended": {}, "paused": {}, "left": {}, "standby": {},
+            "received": {}}
+        self.taken_over: set[str] = set()
+        self.void: set[str] = set()
+        self.slots: list[Store] = [self]
         self.checkpoints: dict[str, Progress] = {}
         self.before: dict[str, Progress] = {}
         self.states: dict[str, dict[str, int]] = {}
@@ -45,7 +49,27 @@ class Store:
         other = Store(self.locks, slot)
         other.kept, other.checkpoints, other.before, other.definitions, other.states = (
             self.kept, self.checkpoints, self.before, self.definitions, self.states)
+        other.taken_over, other.void, other.slots = self.taken_over, self.void, self.slots
+        self.slots.append(other)
         return other
+
+    def received(self, name: str) -> Savepoint | None:
+        return self.kept["received"].get(name)
+
+    def record_received(self, name: str, savepoint: Savepoint) -> None:
+        self.kept["received"][name] = savepoint
+
+    def taken(self) -> frozenset[str]:
+        return frozenset(self.taken_over)
+
+    def record_taken(self, name: str) -> None:
+        self.taken_over.add(name)
+
+    def record_void(self, name: str) -> None:
+        self.void.add(name)
+
+    def is_recorded(self, name: str) -> bool:
+        return any(name in store.own_records for store in self.slots)
 
     def begun(self, name: str) -> RestorePoint | None:
         return self.kept["begun"].get(name)

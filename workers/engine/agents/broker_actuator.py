@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 
 from workers.engine.channels import keys
 from workers.engine.channels.config import CAPACITY_BLOCKS, OPEN_CAPACITY_BLOCKS
+from workers.engine.spark.failures import FragmentFailed
 
 from .broker_instructions import (
     Activate,
@@ -32,7 +33,9 @@ from .broker_instructions import (
     SetRoute,
     SetTail,
     Unregister,
+    Withdraw,
 )
+from .carrying import withdraw
 from .context import SlotContext
 from .delays import METERS_KEPT_S, PARTS_KEPT_S
 from .fragment_run import FragmentRun
@@ -99,6 +102,10 @@ class BrokerActuator:
                 channels.activate(fragment_id, done_batch=done_batch)
             case SetPace(interval_ms):
                 channels.pace(fragment_id, interval_ms)
+            case Withdraw():
+                heir = withdraw(broker, fragment_id)
+                if heir is not None:
+                    raise FragmentFailed(f"{heir} goes on with it on another node.")
             case Resume():
                 channels.resume(fragment_id)
             case DropControl(fields):

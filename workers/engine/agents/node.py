@@ -36,11 +36,12 @@ from workers.processes import adopt_orphans, python_path
 
 from .archiver import Archiver
 from .broker_sync import DesiredStateWatcher, ReportPublisher, connect
+from .carrying import still_leaving
 from .lease import Lease, LeaseState
 from .logs import configure, logger
 from .look_runner import LookRunner
 from .spiller import Spiller, SpillThread, shared_inputs
-from .store import FileLock, NewestDesired, NodeStore
+from .store import FileLock, NewestDesired, NodeStore, SlotStore
 from .supervision import READY, SPARE, SlotProcess, Spare, reap_orphans
 from .trial_runner import TrialRunner
 from .usage import TreeMeter, Usage
@@ -91,6 +92,7 @@ class Node:
         self._meters: dict[tuple[str, int], TreeMeter] = {}  # by slot (or spare) and process
         self._shares: dict[str, UsageAttribution] = {}
         self._newest = newest = NewestDesired(self._store)
+        self._records = SlotStore(settings.data_dir, self._store.slot_dir("0"))
         self._spiller = Spiller(
             Channels(self._broker), spill_folder(settings.data_dir, settings.node),
             readers=lambda: shared_inputs(newest()),
@@ -280,6 +282,7 @@ class Node:
             "spare": self._spare_report(now_ms),
             "connectors": self._connectors_report(now_ms),
             **self._spiller.report(),
+            "handing_over": still_leaving(self._newest(), self._records),
             "slots": {slot.name: self._slot_report(slot, now_ms) for slot in self._slots},
         }
 

@@ -41,13 +41,14 @@ from workers.engine.spark.warm import warm_up
 from workers.library.registry import task_types
 
 from .broker_sync import connect
+from .carrying import Carrier
 from .context import SlotContext
 from .delays import SOON_MS
 from .driver_end import refusal_told, status_of_end
 from .engine import SparkEngine
 from .executor import FragmentExecutor
 from .fragment_run import FragmentRun
-from .handover import Stage, stage_of
+from .handover import Stage, remote_successors
 from .heap_sampler import HeapSampler
 from .line_writer import LineWriter
 from .logs import configure, logger
@@ -55,7 +56,7 @@ from .long_batches import LongBatches, batching
 from .pulse import Pulse
 from .reconcile import Action, State, reconcile
 from .spare import wait_for_a_slot
-from .standby import Patience, heirs_awaited
+from .standby import Patience, stages_of
 from .store import NewestDesired, NodeStore, SlotStore
 from .supervision import SPARE
 from .usage_attribution import Rates
@@ -91,6 +92,7 @@ class Slot:
         self._desired = DesiredState()
         self._stages: dict[str, Stage] = {}  # of the fragments that hand over
         self._patience = Patience()
+        self._carrier = Carrier(self._broker, self._store, clock_ms=_now_ms)
         self._left: frozenset[str] = frozenset()  # bundles that were leaving and have left
         self._due_ms: dict[str, int] = {}
         self._events: list[dict[str, Any]] = []
@@ -204,20 +206,9 @@ class Slot:
             pool.submit(self._store.sweep, now_s=time.time(), grace_s=GRACE_S)
 
     def _look_at_stages(self) -> dict[str, Stage]:
-        """How far those have come that hand over; those that are over count until they are cleared away."""
-        if not self._desired.outgoing:
-            return {}
-        begun, ended = self._store.having("begun"), self._store.having("ended")
-        awaited = heirs_awaited(self._desired, begun=begun, standing=self._store.standing())
-        may_end = self._patience.is_over(awaited, now_ms=_now_ms())
-        stages = {
-            fragment_id: stage_of(self._desired, fragment_id, begun=begun, ended=ended, may_end=may_end)
-            for fragment_id in self._desired.outgoing
-        }
-        return {
-            fragment_id: stage for fragment_id, stage in stages.items()
-            if stage is not Stage.OVER or fragment_id in ended or fragment_id in self._runs
-        }
+        elsewhere = self._carrier.turn(self._desired, self._name)
+        return stages_of(
+            self._desired, self._store, elsewhere, self._patience, runs=self._runs, now_ms=_now_ms())
 
     def _look_who_left(self) -> frozenset[str]:
         leaving = {fragment.id for fragment in self._desired.of_slot(self._name) if fragment.leaving}
@@ -227,7 +218,9 @@ class Slot:
         return left
 
     def _is_handing_over(self) -> bool:
-        return any(stage is not Stage.OVER for stage in self._stages.values())
+        return self._carrier.is_busy or any(
+            stage is not Stage.OVER and not remote_successors(self._desired, name)
+            for name, stage in self._stages.items())
 
     def _perform(self, run: FragmentRun, desired: DesiredState, actions: list[Action]) -> None:
         try:

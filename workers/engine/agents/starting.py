@@ -92,7 +92,7 @@ def _after_standing_by(snapshot: Snapshot, whole: WantedFragment) -> Instruction
         if progress.batch < 0 or not progress.is_done:
             return (Wait(snapshot.now_ms + SOON_MS),)
         # Its checkpoint counts from here on, before any boundary is set by it.
-        return (Show(State.STARTING), ComeBack(), Adopt(), ForgetStandby(), Again(Start(whole)))
+        return (Show(State.STARTING), ComeBack(), Adopt(whole), ForgetStandby(), Again(Start(whole)))
     return (*stand_down(snapshot), Again(Start(whole)))
 
 

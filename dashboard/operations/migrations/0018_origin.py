@@ -1,0 +1,16 @@
+from django.db import migrations, models
+
+
+class Migration(migrations.Migration):
+
+    dependencies = [
+        ('operations', '0017_pacing'),
+    ]
+
+    operations = [
+        migrations.AddField(
+            model_name='fragmentrow',
+            name='origin',
+            field=models.CharField(blank=True, default='', max_length=60),
+        ),
+    ]
