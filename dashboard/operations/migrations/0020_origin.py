@@ -4,7 +4,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('operations', '0017_pacing'),
+        ('operations', '0019_unchained'),
     ]
 
     operations = [
