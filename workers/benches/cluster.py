@@ -16,7 +16,7 @@ import os
 import statistics
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -36,7 +36,7 @@ from workers.library.registry import task_types
 from workers.processes import spawn, stop
 
 from .arguments import count, positive
-from .engine import Bench, _chain, _until, bench
+from .engine import Bench, _chain, _until, bench, cpu_s
 
 SIDES = LOCAL, CLUSTER = "local", "cluster"
 KINDS = {"sql": "SQL only", "python": "a Python stage", "state": "state in Python"}
@@ -52,19 +52,21 @@ class Figures:
     phases_ms: dict[str, list[float]] = field(default_factory=dict)
     batches: int = 0
     busy_ms: int = 0
+    cpu_s: float = 0.0
 
     def summary(self) -> dict[str, Any]:
-        """Medians, the mean over all batches, and how many they were."""
+        """Medians, means over all batches (of CPU that of all processes of the side), and how many they were."""
         return {
             "median_ms": round(statistics.median(self.batches_ms)), "mean_ms": round(self.busy_ms / self.batches),
-            "batches": self.batches,
+            "cpu_ms": round(1000 * self.cpu_s / self.batches), "batches": self.batches,
             "phases_ms": {phase: round(statistics.median(values)) for phase, values in self.phases_ms.items()}}
 
 
 class Sides:
     """Two nodes with the same chains; one chain of one node works at a time."""
 
-    def __init__(self, at: Bench, *, rate_per_s: float, trigger_ms: int) -> None:
+    def __init__(self, at: Bench, pids: Mapping[str, Sequence[int]], *, rate_per_s: float, trigger_ms: int) -> None:
+        self._pids = pids
         self._broker = redis.Redis.from_url(at.url)
         self._channels = Channels(self._broker)
         tasks, fragments = {}, {}
@@ -93,7 +95,8 @@ class Sides:
         """Let one chain work for so long, after a moment in which it makes up for its pause."""
         self._channels.resume(name)
         time.sleep(SETTLE_S)
-        first, seen = self._queries()[name], set()
+        side = name.partition("-")[0]
+        first, seen, cpu_before_s = self._queries()[name], set(), self._cpu_s(side)
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             query = self._queries()[name]
@@ -104,30 +107,34 @@ class Sides:
                     figures.phases_ms.setdefault(phase, []).append(phase_ms)
             time.sleep(LOOK_S)
         last = self._queries()[name]
+        figures.cpu_s += self._cpu_s(side) - cpu_before_s
         figures.batches += last.batches - first.batches
         figures.busy_ms += last.busy_ms - first.busy_ms
         self._channels.pause(name)
         time.sleep(1.0)
+
+    def _cpu_s(self, side: str) -> float:
+        return sum(cpu_s(pid) for pid in self._pids[side])
 
     def _queries(self) -> dict[str, QueryReport]:
         return dict(read_reports(self._broker).queries())
 
 
 @contextmanager
-def agents(at: Bench, cluster: Cluster, *, log: Path | None) -> Iterator[None]:
-    """An agent of each side, with one slot."""
-    env = {**os.environ, "REDIS_URL": at.url, "PYTHONPATH": str(ROOT), "WEIR_PIN": "never"}
+def agents(at: Bench, cluster: Cluster, *, log: Path | None) -> Iterator[dict[str, int]]:
+    """An agent of each side, with one slot; their processes."""
+    env = {**os.environ, "REDIS_URL": at.url, "PYTHONPATH": str(ROOT), "WEIR_PIN": "never", "WEIR_CLASS_ARCHIVE": "0"}
     on_cluster = {"WEIR_SPARK_MASTER": cluster.url, "SPARK_CONF_DIR": str(cluster.conf)}
-    processes = []
+    processes = {}
     try:
         for side in SIDES:
             argv = [sys.executable, "-m", "workers.engine.agents.node", "--node", side, "--slots", "1", "--data-dir",
                     str(at.folder)]
             with open(log or os.devnull, "ab") as output:
-                processes.append(spawn(argv, env=env | (on_cluster if side == CLUSTER else {}), stdout=output))
-        yield
+                processes[side] = spawn(argv, env=env | (on_cluster if side == CLUSTER else {}), stdout=output)
+        yield {side: process.pid for side, process in processes.items()}
     finally:
-        for process in processes:
+        for process in processes.values():
             stop(process, timeout_s=10)
 
 
@@ -171,12 +178,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with bench() as at:
         cluster = Cluster(
             at.folder / "spark-cluster", port=free_port("127.0.0.1"), web_port=free_port("127.0.0.1"))
-        with running(cluster), agents(at, cluster, log=given.log):
-            sides = Sides(at, rate_per_s=given.rate, trigger_ms=given.trigger)
+        with running(cluster) as processes, agents(at, cluster, log=given.log) as of_agents:
+            workers = [process.pid for process in processes.values()]
+            pids = {LOCAL: [of_agents[LOCAL]], CLUSTER: [of_agents[CLUSTER], *workers]}
+            sides = Sides(at, pids, rate_per_s=given.rate, trigger_ms=given.trigger)
             results = measure(sides, repeats=given.repeats, seconds=given.seconds)
-    print(f"{'':<18}{'local':>10}{'cluster':>10}{'ratio':>8}   (a batch, medians in ms; goal: {GOAL:g} times at most)")
+    print(f"A batch, ms: its median, and the CPU of all processes. Goal: {GOAL:g} times as long at most.")
+    print(f"{'':<18}{'local':>8}{'cluster':>8}{'times':>7}{'CPU local':>12}{'cluster':>8}")
     for words, row in results.items():
-        print(f"{words:<18}{row[LOCAL]['median_ms']:>10}{row[CLUSTER]['median_ms']:>10}{row['ratio']:>8}")
+        local, on_cluster = row[LOCAL], row[CLUSTER]
+        print(f"{words:<18}{local['median_ms']:>8}{on_cluster['median_ms']:>8}{row['ratio']:>7}"
+              f"{local['cpu_ms']:>12}{on_cluster['cpu_ms']:>8}")
     results["load_average"] = {"before": load_before[0], "after": os.getloadavg()[0]}
     if given.json:
         given.json.write_text(json.dumps(results, indent=2) + "\n")

@@ -67,11 +67,11 @@ def test_executors_have_what_tasks_read_of_their_environment_and_no_key() -> Non
     assert set(variables_of_tasks()) - set(cluster.ENVIRONMENT) == set()
     environment = {name: f"of {name}" for name in (*cluster.ENVIRONMENT, "WEIR_SECRETS_KEY", "WEIR_SECRET_KEY")}
     settings = Settings(spark_master="spark://h:7077", redis_url="redis://h", data_dir=Path("/data"))
-    prefix, conf = "spark.executorEnv.", cluster.configuration(settings, environment)
-    given = {name.removeprefix(prefix): value for name, value in conf.items() if name.startswith(prefix)}
+    given = cluster.environment_of_tasks(settings, environment)
     assert given.keys() == set(cluster.ENVIRONMENT)
     assert (given["REDIS_URL"], given["WEIR_DATA_DIR"], given["WEIR_HTTP_HOSTS"]) == (
         "redis://h", "/data", "of WEIR_HTTP_HOSTS")
+    assert "redis://h" not in conf_of(settings).values()  # a driver's settings are in its command line
 
 
 @pytest.fixture

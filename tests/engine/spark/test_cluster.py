@@ -127,7 +127,8 @@ def test_what_is_killed_in_mid_batch_changes_no_output(
         time.sleep(chance.uniform(0, 0.5))
         kill(clustered)
     grow(100)
-    assert rig.fragment(first.id)["restarts"] + rig.fragment(second.id)["restarts"] > 0
+    if kill is Clustered.kill_executor:  # with a worker lost, Spark repeats the task, and the query knows nothing of it
+        assert rig.fragment(first.id)["restarts"] + rig.fragment(second.id)["restarts"] > 0
     for output in outputs:
         check(rig.events(output))
 

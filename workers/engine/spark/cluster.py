@@ -42,7 +42,7 @@ class ClusterUnfit(RuntimeError):
     """The cluster cannot run a slot; the message says why, and what to do."""
 
 
-def configuration(settings: Settings, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+def configuration(settings: Settings) -> dict[str, str]:
     """The settings of a slot's session that a local one does not have, each with its reason."""
     cores = str(settings.slot_cores)
     conf = {
@@ -66,8 +66,17 @@ def configuration(settings: Settings, environment: Mapping[str, str] = os.enviro
     if all(_is_loopback(host) for host, _ in masters(settings.spark_master)):
         # All of the cluster is on this machine: nobody else is to reach the driver.
         conf |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    return conf
+
+
+def environment_of_tasks(settings: Settings, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """What Python workers of executors have in their environment of this process's.
+
+    It goes along with each Python function, and not in Spark's settings: these stand in a driver's command line, which
+    other users of the machine see, and the broker's address has its password.
+    """
     given = {**environment, "REDIS_URL": settings.redis_url, "WEIR_DATA_DIR": str(settings.data_dir)}
-    return conf | {f"spark.executorEnv.{name}": given[name] for name in ENVIRONMENT if given.get(name)}
+    return {name: given[name] for name in ENVIRONMENT if given.get(name)}
 
 
 def masters(url: str) -> list[tuple[str, int]]:

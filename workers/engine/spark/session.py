@@ -71,6 +71,7 @@ def _on_cluster(builder: SparkSession.Builder, settings: Settings, scratch: Path
         spark = builder.getOrCreate()
     except Exception as error:
         raise cluster.not_taken_in(settings.spark_master, error) from error
+    spark.sparkContext.environment.update(cluster.environment_of_tasks(settings))
     try:
         cluster.require_secret(spark)
         cluster.require_fit_executor(spark, settings, folder=scratch)
