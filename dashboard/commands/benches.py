@@ -70,6 +70,8 @@ _ALL = (
           "dashboard.benches.latency_cost:main"),
     Bench("overhead", "A dataflow as a query of Weir against the same operators by hand: CPU of an event, peak rate.",
           "workers.benches.overhead:main"),
+    Bench("video", "A video job with real frames: stacked latency unoptimised, with batches, with chains.",
+          "workers.benches.video:main"),
     Bench("online-deployment", "Online task deployment, simulated: use of slots, traffic between nodes, rounds.",
           "workers.benches.online_deployment:main"),
     Bench("connectors", "Events/s and CPU of an event by connector, against the client library alone; idle connectors.",

@@ -43,14 +43,16 @@ def latency_card(viewer: Viewer, record: DataflowRecord) -> dict[str, Any]:
     """What a dataflow's page shows of its limits: as `latency_of`, how they are written, where the slider stands."""
     answer = latency_of(viewer, record.pk)
     limits = record.latency_limits
-    limit_s = limits[0].limit_s if limits else OFFERED_S[-1]
-    places = [*OFFERED_S, None]
-    at = len(places) - 1 if not limits else min(range(len(OFFERED_S)), key=lambda at: abs(OFFERED_S[at] - limit_s))
     simple = len(limits) == 1 and limits[0] == LatencyLimit(limits[0].limit_s)
     written = in_words(limits[0].limit_s) if simple else json.dumps(to_json(limits)) if limits else "none"
-    known = any(part for limit in answer["limits"] for part in limit["path"])
-    return answer | {
-        "written": written, "offers": known, "last_offer": len(places) - 1, "chosen_offer": at}
+    return answer | {"written": written} | offer_of(record)
+
+
+def offer_of(record: DataflowRecord) -> dict[str, int]:
+    """Where a slider over `OFFERED_S` and no limit stands for a dataflow, and its end."""
+    limits, last = record.latency_limits, len(OFFERED_S)
+    chosen = min(range(last), key=lambda at: abs(OFFERED_S[at] - limits[0].limit_s)) if limits else last
+    return {"last_offer": last, "chosen_offer": chosen}
 
 
 def limits_in_words(record: DataflowRecord) -> str:
@@ -91,11 +93,11 @@ def _limit(
         "least_s": None if row is None else row.least_s,
         "other_s": None if row is None else row.other_s,
         "since": None if row is None else row.since,
-        "path": path, "why": "" if row is None else _why(limit, row, path), "remedies": _remedies(limit, row, path),
+        "path": path, "why": "" if row is None else _why(row, path),
     }
 
 
-def _why(limit: LatencyLimit, row: LatencyStatus, path: list[dict[str, Any]]) -> str:
+def _why(row: LatencyStatus, path: list[dict[str, Any]]) -> str:
     """Why a limit is not met: which element takes how long, and what was tried."""
     if row.state not in (MISSED, IMPOSSIBLE) or not path:
         return ""
@@ -111,18 +113,6 @@ def _why(limit: LatencyLimit, row: LatencyStatus, path: list[dict[str, Any]]) ->
         f" {_named(part)} cannot pass events on as they come: {part['not_real_time']}." for part in path
         if part["not_real_time"])
     return f"{tried} {what}.{full}{refused}"
-
-
-def _remedies(limit: LatencyLimit, row: LatencyStatus | None, path: list[dict[str, Any]]) -> list[str]:
-    """What would meet a limit that cannot be met."""
-    if row is None or row.state != IMPOSSIBLE or row.least_s is None:
-        return []
-    remedies = [f"Ask for {in_words(row.least_s * 1.1)} or more."]
-    if len(path) > 1:
-        remedies.append("Fuse its queries: each one less saves a batch on the way (the controller chaining does that).")
-    if row.full:
-        remedies.append(f"Move something away from {', '.join(row.full)}, or add a slot.")
-    return remedies
 
 
 def _named(part: Mapping[str, Any]) -> str:

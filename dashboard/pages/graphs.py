@@ -38,7 +38,7 @@ def dataflow_graph(
         tasks.append({
             "id": task["id"], "label": task["id"], "type": task["type"], "kind": task["kind"],
             "config": task["config"], "users": users, "note": _note(users), "marks": ["shared"] if users else [],
-            "unchained": task["chain"] == "never",
+            "unchained": task.get("chain") == "never",
         })
     streams = [
         {"id": stream_id(stream["source"], stream["target"]), **stream, "marks": []} for stream in graph["streams"]

@@ -1,4 +1,7 @@
-"""What latency costs a dataflow: the batches of its queries at other limits, and who would pay for them."""
+"""What latency costs a dataflow: the batches of its queries at other limits, and who would pay for them.
+
+Of one that does not run it is estimated, as if it ran alone: as plans are, from what tasks of its types take.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +12,18 @@ from uuid import UUID
 
 from django.conf import settings
 
+from dashboard import jobs
+from dashboard.catalog.documents import stored_dataflow
 from dashboard.catalog.models import DataflowRecord
+from dashboard.catalog.selectors import current_version
 from dashboard.catalog.selectors import dataflow as dataflow_of
+from dashboard.operations.costs import costs_here
 from dashboard.operations.estate import current_estate
 from dashboard.operations.latency_view import OFFERED_S, paces_of
 from dashboard.operations.models import LatencyStatus
 from dashboard.plans.prices import tariff
 from dashboard.teams.permissions import Viewer
+from scheduler.latency.offers import expected_queries, offers
 from scheduler.latency.pacing import Queries, Wanted, pace
 from scheduler.latency.sharing import airport_shares
 from scheduler.latency.triggers import BatchCost
@@ -23,25 +31,34 @@ from scheduler.latency.ways import way_of
 from scheduler.model.estate import Estate
 from scheduler.model.fragment import node_of
 from scheduler.model.latency import LatencyLimit, in_words
+from scheduler.newcomer import as_running
+from scheduler.performance.rates import input_rates_per_s
+from scheduler.reuse.fragments import cut_into_chains
 
 
-def latency_prices(viewer: Viewer, dataflow_id: UUID | str) -> dict[str, Any]:
+def latency_prices(viewer: Viewer, dataflow_id: UUID | str, *, scheduled: bool = False) -> dict[str, Any]:
     """What the batches of a dataflow's queries take at other limits of the whole, and its part of that.
 
+    With ``scheduled`` it is that of a schedule: a query for each task, alone, whose batches are no further apart than
+    its promise was made for.
+
     Limits of others that share queries stay as they are; of what a stricter limit costs more, whoever asks for it pays
-    (the Shapley value of the airport game). Empty while the dataflow does not run or nothing is known of its batches.
+    (the Shapley value of the airport game). While the dataflow does not run, or nothing is known of its batches, it is
+    estimated.
     """
     record = dataflow_of(viewer, dataflow_id)
     estate, name = current_estate(), str(record.pk)
+    if scheduled:
+        return _estimated(record, scheduled=True)
     entry = estate.submitted.get(name)
     paces = {} if entry is None or entry.paused else paces_of(estate, name)
     own = {query for query, row in paces.items() if row.cost}
     whole = LatencyLimit(1.0)
     way = way_of(estate, name, whole) if own else None
     price = tariff()
-    answer: dict[str, Any] = {"id": name, "currency": price.currency, "offers": []}
+    answer: dict[str, Any] = {"id": name, "currency": price.currency, "estimated": False, "offers": []}
     if way is None or not way.writers.keys() <= own:
-        return answer
+        return _estimated(record, scheduled=False)
     others = _wants_of_others(estate, name, own)
     slot_hour = max((price.slot_hour(node_of(estate.fragments[query].slot)) for query in own), default=price.core_hour)
     costs = {query: BatchCost(**paces[query].cost) for query in own}
@@ -64,6 +81,27 @@ def latency_prices(viewer: Viewer, dataflow_id: UUID | str) -> dict[str, Any]:
             "met": expected is None or expected.least_s is None,
             "cores": round(whole_pacing.cores, 4), "pays_cores": round(paid, 4),
             "pays_per_hour": round(paid * slot_hour, 6)})
+    return answer
+
+
+def _estimated(record: DataflowRecord, *, scheduled: bool) -> dict[str, Any]:
+    """What the current version would take if it ran alone; no offers where a task's type is not installed."""
+    dataflow, types, price = stored_dataflow(current_version(record).document), jobs.task_types(), tariff()
+    answer: dict[str, Any] = {"id": str(record.pk), "currency": price.currency, "estimated": True, "offers": []}
+    if any(task.type not in types for task in dataflow.tasks):
+        return answer
+    chains = cut_into_chains(
+        as_running(dataflow), task_types=types, longest_chain=1 if scheduled else None, unchained=dataflow.unchained)
+    queries, way = expected_queries(
+        dataflow, chains, rates_per_s=input_rates_per_s(dataflow, task_types=types), task_types=types,
+        costs=costs_here(), largest_s=settings.LONGEST_TRIGGER_MS / 1000)
+    if scheduled:
+        queries = replace(queries, bounds_s=dict.fromkeys(queries.costs, settings.TRIGGER_MS / 1000))
+    answer["offers"] = [
+        {"limit_s": offer.limit_s, "words": "none" if offer.limit_s is None else in_words(offer.limit_s),
+         "met": offer.met, "cores": round(offer.cores, 4), "pays_cores": round(offer.cores, 4),
+         "pays_per_hour": round(offer.cores * price.core_hour, 6)}
+        for offer in offers(queries, way, (*OFFERED_S, None))]
     return answer
 
 

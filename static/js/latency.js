@@ -27,13 +27,15 @@ class LatencyOffers {
     this.part("pays").textContent =
       `${MONEY.format(offer.pays_per_hour)} ${this.prices.currency} an hour (${CORES.format(offer.pays_cores)} cores)`;
     this.part("unmet").hidden = offer.met;
+    this.part("estimated").hidden = !this.prices.estimated;
     this.slider.setAttribute("aria-valuetext", offer.words);
     if (isChosen && this.choice) this.choice.value = offer.words;
   }
 }
 
 export async function startLatency() {
-  const card = document.querySelector("[data-latency]");
-  const prices = await fetchJson(card.dataset.latency);
-  if (prices.offers.length) new LatencyOffers(card, prices);
+  await Promise.all([...document.querySelectorAll("[data-latency]")].map(async (card) => {
+    const prices = await fetchJson(card.dataset.latency);
+    if (prices.offers.length) new LatencyOffers(card, prices);
+  }));
 }

@@ -17,12 +17,12 @@ from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.services import choose_latency
 from dashboard.explorer.preview import preview_submission
 from dashboard.operations.estate import load_estate, load_part_of
-from dashboard.operations.latency_view import latency_of
 from dashboard.operations.models import FragmentPace, LatencyStatus
 from dashboard.operations.pacing import EVERY_S, REPACED, Pacer, open_of, trigger_ms_of
 from dashboard.operations.telemetry import EVERYTHING
 from dashboard.operations.view import view_for
 from dashboard.plans.latency_prices import latency_prices
+from dashboard.plans.latency_remedies import latency_with_remedies
 from dashboard.plans.prices import prices_in_force
 from dashboard.teams.permissions import viewer_of
 from dashboard.teams.services import InvalidValue, set_freshness
@@ -194,12 +194,16 @@ def test_what_cannot_be_met_says_why_and_what_would(world: World, played: Played
     record = running(world.carla, world.city, document("hasty", latency="100 ms"), world.ana)
 
     played.run(60)
-    (limit,) = latency_of(viewer_of(world.carla), record.pk)["limits"]
+    (limit,) = latency_with_remedies(viewer_of(world.carla), record.pk)["limits"]
 
     assert limit["state"] == "impossible"
     assert limit["least_s"] > 0.3
     assert "300 ms" in limit["why"]
-    assert limit["remedies"][0].startswith("Ask for")
+    (ask,) = limit["remedies"]
+    assert ask["kind"] == "ask", "it is one query, and its slot has room"
+    assert ask["words"].startswith("Ask for")
+    assert ask["limit_s"] > limit["least_s"]
+    assert ask["per_hour"] > 0, "batches would follow one another"
     rule = READERS["latency_limit"](Evidence(world.city, played.now_s))
     (reading,) = [reading for reading in rule.values() if reading.value]
     assert "at least" in reading.text
@@ -283,6 +287,25 @@ def test_what_changes_queries_that_run_is_priced_with_their_batches(world: World
     played.run(30)
 
     assert prices_in_force().trigger_ms == 30_000
+
+
+def test_before_it_runs_and_by_a_schedule_what_latency_costs_is_estimated(world: World, played: Played) -> None:
+    proposal = planned(world.carla, world.city, document("early"))
+    viewer, key = viewer_of(world.carla), proposal.dataflow_id
+
+    early = latency_prices(viewer, key)
+    approved_and_done = enacted(approved(proposal, world.ana)).dataflow
+    played.run(30)
+    seen = latency_prices(viewer, approved_and_done.pk)
+    by_schedule = latency_prices(viewer, key, scheduled=True)
+
+    assert (early["estimated"], seen["estimated"], by_schedule["estimated"]) == (True, False, True)
+    for offers in (early["offers"], by_schedule["offers"]):
+        cores = [offer["cores"] for offer in offers if offer["met"]]
+        assert cores == sorted(cores, reverse=True)
+        assert cores[0] > cores[-1]
+    strict = [offers["offers"][-3]["cores"] for offers in (early, by_schedule)]
+    assert strict[1] > strict[0], "a query for each task, and batches no further apart than its promise allows"
 
 
 def test_who_needs_nothing_has_the_fewest_batches(world: World, played: Played) -> None:

@@ -8,7 +8,7 @@ from scheduler.model.documents import dataflow_from_json, dump_document, read_do
 from scheduler.model.errors import InvalidDataflow
 
 from .catalogue import TYPES
-from .test_documents import VALID
+from .test_documents import VALID, problems_of
 
 
 def test_a_task_may_say_that_it_has_a_query_of_its_own():
@@ -28,3 +28,10 @@ def test_of_equivalent_tasks_the_strictest_chain_is_suggested():
     with pytest.raises(InvalidDataflow) as problem:
         read_document(text, task_types=TYPES)
     assert read_document(problem.value.suggestion, task_types=TYPES).unchained == ("metres",)
+
+
+@pytest.mark.parametrize("value", ["nevr", "[never]", "true", ""])
+def test_there_are_two_choices(value: str) -> None:
+    (problem,) = problems_of(VALID.replace("keep, type", f"keep, chain: {value}, type"))
+    assert (problem.code, problem.task_id) == ("not_a_choice", "keep")
+    assert "allowed or never" in problem.remedy

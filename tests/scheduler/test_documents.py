@@ -98,7 +98,6 @@ LINE_CASES = [
     (4, "  - {id: levels, type: ‸[sensors]}", "ill_typed", "task type"),
     (4, "  - {id: levels, ‸typ: sensors}", "unknown_key", "type"),
     (4, "  - ‸{id: levels}", "missing_key", "type"),
-    (4, "  - {id: levels, type: sensors, chain: ‸nevr}", "not_a_choice", "never"),
     (4, "  - ‸levels", "ill_typed", "mapping"),
     (4, "  - {id: levels, type: sensors, config: {city: ‸delf}}", "not_a_choice", "delft"),
     (4, "  - {id: levels, type: sensors, config: {‸cty: delft}}", "unknown_parameter", "city"),

@@ -22,6 +22,28 @@ class LatencyPart(Answer):
     not_real_time: str
 
 
+class LatencyRemedy(Answer):
+    """What would meet a limit that cannot be met: ``ask`` for ``limit_s``, ``chain`` queries, more ``slots``, or
+    ``chain_and_slots``.
+
+    It leads to ``latency_s``. ``cores`` is how much more CPU the limit's queries then take, ``per_hour`` its price;
+    ``slots_per_hour`` is that of ``slots`` more slots as capacity, which is in no bill. ``fused`` are queries that
+    become one each, ``moved`` those that go to the new slots.
+    """
+
+    kind: str
+    words: str
+    limit_s: float
+    latency_s: float
+    cores: float
+    per_hour: float
+    slots: int
+    slots_per_hour: float
+    fused: list[list[str]]
+    moved: list[str]
+    currency: str
+
+
 class LatencyLimitStatus(Answer):
     """One latency limit of a dataflow, and what became of it. Times are in seconds.
 
@@ -42,7 +64,7 @@ class LatencyLimitStatus(Answer):
     since: datetime | None
     path: list[LatencyPart]
     why: str
-    remedies: list[str]
+    remedies: list[LatencyRemedy]
 
 
 class DataflowLatency(Answer):
@@ -65,8 +87,9 @@ class LatencyOffer(Answer):
 
 
 class LatencyPrices(Answer):
-    """What latency costs a dataflow, by limit; none where nothing is known of its batches yet."""
+    """What latency costs a dataflow, by limit; ``estimated`` as if it ran alone, where its batches were not seen."""
 
     id: str
     currency: str
+    estimated: bool
     offers: list[LatencyOffer]

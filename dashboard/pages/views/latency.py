@@ -35,5 +35,6 @@ def dataflow_latency(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
 @require_safe
 @login_required
 def dataflow_latency_prices(request: HttpRequest, dataflow_id: UUID) -> JsonResponse:
-    """What the dataflow's batches would take at other limits."""
-    return JsonResponse(latency_prices(request.viewer, dataflow_id))
+    """What the dataflow's batches would take at other limits; with ``scheduled=1`` as by a schedule."""
+    return JsonResponse(
+        latency_prices(request.viewer, dataflow_id, scheduled=request.GET.get("scheduled") == "1"))

@@ -19,6 +19,7 @@ from dashboard.approvals.lifecycle import PENDING
 from dashboard.catalog import selectors as catalog
 from dashboard.catalog.lifecycle import RUNNING
 from dashboard.core.errors import http_status
+from dashboard.operations.latency_view import offer_of
 from dashboard.pages import flash
 from dashboard.pages.figures import curve_figure
 from dashboard.pages.templatetags.schedules import exact_rate
@@ -76,7 +77,8 @@ def schedule(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
     failure = refused or answer.failure
     return render(request, "schedules/compare.html", {
         "record": record, "failure": failure, **missing_part(request, record, answer),
-        **_answer(request, record, answer), **_frame(request, record, answer),
+        **_answer(request, record, answer), **_frame(request, record, answer), **offer_of(record),
+        "trigger_ms": settings.TRIGGER_MS,
     }, status=http_status(refused) if refused else 200)
 
 

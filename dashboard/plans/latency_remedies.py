@@ -1,0 +1,114 @@
+"""What would meet a latency limit that cannot be met, and at what price: told with the limit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from uuid import UUID
+
+from dashboard import jobs
+from dashboard.catalog.models import DataflowRecord
+from dashboard.catalog.selectors import dataflow as dataflow_of
+from dashboard.operations.costs import costs_here
+from dashboard.operations.estate import current_estate
+from dashboard.operations.latency_problem import SLOT_CORES
+from dashboard.operations.latency_view import latency_card, latency_of
+from dashboard.operations.models import FragmentPace
+from dashboard.operations.slow_queries import cut_tasks
+from dashboard.plans.prices import prices_in_force, tariff
+from dashboard.teams.permissions import Viewer
+from scheduler.controllers.chaining import FUSES_BELOW
+from scheduler.latency.batch_costs import TIMES_ITS_CPU
+from scheduler.latency.pacing import Queries, Wanted
+from scheduler.latency.remedies import ASK, CHAIN, Remedy, chains_among, remedies
+from scheduler.latency.status import IMPOSSIBLE
+from scheduler.latency.triggers import BatchCost
+from scheduler.latency.ways import way_of
+from scheduler.model.estate import Estate
+from scheduler.model.fragment import node_of
+from scheduler.model.latency import LatencyLimit, in_words
+from scheduler.performance.pricing import query_cores
+from scheduler.reuse.defragment import fusions
+
+
+def latency_with_remedies(viewer: Viewer, dataflow_id: UUID | str) -> dict[str, Any]:
+    """As `latency_of`, with ``remedies`` of each limit that cannot be met."""
+    record = dataflow_of(viewer, dataflow_id)
+    return _with_remedies(record, latency_of(viewer, dataflow_id))
+
+
+def latency_card_with_remedies(viewer: Viewer, record: DataflowRecord) -> dict[str, Any]:
+    """As `latency_card`, with ``remedies`` of each limit that cannot be met."""
+    return _with_remedies(record, latency_card(viewer, record))
+
+
+def _with_remedies(record: DataflowRecord, answer: dict[str, Any]) -> dict[str, Any]:
+    limits = [
+        {**status, "remedies": _remedies(record, limit, status) if status["state"] == IMPOSSIBLE else []}
+        for status, limit in zip(answer["limits"], record.latency_limits, strict=True)]
+    return {**answer, "limits": limits}
+
+
+def _remedies(record: DataflowRecord, limit: LatencyLimit, status: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Of one limit; none where what its queries cost is not known (any more)."""
+    estate = current_estate()
+    way = way_of(estate, str(record.pk), limit) if str(record.pk) in estate.submitted else None
+    if way is None:
+        return []
+    slots = {bundle.slot for query in way.writers for bundle in estate.fragments[query].queries}
+    paces = {row.pk: row for row in FragmentPace.objects.filter(pk__in=[
+        name for name, fragment in estate.fragments.items() if fragment.slot in slots]) if row.cost}
+    if not way.writers.keys() <= paces.keys():
+        return []
+    costs = costs_here()
+    room = SLOT_CORES - costs.slot_cores
+    queries = Queries(
+        {name: BatchCost(**row.cost) for name, row in paces.items()},
+        {name: writers for name, writers in way.writers.items()},
+        {name: row.trigger_ms / 1000 for name, row in paces.items()},
+        {name: estate.fragments[name].slot for name in paces}, dict.fromkeys(slots, room))
+    want = Wanted("limit", way, limit.limit_s, limit.share, status["other_s"] or 0.0)
+    query = BatchCost(TIMES_ITS_CPU * costs.query_batch_s, costs.query_batch_s)
+    ways_out = remedies(queries, want, chains=_chains(estate, status, queries), query=query, slot_cores=room)
+    return [_told(remedy, estate, slots) for remedy in ways_out]
+
+
+def _chains(estate: Estate, status: Mapping[str, Any], queries: Queries) -> tuple[tuple[str, ...], ...]:
+    """Series on the slowest way that chaining may fuse as things are."""
+    path = [part["query"] for part in status["path"] if part["query"] in estate.fragments]
+    possible = fusions(
+        estate, path, task_types=jobs.task_types(), query_cores=query_cores(prices_in_force()), apart=cut_tasks())
+    pairs = [fusion.path for fusion in possible if len(fusion.path) == 2]
+    chains = chains_among(path, [(first, second) for first, second in pairs])
+    return tuple(chain for chain in chains if sum(
+        queries.costs[name].rate_per_s * queries.costs[name].event_cpu_s for name in chain) < FUSES_BELOW)
+
+
+def _told(remedy: Remedy, estate: Estate, slots: set[str]) -> dict[str, Any]:
+    price = tariff()
+    slot_hour = max(price.slot_hour(node_of(slot)) for slot in slots)
+    more = remedy.cores * slot_hour
+    what = _words(remedy)
+    cores = f"{abs(remedy.cores):.2g} cores {'more' if remedy.cores >= 0 else 'less'}"
+    words = (f"{what}: events then take about {in_words(float(f'{remedy.latency_s:.2g}'))}, for {cores} "
+             f"({more:+.2g} {price.currency} an hour)")
+    if remedy.slots:
+        words += (f"; {remedy.slots} slot{'s' * (remedy.slots > 1)} of a core {'are' if remedy.slots > 1 else 'is'} "
+                  f"{remedy.slots * slot_hour:.2g} {price.currency} an hour of capacity")
+    return {
+        "kind": remedy.kind, "words": f"{words}.", "limit_s": round(remedy.limit_s, 4),
+        "latency_s": round(remedy.latency_s, 4), "cores": round(remedy.cores, 4), "per_hour": round(more, 6),
+        "slots": remedy.slots, "slots_per_hour": round(remedy.slots * slot_hour, 6),
+        "fused": [list(chain) for chain in remedy.fused], "moved": list(remedy.moved), "currency": price.currency}
+
+
+def _words(remedy: Remedy) -> str:
+    if remedy.kind == ASK:
+        return f"Ask for {in_words(float(f'{remedy.limit_s:.2g}'))} or more"
+    fuse = " and ".join(f"fuse {', '.join(chain)} into one query" for chain in remedy.fused)
+    if remedy.kind == CHAIN:
+        return f"{fuse[:1].upper()}{fuse[1:]} (the controller chaining does that, or Defragment)"
+    number = "a slot" if remedy.slots == 1 else f"{remedy.slots} slots"
+    move = f"give {', '.join(remedy.moved)} {number} more"
+    both = f"{fuse}, and {move}" if fuse else move
+    return f"{both[:1].upper()}{both[1:]}"

@@ -1,0 +1,176 @@
+"""Remedies: what would meet a latency limit that no intervals meet, and what CPU and slots it would take.
+
+Paper [5], 3.5, reports a failed optimisation where both of its reactions are exhausted. Here it comes with ways out:
+another limit, fewer queries on the way, more slots, or both. Each is found by the program that chooses intervals
+(`pacing`), on queries as they would be, so that what is offered is what would be chosen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from .pacing import AIM, Queries, Wanted, pace
+from .triggers import BatchCost
+
+ASK, CHAIN, SLOTS, CHAIN_AND_SLOTS = "ask", "chain", "slots", "chain_and_slots"
+Chain = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Remedy:
+    """One way out.
+
+    ``limit_s`` is what may then be asked for, ``latency_s`` what it leads to; ``cores`` how much more CPU the queries
+    of the way take than with the intervals that they have now. ``fused`` are queries that become one each, ``slots``
+    how many slots more there have to be, and ``moved`` the queries that go there.
+    """
+
+    kind: str
+    limit_s: float
+    latency_s: float
+    cores: float
+    fused: tuple[Chain, ...] = ()
+    slots: int = 0
+    moved: tuple[str, ...] = ()
+
+
+def remedies(
+    queries: Queries, want: Wanted, *, chains: Sequence[Sequence[str]], query: BatchCost, slot_cores: float
+) -> tuple[Remedy, ...]:
+    """What would meet a limit.
+
+    Parameters
+    ----------
+    queries : Queries
+        All that is on the slots of the way, with the intervals in force; others than those of the way keep theirs.
+    want : Wanted
+        The limit, on its way.
+    chains : sequence of sequence of str
+        Neighbours on the way, upstream first, that may become one query; no query in two of them.
+    query : BatchCost
+        What a batch takes for being one at all: so much less it is for each query less.
+    slot_cores : float
+        What an empty slot has for queries, in cores.
+
+    Returns
+    -------
+    tuple of Remedy
+        To ask for less comes first; then what meets the limit as it is, the fewest slots and the least CPU first.
+        Fusing and more slots together are offered only where neither does alone.
+    """
+    own = _own(queries, want)
+    fused = tuple(tuple(chain) for chain in chains if len(chain) > 1)
+    chained, way = _chained(own, want, fused, query)
+    # A limit that nobody meets is come as near to as the CPU of the slots allows.
+    least_s = pace(own, [replace(want, limit_s=1e-3)]).expected[want.key].latency_s
+    before = sum(queries.costs[name].cores(queries.before_s[name]) for name in want.way.writers)
+    ways_out = [_in_place(CHAIN, chained, way, fused) if fused else None, _with_slots(SLOTS, own, want, (), slot_cores)]
+    if fused and not any(ways_out):
+        ways_out.append(_with_slots(CHAIN_AND_SLOTS, chained, way, fused, slot_cores))
+    ask = _in_place(ASK, own, replace(want, limit_s=least_s / AIM), ())
+    ranked = sorted((remedy for remedy in ways_out if remedy), key=lambda remedy: (remedy.slots, remedy.cores))
+    return tuple(
+        replace(remedy, cores=remedy.cores - before) for remedy in ([ask] if ask else []) + ranked)
+
+
+def chains_among(path: Sequence[str], pairs: Iterable[tuple[str, str]]) -> tuple[Chain, ...]:
+    """The longest series of neighbours on a path of which each two may be one query."""
+    joined = set(pairs)
+    chains: list[list[str]] = []
+    for name in path:
+        if chains and (chains[-1][-1], name) in joined:
+            chains[-1].append(name)
+        else:
+            chains.append([name])
+    return tuple(tuple(chain) for chain in chains if len(chain) > 1)
+
+
+def _own(queries: Queries, want: Wanted) -> Queries:
+    """The queries of the way alone, on slots that have so much less as others take there; nothing is kept as it is."""
+    capacity = dict(queries.capacity)
+    for name, cost in queries.costs.items():
+        slot = queries.slot_of.get(name)
+        if name not in want.way.writers and slot in capacity:
+            capacity[slot] = max(0.0, capacity[slot] - cost.cores(queries.before_s[name]))
+    return replace(
+        queries, costs={name: queries.costs[name] for name in want.way.writers}, before_s={}, capacity=capacity)
+
+
+def _chained(
+    own: Queries, want: Wanted, chains: Sequence[Chain], query: BatchCost
+) -> tuple[Queries, Wanted]:
+    """The queries of a way with each chain as one query, under the name of its first, where that is."""
+    home = {name: chain[0] for chain in chains for name in chain}
+    costs = {name: cost for name, cost in own.costs.items() if name not in home}
+    costs |= {chain[0]: _cost_of([own.costs[name] for name in chain], query) for chain in chains}
+
+    def renamed(reads: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+        """A chain reads what its first query reads: inside, nothing enters."""
+        return {
+            name: tuple(dict.fromkeys(home.get(writer, writer) for writer in reads.get(name, ()))) for name in costs}
+
+    way = replace(
+        want.way, writers=renamed(want.way.writers), starts=frozenset(home.get(name, name) for name in want.way.starts),
+        ends=frozenset(home.get(name, name) for name in want.way.ends))
+    return replace(own, costs=costs, reads=renamed(own.reads)), replace(want, way=way)
+
+
+def _cost_of(costs: Sequence[BatchCost], query: BatchCost) -> BatchCost:
+    """A batch of several queries as one: what each batch takes for being one it takes once."""
+    first, less = costs[0], len(costs) - 1
+
+    def one(figures: Sequence[float], fixed: float) -> float:
+        return max(max(figures), sum(figures) - less * fixed)
+
+    def an_event(figures: Iterable[float]) -> float:
+        """By how many events come to the first."""
+        return sum(figure * cost.rate_per_s for figure, cost in zip(figures, costs, strict=True)) / first.rate_per_s
+
+    moving = first.rate_per_s > 0
+    return BatchCost(
+        one([cost.batch_s for cost in costs], query.batch_s),
+        one([cost.batch_cpu_s for cost in costs], query.batch_cpu_s), first.rate_per_s,
+        an_event(cost.event_s for cost in costs) if moving else 0.0,
+        an_event(cost.event_cpu_s for cost in costs) if moving else 0.0)
+
+
+def _in_place(kind: str, then: Queries, want: Wanted, fused: tuple[Chain, ...]) -> Remedy | None:
+    """What queries as they would be come to on the slots where they are; None where the limit is not met so either."""
+    paced = pace(then, [want])
+    expected = paced.expected[want.key]
+    if expected.latency_s > want.limit_s * (1 + 1e-6):
+        return None
+    return Remedy(kind, want.limit_s, expected.latency_s, paced.cores, fused)
+
+
+def _with_slots(
+    kind: str, then: Queries, want: Wanted, fused: tuple[Chain, ...], slot_cores: float
+) -> Remedy | None:
+    """The same with queries on slots of their own, as many as it takes; None where CPU is not what it lacks."""
+    paced = pace(replace(then, capacity={}), [want])
+    expected = paced.expected[want.key]
+    if expected.latency_s > want.limit_s * (1 + 1e-6):
+        return None
+    cores = {name: cost.cores(paced.interval_s[name]) for name, cost in then.costs.items()}
+    moved = _moved(then, cores)
+    if not moved or max(cores[name] for name in moved) > slot_cores:
+        return None
+    free: list[float] = []
+    for name in moved:  # first fit, decreasing
+        at = next((at for at, left in enumerate(free) if cores[name] <= left), None)
+        if at is None:
+            free.append(slot_cores - cores[name])
+        else:
+            free[at] -= cores[name]
+    return Remedy(kind, want.limit_s, expected.latency_s, paced.cores, fused, len(free), tuple(moved))
+
+
+def _moved(then: Queries, cores: Mapping[str, float]) -> list[str]:
+    """Queries that have to leave slots that are too full for all of them, those that take most first."""
+    moved = []
+    for slot, capacity in then.capacity.items():
+        here = sorted((name for name in then.costs if then.slot_of.get(name) == slot), key=lambda name: cores[name])
+        while here and sum(cores[name] for name in here) > capacity:
+            moved.append(here.pop())
+    return sorted(moved, key=lambda name: (-cores[name], name))

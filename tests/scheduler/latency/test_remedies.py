@@ -1,0 +1,109 @@
+"""What would meet a limit that nothing meets as it is: each way out holds when it is taken, and none is left out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scheduler.latency.pacing import Queries, Wanted, pace
+from scheduler.latency.remedies import ASK, CHAIN, CHAIN_AND_SLOTS, SLOTS, chains_among, remedies
+from scheduler.latency.triggers import BatchCost
+from scheduler.latency.ways import Way
+
+QUERY = BatchCost(0.03, 0.03)
+SLOT = 0.9
+
+
+def line(names: str, cost: BatchCost, *, capacity: float = 10.0) -> Queries:
+    reads = {reader: (writer,) for writer, reader in pairwise(names)}
+    return Queries(
+        dict.fromkeys(names, cost), reads, dict.fromkeys(names, 5.0), dict.fromkeys(names, "n/0"), {"n/0": capacity})
+
+
+def wanted(names: str, limit_s: float) -> Wanted:
+    writers = {names[0]: (), **{reader: (writer,) for writer, reader in pairwise(names)}}
+    return Wanted("flow/0", Way(writers, frozenset(names[0]), frozenset(names[-1])), limit_s)
+
+
+def offered(queries: Queries, want: Wanted, chains: tuple[tuple[str, ...], ...] = ()) -> dict[str, object]:
+    return {remedy.kind: remedy for remedy in remedies(queries, want, chains=chains, query=QUERY, slot_cores=SLOT)}
+
+
+def test_fewer_queries_meet_what_their_batches_one_after_the_other_do_not() -> None:
+    queries, want = line("abc", BatchCost(0.05, 0.05)), wanted("abc", 0.15)
+    assert pace(queries, [want]).expected["flow/0"].least_s is not None
+    offers = offered(queries, want, (("a", "b", "c"),))
+
+    assert set(offers) == {ASK, CHAIN}
+    assert offers[CHAIN].fused == (("a", "b", "c"),)
+    assert offers[CHAIN].latency_s <= 0.15
+    assert offers[ASK].limit_s > 0.15
+    assert offers[ASK].cores > 0, "batches come more often than every five seconds"
+
+
+def test_where_slots_are_full_more_of_them_are_counted() -> None:
+    queries, want = line("ab", BatchCost(0.02, 0.05), capacity=0.3), wanted("ab", 0.2)
+    offers = offered(queries, want)
+
+    assert set(offers) == {ASK, SLOTS}
+    assert offers[SLOTS].slots == 1
+    assert set(offers[SLOTS].moved) <= {"a", "b"}
+    assert offers[SLOTS].cores > 0.2
+
+
+def test_both_together_are_offered_only_where_neither_does_alone() -> None:
+    queries = line("abc", BatchCost(0.05, 0.05), capacity=0.4)
+    offers = offered(queries, wanted("abc", 0.15), (("a", "b", "c"),))
+
+    assert CHAIN not in offers
+    assert SLOTS not in offers
+    if CHAIN_AND_SLOTS in offers:
+        assert offers[CHAIN_AND_SLOTS].slots >= 1
+
+
+def test_what_others_take_of_a_slot_stays_theirs() -> None:
+    queries, want = line("ab", BatchCost(0.02, 0.02), capacity=0.5), wanted("ab", 0.2)
+    crowded = replace(
+        queries, costs={**queries.costs, "x": BatchCost(0.1, 0.4)}, before_s={**queries.before_s, "x": 1.0},
+        slot_of={**queries.slot_of, "x": "n/0"})
+
+    assert SLOTS not in offered(queries, want)
+    assert offered(crowded, want)[SLOTS].slots == 1
+
+
+@pytest.mark.parametrize(("pairs", "chains"), [
+    ((), ()), ((("a", "b"),), (("a", "b"),)), ((("a", "b"), ("b", "c")), (("a", "b", "c"),)),
+    ((("a", "b"), ("c", "d")), (("a", "b"), ("c", "d"))), ((("b", "a"),), ())])
+def test_chains_are_the_longest_series_of_pairs(pairs, chains) -> None:
+    assert chains_among("abcd", pairs) == chains
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.integers(1, 4), st.floats(0.01, 0.2), st.floats(0.01, 0.3), st.floats(0.05, 1.0), st.floats(0.05, 2.0),
+    st.floats(0, 50))
+def test_whatever_is_offered_holds_when_it_is_taken(
+    number: int, batch_s: float, cpu_s: float, capacity: float, limit_s: float, rate_per_s: float
+) -> None:
+    names = "abcd"[:number]
+    cost = BatchCost(batch_s, cpu_s, rate_per_s, 0.001, 0.001)
+    queries, want = line(names, cost, capacity=capacity), wanted(names, limit_s)
+    chains = (tuple(names),) if number > 1 else ()
+    offers = offered(queries, want, chains)
+
+    if ASK in offers:
+        lenient = replace(want, limit_s=offers[ASK].limit_s)
+        assert pace(replace(queries, before_s={}), [lenient]).expected["flow/0"].least_s is None
+    if SLOTS in offers:
+        free = pace(replace(queries, before_s={}, capacity={}), [want])
+        assert free.expected["flow/0"].latency_s == pytest.approx(offers[SLOTS].latency_s)
+        left = sum(queries.costs[name].cores(free.interval_s[name]) for name in names if name not in offers[
+            SLOTS].moved)
+        assert left <= capacity + 1e-9
+        assert 1 <= offers[SLOTS].slots <= len(offers[SLOTS].moved)
+    for offer in offers.values():
+        assert offer.latency_s <= offer.limit_s * (1 + 1e-6)
