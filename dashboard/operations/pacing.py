@@ -206,7 +206,8 @@ class Pacer:
         """Why queries cannot leave their batches open, empty where they can: of those that are not divided and run."""
         return {
             name: report.not_real_time for name, report in view.reading.reports.queries()
-            if report.state == RUNNING and name in view.estate.fragments and not view.estate.fragments[name].divided}
+            if report.state == RUNNING and report.not_real_time is not None
+            and name in view.estate.fragments and not view.estate.fragments[name].divided}
 
     def _known(self, view: View, chosen: Mapping[str, int]) -> Queries:
         costs = costs_here()
