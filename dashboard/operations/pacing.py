@@ -27,10 +27,10 @@ from scheduler.history.series import DATAFLOW, Annotation, Series
 from scheduler.latency import status
 from scheduler.latency.batch_costs import BatchesSeen, times_its_cpu
 from scheduler.latency.pacing import STAYS, Expected, Pacing, Queries, Wanted, expected_at, pace
-from scheduler.latency.real_time import Chosen, choose_modes, opening
+from scheduler.latency.real_time import Chosen, choose_modes, equal_interval_s, opening
 from scheduler.latency.status import Settled, state_of
 from scheduler.latency.stepping import step
-from scheduler.latency.triggers import SMALLEST_S
+from scheduler.latency.triggers import SMALLEST_S, BatchCost
 from scheduler.model.estate import Estate
 from scheduler.model.latency import LatencyLimit, in_words, to_json
 
@@ -206,7 +206,8 @@ class Pacer:
         """Why queries cannot leave their batches open, empty where they can: of those that are not divided and run."""
         return {
             name: report.not_real_time for name, report in view.reading.reports.queries()
-            if report.state == RUNNING and name in view.estate.fragments and not view.estate.fragments[name].divided}
+            if report.state == RUNNING and report.not_real_time is not None
+            and name in view.estate.fragments and not view.estate.fragments[name].divided}
 
     def _known(self, view: View, chosen: Mapping[str, int]) -> Queries:
         costs = costs_here()
@@ -311,6 +312,15 @@ def trigger_ms_of(fragments: Iterable[str]) -> dict[str, int]:
     return dict(FragmentPace.objects.filter(pk__in=list(fragments)).values_list("fragment", "trigger_ms"))
 
 
+def priced_ms_of(fragments: Iterable[str] | None = None) -> dict[str, int]:
+    """How far apart the batches of these fragments, or of all, are as far as their CPU goes: of those that stay open,
+    as micro-batches that take as much."""
+    rows = FragmentPace.objects.all() if fragments is None else FragmentPace.objects.filter(pk__in=list(fragments))
+    return {
+        row.fragment: round(1000 * equal_interval_s(BatchCost(**row.cost))) if row.real_time else row.trigger_ms
+        for row in rows}
+
+
 def open_of(fragments: Iterable[str]) -> frozenset[str]:
     """Those of these fragments whose batches are to stay open."""
     return frozenset(FragmentPace.objects.filter(pk__in=list(fragments), real_time=True).values_list("pk", flat=True))
@@ -367,5 +377,5 @@ def _told(queries: Queries, chosen: Chosen, paces: Mapping[str, FragmentPace], c
     return f"{number} batches {in_words(median(after))} apart instead of {in_words(median(before))}."
 
 
-def _number(queries: list[str], one: str, several: str) -> str:
-    return f"A query {one}" if len(queries) == 1 else f"{len(queries)} queries {several}"
+def _number(queries: list[str], singular: str, plural: str) -> str:
+    return f"A query {singular}" if len(queries) == 1 else f"{len(queries)} queries {plural}"

@@ -54,7 +54,7 @@ class QueryReport:
     memory: float | None = None
     trigger_ms: int | None = None  # how far apart its batches were asked to begin, as it is in force
     real_time: bool = False  # its batches stay open, and events go on as they come
-    not_real_time: str = ""  # why its batches cannot stay open, in words; empty where they can
+    not_real_time: str | None = None  # why its batches cannot stay open, in words; empty where they can
 
 
 @dataclass(frozen=True, slots=True)

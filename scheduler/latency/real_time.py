@@ -89,6 +89,11 @@ def open_cost(cost: BatchCost) -> BatchCost:
     return replace(cost, batch_s=GROUP_S, batch_cpu_s=SMALLEST_S * _fixed_cores(cost))
 
 
+def equal_interval_s(cost: BatchCost) -> float:
+    """How far apart micro-batches would be that take as much CPU as open ones."""
+    return cost.batch_cpu_s / _fixed_cores(cost) if cost.batch_cpu_s else OPEN_S
+
+
 def saved_cores(cost: BatchCost, interval_s: float) -> float:
     """The cores that leaving batches open saves against batches so far apart; below 0 where it takes more."""
     return cost.batch_cpu_s / interval_s - _fixed_cores(cost)

@@ -8,7 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.latency.pacing import Queries, Wanted, pace
-from scheduler.latency.real_time import MOST_A_SLOT, OPEN_S, choose_modes, open_cost, saved_cores
+from scheduler.latency.real_time import (
+    MOST_A_SLOT,
+    OPEN_S,
+    choose_modes,
+    equal_interval_s,
+    open_cost,
+    saved_cores,
+)
 from scheduler.latency.triggers import SMALLEST_S, BatchCost
 from scheduler.latency.ways import Way
 
@@ -91,3 +98,8 @@ def test_an_open_batch_costs_once_in_ten_seconds_and_for_each_group() -> None:
     assert open_cost(SLOW).cores(SMALLEST_S) > open_cost(silent).cores(SMALLEST_S)
     flood = [open_cost(replace(silent, rate_per_s=rate)).batch_cpu_s for rate in (1_000, 100_000)]
     assert flood[0] == flood[1], "events that come together are one group"
+
+
+def test_open_batches_are_priced_as_micro_batches_that_take_as_much() -> None:
+    assert equal_interval_s(replace(SLOW, rate_per_s=0)) == OPEN_S
+    assert abs(SLOW.cores(equal_interval_s(SLOW)) - open_cost(SLOW).cores(SMALLEST_S)) < 1e-12

@@ -8,6 +8,7 @@ of the batch; behind it, what they made is one partition again, in the order of 
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -32,6 +33,7 @@ from workers.library.state import going_on
 from .failures import FragmentFailed, TaskCode, explain_error
 
 NO_FENCE = -1  # a token that no channel gives
+LEAST_THREADS = 32  # of a driver some of whose queries leave their batches open: those hold 16 of them at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +126,11 @@ def compile_chain(
 
 def _refusal(spark: SparkSession, chain: Chain, compiled: Compiled) -> str:
     """Why a chain cannot be worked on in real-time mode; empty where it can."""
-    if not spark.sparkContext.master.startswith("local"):
+    master = re.fullmatch(r"local\[(\d+)\]", spark.sparkContext.master)
+    if master is None:
         return "its slot works with executors elsewhere"
+    if int(master[1]) < LEAST_THREADS:
+        return f"its slot has {master[1]} threads, and each open batch holds one"
     if chain.threads > 1:
         return f"it works on {chain.threads} threads"
     if compiled.file_sink is not None:
