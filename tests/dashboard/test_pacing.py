@@ -17,6 +17,7 @@ from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.services import choose_latency
 from dashboard.explorer.preview import preview_submission
 from dashboard.operations.estate import load_estate, load_part_of
+from dashboard.operations.latency_view import latency_of
 from dashboard.operations.models import FragmentPace, LatencyStatus
 from dashboard.operations.pacing import EVERY_S, REPACED, Pacer, open_of, trigger_ms_of
 from dashboard.operations.telemetry import EVERYTHING
