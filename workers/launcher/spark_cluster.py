@@ -206,7 +206,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run until stopped; the exit code."""
     cluster = read_options(arguments)
     try:
-        cluster.folder.mkdir(parents=True, exist_ok=True)
+        cluster.folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)  # Weir's own, whoever comes first
         with state.lock(cluster.folder):
             return _serve(cluster)
     except CannotStart as error:
