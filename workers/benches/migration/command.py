@@ -20,7 +20,7 @@ from .summary import COUNTED, cells, outputs, quiet_rows, rows
 from .text import sentences_of
 from .topology import Workload
 
-WORKLOADS = {"word-count": 0, "cpu-bound": 20_000}  # factors of a product for each sentence
+WORKLOADS = {"word-count": 0, "cpu-bound": 400_000}  # factors of a product for each sentence: 20 ms of a core
 OWN = "handover"
 
 
