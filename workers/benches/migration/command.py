@@ -16,7 +16,7 @@ from workers.engine.settings import ROOT
 from .measuring import Protocol, Run
 from .page import page
 from .schemes import SCHEMES, Scheme
-from .summary import COUNTED, cells, outputs, quiet_rows, rows
+from .summary import COUNTED, cells, disturbance, outputs, quiet_rows, rows
 from .text import sentences_of
 from .topology import Workload
 
@@ -41,6 +41,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             given.page.write_text(page(document))
     for table_rows in (rows(document), quiet_rows(document), outputs(document)):
         print(results.table(table_rows), end="\n\n")
+    if words := disturbance(document):
+        print(words)
     own = [cell for cell in cells(document) if cell.scheme == OWN]
     if own:
         print("handover: " + "; ".join(
