@@ -21,7 +21,7 @@ from workers.benches.migration.page import page
 from workers.benches.migration.redeployment import redeployed
 from workers.benches.migration.schemes import LAZY_S, SCHEMES, Scheme
 from workers.benches.migration.slot import LazyDesired, lazily
-from workers.benches.migration.summary import cells, outputs, quiet_rows, rows
+from workers.benches.migration.summary import cells, disturbance, outputs, quiet_rows, rows
 from workers.benches.migration.text import compared, counts, sentences_of
 from workers.benches.migration.topology import Topology, Workload
 from workers.engine import desired
@@ -244,6 +244,14 @@ def test_rounds_of_a_scheme_are_one_row_with_seconds_as_of_600() -> None:
     assert (table[0]["≥60%"], table[0]["published ≥60%"], table[0]["throughput"]) == (30, 20, "100%")
     assert [cell.reaches_goal for cell in cells(measured)] == [False, True, True, True]
     assert outputs(measured)[1]["events"] == 200 and quiet_rows(measured)[0]["≥20%"] == 0
+
+
+def test_a_machine_that_is_late_by_itself_is_said_to_be() -> None:
+    measured = document(["handover"], [1])
+    assert disturbance(measured) == ""
+    measured["runs"][0]["by_moved"]["1"]["quiet_degraded_s"]["0.6"] = 3
+    assert disturbance(measured).startswith("3 of 10 seconds without a move were degraded by 60% or more")
+    assert disturbance(measured) in page(measured)
 
 
 def test_the_page_has_the_papers_two_kinds_of_figure() -> None:

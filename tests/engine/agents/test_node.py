@@ -21,10 +21,7 @@ from scheduler.contracts.looks import LookOrder
 from scheduler.contracts.trials import TrialOrder
 from workers.engine import desired, looks, trials
 from workers.engine.agents import broker_sync
-from workers.engine.agents.lease import Lease, LeaseState
-from workers.engine.agents.node import Node
 from workers.engine.agents.store import NodeStore
-from workers.engine.settings import Settings
 from workers.engine.spark.pinning import Pinning, core_of
 from workers.launcher import broker as embedded
 from workers.processes import spawn, stop
@@ -234,14 +231,6 @@ def test_what_is_killed_while_site_and_broker_are_away_starts_again_from_the_nod
         stop(broker_process, timeout_s=5)
 
 
-def test_an_agent_whose_name_was_taken_does_not_serve_because_the_broker_is_away(tmp_path, monkeypatch):
-    standings = iter([LeaseState.UNKNOWN, LeaseState.TAKEN, LeaseState.UNKNOWN, LeaseState.HELD])
-    monkeypatch.setattr(Lease, "renew", lambda lease: next(standings))
-    own = Node(Settings(data_dir=tmp_path))
-    NodeStore(tmp_path, "n1").write_desired(wanted(1))
-    assert [own._may_serve() for _ in range(4)] == [True, False, False, True]
-
-
 @pytest.mark.parametrize("tells_slots", [True, False])
 def test_slots_are_told_of_a_change_unless_they_are_to_find_it_by_their_cycle(
     tells_slots, broker, broker_url, tmp_path
@@ -387,15 +376,3 @@ def test_the_store_keeps_the_newest(tmp_path):
     assert store.write_desired(wanted(2, "f1-0"))
     assert not store.write_desired(wanted(1)) and not store.write_desired(wanted(2, "f1-0"))
     assert [fragment.id for fragment in store.read_desired().of_slot("0")] == ["f1-0"]
-
-
-def test_a_lease_is_its_folders_not_its_processes(broker, tmp_path):
-    mine, again = Lease(broker, "n1", folder=tmp_path / "a"), Lease(broker, "n1", folder=tmp_path / "a")
-    other = Lease(broker, "n1", folder=tmp_path / "b")
-    assert (mine.renew(), other.renew(), again.renew()) == (LeaseState.HELD, LeaseState.TAKEN, LeaseState.HELD)
-    other.give_back()
-    assert other.renew() is LeaseState.TAKEN
-    mine.give_back()
-    assert other.renew() is LeaseState.HELD
-    with redis.Redis(port=1) as nobody:
-        assert Lease(nobody, "n1", folder=tmp_path / "a").renew() is LeaseState.UNKNOWN

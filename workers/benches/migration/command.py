@@ -16,11 +16,11 @@ from workers.engine.settings import ROOT
 from .measuring import Protocol, Run
 from .page import page
 from .schemes import SCHEMES, Scheme
-from .summary import COUNTED, cells, outputs, quiet_rows, rows
+from .summary import COUNTED, cells, disturbance, outputs, quiet_rows, rows
 from .text import sentences_of
 from .topology import Workload
 
-WORKLOADS = {"word-count": 0, "cpu-bound": 20_000}  # factors of a product for each sentence
+WORKLOADS = {"word-count": 0, "cpu-bound": 400_000}  # factors of a product for each sentence: 20 ms of a core
 OWN = "handover"
 
 
@@ -41,6 +41,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             given.page.write_text(page(document))
     for table_rows in (rows(document), quiet_rows(document), outputs(document)):
         print(results.table(table_rows), end="\n\n")
+    if words := disturbance(document):
+        print(words)
     own = [cell for cell in cells(document) if cell.scheme == OWN]
     if own:
         print("handover: " + "; ".join(
@@ -61,14 +63,15 @@ def _runs(given: argparse.Namespace) -> Iterator[tuple[str, Scheme, Protocol]]:
                     Workload(gap_ms=given.gap_ms, iterations=WORKLOADS[workload] and given.iterations),
                     lanes=given.lanes, slots=given.slots, trigger_ms=given.trigger, moved=tuple(given.moved),
                     moves=max(1, round(60 * given.minutes / given.every)), every_s=given.every, quiet_s=given.quiet,
-                    settle_s=given.settle, seed=given.seed + number, class_archive=given.class_archive)
+                    settle_s=given.settle, seed=given.seed + number, class_archive=given.class_archive,
+                    warm_ups=given.warm_ups)
 
 
 def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description="Move bundles of a word count between the slots of a node, by each scheme: seconds at each level "
                     "of degradation, throughput, pauses, and outputs held to a reference event by event. With what "
-                    "is preset a scheme takes about seven minutes. As published: --minutes 10 --every 60.",
+                    "is preset a scheme takes about eight minutes. As published: --minutes 10 --every 60.",
         epilog="Schemes: " + "; ".join(f"{scheme.name}: {scheme.doc}" for scheme in SCHEMES.values()) + ".")
     parser.add_argument("--workloads", nargs="+", choices=tuple(WORKLOADS), default=["word-count"],
                         help="what runs (%(default)s)")
@@ -85,6 +88,8 @@ def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
                         help="seconds without moves, before and after them (%(default)g)")
     parser.add_argument("--settle", type=positive, default=30.0,
                         help="seconds from when all flows, not measured (%(default)g)")
+    parser.add_argument("--warm-ups", type=int, default=1, help="moves that are not measured, before all others: the "
+                        "first ones of a driver take long, whatever the scheme (%(default)d)")
     parser.add_argument("--lanes", type=count, default=8, help="of two bundles each (%(default)d)")
     parser.add_argument("--slots", type=count, default=4, help="of the node (%(default)d)")
     parser.add_argument("--gap-ms", type=count, default=250, help="between two sentences of a lane (%(default)d)")

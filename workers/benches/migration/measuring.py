@@ -54,6 +54,7 @@ class Protocol:
     settle_s: float
     seed: int
     class_archive: bool = False
+    warm_ups: int = 0  # moves of as many as ever move at once, before anything is measured: drivers compile meanwhile
 
 
 class Run:
@@ -100,6 +101,8 @@ class Run:
             estate.wait_running(within_s=WITHIN_S)
             estate.wait(lambda: all(len(self._blocks(estate, lane)) >= FLOWING for lane in range(protocol.lanes)),
                         what="every output flows", within_s=WITHIN_S)
+            for _ in range(protocol.warm_ups):
+                self._move(estate, max(protocol.moved))
             time.sleep(protocol.settle_s)
             quiet = [self._quiet(estate)]
             for moved in protocol.moved:

@@ -12,7 +12,7 @@ from plotly.colors import qualitative
 
 from .degradation import LEVELS, of_600
 from .schemes import SCHEMES
-from .summary import Cell, cells, outputs, quiet_rows, rows
+from .summary import Cell, cells, disturbance, outputs, quiet_rows, rows
 
 COLOURS = dict(zip(SCHEMES, qualitative.D3, strict=False))
 HEAD = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Migration schemes</title>
@@ -33,7 +33,7 @@ def page(document: Mapping[str, Any]) -> str:
     machine = document["machine"]
     words = (
         f"{machine['cores']} cores and {machine['memory_gib']} GiB; load {document['load'][0]:.1f} before, "
-        f"{document['load'][1]:.1f} after. Text: {document['text']}.")
+        f"{document['load'][1]:.1f} after. Text: {document['text']}. {disturbance(document)}")
     tables = [_table(rows(document)), "<h2>Without moves</h2>", _table(quiet_rows(document)),
               "<h2>Outputs against the reference</h2>", _table(outputs(document))]
     return "\n".join([HEAD, f"<p>{escape(words)}</p>", *tables, *figures, "</body></html>"])

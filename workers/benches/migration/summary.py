@@ -12,6 +12,7 @@ from .degradation import LEVELS, of_600
 # Seconds of 600 with a move each minute, at 60% degradation or more, and at 100%: paper [4], 5.2, on 3 servers.
 PUBLISHED = {("rebalance", 1): (279, 267), ("process", 1): (155, None), ("nonstop", 1): (20, None),
              ("nonstop", 16): (118, None), ("nonstop+", 16): (84, 53)}
+DISTURBED = 0.02  # the part of quiet seconds so far down above which moves are not what is measured
 COUNTED = ("events", "lost", "doubled", "altered", "disordered")
 GOAL_LEVEL, GOAL_MOVED = 0.6, 8  # ours: no second so far down with so many at once, and none without any event
 
@@ -94,6 +95,17 @@ def quiet_rows(document: Mapping[str, Any]) -> list[dict[str, Any]]:
          "silence s": round(statistics.median(
              [value for figure in figures for value in figure["usual_pauses_s"]] or [0.0]), 2)}
         for (workload, scheme), figures in by_key.items()]
+
+
+def disturbance(document: Mapping[str, Any]) -> str:
+    """What is to be said of a run on a machine that was late without any move, too; empty where it was not."""
+    figures = [figure for run in document["runs"] for figure in list(run["by_moved"].values())[:1]]
+    late, seconds = _sum(figures, GOAL_LEVEL), sum(figure["quiet_seconds"] for figure in figures)
+    if late <= DISTURBED * seconds:
+        return ""
+    return (
+        f"{late} of {seconds} seconds without a move were degraded by {GOAL_LEVEL:.0%} or more: the machine had other "
+        "work, or too little for this topology. So these figures do not tell the schemes apart.")
 
 
 def _mean(figures: Iterable[Mapping[str, Any]], name: str) -> float:

@@ -26,7 +26,7 @@ from workers.engine.channels.spill import spill_folder
 from workers.engine.connectors.selection import wanted_sources
 from workers.engine.files.keeper import FileKeeper, FileThread
 from workers.engine.measuring.calibration import Calibration
-from workers.engine.measuring.machine import machine_class, slot_memory_mb
+from workers.engine.measuring.machine import disk_of, machine_class, slot_memory_mb
 from workers.engine.settings import ROOT, Settings, from_environment
 from workers.engine.sinks.selection import wanted_sinks
 from workers.engine.spark.pinning import core_of, pinning
@@ -278,7 +278,7 @@ class Node:
             "speed": self._calibration.speed,
             "calibrating_s": self._calibration.left_s,
             "pinning": pinning(self._settings, cores=len(os.sched_getaffinity(0))), "link": self._settings.link,
-            **_disk_of(self._settings.data_dir),
+            **disk_of(self._settings.data_dir),
             "spare": self._spare_report(now_ms),
             "connectors": self._connectors_report(now_ms),
             **self._spiller.report(),
@@ -367,15 +367,6 @@ class Node:
             "WEIR_DATA_DIR": str(self._settings.data_dir),
             "PYTHONPATH": python_path(ROOT),
         }
-
-
-def _disk_of(folder: Path) -> dict[str, int | None]:
-    """What is free and what there is, in MB, where the data folder is; unknown where that cannot be told."""
-    try:
-        usage = psutil.disk_usage(str(folder))
-    except OSError:
-        return {"disk_free_mb": None, "disk_total_mb": None}
-    return {"disk_free_mb": usage.free >> 20, "disk_total_mb": usage.total >> 20}
 
 
 def main(argv: Sequence[str] | None = None, **more: Any) -> None:
