@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 from uuid import UUID
 
 from django.db import connection
-from django.db.models import F, Q
+from django.db.models import Exists, F, OuterRef, Q
 
 from dashboard.catalog.models import DataflowRecord
 from dashboard.operations.models import BundleSlot, EstateState, FragmentRow, RunningTaskRow, SlotRow, TeamUse, Use
@@ -200,11 +200,13 @@ def submitted_of(dataflow_ids: Collection[str] | None = None) -> dict[str, Submi
 def _fetch_users(task_ids: Collection[str]) -> dict[str, Users]:
     by_team: dict[str, dict[str, int]] = {task_id: {} for task_id in task_ids}
     paused = dict.fromkeys(task_ids, 0)
-    for use in TeamUse.objects.filter(running_task__in=task_ids).select_related("team"):
+    unchained = set()
+    says_so = Exists(Use.objects.filter(running_task=OuterRef("running_task"), unchained=True))
+    for use in TeamUse.objects.filter(running_task__in=task_ids).select_related("team").annotate(unchained=says_so):
         by_team[use.running_task_id][use.team.slug] = use.dataflows
         paused[use.running_task_id] += use.paused
-    unchained = set(
-        Use.objects.filter(running_task__in=task_ids, unchained=True).values_list("running_task", flat=True).distinct())
+        if use.unchained:
+            unchained.add(use.running_task_id)
     first = _first_users(list(task_ids))
     return {
         task_id: Users(
