@@ -85,8 +85,12 @@ def opening(queries: Queries, opened: Collection[str]) -> Queries:
 
 
 def open_cost(cost: BatchCost) -> BatchCost:
-    """What a query costs that leaves its batches open, as that of batches `SMALLEST_S` apart."""
-    return replace(cost, batch_s=GROUP_S, batch_cpu_s=SMALLEST_S * _fixed_cores(cost))
+    """What a query costs that leaves its batches open, as that of batches `SMALLEST_S` apart.
+
+    An event takes the time of its CPU: what it seemed to take in batches has a part of theirs where cores are busy.
+    """
+    return replace(
+        cost, batch_s=GROUP_S, batch_cpu_s=SMALLEST_S * _fixed_cores(cost), event_s=cost.event_cpu_s)
 
 
 def equal_interval_s(cost: BatchCost) -> float:
@@ -115,7 +119,7 @@ def _blocks_s(cost: BatchCost) -> float:
 
 def _may(queries: Queries, query: str) -> bool:
     """Whether it is not scheduled, whose promise is of micro-batches, and has not too many events."""
-    return query in queries.costs and query not in queries.bounds_s and queries.costs[query].busy <= BUSY
+    return query in queries.costs and query not in queries.bounds_s and open_cost(queries.costs[query]).busy <= BUSY
 
 
 def _of_each_slot(

@@ -79,7 +79,7 @@ def test_it_is_chosen_where_batches_would_have_to_be_often() -> None:
 
 
 def test_what_is_scheduled_or_has_too_many_events_keeps_its_batches() -> None:
-    busy = replace(SLOW, rate_per_s=2_000)
+    busy = replace(SLOW, rate_per_s=2_000, event_cpu_s=0.0002)
     queries = replace(LINE, costs={"a": SLOW, "b": busy}, bounds_s={"a": 0.5})
     assert not choose_modes(queries, [Wanted("w", WAY, 0.06)], {"a": "", "b": ""}).open
 
