@@ -100,6 +100,7 @@ class NodeRow(models.Model):
     machine = models.CharField(max_length=120, blank=True, default="")
     threads = models.PositiveIntegerField(null=True)
     speed = models.FloatField(null=True)  # of its cores, once its agent has looked: `scheduler.performance.shipped`
+    draining_since = models.DateTimeField(null=True)  # nothing new is placed there, and what can move leaves
 
     class Meta:
         ordering = ["name"]

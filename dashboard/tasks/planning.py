@@ -22,8 +22,9 @@ def prepare_proposal(*, proposal_id: str) -> None:
 
 @app.task(name=queue.GUARD)
 def guard() -> int:
-    """See that no team slows another; how many proposals were made for that."""
-    return len(services.guard(at=timezone.now()))
+    """See that no team slows another, and that nodes that are drained become empty; how many proposals were made."""
+    moved = services.empty_nodes()
+    return len(services.guard(at=timezone.now())) + (moved is not None)
 
 
 @app.task(name=queue.ENACT_HELD)

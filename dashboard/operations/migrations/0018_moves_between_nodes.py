@@ -13,4 +13,9 @@ class Migration(migrations.Migration):
             name='origin',
             field=models.CharField(blank=True, default='', max_length=60),
         ),
+        migrations.AddField(
+            model_name='noderow',
+            name='draining_since',
+            field=models.DateTimeField(null=True),
+        ),
     ]
