@@ -66,7 +66,19 @@ def slots_for(
     estate: EstateView, fragment: Fragment, slots: Iterable[Slot], *, task_types: TaskTypes
 ) -> tuple[str, ...]:
     """The slots to which a query that can leave its own may go: of its node alone, where it has something there that
-    does not go along."""
+    does not go along.
+
+    Parameters
+    ----------
+    estate : EstateView
+        What runs.
+    fragment : Fragment
+        The query.
+    slots : iterable of Slot
+        Those that something may be placed on.
+    task_types : TaskTypes
+        The catalogue.
+    """
     stays = bool(why_not_to_other_nodes(estate, fragment, task_types=task_types))
     return tuple(
         slot.name for slot in slots

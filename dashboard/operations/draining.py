@@ -55,22 +55,22 @@ def drain_of(name: str, viewer: Viewer = EVERYTHING) -> Drain:
     row = node_row(name)
     estate = current_estate()
     seen = {fragment.id for fragment in view_for(viewer).fragments()}
-    there = list(fragments_there(estate, name))
+    fragments = fragments_there(estate, name)
     queries = tuple(
         QueryThere(bundle.id, bundle.slot, " → ".join(estate.tasks[task].type for task in fragment.kept_tasks
                                                       if task in estate.tasks), why)
-        for fragment, why in there if fragment.id in seen
+        for fragment, why in fragments if fragment.id in seen
         for bundle in fragment.queries if node_of(bundle.slot) == name)
-    return Drain(name, row.draining_since is not None, queries, len(there) - len({
-        fragment.id for fragment, _ in there if fragment.id in seen}))
+    return Drain(name, row.draining_since is not None, queries, len(fragments) - len({
+        fragment.id for fragment, _ in fragments if fragment.id in seen}))
 
 
 def fragments_there(estate: Estate, node: str) -> list[tuple[Fragment, str]]:
     """The fragments with a query on a node, by id, each with why it cannot go to another."""
     types = jobs.task_types()
-    there = [
+    fragments = [
         estate.fragments[name] for name in sorted(estate.fragments)
         if any(node_of(bundle.slot) == node for bundle in estate.fragments[name].queries)]
     return [
         (fragment, why_not_moved(estate, fragment, task_types=types)
-         or why_not_to_other_nodes(estate, fragment, task_types=types)) for fragment in there]
+         or why_not_to_other_nodes(estate, fragment, task_types=types)) for fragment in fragments]

@@ -75,7 +75,7 @@ class FragmentRow(models.Model):
     outlets = models.JSONField(default=dict)
     channels = models.JSONField(default=dict)
     inherits = models.JSONField(default=list)
-    origin = models.CharField(max_length=60, blank=True, default="")
+    origin = models.CharField(max_length=60, blank=True, default="", db_index=True)
     joins = models.JSONField(default=dict)
     bundles = models.JSONField(default=list)
     started_generation = models.PositiveIntegerField()
