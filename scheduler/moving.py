@@ -66,7 +66,19 @@ def slots_for(
     estate: EstateView, fragment: Fragment, slots: Iterable[Slot], *, task_types: TaskTypes
 ) -> tuple[str, ...]:
     """The slots to which a query that can leave its own may go: of its node alone, where it has something there that
-    does not go along."""
+    does not go along.
+
+    Parameters
+    ----------
+    estate : EstateView
+        What runs.
+    fragment : Fragment
+        The query.
+    slots : iterable of Slot
+        Those that something may be placed on.
+    task_types : TaskTypes
+        The catalogue.
+    """
     stays = bool(why_not_to_other_nodes(estate, fragment, task_types=task_types))
     return tuple(
         slot.name for slot in slots
@@ -112,7 +124,8 @@ def plan_move(
             remedy=f"Name one of {', '.join(sorted(own))}.", dataflow=dataflow_id, query=query)
     if slot not in estate.slot_loads([slot]):
         raise NotFound(
-            f"There is no slot {slot}, or a measurement has it to itself.",
+            f"There is no slot {slot} that a query may go to: a measurement may have it to itself, or its node is "
+            "drained.",
             remedy="The page Slots lists all that there are.", slot=slot)
     fragment = estate.fragments[query]
     why_not = why_not_moved(estate, fragment, task_types=task_types)
@@ -170,7 +183,8 @@ def plan_moving_back(estate: EstateView, plan: Plan) -> Plan:
             remedy="There is nothing left to undo.", dataflow=submitted.id)
     if former.slot not in estate.slot_loads([former.slot]):
         raise InvalidTransition(
-            f"The slot {former.slot} is gone.", remedy="Move the query to another slot.", dataflow=submitted.id)
+            f"The slot {former.slot} is gone, or its node is drained.", remedy="Move the query to another slot.",
+            dataflow=submitted.id)
     outputs = {task_id for task_id in fragment.channels if task_id not in fragment.outlets}
     change = recut_in(estate, [fragment], [Piece(fragment.active, former.slot)], outputs=outputs)
     # The one before it, too: it may still work, where the move was not over.

@@ -15,12 +15,13 @@ from django.conf import settings
 
 from dashboard import jobs
 from dashboard.catalog.lifecycle import RUNNING
+from dashboard.operations.offered_slots import drained_nodes
 from dashboard.operations.telemetry import EVERYTHING
 from dashboard.operations.view import View, view_for
 from dashboard.teams.permissions import Viewer
 from scheduler.deployment.online import Thresholds, decide
 from scheduler.deployment.values import Deployment, PlacedBundle
-from scheduler.model.fragment import Fragment, RunningBundle, node_of
+from scheduler.model.fragment import Fragment, RunningBundle, Slot, node_of
 from scheduler.moving import slots_for, why_not_moved, why_not_to_other_nodes
 
 HANDOVER_S = 0.3  # besides the wait for a batch: what `./weir bench handover` measures in the median, and a little more
@@ -60,8 +61,14 @@ def deployment_of(view: View, cores: Mapping[str, float] | None = None) -> Deplo
         for source, part in _shares(writer):
             for target, other in _shares(reader):
                 traffic[source, target] += events_per_s * size * part * other
-    slots = sorted({*(slot.name for slot in estate.slots), *(bundle.slot for bundle in bundles.values())})
+    slots = sorted({*(slot.name for slot in _open_slots(view)), *(bundle.slot for bundle in bundles.values())})
     return Deployment(bundles, slots, dict(traffic))
+
+
+def _open_slots(view: View) -> list[Slot]:
+    """The slots of nodes that are not drained."""
+    drained = drained_nodes()
+    return [slot for slot in view.estate.slots if slot.node not in drained]
 
 
 def _streams(
@@ -177,4 +184,5 @@ def _query(view: View, fragment: Fragment, bundle: RunningBundle, *, cores: floa
         "id": bundle.id, "name": " → ".join(estate.tasks[task].type for task in fragment.active_tasks),
         "cores": round(cores, 4), "users": view.users(fragment.active_tasks),
         "dataflow": users[0] if users else None, "why_not": why_not,
-        "targets": [] if why_not or not users else list(slots_for(estate, fragment, estate.slots, task_types=types))}
+        "targets": [] if why_not or not users else list(
+            slots_for(estate, fragment, _open_slots(view), task_types=types))}

@@ -78,7 +78,7 @@ class FragmentRow(models.Model):
     outlets = models.JSONField(default=dict)
     channels = models.JSONField(default=dict)
     inherits = models.JSONField(default=list)
-    origin = models.CharField(max_length=60, blank=True, default="")
+    origin = models.CharField(max_length=60, blank=True, default="", db_index=True)
     joins = models.JSONField(default=dict)
     bundles = models.JSONField(default=list)
     started_generation = models.PositiveIntegerField()
@@ -103,6 +103,7 @@ class NodeRow(models.Model):
     machine = models.CharField(max_length=120, blank=True, default="")
     threads = models.PositiveIntegerField(null=True)
     speed = models.FloatField(null=True)  # of its cores, once its agent has looked: `scheduler.performance.shipped`
+    draining_since = models.DateTimeField(null=True)  # nothing new is placed there, and what can move leaves
 
     class Meta:
         ordering = ["name"]

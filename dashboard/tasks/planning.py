@@ -27,8 +27,9 @@ def prepare_proposal(*, proposal_id: str) -> None:
 
 @app.task(name=queue.GUARD)
 def guard() -> int:
-    """See that no team slows another; how many pauses were proposed for that."""
-    return see_to_slow_ones(at=timezone.now())
+    """See that no team slows another, and that nodes that are drained become empty; how many proposals were made."""
+    moved = services.empty_nodes()
+    return see_to_slow_ones(at=timezone.now()) + (moved is not None)
 
 
 def see_to_slow_ones(*, at: datetime) -> int:

@@ -67,18 +67,18 @@ def test_a_query_goes_to_another_node_and_back_before_it_is_there() -> None:
     [heir] = [fragment for fragment in after.fragments.values() if fragment.slot == "n2/0"]
     assert (heir.inherits, heir.origin) == (("f1-0",), "n1")
     step = plan.steps[0]
-    said = {
+    reports = {
         "n1": {"node": "n1", "version": 3, "slots": {"0": {"state": "running"}}},
         "n2": {"node": "n2", "version": 3, "slots": {"0": {
             "state": "running", "fragments": {heir.id: {"state": "running"}}}}}}
-    assert steps_done(plan, Evidence(Reports.of(said))) == {step.key}
-    said["n1"]["handing_over"] = ["f1-0"]
-    assert not steps_done(plan, Evidence(Reports.of(said))), "its node has not cleared away what it left"
-    said["n1"] |= {"version": 2, "handing_over": []}
-    assert not steps_done(plan, Evidence(Reports.of(said))), "its node has not heard of it"
-    del said["n1"]
-    assert not steps_done(plan, Evidence(Reports.of(said)))
-    assert steps_done(plan, Evidence(Reports.of(said), gone={"n1"}))
+    assert steps_done(plan, Evidence(Reports.of(reports))) == {step.key}
+    reports["n1"]["handing_over"] = ["f1-0"]
+    assert not steps_done(plan, Evidence(Reports.of(reports))), "its node has not cleared away what it left"
+    reports["n1"] |= {"version": 2, "handing_over": []}
+    assert not steps_done(plan, Evidence(Reports.of(reports))), "its node has not heard of it"
+    del reports["n1"]
+    assert not steps_done(plan, Evidence(Reports.of(reports)))
+    assert steps_done(plan, Evidence(Reports.of(reports), gone={"n1"}))
     back = apply_plan(after, undo(after, plan))
     [former] = [fragment for fragment in back.fragments.values() if fragment.inherits]
     assert (former.slot, former.inherits, former.origin) == ("n1/0", ("f1-0", heir.id), "n2")

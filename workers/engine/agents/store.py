@@ -78,12 +78,12 @@ class NodeStore:
     def write_desired(self, desired: DesiredState) -> bool:
         """Keep a desired state and what it lets go for others; False where it is kept already, or older."""
         earlier = self.read_desired() if self.desired_path.exists() else None
-        kept = keep_handing_over(without(desired, _names(self.folder / VOID)), earlier)
-        text = DESIRED_STATES.dumps(kept)
+        whole = keep_handing_over(without(desired, _names(self.folder / VOID)), earlier)
+        text = DESIRED_STATES.dumps(whole)
         if earlier is not None and (desired.version < earlier.version or text == self.desired_path.read_text()):
             return False
         write_atomically(self.desired_path, text)
-        for folder, known in ((TAKEN, kept.heirs_elsewhere), (VOID, desired.wanted)):
+        for folder, known in ((TAKEN, whole.heirs_elsewhere), (VOID, desired.wanted)):
             for name in _names(self.folder / folder) - known.keys():
                 (self.folder / folder / name).unlink(missing_ok=True)
         return True

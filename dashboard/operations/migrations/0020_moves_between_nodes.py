@@ -11,6 +11,11 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='fragmentrow',
             name='origin',
-            field=models.CharField(blank=True, default='', max_length=60),
+            field=models.CharField(blank=True, default='', max_length=60, db_index=True),
+        ),
+        migrations.AddField(
+            model_name='noderow',
+            name='draining_since',
+            field=models.DateTimeField(null=True),
         ),
     ]
