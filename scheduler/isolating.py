@@ -29,7 +29,7 @@ def plan_isolation(
     estate : EstateView
         What runs, for whom and where.
     dataflow_id : str
-        A dataflow that needs the slow task.
+        The dataflow that it is planned for: one that needs a part of the query.
     slow : str
         The running task that is slow.
     task_types : TaskTypes

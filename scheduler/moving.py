@@ -1,4 +1,4 @@
-"""Moving: the plan that lets a query go on in another slot of its node, and the one that takes it back.
+"""Moving: the plan that lets a query go on in another slot, of its node or of another, and the one that takes it back.
 
 The query ends and its heir, which stands by in the other slot, goes on exactly where it ended: the same handover as for
 fusing and cutting (paper [4] stops a task and starts it again elsewhere).
@@ -6,8 +6,9 @@ fusing and cutting (paper [4] stops a task and starts it again elsewhere).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import Any
 
 from .applying import reversed_plan
 from .model.encoding import freeze_plan
@@ -17,7 +18,7 @@ from .model.plan import Plan
 from .model.plan_kinds import MOVE
 from .model.ports import EstateView
 from .model.prices import Prices
-from .model.task_types import TaskTypes
+from .model.task_types import TaskType, TaskTypes
 from .plan_building import plan_of_change, price_of_rearrangement, submitted_in, touched_by
 from .reuse.cutting import stuck_types
 from .reuse.division import is_scheduled
@@ -36,16 +37,58 @@ def why_not_moved(estate: EstateView, fragment: Fragment, *, task_types: TaskTyp
     return ""
 
 
-def slots_for(fragment: Fragment, slots: Iterable[Slot]) -> tuple[str, ...]:
-    """The slots to which a query that can leave its own may go: the others of its node, which has its state."""
+def why_not_to_other_nodes(estate: EstateView, fragment: Fragment, *, task_types: TaskTypes) -> str:
+    """Why a query that can leave its slot stays on its node, in words that follow "cannot be moved:"; empty where it
+    can go to any."""
+    node = node_of(fragment.slot)
+    for task_id in fragment.active_tasks:
+        task = estate.tasks[task_id]
+        why = _why_on_its_node(task_types[task.type], task.config)
+        if why:
+            return f"{task.type} {why} {node}"
+    return ""
+
+
+def _why_on_its_node(task_type: TaskType, config: Mapping[str, Any]) -> str:
+    """What of a task is on its node and does not go along, in words between its type and the node's name."""
+    if task_type.connector is not None:
+        return "is read by the connectors of"
+    if task_type.writer is not None:
+        return "is written by the connectors of"
+    if task_type.terminal in ("parquet", "json"):
+        return "writes files on"
+    if any(parameter.is_file and config.get(parameter.name) for parameter in task_type.parameters):
+        return "reads a file on"
+    return ""
+
+
+def slots_for(
+    estate: EstateView, fragment: Fragment, slots: Iterable[Slot], *, task_types: TaskTypes
+) -> tuple[str, ...]:
+    """The slots to which a query that can leave its own may go: of its node alone, where it has something there that
+    does not go along.
+
+    Parameters
+    ----------
+    estate : EstateView
+        What runs.
+    fragment : Fragment
+        The query.
+    slots : iterable of Slot
+        Those that something may be placed on.
+    task_types : TaskTypes
+        The catalogue.
+    """
+    stays = bool(why_not_to_other_nodes(estate, fragment, task_types=task_types))
     return tuple(
-        slot.name for slot in slots if slot.node == node_of(fragment.slot) and slot.name != fragment.slot)
+        slot.name for slot in slots
+        if slot.name != fragment.slot and (slot.node == node_of(fragment.slot) or not stays))
 
 
 def plan_move(
     estate: EstateView, dataflow_id: str, *, query: str, slot: str, task_types: TaskTypes, prices: Prices, why: str = ""
 ) -> Plan:
-    """Plan that one query of a submitted dataflow goes on in another slot of its node.
+    """Plan that one query of a submitted dataflow goes on in another slot.
 
     Parameters
     ----------
@@ -81,7 +124,8 @@ def plan_move(
             remedy=f"Name one of {', '.join(sorted(own))}.", dataflow=dataflow_id, query=query)
     if slot not in estate.slot_loads([slot]):
         raise NotFound(
-            f"There is no slot {slot}, or a measurement has it to itself.",
+            f"There is no slot {slot} that a query may go to: a measurement may have it to itself, or its node is "
+            "drained.",
             remedy="The page Slots lists all that there are.", slot=slot)
     fragment = estate.fragments[query]
     why_not = why_not_moved(estate, fragment, task_types=task_types)
@@ -90,10 +134,12 @@ def plan_move(
             f"{query} cannot be moved: {why_not}.", remedy=_remedy(estate, fragment), query=query, slot=slot)
     if slot == fragment.slot:
         raise InvalidTransition(
-            f"{query} runs in {slot} already.", remedy="Choose another slot of its node.", query=query, slot=slot)
-    if node_of(slot) != node_of(fragment.slot):
+            f"{query} runs in {slot} already.", remedy="Choose another slot.", query=query, slot=slot)
+    why_not = "" if node_of(slot) == node_of(fragment.slot) else why_not_to_other_nodes(
+        estate, fragment, task_types=task_types)
+    if why_not:
         raise InvalidTransition(
-            f"{query} cannot be moved to {slot}: what it has read and keeps is on {node_of(fragment.slot)}.",
+            f"{query} cannot be moved to {slot}: {why_not}.",
             remedy=f"Choose another slot of {node_of(fragment.slot)}, or schedule the dataflow on that node.",
             query=query, slot=slot)
     outputs = {
@@ -128,7 +174,7 @@ def plan_moving_back(estate: EstateView, plan: Plan) -> Plan:
     """
     submitted = submitted_in(estate, plan.dataflow.id)
     moved = plan.fragments_after[plan.steps[0].fragment]
-    former = plan.fragments_before[moved.inherits[0]]
+    former = plan.fragments_before[moved.inherits[-1]]
     fragment = estate.fragments.get(moved.id)
     if fragment is None or (fragment.tasks, fragment.active) != (moved.tasks, moved.active) or is_scheduled(
             estate, fragment):
@@ -137,9 +183,14 @@ def plan_moving_back(estate: EstateView, plan: Plan) -> Plan:
             remedy="There is nothing left to undo.", dataflow=submitted.id)
     if former.slot not in estate.slot_loads([former.slot]):
         raise InvalidTransition(
-            f"The slot {former.slot} is gone.", remedy="Move the query to another slot.", dataflow=submitted.id)
+            f"The slot {former.slot} is gone, or its node is drained.", remedy="Move the query to another slot.",
+            dataflow=submitted.id)
     outputs = {task_id for task_id in fragment.channels if task_id not in fragment.outlets}
     change = recut_in(estate, [fragment], [Piece(fragment.active, former.slot)], outputs=outputs)
+    # The one before it, too: it may still work, where the move was not over.
+    heir = change.after[change.steps[0].fragment]
+    back = replace(heir, inherits=(former.id, *heir.inherits))
+    change = replace(change, after={**change.after, back.id: back})
     return freeze_plan(replace(
         reversed_plan(plan, change), generation=estate.generation, dataflow=submitted,
         **touched_by(estate, (fragment.tasks[0],), besides=submitted)))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from .contracts.desired import made_in
 from .contracts.reports import LEFT, RUNNING, STOPPED, QueryReport, Reports
 from .model.fragment import Fragment, RunningBundle, node_of
 from .model.plan import Plan, Step
@@ -45,6 +46,7 @@ class QueryEvidence:
     bundle: RunningBundle
     query: QueryReport | None
     reports: Reports
+    gone: Collection[str] = ()
 
     @property
     def runs(self) -> bool:
@@ -112,7 +114,8 @@ def _every_query(
         slot = evidence.reports.slot(bundle.slot)
         if slot is None or slot.state != RUNNING:  # what a slot does not mention is gone only if it reports at all
             return False
-        return is_done(QueryEvidence(step, fragment, bundle, slot.fragments.get(bundle.id), evidence.reports))
+        return is_done(QueryEvidence(
+            step, fragment, bundle, slot.fragments.get(bundle.id), evidence.reports, evidence.gone))
 
     return of_fragment
 
@@ -121,7 +124,19 @@ def _has_taken_over(seen: QueryEvidence) -> bool:
     node = seen.reports.node(node_of(seen.bundle.slot))
     ancestors_run = node is not None and any(
         ancestor in slot.fragments for slot in node.slots.values() for ancestor in seen.fragment.inherits)
-    return seen.runs and not ancestors_run
+    return seen.runs and not ancestors_run and _has_left_its_node(seen)
+
+
+def _has_left_its_node(seen: QueryEvidence) -> bool:
+    """Whether the node that has what a query goes on with has nothing more to do for it, where that is another."""
+    fragment = seen.fragment
+    if not fragment.origin or fragment.origin in seen.gone:
+        return True
+    origin = seen.reports.node(fragment.origin)
+    if origin is None or origin.version < made_in(fragment.id):
+        return False
+    left = {*origin.handing_over, *(name for slot in origin.slots.values() for name in slot.fragments)}
+    return not left.intersection(fragment.inherits)
 
 
 def _runs_with_its_threads(seen: QueryEvidence) -> bool:

@@ -31,7 +31,7 @@ from dashboard.teams.permissions import Viewer
 from scheduler.alerting import kinds
 from scheduler.alerting.values import Element, Reading
 from scheduler.history.port import History
-from scheduler.history.series import DATAFLOW, NODE, QUERY, SECOND, STREAM, Series
+from scheduler.history.series import DATAFLOW, NODE, QUERY, SECOND, SLOT, STREAM, Series
 from scheduler.latency.status import IMPOSSIBLE, MISSED
 from scheduler.model.latency import from_json, in_words
 from scheduler.reuse.activity import is_working
@@ -40,7 +40,7 @@ Readings = dict[Element, Reading]
 RECENT_S = 30  # so many seconds of history say what a value is now
 RESTARTS_WITHIN_S = 600
 _SILENT = ("silent_source", "away", "retrying")
-_NEEDED = ("query", "slot", "node")
+_NEEDED = ("query", "slot", "node", "sink")
 
 
 @dataclass
@@ -169,22 +169,29 @@ def _found(evidence: Evidence) -> Iterator[tuple[Finding, str]]:
 
 
 def _restarting(evidence: Evidence) -> Readings | None:
+    """How often the queries of a team's dataflows failed lately, and the drivers of the slots where they are ended."""
     queries: dict[str, str] = {}
+    slots: dict[str, str] = {}
     for task, dataflow in evidence.tasks.items():
         fragment = evidence.view.estate.fragments[evidence.view.estate.places[task][0]]
         queries |= dict.fromkeys((fragment.id, *(bundle.id for bundle in fragment.queries)), dataflow)
+        slots |= dict.fromkeys((bundle.slot for bundle in fragment.queries), dataflow)
     notes = evidence.history.annotations(
         begin_s=evidence.now_s - RESTARTS_WITHIN_S, end_s=evidence.now_s + 1,
-        subjects=[(QUERY, query) for query in queries])
-    restarts = Counter(note.subject for note in notes if note.what == "fragment_failed")
-    causes = {note.subject: note.text for note in notes if note.what == "fragment_failed"}
+        subjects=[*((QUERY, query) for query in queries), *((SLOT, slot) for slot in slots)])
+    ended = [note for note in notes if note.what in ("fragment_failed", "slot_died")]
+    restarts = Counter((note.kind, note.subject) for note in ended)
+    causes = {(note.kind, note.subject): note.text for note in ended}
     return {
-        Element(QUERY, query): Reading(
-            value=float(restarts[query]), cause=f"query:{query}", dataflow=dataflow,
-            text=f"A query of {evidence.of_dataflow(dataflow)} failed {restarts[query]} times within ten minutes."
-                 + (f" {evidence.view.in_words(causes[query], dataflow)}" if causes.get(query) else ""),
-            remedy="Mend the cause; its page has the traceback.")
-        for query, dataflow in queries.items()}
+        Element(kind, subject): Reading(
+            value=float(restarts[kind, subject]), cause=f"{kind}:{subject}", dataflow=dataflow,
+            text=(f"A query of {evidence.of_dataflow(dataflow)} failed" if kind == QUERY else
+                  f"The driver of {subject}, where {evidence.of_dataflow(dataflow)} runs, ended")
+                 + f" {restarts[kind, subject]} times within ten minutes."
+                 + (f" {evidence.view.in_words(why, dataflow)}" if (why := causes.get((kind, subject))) else ""),
+            remedy="Mend the cause; its page has the traceback." if kind == QUERY else
+                   "Its log has the reason. Where memory is short, give slots more, or fewer queries.")
+        for kind, users in ((QUERY, queries), (SLOT, slots)) for subject, dataflow in users.items()}
 
 
 def _drift(evidence: Evidence) -> Readings | None:
@@ -229,6 +236,7 @@ def _disk(evidence: Evidence) -> Readings | None:
         return None
     free: dict[str, float | None] = dict.fromkeys(slot.node for slot in evidence.view.estate.slots)
     free |= {name: report.disk_free_mb for name, report in evidence.view.reading.reports.items()}
+    free.pop(settings.LOCAL_NODE, None)  # its folder is the site's
     free["site"] = float(shutil.disk_usage(settings.DATA_DIR).free >> 20)
     return {
         Element(NODE, name): Reading(

@@ -94,7 +94,7 @@ class ControllerIn(Schema):
 
 
 class MoveIn(Schema):
-    """Which query is to go on in which other slot of its node."""
+    """Which query is to go on in which other slot."""
 
     query: str
     slot: str

@@ -45,7 +45,7 @@ def system(data: Path, *, slots: int) -> Iterator[Mapping[str, str]]:
 
 
 def measure(
-    limits: Sequence[str], *, dataflows: int, slots: int, settle_s: float, seconds: float
+    limits: Sequence[str], *, dataflows: int, slots: int, settle_s: float, seconds: float, is_built_in: bool = False
 ) -> Iterator[dict[str, Any]]:
     """A row for each limit, as soon as it is measured.
 
@@ -59,12 +59,14 @@ def measure(
         Of the system.
     settle_s, seconds : float
         How long after each change of limits is measured, and for how long.
+    is_built_in : bool, optional
+        Whether dataflows have tasks of built-in expressions alone.
     """
+    arguments = (*(("--built-in",) if is_built_in else ()), str(dataflows), str(settle_s), str(seconds), *limits)
+    program = (sys.executable, "-P", "-m", "dashboard.benches.latency_cost_estate", *arguments)
     with tempfile.TemporaryDirectory(prefix="weir-latency-") as name, \
             system(Path(name), slots=slots) as environment, \
-            subprocess.Popen(
-                (sys.executable, "-P", "-m", "dashboard.benches.latency_cost_estate", str(dataflows), str(settle_s),
-                 str(seconds), *limits), cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True) as estate:
+            subprocess.Popen(program, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True) as estate:
         assert estate.stdout is not None
         for line in estate.stdout:
             yield json.loads(line)
@@ -79,6 +81,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                     "limit after the other: cores of all slots, latencies, and how many limits were promised and met.")
     parser.add_argument("--dataflows", type=int, default=40)
     parser.add_argument("--slots", type=int, default=2)
+    parser.add_argument("--built-in", action="store_true", help="tasks of built-in expressions alone: four a dataflow")
     parser.add_argument("--limits", nargs="+", default=list(LIMITS), help="as documents have them")
     parser.add_argument("--settle", type=positive, default=75.0, help="seconds after each change of limits")
     parser.add_argument("--seconds", type=positive, default=60.0, help="for which each limit is measured")
@@ -86,7 +89,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     results: dict[str, Any] = {"machine": machine(), "load_before": os.getloadavg()[0], "rows": []}
     for row in measure(given.limits, dataflows=given.dataflows, slots=given.slots, settle_s=given.settle,
-                       seconds=given.seconds):
+                       seconds=given.seconds, is_built_in=given.built_in):
         results["rows"].append(row)
         write(given.json, results | {"load_after": os.getloadavg()[0]})
         sys.stderr.write(f"{json.dumps(row)}\n")

@@ -1,6 +1,6 @@
 """Small dataflows in a system that runs, under one latency limit after the other: what they take and how late they are.
 
-    python -m dashboard.benches.latency_cost_estate DATAFLOWS SETTLE_S SECONDS LIMIT...
+    python -m dashboard.benches.latency_cost_estate [--built-in] DATAFLOWS SETTLE_S SECONDS LIMIT...
 
 with WEIR_DATA_DIR and REDIS_URL of that system. Writes a line of JSON for each limit.
 """
@@ -21,16 +21,16 @@ RATE_PER_S = 10
 AT_ONCE = 8
 
 
-def document(number: int) -> dict[str, Any]:
-    """Five tasks in a line, of which no other dataflow has one."""
-    names = ("sense", "parse", "plausible", "average", "out")
+def document(number: int, *, is_built_in: bool = False) -> dict[str, Any]:
+    """Five tasks in a line, of which no other dataflow has one; ``is_built_in``: the four of built-in expressions."""
+    names = ("sense", "parse", "plausible", *(() if is_built_in else ("average",)), "out")
     return {
         "name": f"Small {number:02d}",
         "tasks": [
             {"id": "sense", "type": "urban_sensing", "config": {"seed": 1_000 + number}},
             {"id": "parse", "type": "senml_parse"},
             {"id": "plausible", "type": "range_filter", "config": {"ranges": {"temperature": [-30, 60]}}},
-            {"id": "average", "type": "block_average", "config": {"window": 10}},
+            *(() if is_built_in else ({"id": "average", "type": "block_average", "config": {"window": 10}},)),
             {"id": "out", "type": "output", "config": {"name": f"small-{number}"}}],
         "streams": [{"from": before, "to": after} for before, after in itertools.pairwise(names)],
         "rates": {"sense": RATE_PER_S}}
@@ -47,9 +47,11 @@ def main() -> None:
     from dashboard.teams.models import User
     from scheduler.model.documents import read_limits
 
-    count, settle_s, seconds, *limits = sys.argv[1:]
+    arguments = sys.argv[1:]
+    is_built_in = "--built-in" in arguments
+    count, settle_s, seconds, *limits = (text for text in arguments if text != "--built-in")
     began_s = time.monotonic()
-    _submit(int(count))
+    _submit(int(count), is_built_in=is_built_in)
     started_s = time.monotonic() - began_s
     author = User.objects.get(username="carla")
     for limit in limits:
@@ -62,7 +64,7 @@ def main() -> None:
         sys.stdout.flush()
 
 
-def _submit(count: int) -> None:
+def _submit(count: int, *, is_built_in: bool) -> None:
     """Submit and approve all, some at once, and wait until they run."""
     from dashboard.approvals.services import approve_proposal, prepare_proposal, submit_dataflow
     from dashboard.teams.models import Team, User
@@ -70,7 +72,8 @@ def _submit(count: int) -> None:
     author, approver = (User.objects.get(username=name) for name in ("carla", "ana"))
     team = Team.objects.get(slug="city")
     for number in range(count):
-        proposal = submit_dataflow(actor=author, team=team, text=json.dumps(document(number)), format="json")
+        text = json.dumps(document(number, is_built_in=is_built_in))
+        proposal = submit_dataflow(actor=author, team=team, text=text, format="json")
         proposal = prepare_proposal(proposal_id=proposal.pk)
         approve_proposal(actor=approver, proposal_id=proposal.pk, digest=proposal.plan.digest)
         _until_done(waiting=AT_ONCE)
@@ -113,6 +116,7 @@ def _measured(seconds: float) -> dict[str, Any]:
     return {
         "cores": round(cores, 3), "interval_s": round(median(
             row.trigger_ms / 1000 for row in FragmentPace.objects.all()), 3),
+        "open": FragmentPace.objects.filter(real_time=True).count(),
         "mean_ms": _rounded(means), "worst_mean_ms": round(max(means, default=0.0)), "p50_ms": _rounded(p50),
         "p99_ms": _rounded(p99), "measured": len(means),
         "expected_ms": _rounded([1000 * row.expected_s for row in rows]),

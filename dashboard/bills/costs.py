@@ -22,7 +22,7 @@ from dashboard.approvals.plan_in_force import plans_in_force
 from dashboard.bills.models import UsageHour
 from dashboard.catalog.permissions import dataflow_for
 from dashboard.operations.costs import costs_here
-from dashboard.operations.pacing import trigger_ms_of
+from dashboard.operations.pacing import priced_ms_of
 from dashboard.operations.view import view_for
 from dashboard.plans.models import PlanRecord
 from dashboard.plans.prices import prices
@@ -75,7 +75,7 @@ def cost_of(viewer: Viewer, dataflow_id: UUID | str) -> DataflowCost | None:
     if submitted is None:
         return None
     cores, types = 0.0, set()
-    paces_ms = trigger_ms_of({view.estate.places[task][0] for task in submitted.running.values()
+    paces_ms = priced_ms_of({view.estate.places[task][0] for task in submitted.running.values()
                               if task in view.estate.places})
     for task_id in set(submitted.running.values()):
         task, place = view.estate.tasks[task_id], view.estate.places.get(task_id)

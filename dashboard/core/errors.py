@@ -38,9 +38,9 @@ HTTP_STATUS: Mapping[str, HTTPStatus] = {
             "already_reviewed", "already_submitted", "altered_plan", "digest_mismatch", "insufficient_slots",
             "invalid_transition", "last_admin", "missing_profile", "mixed_sweep", "name_taken", "no_slots",
             "no_such_near_miss", "node_in_use", "node_reports", "not_approved", "not_enactable", "not_paused",
-            "nothing_to_change", "nothing_to_gain", "nothing_to_look_at", "other_dataflow", "rate_not_held",
-            "secret_away", "secret_in_use", "slot_taken", "source_away", "source_refused", "sink_away", "sink_refused",
-            "stale_plan", "too_many_sweeps", "trial_failed", "unknown_task_type"),
+            "nothing_elsewhere", "nothing_to_change", "nothing_to_gain", "nothing_to_look_at", "other_dataflow",
+            "rate_not_held", "secret_away", "secret_in_use", "slot_taken", "source_away", "source_refused", "sink_away",
+            "sink_refused", "stale_plan", "too_many_sweeps", "trial_failed", "unknown_task_type"),
         HTTPStatus.REQUEST_ENTITY_TOO_LARGE: ("document_too_large", "too_large"),
         HTTPStatus.UNPROCESSABLE_ENTITY: (
             "host_not_allowed", "invalid_beginning", "invalid_choice", "invalid_config", "invalid_dataflow",

@@ -11,15 +11,20 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from django.conf import settings
+
 from dashboard import jobs
 from dashboard.catalog.lifecycle import RUNNING
+from dashboard.operations.offered_slots import drained_nodes
 from dashboard.operations.telemetry import EVERYTHING
 from dashboard.operations.view import View, view_for
 from dashboard.teams.permissions import Viewer
 from scheduler.deployment.online import Thresholds, decide
 from scheduler.deployment.values import Deployment, PlacedBundle
-from scheduler.model.fragment import Fragment, RunningBundle, node_of
-from scheduler.moving import slots_for, why_not_moved
+from scheduler.model.fragment import Fragment, RunningBundle, Slot, node_of
+from scheduler.moving import slots_for, why_not_moved, why_not_to_other_nodes
+
+HANDOVER_S = 0.3  # besides the wait for a batch: what `./weir bench handover` measures in the median, and a little more
 
 
 def deployment_of(view: View, cores: Mapping[str, float] | None = None) -> Deployment:
@@ -45,17 +50,25 @@ def deployment_of(view: View, cores: Mapping[str, float] | None = None) -> Deplo
     bundles: dict[str, PlacedBundle] = {}
     for fragment in working.values():
         is_movable = not why_not_moved(estate, fragment, task_types=types)
+        is_bound = is_movable and bool(why_not_to_other_nodes(estate, fragment, task_types=types))
         for bundle in fragment.queries:
             report = view.reading.reports.query(bundle.slot, bundle.id)
             known = (cores or {}).get(bundle.id, report.cpu if report is not None else None)
-            bundles[bundle.id] = PlacedBundle(bundle.id, bundle.slot, known or 0.0, movable=is_movable, node_bound=True)
+            bundles[bundle.id] = PlacedBundle(
+                bundle.id, bundle.slot, known or 0.0, movable=is_movable, node_bound=is_bound)
     traffic: dict[tuple[str, str], float] = defaultdict(float)
     for writer, reader, events_per_s, size in _streams(view, working, sizes):
         for source, part in _shares(writer):
             for target, other in _shares(reader):
                 traffic[source, target] += events_per_s * size * part * other
-    slots = sorted({*(slot.name for slot in estate.slots), *(bundle.slot for bundle in bundles.values())})
+    slots = sorted({*(slot.name for slot in _open_slots(view)), *(bundle.slot for bundle in bundles.values())})
     return Deployment(bundles, slots, dict(traffic))
+
+
+def _open_slots(view: View) -> list[Slot]:
+    """The slots of nodes that are not drained."""
+    drained = drained_nodes()
+    return [slot for slot in view.estate.slots if slot.node not in drained]
 
 
 def _streams(
@@ -118,12 +131,12 @@ def deployment_rows(viewer: Viewer) -> dict[str, Any]:
             {"source": source, "target": target, "bytes_per_s": round(rate, 1)}
             for (source, target), rate in sorted(between.items())],
         "between_nodes": round(seen.share_between_nodes, 4),
-        "suggestion": _suggestion(deployment, thresholds, {
+        "suggestion": _suggestion(whole, deployment, thresholds, {
             query["id"]: query["dataflow"] for row in rows for query in row["queries"] if query["targets"]})}
 
 
 def _suggestion(
-    deployment: Deployment, thresholds: Thresholds, own: Mapping[str, dict[str, str] | None]
+    view: View, deployment: Deployment, thresholds: Thresholds, own: Mapping[str, dict[str, str] | None]
 ) -> dict[str, Any]:
     """A move of one of these queries that is worth it by what is measured now, with what it would bring; or why none
     is. Unlike the controller's decisions it is of one moment."""
@@ -136,7 +149,29 @@ def _suggestion(
         "query": turn.move.bundle, "source": turn.move.source, "target": turn.move.target,
         "dataflow": own[turn.move.bundle], "source_cores": round(loads[turn.move.source], 3),
         "source_after": round(loads[turn.move.source] - cores, 3),
-        "target_after": round(loads[turn.move.target] + cores, 3)}
+        "target_after": round(loads[turn.move.target] + cores, 3), **_foreseen(view, turn.move.bundle)}
+
+
+def _foreseen(view: View, query: str) -> dict[str, Any]:
+    """For about how long a move lets a query's output stand still, and what makes that longer, in words."""
+    fragment = view.fragment_of[query]
+    report = next((
+        view.reading.reports.query(bundle.slot, bundle.id) for bundle in fragment.queries if bundle.id == query), None)
+    trigger_ms = (report.trigger_ms if report is not None else None) or settings.TRIGGER_MS
+    batch_ms = (report.batch_ms if report is not None else None) or 0.0
+    types, estate = jobs.task_types(), view.estate
+    stateful = [estate.tasks[task].type for task in fragment.active_tasks if types[estate.tasks[task].type].stateful]
+    risks = []
+    if batch_ms > trigger_ms:
+        risks.append(f"its batches take {batch_ms / 1000:.1f} s, and one has to end first")
+    if stateful:
+        risks.append(f"the state of {', '.join(dict.fromkeys(stateful))} goes along, and may be large")
+    if report is not None and report.failures:
+        risks.append(f"it has failed {report.failures} times lately")
+    return {
+        "pause_s": round(max(trigger_ms, batch_ms) / 1000 + HANDOVER_S, 2),
+        "risk": f"What may make it longer: {'; '.join(risks)}." if risks else (
+            "Nothing is known that would make it longer.")}
 
 
 def _query(view: View, fragment: Fragment, bundle: RunningBundle, *, cores: float, types: Any) -> dict[str, Any]:
@@ -149,4 +184,5 @@ def _query(view: View, fragment: Fragment, bundle: RunningBundle, *, cores: floa
         "id": bundle.id, "name": " → ".join(estate.tasks[task].type for task in fragment.active_tasks),
         "cores": round(cores, 4), "users": view.users(fragment.active_tasks),
         "dataflow": users[0] if users else None, "why_not": why_not,
-        "targets": [] if why_not or not users else list(slots_for(fragment, estate.slots))}
+        "targets": [] if why_not or not users else list(
+            slots_for(estate, fragment, _open_slots(view), task_types=types))}

@@ -72,7 +72,8 @@ def _read(generation: int) -> Estate:
 
 def _read_part(node: str, generation: int) -> Estate:
     slots = tuple(Slot(row.node_id, row.index) for row in SlotRow.objects.filter(node=node))
-    own = fragments_on([slot.name for slot in slots])
+    # And those of other nodes that go on with what was on this one.
+    own = fragments_on([slot.name for slot in slots]) | fragments_where(origin=node)
     tasks = {
         row.pk: task_of(row)
         for row in RunningTaskRow.objects.filter(

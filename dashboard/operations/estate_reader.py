@@ -12,7 +12,7 @@ from django.db.models import Exists, F, OuterRef, Q
 
 from dashboard.catalog.models import DataflowRecord
 from dashboard.operations.models import BundleSlot, EstateState, FragmentRow, RunningTaskRow, SlotRow, TeamUse, Use
-from dashboard.operations.offered_slots import offered_slots
+from dashboard.operations.offered_slots import offered_slots, unreserved_slots
 from scheduler.model.encoding import bundles_from_data
 from scheduler.model.estate import Submitted
 from scheduler.model.fragment import Fragment, RunningTask, Slot, divided_among
@@ -96,8 +96,9 @@ class StoredEstate:
         return tuple((Slot(node=row.node_id, index=row.index), row.spent / NANO) for row in rows)
 
     def slot_loads(self, slots: Collection[str]) -> dict[str, SlotLoad]:
-        """What these slots have to do, by name: of those that are there and that nothing has reserved."""
-        rows = SlotRow.objects.filter(name__in=slots, reserved_for="") if slots else ()
+        """What these slots have to do, by name: of those that are there, that nothing has reserved, and whose nodes are
+        not drained."""
+        rows = unreserved_slots().filter(name__in=slots) if slots else ()
         return {row.name: SlotLoad(row.queries, row.task_nanocores, row.bundles) for row in rows}
 
     def divided_on(self, slots: Collection[str]) -> tuple[Fragment, ...]:
@@ -165,7 +166,8 @@ def fragment_of(row: FragmentRow) -> Fragment:
     return Fragment(
         id=row.id, tasks=tuple(row.tasks), slot=row.slot, active=row.active, resting=row.resting,
         outlets={task: tuple(readers) for task, readers in row.outlets.items()}, channels=row.channels,
-        inherits=tuple(row.inherits), joins=row.joins, bundles=bundles_from_data(row.bundles))
+        inherits=tuple(row.inherits), joins=row.joins, bundles=bundles_from_data(row.bundles),
+        origin=row.origin)
 
 
 def queries_of(query_ids: Collection[str]) -> dict[str, Fragment]:

@@ -258,7 +258,7 @@ def fragment_fields(fragment: Fragment) -> dict[str, object]:
         "tasks": list(fragment.tasks), "slot": fragment.slot, "active": fragment.active, "resting": fragment.resting,
         "outlets": {task: list(readers) for task, readers in fragment.outlets.items()},
         "channels": dict(fragment.channels), "inherits": list(fragment.inherits), "joins": dict(fragment.joins),
-        "bundles": [asdict(bundle) for bundle in fragment.bundles],
+        "bundles": [asdict(bundle) for bundle in fragment.bundles], "origin": fragment.origin,
     }
 
 

@@ -18,7 +18,7 @@ from django.conf import settings
 from dashboard import jobs
 from dashboard.catalog.permissions import dataflow_for
 from dashboard.operations.costs import costs_here
-from dashboard.operations.pacing import trigger_ms_of
+from dashboard.operations.pacing import priced_ms_of
 from dashboard.operations.slow_queries import cut_tasks
 from dashboard.operations.view import View, view_for
 from dashboard.teams.permissions import Viewer
@@ -35,14 +35,14 @@ def fragmentation_of(viewer: Viewer, dataflow_id: UUID | str) -> dict[str, Any] 
     """
     record = dataflow_for(viewer, dataflow_id)
     view = view_for(viewer)
-    return _row(view, str(record.pk), costs=costs_here(), paces_ms=trigger_ms_of(view.estate.fragments)) \
+    return _row(view, str(record.pk), costs=costs_here(), paces_ms=priced_ms_of(view.estate.fragments)) \
         if str(record.pk) in view.records else None
 
 
 def fragmentations(viewer: Viewer) -> list[dict[str, Any]]:
     """Of every dataflow in the estate: ``id``, ``name``, ``team``, ``status`` and its fragmentation."""
     view, costs = view_for(viewer), costs_here()
-    paces_ms = trigger_ms_of(view.estate.fragments)
+    paces_ms = priced_ms_of(view.estate.fragments)
     rows = [
         {"id": dataflow_id, "name": record.name, "team": record.team.name, "status": record.status,
          **_row(view, dataflow_id, costs=costs, paces_ms=paces_ms)}

@@ -80,7 +80,9 @@ def _limit(
         if str(record.pk) in estate.submitted else {}
     path = [] if row is None else [
         {"query": query, "tasks": _tasks_in(estate, query, names), "wait_s": wait_s, "batch_s": batch_s,
-         "trigger_ms": paces[query].trigger_ms if query in paces else settings.TRIGGER_MS}
+         "trigger_ms": paces[query].trigger_ms if query in paces else settings.TRIGGER_MS,
+         "real_time": query in paces and paces[query].real_time,
+         "not_real_time": paces[query].refusal if query in paces else ""}
         for query, wait_s, batch_s in row.path]
     return {
         "number": number, "words": limit.words, "limit_s": limit.limit_s, "along": list(limit.along),
@@ -107,7 +109,10 @@ def _why(row: LatencyStatus, path: list[dict[str, Any]]) -> str:
     number = "query" if len(path) == 1 else f"{len(path)} queries"
     tried = f"With the shortest intervals that its {number} can keep to, events take {in_words(row.least_s)}."
     full = f" There is no more CPU on {', '.join(row.full)}." if row.full else ""
-    return f"{tried} {what}.{full}"
+    refused = "".join(
+        f" {_named(part)} cannot pass events on as they come: {part['not_real_time']}." for part in path
+        if part["not_real_time"])
+    return f"{tried} {what}.{full}{refused}"
 
 
 def _named(part: Mapping[str, Any]) -> str:

@@ -78,6 +78,7 @@ class FragmentRow(models.Model):
     outlets = models.JSONField(default=dict)
     channels = models.JSONField(default=dict)
     inherits = models.JSONField(default=list)
+    origin = models.CharField(max_length=60, blank=True, default="", db_index=True)
     joins = models.JSONField(default=dict)
     bundles = models.JSONField(default=list)
     started_generation = models.PositiveIntegerField()
@@ -102,6 +103,7 @@ class NodeRow(models.Model):
     machine = models.CharField(max_length=120, blank=True, default="")
     threads = models.PositiveIntegerField(null=True)
     speed = models.FloatField(null=True)  # of its cores, once its agent has looked: `scheduler.performance.shipped`
+    draining_since = models.DateTimeField(null=True)  # nothing new is placed there, and what can move leaves
 
     class Meta:
         ordering = ["name"]
@@ -202,6 +204,8 @@ class FragmentPace(models.Model):
     cost = models.JSONField(default=dict)  # of its batches: `scheduler.latency.triggers.BatchCost`
     # Where several dataflows share it and need it differently often: what each would have alone, in ms.
     alone_ms = models.JSONField(default=dict)
+    real_time = models.BooleanField(default=False)  # its batches are to stay open
+    refusal = models.CharField(max_length=200, default="", blank=True)  # why they cannot
 
 
 class LatencyStatus(models.Model):

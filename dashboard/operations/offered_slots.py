@@ -12,8 +12,19 @@ SILENT_AFTER = timedelta(seconds=45)  # a report lives for 15 s, and is looked f
 
 
 def offered_slots() -> QuerySet[SlotRow]:
-    """Slots that nothing has reserved, of nodes that are heard of: what is placed on a silent one would not begin."""
-    return SlotRow.objects.filter(reserved_for="").exclude(node__in=silent_nodes())
+    """Slots that nothing has reserved, of nodes that are heard of, for what is placed on a silent one would not begin;
+    and that are not drained."""
+    return unreserved_slots().exclude(node__in=silent_nodes())
+
+
+def unreserved_slots() -> QuerySet[SlotRow]:
+    """Slots that nothing has reserved, of nodes that are not drained."""
+    return SlotRow.objects.filter(reserved_for="", node__draining_since=None)
+
+
+def drained_nodes() -> frozenset[str]:
+    """The nodes on which nothing new is placed."""
+    return frozenset(NodeRow.objects.exclude(draining_since=None).values_list("name", flat=True))
 
 
 def silent_nodes() -> QuerySet[NodeRow]:

@@ -27,8 +27,10 @@ from scheduler.history.series import DATAFLOW, Annotation, Series
 from scheduler.latency import status
 from scheduler.latency.batch_costs import BatchesSeen, times_its_cpu
 from scheduler.latency.pacing import STAYS, Expected, Pacing, Queries, Wanted, expected_at, pace
+from scheduler.latency.real_time import Chosen, choose_modes, equal_interval_s, opening
 from scheduler.latency.status import Settled, state_of
 from scheduler.latency.stepping import step
+from scheduler.latency.triggers import SMALLEST_S, BatchCost
 from scheduler.model.estate import Estate
 from scheduler.model.latency import LatencyLimit, in_words, to_json
 
@@ -119,7 +121,7 @@ class Pacer:
     def _look_at_queries(self, view: View, now_s: int) -> None:
         present = set()
         for name, report in view.reading.reports.queries():
-            if report.state == RUNNING:
+            if report.state == RUNNING and not report.real_time:  # of open batches nothing is learned about others
                 present.add(name)
                 self._queries.setdefault(name, _Query()).look(
                     now_s, trigger_ms=report.trigger_ms, batches=report.batches, busy_ms=report.busy_ms,
@@ -143,7 +145,9 @@ class Pacer:
         in_force: dict[str, float] = {}
         for name, report in view.reading.reports.queries():
             fragment = view.fragment_of.get(name)
-            if fragment is not None and report.trigger_ms is not None:
+            if fragment is not None and report.real_time:
+                in_force[fragment.id] = SMALLEST_S
+            elif fragment is not None and report.trigger_ms is not None:
                 in_force[fragment.id] = max(in_force.get(fragment.id, 0.0), report.trigger_ms / 1000)
         return in_force
 
@@ -153,7 +157,8 @@ class Pacer:
         paces = FragmentPace.objects.in_bulk()
         chosen = {name: row.trigger_ms for name, row in paces.items()}
         queries = self._known(view, chosen)
-        modelled = expected_at(queries, [want for _, want in wants.values()], queries.before_s | {
+        seen = opening(queries, self._open_now(view))
+        modelled = expected_at(seen, [want for _, want in wants.values()], seen.before_s | {
             query: seconds for query, seconds in self._in_force(view).items() if query in queries.costs})
         corrected: Wants = {}
         for key, (limit, want) in wants.items():
@@ -168,20 +173,41 @@ class Pacer:
         limits = [want for _, want in corrected.values()]
         measured_s = {want.key: mean_s for key, (_, want) in wants.items()
                       if (mean_s := self._settled[key].recent_s) is not None}
-        paced = step(queries, limits, measured_s) if settings.PACING == "steps" else pace(queries, limits)
+        refusals = self._refusals(view)
+        if settings.PACING == "steps":
+            paced = step(queries, limits, measured_s)
+            chosen_modes = Chosen(frozenset(), paced, paced.interval_s)
+        else:
+            chosen_modes = choose_modes(
+                queries, limits, refusals if settings.REAL_TIME else {},
+                before=[name for name, row in paces.items() if row.real_time])
+            paced = chosen_modes.paced
         at = self._now()
         alone_ms = self._alone(view, queries, corrected)
-        changed = self._store_intervals(paced, queries, paces, alone_ms, at)
+        changed = self._store_intervals(chosen_modes, queries, paces, alone_ms, at, refusals=refusals)
         self._store_statuses(corrected, paced, rows, at)
         self._paths = {key: paced.expected[want.key].path for key, (_, want) in corrected.items()}
         if not changed:
             return []
         jobs.republish()
         return [
-            Annotation(now_s, REPACED, DATAFLOW, name, _told(queries, paced, own))
+            Annotation(now_s, REPACED, DATAFLOW, name, _told(queries, chosen_modes, paces, own))
             for name in view.records
             if (own := sorted(changed & {view.estate.places[task][0]
                                          for task in view.estate.submitted[name].running.values()}))]
+
+    @staticmethod
+    def _open_now(view: View) -> set[str]:
+        return {view.fragment_of[name].id for name, report in view.reading.reports.queries()
+                if report.real_time and name in view.fragment_of}
+
+    @staticmethod
+    def _refusals(view: View) -> dict[str, str]:
+        """Why queries cannot leave their batches open, empty where they can: of those that are not divided and run."""
+        return {
+            name: report.not_real_time for name, report in view.reading.reports.queries()
+            if report.state == RUNNING and report.not_real_time is not None
+            and name in view.estate.fragments and not view.estate.fragments[name].divided}
 
     def _known(self, view: View, chosen: Mapping[str, int]) -> Queries:
         costs = costs_here()
@@ -218,28 +244,48 @@ class Pacer:
 
     @staticmethod
     def _store_intervals(
-        paced: Pacing, queries: Queries, paces: Mapping[str, FragmentPace],
-        alone_ms: Mapping[str, Mapping[str, int]], at: datetime,
+        chosen: Chosen, queries: Queries, paces: Mapping[str, FragmentPace],
+        alone_ms: Mapping[str, Mapping[str, int]], at: datetime, *, refusals: Mapping[str, str],
     ) -> set[str]:
-        """Write what has changed; the queries that had another interval before."""
+        """Write what has changed; the queries that had another interval or mode before.
+
+        Parameters
+        ----------
+        chosen : Chosen
+            Intervals and modes.
+        queries : Queries
+            With what their micro-batches cost.
+        paces : mapping of str to FragmentPace
+            What is stored.
+        alone_ms : mapping
+            Of queries that several need differently often: by dataflow, in ms.
+        at : datetime
+            The present moment.
+        refusals : mapping of str to str
+            Why queries cannot leave their batches open.
+        """
         fresh, changed = [], set()
-        for query, seconds in paced.interval_s.items():
+        for query, seconds in chosen.interval_s.items():
             row, trigger_ms = paces.get(query), round(1000 * seconds)
             cost = asdict(queries.costs[query])
-            if trigger_ms != (settings.TRIGGER_MS if row is None else row.trigger_ms):
+            is_open, refusal = query in chosen.open, refusals.get(query, row.refusal if row else "")[:200]
+            if is_open != (row is not None and row.real_time) or (
+                    not is_open and trigger_ms != (settings.TRIGGER_MS if row is None else row.trigger_ms)):
                 changed.add(query)
             alone = dict(alone_ms.get(query, {}))
-            if row is None or query in changed or _differs(row.cost, cost) or _differs(row.alone_ms, alone):
+            if (row is None or query in changed or row.refusal != refusal or _differs(row.cost, cost)
+                    or _differs(row.alone_ms, alone)):
                 since = at if row is None or query in changed else row.since
                 fresh.append(FragmentPace(
-                    fragment=query, trigger_ms=trigger_ms, since=since, cost=cost, alone_ms=alone))
+                    fragment=query, trigger_ms=trigger_ms, since=since, cost=cost, alone_ms=alone, real_time=is_open,
+                    refusal=refusal))
         gone = paces.keys() - queries.costs.keys()
         with transaction.atomic():
             if gone:
                 FragmentPace.objects.filter(pk__in=gone).delete()
             FragmentPace.objects.bulk_create(
                 fresh, update_conflicts=True, unique_fields=["fragment"],
-                update_fields=["trigger_ms", "since", "cost", "alone_ms"])
+                update_fields=["trigger_ms", "since", "cost", "alone_ms", "real_time", "refusal"])
         return changed
 
     def _store_statuses(
@@ -264,6 +310,20 @@ class Pacer:
 def trigger_ms_of(fragments: Iterable[str]) -> dict[str, int]:
     """The intervals that were chosen for these fragments."""
     return dict(FragmentPace.objects.filter(pk__in=list(fragments)).values_list("fragment", "trigger_ms"))
+
+
+def priced_ms_of(fragments: Iterable[str] | None = None) -> dict[str, int]:
+    """How far apart the batches of these fragments, or of all, are as far as their CPU goes: of those that stay open,
+    as micro-batches that take as much."""
+    rows = FragmentPace.objects.all() if fragments is None else FragmentPace.objects.filter(pk__in=list(fragments))
+    return {
+        row.fragment: round(1000 * equal_interval_s(BatchCost(**row.cost))) if row.real_time else row.trigger_ms
+        for row in rows}
+
+
+def open_of(fragments: Iterable[str]) -> frozenset[str]:
+    """Those of these fragments whose batches are to stay open."""
+    return frozenset(FragmentPace.objects.filter(pk__in=list(fragments), real_time=True).values_list("pk", flat=True))
 
 
 def _status(
@@ -304,8 +364,18 @@ def _differs(before: Mapping[str, float], cost: Mapping[str, float]) -> bool:
         for name, value in cost.items())
 
 
-def _told(queries: Queries, paced: Pacing, changed: list[str]) -> str:
+def _told(queries: Queries, chosen: Chosen, paces: Mapping[str, FragmentPace], changed: list[str]) -> str:
+    opened = [query for query in changed if query in chosen.open]
+    if opened:
+        return f"{_number(opened, 'leaves its', 'leave their')} batches open: events go on as they come."
+    closed = [query for query in changed if query in paces and paces[query].real_time]
+    if closed:
+        return f"{_number(closed, 'has', 'have')} micro-batches again."
     before = [queries.before_s[query] for query in changed]
-    after = [paced.interval_s[query] for query in changed]
-    number = "A query has" if len(changed) == 1 else f"{len(changed)} queries have"
+    after = [chosen.interval_s[query] for query in changed]
+    number = _number(changed, "has", "have")
     return f"{number} batches {in_words(median(after))} apart instead of {in_words(median(before))}."
+
+
+def _number(queries: list[str], singular: str, plural: str) -> str:
+    return f"A query {singular}" if len(queries) == 1 else f"{len(queries)} queries {plural}"

@@ -198,12 +198,17 @@ def annotations_of_findings(
 
 def subject_of(finding: Finding) -> tuple[str, str]:
     """The kind and subject that history knows a finding's part by; empty where it knows none."""
-    kind = _KINDS_OF_PARTS.get(finding.part, "")
-    if kind == ESTATE or finding.key == "disk/site":
+    return subject_of_part(finding.part, finding.name)
+
+
+def subject_of_part(part: str, name: str) -> tuple[str, str]:
+    """The same of a part by its name."""
+    kind = _KINDS_OF_PARTS.get(part, "")
+    if kind == ESTATE or (part, name) == ("disk", "site"):
         return ESTATE, ""
-    if kind == QUERY and finding.part == "source" and len(finding.name) == _TASK_ID:
-        return TASK, finding.name  # a live source; one that makes its events is named by its query
-    return kind, finding.name.partition("/")[0] if kind == QUERY else finding.name if kind else ""
+    if kind == QUERY and part == "source" and len(name) == _TASK_ID:
+        return TASK, name  # a live source; one that makes its events is named by its query
+    return kind, name.partition("/")[0] if kind == QUERY else name if kind else ""
 
 
 def _subjects_of(finding: Finding) -> Iterator[tuple[str, str]]:

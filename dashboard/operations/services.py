@@ -1,8 +1,11 @@
-"""Changes of the estate that are no plan: nodes and their slots, and failed queries that are tried again."""
+"""Changes of the estate that are no plan: nodes and their slots, nodes that are drained, and failed queries that are
+tried again."""
 
 from __future__ import annotations
 
 from uuid import UUID
+
+from django.utils import timezone
 
 from dashboard import jobs
 from dashboard.audit.trail import audited
@@ -11,9 +14,16 @@ from dashboard.operations.estate_writer import store_slots
 from dashboard.operations.failures import failures
 from dashboard.operations.generation import lock_generation
 from dashboard.operations.models import NodeRow
+from dashboard.operations.offered_slots import offered_slots
 from dashboard.teams.models import Role, User
-from dashboard.teams.permissions import require_role, viewer_of
-from scheduler.model.errors import NothingToChange
+from dashboard.teams.permissions import require_role, require_superuser, viewer_of
+from scheduler.model.errors import NotFound, NothingToChange, WeirError
+
+
+class NothingElsewhere(WeirError):
+    """A node is to be drained, and no other has slots."""
+
+    code = "nothing_elsewhere"
 
 
 def register_node(*, name: str, slots: int, actor: User | None = None) -> NodeRow:
@@ -34,6 +44,65 @@ def register_node(*, name: str, slots: int, actor: User | None = None) -> NodeRo
         audit.details["fragments_moved"] = store_slots(node, generation=generation)
         jobs.republish()
     return node
+
+
+def drain_node(*, name: str, actor: User | None = None) -> NodeRow:
+    """Place nothing new on a node, and let what can move leave it (`dashboard.operations.draining`).
+
+    Raises
+    ------
+    NotFound
+        There is no such node.
+    NothingElsewhere
+        No other node has slots that something may be placed on.
+    PermissionDenied
+        The actor does not administer the installation.
+    """
+    if actor is not None:
+        require_superuser(viewer_of(actor))
+    node_row(name)
+    if not offered_slots().exclude(node=name).exists():
+        raise NothingElsewhere(
+            f"What runs on {name} has nowhere to go: no other node has slots that are free to use.",
+            remedy="Start an agent on another machine, or free what is reserved, then try again.", node=name)
+    return _set(name, actor=actor, drains=True)
+
+
+def undrain_node(*, name: str, actor: User | None = None) -> NodeRow:
+    """Let a node be used again as any other. What has left stays where it is.
+
+    Raises
+    ------
+    NotFound
+        There is no such node.
+    PermissionDenied
+        The actor does not administer the installation.
+    """
+    if actor is not None:
+        require_superuser(viewer_of(actor))
+    node_row(name)
+    return _set(name, actor=actor, drains=False)
+
+
+def _set(name: str, *, actor: User | None, drains: bool) -> NodeRow:
+    with audited(actor=actor, verb="node.drain" if drains else "node.undrain") as audit:
+        lock_generation()
+        row = NodeRow.objects.select_for_update().get(name=name)
+        audit.subject = row
+        if (row.draining_since is not None) is drains:
+            audit.nothing_changed()
+        else:
+            row.draining_since = timezone.now() if drains else None
+            row.save(update_fields=["draining_since"])
+    return row
+
+
+def node_row(name: str) -> NodeRow:
+    """A node that offers slots; ``NotFound`` where there is none of that name."""
+    row = NodeRow.objects.filter(name=name).first()
+    if row is None or not row.slots:
+        raise NotFound(f"There is no node {name}.", remedy="`./weir node list` names those that there are.", node=name)
+    return row
 
 
 def try_again(*, actor: User, dataflow_id: UUID | str) -> list[str]:

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from django.conf import settings
+from django.db.models import QuerySet
 
 from dashboard import jobs
 from dashboard.operations.estate import current_estate
@@ -34,28 +35,35 @@ class SlowTask:
         return self.fragment.tasks[self.position]
 
 
-def slow_tasks(*, at: datetime) -> list[SlowTask]:
-    """The tasks that have made a query slow for longer than a reader may hold back others; notes since when.
-
-    A broker that is away tells nothing, and changes nothing.
-    """
-    reading = jobs.read_live([], {})
-    if not reading.available:
-        return []
+def watch(reports: Reports, *, at: datetime) -> None:
+    """Note since when queries are slow, and where their meters stood then."""
     estate = current_estate()
-    behind = _behind(estate, reading.reports)
+    behind = _behind(estate, reports)
     SlowQuery.objects.exclude(pk__in=behind).delete()
-    known = SlowQuery.objects.in_bulk(list(behind))
+    known = set(SlowQuery.objects.values_list("pk", flat=True))
     begun = {name: fragment for name, fragment in behind.items() if name not in known}
     if begun:
         at_ms, counts = jobs.meters(begun)
         SlowQuery.objects.bulk_create(
             [SlowQuery(fragment=name, since=at, at_ms=at_ms, counts=counts[name]) for name in begun if name in counts],
             ignore_conflicts=True)
-    due = [
-        behind[name] for name, row in known.items() if (at - row.since).total_seconds() >= settings.HOLD_S]
-    candidates = [_slow_task(estate, fragment, known[fragment.id]) for fragment in due]
+
+
+def is_due(*, at: datetime) -> bool:
+    """Whether a query has been slow for longer than a reader may hold back others."""
+    return _due(at).exists()
+
+
+def slow_tasks(estate: Estate, *, at: datetime) -> list[SlowTask]:
+    """The tasks that make such queries slow, by what passed since they are."""
+    candidates = [
+        _slow_task(estate, estate.fragments[row.pk], row) for row in _due(at).order_by("pk")
+        if row.pk in estate.fragments]
     return [slow for slow in candidates if slow is not None]
+
+
+def _due(at: datetime) -> QuerySet[SlowQuery]:
+    return SlowQuery.objects.filter(since__lte=at - timedelta(seconds=settings.HOLD_S))
 
 
 def note_why_not(slow: SlowTask, why_not: str) -> None:

@@ -52,6 +52,7 @@ urlpatterns = [
     path("estate/slots", schedules.slots, name="slots"),
     path("estate/slots/<str:node>/<int:index>", elements.slot, name="slot"),
     path("estate/nodes/<str:node>", elements.node, name="node"),
+    path("estate/nodes/<str:node>/drain", elements.drain, name="node_drain"),
     path("estate/streams/<slug:parent>/<slug:child>", elements.stream, name="stream"),
     path("estate/queries/<slug:query_id>", elements.query, name="query"),
     path("estate/time", elements.estate_time, name="estate_time"),

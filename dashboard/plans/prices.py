@@ -8,7 +8,7 @@ from statistics import harmonic_mean
 from django.conf import settings
 
 from dashboard.operations.costs import costs_here
-from dashboard.operations.models import FragmentPace
+from dashboard.operations.pacing import priced_ms_of
 from scheduler.latency.batch_costs import TIMES_ITS_CPU
 from scheduler.latency.pacing import interval_alone
 from scheduler.model.latency import Limits
@@ -35,7 +35,7 @@ def prices(limits: Limits | None = None) -> Prices:
 
 def prices_in_force() -> Prices:
     """As `prices`, for what changes queries that run: batches as far apart as these have them, in the harmonic mean."""
-    priced, paces_ms = prices(), list(FragmentPace.objects.values_list("trigger_ms", flat=True))
+    priced, paces_ms = prices(), list(priced_ms_of().values())
     return replace(priced, trigger_ms=round(harmonic_mean(paces_ms))) if paces_ms else priced
 
 

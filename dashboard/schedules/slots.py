@@ -105,13 +105,15 @@ class SlotCell:
 
 @dataclass(frozen=True, slots=True)
 class NodeCells:
-    """A node with its slots; ``unpinned`` is why these are not held to cores of their own, empty where they are."""
+    """A node with its slots; ``unpinned`` is why these are not held to cores of their own, empty where they are, and
+    ``link`` what delays and limits its traffic with the broker, where anything of Weir's does."""
 
     name: str
     reporting: bool
     memory_mb: float | None
     slots: tuple[SlotCell, ...]
     unpinned: str = ""
+    link: str = ""
 
     @property
     def changes(self) -> bool:
@@ -202,7 +204,7 @@ def slots_grid(viewer: Viewer, *, plan: Plan | None = None) -> Grid:
     reports = view.reading.reports
     return Grid(tuple(
         NodeCells(name, name in reports, report.memory_mb if (report := reports.node(name)) else None, tuple(cells),
-                  unpinned(reports.node(name)))
+                  unpinned(report), report.link if report else "")
         for name, cells in sorted(nodes.items())), view.reading, plan)
 
 

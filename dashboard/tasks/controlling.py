@@ -17,6 +17,7 @@ ACTUATORS: Mapping[str, Actuator] = {
     "chaining": adapting.CHAINING,
     "defragmentation": adapting.DEFRAGMENTATION,
     "deployment": adapting.DEPLOYMENT,
+    "isolation": adapting.ISOLATION,
     "remeasuring": SweepActuator()}
 
 

@@ -13,7 +13,7 @@ from django.utils import timezone
 from dashboard import queue
 from dashboard.approvals import selectors, services
 from dashboard.approvals.services.enacting import Observed
-from dashboard.operations.pacing import trigger_ms_of
+from dashboard.operations.pacing import open_of, trigger_ms_of
 from dashboard.operations.reader_terms import needs_in_part
 from dashboard.operations.selectors import fragments_where, load_part_of, slots_around, slots_gone
 from dashboard.operations.selectors import nodes as all_nodes
@@ -90,7 +90,7 @@ def publish(nodes: Iterable[str] | None = None) -> None:
             part = load_part_of(node)
             wanted = desired.desired_of(
                 part, node, registry.task_types(), settings.TRIGGER_MS, needs=needs_in_part(part),
-                paces_ms=trigger_ms_of(part.fragments))
+                paces_ms=trigger_ms_of(part.fragments), real_time=open_of(part.fragments))
             if not desired.stands(broker, wanted) and not desired.publish(broker, wanted):
                 log.warning("newer_desired_state_stands", node=node, version=wanted.version)
 

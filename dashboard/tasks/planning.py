@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from django.utils import timezone
 
 from dashboard import jobs, queue
 from dashboard.approvals import selectors, services
+from dashboard.controllers import runner
+from dashboard.operations import slow_queries
 from dashboard.queue import app
+from dashboard.tasks.controlling import ACTUATORS
 from dashboard.teams.logins import forget_old_failures
+from scheduler.controllers.isolating import Isolating
+from scheduler.controllers.registry import CONTROLLERS
 
 WAITS_TOO_LONG = timedelta(seconds=20)
 
@@ -22,8 +27,18 @@ def prepare_proposal(*, proposal_id: str) -> None:
 
 @app.task(name=queue.GUARD)
 def guard() -> int:
-    """See that no team slows another; how many proposals were made for that."""
-    return len(services.guard(at=timezone.now()))
+    """See that no team slows another, and that nodes that are drained become empty; how many proposals were made."""
+    moved = services.empty_nodes()
+    return see_to_slow_ones(at=timezone.now()) + (moved is not None)
+
+
+def see_to_slow_ones(*, at: datetime) -> int:
+    """Propose the pauses that are due; how many. Where a query is slow of which others need a part, the controller
+    isolation decides at once: they wait meanwhile."""
+    proposals = services.guard(at=at)
+    if slow_queries.is_due(at=at):
+        runner.take_turn(CONTROLLERS[Isolating.name], ACTUATORS[Isolating.name], at=at)
+    return len(proposals)
 
 
 @app.task(name=queue.ENACT_HELD)

@@ -79,10 +79,10 @@ SILENT_SOURCE = RuleKind(
     about="A source makes no events, or what it reads does not answer.")
 FAILING = RuleKind(
     name="failing", title="Failing", for_s=30, severity=CRITICAL, marked=False,
-    about="A query of a dataflow fails or hangs, or the slot or node that it needs does not answer.")
+    about="A query of a dataflow fails or hangs, its sink cannot be written, or its slot or node does not answer.")
 RESTARTING = RuleKind(
     name="restarting", title="Restarting", unit="restarts", threshold=3, clear_threshold=1, for_s=0, clear_for_s=300,
-    about="How often a query failed and began again within ten minutes.")
+    about="How often a query failed, or the driver that it runs in ended, and began again within ten minutes.")
 DRIFT = RuleKind(
     name="drift", title="Drift", unit="%", threshold=30, clear_threshold=20, for_s=600, clear_for_s=600, severity=INFO,
     every_s=60, about="How far running tasks are from the profile that schedules are planned with.")

@@ -64,6 +64,7 @@ class WantedFragment:
     active: int = 1  # how many tasks, from the first, work; with 0 the fragment is paused
     trigger_ms: int = DEFAULT_TRIGGER_MS  # between the micro-batches of its query
     inherits: tuple[str, ...] = ()
+    origin: str = ""  # the node of the last that it inherits from, where that is another
     channels: Mapping[int, str] = field(default_factory=dict)
     heirs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     joins: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
@@ -71,6 +72,7 @@ class WantedFragment:
     routes: Routes = field(default_factory=dict)
     leaving: bool = False
     writers: Mapping[str, Writer] = field(default_factory=dict)  # by channel
+    real_time: bool = False  # its batches stay open, where its chain can be worked on so
 
     def __post_init__(self) -> None:
         outlets = {position: frozenset(readers) for position, readers in self.outlets.items() if readers}
@@ -114,13 +116,15 @@ class WantedSlot:
 class DesiredState:
     """The desired state of a node: fragments by slot; and, by slot, those that come to an end for others.
 
-    ``handing_over`` is the agent's own: fragments that are no longer wanted, and that others inherit from.
+    ``remote_heirs`` are, by node, the fragments of other nodes that go on with the work of this one's. ``handing_over``
+    is the agent's own: fragments that are no longer wanted, and that others inherit from.
     """
 
     version: int = 0
     node: str = ""
     generation: int = 0
     slots: Mapping[str, WantedSlot] = field(default_factory=dict)
+    remote_heirs: Mapping[str, tuple[WantedFragment, ...]] = field(default_factory=dict)
     handing_over: Mapping[str, tuple[WantedFragment, ...]] = field(default_factory=dict)
 
     def of_slot(self, slot: str) -> tuple[WantedFragment, ...]:
@@ -136,6 +140,15 @@ class DesiredState:
     def outgoing(self) -> Mapping[str, WantedFragment]:
         """What the node should bring to an end for others to go on with, by fragment id."""
         return {fragment.id: fragment for fragments in self.handing_over.values() for fragment in fragments}
+
+    @cached_property
+    def heirs_elsewhere(self) -> Mapping[str, WantedFragment]:
+        """The fragments of other nodes that go on with the work of this one's, by fragment id."""
+        return {fragment.id: fragment for fragments in self.remote_heirs.values() for fragment in fragments}
+
+    def is_from_elsewhere(self, fragment: WantedFragment) -> bool:
+        """Whether a fragment goes on with the work of those of another node than this."""
+        return fragment.origin not in ("", self.node)
 
     def elsewhere(self, slot: str) -> frozenset[str]:
         """Fragments that another slot of this node should run: leaving here, they keep their checkpoint."""

@@ -53,6 +53,8 @@ class QueryReport:
     cpu: float | None = None
     memory: float | None = None
     trigger_ms: int | None = None  # how far apart its batches were asked to begin, as it is in force
+    real_time: bool = False  # its batches stay open, and events go on as they come
+    not_real_time: str | None = None  # why its batches cannot stay open, in words; empty where they can
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,10 +193,11 @@ class NodeReport:
     cores: int | None = None
     memory_mb: float | None = None
     machine: str = ""  # the class of machine, as profiles name it
-    threads: int | None = None  # of each slot's driver; None on a cluster
+    threads: int | None = None  # of each slot's driver; on a cluster, its executor's cores
     speed: float | None = None  # of its cores, in steps of a small loop in a microsecond; None before it was looked at
     calibrating_s: int | None = None  # for how long it is being looked at still
     pinning: str = ""  # how its slots are held to cores
+    link: str = ""  # what delays and limits its traffic with the broker, in words; empty: nothing that Weir does
     disk_free_mb: float | None = None  # of the file system of its data folder
     disk_total_mb: float | None = None
     spare: SpareReport | None = None
@@ -202,6 +205,7 @@ class NodeReport:
     spills: Mapping[str, SpillReport] = field(default_factory=dict)  # by fragment or bundle
     spilled_kb_s: Mapping[str, int] = field(default_factory=dict)  # KB on disk for each, times seconds
     losses: tuple[LossReport, ...] = ()
+    handing_over: tuple[str, ...] = ()  # fragments that go on on other nodes, while it has anything to do for them
     slots: Mapping[str, SlotReport] = field(default_factory=dict)
 
 

@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from .chaining import Chaining
 from .defragmentation import Defragmentation
 from .deploying import Deploying
+from .isolating import Isolating
 from .protocol import Controller
 from .remeasuring import Remeasuring
 
 CONTROLLERS: Mapping[str, Controller] = {
-    controller.name: controller for controller in (Defragmentation(), Chaining(), Deploying(), Remeasuring())}
+    controller.name: controller for controller in (
+        Defragmentation(), Chaining(), Deploying(), Isolating(), Remeasuring())}

@@ -28,6 +28,18 @@ class Points:
         """When each point begins, in seconds since the epoch."""
         return self.begin_s + self.step_s * np.arange(len(self.values), dtype=np.int64)
 
+    def at(self, at_s: float) -> float | None:
+        """The value of the point that a moment is in; None where nothing was measured."""
+        index = int((at_s - self.begin_s) // self.step_s)
+        value = self.values[index] if 0 <= index < len(self.values) else np.nan
+        return None if np.isnan(value) else float(value)
+
+    @property
+    def newest(self) -> float | None:
+        """The last value that was measured; None where nothing was."""
+        known = self.values[~np.isnan(self.values)]
+        return float(known[-1]) if len(known) else None
+
 
 def folded(values: Values, times: int, fold: Fold) -> Values:
     """Each ``times`` values along the last axis made into one; what is NaN counts for nothing."""

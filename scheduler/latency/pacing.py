@@ -37,7 +37,8 @@ class Queries:
     """What is known of the queries that run: what batches cost, who reads whom, intervals in force, and slots.
 
     ``before_s`` holds the intervals that queries have now. A slot of ``capacity`` has so many cores for them.
-    ``bounds_s`` are the longest intervals of queries that may not have ``largest_s``.
+    ``bounds_s`` are the longest intervals of queries that may not have ``largest_s``; ``blocks_s`` says how far apart
+    blocks of a query come, where that is not its interval.
     """
 
     costs: Mapping[str, BatchCost]
@@ -48,6 +49,7 @@ class Queries:
     largest_s: float = LARGEST_S
     smallest_s: float = SMALLEST_S
     bounds_s: Mapping[str, float] = field(default_factory=dict)
+    blocks_s: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +198,8 @@ def _with_room(queries: Queries, interval_s: Mapping[str, float]) -> dict[str, f
     """The intervals, shorter where a reader would leave so many blocks of a quick writer that this has to wait."""
     fitting = dict(interval_s)
     for query in TopologicalSorter(queries.reads).static_order():
-        writers = [fitting[writer] for writer in queries.reads.get(query, ()) if writer in fitting]
+        writers = [queries.blocks_s.get(writer, fitting[writer])
+                   for writer in queries.reads.get(query, ()) if writer in fitting]
         if query in fitting and writers:
             fitting[query] = min(fitting[query], MOST_BLOCKS * min(writers))
     return fitting

@@ -22,7 +22,7 @@ from .usage import Users
 BEFORE_ALL = -1  # a generation before the first: nothing in any estate is numbered for it
 # Left out where empty, so that what was stored and signed before they came to be stays as it is.
 _LEFT_OUT_WHERE_EMPTY = {
-    Fragment: ("channels", "inherits", "joins", "resting", "bundles"),
+    Fragment: ("channels", "inherits", "joins", "resting", "bundles", "origin"),
     Plan: (
         "touched_teams", "touched_count", "rested", "resumed", "fresh", "refined", "otherwise", "promise", "notes",
         "bill_changes", "replaced", "why"),

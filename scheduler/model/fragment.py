@@ -77,7 +77,9 @@ class Fragment:
 
     ``inherits`` are the fragments whose work this one goes on with, upstream first: it begins with their state exactly
     where they ended, and ``channels`` says which of its streams stay in a channel of theirs (a task id to a channel
-    id). ``joins`` says where it begins in a stream that it has not read before, by parent task: ``now`` (if not said),
+    id). ``origin`` is the node of the last of them, where that is another.
+
+    ``joins`` says where it begins in a stream that it has not read before, by parent task: ``now`` (if not said),
     ``oldest`` (the oldest event that the channel still holds), or a time in ms since the epoch.
 
     ``bundles`` are the parts that a schedule divides it into, one at least, each a query of its own with its part of
@@ -95,6 +97,7 @@ class Fragment:
     joins: Mapping[str, str] = field(default_factory=dict)
     resting: int = 0
     bundles: tuple[RunningBundle, ...] = ()
+    origin: str = ""
 
     def __post_init__(self) -> None:
         for name in ("outlets", "channels", "joins"):

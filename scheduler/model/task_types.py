@@ -35,6 +35,8 @@ class Parameter:
     - ``is_set``, of lists: order and repetitions don't count.
     - ``bounds``, of objects: each value is a list of two numbers, lowest and highest; their form doesn't count.
 
+    ``is_file`` says that the value names a file or folder of the node that the task runs on: what has one stays there.
+
     ``column`` says that the value (or each element of a list) names a column of the input (``names``), which is checked
     before anything runs, or may hold such names within it (``within``); an editor completes both.
 
@@ -74,6 +76,7 @@ class Parameter:
     near: Near | None = None
     near_ratio: float = NEAR_RATIO
     column: Literal["names", "within"] | None = None
+    is_file: bool = False
     form: Callable[[Any], Any] | None = None
 
     @property

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from scheduler.model.fragment import Fragment
+from scheduler.model.fragment import Fragment, node_of
 from scheduler.model.plan import Step
 from scheduler.model.ports import EstateView
 from scheduler.step_kinds import HAND_OVER
@@ -59,6 +59,7 @@ def recut(
     home = {task_id: fragment for fragment in path for task_id in fragment.active_tasks}
     tasks = list(home)
     ids = [f"f{generation + 1}-{number}" for number in range(len(pieces))]
+    node = node_of(path[0].slot)
     after: dict[str, Fragment] = {}
     begin = 0
     for number, piece in enumerate(pieces):
@@ -76,6 +77,7 @@ def recut(
         after[ids[number]] = Fragment(
             id=ids[number], tasks=own, slot=piece.slot, active=len(own), outlets=outlets, channels=channels,
             inherits=tuple(dict.fromkeys(home[task_id].id for task_id in own)),
+            origin="" if node_of(piece.slot) == node else node,
         )
     before = {fragment.id: fragment for fragment in path}
     for fragment in upstream:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from dashboard.core.errors import BadInput
 from dashboard.history.models import AnnotationRow
 from dashboard.history.store import DatabaseHistory
 from dashboard.operations.estate import load_estate
+from dashboard.operations.findings import BAD, Finding
 from dashboard.outbox.models import Delivery, Endpoint
 from dashboard.teams.permissions import viewer_of
 from scheduler.alerting.grouping import WAIT_S
@@ -137,7 +139,10 @@ def test_a_round_that_is_killed_leaves_nothing_and_is_done_again(
     assert NoticeGroup.objects.count() == 1
 
 
-def test_a_full_disk_and_restarts_are_read(world: World, traffic: DataflowRecord, estate: Estate) -> None:
+def test_a_full_disk_and_restarts_are_read(
+    world: World, traffic: DataflowRecord, estate: Estate, settings: Any
+) -> None:
+    settings.LOCAL_NODE = "n0"
     query = next(iter(load_estate().fragments))
     DatabaseHistory().annotate([
         Annotation(NOW_S - 10 * number, "fragment_failed", "query", query, "boom") for number in range(4)])
@@ -146,6 +151,43 @@ def test_a_full_disk_and_restarts_are_read(world: World, traffic: DataflowRecord
         alerts = estate.round()
     assert {(alert.kind, alert.phase) for alert in alerts} == {("restarting", "firing"), ("disk", "firing")}
     assert "4 times" in next(alert.text for alert in alerts if alert.kind == "restarting")
+
+
+def test_a_driver_that_ends_again_and_again_is_told_to_those_who_run_there(
+    world: World, traffic: DataflowRecord, estate: Estate
+) -> None:
+    fragment = next(iter(load_estate().fragments.values()))
+    elsewhere = next(slot.name for slot in load_estate().slots if slot.name != fragment.slot)
+    DatabaseHistory().annotate([
+        Annotation(NOW_S - 10 * number, "slot_died", "slot", slot, "Its JVM ended.")
+        for number in range(3) for slot in (fragment.slot, elsewhere)])
+    [alert] = estate.round()
+    assert (alert.kind, alert.phase, alert.element, alert.cause) == (
+        "restarting", "firing", fragment.slot, f"slot:{fragment.slot}")
+    assert "3 times" in alert.text and "Its JVM ended." in alert.text
+
+
+def test_the_disk_of_the_sites_own_node_is_told_once(
+    world: World, estate: Estate, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.LOCAL_NODE = "n1"
+    estate.disk_free_mb = 20.0
+    monkeypatch.setattr(readers.shutil, "disk_usage", lambda _: SimpleNamespace(free=20 << 20))
+    for _ in range(7):
+        alerts = estate.round()
+    assert [(alert.kind, alert.element) for alert in alerts] == [("disk", "site")]
+
+
+def test_a_sink_that_cannot_be_written_is_told(
+    world: World, traffic: DataflowRecord, estate: Estate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    user = {"id": str(traffic.pk), "name": "traffic"}
+    away = Finding("sink", "t1", "away", BAD, "out of traffic cannot be written.", "It is tried again.",
+                   dataflows=[user])
+    monkeypatch.setattr(readers, "findings", lambda view: [away])
+    for _ in range(4):
+        alerts = estate.round()
+    assert [(alert.kind, alert.phase, alert.cause) for alert in alerts] == [("failing", "firing", "sink:t1")]
 
 
 def test_where_nothing_is_heard_nothing_changes(
@@ -247,3 +289,35 @@ def test_the_inbox_counts_filters_and_says_when_there_is_nothing(world: World) -
     assert client.get("/alerts/?show=all").text.count("data-alert=") == 2
     assert 'data-note="no-match"' in client.get("/alerts/?severity=critical").text
     assert readers.RECENT_S > evaluating.ROUND_S  # or a round would miss what was measured between two
+
+
+def test_an_alert_leads_to_where_its_cause_is_seen(world: World, traffic: DataflowRecord) -> None:
+    client = Client()
+    client.force_login(world.carla, backend="dashboard.teams.logins.ThrottledBackend")
+    estate = load_estate()
+    fragment = next(iter(estate.fragments.values()))
+    child = next(task for task, running_task in estate.tasks.items() if running_task.parents)
+    parent = estate.tasks[child].parents[0]
+    slot = estate.slots[0].name
+    node = slot.partition("/")[0]
+    dataflow = str(traffic.pk)
+    expected = {
+        ("dataflow", dataflow, f"query:{fragment.id}", "failing"): f"/estate/queries/{fragment.id}",
+        ("dataflow", dataflow, f"slot:{slot}", "failing"): f"/estate/slots/{slot}",
+        ("slot", slot, f"unreachable:{node}", "unreachable"): f"/estate/slots/{slot}",
+        ("node", node, f"unreachable:{node}", "unreachable"): f"/estate/nodes/{node}",
+        ("node", node, f"disk:{node}", "disk"): f"/estate/nodes/{node}",
+        ("node", "site", "disk:site", "disk"): None,
+        ("source", fragment.id, f"source:{fragment.id}", "silent_source"): f"/estate/queries/{fragment.id}",
+        ("source", parent, f"source:{parent}", "silent_source"): f"/estate/tasks/{parent}",
+        ("stream", f"{parent}>{child}", "backlog", "backlog"): f"/estate/streams/{parent}/{child}",
+        ("dataflow", dataflow, "promise", "broken_promise"): f"/dataflows/{dataflow}/schedule/outcome",
+        ("dataflow", dataflow, "latency", "latency"): None}
+    for (element_kind, element, cause, kind), address in expected.items():
+        Alert.objects.all().delete()
+        alert_of(world.city, element_kind=element_kind, element=element, cause=cause, kind=kind, dataflow=traffic)
+        links = [part.split('"')[0] for part in client.get("/alerts/").text.split('href="') if "data-cause>" in
+                 part.partition("</a>")[0]]
+        assert [link.rstrip("/") for link in links] == ([address] if address else []), cause
+        if address and kind != "broken_promise":  # it has no schedule here
+            assert client.get(links[0]).status_code == 200, links

@@ -17,8 +17,9 @@ from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.services import choose_latency
 from dashboard.explorer.preview import preview_submission
 from dashboard.operations.estate import load_estate, load_part_of
+from dashboard.operations.latency_view import latency_of
 from dashboard.operations.models import FragmentPace, LatencyStatus
-from dashboard.operations.pacing import EVERY_S, REPACED, Pacer, trigger_ms_of
+from dashboard.operations.pacing import EVERY_S, REPACED, Pacer, open_of, trigger_ms_of
 from dashboard.operations.telemetry import EVERYTHING
 from dashboard.operations.view import view_for
 from dashboard.plans.latency_prices import latency_prices
@@ -50,6 +51,7 @@ class Played:
     beyond_s: float = 0.0
     counted: dict[str, tuple[float, float]] = field(default_factory=dict)  # by query: batches, busy ms
     available: bool = True
+    refusal: str = "it is played"  # why batches cannot stay open; empty where they can: then all takes 5 ms
 
     def __post_init__(self) -> None:
         self.pacer = Pacer(lambda: datetime.fromtimestamp(self.now_s, UTC))
@@ -66,7 +68,7 @@ class Played:
         estate = load_estate()
         part = {fragment.id: fragment for fragment in desired_of(
             load_part_of("n1"), "n1", jobs.task_types(), 500, paces_ms=trigger_ms_of(estate.fragments),
-        ).wanted.values()}
+            real_time=open_of(estate.fragments)).wanted.values()}
         slots: dict[str, dict[str, object]] = {}
         tasks: dict[str, TaskFlow] = {}
         age_ms: dict[str, float] = {}
@@ -75,16 +77,18 @@ class Played:
             fragment = estate.fragments[name]
             interval_s = part[name].trigger_ms / 1000
             batches, busy_ms = self.counted.get(name, (0.0, 0.0))
+            is_open = part[name].real_time and not self.refusal
             batches += 1 / interval_s
             busy_ms += 1000 * self.batch_s / interval_s
             self.counted[name] = (batches, busy_ms)
             slots.setdefault(str(Slot.of(fragment.slot).index), {"state": "running", "fragments": {}})["fragments"][
                 name] = {"state": "running", "batches": int(batches), "busy_ms": int(busy_ms),
-                         "trigger_ms": part[name].trigger_ms, "rate_per_s": RATE}
+                         "trigger_ms": part[name].trigger_ms, "rate_per_s": RATE,
+                         "real_time": is_open, "not_real_time": self.refusal}
             before = max((age_ms[parent] for parent in estate.tasks[fragment.tasks[0]].parents), default=None)
             waited_ms = 500 * interval_s + 1000 * self.beyond_s if before is None else before
             for task in fragment.active_tasks:
-                age_ms[task] = waited_ms + 1000 * self.batch_s
+                age_ms[task] = 5.0 + (before or 0.0) if is_open else waited_ms + 1000 * self.batch_s
                 tasks[task] = TaskFlow(RATE, 0, age_ms[task], age_ms[task], age_ms[task], None, age_ms[task])
             queries[name] = RATE
         return jobs.LiveReading(
@@ -129,6 +133,51 @@ def test_a_limit_is_met_though_events_take_longer_than_is_modelled(world: World,
     assert status(record).state == "met"
     assert status(record).measured_s <= 0.8
     assert status(record).other_s == pytest.approx(0.25, abs=0.1)
+
+
+def opened(record: DataflowRecord) -> frozenset[str]:
+    estate = load_estate()
+    return open_of({estate.places[task][0] for task in estate.submitted[str(record.pk)].running.values()})
+
+
+def test_batches_stay_open_where_no_intervals_meet_a_limit(world: World, played: Played) -> None:
+    played.refusal = ""
+    record = running(world.carla, world.city, document("live", latency="50 ms"), world.ana)
+
+    notes = played.run(120)
+
+    assert opened(record)
+    assert status(record).state == "met"
+    assert status(record).measured_s < 0.05
+    assert any("batches open" in note.text for note in notes)
+    limit = latency_of(viewer_of(world.carla), record.pk)["limits"][0]
+    assert all(part["real_time"] for part in limit["path"])
+
+    choose_latency(actor=world.carla, dataflow_id=record.pk, limits=(LatencyLimit(10.0),))
+    notes = played.run(60)
+    assert not opened(record)
+    assert any("micro-batches again" in note.text for note in notes)
+
+
+def test_why_batches_cannot_stay_open_is_told_where_a_limit_lacks_it(world: World, played: Played) -> None:
+    played.refusal = "it runs Python (MapInArrow)"
+    record = running(world.carla, world.city, document("python", latency="50 ms"), world.ana)
+
+    played.run(60)
+
+    assert not opened(record)
+    limit = latency_of(viewer_of(world.carla), record.pk)["limits"][0]
+    assert limit["state"] == "impossible"
+    assert "it runs Python (MapInArrow)" in limit["why"]
+
+
+def test_an_installation_may_have_micro_batches_alone(world: World, played: Played, settings) -> None:
+    played.refusal, settings.REAL_TIME = "", False
+    record = running(world.carla, world.city, document("batches", latency="50 ms"), world.ana)
+
+    played.run(60)
+
+    assert not opened(record)
 
 
 def test_the_papers_steps_may_be_chosen_instead(world: World, played: Played, settings) -> None:

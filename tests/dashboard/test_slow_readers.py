@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import timedelta
 from io import StringIO
 from typing import Any
 
@@ -12,15 +11,12 @@ from django.core.management import call_command
 from django.utils import timezone
 
 from dashboard import jobs
-from dashboard.approvals.models import Proposal
-from dashboard.approvals.services import guard, prepare_proposal, resume_dataflow, roll_back_proposal
+from dashboard.approvals.services import guard, prepare_proposal, resume_dataflow
 from dashboard.audit.models import AuditEntry
 from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.services import choose_when_behind
 from dashboard.operations.estate import load_estate, load_part_of
-from dashboard.operations.fragments import fragmentation_of
-from dashboard.operations.live import live_dataflow, live_estate
-from dashboard.operations.models import CutTask, SlowQuery
+from dashboard.operations.live import live_dataflow
 from dashboard.operations.reader_terms import needs_in_part
 from dashboard.plans.selectors import plan_of
 from dashboard.teams.permissions import viewer_of
@@ -32,7 +28,6 @@ from scheduler.model.errors import PermissionDenied
 from scheduler.model.fragment import Fragment
 from tests.dashboard.building import World, approved, document, enacted, running
 from workers.engine.desired import desired_of
-from workers.engine.observed import TaskFlow
 
 
 @pytest.fixture
@@ -254,86 +249,3 @@ def test_a_reader_that_was_given_up_holds_its_writer_back_until_there_is_no_room
     [proposal] = guard(at=timezone.now())
     assert enacted(prepare_proposal(proposal_id=proposal.pk)).dataflow_id == other.pk
     assert DataflowRecord.objects.get(pk=record.pk).status == "running"
-
-
-# -- cutting a slow task out ------------------------------------------------------------------------------------------
-
-
-def slow_chain(monkeypatch: pytest.MonkeyPatch, *, latencies_ms: list[float]) -> None:
-    """The batches of all queries take twelve seconds, and this is the latency behind each task of a chain."""
-    observe(monkeypatch, query={"batch_ms": 12_000})
-    monkeypatch.setattr(jobs, "meters", lambda names: (1, {name: {} for name in names}))
-    monkeypatch.setattr(jobs, "flows_since", lambda at_ms, counts, fragment: {
-        task: TaskFlow(1.0, 100, latency, latency)
-        for task, latency in zip(fragment.tasks, latencies_ms, strict=False)})
-
-
-def test_a_slow_task_is_cut_out_of_a_query_that_others_need(
-    world: World, record: DataflowRecord, other: DataflowRecord, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    slow_chain(monkeypatch, latencies_ms=[100, 150, 12_000, 12_050])
-    began = timezone.now()
-    assert guard(at=began) == [] and SlowQuery.objects.count() == 1, "it may be slow for a while"
-    [proposal] = guard(at=began + timedelta(seconds=11))
-    assert guard(at=began + timedelta(seconds=12)) == []
-    proposal = prepare_proposal(proposal_id=proposal.pk)
-    assert (proposal.status, proposal.author, proposal.plan.kind) == ("executing", None, "isolate")
-    before = plan_of(proposal.plan).fragments_before
-    proposal = enacted(proposal)
-    assert proposal.status == "done" and "block_average adds 11.8 s" in plan_of(proposal.plan).why
-    estate = load_estate()
-    upper, lower = (estate.fragments[step.fragment] for step in plan_of(proposal.plan).steps)
-    chain = next(fragment for fragment in before.values() if fragment.active == 4)
-    assert upper.tasks + lower.tasks == chain.tasks and len(upper.tasks) == 2
-    assert [item.shared for item in wanted()[lower.id].inputs] == [True], "what reads slowly holds nobody back"
-    assert CutTask.objects.get().pk == lower.tasks[0]
-    assert fragmentation_of(viewer_of(world.carla), record.pk)["steps"] == 0, "nobody offers to fuse it again"
-    slow_chain(monkeypatch, latencies_ms=[100, 12_000])
-    for seconds in (20, 40):
-        assert guard(at=began + timedelta(seconds=seconds)) == []
-
-
-def test_a_cut_can_be_taken_back_and_is_not_made_again(
-    world: World, record: DataflowRecord, other: DataflowRecord, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    slow_chain(monkeypatch, latencies_ms=[100, 150, 12_000, 12_050])
-    began, tasks = timezone.now(), {fragment.tasks for fragment in load_estate().fragments.values()}
-    guard(at=began)
-    [proposal] = guard(at=began + timedelta(seconds=11))
-    enacted(prepare_proposal(proposal_id=proposal.pk))
-    assert {fragment.tasks for fragment in load_estate().fragments.values()} != tasks
-    back = enacted(roll_back_proposal(actor=world.ana, proposal_id=proposal.pk))
-    assert back.status == "rolled_back"
-    assert {fragment.tasks for fragment in load_estate().fragments.values()} == tasks
-    slow_chain(monkeypatch, latencies_ms=[100, 150, 12_000, 12_050])
-    assert guard(at=began + timedelta(seconds=30)) == guard(at=began + timedelta(seconds=50)) == []
-    assert Proposal.objects.filter(plan__kind="isolate").count() == 1
-
-
-@pytest.mark.parametrize("latencies_ms", [
-    [100, 12_000, 12_050, 12_100],  # slow for all of them
-    [11_000, 11_050, 11_900, 12_000],  # the slot has too much to do
-    [100, 150, 160, 170],
-])
-def test_nothing_is_cut_where_that_would_help_nobody(
-    world: World, record: DataflowRecord, other: DataflowRecord, monkeypatch: pytest.MonkeyPatch,
-    latencies_ms: list[float]
-) -> None:
-    slow_chain(monkeypatch, latencies_ms=latencies_ms)
-    began = timezone.now()
-    assert guard(at=began) == guard(at=began + timedelta(seconds=11)) == []
-
-
-def test_what_cannot_be_cut_is_told_with_the_reason(
-    world: World, record: DataflowRecord, other: DataflowRecord, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("scheduler.reuse.isolation.why_fused", lambda *_, **__: "the state of windows cannot be moved")
-    slow_chain(monkeypatch, latencies_ms=[100, 150, 12_000, 12_050])
-    began = timezone.now()
-    assert guard(at=began) == guard(at=began + timedelta(seconds=11)) == []
-    [finding] = [row for row in live_estate(viewer_of(world.carla))["health"].values() if row["state"] == "holds_up"]
-    assert "the state of windows cannot be moved" in finding["cause"]
-    assert {user["name"] for user in finding["dataflows"]} == {"traffic", "speeds"}
-    observe(monkeypatch)
-    guard(at=began + timedelta(seconds=15))
-    assert live_estate(viewer_of(world.carla))["health"] == {}

@@ -70,10 +70,13 @@ def test_the_name_may_come_from_the_environment(monkeypatch: pytest.MonkeyPatch,
 @pytest.mark.spark
 @pytest.mark.broker
 @pytest.mark.long
-def test_its_slots_serve_and_end_with_it(tmp_path: Path, broker: redis.Redis, broker_url: str) -> None:
+@pytest.mark.parametrize("link", [(), ("--link", "auto", "--delay-ms", "1", "--mbit", "200")])
+def test_its_slots_serve_and_end_with_it(
+    link: tuple[str, ...], tmp_path: Path, broker: redis.Redis, broker_url: str
+) -> None:
     process = subprocess.Popen(
-        (*AGENT, "--node", "n2", "--slots", "1", "--data-dir", str(tmp_path)), stdout=subprocess.PIPE, text=True,
-        env=variables(REDIS_URL=broker_url, WEIR_SECRETS_KEY=""))
+        (*AGENT, "--node", "n2", "--slots", "1", "--data-dir", str(tmp_path), *link), stdout=subprocess.PIPE,
+        text=True, env=variables(REDIS_URL=broker_url, WEIR_SECRETS_KEY=""))
     try:
         printed = []
         while not any("n2 ready" in line for line in printed):
@@ -81,7 +84,10 @@ def test_its_slots_serve_and_end_with_it(tmp_path: Path, broker: redis.Redis, br
             assert printed[-1], "".join(printed)
         assert any("secrets_key" in line for line in printed), "it says what the site's secrets need"
         assert not any(broker_url.partition("@")[0] in line for line in printed), "nobody reads the password"
-        [slot] = json.loads(broker.get("weir:observed:n2"))["slots"].values()
+        report = json.loads(broker.get("weir:observed:n2"))
+        assert report["link"] == "" if not link else report["link"].startswith("1 ms each way, 200 Mbit/s; ")
+        assert any(report["link"] in line for line in printed)
+        [slot] = report["slots"].values()
         assert slot["state"] == "running"
     finally:
         process.send_signal(signal.SIGTERM)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
+from django.utils import timezone
 
 from dashboard import jobs
 from dashboard.approvals.models import Proposal
+from dashboard.history.store import DatabaseHistory
 from dashboard.operations.estate import load_estate
 from dashboard.plans.selectors import plan_of
 from scheduler.contracts.reports import Reports
+from scheduler.history.series import Annotation
 from scheduler.model.fragment import Slot
 from tests.dashboard.building import World, approved, document, enacted, planned, removal_planned, running
 from tests.dashboard.rearranging import prepared
@@ -17,13 +22,13 @@ from tests.pages.markup import Markup, assert_sound
 from workers.engine.observed import Flows, TaskFlow
 
 
-def reading(cpu: float = 0.95) -> jobs.LiveReading:
-    """Every query takes so much CPU, and every task gives 10 events/s."""
+def reading(cpu: Mapping[str, float] | None = None) -> jobs.LiveReading:
+    """Every query takes nearly a core, or so much CPU, and every task gives 10 events/s."""
     slots: dict[str, dict] = {}
     estate = load_estate()
     for fragment in estate.fragments.values():
         slot = slots.setdefault(str(Slot.of(fragment.slot).index), {"state": "running", "fragments": {}})
-        slot["fragments"][fragment.id] = {"state": "running", "cpu": cpu}
+        slot["fragments"][fragment.id] = {"state": "running", "cpu": (cpu or {}).get(fragment.id, 0.95)}
     flows = Flows(tasks={task: TaskFlow(10.0, 100, 20.0, 30.0) for task in estate.tasks})
     return jobs.LiveReading(reports=Reports.of({"n1": {"node": "n1", "slots": slots}}), flows=flows)
 
@@ -68,6 +73,30 @@ def test_a_move_is_proposed_and_done_and_undone(world: World, client_of: ClientO
     enacted(approved(proposal, world.ana))
     (moved,) = load_estate().fragments.values()
     assert (moved.slot, moved.inherits) == (target, (fragment.id,))
+
+    now_s = int(timezone.now().timestamp())
+    DatabaseHistory().annotate([
+        Annotation(now_s, "handed_over", "query", moved.id, "Nothing worked at its tasks for 230 ms.")])
+    response = client_of("carla").get("/estate/deployment/")
+    assert_sound(response, "/estate/deployment/")
+    assert Markup(response.text).values("data-move") == [str(proposal.pk)]
+    assert "for 230 ms" in response.text and f"from {fragment.slot}" in response.text
+
+
+def test_a_suggestion_says_what_a_move_would_take(
+    world: World, client_of: ClientOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for seed in (1, 2, 3):
+        running(world.carla, world.city, document(f"line-{seed}").replace(
+            '"type": "urban_sensing"', f'"type": "urban_sensing", "config": {{"seed": {seed}}}'), world.ana)
+    crowded = [fragment.id for fragment in load_estate().fragments.values()]
+    by_slot = [[name for name in crowded if load_estate().fragments[name].slot == slot] for slot in ("n1/0", "n1/1")]
+    hot, cold = sorted(by_slot, key=len, reverse=True)
+    monkeypatch.setattr(jobs, "read_live", lambda *_: reading(cpu={hot[0]: 0.6, hot[1]: 0.3, cold[0]: 0.05}))
+    suggestion = client_of("carla").get("/api/deployment").json()["suggestion"]
+    assert suggestion["query"] and suggestion["pause_s"] == pytest.approx(0.8)
+    assert "block_average" in suggestion["risk"], "its state goes along"
+    assert "stands still for about 0.8 s" in client_of("carla").get("/estate/deployment/").text
 
 
 def test_what_cannot_be_moved_says_why(world: World, client_of: ClientOf) -> None:

@@ -246,6 +246,17 @@ def test_a_slot_says_which_core_it_is_held_to(world: World, client_of: ClientOf,
         (3, None), (2, None)]
 
 
+def test_a_node_says_what_link_joins_it_to_the_broker(world: World, client_of: ClientOf, live: Any) -> None:
+    words = "2 ms each way; network namespace weir-n1, veth, delay by a relay"
+    reading = reports(s0={}, s1={})
+    live(reading)
+    assert not Markup(client_of("vera").get("/estate/slots").text).having("data-link")
+    live(replace(reading, reports=Reports({"n1": replace(reading.reports["n1"], link=words)})))
+    response = client_of("vera").get("/estate/slots")
+    assert_sound(response, "/estate/slots")
+    assert words in response.text and Markup(response.text).having("data-link")
+
+
 @pytest.mark.parametrize(("how", "core", "why"), [
     ("few_cores", None, "no more cores than slots"), ("shared", 1, "fewer cores than slots"),
     ("never", None, "WEIR_PIN is never"), ("cluster", None, "a Spark cluster"),

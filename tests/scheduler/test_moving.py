@@ -9,10 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.applying import apply_plan
+from scheduler.contracts.reports import Reports
 from scheduler.model.errors import InvalidTransition, NotFound
 from scheduler.model.estate import Estate
 from scheduler.model.fragment import Slot, node_of
-from scheduler.moving import plan_move, slots_for, why_not_moved
+from scheduler.model.task_types import Parameter, TaskTypes
+from scheduler.moving import plan_move, slots_for, why_not_moved, why_not_to_other_nodes
+from scheduler.step_kinds import Evidence, steps_done
 from scheduler.undoing import undo
 
 from .catalogue import PRICES, TYPES, flow, pause, submit
@@ -48,13 +51,58 @@ def test_a_query_goes_on_elsewhere_with_its_channels_and_readers() -> None:
     ("f9-9", "n1/1", NotFound, "has no query f9-9"),
     ("f1-0", "n1/9", NotFound, "no slot n1/9"),
     ("f1-0", "n1/0", InvalidTransition, "runs in n1/0 already"),
-    ("f1-0", "n2/0", InvalidTransition, "what it has read and keeps is on n1"),
 ])
 def test_what_cannot_be_is_told_with_a_remedy(query: str, slot: str, error: type, words: str) -> None:
     estate = submit(Estate(slots=TWO_NODES), LINE)
     with pytest.raises(error, match=words) as raised:
         moved(estate, query, slot)
     assert raised.value.remedy
+
+
+def test_a_query_goes_to_another_node_and_back_before_it_is_there() -> None:
+    estate = submit(submit(Estate(slots=TWO_NODES), LINE), OTHER)
+    plan = moved(estate, slot="n2/0")
+    check_plan(estate, plan)
+    after = apply_plan(estate, plan)
+    [heir] = [fragment for fragment in after.fragments.values() if fragment.slot == "n2/0"]
+    assert (heir.inherits, heir.origin) == (("f1-0",), "n1")
+    step = plan.steps[0]
+    reports = {
+        "n1": {"node": "n1", "version": 3, "slots": {"0": {"state": "running"}}},
+        "n2": {"node": "n2", "version": 3, "slots": {"0": {
+            "state": "running", "fragments": {heir.id: {"state": "running"}}}}}}
+    assert steps_done(plan, Evidence(Reports.of(reports))) == {step.key}
+    reports["n1"]["handing_over"] = ["f1-0"]
+    assert not steps_done(plan, Evidence(Reports.of(reports))), "its node has not cleared away what it left"
+    reports["n1"] |= {"version": 2, "handing_over": []}
+    assert not steps_done(plan, Evidence(Reports.of(reports))), "its node has not heard of it"
+    del reports["n1"]
+    assert not steps_done(plan, Evidence(Reports.of(reports)))
+    assert steps_done(plan, Evidence(Reports.of(reports), gone={"n1"}))
+    back = apply_plan(after, undo(after, plan))
+    [former] = [fragment for fragment in back.fragments.values() if fragment.inherits]
+    assert (former.slot, former.inherits, former.origin) == ("n1/0", ("f1-0", heir.id), "n2")
+    assert cut_of(back) == cut_of(estate)
+
+
+@pytest.mark.parametrize(("name", "changes", "words"), [
+    ("archive", {"terminal": "parquet"}, "archive writes files on n1"),
+    ("archive", {"terminal": "connector", "writer": "a:b"}, "archive is written by the connectors of n1"),
+    ("archive", {"parameters": (Parameter("name", "string", "File.", default="out", is_file=True),)},
+     "archive reads a file on n1"),
+    ("sensors", {"connector": "a:b"}, "sensors is read by the connectors of n1"),
+])
+def test_what_is_on_the_node_stays_there(name: str, changes: dict, words: str) -> None:
+    estate = submit(Estate(slots=TWO_NODES), LINE)
+    task = next(task for task in estate.tasks.values() if task.type == name)
+    estate = replace(estate, tasks={**estate.tasks, task.id: replace(task, config={"name": "some"})})
+    types = TaskTypes([*(kind for kind in TYPES.values() if kind.name != name), replace(TYPES[name], **changes)])
+    fragment = estate.fragments["f1-0"]
+    assert why_not_to_other_nodes(estate, fragment, task_types=types) == words
+    assert slots_for(estate, fragment, estate.slots, task_types=types) == ("n1/1",)
+    with pytest.raises(InvalidTransition, match=words):
+        plan_move(estate, "line", query="f1-0", slot="n2/0", task_types=types, prices=PRICES)
+    assert plan_move(estate, "line", query="f1-0", slot="n1/1", task_types=types, prices=PRICES)
 
 
 def test_state_that_cannot_be_handed_over_and_what_rests_stay() -> None:
@@ -81,10 +129,12 @@ def test_a_move_is_not_taken_back_once_others_have_changed_it() -> None:
 def test_every_move_keeps_the_invariants_and_can_be_taken_back(life, chance) -> None:
     estate, reference = live(life)
     for name, fragment in sorted(estate.fragments.items()):
-        if why_not_moved(estate, fragment, task_types=TYPES) or not slots_for(fragment, estate.slots):
+        slots = slots_for(estate, fragment, estate.slots, task_types=TYPES)
+        if why_not_moved(estate, fragment, task_types=TYPES) or not slots:
             continue
-        slot = chance.choice(slots_for(fragment, estate.slots))
-        assert node_of(slot) == node_of(fragment.slot) and slot != fragment.slot
+        slot = chance.choice(slots)
+        stays = why_not_to_other_nodes(estate, fragment, task_types=TYPES)
+        assert slot != fragment.slot and (not stays or node_of(slot) == node_of(fragment.slot))
         dataflow = next(user for user in estate.users[fragment.active_tasks[0]] if not estate.submitted[user].paused)
         plan = moved(estate, name, slot, dataflow)
         check_plan(estate, plan)

@@ -139,7 +139,7 @@ def fewest_by_trying(estate: Estate) -> int:
     """The fewest queries that the working tasks can be cut into: every choice of streams to fuse, tried."""
     tasks = estate.tasks
     def chains(task_id: str) -> bool:
-        return TYPES[tasks[task_id].type].chain == "always"
+        return TYPES[tasks[task_id].type].chain == "always" and task_id not in estate.unchained
 
     can = [
         (task.parents[0], task.id) for task in tasks.values()
@@ -169,8 +169,9 @@ def test_repeated_defragmentation_ends_with_no_more_queries_than_a_cut_from_scra
     estate, reference = live([event for event in life if event[0] in {"submit", "remove"}], ONE_NODE)
     assume(sum(cores for _, cores in estate.least_loaded(len(estate.slots), query_cores=query_cores(PRICES))) <= 1.0)
     done, _ = defragmented(estate, reference)
-    scratch = cut_into_chains(tuple(done.tasks.values()), task_types=TYPES)
-    assert len(done.fragments) == len(scratch)
+    scratch = cut_into_chains(tuple(done.tasks.values()), task_types=TYPES, unchained=done.unchained)
+    assert len(done.fragments) <= len(scratch)
+    assert len(done.fragments) == len(scratch) or done.unchained, "what was chained before stays so"
     assert all(fragment.kept_tasks == fragment.tasks for fragment in done.fragments.values()), "dead tasks are left"
 
 
@@ -181,7 +182,9 @@ def test_no_cut_has_fewer_queries(submissions):
     for number, dataflow in enumerate(submissions):
         estate = submit(estate, dataflow, f"d{number}")
     if len(estate.tasks) <= 9:
-        assert len(defragmented(estate)[0].fragments) == fewest_by_trying(estate)
+        fragments = len(defragmented(estate)[0].fragments)
+        assert fragments <= fewest_by_trying(estate)
+        assert fragments == fewest_by_trying(estate) or estate.unchained
 
 
 @settings(SHORT, max_examples=60)

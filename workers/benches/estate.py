@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -119,7 +119,8 @@ class RunningEstate:
 
 @contextmanager
 def running(
-    estate: Estate, data_dir: Path, *, trigger_ms: int, settings: Mapping[str, str] = MappingProxyType({})
+    estate: Estate, data_dir: Path, *, trigger_ms: int, settings: Mapping[str, str] = MappingProxyType({}),
+    agent_module: Sequence[str] = ("workers.engine.agents.node",),
 ) -> Iterator[RunningEstate]:
     """Run an estate from nothing; afterwards nothing of it is left but the folder.
 
@@ -135,6 +136,8 @@ def running(
         Milliseconds between two micro-batches.
     settings : mapping of str to str, optional
         Environment variables of the agent.
+    agent_module : sequence of str, optional
+        The agent's module, and arguments before those of every agent.
     """
     prepared = embedded.prepare(data_dir)
     with (data_dir / "broker.log").open("ab") as log:
@@ -145,7 +148,7 @@ def running(
         _until(lambda: embedded.answers(prepared.url), what="the broker answers", within_s=20)
         desired.publish(client, desired.desired_of(estate, NODE, task_types(), trigger_ms))
         argv = [
-            sys.executable, "-m", "workers.engine.agents.node", "--node", NODE,
+            sys.executable, "-m", *agent_module, "--node", NODE,
             "--slots", str(len(estate.slots)), "--data-dir", str(data_dir),
         ]
         env = {**os.environ, "REDIS_URL": prepared.url, "WEIR_DATA_DIR": str(data_dir), "PYTHONPATH": str(ROOT),

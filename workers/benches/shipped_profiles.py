@@ -40,6 +40,19 @@ FULL = 0.6  # of a core that the second trial is aimed at
 FIRST_PER_S, MOST_PER_S = 200.0, 20_000.0
 SENSED = ({"type": "urban_sensing", "config": {"rate_per_s": 100.0, "seed": 1}},)
 PARSED = (*SENSED, {"type": "senml_parse", "config": {"schema": "urban"}})
+AVERAGED = (*PARSED, {"type": "exact_average", "config": {}})
+
+
+def _written(name: str, expression: str) -> tuple[Mapping[str, Any], ...]:
+    """Readings as text in a column, for what parses text."""
+    return (*PARSED, {"type": "sql", "config": {
+        "query": f"SELECT {expression} AS {name} FROM input WHERE value IS NOT NULL"}})
+
+
+CSV = _written("csv", "concat_ws(',', sensor_id, obs, CAST(value AS STRING))")
+JSON = _written("json", "to_json(named_struct('sensor_id', sensor_id, 'obs', obs, 'value', value))")
+XML = _written("xml", "concat('<r sensor_id=\"', sensor_id, '\"><obs>', obs, '</obs><value>', value, '</value></r>')")
+COLUMNS = ["sensor_id", "obs", "value:double"]
 # Types that no sample has, and the config that says the least.
 FURTHER: Mapping[str, tuple[Mapping[str, Any], tuple[Mapping[str, Any], ...]]] = {
     "sql": ({"query": "SELECT sensor_id, obs, value * 2 AS twice FROM input WHERE value IS NOT NULL"}, PARSED),
@@ -48,6 +61,12 @@ FURTHER: Mapping[str, tuple[Mapping[str, Any], tuple[Mapping[str, Any], ...]]] =
     "window": ({"size": "10 s", "key": ["sensor_id", "obs"], "aggregates": {"mean": "avg(value)"}}, PARSED),
     "pi_viete": ({"iterations": 1_000}, SENSED),
     "wait": ({"pause": 20}, SENSED),
+    "exact_average": ({}, PARSED),
+    "roll_up": ({"blocks": 5}, AVERAGED),
+    "csv_parse": ({"columns": COLUMNS}, CSV),
+    "json_parse": ({"columns": COLUMNS}, JSON),
+    "xml_parse": ({"columns": ["_sensor_id", "obs", "value:double"]}, XML),
+    "xml_document": ({"values": ["sensor_id=@sensor_id", "obs=obs", "value:double=value"]}, XML),
 }
 
 

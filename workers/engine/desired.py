@@ -5,7 +5,7 @@ The values are in ``scheduler.contracts.desired``, their JSON Schema in docs/con
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -23,7 +23,7 @@ from scheduler.contracts.desired import (
 from scheduler.model.behind import Needed, needs_in
 from scheduler.model.dataflow import Task
 from scheduler.model.estate import Estate, fragments_upstream_first
-from scheduler.model.fragment import Fragment, RunningBundle, RunningTask, Slot
+from scheduler.model.fragment import Fragment, RunningBundle, RunningTask, Slot, node_of
 from scheduler.model.task_types import TaskType
 from workers.engine.channels import keys
 
@@ -40,6 +40,7 @@ return 1
 def desired_of(
     estate: Estate, node: str, task_types: Mapping[str, TaskType], trigger_ms: int = DEFAULT_TRIGGER_MS,
     needs: Mapping[str, Needed] | None = None, paces_ms: Mapping[str, int] = MappingProxyType({}),
+    real_time: Collection[str] = (),
 ) -> DesiredState:
     """What the estate wants of one node.
 
@@ -57,6 +58,8 @@ def desired_of(
         Who needs the first task of each fragment; by default told by the estate's dataflows, which a part of it lacks.
     paces_ms : mapping of str to int, optional
         Intervals of their own, by fragment.
+    real_time : collection of str, optional
+        Fragments whose batches are to stay open.
 
     Returns
     -------
@@ -76,10 +79,18 @@ def desired_of(
             slot = Slot.of(bundle.slot)
             if slot.node == node:
                 wanted = _wanted(estate, fragment, bundle, task_types, paces_ms.get(fragment_id, trigger_ms))
+                wanted = replace(wanted, real_time=fragment_id in real_time)
                 slots.setdefault(str(slot.index), []).append(
                     replace(wanted, inputs=_with_terms(estate, fragment, wanted.inputs, needed)))
+    heirs: dict[str, list[WantedFragment]] = {}
+    for fragment in sorted(estate.fragments.values(), key=lambda fragment: fragment.id):
+        if fragment.origin == node != node_of(fragment.slot):
+            pace_ms = paces_ms.get(fragment.id, trigger_ms)
+            wanted = _wanted(estate, fragment, fragment.queries[0], task_types, pace_ms)
+            heirs.setdefault(node_of(fragment.slot), []).append(wanted)
     return DesiredState(
         version=estate.generation, node=node, generation=estate.generation,
+        remote_heirs={other: tuple(fragments) for other, fragments in heirs.items()},
         slots={index: WantedSlot(tuple(fragments)) for index, fragments in slots.items()})
 
 
@@ -126,6 +137,7 @@ def _wanted(
         trigger_ms=trigger_ms,
         threads=bundle.threads,
         inherits=fragment.inherits if is_first else (),
+        origin=fragment.origin if is_first else "",
         channels={position(task_id): channel for task_id, channel in fragment.channels.items()} if is_first else {},
         heirs=_heirs(estate, fragment),
         joins=_joins(estate, fragment),
@@ -219,16 +231,18 @@ def keep_handing_over(desired: DesiredState, before: DesiredState | None) -> Des
     """The desired state, and beside it (``handing_over``, by slot) the fragments that it lets go and others go on with.
 
     They are no longer wanted, but must come to a clean end before they go: how they ran is kept while any fragment
-    names them, though it be one that itself hands over.
+    names them, though it be one that itself hands over, or one of another node.
     """
     if before is None:
         return desired
+    desired = _with_heirs_passed(desired)
     ran = {slot: wanted.fragments for slot, wanted in before.slots.items()}
     known = {
         fragment.id: (slot, fragment)
         for by_slot in (before.handing_over, ran) for slot, fragments in by_slot.items() for fragment in fragments}
     ending: dict[str, list[WantedFragment]] = {}
-    named = [name for fragment in desired.wanted.values() for name in fragment.inherits]
+    heirs = (*desired.wanted.values(), *desired.heirs_elsewhere.values())
+    named = [name for fragment in heirs for name in fragment.inherits]
     seen = set(desired.wanted)
     while named:
         name = named.pop()
@@ -240,3 +254,28 @@ def keep_handing_over(desired: DesiredState, before: DesiredState | None) -> Des
         named += fragment.inherits
     return replace(desired, handing_over={
         slot: tuple(sorted(fragments, key=lambda fragment: fragment.id)) for slot, fragments in sorted(ending.items())})
+
+
+def without(desired: DesiredState, void: Collection[str]) -> DesiredState:
+    """The desired state in which these fragments go on with what is before the last that they name: that has never
+    begun, for its node did not hear of it."""
+    if not void:
+        return desired
+    return replace(desired, slots={
+        slot: WantedSlot(tuple(
+            replace(fragment, inherits=fragment.inherits[:-1], origin="") if fragment.id in void else fragment
+            for fragment in wanted.fragments))
+        for slot, wanted in desired.slots.items()})
+
+
+def _with_heirs_passed(desired: DesiredState) -> DesiredState:
+    """The desired state with those of other nodes that a fragment comes back from, though this node may not have heard
+    of them: they go on with what this node has, and are followed in their turn."""
+    heirs = {node: list(fragments) for node, fragments in desired.remote_heirs.items()}
+    for fragment in desired.wanted.values():
+        if desired.is_from_elsewhere(fragment) and len(fragment.inherits) > 1:
+            passed = replace(
+                fragment, id=fragment.inherits[-1], inherits=fragment.inherits[:-1], origin=desired.node, outlets={},
+                inputs=(), routes={})
+            heirs.setdefault(fragment.origin, []).append(passed)
+    return replace(desired, remote_heirs={node: tuple(fragments) for node, fragments in heirs.items()})

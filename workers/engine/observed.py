@@ -15,6 +15,7 @@ import redis
 from scheduler.contracts.reports import Reports, reports_of
 from scheduler.model.fragment import Fragment
 from workers.engine.channels import keys
+from workers.engine.channels.config import CAPACITY_BLOCKS
 from workers.engine.steady import Growth
 
 REPORT_LIVES_S = 15  # in the broker, unless the next one takes its place
@@ -116,12 +117,18 @@ def read_meters(broker: redis.Redis, queries: Iterable[str]) -> Meters:
 
 
 def channel_blocks(broker: redis.Redis, channels: Iterable[str]) -> dict[str, int]:
-    """How many blocks the broker holds of each channel."""
+    """How many blocks the broker holds of each channel; of one with room for more than others, as a part of theirs.
+
+    A writer in real-time mode makes many small blocks, and its reader frees them when its own batch ends.
+    """
     names = list(channels)
     pipeline = broker.pipeline(transaction=False)
     for name in names:
-        pipeline.xlen(keys.channel(name))
-    return dict(zip(names, pipeline.execute() if names else (), strict=True))
+        pipeline.xlen(keys.channel(name)).hget(keys.meta(name), "capacity")
+    replies = iter(pipeline.execute() if names else ())
+    return {
+        name: round(blocks * min(1.0, CAPACITY_BLOCKS / int(capacity or CAPACITY_BLOCKS)))
+        for name, blocks, capacity in zip(names, replies, replies, strict=True)}
 
 
 def event_bytes(broker: redis.Redis, channels: Iterable[str]) -> dict[str, float]:

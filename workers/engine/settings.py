@@ -11,6 +11,7 @@ from typing import Literal
 from scheduler.contracts.desired import DEFAULT_TRIGGER_MS
 
 ROOT = Path(__file__).resolve().parents[2]
+SHORTEST_CYCLE_S, LONGEST_CYCLE_S = 0.05, 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,10 +23,13 @@ class Settings:
     node: str = "n1"
     slots: int = 2
     trigger_ms: int = DEFAULT_TRIGGER_MS
+    supervisor_cycle_s: float = 2.0  # an agent looks at its desired state so often, beside what is pushed
+    worker_cycle_s: float = 0.5  # and a slot at what its agent has stored
     channels_jar: Path | None = None  # where it is not in ``data_dir``
     spark_master: str = ""  # empty: this machine, with ``threads`` threads a slot
+    slot_cores: int = 4  # of a cluster, for each slot: tasks at a time
     threads: int = 64  # as many as a bundle may have; they cost nothing idle
-    slot_memory_mb: int = 1024  # the JVM's heap; Python workers and RocksDB come on top
+    slot_memory_mb: int = 1024  # the JVM's heap, and its executor's; Python workers and RocksDB come on top
     hold_s: float = 10.0  # for how long a slow reader may hold back a stream that others need
     spill_mb: int = 1024  # on disk, for all slow readers of the node
     file_mb: int = 64  # at how many staged MB a sink's file is closed
@@ -36,6 +40,7 @@ class Settings:
     spares: int = 0  # drivers that are kept ready to take the place of one that dies: 0 or 1
     class_archive: bool = True  # one is written where it is missing; drivers start sooner with it
     pin: Literal["auto", "always", "never"] = "auto"
+    link: str = ""  # by what the launcher has joined this node to the broker, in words; empty: by nothing of its own
 
 
 def from_environment(environment: Mapping[str, str] | None = None) -> Settings:
@@ -48,8 +53,11 @@ def from_environment(environment: Mapping[str, str] | None = None) -> Settings:
         node=env.get("WEIR_NODE", default.node),
         slots=int(env.get("WEIR_SLOTS", default.slots)),
         trigger_ms=int(env.get("WEIR_TRIGGER_MS", default.trigger_ms)),
+        supervisor_cycle_s=_cycle_s(env, "WEIR_SUPERVISOR_CYCLE_S", default.supervisor_cycle_s),
+        worker_cycle_s=_cycle_s(env, "WEIR_WORKER_CYCLE_S", default.worker_cycle_s),
         channels_jar=Path(jar).resolve() if (jar := env.get("WEIR_CHANNELS_JAR", "").strip()) else None,
         spark_master=env.get("WEIR_SPARK_MASTER", default.spark_master),
+        slot_cores=int(env.get("WEIR_SLOT_CORES", default.slot_cores)),
         threads=int(env.get("WEIR_SLOT_THREADS", default.threads)),
         slot_memory_mb=int(env.get("WEIR_SLOT_MEMORY_MB", default.slot_memory_mb)),
         hold_s=float(env.get("WEIR_HOLD_S", default.hold_s)),
@@ -62,7 +70,22 @@ def from_environment(environment: Mapping[str, str] | None = None) -> Settings:
         spares=int(_choice(env, "WEIR_SPARES", ("0", "1"), str(default.spares))),
         class_archive=_choice(env, "WEIR_CLASS_ARCHIVE", ("0", "1"), "1") == "1",
         pin=_choice(env, "WEIR_PIN", ("auto", "always", "never"), default.pin),
+        link=env.get("WEIR_LINK", default.link),
     )
+
+
+def _cycle_s(env: Mapping[str, str], name: str, default: float) -> float:
+    """Seconds between two looks: shorter ones cost more than they save, and longer ones pass for a node that is gone.
+    """
+    text = env.get(name, "").strip()
+    try:
+        cycle_s = float(text) if text else default
+    except ValueError:
+        cycle_s = 0.0
+    if not SHORTEST_CYCLE_S <= cycle_s <= LONGEST_CYCLE_S:
+        raise ValueError(
+            f"{name} is {text!r}; it must be a number of seconds from {SHORTEST_CYCLE_S:g} to {LONGEST_CYCLE_S:g}.")
+    return cycle_s
 
 
 def _choice(env: Mapping[str, str], name: str, choices: tuple[str, ...], default: str) -> str:

@@ -8,12 +8,14 @@ import re
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import get_args
 
 import redis
 
 from . import broker, services, state
+from .links.link import How, Link, NoLink, Wanted, linked
 from .logs import Logs
 from .starting import READY_LIMIT_S, build_channels, engine_environment, say, shown, stopped_at_the_end
 from .state import CannotStart
@@ -21,6 +23,7 @@ from .supervise import Supervisor
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,59}")
 KEY_FILE = "secrets_key"
+MOST_DELAY_MS, MOST_MBIT = 1_000, 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +33,7 @@ class Options:
     node: str
     slots: int
     data_dir: Path
+    link: Wanted | None = None  # to the broker; None: as it is
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -40,8 +44,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         url = _broker_url()
         with state.full_disk_named(options.data_dir), state.lock(options.data_dir):
             _require_name(options, url)
-            return _serve(options, url, began_s=began_s)
-    except CannotStart as error:
+            if options.link is None:
+                return _serve(options, Link(url, ""), began_s=began_s)
+            with linked(options.node, url, options.link) as link:
+                return _serve(options, link, began_s=began_s)
+    except (CannotStart, NoLink) as error:
         say(str(error))
         return 1
 
@@ -59,12 +66,24 @@ def read_options(arguments: Sequence[str] | None) -> Options:
     parser.add_argument("--slots", type=int, default=slots, help="Spark drivers, one core each (%(default)s)")
     folder = state.data_dir_of(env)
     parser.add_argument("--data-dir", type=Path, default=folder, help="folder of this machine's state (%(default)s)")
+    parser.add_argument(
+        "--link", choices=get_args(How), help="a link to the broker that costs something, for several nodes on one "
+        "machine: a network namespace of its own (netns), a relay, or whichever can be had (auto)")
+    parser.add_argument("--delay-ms", type=float, default=0.0, help="of the link, each way (%(default)g)")
+    parser.add_argument("--mbit", type=float, help="bandwidth of the link, each way, in Mbit/s; else unlimited")
     given = parser.parse_args(arguments)
+    if not 0 <= given.delay_ms <= MOST_DELAY_MS:
+        parser.error(f"--delay-ms must be from 0 to {MOST_DELAY_MS}")
+    if given.mbit is not None and not 0 < given.mbit <= MOST_MBIT:
+        parser.error(f"--mbit must be above 0, and {MOST_MBIT:,} at most")
+    if given.link is None and (given.delay_ms or given.mbit is not None):
+        parser.error("--delay-ms and --mbit are of a link: add --link auto")
     if not NAME.fullmatch(given.node):
         parser.error("--node must be letters, digits, dots, dashes and underscores, 60 at most")
     if given.slots < 1:
         parser.error("--slots must be 1 or more")
-    return Options(node=given.node, slots=given.slots, data_dir=given.data_dir.expanduser().resolve())
+    link = Wanted(given.link, given.delay_ms, given.mbit) if given.link else None
+    return Options(node=given.node, slots=given.slots, data_dir=given.data_dir.expanduser().resolve(), link=link)
 
 
 def _broker_url() -> str:
@@ -90,23 +109,28 @@ def _require_name(options: Options, url: str) -> None:
             "and wait ten seconds.")
 
 
-def _serve(options: Options, url: str, *, began_s: float) -> int:
+def _serve(options: Options, link: Link, *, began_s: float) -> int:
     say(f"state and logs in {options.data_dir}")
     if not os.environ.get("WEIR_SECRETS_KEY") and not (options.data_dir / KEY_FILE).exists():
         say(f"no key for teams' secrets here: set WEIR_SECRETS_KEY, or copy {KEY_FILE} from the site's data folder")
     supervisor = Supervisor(
         logs=Logs(options.data_dir / "logs"), folder=options.data_dir, stages=services.STOP_STAGES, say=say,
-        environment=engine_environment(url=url, data_dir=options.data_dir, node=options.node, slots=options.slots),
+        environment={
+            **engine_environment(url=link.url, data_dir=options.data_dir, node=options.node, slots=options.slots),
+            "WEIR_LINK": link.words},
     )  # fmt: skip
+    if link.words:
+        say(f"{options.node} is joined to the broker by a link: {link.words}")
     supervisor.take_signals()
     with stopped_at_the_end(supervisor):
         build_channels(supervisor)
         if not supervisor.is_stopping:
-            supervisor.start(services.agent(
-                node=options.node, slots=options.slots, data_dir=options.data_dir, url=url))
+            service = services.agent(
+                node=options.node, slots=options.slots, data_dir=options.data_dir, url=link.url)
+            supervisor.start(replace(service, argv=link.command(service.argv)))
             supervisor.wait_until_ready(["agent"], limit_s=READY_LIMIT_S)
         if not supervisor.is_stopping:
-            say(f"{options.node} ready after {time.monotonic() - began_s:.0f} s, for the broker at {shown(url)}")
+            say(f"{options.node} ready after {time.monotonic() - began_s:.0f} s, for the broker at {shown(link.url)}")
             say("Ctrl-C stops it")
         supervisor.keep_running()
     return 0

@@ -13,7 +13,8 @@ from pathlib import Path
 import redis
 
 from .broker import answers
-from .supervise import Service, StopStage
+from .state import CannotStart
+from .supervise import FAILURES_BEFORE_READY, Service, StopStage
 
 # The agent first: its slots drain their queries while the broker still takes what they write. With it whatever begins
 # something new, so that this has time to end on a busy machine. The broker last.
@@ -129,9 +130,13 @@ def _slots_run(node: str, slots: int, *, url: str) -> Callable[[], bool]:
                 report = json.loads(client.get(f"weir:observed:{node}") or "{}")
             except redis.RedisError:
                 return False
-        states = [slot.get("state") for slot in report.get("slots", {}).values()]
         # An agent that was killed leaves its report for some seconds: only one made since counts.
-        return report.get("at_ms", 0) > began_ms and states.count("running") >= slots
+        if report.get("at_ms", 0) <= began_ms:
+            return False
+        for name, slot in report.get("slots", {}).items():
+            if slot.get("state") != "running" and slot.get("restarts", 0) >= FAILURES_BEFORE_READY:
+                raise CannotStart(f"Slot {name} does not start. {slot.get('error')}")
+        return [slot.get("state") for slot in report.get("slots", {}).values()].count("running") >= slots
 
     return is_ready
 

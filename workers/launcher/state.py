@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import TextIO
 
 ROOT = Path(__file__).resolve().parents[2]
-WEIRS = frozenset({"broker", "checkpoints", "lock", "logs", "nodes", "outputs", "replay", "secret_key", "secrets_key"})
+WEIRS = frozenset({
+    "broker", "checkpoints", "lock", "logs", "nodes", "outputs", "replay", "secret_key", "secrets_key",
+    "spark-cluster"})
 
 
 class CannotStart(Exception):

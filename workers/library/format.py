@@ -30,7 +30,7 @@ ANNOTATE = _format_type(
         Parameter("table", "string", "A built-in table (places: location and type; taxis: company, driver, city; "
                   "people: age and gender), or file.", default="places", choices=("places", "taxis", "people", "file")),
         Parameter("path", "string", "With table file: lines “id:value,value…”, relative to a replay folder.",
-                  pattern=r"[^/\\].*"),
+                  is_file=True, pattern=r"[^/\\].*"),
         Parameter("columns", "list", "With table file: names of the values.", items="string"),
     ),
     cost_us=1,

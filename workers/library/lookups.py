@@ -33,7 +33,7 @@ LOOKUP = TaskType(
     build="workers.library.lookups:lookup", effects=("database",),
     parameters=(
         Parameter("path", "string", "The table as a file in a replay folder: CSV with a header, or Parquet.",
-                  pattern=r"[^/\\].*"),
+                  is_file=True, pattern=r"[^/\\].*"),
         Parameter("database", "string", "Or the address of the database that it is in, as of sql_lookup.", secret=True),
         Parameter("query", "string", "With database: one SELECT that gives the key's columns, then those of “columns”, "
                   "in their order.", pattern=r"(?is)\s*(select|with|values)\b.*"),

@@ -39,7 +39,7 @@ REPLAY = TaskType(
     build="workers.library.replay:replay", effects=(),
     parameters=(
         Parameter("path", "string", "File or folder, relative to a replay folder of the installation.", required=True,
-                  pattern=r"[^/\\].*"),
+                  is_file=True, pattern=r"[^/\\].*"),
         Parameter("format", "string", "How the file is written; auto looks at its name and first line.",
                   default="auto", choices=("auto", "senml", "csv", "json", "xml", "parquet")),
         Parameter("speed", "number", "Times its own speed, by the recorded times; without it, at the source's rate.",

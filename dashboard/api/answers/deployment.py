@@ -58,6 +58,8 @@ class SuggestedMove(Answer):
     source_cores: float | None = None
     source_after: float | None = None
     target_after: float | None = None
+    pause_s: float | None = None
+    risk: str | None = None
 
 
 class Deployment(Answer):

@@ -8,13 +8,18 @@ from dashboard.api.answers.common import Answer
 
 
 class LatencyPart(Answer):
-    """One query on the slowest way of a limit: what events wait for its batch, and what the batch takes."""
+    """One query on the slowest way of a limit: what events wait for its batch, and what the batch takes.
+
+    Of one in ``real_time`` mode batches stay open; ``not_real_time`` says why those of another cannot.
+    """
 
     query: str
     tasks: list[str]
     wait_s: float
     batch_s: float
     trigger_ms: int
+    real_time: bool
+    not_real_time: str
 
 
 class LatencyRemedy(Answer):

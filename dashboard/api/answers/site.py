@@ -28,6 +28,7 @@ class Parameter(Answer):
     bounds: bool
     secret: bool
     of_team: bool
+    is_file: bool
     near: str | None
     near_ratio: float
     column: str | None

@@ -6,6 +6,7 @@ Imports everything of the site below the API. Read ``submission.py`` first, then
 from dashboard.approvals.services.adopting import adopt_near_miss
 from dashboard.approvals.services.changing import change_dataflow, propose_version
 from dashboard.approvals.services.commenting import comment_on, edit_comment, resolve_thread, see_mentions
+from dashboard.approvals.services.draining import empty_nodes
 from dashboard.approvals.services.enacting import drop_left_bundles, record_progress, roll_back_proposal
 from dashboard.approvals.services.forgetting import forget_plans
 from dashboard.approvals.services.guarding import guard
@@ -29,8 +30,8 @@ from dashboard.approvals.services.submission import (
 
 __all__ = [
     "adopt_near_miss", "approve_proposal", "cancel_proposal", "change_dataflow", "choose_joining", "comment_on",
-    "defragment_dataflow", "drop_left_bundles", "edit_comment", "enact_held", "forget_plans", "guard", "move_query",
-    "pause_dataflow",
+    "defragment_dataflow", "drop_left_bundles", "edit_comment", "empty_nodes", "enact_held", "forget_plans", "guard",
+    "move_query", "pause_dataflow",
     "prepare_proposal", "propose_schedule", "propose_version", "recompute_proposal",
     "record_progress", "reject_proposal", "remove_dataflow", "resolve_thread", "resume_dataflow",
     "roll_back_proposal", "see_mentions", "set_rules", "submit_dataflow",

@@ -31,13 +31,14 @@ from dashboard.audit.trail import Audit, audited
 from dashboard.catalog.models import DataflowRecord
 from dashboard.controllers.models import RoundRow
 from dashboard.operations.generation import lock_generation
+from dashboard.operations.models import CutTask
 from dashboard.plans.kinds import SITE_PLAN_KINDS
 from scheduler.controllers import values
 from scheduler.controllers.chaining import UNDO
 from scheduler.controllers.protocol import Progress
 from scheduler.controllers.values import BEGUN, WITHDRAWING, Begin, Command, RollBack
 from scheduler.model.errors import WeirError
-from scheduler.model.plan_kinds import DEFRAGMENT, MOVE, PlanKind
+from scheduler.model.plan_kinds import DEFRAGMENT, ISOLATE, MOVE, PlanKind
 
 _PHASES: Mapping[str, str] = {
     PENDING: "asked", STALE: "overtaken", UNPLANNABLE: "overtaken", EXECUTING: "enacting", FAILED: "failing",
@@ -53,11 +54,11 @@ class PlanActuator:
     kind : PlanKind
         Which kind of plan; the target of a decision is the dataflow's id.
     options : callable
-        What the plan is asked for, from the decision's arguments.
+        What the plan is asked for, from the decision as it is stored.
     """
 
     kind: PlanKind
-    options: Callable[[Mapping[str, str]], dict[str, Any]]
+    options: Callable[[Mapping[str, Any]], dict[str, Any]]
 
     def progress(self, rows: Sequence[RoundRow]) -> Mapping[str, Progress]:
         """What has become of rounds, by their proposals."""
@@ -122,7 +123,7 @@ class PlanActuator:
         if record.status not in SITE_PLAN_KINDS[self.kind.name].proposed_from or mine.open().exists() or (
                 Proposal.objects.under_way().exists()):
             return False
-        options = self.options(row.decision["arguments"])
+        options = self.options(row.decision)
         proposal = open_proposal(audit, record, self.kind.name, options=options, turn=row)
         audit.subject, audit.details = record, {"proposal": str(proposal.pk), "round": row.key}
         return True
@@ -209,7 +210,20 @@ def _made_in(round_key: str, *, lock: bool = False) -> Proposal | None:
     return (rows.select_for_update(of=("self",)) if lock else rows).first()
 
 
-DEFRAGMENTATION = PlanActuator(DEFRAGMENT, lambda arguments: {"queries": arguments["queries"].split()})
+@dataclass(frozen=True, slots=True)
+class CutActuator(PlanActuator):
+    """Carries isolation out. What it has cut once stays so, or is not cut again, for as long as the task runs."""
+
+    def _propose(self, audit: Audit, row: RoundRow) -> bool:
+        done = PlanActuator._propose(self, audit, row)
+        if done:
+            CutTask.objects.get_or_create(task_id=row.decision["arguments"]["head"])
+        return done
+
+
+DEFRAGMENTATION = PlanActuator(DEFRAGMENT, lambda decision: {"queries": decision["arguments"]["queries"].split()})
 CHAINING = ChainActuator(
-    DEFRAGMENT, lambda arguments: {"queries": arguments["queries"].split(), "for_latency": True})
-DEPLOYMENT = PlanActuator(MOVE, lambda arguments: {"query": arguments["query"], "slot": arguments["slot"]})
+    DEFRAGMENT, lambda decision: {"queries": decision["arguments"]["queries"].split(), "for_latency": True})
+DEPLOYMENT = PlanActuator(
+    MOVE, lambda decision: {name: decision["arguments"][name] for name in ("query", "slot")})
+ISOLATION = CutActuator(ISOLATE, lambda decision: {"slow": decision["arguments"]["slow"], "why": decision["why"]})

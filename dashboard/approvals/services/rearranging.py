@@ -32,8 +32,8 @@ def defragment_dataflow(*, actor: User, dataflow_id: UUID | str) -> Proposal:
 
 
 def move_query(*, actor: User, dataflow_id: UUID | str, query: str, slot: str) -> Proposal:
-    """Propose that one of a dataflow's queries goes on in another slot of its node; an open proposal of just
-    that is returned as it is.
+    """Propose that one of a dataflow's queries goes on in another slot; an open proposal of just that is returned as it
+    is.
 
     Parameters
     ----------

@@ -18,8 +18,9 @@ def ask(audit: Audit, proposal: Proposal, plan: Plan) -> None:
     Where another plan stands for it by now, those are asked as well that it concerns besides, and those that agreed
     beforehand to what it was and do not to what it is. ``audit`` is that of the caller's command.
     """
-    if proposal.author_id is None and proposal.plan.options.get("why"):
-        demands = []  # its team chose it beforehand, or no output changes: `services.guarding`
+    by_itself = proposal.round is None or proposal.round.mode == ACTS
+    if proposal.author_id is None and by_itself and proposal.plan.options.get("why"):
+        demands = []  # its team chose it beforehand (`services.guarding`), or no output changes (isolation)
     else:
         demands = team_demands(plan, own=proposal.dataflow.team, acting=_acting(proposal))
     known = {each.team_id: each for each in Ask.objects.filter(plan=proposal.plan)}

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-
-import numpy as np
 
 from dashboard import jobs
 from dashboard.controllers.collecting.fusions import steps_now
@@ -59,7 +57,8 @@ def frames(begin: datetime, end: datetime) -> Iterator[Frame]:
     while at <= end:
         late = []
         for key, row in rows.items():
-            mean_ms, limit_ms = (_at(points, Series(DATAFLOW, key, metric), at) for metric in (MEAN, LIMIT))
+            lines = [points.get(Series(DATAFLOW, key, metric)) for metric in (MEAN, LIMIT)]
+            mean_ms, limit_ms = (None if line is None else line.at(at.timestamp()) for line in lines)
             if mean_ms is not None and limit_ms is not None and mean_ms > TOLERATED * limit_ms:
                 late.append(replace(_way(view, row, steps), latency_s=mean_ms / 1000, limit_s=limit_ms / 1000))
         yield Frame(at.timestamp(), replace(base, late=tuple(late)))
@@ -128,13 +127,3 @@ def _fused(view: View, at: datetime) -> tuple[FusedChain, ...]:
                 row.key, decision.target, decision.team, decision.touched, decision.changes, cores or 0.0,
                 middle(lines.latency(decision.target)), unwanted))
     return tuple(chains)
-
-
-def _at(points: Mapping[Series, object], series: Series, at: datetime) -> float | None:
-    """The value of a series in the minute of a moment; None where there is none."""
-    line = points.get(series)
-    if line is None:
-        return None
-    index = int((at.timestamp() - line.begin_s) // MINUTE.step_s)
-    value = line.values[index] if 0 <= index < len(line.values) else np.nan
-    return None if np.isnan(value) else float(value)

@@ -8,17 +8,21 @@ from django.contrib.auth.decorators import login_required
 from django.core.paginator import Paginator
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
+from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_POST, require_safe
 
 from dashboard.alerts import selectors, services
 from dashboard.alerts.models import Alert
 from dashboard.catalog.permissions import is_uuid
+from dashboard.operations.recording import subject_of_part
 from dashboard.pages import flash
+from dashboard.pages.views.elements import element_url
 from dashboard.teams.models import Role
 from dashboard.teams.selectors import teams as teams_of
-from scheduler.alerting.kinds import RULE_KINDS
+from scheduler.alerting.kinds import BROKEN_PROMISE, RULE_KINDS
 from scheduler.alerting.values import SEVERITIES
+from scheduler.history.series import QUERY, STREAM, TASK
 from scheduler.model.errors import WeirError
 
 PER_PAGE = 50
@@ -32,7 +36,7 @@ def alerts(request: HttpRequest) -> HttpResponse:
     chosen = _chosen(request)
     page = Paginator(selectors.search(request.viewer, chosen), PER_PAGE).get_page(request.GET.get("page"))
     muted = selectors.muted_ids(page.object_list)
-    rows = [{"alert": alert, "muted": alert.pk in muted, "may_act": _may_act(request, alert)}
+    rows = [{"alert": alert, "muted": alert.pk in muted, "may_act": _may_act(request, alert), "cause": cause_of(alert)}
             for alert in page.object_list]
     teams = list(teams_of(request.viewer))
     is_filtered = any((chosen.severity, chosen.kind, chosen.team, chosen.dataflow, chosen.group))
@@ -41,6 +45,24 @@ def alerts(request: HttpRequest) -> HttpResponse:
         "severities": SEVERITIES, "kinds": RULE_KINDS.values(), "teams": teams, "mute_times": MUTES,
         "mutes": [{"row": row, "may_act": _may_act(request, row)} for row in selectors.mutes(request.viewer)],
         "is_filtered": is_filtered})
+
+
+def cause_of(alert: Alert) -> dict[str, str] | None:
+    """The page on which an alert's cause is seen, and its name; None where that is the dataflow's or the estate's."""
+    if alert.element_kind == STREAM:
+        parent, _, child = alert.element.partition(">")
+        return {"name": "Stream", "url": reverse("stream", args=[parent, child])}
+    if alert.element_kind == "profile":
+        return {"name": "Profile", "url": reverse("profile", args=[alert.element])}
+    if alert.kind == BROKEN_PROMISE.name and alert.dataflow_id:
+        return {"name": "Planned and measured", "url": reverse("schedule_outcome", args=[alert.dataflow_id])}
+    part, _, name = alert.cause.partition(":")
+    if part == "unreachable":
+        part, name = alert.element_kind, alert.element
+    kind, subject = subject_of_part(part, name)
+    url = element_url(kind, subject)
+    called = {TASK: "Task", QUERY: "Query"}.get(kind) or f"{kind.capitalize()} {subject}"
+    return {"name": called, "url": url} if url else None
 
 
 @require_safe

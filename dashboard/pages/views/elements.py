@@ -7,18 +7,22 @@ from typing import Any
 
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import render
+from django.shortcuts import redirect, render
 from django.urls import reverse
-from django.views.decorators.http import require_safe
+from django.views.decorators.http import require_POST, require_safe
 
 from dashboard.operations import elements as parts
 from dashboard.operations import selectors as operations
+from dashboard.operations.draining import drain_of
 from dashboard.operations.problems import Problem
 from dashboard.operations.problems import problems as problems_of
+from dashboard.operations.services import NothingElsewhere, drain_node, undrain_node
+from dashboard.pages import flash
 from dashboard.pages.charts import CHARTS
 from dashboard.pages.views.dataflows import moment_of
 from dashboard.pages.views.estate import health_state
 from scheduler.history.series import ESTATE, NODE, QUERY, SLOT, TASK
+from scheduler.model.errors import PermissionDenied
 
 LINKED = 12  # dataflows of a problem by name; of more only how many
 LISTED = 100
@@ -62,7 +66,20 @@ def node(request: HttpRequest, node: str) -> HttpResponse:
     return render(request, "elements/node.html", {
         "node": shown, "report": shown.report,
         "slots": [{"name": key, "report": report, "url": slot_url(key)} for key, report in shown.slots],
+        "drain": drain_of(node, request.viewer), "may_drain": request.viewer.superuser,
         "problems": _rows_of_findings(shown.findings), "live_topic": "estate"})
+
+
+@require_POST
+@login_required
+def drain(request: HttpRequest, node: str) -> HttpResponse:
+    """Drain a node, or use it again."""
+    change = undrain_node if request.POST.get("back") else drain_node
+    try:
+        change(name=node, actor=request.user)
+    except (NothingElsewhere, PermissionDenied) as error:
+        flash.failure(request, error)
+    return redirect("node", node)
 
 
 @require_safe

@@ -10,6 +10,7 @@ from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from dashboard.audit import selectors as trail
+from dashboard.catalog.lifecycle import RUNNING
 from dashboard.operations import selectors as operations
 from dashboard.operations.fragments import fragmentations
 from dashboard.operations.latency_view import worst_states
@@ -17,6 +18,7 @@ from scheduler.latency.status import MET, WAITING
 from scheduler.model.fragment import node_of
 
 RECENT = 8
+LISTED = 25  # dataflows on the first page
 PER_PAGE = 50
 BOOKKEEPING = (
     "dataflow.store", "proposal.prepare", "proposal.overtaken", "proposal.renew", "plan.carry_over", "plan.renew",
@@ -37,7 +39,7 @@ def estate(request: HttpRequest) -> HttpResponse:
         "counts": counts,
         "limits": len(limits), "limits_held": sum(state in (MET, WAITING) for state in limits.values()),
         "saved": counts["without_reuse"] - counts["running_tasks"],
-        "rows": sorted(rows, key=lambda row: (row["team"], row["name"])),
+        "rows": listed(rows), "more": max(0, len(rows) - LISTED),
         "slots": [{"name": key, "node": node_of(key), "index": int(key.rpartition("/")[2]), **row,
                    "of_mb": _memory(document, key)}
                   for key, row in document["slots"].items()],
@@ -75,6 +77,15 @@ def health_state(document: dict) -> str:
         return "unknown"
     severities = {row["severity"] for row in document["health"].values()}
     return next((severity for severity in ("bad", "warn", "note") if severity in severities), "well")
+
+
+def listed(rows: list[dict]) -> list[dict]:
+    """All dataflows by team and name; where they are too many, those with something wrong, then the busiest."""
+    if len(rows) > LISTED:
+        rows = sorted(rows, key=lambda row: (
+            row["status"] == RUNNING and row["state"] == RUNNING and row["limit"] in ("", MET, WAITING),
+            -(row["events_in_per_s"] or 0.0), row["name"]))[:LISTED]
+    return sorted(rows, key=lambda row: (row["team"], row["name"]))
 
 
 def _activity(request: HttpRequest) -> object:

@@ -23,13 +23,14 @@ from scheduler.model.fragment import Fragment, RunningBundle, RunningTask, Slot
 from scheduler.model.task_types import TaskType
 from scheduler.reuse.division import WantedBundle, divided_anew
 from workers.engine import desired as wishes
-from workers.engine.agents import executor, query_actuator, record_actuator
+from workers.engine.agents import carrying, executor, query_actuator, record_actuator
+from workers.engine.agents.carrying import Carrier
 from workers.engine.agents.context import SlotContext
 from workers.engine.agents.executor import FragmentExecutor
 from workers.engine.agents.fragment_run import FragmentRun
-from workers.engine.agents.handover import Stage, stage_of
+from workers.engine.agents.handover import Stage
 from workers.engine.agents.reconcile import State, reconcile
-from workers.engine.agents.standby import Patience, heirs_awaited
+from workers.engine.agents.standby import Patience, stages_of
 from workers.engine.spark.failures import FragmentFailed
 
 from .played_broker import Broker, Gap
@@ -66,12 +67,13 @@ class World:
     def __init__(self, chance: random.Random, patch: pytest.MonkeyPatch) -> None:
         self.chance, self.deadly, self.now_ms, self.limit, self.gaps = chance, True, 0, NUMBERS, 0
         quiet = SimpleNamespace(info=lambda *_, **__: None, warning=self._warned)
-        for module in (executor, query_actuator, record_actuator):
+        for module in (carrying, executor, query_actuator, record_actuator):
             patch.setattr(module, "logger", lambda: quiet)
         self.broker = Broker(self.may_die)
         self.running: dict[str, Query] = {}
         self.heard: dict[str, DesiredState] = {}
-        self.said: dict[str, dict] = {}
+        self.said: dict[str, DesiredState] = {}
+        self.latest: dict[str, DesiredState] = {}  # that a node has heard of
         stores: dict[str, Store] = {}
         for slot in SLOTS:
             first = stores.get(f"{slot.node}/0")
@@ -79,6 +81,7 @@ class World:
         self.stores = stores
         self.slots = {slot.name: self._executor(slot.name) for slot in SLOTS}
         self.patience = {slot.name: Patience() for slot in SLOTS}
+        self.carriers = {slot.name: self._carrier(slot.name) for slot in SLOTS}
         self.runs: dict[str, dict[str, FragmentRun]] = {slot.name: {} for slot in SLOTS}
 
     def _executor(self, slot: str) -> FragmentExecutor:
@@ -88,6 +91,9 @@ class World:
             task_types=TYPES, desired=lambda: self.desired(slot))
         return FragmentExecutor(
             around, clock_ms=lambda: self.now_ms, on_event=lambda *_, **__: None, on_violation=self._violated)
+
+    def _carrier(self, slot: str) -> Carrier:
+        return Carrier(self.broker, self.stores[slot], clock_ms=lambda: self.now_ms)
 
     @staticmethod
     def _violated(fragment_id: str, violation: str) -> None:
@@ -108,9 +114,11 @@ class World:
             self.said[node] = wishes.desired_of(estate, node, TYPES)
 
     def hear(self, node: str) -> None:
-        desired = self.said.pop(node, None)
+        void = self.stores[f"{node}/0"].void
+        desired = self.said.pop(node, self.latest.get(node) if void else None)
         if desired is not None:
-            text = DESIRED_STATES.dumps(wishes.keep_handing_over(desired, self.heard.get(node)))
+            self.latest[node], wanted = desired, wishes.without(desired, void)
+            text = DESIRED_STATES.dumps(wishes.keep_handing_over(wanted, self.heard.get(node)))
             self.heard[node] = DESIRED_STATES.loads(text)
 
     def desired(self, slot: str) -> DesiredState:
@@ -159,14 +167,13 @@ class World:
             self.may_die()
 
     def _ceding(self, slot: str) -> list[tuple[WantedFragment, Stage]]:
-        wanted, store = self.desired(slot), self.stores[slot]
-        begun, ended = store.having("begun"), store.having("ended")
-        awaited = heirs_awaited(wanted, begun=begun, standing=store.standing())
-        may_end = self.patience[slot].is_over(awaited, now_ms=self.now_ms)
-        staged = [(fragment, stage_of(wanted, fragment.id, begun=begun, ended=ended, may_end=may_end))
-                  for fragment in wanted.handing_over.get(slot.partition("/")[2], ())]
-        return [(fragment, stage) for fragment, stage in staged
-                if stage is not Stage.OVER or fragment.id in ended or fragment.id in self.runs[slot]]
+        wanted, index = self.desired(slot), slot.partition("/")[2]
+        elsewhere = self.carriers[slot].turn(wanted, index)
+        stages = stages_of(
+            wanted, self.stores[slot], elsewhere, self.patience[slot], runs=self.runs[slot], now_ms=self.now_ms)
+        return [
+            (fragment, stages[fragment.id]) for fragment in wanted.handing_over.get(index, ())
+            if fragment.id in stages]
 
     def _run(self, run: FragmentRun) -> None:
         try:
@@ -188,7 +195,7 @@ class World:
                 query.stop()
         for name in [name for name, holder in store.locks.items() if holder == slot]:
             del store.locks[name]
-        self.slots[slot] = self._executor(slot)
+        self.slots[slot], self.carriers[slot] = self._executor(slot), self._carrier(slot)
         self.runs[slot] = {name: FragmentRun(name, now_ms=self.now_ms) for name in store.records()}
 
 

@@ -15,6 +15,7 @@ from scheduler.contracts.offsets import START, Offset
 from scheduler.contracts.savepoints import RestorePoint, Savepoint
 from workers.engine.agents.checkpoint import Progress
 from workers.engine.channels import keys
+from workers.engine.channels.real_time import Mode
 from workers.engine.spark.compile import Beginning
 
 from ..channels.reference import Control, QuotaPartitioner
@@ -33,7 +34,11 @@ class Store:
     data_dir = None
 
     def __init__(self, locks: dict[str, str], slot: str) -> None:
-        self.kept: dict[str, dict[str, object]] = {"begun": {}, "ended": {}, "paused": {}, "left": {}, "standby": {}}
+        self.kept: dict[str, dict[str, object]] = {"begun": {}, "ended": {}, "paused": {}, "left": {}, "standby": {},
+            "received": {}}
+        self.taken_over: set[str] = set()
+        self.void: set[str] = set()
+        self.slots: list[Store] = [self]
         self.checkpoints: dict[str, Progress] = {}
         self.before: dict[str, Progress] = {}
         self.states: dict[str, dict[str, int]] = {}
@@ -44,7 +49,27 @@ class Store:
         other = Store(self.locks, slot)
         other.kept, other.checkpoints, other.before, other.definitions, other.states = (
             self.kept, self.checkpoints, self.before, self.definitions, self.states)
+        other.taken_over, other.void, other.slots = self.taken_over, self.void, self.slots
+        self.slots.append(other)
         return other
+
+    def received(self, name: str) -> Savepoint | None:
+        return self.kept["received"].get(name)
+
+    def record_received(self, name: str, savepoint: Savepoint) -> None:
+        self.kept["received"][name] = savepoint
+
+    def taken(self) -> frozenset[str]:
+        return frozenset(self.taken_over)
+
+    def record_taken(self, name: str) -> None:
+        self.taken_over.add(name)
+
+    def record_void(self, name: str) -> None:
+        self.void.add(name)
+
+    def is_recorded(self, name: str) -> bool:
+        return any(name in store.own_records for store in self.slots)
 
     def begun(self, name: str) -> RestorePoint | None:
         return self.kept["begun"].get(name)
@@ -325,7 +350,8 @@ class PlayedEngine:
         tokens = {} if beginning.gate else {
             channel: self.world.broker.channels.take_fence(channel) for channel in whole.written}
         return SimpleNamespace(
-            frame=(whole, tokens, beginning.gate), schemas=tuple("{}" for _ in whole.tasks), folds=(), file_sink=None)
+            frame=(whole, tokens, beginning.gate), schemas=tuple("{}" for _ in whole.tasks), folds=(), file_sink=None,
+            mode=Mode())
 
     def start(self, compiled: SimpleNamespace, name: str, **_: int) -> Query:
         whole, tokens, gate = compiled.frame

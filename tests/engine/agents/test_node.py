@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import get_args
@@ -21,7 +21,6 @@ from scheduler.contracts.looks import LookOrder
 from scheduler.contracts.trials import TrialOrder
 from workers.engine import desired, looks, trials
 from workers.engine.agents import broker_sync
-from workers.engine.agents.lease import Lease, LeaseState
 from workers.engine.agents.store import NodeStore
 from workers.engine.spark.pinning import Pinning, core_of
 from workers.launcher import broker as embedded
@@ -40,9 +39,8 @@ def slot_argv(slot):
     which = ["--spare"] if slot == "spare" else ["--slot", slot]
     return [sys.executable, sys.argv[3], *which, "--desired", str(desired)]
 node.CALM_MS = 100
-own = node.Node.__init__
-node.Node.__init__ = lambda self, settings: own(self, settings, slot_argv=slot_argv)
-node.main(["--node", "n1", "--slots", sys.argv[2], "--data-dir", str(data_dir)])
+node.main(["--node", "n1", "--slots", sys.argv[2], "--data-dir", str(data_dir)], slot_argv=slot_argv,
+          tells_slots=sys.argv[4] == "tells")
 """
 
 
@@ -59,9 +57,10 @@ def wanted(version: int, *fragments: str) -> DesiredState:
 
 
 @contextmanager
-def agent(url: str, data_dir: Path, *, slots: int = 1, spares: int = 0):
+def agent(url: str, data_dir: Path, *, slots: int = 1, spares: int = 0, tells_slots: bool = True):
     data_dir.mkdir(exist_ok=True)
-    argv = [sys.executable, "-c", AGENT, str(data_dir), str(slots), str(Path(__file__).with_name("stand_in.py"))]
+    argv = [sys.executable, "-c", AGENT, str(data_dir), str(slots), str(Path(__file__).with_name("stand_in.py")),
+            "tells" if tells_slots else "silent"]
     with (data_dir / "agent.log").open("ab") as log:
         process = spawn(argv, env={
             **os.environ, "REDIS_URL": url, "PYTHONPATH": str(ROOT), "WEIR_SPARES": str(spares)}, stdout=log)
@@ -192,6 +191,58 @@ def test_a_broker_that_goes_and_comes_back_changes_nothing_for_the_slots(tmp_pat
         stop(broker_process, timeout_s=5)
 
 
+@pytest.mark.parametrize("killed", ["agent", "slot"])
+def test_what_is_killed_while_site_and_broker_are_away_starts_again_from_the_nodes_store(killed, tmp_path):
+    prepared = embedded.prepare(tmp_path)
+    broker_process = spawn(prepared.argv, stdout=subprocess.DEVNULL)
+    data_dir = tmp_path / "data"
+
+    def slots(process) -> dict[int, list[int]]:
+        """The slots' processes, and what each has started."""
+        started: dict[int, list[int]] = {}
+        for slot in psutil.Process(process.pid).children():
+            with suppress(psutil.Error):  # it has just ended
+                if "--slot" in slot.cmdline():
+                    started[slot.pid] = [child.pid for child in slot.children()]
+        return started
+
+    try:
+        until(lambda: embedded.answers(prepared.url))
+        with redis.Redis.from_url(prepared.url) as broker, ExitStack() as agents:
+            desired.publish(broker, wanted(4, "f1-0"))
+            process = agents.enter_context(agent(prepared.url, data_dir))
+            until(lambda: fragments_of(broker))
+            broker.flushall()
+            broker_process.kill()
+            broker_process.wait()
+            [before] = slots(process)
+            if killed == "agent":
+                process.kill()
+                process.wait()
+                process = agents.enter_context(agent(prepared.url, data_dir))
+            else:
+                os.kill(before, signal.SIGKILL)
+            until(lambda: any(pid != before and started for pid, started in slots(process).items()))
+            assert not embedded.answers(prepared.url), "nobody was asked"
+            broker_process = spawn(prepared.argv, stdout=subprocess.DEVNULL)
+            assert set(until(lambda: embedded.answers(prepared.url) and fragments_of(broker))) == {"f1-0"}
+            assert broker.get("weir:desired:n1") is None
+    finally:
+        stop(broker_process, timeout_s=5)
+
+
+@pytest.mark.parametrize("tells_slots", [True, False])
+def test_slots_are_told_of_a_change_unless_they_are_to_find_it_by_their_cycle(
+    tells_slots, broker, broker_url, tmp_path
+):
+    with agent(broker_url, tmp_path / "data", tells_slots=tells_slots):
+        for version in (1, 2):
+            desired.publish(broker, wanted(version, f"f{version}-0"))
+            until(lambda: f"f{version}-0" in fragments_of(broker))  # noqa: B023
+        pokes = fragments_of(broker)["f2-0"]["pokes"]
+        assert pokes >= 1 if tells_slots else pokes == 0
+
+
 def test_an_agent_starts_what_it_knows_without_a_desired_state_in_the_broker(broker, broker_url, tmp_path):
     desired.publish(broker, wanted(3, "f1-0"))
     with agent(broker_url, tmp_path / "data"):
@@ -236,11 +287,10 @@ def test_nothing_is_left_of_an_agent_that_ends(how, broker, broker_url, tmp_path
             os.kill(run["child"], signal.SIGKILL)
 
 
-def test_a_push_is_heard_long_before_the_next_poll(broker, broker_url, tmp_path, monkeypatch):
-    monkeypatch.setattr(broker_sync, "POLL_S", 3600.0)
+def test_a_push_is_heard_long_before_the_next_look(broker, broker_url, tmp_path):
     pushes = []
     watcher = broker_sync.DesiredStateWatcher(
-        redis.Redis.from_url(broker_url), NodeStore(tmp_path, "n1"), on_change=lambda: pushes.append(1))
+        redis.Redis.from_url(broker_url), NodeStore(tmp_path, "n1"), on_change=lambda: pushes.append(1), cycle_s=3600.0)
     watcher.start()
     until(lambda: broker.pubsub_numsub("weir:push")[0][1])
     desired.publish(broker, replace(wanted(1), node="n2"))
@@ -251,11 +301,10 @@ def test_a_push_is_heard_long_before_the_next_poll(broker, broker_url, tmp_path,
     broker.publish("weir:push", "n1")
 
 
-def test_a_change_whose_push_was_lost_is_found_by_polling(broker, broker_url, tmp_path, monkeypatch):
-    monkeypatch.setattr(broker_sync, "POLL_S", 0.05)
+def test_a_change_whose_push_was_lost_is_found_a_supervisor_cycle_later(broker, broker_url, tmp_path):
     pushes = []
     watcher = broker_sync.DesiredStateWatcher(
-        redis.Redis.from_url(broker_url), NodeStore(tmp_path, "n1"), on_change=lambda: pushes.append(1))
+        redis.Redis.from_url(broker_url), NodeStore(tmp_path, "n1"), on_change=lambda: pushes.append(1), cycle_s=0.05)
     watcher.start()
     broker.set("weir:desired:n1", DESIRED_STATES.dumps(wanted(4)))
     until(lambda: pushes)
@@ -266,7 +315,6 @@ def test_a_change_whose_push_was_lost_is_found_by_polling(broker, broker_url, tm
 @pytest.mark.parametrize("what", ["write_desired", "on_change"])
 def test_a_node_hears_again_once_its_disk_has_room(what, broker, broker_url, tmp_path, monkeypatch):
     """Nobody else reads desired states: were the thread to end of it, the node would report on and be deaf for good."""
-    monkeypatch.setattr(broker_sync, "POLL_S", 0.05)
     monkeypatch.setattr(broker_sync, "RETRY_S", 0.05)
     failed, pushes, write = [], [], NodeStore.write_desired
 
@@ -285,7 +333,7 @@ def test_a_node_hears_again_once_its_disk_has_room(what, broker, broker_url, tmp
 
     monkeypatch.setattr(NodeStore, "write_desired", write_desired)
     watcher = broker_sync.DesiredStateWatcher(
-        redis.Redis.from_url(broker_url), NodeStore(tmp_path, "n1"), on_change=on_change)
+        redis.Redis.from_url(broker_url), NodeStore(tmp_path, "n1"), on_change=on_change, cycle_s=0.05)
     watcher.start()
     broker.set("weir:desired:n1", DESIRED_STATES.dumps(wanted(4)))
     until(lambda: pushes)
@@ -328,15 +376,3 @@ def test_the_store_keeps_the_newest(tmp_path):
     assert store.write_desired(wanted(2, "f1-0"))
     assert not store.write_desired(wanted(1)) and not store.write_desired(wanted(2, "f1-0"))
     assert [fragment.id for fragment in store.read_desired().of_slot("0")] == ["f1-0"]
-
-
-def test_a_lease_is_its_folders_not_its_processes(broker, tmp_path):
-    mine, again = Lease(broker, "n1", folder=tmp_path / "a"), Lease(broker, "n1", folder=tmp_path / "a")
-    other = Lease(broker, "n1", folder=tmp_path / "b")
-    assert (mine.renew(), other.renew(), again.renew()) == (LeaseState.HELD, LeaseState.TAKEN, LeaseState.HELD)
-    other.give_back()
-    assert other.renew() is LeaseState.TAKEN
-    mine.give_back()
-    assert other.renew() is LeaseState.HELD
-    with redis.Redis(port=1) as nobody:
-        assert Lease(nobody, "n1", folder=tmp_path / "a").renew() is LeaseState.UNKNOWN

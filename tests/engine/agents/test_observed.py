@@ -9,7 +9,10 @@ from hypothesis import strategies as st
 
 from scheduler.model.fragment import Fragment, RunningBundle
 from workers.engine import observed
-from workers.engine.observed import Meters, flows, percentile_ms
+from workers.engine.channels import keys
+from workers.engine.channels.config import CAPACITY_BLOCKS
+from workers.engine.channels.registry import Channels
+from workers.engine.observed import Meters, channel_blocks, flows, percentile_ms
 
 FRAGMENTS = [
     Fragment("f1-0", ("s", "p", "gone"), "n1/0", 2, {"s": ("f2-0",)}),
@@ -128,3 +131,13 @@ def test_the_mean_of_a_histogram_is_near_to_that_of_what_it_holds(latencies: dic
     mean = sum(ms * count for ms, count in latencies.items()) / sum(latencies.values())
 
     assert abs(observed.mean_ms(histogram) - mean) <= 0.1 * (mean + 1)
+
+
+@pytest.mark.broker
+def test_blocks_of_a_channel_with_more_room_count_for_less(broker) -> None:
+    channels = Channels(broker)
+    for name, capacity in (("a.0", CAPACITY_BLOCKS), ("b.0", 8 * CAPACITY_BLOCKS)):
+        channels.open_channel(name, schema_json="{}", capacity=capacity, readers=["r"])
+        for block in range(16):
+            broker.xadd(keys.channel(name), {"b": b""}, id=f"{block + 1}-0")
+    assert channel_blocks(broker, ["a.0", "b.0", "c.0"]) == {"a.0": 16, "b.0": 2, "c.0": 0}

@@ -18,6 +18,7 @@ from workers.engine.agents.executor import FragmentExecutor
 from workers.engine.agents.fragment_run import FragmentRun
 from workers.engine.agents.outputs import parts_of
 from workers.engine.agents.reconcile import Action, Route, Start, Unroute
+from workers.engine.channels.real_time import Mode
 from workers.engine.channels.registry import Channels
 
 from .played_queries import Store
@@ -49,7 +50,7 @@ class Engine:
         self._channels = channels
 
     def compile(self, whole: WantedFragment, _beginning: object) -> SimpleNamespace:
-        return SimpleNamespace(schemas=("{}",) * len(whole.tasks), folds=(), file_sink=None)
+        return SimpleNamespace(schemas=("{}",) * len(whole.tasks), folds=(), file_sink=None, mode=Mode())
 
     def start(self, *_: object, **__: object) -> SimpleNamespace:
         return SimpleNamespace(runId="run")

@@ -13,6 +13,7 @@ from workers.engine.agents import broker_instructions as on
 from workers.engine.agents import instructions as do
 from workers.engine.agents.checkpoint import Progress
 from workers.engine.agents.decisions import decide
+from workers.engine.agents.delays import STANDBY_MS
 from workers.engine.agents.handover import Stage, stage_of
 from workers.engine.agents.reconcile import End, Leave, Pause, Start, State, Stop
 from workers.engine.agents.snapshot import Records
@@ -93,5 +94,17 @@ def test_others_end_when_their_heirs_stand_by_or_have_had_their_time():
     assert stage_of(desired, "f1-1", **records) is Stage.END
     patience = Patience()
     assert patience.is_over((), now_ms=0) and not patience.is_over(("f2-0",), now_ms=1_000)
-    assert not patience.is_over(("f2-0",), now_ms=20_999) and patience.is_over(("f2-0",), now_ms=21_000)
-    assert not patience.is_over(("f2-0", "f2-1"), now_ms=22_000), "another one has come"
+    assert not patience.is_over(("f2-0",), now_ms=STANDBY_MS + 999)
+    assert patience.is_over(("f2-0",), now_ms=STANDBY_MS + 1_000)
+    assert not patience.is_over(("f2-0", "f2-1"), now_ms=STANDBY_MS + 2_000), "another one has come"
+
+
+def test_as_long_as_one_heir_after_the_other_stands_by_the_rest_are_waited_for():
+    patience = Patience()
+    assert not patience.is_over(("f2-0", "f2-1", "f2-2"), now_ms=0)
+    first_ms = STANDBY_MS - 1
+    assert not patience.is_over(("f2-1", "f2-2"), now_ms=first_ms)
+    assert not patience.is_over(("f2-1", "f2-2"), now_ms=first_ms + STANDBY_MS - 1)
+    second_ms = first_ms + STANDBY_MS - 1
+    assert not patience.is_over(("f2-2",), now_ms=second_ms)
+    assert patience.is_over(("f2-2",), now_ms=second_ms + STANDBY_MS), "not for ever"

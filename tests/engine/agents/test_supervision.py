@@ -73,3 +73,19 @@ def test_a_driver_that_falls_silent_is_ended_soon(slot_of):
     heard_ms = slot._heard_at_ms
     assert not slot.check(heard_ms + SILENT_MS - 1)
     assert slot.check(heard_ms + SILENT_MS) and slot.restarts == 1
+
+
+@pytest.mark.parametrize(("status", "waits"), [(0, False), (1, True)])
+def test_one_that_drained_and_ended_starts_anew_at_once_and_one_that_failed_waits(status: int, waits: bool):
+    slot = SlotProcess(
+        "0", [sys.executable, "-c", f"raise SystemExit({status})"], env={}, on_news=lambda: None,
+        on_event=lambda **_: None)
+    for number in range(4):
+        assert not slot.check(1_000), "it starts"
+        is_waiting = slot.pid is None
+        assert is_waiting == (waits and number >= 2), "the first failure is forgiven"
+        if is_waiting:
+            break
+        wait_until(lambda: slot.check(1_000))
+    assert slot.restarts == (2 if waits else 4)
+    slot.end(deadline=0)

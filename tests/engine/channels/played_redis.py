@@ -79,9 +79,14 @@ class PlayedRedis:
         self._before_change()
         return self.call(b"HDEL", key, *names)
 
-    def set(self, key: str, value: object) -> bool:
+    def get(self, key: str) -> bytes | None:
+        return self.texts.get(_bytes(key))
+
+    def set(self, key: str, value: object, ex: int | None = None) -> bool:
         self._before_change()
         self.texts[_bytes(key)] = _bytes(value)
+        if ex is not None:
+            self.expiring.add(_bytes(key))
         return True
 
     def exists(self, key: str) -> int:

@@ -57,7 +57,7 @@ class TestParts:
         def backpressure() -> tuple[bool, str]:
             """Whether the writer is paused, and which channel is full."""
             names = [keys.channel(""), "f.0", "f.1"]
-            paused, full, _pace = scripts.run(broker, "backpressure", [keys.valve("f")], names)
+            paused, full, *_ = scripts.run(broker, "backpressure", [keys.valve("f")], names)
             return bool(paused), full.decode()
 
         token = channels.take_fence("f.1")

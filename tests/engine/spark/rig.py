@@ -126,6 +126,7 @@ class Rig(Watched):
     version: int = 0
     slot_start_s: float = 0.0
     paces_ms: Mapping[str, int] = field(default_factory=dict)  # intervals of their own, by fragment
+    real_time: frozenset[str] = frozenset()  # fragments whose batches are to stay open
     process: Any = None
     channels: Channels = field(init=False)
     _wanted: tuple[Estate, Mapping[str, str] | None] | None = None
@@ -209,7 +210,8 @@ class Rig(Watched):
         """Make the agent want this estate, whose generation says how new it is; by dataflow, what its team chose."""
         needs = needs_in(estate, when_behind)
         wanted = desired.desired_of(
-            estate, self.node, self.task_types, self.trigger_ms, needs=needs, paces_ms=self.paces_ms)
+            estate, self.node, self.task_types, self.trigger_ms, needs=needs, paces_ms=self.paces_ms,
+            real_time=self.real_time)
         assert desired.publish(self.broker, wanted)
 
     def report(self) -> Mapping[str, Any]:

@@ -1,6 +1,6 @@
 """Why a query failed, said in one line: without a driver, on texts as Spark gives them."""
 
-from workers.engine.spark.failures import Cause, TaskCode, explain, explain_error, is_broker_away
+from workers.engine.spark.failures import EXECUTOR_IS_LOST, Cause, TaskCode, explain, explain_error, is_broker_away
 from workers.library.config import InvalidConfig
 
 PYTHON = """Job aborted due to stage failure: Task 0 in stage 3.0 failed 1 times, most recent failure: Lost task 0.0:
@@ -56,6 +56,15 @@ def test_an_absent_broker_is_told_from_a_broken_dataflow():
     assert explain([Cause("java.net.ConnectException", "Connection refused")], []).broker_is_away
     assert explain_error(ConnectionError("Error 111 connecting to 127.0.0.1:1. Connection refused.")).broker_is_away
     assert not is_broker_away("ValueError: could not convert string to float")
+
+
+def test_an_executor_that_is_lost_is_nobodys_fault_and_may_pass():
+    lost = Cause("org.apache.spark.SparkException", (
+        "Job aborted due to stage failure: Task 0 in stage 9.0 failed 1 times, most recent failure: Lost task 0.0 in "
+        "stage 9.0 (TID 9) (127.0.0.1 executor 1): ExecutorLostFailure (executor 1 exited caused by one of the running "
+        "tasks) Reason: Command exited with code 137\nDriver stacktrace:"))
+    failure = explain([Cause("org.apache.spark.sql.streaming.StreamingQueryException", "[STREAM_FAILED]"), lost], [])
+    assert str(failure) == EXECUTOR_IS_LOST and failure.may_pass and not failure.tasks
 
 
 def test_an_error_of_compiling_names_its_task_and_nothing_is_no_reason():

@@ -21,6 +21,15 @@ def test_waiting_for_events_is_no_work():
     assert parse_work({"runId": "r", "batchId": 0}) == Work(batches=1, busy_ms=0)
 
 
+def test_what_an_open_batch_waits_for_events_is_no_work_either():
+    document = {
+        "runId": "r", "batchId": 3, "durationMs": {"triggerExecution": 10_050, "latestOffset": 2, "addBatch": 10_010},
+        "batchDuration": 10_050, "sources": [{"metrics": {"throttled_by": "", "waited_ms": "9800"}}]}
+    assert parse_work(document) == Work(batches=1, busy_ms=248)
+    assert parse_progress(document).batch_ms == 250
+    assert parse_phases(document)["working"] == 210
+
+
 def test_a_batch_is_told_by_its_phases():
     document = progress("r", 3, trigger_ms=100, asking_ms=40)
     document["durationMs"] |= {"queryPlanning": 5, "getBatch": 1, "addBatch": 30, "walCommit": 9, "commitOffsets": 11}

@@ -16,6 +16,7 @@ from pyspark.sql.streaming import StreamingQuery
 from workers.engine.channels import codec, keys
 from workers.engine.channels import spark as channel_spark
 from workers.engine.channels.config import ChannelConfig
+from workers.engine.channels.real_time import IDLE_S
 from workers.engine.channels.registry import Channels
 
 EVENTS_PER_S = 10
@@ -48,7 +49,9 @@ class Bench:
             fence=self.channels.take_fence(channel),
         )
 
-    def source(self, fragment: str, reader: str, *, rate_per_s: float, limit: int | None = None) -> DataFrame:
+    def source(
+        self, fragment: str, reader: str, *, rate_per_s: float, limit: int | None = None, real_time: bool = False
+    ) -> DataFrame:
         """A fragment that begins with ticks.
 
         Parameters
@@ -61,26 +64,43 @@ class Bench:
             Events per second.
         limit : int, optional
             The last number; none for no end.
+        real_time : bool, optional
+            Whether its batches are open ones.
         """
         ticks = channel_spark.read_ticks(
-            self.spark, self.config, name=fragment, rate_per_s=rate_per_s, limit=limit, writes=[f"{fragment}.0"]
+            self.spark, self.config, name=fragment, rate_per_s=rate_per_s, limit=limit, writes=[f"{fragment}.0"],
+            real_time=real_time
         )
         return self.publish(ticks, fragment, reader)
 
-    def copy(self, fragment: str, source: str, *, python_stage: bool = False) -> DataFrame:
-        """A fragment that reads another's stream and publishes it again."""
-        events = channel_spark.read_channels(self.spark, self.config, inputs=[f"{source}.0"], reader=fragment)
+    def copy(
+        self, fragment: str, source: str, *, python_stage: bool = False, real_time: bool = False
+    ) -> DataFrame:
+        """A fragment that reads another's stream and publishes it again.
+
+        Parameters
+        ----------
+        fragment, source : str
+            Its id, and the other's.
+        python_stage : bool, optional
+            Whether each event goes through Python.
+        real_time : bool, optional
+            Whether its batches are open ones.
+        """
+        events = channel_spark.read_channels(
+            self.spark, self.config, inputs=[f"{source}.0"], reader=fragment, real_time=real_time)
         if python_stage:
             events = events.mapInArrow(lambda batches: batches, events.schema)
         return self.publish(events, fragment)
 
-    def start(self, events: DataFrame, fragment: str) -> StreamingQuery:
+    def start(self, events: DataFrame, fragment: str, *, real_time: bool = False) -> StreamingQuery:
         """Run a fragment; intervals differ a little, so that not all queries wake at once."""
         interval_ms = self.trigger_ms + zlib.crc32(fragment.encode()) % max(1, self.trigger_ms // 10)
+        trigger = {"realTime": f"{IDLE_S} seconds"} if real_time else {"processingTime": f"{interval_ms} milliseconds"}
         return (
             events.writeStream.format("noop").queryName(fragment)
             .option("checkpointLocation", str(self.folder / fragment))
-            .trigger(processingTime=f"{interval_ms} milliseconds").start()
+            .outputMode("update" if real_time else "append").trigger(**trigger).start()
         )
 
     def written_ms(self, fragment: str) -> dict[int, int]:

@@ -27,11 +27,12 @@ from workers.processes import spawn, stop
 from .divided import LOCAL, routes, threads
 from .hops import hop, throughput, valve
 from .queries import idle, leak, many, restart
+from .real_time import real_time
 from .rig import Bench
 
 MEASUREMENTS = {
     measurement.__name__: measurement
-    for measurement in (hop, throughput, valve, idle, restart, many, leak, threads, routes)
+    for measurement in (hop, throughput, valve, idle, restart, many, leak, threads, routes, real_time)
 }
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from workers.engine.channels import keys
-from workers.engine.channels.config import CAPACITY_BLOCKS
+from workers.engine.channels.config import CAPACITY_BLOCKS, OPEN_CAPACITY_BLOCKS
+from workers.engine.spark.failures import FragmentFailed
 
 from .broker_instructions import (
     Activate,
@@ -32,7 +33,9 @@ from .broker_instructions import (
     SetRoute,
     SetTail,
     Unregister,
+    Withdraw,
 )
+from .carrying import withdraw
 from .context import SlotContext
 from .delays import METERS_KEPT_S, PARTS_KEPT_S
 from .fragment_run import FragmentRun
@@ -55,7 +58,7 @@ class BrokerActuator:
             case OpenChannel(channel, position, keep_events):
                 self._change(channel, "persist")
                 channels.open_channel(
-                    channel, schema_json=run.schemas[position], capacity=CAPACITY_BLOCKS, retain=keep_events)
+                    channel, schema_json=run.schemas[position], capacity=self._capacity(run), retain=keep_events)
             case OpenPart():
                 self._open_part(run, instruction)
             case ClosePart(part, position, bundle):
@@ -99,6 +102,10 @@ class BrokerActuator:
                 channels.activate(fragment_id, done_batch=done_batch)
             case SetPace(interval_ms):
                 channels.pace(fragment_id, interval_ms)
+            case Withdraw():
+                heir = withdraw(broker, fragment_id)
+                if heir is not None:
+                    raise FragmentFailed(f"{heir} goes on with it on another node.")
             case Resume():
                 channels.resume(fragment_id)
             case DropControl(fields):
@@ -116,12 +123,16 @@ class BrokerActuator:
                 broker.hincrby(keys.meter(fragment_id), "in:n", 0)
                 broker.expire(keys.meter(fragment_id), METERS_KEPT_S)
 
+    @staticmethod
+    def _capacity(run: FragmentRun) -> int:
+        return OPEN_CAPACITY_BLOCKS if run.mode.is_open else CAPACITY_BLOCKS
+
     def _open_part(self, run: FragmentRun, part: OpenPart) -> None:
         # The control hash knows of it first: whatever dies now, the part is closed with the others.
         self._around.broker.hset(keys.valve(run.id), part_field(part.position, part.bundle), 1)
         self._change(part.part, "persist")
         self._around.channels.open_channel(
-            part.part, schema_json=run.schemas[part.position], capacity=CAPACITY_BLOCKS)
+            part.part, schema_json=run.schemas[part.position], capacity=self._capacity(run))
         self._around.channels.join(part.part, part.bundle)
 
     def _join(self, join: Join) -> None:

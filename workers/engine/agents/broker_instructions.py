@@ -178,6 +178,11 @@ class ForgetFragment:
 
 
 @dataclass(frozen=True, slots=True)
+class Withdraw:
+    """Take back what the fragment left, unless one of another node has claimed it."""
+
+
+@dataclass(frozen=True, slots=True)
 class Resume:
     """Let the fragment's sources plan batches again."""
 
@@ -192,5 +197,5 @@ class SetPace:
 BrokerInstruction = (
     OpenChannel | OpenPart | ClosePart | PassPart | Join | Unregister | Commit | Persist | Expire | DeleteChannel
     | OpenValve | CloseValve | SetTail | SetPace | SetRoute | DropRoute | Activate | Resume | DropControl | MarkLeft
-    | ComeBack | KeepMeters | ForgetFragment
+    | ComeBack | KeepMeters | ForgetFragment | Withdraw
 )

@@ -19,7 +19,6 @@ from .lease import Lease, LeaseState
 from .logs import logger
 from .store import NodeStore
 
-POLL_S = 2.0
 RETRY_S = 1.0  # after the broker was away, or something else went wrong
 RENEW_S = 3.0
 TIMEOUT_S = 2.0
@@ -31,13 +30,28 @@ def connect(redis_url: str) -> redis.Redis:
 
 
 class DesiredStateWatcher(threading.Thread):
-    """Keeps the local store up to date: at once when a push tells of a change, and by polling where it got lost."""
+    """Keeps the local store up to date: at once when a push tells of a change, and by looking where it got lost.
 
-    def __init__(self, broker: redis.Redis, store: NodeStore, *, on_change: Callable[[], None]) -> None:
+    Parameters
+    ----------
+    broker : redis.Redis
+        Where the desired state is published.
+    store : NodeStore
+        Where it is kept.
+    on_change : callable
+        Called without arguments once a change is kept.
+    cycle_s : float
+        Seconds between two looks without a push: the supervisor cycle, T_S of paper [4], section 3.4.
+    """
+
+    def __init__(
+        self, broker: redis.Redis, store: NodeStore, *, on_change: Callable[[], None], cycle_s: float
+    ) -> None:
         super().__init__(name="watcher", daemon=True)
         self._broker = broker
         self._store = store
         self._on_change = on_change
+        self._cycle_s = cycle_s
         self._stopped = threading.Event()
         self._log = logger()
         self._not_taken = ""
@@ -69,7 +83,7 @@ class DesiredStateWatcher(threading.Thread):
                 self._on_change()
                 self._log.info("desired state", version=document.version)
             self._not_taken = ""
-            deadline = time.monotonic() + POLL_S
+            deadline = time.monotonic() + self._cycle_s
             while (left_s := deadline - time.monotonic()) > 0 and not self._stopped.is_set():
                 message = pushes.get_message(timeout=left_s)
                 if message is not None and message["data"] == self._store.node.encode():

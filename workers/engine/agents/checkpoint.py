@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import time
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from scheduler.contracts.offsets import Offset
+from workers.engine.channels import real_time
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +18,7 @@ class Progress:
 
     ``source_offset`` is the offset of a source, ``offsets`` are the last entries read, by channel; ``start_offsets``
     those after which that batch begins, as far as one before it says; ``planned_ms`` is when that batch was planned
-    (ms since the epoch).
+    (ms since the epoch). ``is_open``: the batch that is not done was begun in real-time mode, and is to be ended so.
     """
 
     batch: int = -1
@@ -25,27 +27,38 @@ class Progress:
     offsets: Mapping[str, Offset] = field(default_factory=dict)
     start_offsets: Mapping[str, Offset] = field(default_factory=dict)
     planned_ms: int = field(default=0, compare=False)
+    is_open: bool = False
 
 
 def read_progress(checkpoint: Path) -> Progress:
     """How far a checkpoint has come; one that is not there has not begun."""
     batch = max(_batches(checkpoint / "offsets"), default=-1)
+    done = max(_batches(checkpoint / "commits"), default=-1)
+    opened = real_time.journal(checkpoint)
+    if opened is not None and opened[0] > done:  # Spark does not know yet what it has read
+        batch, lines = opened
+        source_offset, offsets = _parsed(lines[-1:])
+        _, start_offsets = _offsets(checkpoint, batch - 1)
+        return Progress(batch, False, source_offset, offsets, start_offsets, int(time.time() * 1000), is_open=True)
     if batch < 0:
         return Progress()
     source_offset, offsets = _offsets(checkpoint, batch)
     _, start_offsets = _offsets(checkpoint, batch - 1)
-    is_done = max(_batches(checkpoint / "commits"), default=-1) >= batch
     planned_ms = _written_ms(checkpoint / "offsets" / str(batch))
-    return Progress(batch, is_done, source_offset, offsets, start_offsets, planned_ms)
+    return Progress(batch, done >= batch, source_offset, offsets, start_offsets, planned_ms)
 
 
 def _offsets(checkpoint: Path, batch: int) -> tuple[dict[str, int] | None, dict[str, Offset]]:
     path = checkpoint / "offsets" / str(batch)
     if not path.exists():
         return None, {}
-    source_offset, offsets = None, {}
     # The first two lines are the version and Spark's own; then comes a line for each source, "-" without an offset.
-    for line in path.read_text().splitlines()[2:]:
+    return _parsed(path.read_text().splitlines()[2:])
+
+
+def _parsed(lines: Iterable[str]) -> tuple[dict[str, int] | None, dict[str, Offset]]:
+    source_offset, offsets = None, {}
+    for line in lines:
         offset = json.loads(line) if line != "-" else {}
         if "t0" in offset:
             source_offset = offset if offset["next"] >= 0 else None  # below 0 it stood by (TicksOffset.java)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 HURRIED_MS = 500  # batches of what comes to its end are no further apart: others wait for it
-STANDBY_MS = 20_000  # how long a handover waits for those that shall take over to stand by
+STANDBY_MS = 60_000  # how long a handover waits for the next of those that shall take over to stand by
 SOON_MS = 30  # while a handover is under way, every moment counts
 RETRY_MS = 250  # for what others must have done before
 LEAVE_MS = 500  # whether a leaving bundle has read all

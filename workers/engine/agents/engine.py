@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Protocol
 
 import redis
@@ -12,6 +13,7 @@ from pyspark.sql import SparkSession
 from scheduler.contracts.desired import WantedFragment
 from scheduler.model.dataflow import Task
 from scheduler.model.task_types import TaskType
+from workers.engine.channels import real_time
 from workers.engine.channels.config import ChannelConfig
 from workers.engine.channels.registry import Channels
 from workers.engine.files.staging import begin_run
@@ -73,7 +75,8 @@ class SparkEngine:
 
     def compile(self, whole: WantedFragment, beginning: Beginning) -> Compiled:
         chain = Chain(
-            whole.id, whole.tasks, whole.streams, whole.written, beginning=beginning, threads=whole.threads)
+            whole.id, whole.tasks, whole.streams, whole.written, beginning=beginning, threads=whole.threads,
+            real_time=whole.real_time)
         return compile_chain(
             self.spark, chain, config=self.channel_config, task_types=self.task_types,
             take_fence=self.channels.take_fence, folder=self.store.data_dir)
@@ -82,8 +85,10 @@ class SparkEngine:
         sink, checkpoint = compiled.file_sink, self.store.checkpoint(fragment_id)
         if sink is not None:
             sink = replace(sink, run=begin_run(sink.folder, checkpoint))
+        rests = partial(real_time.rests, self.spark, self.channel_config.redis_url, fragment_id)
         return queries.start(
-            compiled.frame, name=fragment_id, checkpoint=checkpoint, trigger_ms=trigger_ms, file_sink=sink)
+            compiled.frame, name=fragment_id, checkpoint=checkpoint, trigger_ms=trigger_ms, file_sink=sink,
+            rests=rests if compiled.mode.is_open else None)
 
     def stop(self, query: Any, fragment_id: str, *, drain_s: float = queries.DRAIN_S) -> bool:
         return queries.stop(query, pause=lambda: self._pause(fragment_id), drain_s=drain_s)

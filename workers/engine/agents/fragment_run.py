@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from scheduler.contracts.desired import Outlets, Routes, WantedFragment
+from workers.engine.channels.real_time import Mode
 
 from . import backoff
 from .reconcile import Actual, State, check_transition
@@ -33,6 +34,7 @@ class FragmentRun:
         self.fragment = WantedFragment(id=fragment_id, tasks=())
         self.schemas: tuple[str, ...] = ()
         self.compiled: Compiled | None = None  # its query is to be started next
+        self.mode = Mode()  # of its query, or of that which is to be started
         self.standby: Standby | None = None  # its query that waits for its turn
         self.may_stand_by = True  # until a query that stood by has failed
         self.is_held: bool | None = None  # whether its query rests for the action under way; None: that was not asked
@@ -86,7 +88,8 @@ class FragmentRun:
             return Actual(
                 self.id, self._state, busy=self._busy, outlets=self._outlets, active=self._active,
                 retry_at_ms=self._retry_at_ms, inputs=self.fragment.inputs, threads=self.fragment.threads,
-                routes=self._routes, activate_at_ms=self._settle_at_ms, trigger_ms=self._trigger_ms,
+                routes=self._routes, real_time=self.fragment.real_time, activate_at_ms=self._settle_at_ms,
+                trigger_ms=self._trigger_ms,
                 has_failed=self._failures > 0, gave_up=self._gave_up,
             )
 
@@ -247,6 +250,7 @@ class FragmentRun:
                 "outlets": {str(position): sorted(readers) for position, readers in sorted(self._outlets.items())},
                 "active": self._active,
                 "threads": self.fragment.threads,
+                **self.mode.document(),
                 **({"routes": _document(self._routes)} if self._routes else {}),
             }
 

@@ -31,15 +31,17 @@ def predecessors(desired: DesiredState, fragment: WantedFragment) -> tuple[str, 
     A plan that is taken back before it was enacted leaves fragments that never began, between those that end now and
     those that shall go on: only the last of each line count.
     """
-    known = [name for name in fragment.inherits if name in desired.outgoing]
-    earlier = {older for name in known for older in desired.outgoing[name].inherits}
+    is_from_elsewhere = desired.is_from_elsewhere(fragment)
+    known = [name for name in fragment.inherits if name in desired.outgoing or is_from_elsewhere]
+    others = {**desired.heirs_elsewhere, **desired.outgoing}
+    earlier = {older for name in known if name in others for older in others[name].inherits}
     return tuple(name for name in known if name not in earlier)
 
 
 def successors(desired: DesiredState, fragment_id: str) -> tuple[WantedFragment, ...]:
-    """The fragments that go on with this one."""
+    """The fragments that go on with this one, on whatever node."""
     return tuple(
-        heir for heir in (*desired.wanted.values(), *desired.outgoing.values())
+        heir for heir in (*desired.wanted.values(), *desired.outgoing.values(), *desired.heirs_elsewhere.values())
         if fragment_id in heir.inherits and fragment_id in predecessors(desired, heir)
     )
 
@@ -56,7 +58,8 @@ def stage_of(
     fragment_id : str
         One of ``desired.outgoing``.
     begun, ended : collection of str
-        The fragments that have left a record of their beginning, or of their end.
+        The fragments that have left a record of their beginning (those of other nodes: that have said so), or of their
+        end.
     may_end : bool
         Whether those that shall go on with it stand by, or are not waited for any more.
     """
@@ -67,6 +70,11 @@ def stage_of(
         return Stage.ENDED
     is_its_turn = may_end and all(name in ended for name in upstream(desired, fragment_id, **records))
     return Stage.END if is_its_turn else Stage.WORK
+
+
+def remote_successors(desired: DesiredState, fragment_id: str) -> tuple[WantedFragment, ...]:
+    """Those of the fragments that go on with this one that are on other nodes."""
+    return tuple(heir for heir in successors(desired, fragment_id) if heir.id in desired.heirs_elsewhere)
 
 
 def is_over(desired: DesiredState, fragment_id: str, *, begun: Collection[str]) -> bool:
@@ -122,7 +130,8 @@ def line(desired: DesiredState, fragment_ids: Iterable[str]) -> frozenset[str]:
         name = left.pop()
         if name not in ancestors:
             ancestors.add(name)
-            left += desired.outgoing[name].inherits if name in desired.outgoing else ()
+            known = desired.outgoing.get(name) or desired.heirs_elsewhere.get(name)
+            left += known.inherits if known is not None else ()
     return frozenset(ancestors)
 
 

@@ -62,7 +62,9 @@ class StandBy:
 
 @dataclass(frozen=True, slots=True)
 class Adopt:
-    """The chain that stands by is the one to be started next, with its query."""
+    """The chain that stands by is the one to be started next, with its query, and with the readers that it has now."""
+
+    whole: WantedFragment
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from workers.engine.channels.spill import spill_folder
 from workers.engine.connectors.selection import wanted_sources
 from workers.engine.files.keeper import FileKeeper, FileThread
 from workers.engine.measuring.calibration import Calibration
-from workers.engine.measuring.machine import machine_class, slot_memory_mb
+from workers.engine.measuring.machine import disk_of, machine_class, slot_memory_mb
 from workers.engine.settings import ROOT, Settings, from_environment
 from workers.engine.sinks.selection import wanted_sinks
 from workers.engine.spark.pinning import core_of, pinning
@@ -36,11 +36,12 @@ from workers.processes import adopt_orphans, python_path
 
 from .archiver import Archiver
 from .broker_sync import DesiredStateWatcher, ReportPublisher, connect
+from .carrying import still_leaving
 from .lease import Lease, LeaseState
 from .logs import configure, logger
 from .look_runner import LookRunner
 from .spiller import Spiller, SpillThread, shared_inputs
-from .store import FileLock, NewestDesired, NodeStore
+from .store import FileLock, NewestDesired, NodeStore, SlotStore
 from .supervision import READY, SPARE, SlotProcess, Spare, reap_orphans
 from .trial_runner import TrialRunner
 from .usage import TreeMeter, Usage
@@ -64,9 +65,14 @@ class Node:
         Node name, slots, data folder and broker.
     slot_argv : callable, optional
         The command of a slot by its index; tests put a process of their own in a slot's place.
+    tells_slots : bool, optional
+        Whether slots are told of a change, or find it by their cycle.
     """
 
-    def __init__(self, settings: Settings, *, slot_argv: Callable[[str], Sequence[str]] | None = None) -> None:
+    def __init__(
+        self, settings: Settings, *, slot_argv: Callable[[str], Sequence[str]] | None = None, tells_slots: bool = True
+    ) -> None:
+        self._tells_slots = tells_slots
         self._settings = settings
         self._store = NodeStore(settings.data_dir, settings.node)
         self._slot_argv = slot_argv or self._own_slot_argv
@@ -86,10 +92,10 @@ class Node:
         self._meters: dict[tuple[str, int], TreeMeter] = {}  # by slot (or spare) and process
         self._shares: dict[str, UsageAttribution] = {}
         self._newest = newest = NewestDesired(self._store)
-        own_disk = not settings.spark_master  # executors on other machines lack it
+        self._records = SlotStore(settings.data_dir, self._store.slot_dir("0"))
         self._spiller = Spiller(
             Channels(self._broker), spill_folder(settings.data_dir, settings.node),
-            readers=lambda: shared_inputs(newest()) if own_disk else {},
+            readers=lambda: shared_inputs(newest()),
             hold_ms=round(settings.hold_s * 1000),
             most_bytes=settings.spill_mb << 20, team_bytes=settings.spill_team_mb << 20)
         self._calibration = Calibration(
@@ -108,7 +114,8 @@ class Node:
         lock = FileLock(self._store.folder / "agent.lock")
         self._wait_until(lock.acquire, "another agent of this name runs from this folder")
         publisher = ReportPublisher(self._broker, self._settings.node, self._lease, on_lease_state=self._on_lease_state)
-        watcher = DesiredStateWatcher(self._broker, self._store, on_change=self._on_desired)
+        watcher = DesiredStateWatcher(
+            self._broker, self._store, on_change=self._on_desired, cycle_s=self._settings.supervisor_cycle_s)
         self._trial_runner = TrialRunner(
             self._settings, slots=lambda: self._slots, folder=self._store.folder, task_types=task_types())
         self._look_runner = LookRunner(
@@ -116,9 +123,8 @@ class Node:
         spilling = SpillThread(self._spiller, clock_ms=_now_ms)
         files = FileThread(FileKeeper.of(self._settings, report=self._log.warning))
         while not self._stopping.is_set():
-            if not self._wait_until(self._has_lease, "the broker does not grant the lease of this node's name"):
+            if not self._wait_until(self._may_serve, "the broker does not grant the lease of this node's name"):
                 break
-            self._lease_state = LeaseState.HELD
             for thread in (watcher, publisher, self._trial_runner, self._look_runner, spilling, files):
                 if not thread.is_alive():
                     thread.start()
@@ -268,14 +274,15 @@ class Node:
             "cores": os.cpu_count(),
             "memory_mb": self._memory_mb,
             "machine": machine_class(self._settings.slots),
-            "threads": None if self._settings.spark_master else self._settings.threads,
+            "threads": self._settings.slot_cores if self._settings.spark_master else self._settings.threads,
             "speed": self._calibration.speed,
             "calibrating_s": self._calibration.left_s,
-            "pinning": pinning(self._settings, cores=len(os.sched_getaffinity(0))),
-            **_disk_of(self._settings.data_dir),
+            "pinning": pinning(self._settings, cores=len(os.sched_getaffinity(0))), "link": self._settings.link,
+            **disk_of(self._settings.data_dir),
             "spare": self._spare_report(now_ms),
             "connectors": self._connectors_report(now_ms),
             **self._spiller.report(),
+            "handing_over": still_leaving(self._newest(), self._records),
             "slots": {slot.name: self._slot_report(slot, now_ms) for slot in self._slots},
         }
 
@@ -306,15 +313,13 @@ class Node:
     def _shares_of(self, slot: str) -> UsageAttribution:
         if slot not in self._shares:
             self._shares[slot] = UsageAttribution(
-                slot_memory_mb=slot_memory_mb(self._settings.slots),
-                base_path=self._store.slot_dir(slot) / "base_mb",
-            )
+                slot_memory_mb=slot_memory_mb(self._settings.slots), base_path=self._store.slot_dir(slot) / "base_mb")
         return self._shares[slot]
 
     def _on_desired(self) -> None:
         self._version = self._store.read_desired().version
         for process in self._processes:
-            if process is not self._spare:
+            if process is not self._spare and self._tells_slots:
                 process.poke()
 
     def _on_news(self) -> None:
@@ -327,8 +332,13 @@ class Node:
             if standing is LeaseState.TAKEN:
                 self._wake.set()
 
-    def _has_lease(self) -> bool:
-        return self._lease.renew() is LeaseState.HELD
+    def _may_serve(self) -> bool:
+        """The lease is held; or the broker is away, so that nobody can take it, and the store knows what ran here."""
+        standing = self._lease.renew()
+        if standing is LeaseState.UNKNOWN:
+            return self._lease_state is LeaseState.UNKNOWN and self._store.desired_path.exists()
+        self._lease_state = standing
+        return standing is LeaseState.HELD
 
     def _wait_until(self, is_so: Callable[[], bool], why: str) -> bool:
         has_spoken = False
@@ -359,17 +369,8 @@ class Node:
         }
 
 
-def _disk_of(folder: Path) -> dict[str, int | None]:
-    """What is free and what there is, in MB, where the data folder is; unknown where that cannot be told."""
-    try:
-        usage = psutil.disk_usage(str(folder))
-    except OSError:
-        return {"disk_free_mb": None, "disk_total_mb": None}
-    return {"disk_free_mb": usage.free >> 20, "disk_total_mb": usage.total >> 20}
-
-
-def main(argv: Sequence[str] | None = None) -> None:
-    """The command line of a node agent; what it does not say comes from the environment."""
+def main(argv: Sequence[str] | None = None, **more: Any) -> None:
+    """The command line of a node agent; what it does not say comes from the environment. ``more`` goes to `Node`."""
     settings = from_environment()
     parser = argparse.ArgumentParser(description="Run the agent of one node.")
     parser.add_argument("--node", default=settings.node)
@@ -378,7 +379,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     given = parser.parse_args(argv)
     settings = replace(settings, node=given.node, slots=given.slots, data_dir=given.data_dir.resolve())
     configure(sys.stdout, node=settings.node)
-    node = Node(settings)
+    node = Node(settings, **more)
     for name in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(name, lambda *_: node.stop())
     node.run()

@@ -6,7 +6,7 @@ The broker is asked at most once, in one pipeline. A fragment that runs as desir
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from scheduler.contracts.desired import DesiredState, WantedFragment
 from scheduler.contracts.savepoints import Savepoint
@@ -14,7 +14,7 @@ from workers.engine.channels import keys
 
 from .context import SlotContext
 from .fragment_run import FragmentRun
-from .handover import predecessors
+from .handover import predecessors, remote_successors
 from .inputs import channels_of
 from .reconcile import (
     Action,
@@ -85,6 +85,9 @@ class Observer:
         # Records before channels: what a query reads and writes meanwhile makes it look less far than it is.
         records = self.records(run.id) if _asks_records(run, action) else Records()
         wishes = _wishes(run, action, records, has_lock=has_lock)
+        if isinstance(action, End) and remote_successors(desired, run.id):  # what is on this node's disk is read first
+            inputs = (item.channel for item in action.fragment.inputs)
+            wishes = replace(wishes, channels=tuple(dict.fromkeys((*wishes.channels, *inputs))))
         channels, controls = self._around.channels.look(wishes.channels, wishes.controls)
         is_compiled = isinstance(action, Start) and run.compiled is not None
         return Snapshot(
@@ -105,6 +108,10 @@ class Observer:
         names: list[str] = []
         if isinstance(action, Start | End | Pause | Leave) and takes_over(action.fragment, records):
             names += predecessors(desired, action.fragment)
+            if desired.is_from_elsewhere(action.fragment):
+                savepoint = self._around.store.received(action.fragment.id)
+                yield from ((name, savepoint) for name in names if savepoint is not None)
+                names = []
         if isinstance(action, End):
             inputs = {item.channel for item in action.fragment.inputs}
             names += [name for name, other in desired.outgoing.items() if inputs.intersection(other.written)]

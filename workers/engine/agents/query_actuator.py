@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 from uuid import uuid4
 
+from scheduler.contracts.desired import WantedFragment
 from scheduler.contracts.savepoints import RestorePoint
 from workers.engine.spark.compile import Beginning
 from workers.engine.spark.queries import causes_of
@@ -62,8 +63,8 @@ class QueryActuator:
                 self._compile(run, instruction)
             case StandBy():
                 self._stand_by(run, instruction)
-            case Adopt():
-                self._adopt(run)
+            case Adopt(whole):
+                self._adopt(run, whole)
             case DropStandby(failed):
                 self._drop_standby(run, failed=failed)
             case StayPaused():
@@ -93,7 +94,7 @@ class QueryActuator:
         store.record(whole)
         compiled = self._around.engine.compile(whole, self._beginning(whole.id))
         store.record_folds(whole.id, compiled.folds)
-        run.fragment, run.schemas, run.compiled = whole, compiled.schemas, compiled
+        run.fragment, run.schemas, run.compiled, run.mode = whole, compiled.schemas, compiled, compiled.mode
         took_ms = round(1000 * (time.monotonic() - began_s))
         self._log.info("fragment compiled", fragment=run.id, took_ms=took_ms)
 
@@ -106,11 +107,12 @@ class QueryActuator:
         run.standby, run.schemas = Standby(whole, compiled, query, gate), compiled.schemas
         self._log.info("fragment stands by", fragment=run.id, took_ms=round(1000 * (time.monotonic() - began_s)))
 
-    def _adopt(self, run: FragmentRun) -> None:
+    def _adopt(self, run: FragmentRun, whole: WantedFragment) -> None:
         store, standby = self._around.store, run.standby
-        store.record(standby.whole)
+        store.record(whole)
         store.record_folds(run.id, standby.compiled.folds)
-        run.fragment, run.schemas, run.compiled = standby.whole, standby.compiled.schemas, standby.compiled
+        compiled = standby.compiled
+        run.fragment, run.schemas, run.compiled, run.mode = whole, compiled.schemas, compiled, compiled.mode
 
     def _drop_standby(self, run: FragmentRun, *, failed: bool) -> None:
         if failed:

@@ -58,6 +58,7 @@ class Actual:
     inputs: tuple[Input, ...] = ()
     threads: int = 1
     routes: Routes = field(default_factory=dict)
+    real_time: bool = False  # asked for when its query was compiled, whether the chain can be worked on so or not
     activate_at_ms: int | None = None  # routes are not in force yet as far as is known; it is looked at then
     trigger_ms: int | None = None  # between its batches; None before its query has started
     has_failed: bool = False  # its last run ended with an error, which may come again with the same batch
@@ -186,7 +187,8 @@ class Pause:
 
 @dataclass(frozen=True, slots=True)
 class Restart:
-    """Stop cleanly and start from the checkpoint, with other inputs or threads, once those are there."""
+    """Stop cleanly and start from the checkpoint, with other inputs or threads once those are there, or in the other
+    mode."""
 
     fragment: WantedFragment
 
@@ -347,9 +349,13 @@ def _changes(wanted: WantedFragment, actual_run: Actual, stopping: frozenset[str
     trigger_ms = min(wanted.trigger_ms, HURRIED_MS) if wanted.leaving else wanted.trigger_ms
     if actual_run.trigger_ms not in (None, trigger_ms):
         opening.append(Repace(wanted.id, trigger_ms))
-    if set(wanted.inputs) != set(actual_run.inputs) or wanted.threads != actual_run.threads:
+    if set(wanted.inputs) != set(actual_run.inputs) or _runs_otherwise(wanted, actual_run):
         closing.append(Restart(wanted))
     return opening + closing
+
+
+def _runs_otherwise(wanted: WantedFragment, actual_run: Actual) -> bool:
+    return wanted.threads != actual_run.threads or wanted.real_time != actual_run.real_time
 
 
 def _routing(

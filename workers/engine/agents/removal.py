@@ -62,7 +62,8 @@ def _taken_over(snapshot: Snapshot, fragment: WantedFragment) -> dict[str, Wante
     desired = snapshot.desired
     # Those whose work it went on with ended before it began.
     over = line(desired, fragment.inherits) | {snapshot.id}
-    others = (other for other in (*desired.wanted.values(), *desired.outgoing.values()) if other.id not in over)
+    everywhere = (*desired.wanted.values(), *desired.outgoing.values(), *desired.heirs_elsewhere.values())
+    others = (other for other in everywhere if other.id not in over)
     return {channel: other for other in others for channel in other.written}
 
 

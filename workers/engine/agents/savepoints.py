@@ -14,8 +14,8 @@ from scheduler.contracts.offsets import Offset
 from scheduler.contracts.savepoints import RestorePoint, Savepoint
 from workers.engine.channels import keys
 
-from .broker_instructions import Commit, DropControl, Join
-from .handover import offset_of, predecessors, restore_point_of, successors
+from .broker_instructions import Commit, DropControl, Join, Withdraw
+from .handover import offset_of, predecessors, remote_successors, restore_point_of, successors
 from .inputs import channels_of
 from .instructions import (
     ClearCheckpoint,
@@ -59,7 +59,8 @@ def beginning_of(snapshot: Snapshot, wanted: WantedFragment) -> Beginning:
     """Whether the fragment can begin; it takes its places, and takes over what others left, where it can."""
     steps: list[Instruction] = []
     if snapshot.records.has_ended and wanted.id in snapshot.desired.wanted:
-        steps.append(DropSavepoint())  # it is wanted again before anybody went on with its work
+        # It is wanted again before anybody went on with its work, here or on another node.
+        steps += (Withdraw(), DropSavepoint())
     if snapshot.records.is_paused:
         joins = _joins_after_pause(snapshot, wanted)
         if joins:
@@ -111,7 +112,9 @@ def _given_places(heir: WantedFragment, end: Savepoint) -> list[Instruction]:
 
 
 def has_read_to_the_end(snapshot: Snapshot, fragment: WantedFragment) -> bool:
-    """Whether the fragment has read all that others wrote for it that ended before it."""
+    """Whether the fragment has read all that others wrote for it that ended before it; and, where it goes on on another
+    node, all that is on this one's disk for it."""
+    goes_elsewhere = bool(remote_successors(snapshot.desired, fragment.id))
     for item in fragment.inputs:
         last_offsets = [
             snapshot.savepoints[name].last_offsets[item.channel]
@@ -120,6 +123,10 @@ def has_read_to_the_end(snapshot: Snapshot, fragment: WantedFragment) -> bool:
             and item.channel in snapshot.savepoints[name].last_offsets]
         offset = snapshot.records.progress.offsets.get(item.channel) or snapshot.offset_registered(item.channel)
         if offset is not None and any(offset < last for last in last_offsets):
+            return False
+        info = snapshot.channels.get(item.channel)
+        on_disk = info.spills.get(fragment.id) if info is not None and goes_elsewhere else None
+        if on_disk is not None and (offset is None or offset < on_disk):
             return False
     return True
 

@@ -41,12 +41,14 @@ from workers.engine.spark.warm import warm_up
 from workers.library.registry import task_types
 
 from .broker_sync import connect
+from .carrying import Carrier
 from .context import SlotContext
 from .delays import SOON_MS
+from .driver_end import refusal_told, status_of_end
 from .engine import SparkEngine
 from .executor import FragmentExecutor
 from .fragment_run import FragmentRun
-from .handover import Stage, stage_of
+from .handover import Stage, remote_successors
 from .heap_sampler import HeapSampler
 from .line_writer import LineWriter
 from .logs import configure, logger
@@ -54,10 +56,11 @@ from .long_batches import LongBatches, batching
 from .pulse import Pulse
 from .reconcile import Action, State, reconcile
 from .spare import wait_for_a_slot
-from .standby import Patience, heirs_awaited
+from .standby import Patience, stages_of
 from .store import NewestDesired, NodeStore, SlotStore
-from .supervision import JVM_GONE, SPARE
+from .supervision import SPARE
 from .usage_attribution import Rates
+from .view import DesiredView, Looking
 
 TICK_S = 0.5
 REPORT_MS = 1_000
@@ -71,7 +74,8 @@ class Slot:
     """One slot process: a loop that decides, an executor that does, a report that tells."""
 
     def __init__(
-        self, settings: Settings, slot: str, *, tell: LineWriter, session: SparkSession | None = None
+        self, settings: Settings, slot: str, *, tell: LineWriter, session: SparkSession | None = None,
+        looking: Looking = NewestDesired,
     ) -> None:
         self._settings = settings
         self._spark = session
@@ -83,10 +87,12 @@ class Slot:
         self._stopping = threading.Event()
         self._wake = threading.Event()
         self._ended: set[str] = set()
-        self._newest = NewestDesired(self._node_store)
+        self._newest = looking(self._node_store)
+        self._view = DesiredView(self._newest, cycle_ms=round(settings.worker_cycle_s * 1000))
         self._desired = DesiredState()
         self._stages: dict[str, Stage] = {}  # of the fragments that hand over
         self._patience = Patience()
+        self._carrier = Carrier(self._broker, self._store, clock_ms=_now_ms)
         self._left: frozenset[str] = frozenset()  # bundles that were leaving and have left
         self._due_ms: dict[str, int] = {}
         self._events: list[dict[str, Any]] = []
@@ -99,9 +105,7 @@ class Slot:
         self._listener = QueryListener(self._on_end)
         self._host: Host | None = None  # of trials, once the driver is there
         self._trials = ThreadPoolExecutor(1, thread_name_prefix="trials")
-        self._runs = {
-            fragment_id: FragmentRun(fragment_id, now_ms=_now_ms()) for fragment_id in self._store.records()
-        }
+        self._runs = {name: FragmentRun(name, now_ms=_now_ms()) for name in self._store.records()}
 
     def stop(self) -> None:
         """Drain and end."""
@@ -110,6 +114,7 @@ class Slot:
 
     def poke(self) -> None:
         """Look at the desired state now."""
+        self._view.notice()
         self._wake.set()
 
     def try_out(self, command: Mapping[str, Any]) -> None:
@@ -118,7 +123,7 @@ class Slot:
 
     def run(self) -> int:
         """Serve until stopped; the process's exit code."""
-        self._desired = self._newest()
+        self._desired = self._view.at(_now_ms())
         self._say("starting")
         config = ChannelConfig.of(self._settings)
         is_spare = self._spark is not None
@@ -148,9 +153,9 @@ class Slot:
             if not is_spare and not self._desired.of_slot(self._name):  # else the fragments themselves warm the driver
                 pool.submit(self._warm_up)
             while not self._stopping.is_set():
-                if self._spark.sparkContext._gateway.proc.poll() is not None:
-                    self._log.error("the JVM is gone")
-                    return JVM_GONE
+                if (status := status_of_end(self._spark, self._settings)) is not None:
+                    self._log.error("the driver is gone", status=status)
+                    return status
                 self._turn(pool)
                 self._wake.wait(SOON_MS / 1000 if self._is_handing_over() else TICK_S)
                 self._wake.clear()
@@ -176,7 +181,7 @@ class Slot:
 
     def _turn(self, pool: ThreadPoolExecutor) -> None:
         now_ms = _now_ms()
-        self._desired = self._newest()
+        self._desired = self._view.at(now_ms)
         self._notice_ends(now_ms)
         self._look_who_is_to_be_tried_again(now_ms)
         actual = {run.id: run.actual() for run in list(self._runs.values())}
@@ -201,20 +206,9 @@ class Slot:
             pool.submit(self._store.sweep, now_s=time.time(), grace_s=GRACE_S)
 
     def _look_at_stages(self) -> dict[str, Stage]:
-        """How far those have come that hand over; those that are over count until they are cleared away."""
-        if not self._desired.outgoing:
-            return {}
-        begun, ended = self._store.having("begun"), self._store.having("ended")
-        awaited = heirs_awaited(self._desired, begun=begun, standing=self._store.standing())
-        may_end = self._patience.is_over(awaited, now_ms=_now_ms())
-        stages = {
-            fragment_id: stage_of(self._desired, fragment_id, begun=begun, ended=ended, may_end=may_end)
-            for fragment_id in self._desired.outgoing
-        }
-        return {
-            fragment_id: stage for fragment_id, stage in stages.items()
-            if stage is not Stage.OVER or fragment_id in ended or fragment_id in self._runs
-        }
+        elsewhere = self._carrier.turn(self._desired, self._name)
+        return stages_of(
+            self._desired, self._store, elsewhere, self._patience, runs=self._runs, now_ms=_now_ms())
 
     def _look_who_left(self) -> frozenset[str]:
         leaving = {fragment.id for fragment in self._desired.of_slot(self._name) if fragment.leaving}
@@ -224,7 +218,9 @@ class Slot:
         return left
 
     def _is_handing_over(self) -> bool:
-        return any(stage is not Stage.OVER for stage in self._stages.values())
+        return self._carrier.is_busy or any(
+            stage is not Stage.OVER and not remote_successors(self._desired, name)
+            for name, stage in self._stages.items())
 
     def _perform(self, run: FragmentRun, desired: DesiredState, actions: list[Action]) -> None:
         try:
@@ -366,8 +362,8 @@ def _now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def main() -> None:
-    """Run one slot."""
+def main(looking: Looking = NewestDesired) -> None:
+    """Run one slot; ``looking`` is by what it knows what is desired."""
     parser = argparse.ArgumentParser(description="Run one slot; the node agent does this.")
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument("--slot", help="the index of the slot")
@@ -381,13 +377,15 @@ def main() -> None:
     configure(sys.stderr, node=settings.node, slot=name)
     session = None
     if given.spare:
-        name, session = wait_for_a_slot(settings, commands=sys.stdin, tell=tell)
+        with refusal_told(tell):
+            name, session = wait_for_a_slot(settings, commands=sys.stdin, tell=tell)
         configure(sys.stderr, node=settings.node, slot=name)
-    slot = Slot(settings, name, tell=tell, session=session)
+    slot = Slot(settings, name, tell=tell, session=session, looking=looking)
     for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(signum, lambda *_: slot.stop())
     threading.Thread(target=_obey, args=(slot, sys.stdin), name="commands", daemon=True).start()
-    code = slot.run()
+    with refusal_told(tell):
+        code = slot.run()
     with suppress(OSError):
         sys.stderr.flush()
     os._exit(code)  # py4j's threads and connections have nothing left to say

@@ -25,6 +25,7 @@ from workers.engine.channels.channel_info import ChannelInfo
 from workers.engine.channels.registry import Channels
 from workers.engine.channels.spill import ChannelSpill
 
+from .handover import remote_successors
 from .logs import logger
 from .spill_account import Reader, SpillMeter, by_team, parts_of
 
@@ -50,8 +51,12 @@ class _State:
 
 
 def shared_inputs(desired: DesiredState) -> dict[Reader, Terms]:
-    """The channels that fragments of a node read, or read to the end, and that also serve dataflows of others."""
-    fragments = [*desired.outgoing.values(), *desired.wanted.values()]
+    """The channels that fragments of a node read, or read to the end, and that also serve dataflows of others.
+
+    One that goes on on another node gets no more on this one's disk, where its heir could not read it.
+    """
+    outgoing = (fragment for fragment in desired.outgoing.values() if not remote_successors(desired, fragment.id))
+    fragments = [*outgoing, *desired.wanted.values()]
     return {
         (item.channel, fragment.id): Terms(item.when_behind, item.teams)
         for fragment in fragments for item in fragment.inputs if item.shared}

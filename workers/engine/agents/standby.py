@@ -15,10 +15,13 @@ from scheduler.contracts.desired import DesiredState, Input, WantedFragment
 from workers.engine.channels import keys
 
 from .delays import STANDBY_MS
-from .handover import predecessors
+from .handover import Stage, predecessors, remote_successors, stage_of
 
 if TYPE_CHECKING:
     from workers.engine.spark.compile import Compiled
+
+    from .carrying import Elsewhere
+    from .store import SlotStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +61,54 @@ def heirs_awaited(
 
 
 class Patience:
-    """Since when each heir is waited for, and whether that is long enough."""
+    """Since when each heir is waited for, and whether that is long enough.
+
+    Whenever one of them stands by, the others get as long again: many at once, or a machine with other work, take long
+    to be compiled, and who waits for them works on meanwhile.
+    """
 
     def __init__(self) -> None:
         self._since_ms: dict[str, int] = {}
 
     def is_over(self, awaited: Collection[str], *, now_ms: int) -> bool:
         """Whether nobody needs to be waited for, or need be no longer."""
-        self._since_ms = {name: self._since_ms.get(name, now_ms) for name in awaited}
+        known = {} if self._since_ms.keys() - set(awaited) else self._since_ms
+        self._since_ms = {name: known.get(name, now_ms) for name in awaited}
         return all(now_ms - since_ms >= STANDBY_MS for since_ms in self._since_ms.values())
+
+
+def stages_of(
+    desired: DesiredState, store: SlotStore, elsewhere: Elsewhere, patience: Patience, *, runs: Collection[str],
+    now_ms: int,
+) -> dict[str, Stage]:
+    """How far those have come that hand over; those that are over count until they are cleared away.
+
+    One that goes on on another node works until it is ready there, however long that takes.
+
+    Parameters
+    ----------
+    desired : DesiredState
+        What the node should run and bring to an end.
+    store : SlotStore
+        The node's records.
+    elsewhere : Elsewhere
+        How far those of other nodes are.
+    patience : Patience
+        How long those of this node have been waited for.
+    runs : collection of str
+        What the slot still has of fragments.
+    now_ms : int
+        The time.
+    """
+    if not desired.outgoing:
+        return {}
+    begun, ended = store.having("begun") | elsewhere.begun, store.having("ended")
+    awaited = heirs_awaited(desired, begun=begun, standing=store.standing())
+    may_end = patience.is_over(awaited, now_ms=now_ms)
+    stages = {}
+    for name in desired.outgoing:
+        is_ready = all(heir.id in elsewhere.ready for heir in remote_successors(desired, name))
+        stage = stage_of(desired, name, begun=begun, ended=ended, may_end=may_end and is_ready)
+        if stage is not Stage.OVER or name in ended or name in runs:
+            stages[name] = stage
+    return stages

@@ -92,13 +92,14 @@ def _after_standing_by(snapshot: Snapshot, whole: WantedFragment) -> Instruction
         if progress.batch < 0 or not progress.is_done:
             return (Wait(snapshot.now_ms + SOON_MS),)
         # Its checkpoint counts from here on, before any boundary is set by it.
-        return (Show(State.STARTING), ComeBack(), Adopt(), ForgetStandby(), Again(Start(whole)))
+        return (Show(State.STARTING), ComeBack(), Adopt(whole), ForgetStandby(), Again(Start(whole)))
     return (*stand_down(snapshot), Again(Start(whole)))
 
 
 def _compiles_alike(whole: WantedFragment, other: WantedFragment) -> bool:
     return all(
-        getattr(whole, name) == getattr(other, name) for name in ("tasks", "streams", "written", "threads", "inputs"))
+        getattr(whole, name) == getattr(other, name)
+        for name in ("tasks", "streams", "written", "threads", "inputs", "real_time"))
 
 
 def stand_down(snapshot: Snapshot) -> Instructions:
@@ -118,7 +119,10 @@ def _compile(snapshot: Snapshot, wanted: WantedFragment, inputs: tuple[Input, ..
     going_on, known = (), snapshot.records.known
     if snapshot.records.is_paused or was_unregistered(snapshot, wanted):
         going_on, known = go_on(snapshot, wanted)
-    wanted = replace(wanted, inputs=inputs)
+    progress = snapshot.records.progress
+    # A batch is ended in the mode in which it was begun: its blocks must be the same.
+    real_time = wanted.real_time if progress.is_done else progress.is_open
+    wanted = replace(wanted, inputs=inputs, real_time=real_time)
     if known is None:
         return (*going_on, Compile(wanted))
     shared = min(len(known.tasks), len(wanted.tasks))
@@ -138,12 +142,13 @@ def _launch(snapshot: Snapshot, wanted: WantedFragment) -> Instructions:
 
 
 def restart(snapshot: Snapshot, wanted: WantedFragment) -> Instructions:
-    """Go on with other inputs or threads, from the checkpoint; not before that is possible at once.
+    """Go on with other inputs or threads, or in the other mode, from the checkpoint; not before all is there.
 
     A batch that is under way is done first, for it would be repeated with the inputs that it was planned with."""
     inputs = inputs_now(snapshot, wanted, between_batches=True)
     runs = snapshot.actual
-    if inputs is None or (set(inputs) == set(runs.inputs) and wanted.threads == runs.threads):
+    if inputs is None or (set(inputs) == set(runs.inputs) and wanted.threads == runs.threads
+                          and wanted.real_time == runs.real_time):
         missing = set(wanted.inputs) - set(inputs or ())
         is_seldom = inputs is not None and all(item.ending for item in missing)  # they may never come
         return (RetryAt(snapshot.now_ms + (SELDOM_MS if is_seldom else RETRY_MS)),)

@@ -1,6 +1,8 @@
 """The node's local store: what it should run and what its slots have started, in files that survive everything else.
 
     <data-dir>/nodes/<node>/desired.json              the newest desired state that reached the node
+    <data-dir>/nodes/<node>/taken/<fragment>          one of another node has begun with what one of this node left
+    <data-dir>/nodes/<node>/void/<fragment>           the last that it goes on with never began, on another node
     <data-dir>/nodes/<node>/slot-<n>/<fragment>.json  a fragment that the slot has started and not yet removed
     <data-dir>/checkpoints/<fragment>/                its checkpoint (Spark's), and beside it <fragment>.json (the chain
                                                       that made it), <fragment>.lock (held by who runs it) and
@@ -9,6 +11,7 @@
                                                       (what it began with); <fragment>.ended (what it left for others),
                                                       <fragment>.paused, <fragment>.left (a bundle that is done),
                                                       <fragment>.standby (its query waits for its turn),
+                                                      <fragment>.received (what came for it from another node),
                                                       and <fragment>.folds (of each of its tasks)
     <data-dir>/checkpoints/handover.lock              held while a fragment takes over
     <data-dir>/outputs/                               what file sinks write
@@ -27,9 +30,12 @@ from typing import Any
 
 from scheduler.contracts.desired import DESIRED_STATES, WANTED_FRAGMENTS, DesiredState, WantedFragment
 from scheduler.contracts.savepoints import RESTORE_POINTS, SAVEPOINTS, RestorePoint, Savepoint
-from workers.engine.desired import keep_handing_over
+from workers.engine.channels import real_time
+from workers.engine.desired import keep_handing_over, without
 
 from .checkpoint import Progress, read_progress
+
+TAKEN, VOID = "taken", "void"
 
 
 def write_atomically(path: Path, text: str) -> None:
@@ -72,10 +78,14 @@ class NodeStore:
     def write_desired(self, desired: DesiredState) -> bool:
         """Keep a desired state and what it lets go for others; False where it is kept already, or older."""
         earlier = self.read_desired() if self.desired_path.exists() else None
-        text = DESIRED_STATES.dumps(keep_handing_over(desired, earlier))
+        whole = keep_handing_over(without(desired, _names(self.folder / VOID)), earlier)
+        text = DESIRED_STATES.dumps(whole)
         if earlier is not None and (desired.version < earlier.version or text == self.desired_path.read_text()):
             return False
         write_atomically(self.desired_path, text)
+        for folder, known in ((TAKEN, whole.heirs_elsewhere), (VOID, desired.wanted)):
+            for name in _names(self.folder / folder) - known.keys():
+                (self.folder / folder / name).unlink(missing_ok=True)
         return True
 
 
@@ -141,7 +151,7 @@ class SlotStore:
     def remove_checkpoint(self, fragment_id: str) -> None:
         """Delete a checkpoint that nobody will go on from; not there is fine."""
         shutil.rmtree(self.checkpoint(fragment_id), ignore_errors=True)
-        for what in ("json", "begun", "ended", "paused", "left", "folds", "standby"):
+        for what in ("json", "begun", "ended", "paused", "left", "folds", "standby", "received"):
             self._beside(fragment_id, what).unlink(missing_ok=True)
 
     def clear_checkpoint(self, fragment_id: str) -> None:
@@ -159,6 +169,8 @@ class SlotStore:
     def has_begun(self, fragment_id: str) -> bool:
         """Whether the fragment ever planned a batch: without one it starts from the beginning."""
         offsets = self.checkpoint(fragment_id) / "offsets"
+        if real_time.journal(self.checkpoint(fragment_id)) is not None:
+            return True
         return offsets.is_dir() and any(path.name.isdigit() for path in offsets.iterdir())
 
     def progress(self, fragment_id: str) -> Progress:
@@ -206,6 +218,31 @@ class SlotStore:
             self._beside(fragment_id, "ended").unlink(missing_ok=True)
         else:
             write_atomically(self._beside(fragment_id, "ended"), SAVEPOINTS.dumps(ended))
+
+    def received(self, heir: str) -> Savepoint | None:
+        """What has come from another node for a fragment to begin with; None while nothing has."""
+        document = self._read(heir, "received")
+        return None if document is None else SAVEPOINTS.read(document)
+
+    def record_received(self, heir: str, savepoint: Savepoint) -> None:
+        """From now on this is what the fragment begins with."""
+        write_atomically(self._beside(heir, "received"), SAVEPOINTS.dumps(savepoint))
+
+    def taken(self) -> frozenset[str]:
+        """The fragments of other nodes that have begun with what one of this node left."""
+        return _names(self.folder.parent / TAKEN)
+
+    def is_recorded(self, fragment_id: str) -> bool:
+        """Whether any slot of the node has a record of its own of the fragment."""
+        return any(self.folder.parent.glob(f"slot-*/{fragment_id}.json"))
+
+    def record_taken(self, heir: str) -> None:
+        """From now on a fragment of another node has begun with what one of this node left."""
+        write_atomically(self.folder.parent / TAKEN / heir, "")
+
+    def record_void(self, heir: str) -> None:
+        """From now on the fragment does not wait for the last that it goes on with, which has never begun."""
+        write_atomically(self.folder.parent / VOID / heir, "")
 
     def record_standby(self, fragment_id: str, channels: Sequence[str] | None) -> None:
         """From now on the fragment stands by, with these channels opened for that; with None it does not."""
@@ -289,6 +326,10 @@ class SlotStore:
 
     def _beside(self, fragment_id: str, what: str) -> Path:
         return self.data_dir / "checkpoints" / f"{fragment_id}.{what}"
+
+
+def _names(folder: Path) -> frozenset[str]:
+    return frozenset(path.name for path in folder.iterdir() if path.name[0] != ".") if folder.is_dir() else frozenset()
 
 
 def _text_of(fragment: WantedFragment) -> str:

@@ -23,7 +23,9 @@ STALLED_MS = 2_000  # one that does not answer for so long is reported as stalle
 STARTING_MS = 180_000  # so does one whose driver starts; it gets as long again after each start that came to nothing
 MOST_PATIENT = 5  # times that long
 SPARE, READY = "spare", "ready"  # the name of the driver that is kept ready, and its state then
-JVM_GONE = 3  # the status with which a slot ends whose JVM has ended
+# The statuses with which a slot ends: its JVM has ended, a cluster will not run it, a cluster runs it no more.
+JVM_GONE, REFUSED, CLUSTER_GONE = 3, 4, 5
+LAST_WORDS_S = 1.0
 
 
 class SlotGone(Exception):
@@ -113,9 +115,11 @@ class SlotProcess:
         silent_ms = max(now_ms - self._heard_at_ms, self.silent_ms(now_ms) if self._has_driver else 0)
         if code is None and silent_ms < self._patience_ms:
             return False
-        self.error = _why(code, silent_ms)
+        if code is not None:
+            self._driver.hear_out()
+        self.error = self.report.get("refused") or _why(code, silent_ms)
         self._log.warning("slot died" if code is not None else "slot hangs", code=code, pid=self._process.pid)
-        self._bury(now_ms)
+        self._bury(now_ms, in_order=code == 0)
         return True
 
     @property
@@ -183,10 +187,11 @@ class SlotProcess:
         self._log.info(
             "slot started", pid=self._process.pid, restarts=self.restarts, **({"spare": True} if driver else {}))
 
-    def _bury(self, now_ms: int) -> None:
+    def _bury(self, now_ms: int, *, in_order: bool) -> None:
         end_session(self._process)
         ran_ms = now_ms - self.since_ms if self._has_driver else 0
-        self._failures = backoff.failures_after(self._failures, ran_ms=ran_ms)
+        # One that drained and ended, because somebody sent it SIGTERM to have it anew, has not failed.
+        self._failures = 1 if in_order else backoff.failures_after(self._failures, ran_ms=ran_ms)
         # The first death is forgiven at once: a killed slot should be back as soon as it can.
         self._retry_at_ms = now_ms + (backoff.delay_ms(self._failures - 1) if self._failures > 1 else 0)
         self.restarts += 1
@@ -257,10 +262,15 @@ class _Driver:
     def __init__(self, argv: Sequence[str], env: Mapping[str, str], *, owner: SlotProcess) -> None:
         self.owner = owner
         self.process = spawn(argv, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=None)
+        self._reader = threading.Thread(target=self._read, name=f"slot {owner.name}", daemon=True)
 
     def listen(self) -> None:
         """Begin to read."""
-        threading.Thread(target=self._read, name=f"slot {self.owner.name}", daemon=True).start()
+        self._reader.start()
+
+    def hear_out(self) -> None:
+        """Wait until what an ended process wrote last is read."""
+        self._reader.join(LAST_WORDS_S)
 
     def _read(self) -> None:
         for line in self.process.stdout:
@@ -310,7 +320,14 @@ def _why(code: int | None, silent_ms: int) -> str:
         with suppress(ValueError):
             return f"Its process was killed by {signal.Signals(-code).name}."
         return f"Its process was killed by signal {-code}."
-    return "Its JVM ended." if code == JVM_GONE else f"Its process ended with status {code}."
+    return _STATUSES.get(code, f"Its process ended with status {code}.")
+
+
+_STATUSES = {
+    JVM_GONE: "Its JVM ended.",
+    CLUSTER_GONE:
+        "Its Spark cluster ended its application: no master was left, or its executors failed again and again.",
+}
 
 
 def _now_ms() -> int:

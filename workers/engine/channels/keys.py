@@ -75,6 +75,16 @@ def reader_of(part_id: str) -> str:
     return part_id.rpartition("@")[2]
 
 
+def handover(fragment: str) -> str:
+    """The hash of what a fragment left for one on another node: pieces, their manifest, and who has claimed it."""
+    return f"{PREFIX}handover:{fragment}"
+
+
+def heir(fragment: str) -> str:
+    """Is there while a fragment that shall go on with the work of another node's is ready to."""
+    return f"{PREFIX}heir:{fragment}"
+
+
 def intake(task_id: str) -> str:
     """The channel that the connector of a live source writes, by the running task: fragments come and go."""
     return f"in-{task_id}.0"

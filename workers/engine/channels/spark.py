@@ -17,6 +17,7 @@ from scheduler.contracts.offsets import Offset
 from . import keys
 from .config import ChannelConfig
 from .jvm import build
+from .real_time import OPEN_MS
 
 TICKS_SCHEMA = "_seq BIGINT NOT NULL, _time BIGINT NOT NULL, _born BIGINT NOT NULL"
 _THREAD = "_weir_thread"
@@ -39,12 +40,18 @@ def spark_conf(config: ChannelConfig) -> dict[str, str]:
         "spark.driver.extraClassPath": jar, "spark.executor.extraClassPath": jar, "spark.jars": jar,
         # Hadoop's own local file system forks a chmod for each file of a checkpoint, several times in every batch.
         "spark.hadoop.fs.file.impl": "weir.LocalFiles",
+        # Real-time mode: valves publish, so a query may end in Spark's noop, which is not on its list of sinks; each
+        # batch writes its own offsets and commit; and no query in this mode has state, in whichever format.
+        "spark.sql.streaming.realTimeMode.allowlistCheck": "false",
+        "spark.sql.streaming.realTimeMode.asyncProgressTrackingByDefault.enabled": "false",
+        "spark.sql.streaming.realTimeMode.dangerouslyAllowCheckpointV1.enabled": "true",
     }
 
 
 def read_channels(
     spark: SparkSession, config: ChannelConfig, *, inputs: Sequence[str | Sequence[str]], reader: str,
     writes: Sequence[str] = (), begin: Mapping[str, Offset] = MappingProxyType({}), threads: int = 1, gate: str = "",
+    real_time: bool = False,
 ) -> DataFrame:
     """The interleaved events of some streams, as one streaming DataFrame.
 
@@ -69,6 +76,8 @@ def read_channels(
     gate : str
         The token of a query that stands by (``Channels.open_gate``): it reads nothing, and need not be registered,
         until it is told to.
+    real_time : bool
+        Whether its batches are open (:mod:`workers.engine.channels.real_time`): one stream, on one thread.
 
     Raises
     ------
@@ -88,6 +97,7 @@ def read_channels(
             "max_blocks": max(config.max_blocks, config.blocks_each * len(group)), "max_rows": config.max_rows,
             "threads": threads, "spill": str(config.spill or config.data_dir / "spill"),
             "begin": json.dumps({channel: begin[channel] for channel in group if channel in begin}), "gate": gate,
+            "real_time": OPEN_MS if real_time else 0,
         }
         streams.append(_read(spark, config, "weir.ChannelProvider", options, schema))
     if len(streams) == 1:
@@ -112,7 +122,7 @@ def read_ticks(
     spark: SparkSession, config: ChannelConfig, *, name: str, rate_per_s: float | None = None,
     schedule_file: Path | str | None = None, limit: int | None = None, writes: Sequence[str] = (),
     repeat_ms: int = 0, repeat_time_ms: int | None = None, begin: Mapping[str, int] | None = None,
-    gate: str = "",
+    gate: str = "", real_time: bool = False,
 ) -> DataFrame:
     """Sequence numbers on a schedule: ``_seq``, ``_time`` and ``_born``; what every source is made from.
 
@@ -140,12 +150,14 @@ def read_ticks(
         given. A checkpoint that has planned that number goes on from where it is.
     gate : str
         The token of a query that stands by: it makes nothing until it is told to, and where to begin.
+    real_time : bool
+        Whether its batches are open.
     """
     if (rate_per_s is None) == (schedule_file is None):
         raise ValueError("ticks come at a rate or on a schedule: give one of the two")
     options: dict[str, object] = {
         "reader": name, "writes": ",".join(writes), "wait_ms": config.wait_ms, "max_rows": config.max_rows,
-        "catch_up_ms": config.catch_up_ms, "gate": gate,
+        "catch_up_ms": config.catch_up_ms, "gate": gate, "real_time": OPEN_MS if real_time else 0,
     }
     if rate_per_s is not None:
         options["rate_per_s"] = rate_per_s

@@ -14,6 +14,7 @@ import shutil
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from subprocess import TimeoutExpired
 from typing import Any
@@ -41,7 +42,7 @@ class _Driver:
             if self._session is None:
                 from workers.engine.spark.session import open_session
 
-                settings = from_environment()
+                settings = replace(from_environment(), spark_master="")  # it reads here, whatever slots do
                 folder = settings.data_dir / "nodes" / settings.node / "connectors-spark"
                 folder.mkdir(parents=True, exist_ok=True)
                 self._session = open_session(settings, slot=-1, slot_dir=folder, pin=False, class_options="")

@@ -58,3 +58,12 @@ def machine_class(slots: int) -> str:
     rounded: two machines of a size differ by some MiB) and into how many slots they are divided.
     """
     return f"{processor()}, {os.cpu_count()} cores, {round(memory_mb() / 1024)} GiB, {slots} slots"
+
+
+def disk_of(folder: Path) -> dict[str, int | None]:
+    """What is free and what there is, in MB, where the data folder is; unknown where that cannot be told."""
+    try:
+        usage = psutil.disk_usage(str(folder))
+    except OSError:
+        return {"disk_free_mb": None, "disk_total_mb": None}
+    return {"disk_free_mb": usage.free >> 20, "disk_total_mb": usage.total >> 20}

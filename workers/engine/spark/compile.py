@@ -8,8 +8,9 @@ of the batch; behind it, what they made is one partition again, in the order of 
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,9 @@ from scheduler.contracts.offsets import Offset
 from scheduler.model.dataflow import Task
 from scheduler.model.effects import effects_in_words, needs_approval
 from scheduler.model.task_types import TaskType
+from workers.engine.channels import real_time
 from workers.engine.channels.config import ChannelConfig
+from workers.engine.channels.real_time import Mode
 from workers.engine.channels.schedule import Schedule
 from workers.engine.channels.spark import gather, read_channels, read_ticks, valve
 from workers.engine.files.staging import Staging
@@ -30,6 +33,7 @@ from workers.library.state import going_on
 from .failures import FragmentFailed, TaskCode, explain_error
 
 NO_FENCE = -1  # a token that no channel gives
+LEAST_THREADS = 32  # of a driver some of whose queries leave their batches open: those hold 16 of them at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +59,7 @@ class Chain:
     the channels that carry it), the channels that they write, and on how many threads the first one works.
 
     All that is in the estate is ``approved``. Of a chain that is not, no task with outside effects is built, and no
-    secret is opened."""
+    secret is opened. In ``real_time`` mode its batches stay open, where it can be worked on so."""
 
     fragment: str
     tasks: Sequence[Task]
@@ -64,17 +68,19 @@ class Chain:
     beginning: Beginning = field(default_factory=Beginning)
     threads: int = 1
     approved: bool = True
+    real_time: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
     """A streaming DataFrame to start; the schema of each task's stream (Spark JSON), and how many folds each task has;
-    and how it ends."""
+    how it ends; and whether its batches stay open, or why they cannot."""
 
     frame: DataFrame
     schemas: tuple[str, ...]
     folds: tuple[tuple[str, int], ...]
     file_sink: Staging | None
+    mode: Mode = field(default_factory=Mode)
 
 
 def compile_chain(
@@ -107,6 +113,41 @@ def compile_chain(
     ------
     FragmentFailed
         A task is of an unknown type or its build function failed; the message names the task.
+    """
+    around = {"config": config, "task_types": task_types, "take_fence": take_fence, "folder": folder}
+    compiled = _compiled(spark, chain, **around)
+    refusal = _refusal(spark, chain, compiled)
+    if chain.real_time and not refusal:
+        return replace(compiled, mode=Mode(is_open=True))
+    if chain.real_time:  # it is read as what it is
+        compiled = _compiled(spark, replace(chain, real_time=False), **around)
+    return replace(compiled, mode=Mode(refusal=refusal))
+
+
+def _refusal(spark: SparkSession, chain: Chain, compiled: Compiled) -> str:
+    """Why a chain cannot be worked on in real-time mode; empty where it can."""
+    master = re.fullmatch(r"local\[(\d+)\]", spark.sparkContext.master)
+    if master is None:
+        return "its slot works with executors elsewhere"
+    if int(master[1]) < LEAST_THREADS:
+        return f"its slot has {master[1]} threads, and each open batch holds one"
+    if chain.threads > 1:
+        return f"it works on {chain.threads} threads"
+    if compiled.file_sink is not None:
+        return "it writes files"
+    return real_time.refusal(compiled.frame)
+
+
+def _compiled(
+    spark: SparkSession, chain: Chain, *, config: ChannelConfig, task_types: Mapping[str, TaskType],
+    take_fence: Callable[[str], int], folder: Path,
+) -> Compiled:
+    """The chain in the mode that it asks for, whether it can be worked on so or not.
+
+    Parameters
+    ----------
+    spark, chain, config, task_types, take_fence, folder
+        As `compile_chain` has them.
     """
     schemas: list[str] = []
     folds: list[tuple[str, int]] = []
@@ -182,13 +223,14 @@ def _input(
     if task_type.kind != "source" or task_type.connector is not None:
         return read_channels(
             spark, config, inputs=chain.inputs, reader=chain.fragment, writes=chain.written, begin=begin.offsets,
-            threads=chain.threads, gate=begin.gate,
+            threads=chain.threads, gate=begin.gate, real_time=chain.real_time,
         )
     if chain.threads > 1:
         raise FragmentFailed(f"task {chain.tasks[0].id}: a source works on one thread, not on {chain.threads}")
     pace = _pace(chain.tasks[0], task_type, folder)
     return read_ticks(
-        spark, config, name=chain.fragment, writes=chain.written, begin=begin.source_offset, gate=begin.gate, **pace)
+        spark, config, name=chain.fragment, writes=chain.written, begin=begin.source_offset, gate=begin.gate,
+        real_time=chain.real_time, **pace)
 
 
 def due_ms(source: Task, task_type: TaskType, number: int, *, folder: Path) -> int:

@@ -17,6 +17,10 @@ DISK_IS_FULL = (
     "The disk of this node's data folder is full. Make room: the query goes on from its checkpoint by itself.")
 BROKER_DISK_IS_FULL = (
     "The disk of the broker is full. Make room: the query goes on from its checkpoint by itself.")
+EXECUTOR_IS_LOST = (
+    "The slot's executor on the Spark cluster was lost, or its worker. The query goes on from its checkpoint by itself "
+    "when the cluster has given the slot another.")
+_EXECUTOR_LOST = re.compile(r"ExecutorLostFailure|SparkContext was shut down")
 _BROKER_FULL = re.compile(r"MISCONF")
 _DISK_FULL = re.compile(r"No space left on device|Disk quota exceeded")
 _WRONG_CONFIG = f"{InvalidConfig.__module__}.{InvalidConfig.__qualname__}: "
@@ -101,6 +105,8 @@ def explain(causes: Sequence[Cause], task_code: Sequence[TaskCode]) -> FragmentF
     reason = f"{root.kind.rpartition('.')[2]}: {_first_paragraph(root.message)}"
     if full := _full_disk(" ".join(cause.message for cause in causes)):
         return FragmentFailed(full, may_pass=True)
+    if any(_EXECUTOR_LOST.search(cause.message) for cause in causes):
+        return FragmentFailed(EXECUTOR_IS_LOST, may_pass=True)
     return FragmentFailed(
         reason[:LONGEST], broker_is_away=is_broker_away(root.kind + ": " + root.message),
         may_pass=any(task.reaches_out for task in task_code),

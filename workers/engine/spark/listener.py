@@ -30,7 +30,8 @@ class Progress:
 class Work:
     """What a query has done so far, restarts included: batches with events, and the time that it was busy with them.
 
-    Busy is a batch's whole duration but for what it spent asking its sources, most of which is waiting for events.
+    Busy is a batch's whole duration but for what it spent asking its sources, most of which is waiting for events; of
+    one that stays open, but for what its source waited.
     """
 
     batches: int = 0
@@ -43,7 +44,13 @@ class Work:
 def parse_work(document: dict[str, Any]) -> Work:
     """What the batch of a StreamingQueryProgress was in work."""
     durations = document.get("durationMs", {})
-    return Work(1, max(0, durations.get("triggerExecution", 0) - durations.get("latestOffset", 0)))
+    waited_ms = durations.get("latestOffset", 0) + _waited_ms(document)
+    return Work(1, max(0, durations.get("triggerExecution", 0) - waited_ms))
+
+
+def _waited_ms(document: dict[str, Any]) -> int:
+    """For how long a batch that stayed open had nothing to do."""
+    return sum(int((source.get("metrics") or {}).get("waited_ms", 0)) for source in document.get("sources", ()))
 
 
 # What a batch spends its time on, by what Spark calls it.
@@ -54,7 +61,9 @@ PHASES = {
 
 def parse_phases(document: dict[str, Any]) -> dict[str, int]:
     """How long each phase of the batch of a StreamingQueryProgress took, in ms; those that it tells of."""
-    durations = document.get("durationMs", {})
+    durations = dict(document.get("durationMs", {}))
+    if "addBatch" in durations:
+        durations["addBatch"] = max(0, durations["addBatch"] - _waited_ms(document))
     return {
         phase: sum(durations.get(name, 0) for name in names)
         for phase, names in PHASES.items() if any(name in durations for name in names)}
@@ -63,9 +72,10 @@ def parse_phases(document: dict[str, Any]) -> dict[str, int]:
 def parse_progress(document: dict[str, Any]) -> Progress:
     """The progress in the JSON of a StreamingQueryProgress."""
     rows_per_s = document.get("inputRowsPerSecond") or 0.0
+    batch_ms = document.get("batchDuration") or document["durationMs"].get("triggerExecution", 0)
     return Progress(
         batch=document["batchId"],
-        batch_ms=document.get("batchDuration") or document["durationMs"].get("triggerExecution", 0),
+        batch_ms=max(0, batch_ms - _waited_ms(document)),
         rows_per_s=round(float(rows_per_s), 1),
         phases_ms=parse_phases(document),
     )

@@ -10,6 +10,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming import StreamingQuery
 
+from workers.engine.channels.real_time import IDLE_S
 from workers.engine.files.staging import Staging
 
 from .failures import Cause
@@ -20,8 +21,17 @@ LOOK_S = 0.01
 STILL_LOOKS = 3
 
 
+class OpenQuery(StreamingQuery):
+    """A query in real-time mode. Whether it rests, with no batch open after a pause, its status does not say."""
+
+    def __init__(self, query: StreamingQuery, rests: Callable[[], bool]) -> None:
+        super().__init__(query._jsq)
+        self.rests = rests
+
+
 def start(
-    frame: DataFrame, *, name: str, checkpoint: Path, trigger_ms: int, file_sink: Staging | None = None
+    frame: DataFrame, *, name: str, checkpoint: Path, trigger_ms: int, file_sink: Staging | None = None,
+    rests: Callable[[], bool] | None = None,
 ) -> StreamingQuery:
     """Start a fragment's query, from its checkpoint where there is one. Valves have written all channels already.
 
@@ -37,13 +47,16 @@ def start(
         Milliseconds between two micro-batches.
     file_sink : Staging, optional
         Where its files go, if it ends in such a sink.
+    rests : callable, optional
+        Only for a chain that was compiled for real-time mode: whether the fragment rests, once it was paused.
     """
     if file_sink is not None:
         frame = staged(frame, file_sink)
-    writer = frame.writeStream.queryName(name).outputMode("append")
+    writer = frame.writeStream.queryName(name).option("checkpointLocation", str(checkpoint)).format("noop")
+    if rests is not None:  # Spark calls it an update; without an aggregation it is the same
+        return OpenQuery(writer.outputMode("update").trigger(realTime=f"{IDLE_S} seconds").start(), rests)
     interval = f"{staggered_ms(trigger_ms, name)} milliseconds"
-    writer = writer.option("checkpointLocation", str(checkpoint)).trigger(processingTime=interval)
-    return writer.format("noop").start()
+    return writer.outputMode("append").trigger(processingTime=interval).start()
 
 
 def staggered_ms(trigger_ms: int, name: str) -> int:
@@ -79,6 +92,10 @@ def _comes_to_rest(
 ) -> bool:
     pause()
     deadline = time.monotonic() + drain_s
+    if isinstance(query, OpenQuery):
+        while not (is_at_rest := query.rests()) and time.monotonic() < deadline and query.isActive:
+            time.sleep(LOOK_S)
+        return is_at_rest
     still = 0
     was_idle = not until_idle
     while still < STILL_LOOKS and time.monotonic() < deadline and query.isActive:
@@ -93,7 +110,9 @@ def _comes_to_rest(
 
 
 def is_in_a_batch(query: StreamingQuery) -> bool:
-    """Whether a batch with events is under way."""
+    """Whether a batch with events is under way; one that stays open is not counted."""
+    if isinstance(query, OpenQuery):
+        return False
     status = query._jsq.status()
     return bool(status.isTriggerActive() and status.isDataAvailable())
 

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from workers.engine.settings import ROOT, Settings
 
-from . import shared_classes
+from . import cluster, shared_classes
 from .pinning import pin_to_core
 from .scratch import socket_dir
 
@@ -40,7 +40,14 @@ def open_session(
         Whether it is held to the slot's core, where slots are.
     class_options : str, optional
         How its JVM loads classes; from the archive, where there is one, if not given.
+
+    Raises
+    ------
+    ClusterUnfit
+        The slot is to run on a cluster that is away, has no room, or lacks what a slot needs.
     """
+    if settings.spark_master:
+        cluster.require_master(settings.spark_master)
     if pin:
         pin_to_core(settings, slot)
     scratch = slot_dir / "scratch"
@@ -56,7 +63,22 @@ def open_session(
     conf["spark.driver.extraJavaOptions"] = f"{conf['spark.driver.extraJavaOptions']} {class_options}".rstrip()
     for name, value in conf.items():
         builder = builder.config(name, value)
-    return builder.getOrCreate()
+    return _on_cluster(builder, settings, scratch) if settings.spark_master else builder.getOrCreate()
+
+
+def _on_cluster(builder: SparkSession.Builder, settings: Settings, scratch: Path) -> SparkSession:
+    try:
+        spark = builder.getOrCreate()
+    except Exception as error:
+        raise cluster.not_taken_in(settings.spark_master, error) from error
+    spark.sparkContext.environment.update(cluster.environment_of_tasks(settings))
+    try:
+        cluster.require_secret(spark)
+        cluster.require_fit_executor(spark, settings, folder=scratch)
+    except cluster.ClusterUnfit:
+        spark.stop()  # its cores are for others
+        raise
+    return spark
 
 
 def configuration(settings: Settings, *, scratch: Path, sockets: Path) -> dict[str, str]:
@@ -98,7 +120,7 @@ def configuration(settings: Settings, *, scratch: Path, sockets: Path) -> dict[s
         # A thread of a bundle keeps its Python worker from batch to batch.
         "spark.python.factory.idleWorkerMaxPoolSize": str(max(16, 2 * settings.threads)),
         **_streaming(),
-        **_alone(settings),
+        **(cluster.configuration(settings) if settings.spark_master else _alone()),
     }
 
 
@@ -124,10 +146,8 @@ def _streaming() -> dict[str, str]:
     }
 
 
-def _alone(settings: Settings) -> dict[str, str]:
+def _alone() -> dict[str, str]:
     """A driver that is its own executor talks to nobody: it listens to this machine only, and to who has its secret."""
-    if settings.spark_master:
-        return {}  # a cluster's executors must reach the driver, and have the secret that its operator sets
     return {
         "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1",
         # Its ports for messages and blocks would take code from every user of the machine. With a local master Spark

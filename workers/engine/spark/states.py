@@ -66,12 +66,21 @@ def _operators(spark: SparkSession, checkpoint: Path) -> dict[int, str]:
 
 def _state(spark: SparkSession, checkpoint: Path, *, operator: int, batch: int, run_id: str | None) -> str | None:
     if run_id is not None:
-        state = spark._jvm.weir.FoldStates.read(
-            spark._jsparkSession, str(checkpoint.absolute()), run_id, operator, batch + 1)
-        if state is not None:
-            return state or None
+        file = checkpoint.absolute() / f"{operator}.state"
+        size = spark._jvm.weir.FoldStates.write(
+            spark._jsparkSession, str(checkpoint.absolute()), run_id, operator, batch + 1, str(file))
+        if size >= 0:
+            return _taken(file) if size else None
     rows = (
         spark.read.format("statestore").option("operatorId", operator).option("batchId", batch).load(str(checkpoint))
         .select("value.groupState.states").collect()
     )
     return rows[0].states if rows else None
+
+
+def _taken(file: Path) -> str:
+    """What is in a file, which is no longer needed."""
+    try:
+        return file.read_text(encoding="utf-8")
+    finally:
+        file.unlink()

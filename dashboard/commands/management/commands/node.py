@@ -1,4 +1,4 @@
-"""`./weir node list`, `./weir node remove NAME`: the machines whose slots the estate has."""
+"""`./weir node list`, and `drain`, `undrain`, `remove` with a name: the machines whose slots the estate has."""
 
 from __future__ import annotations
 
@@ -7,17 +7,24 @@ from argparse import ArgumentParser
 from django.core.management.base import BaseCommand, CommandError
 
 from dashboard import jobs
+from dashboard.operations.draining import drain_of
 from dashboard.operations.nodes import take_out_node, unpinned
 from dashboard.operations.selectors import nodes
+from dashboard.operations.services import drain_node, undrain_node
 from scheduler.model.errors import WeirError
 
 
 class Command(BaseCommand):
-    help = "List the nodes of the estate, or take one out whose agent has been stopped. One joins when its agent runs."
+    help = ("List the nodes of the estate, drain one for maintenance, or take one out whose agent has been stopped. "
+            "One joins when its agent runs.")
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         words = parser.add_subparsers(dest="word", required=True)
         words.add_parser("list", help="name, slots, class of machine, and when it was heard of")
+        drain = words.add_parser("drain", help="place nothing new on it, and move to others what can move")
+        drain.add_argument("name")
+        undrain = words.add_parser("undrain", help="use it again as any other")
+        undrain.add_argument("name")
         remove = words.add_parser("remove", help="offer its slots no more")
         remove.add_argument("name")
 
@@ -26,10 +33,29 @@ class Command(BaseCommand):
             self._list()
             return
         try:
-            take_out_node(name=name)
+            if word == "drain":
+                self._drain(name)
+            elif word == "undrain":
+                undrain_node(name=name)
+                self.stdout.write(f"{name} is used again.")
+            else:
+                take_out_node(name=name)
+                self.stdout.write(f"{name} offers no slots any more.")
         except WeirError as error:
             raise CommandError(error.full_message) from error
-        self.stdout.write(f"{name} offers no slots any more.")
+
+    def _drain(self, name: str) -> None:
+        """Begin, and tell what goes and what stays; the exit code says whether something stays."""
+        drain_node(name=name)
+        drain = drain_of(name)
+        going = len(drain.queries) - len(drain.staying)
+        self.stdout.write(
+            f"Nothing new is placed on {name}. Of {len(drain.queries)} queries there {going} move to other nodes, one "
+            f"after the other: `./weir node list` says how many are left.")
+        if drain.staying:
+            raise CommandError("\n".join([
+                f"{len(drain.staying)} cannot go:",
+                *(f"  {query.id} on {query.slot} ({query.name}): {query.why_not}" for query in drain.staying)]))
 
     def _list(self) -> None:
         reports = jobs.read_live((), {}).reports
@@ -38,4 +64,8 @@ class Command(BaseCommand):
                 else "never heard of"
             report = unpinned(reports.node(node.name))
             held = f", slots not held to cores of their own: {report}" if report else ""
-            self.stdout.write(f"{node.name}: {node.slots} slots, {node.machine or 'unknown machine'}, {seen}{held}")
+            own = reports.node(node.name)
+            link = f", link to the broker: {own.link}" if own and own.link else ""
+            drained = f", drained, {len(drain_of(node.name).queries)} queries left" if node.draining_since else ""
+            self.stdout.write(
+                f"{node.name}: {node.slots} slots, {node.machine or 'unknown machine'}, {seen}{held}{link}{drained}")

@@ -1,7 +1,7 @@
 """A driver of its own, to be killed: ticks → channel a.0 → channel b.0, until it is.
 
-Or ``divided``, without end: a.0 is dealt out to the bundles b and c, each of two threads, and d reads what both
-publish.
+Or ``real_time``, with open batches and without end. Or ``divided``, without end: a.0 is dealt out to the bundles b and
+c, each of two threads, and d reads what both publish.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ def main(redis_url: str, jar_folder: str, folder: str, events: str, shape: str =
     rig = Rig(open_session(spark_conf(config)), config, Channels.connect(redis_url), Path(folder))
     if shape == "divided":
         divided(rig, rig.ticks("a", rate_per_s=100, writes=("a.0",)))
+    elif shape == "real_time":
+        real_time(rig, rig.ticks("a", rate_per_s=200, writes=("a.0",), real_time=True))
     else:
         ticks = rig.ticks("a", rate_per_s=1_000, limit=int(events), writes=("a.0",))
         rig.start(rig.publish(ticks, "a", readers=("b",)), "a")
@@ -35,6 +37,13 @@ def main(redis_url: str, jar_folder: str, folder: str, events: str, shape: str =
             if (error := query.exception()) is not None:
                 raise error
         time.sleep(0.2)
+
+
+def real_time(rig: Rig, ticks: DataFrame) -> None:
+    """A stream and a reader of it, both with open batches."""
+    rig.start(rig.publish(ticks, "a", readers=("b",)), "a", real_time=True)
+    events = rig.read("b", "a.0", writes=("b.0",), real_time=True).where("_seq % 3 != 0")
+    rig.start(rig.publish(events, "b"), "b", real_time=True)
 
 
 def divided(rig: Rig, ticks: DataFrame) -> None:

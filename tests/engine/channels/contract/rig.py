@@ -15,6 +15,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from workers.engine.channels import keys
 from workers.engine.channels import spark as channel_spark
 from workers.engine.channels.config import ChannelConfig
+from workers.engine.channels.real_time import IDLE_S
 from workers.engine.channels.registry import Channels
 
 EVERYTHING = 1_000_000
@@ -152,13 +153,17 @@ class Rig:
             part = keys.part(channel, bundle)
             self.channels.open_channel(part, schema_json=events.schema.json(), readers=(bundle,), **settings)
 
-    def start(self, events: DataFrame, fragment: str, *, trigger_ms: int = 50) -> Query:
+    def start(self, events: DataFrame, fragment: str, *, trigger_ms: int = 50, real_time: bool = False) -> Query:
+        trigger = {"realTime": f"{IDLE_S} seconds"} if real_time else {"processingTime": f"{trigger_ms} milliseconds"}
         query = Query(
             events.writeStream.format("noop").queryName(f"{fragment}-{len(self.queries)}-{self.folder.name}")
-            .option("checkpointLocation", str(self.folder / f"checkpoint-{fragment}"))
-            .trigger(processingTime=f"{trigger_ms} milliseconds"))
+            .option("checkpointLocation", str(self.checkpoint(fragment)))
+            .outputMode("update" if real_time else "append").trigger(**trigger))
         self.queries.append(query)
         return query
+
+    def checkpoint(self, fragment: str) -> Path:
+        return self.folder / f"checkpoint-{fragment}"
 
     def events(self, channel: str) -> list[dict]:
         """All events that a channel holds, oldest first."""

@@ -49,7 +49,7 @@ public final class Probe {
 
   /** A source of channels, as Spark makes one for a query that starts. */
   public static MicroBatchStream source(StructType schema, Map<String, String> options) {
-    return new ChannelStream(schema, new CaseInsensitiveStringMap(options));
+    return new ChannelStream(schema, new CaseInsensitiveStringMap(options), null);
   }
 
   /** The slices of a batch as JSON: of each its pieces, as channel, start, end, skip, take. */

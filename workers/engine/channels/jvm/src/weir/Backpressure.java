@@ -3,6 +3,8 @@ package weir;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
 
 /**
  * What keeps a source from planning its next batch: a pause of its query, or a full channel that the query writes, or a
@@ -11,20 +13,26 @@ import java.util.List;
  */
 final class Backpressure {
   private static final long ASK_ANYWAY_MS = 1_000; // a lost message costs a second at most
+  private static final long SHOWN_EVERY_MS = 1_000;
+  private static final Set<String> RESTING = ConcurrentHashMap.newKeySet(); // by broker and fragment
 
   private final Broker broker;
   private final String reader;
   private final List<String> channels;
   final Pace pace;
   private long askedAt;
+  private final String key;
   private String full = "";
   private boolean paused;
+  private long newestBoundary;
+  private boolean tapped;
 
   Backpressure(Broker broker, String reader, String channels) {
     this.broker = broker;
     this.reader = reader;
     this.channels = split(channels);
     pace = Pace.of(broker, reader);
+    key = broker.url + ' ' + reader;
     broker.meters.throttle(reader, ""); // whatever a driver that was killed has left
   }
 
@@ -45,7 +53,7 @@ final class Backpressure {
   Object[] question() {
     List<String> arguments = new ArrayList<>(List.of(Keys.channel("")));
     arguments.addAll(channels);
-    return Broker.Script.BACKPRESSURE.command(List.of(Keys.valve(reader)), arguments.toArray());
+    return Broker.Script.BACKPRESSURE.command(List.of(Keys.valve(reader), Keys.tap(reader)), arguments.toArray());
   }
 
   /** Whether the source must not plan; a full channel is made visible as {@code throttled_by}. */
@@ -54,6 +62,8 @@ final class Backpressure {
     paused = (Long) answer.get(0) == 1;
     String channel = Redis.text(answer.get(1));
     pace.set((Long) answer.get(2));
+    newestBoundary = (Long) answer.get(3);
+    tapped = (Long) answer.get(4) == 1;
     if (!channel.equals(full)) broker.meters.throttle(reader, channel);
     full = channel;
     return paused || !full.isEmpty();
@@ -80,6 +90,42 @@ final class Backpressure {
       }
       bell.await(Math.min(left, deadline - now));
     }
+  }
+
+  /**
+   * Waits until an open batch may begin: while its query is paused, or a channel that it writes is full. Meanwhile a query
+   * that is paused rests for certain.
+   */
+  void awaitTurn(Arrivals.Bell bell) {
+    try {
+      while (true) {
+        bell.heard();
+        if (!applies(broker.pipeline(List.<Object[]>of(question())).get(0))) {
+          // Who has seen it rest has paused it before: then this hears of it.
+          if (!RESTING.remove(key)) return;
+          continue;
+        }
+        if (paused) RESTING.add(key);
+        bell.await(ASK_ANYWAY_MS);
+      }
+    } finally {
+      RESTING.remove(key);
+    }
+  }
+
+  /** Whether a query in real-time mode is paused and no batch of it is open. */
+  static boolean rests(String url, String reader) {
+    return RESTING.contains(url + ' ' + reader);
+  }
+
+  /**
+   * Whether an open batch should end: its query is paused, or something is to change at its next batch; or somebody looks
+   * at its streams, who is shown the first events of each batch.
+   */
+  boolean endsBatch(long batch, long openedAt) {
+    if (paused) return true;
+    if (openedAt == 0) return false; // nothing changes without an event
+    return newestBoundary > batch || (tapped && System.currentTimeMillis() - openedAt >= SHOWN_EVERY_MS);
   }
 
   /** Whether the query was paused when last asked: then its source does not even wait. */

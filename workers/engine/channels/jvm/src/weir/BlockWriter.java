@@ -46,6 +46,12 @@ final class BlockWriter {
     awaitReplies(0);
   }
 
+  /** Waits until everything is written, and keeps no connection while there is nothing more. */
+  void settle() {
+    awaitReplies(0);
+    release(true);
+  }
+
   /** Lets everything go, whether it was written or not. */
   void close() {
     boolean isDone = events.size() == 0 && unanswered.isEmpty();

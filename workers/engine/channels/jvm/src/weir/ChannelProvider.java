@@ -29,6 +29,6 @@ public final class ChannelProvider implements TableProvider {
   @Override
   public Table getTable(StructType schema, Transform[] partitioning, Map<String, String> properties) {
     String channels = properties.getOrDefault("channels", "?");
-    return new EventTable("weir channel " + channels, schema, options -> new ChannelStream(schema, options));
+    return new EventTable("weir channel " + channels, schema, (options, checkpoint) -> new ChannelStream(schema, options, checkpoint));
   }
 }

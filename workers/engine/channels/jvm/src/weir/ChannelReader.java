@@ -47,7 +47,7 @@ final class ChannelReader implements PartitionReader<ColumnarBatch> {
 
     @Override
     public PartitionReader<ColumnarBatch> createColumnarReader(InputPartition partition) {
-      return new ChannelReader(schema, (Slice) partition);
+      return new ChannelReader(schema, (Slice) partition, true);
     }
 
     @Override
@@ -58,6 +58,7 @@ final class ChannelReader implements PartitionReader<ColumnarBatch> {
 
   private final StructType schema;
   private final Slice slice;
+  private final boolean staysWhole; // until the task is over
   private final Broker broker;
   private final BufferAllocator allocator;
   private final Map<String, Long> meters = new HashMap<>();
@@ -71,13 +72,19 @@ final class ChannelReader implements PartitionReader<ColumnarBatch> {
   private final List<VectorSchemaRoot> shown = new ArrayList<>();
   private ColumnarBatch batch;
 
-  private ChannelReader(StructType schema, Slice slice) {
+  /** Of a group of an open batch: nothing takes its columns again, and they go when it is closed. */
+  static ChannelReader ofGroup(StructType schema, Slice slice) {
+    return new ChannelReader(schema, slice, false);
+  }
+
+  private ChannelReader(StructType schema, Slice slice, boolean staysWhole) {
     this.schema = schema;
+    this.staysWhole = staysWhole;
     this.slice = slice;
     broker = Broker.at(slice.url);
     allocator = ArrowUtils.rootAllocator().newChildAllocator("weir " + slice.reader, 0, Long.MAX_VALUE);
     pieces = slice.pieces.iterator();
-    TaskContext.get().addTaskCompletionListener((TaskCompletionListener) done -> free());
+    if (staysWhole) TaskContext.get().addTaskCompletionListener((TaskCompletionListener) done -> free());
   }
 
   @Override
@@ -184,6 +191,7 @@ final class ChannelReader implements PartitionReader<ColumnarBatch> {
   public void close() throws IOException {
     closeBlock();
     if (!meters.isEmpty()) broker.meters.add(slice.reader, meters);
+    if (!staysWhole) free();
   }
 
   private void free() {

@@ -10,22 +10,28 @@ import java.util.Map;
 import java.util.Optional;
 import java.util.UUID;
 import org.apache.spark.sql.connector.read.InputPartition;
+import org.apache.spark.sql.connector.read.PartitionReader;
 import org.apache.spark.sql.connector.read.PartitionReaderFactory;
 import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
 import org.apache.spark.sql.connector.read.streaming.Offset;
+import org.apache.spark.sql.connector.read.streaming.PartitionOffset;
 import org.apache.spark.sql.connector.read.streaming.ReadLimit;
 import org.apache.spark.sql.connector.read.streaming.ReportsSourceMetrics;
 import org.apache.spark.sql.connector.read.streaming.SupportsAdmissionControl;
+import org.apache.spark.sql.connector.read.streaming.SupportsRealTimeMode;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+import org.apache.spark.sql.vectorized.ColumnarBatch;
 
 /**
  * The driver's side of reading a stream from the channels that carry it: which blocks make the next batch, and which are
  * done with. The channels may be others when the query starts again: one that comes begins where the reader is
  * registered, one that goes must have been read to its end.
  */
-final class ChannelStream implements MicroBatchStream, SupportsAdmissionControl, ReportsSourceMetrics {
+final class ChannelStream
+    implements MicroBatchStream, SupportsAdmissionControl, ReportsSourceMetrics, SupportsRealTimeMode, Live {
   private static final long ASK_ANYWAY_MS = 1_000; // a lost message costs a second at most
+  private static final double OPEN_PART = 0.4; // of what a channel holds: an open batch frees nothing that it has read
 
   private final StructType schema;
   private final String url;
@@ -46,9 +52,16 @@ final class ChannelStream implements MicroBatchStream, SupportsAdmissionControl,
   private final Map<String, String> committed = new HashMap<>();
   private final Map<String, String[]> skips = new HashMap<>(); // of each channel: the last step over what was given up
   private final boolean hasSiblings;
+  private final long openMs; // for how long a batch stays open in real-time mode; 0: micro-batches
+  private final String checkpoint;
+  private volatile long waitedMs; // of the last batch that was open
   private long askedAt;
+  private boolean isOpen; // a batch is, in real-time mode
+  private boolean isToGiveUp; // when the open batch is over
+  private long openBlocks; // that the open batch has read
+  private long openAtMost = Long.MAX_VALUE;
 
-  ChannelStream(StructType schema, CaseInsensitiveStringMap options) {
+  ChannelStream(StructType schema, CaseInsensitiveStringMap options, String checkpoint) {
     this.schema = schema;
     url = options.get("redis_url");
     broker = Broker.at(url);
@@ -62,6 +75,9 @@ final class ChannelStream implements MicroBatchStream, SupportsAdmissionControl,
     threads = options.getInt("threads", 1);
     gate = Gate.of(broker, options);
     begin = parse(options.getOrDefault("begin", "{}"));
+    openMs = options.getLong("real_time", 0);
+    this.checkpoint = checkpoint;
+    LiveReader.register(id, this);
     // A query with several inputs waits in one of them for all.
     List<String> topics = backpressure.topics();
     channels.forEach(own -> topics.add(Keys.channel(own)));
@@ -117,6 +133,7 @@ final class ChannelStream implements MicroBatchStream, SupportsAdmissionControl,
     ChannelOffset from = (ChannelOffset) start;
     commit(from);
     from.entries.forEach(this::checkReadToEnd);
+    if (openMs > 0) return opens(from);
     long deadline = System.currentTimeMillis() + backpressure.pace.waitMs(waitMs);
     if (gate != null && !gate.isOpen()) {
       if (!gate.opens(bell, deadline)) return from;
@@ -138,6 +155,89 @@ final class ChannelStream implements MicroBatchStream, SupportsAdmissionControl,
       }
     } while (!backpressure.isPaused() && bell.await(deadline - System.currentTimeMillis()));
     return from;
+  }
+
+  /**
+   * In real-time mode: waits until a batch may be opened, and gives up before what was asked for. Where it ends is known
+   * when it has ended.
+   */
+  private ChannelOffset opens(ChannelOffset from) {
+    isOpen = false;
+    if (gate != null && !gate.isOpen()) {
+      if (!gate.waits(bell)) return from;
+      begin = parse(gate.says("offsets"));
+    }
+    backpressure.awaitTurn(bell);
+    if (isToGiveUp) ask(from);
+    isToGiveUp = false;
+    isOpen = true;
+    openBlocks = 0;
+    return from;
+  }
+
+  @Override
+  public Offset ask(Offset from, boolean rang) {
+    return askOnce((ChannelOffset) from);
+  }
+
+  @Override
+  public long dueMs(Offset from) {
+    return Long.MAX_VALUE;
+  }
+
+  @Override
+  public PartitionReader<ColumnarBatch> open(Offset from, Offset to) {
+    List<Slice.Piece> pieces = new ArrayList<>();
+    ((ChannelOffset) to).entries.forEach((channel, end) -> {
+      String after = after((ChannelOffset) from, channel);
+      if (ChannelOffset.compare(after, end) < 0) pieces.add(new Slice.Piece(channel, after, end));
+    });
+    return ChannelReader.ofGroup(schema, new Slice(url, spill, id, reader, System.currentTimeMillis(), pieces));
+  }
+
+  @Override
+  public Offset offset(String json) {
+    return ChannelOffset.parse(json);
+  }
+
+  @Override
+  public boolean isToEnd(long batch, long openedAt) {
+    return openBlocks >= openAtMost || (isToGiveUp && openedAt > 0) || backpressure.endsBatch(batch, openedAt);
+  }
+
+  @Override
+  public boolean standsBy() {
+    return gate != null && !gate.isOpen();
+  }
+
+  @Override
+  public Arrivals.Bell bell() {
+    return bell;
+  }
+
+  @Override
+  public String journals() {
+    return Journal.folder(checkpoint);
+  }
+
+  @Override
+  public void waited(long ms) {
+    waitedMs = ms;
+  }
+
+  @Override
+  public long openMs() {
+    return openMs;
+  }
+
+  @Override
+  public InputPartition[] planInputPartitions(Offset start) {
+    return new InputPartition[] {new LiveReader.Partition(id, start)};
+  }
+
+  @Override
+  public Offset mergeOffsets(PartitionOffset[] ends) {
+    return ChannelOffset.parse(LiveReader.End.of(ends));
   }
 
   /** A channel that is no longer read must have been read to its end, or to this reader's limit, or be gone. */
@@ -169,14 +269,17 @@ final class ChannelStream implements MicroBatchStream, SupportsAdmissionControl,
       commands.add(new Object[] {"XRANGE", Keys.channel(channel), "(" + after(from, channel), "+", "COUNT", perChannel});
       // Behind the blocks: a limit is there before any block beyond it.
       commands.add(new Object[] {
-          "HMGET", Keys.meta(channel), "trimmed", "last", Keys.limit(reader), Keys.spill(reader), Keys.lose(reader)});
+          "HMGET", Keys.meta(channel), "trimmed", "last", Keys.limit(reader), Keys.spill(reader), Keys.lose(reader),
+          "capacity"});
     }
     List<Object> replies = broker.pipeline(commands);
     boolean isHeldBack = backpressure.applies(replies.get(0));
     boolean hasGivenUp = false;
     for (int i = 0; i < channels.size() && !isHeldBack; i++) {
       List<?> state = (List<?>) replies.get(2 + 2 * i);
-      if (state.get(4) != null) hasGivenUp |= giveUp(from, channels.get(i), Redis.text(state.get(3)));
+      if (state.get(4) != null && isOpen) isToGiveUp = true;
+      else if (state.get(4) != null) hasGivenUp |= giveUp(from, channels.get(i), Redis.text(state.get(3)));
+      openAtMost = openAtMost(i == 0 ? Long.MAX_VALUE : openAtMost, state.get(5));
     }
     if (hasGivenUp) return null;
     List<List<Block>> waiting = new ArrayList<>(); // of each channel
@@ -208,11 +311,16 @@ final class ChannelStream implements MicroBatchStream, SupportsAdmissionControl,
       end.put(channel, blocks.isEmpty() ? after : blocks.get(taken[i] - 1).id);
       if (blocks.isEmpty()) continue;
       hasBlocks = true;
+      openBlocks += taken[i];
       ReadAhead.keep(id, channel, after, new ArrayList<>(blocks));
       // More may be waiting than one batch takes: look again without waiting for a message.
       if (taken[i] < waiting.get(i).size() || taken[i] == perChannel) bell.ring();
     }
     return hasBlocks ? new ChannelOffset(end) : from;
+  }
+
+  private static long openAtMost(long others, Object capacity) {
+    return capacity == null ? others : Math.min(others, Math.round(OPEN_PART * Long.parseLong(Redis.text(capacity))));
   }
 
   /**
@@ -300,7 +408,7 @@ final class ChannelStream implements MicroBatchStream, SupportsAdmissionControl,
 
   @Override
   public PartitionReaderFactory createReaderFactory() {
-    return new ChannelReader.Factory(schema);
+    return openMs > 0 ? new LiveReader.Factory() : new ChannelReader.Factory(schema);
   }
 
   /**
@@ -322,6 +430,7 @@ final class ChannelStream implements MicroBatchStream, SupportsAdmissionControl,
 
   @Override
   public void stop() {
+    LiveReader.forget(id);
     broker.arrivals.unsubscribe(bell);
     backpressure.forget();
     committed.keySet().forEach(channel -> ReadAhead.drop(id, channel));
@@ -330,7 +439,7 @@ final class ChannelStream implements MicroBatchStream, SupportsAdmissionControl,
 
   @Override
   public Map<String, String> metrics(Optional<Offset> latestConsumedOffset) {
-    return Map.of("throttled_by", backpressure.throttledBy());
+    return Map.of("throttled_by", backpressure.throttledBy(), "waited_ms", Long.toString(waitedMs));
   }
 
   @Override

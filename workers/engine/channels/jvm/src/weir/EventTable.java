@@ -14,7 +14,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 final class EventTable implements Table, SupportsRead {
   /** Makes the stream for one start of a query. */
   interface Opening {
-    MicroBatchStream open(CaseInsensitiveStringMap options);
+    MicroBatchStream open(CaseInsensitiveStringMap options, String checkpoint);
   }
 
   private final String name;
@@ -57,12 +57,13 @@ final class EventTable implements Table, SupportsRead {
 
       @Override
       public ColumnarSupportMode columnarSupportMode() {
-        return ColumnarSupportMode.SUPPORTED;
+        // In real-time mode Spark takes rows, one after the other.
+        return options.getLong("real_time", 0) > 0 ? ColumnarSupportMode.UNSUPPORTED : ColumnarSupportMode.SUPPORTED;
       }
 
       @Override
       public MicroBatchStream toMicroBatchStream(String checkpointLocation) {
-        return opening.open(options);
+        return opening.open(options, checkpointLocation);
       }
     };
   }

@@ -13,6 +13,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  */
 final class Gate {
   private static final ObjectMapper JSON = new ObjectMapper();
+  private static final long ASK_ANYWAY_MS = 1_000;
 
   private final Broker broker;
   private final String fragment;
@@ -54,6 +55,13 @@ final class Gate {
       hasPlanned = true;
       if (beginning == null && (isFirst || !bell.await(deadline - System.currentTimeMillis()))) return false;
     }
+    return true;
+  }
+
+  /** For a batch that is opened: waits until it is open; false at once for the empty batch. */
+  boolean waits(Arrivals.Bell bell) {
+    boolean isFirst = !hasPlanned;
+    while (!opens(bell, System.currentTimeMillis() + ASK_ANYWAY_MS)) if (isFirst) return false;
     return true;
   }
 

@@ -39,10 +39,22 @@ final class Outlet {
     writers[part].add(event);
   }
 
-  /** Writes what is left everywhere, and then waits for all of it at once; or lets it go where the task failed. */
-  static void close(List<Outlet> outlets, boolean complete) {
+  /** Writes what there is as blocks, everywhere, and waits for all of it at once. */
+  static void flush(List<Outlet> outlets) {
+    List<BlockWriter> open = open(outlets);
+    open.forEach(BlockWriter::finish);
+    open.forEach(BlockWriter::settle);
+  }
+
+  private static List<BlockWriter> open(List<Outlet> outlets) {
     List<BlockWriter> open = new ArrayList<>();
     for (Outlet outlet : outlets) for (BlockWriter writer : outlet.writers) if (writer != null) open.add(writer);
+    return open;
+  }
+
+  /** Writes what is left everywhere, and then waits for all of it at once; or lets it go where the task failed. */
+  static void close(List<Outlet> outlets, boolean complete) {
+    List<BlockWriter> open = open(outlets);
     try {
       if (complete) open.forEach(BlockWriter::finish);
       if (complete) open.forEach(BlockWriter::awaitReplies);

@@ -3,15 +3,18 @@ package weir;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import java.util.UUID;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.connector.read.PartitionReader;
 import org.apache.spark.sql.connector.read.PartitionReaderFactory;
 import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
 import org.apache.spark.sql.connector.read.streaming.Offset;
+import org.apache.spark.sql.connector.read.streaming.PartitionOffset;
 import org.apache.spark.sql.connector.read.streaming.ReadLimit;
 import org.apache.spark.sql.connector.read.streaming.ReportsSourceMetrics;
 import org.apache.spark.sql.connector.read.streaming.SupportsAdmissionControl;
+import org.apache.spark.sql.connector.read.streaming.SupportsRealTimeMode;
 import org.apache.spark.sql.execution.vectorized.OnHeapColumnVector;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
@@ -20,8 +23,10 @@ import org.apache.spark.sql.vectorized.ColumnarBatch;
  * Ticks: which sequence numbers are due. Everything about a batch follows from its offsets, so that a batch repeated
  * after a failure is the same batch: {@code t0} is part of the offset, and the clock is read only to plan.
  */
-final class TicksStream implements MicroBatchStream, SupportsAdmissionControl, ReportsSourceMetrics {
+final class TicksStream
+    implements MicroBatchStream, SupportsAdmissionControl, ReportsSourceMetrics, SupportsRealTimeMode, Live {
   private static final int BATCH_ROWS = 4_096;
+  private static final long ASK_MS = 50; // how often an open batch asks whether it is held back
 
   private final Broker broker;
   private final Schedule schedule;
@@ -33,7 +38,14 @@ final class TicksStream implements MicroBatchStream, SupportsAdmissionControl, R
   private final Gate gate; // null where the query does not stand by
   private TicksOffset begin; // null: now, with number 0
 
-  TicksStream(CaseInsensitiveStringMap options) {
+  private final String id = UUID.randomUUID().toString();
+  private final long openMs; // for how long a batch stays open in real-time mode; 0: micro-batches
+  private final String checkpoint;
+  private volatile long waitedMs; // of the last batch that was open
+  private long askedAt;
+  private boolean isHeldBack;
+
+  TicksStream(CaseInsensitiveStringMap options, String checkpoint) {
     broker = Broker.at(options.get("redis_url"));
     schedule = Schedule.of(options);
     backpressure = new Backpressure(broker, options.get("reader"), options.get("writes"));
@@ -44,6 +56,9 @@ final class TicksStream implements MicroBatchStream, SupportsAdmissionControl, R
     catchUpMs = skips ? options.getLong("catch_up_ms", 300_000) : Long.MAX_VALUE;
     gate = Gate.of(broker, options);
     begin = options.containsKey("begin") ? TicksOffset.parse(options.get("begin")) : null;
+    openMs = options.getLong("real_time", 0);
+    this.checkpoint = checkpoint;
+    LiveReader.register(id, this);
   }
 
   @Override
@@ -64,11 +79,11 @@ final class TicksStream implements MicroBatchStream, SupportsAdmissionControl, R
 
   @Override
   public Offset latestOffset(Offset start, ReadLimit limit) {
+    if (openMs > 0) return opens(start);
     long deadline = System.currentTimeMillis() + backpressure.pace.waitMs(waitMs);
     if (gate != null && !gate.isOpen()) {
       if (!gate.opens(bell, deadline)) return start;
-      String told = gate.says("source_offset");
-      if (told != null) begin = TicksOffset.parse(told);
+      takeBeginning();
     }
     if (begin == null && !((TicksOffset) start).hasBegun()) begin = new TicksOffset(System.currentTimeMillis(), 0);
     TicksOffset from = afterPause(begun((TicksOffset) start));
@@ -89,6 +104,93 @@ final class TicksStream implements MicroBatchStream, SupportsAdmissionControl, R
       boolean rang = bell.await(until - now);
       if (!rang && System.currentTimeMillis() >= deadline) return start;
     }
+  }
+
+  private void takeBeginning() {
+    String told = gate.says("source_offset");
+    if (told != null) begin = TicksOffset.parse(told);
+  }
+
+  /** In real-time mode: waits until a batch may be opened. Where it ends is known when it has ended. */
+  private Offset opens(Offset start) {
+    if (gate != null && !gate.isOpen()) {
+      if (!gate.waits(bell)) return start;
+      takeBeginning();
+    }
+    if (begin == null && !((TicksOffset) start).hasBegun()) begin = new TicksOffset(System.currentTimeMillis(), 0);
+    backpressure.awaitTurn(bell);
+    askedAt = 0;
+    return start;
+  }
+
+  @Override
+  public Offset ask(Offset start, boolean rang) {
+    long now = System.currentTimeMillis();
+    if (rang || now - askedAt >= ASK_MS) {
+      askedAt = now;
+      isHeldBack = backpressure.applies(broker.pipeline(List.<Object[]>of(backpressure.question())).get(0));
+    }
+    TicksOffset from = afterPause(begun((TicksOffset) start));
+    boolean isDue = from.next < schedule.size() && from.t0 + schedule.dueMs(from.next) <= now;
+    return isDue && !isHeldBack ? advance(from, now) : start;
+  }
+
+  @Override
+  public long dueMs(Offset start) {
+    TicksOffset from = afterPause(begun((TicksOffset) start));
+    if (from.next >= schedule.size()) return Long.MAX_VALUE;
+    return Math.max(from.t0 + schedule.dueMs(from.next), isHeldBack ? askedAt + ASK_MS : 0);
+  }
+
+  @Override
+  public PartitionReader<ColumnarBatch> open(Offset from, Offset to) {
+    TicksOffset end = (TicksOffset) to;
+    return new Reader(new Range(schedule, end.t0, begun((TicksOffset) from).next, end.next));
+  }
+
+  @Override
+  public Offset offset(String json) {
+    return TicksOffset.parse(json);
+  }
+
+  @Override
+  public boolean isToEnd(long batch, long openedAt) {
+    return backpressure.endsBatch(batch, openedAt);
+  }
+
+  @Override
+  public boolean standsBy() {
+    return gate != null && !gate.isOpen();
+  }
+
+  @Override
+  public Arrivals.Bell bell() {
+    return bell;
+  }
+
+  @Override
+  public String journals() {
+    return Journal.folder(checkpoint);
+  }
+
+  @Override
+  public void waited(long ms) {
+    waitedMs = ms;
+  }
+
+  @Override
+  public long openMs() {
+    return openMs;
+  }
+
+  @Override
+  public InputPartition[] planInputPartitions(Offset start) {
+    return new InputPartition[] {new LiveReader.Partition(id, start)};
+  }
+
+  @Override
+  public Offset mergeOffsets(PartitionOffset[] ends) {
+    return TicksOffset.parse(LiveReader.End.of(ends));
   }
 
   /** Where a batch starts whose checkpoint says no number, for it stood by then: where it was told to begin. */
@@ -118,7 +220,7 @@ final class TicksStream implements MicroBatchStream, SupportsAdmissionControl, R
 
   @Override
   public PartitionReaderFactory createReaderFactory() {
-    return new Factory();
+    return openMs > 0 ? new LiveReader.Factory() : new Factory();
   }
 
   @Override
@@ -128,13 +230,14 @@ final class TicksStream implements MicroBatchStream, SupportsAdmissionControl, R
 
   @Override
   public void stop() {
+    LiveReader.forget(id);
     broker.arrivals.unsubscribe(bell);
     backpressure.forget();
   }
 
   @Override
   public Map<String, String> metrics(Optional<Offset> latestConsumedOffset) {
-    return Map.of("throttled_by", backpressure.throttledBy());
+    return Map.of("throttled_by", backpressure.throttledBy(), "waited_ms", Long.toString(waitedMs));
   }
 
   @Override

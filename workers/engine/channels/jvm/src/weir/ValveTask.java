@@ -36,7 +36,7 @@ final class ValveTask {
     long batchId = batch == null ? -1 : Long.parseLong(batch);
     Control control = batch == null ? null : Control.of(broker, stated.fragment, run == null ? "" : run, batchId);
     spec = control == null ? stated : control.opened(stated);
-    stride = Math.max(1, LAST_EVENTS.getOrDefault(key(), 1L) / SAMPLES);
+    stride = stride();
     nextSample = 1 + stride / 2;
     if (control == null) {
       // Not a streaming query, as where a test looks at a plan's result: there is no batch to publish or to count.
@@ -49,6 +49,7 @@ final class ValveTask {
     for (Map<String, Double> weights : control.routes(spec.position)) outlets.add(new Outlet(spec, broker, batchId, weights));
     tap = control.isTapped() ? new Tap(spec) : null;
     context.addTaskCompletionListener((TaskCompletionListener) this::finish);
+    OpenBatch.join(context, this);
     if (isPublishing() && context.numPartitions() > 1) {
       throw new IllegalStateException("a valve stands on one partition, not on " + context.numPartitions());
     }
@@ -89,8 +90,23 @@ final class ValveTask {
     meters.merge(spec.position + ":lat:" + Meters.bucket(latencyMs), 1L, Long::sum);
   }
 
+  private long stride() {
+    return Math.max(1, LAST_EVENTS.getOrDefault(key(), 1L) / SAMPLES);
+  }
+
   private String key() {
     return spec.fragment + ' ' + spec.position;
+  }
+
+  /** Of an open batch: publishes what has come since the last time, and counts it unless that was done before. */
+  void endGroup(boolean counts) {
+    Outlet.flush(outlets);
+    if (counts) count();
+    meters.clear();
+    events = aged = bornMsSum = samples = 0;
+    stride = stride();
+    nextSample = 1 + stride / 2;
+    lastBornMs = newestTimeMs = -1;
   }
 
   private void finish(TaskContext context) {
@@ -100,7 +116,10 @@ final class ValveTask {
     } finally {
       if (tap != null) tap.close(broker.meters, !failed);
     }
-    if (failed) return; // the batch is repeated and counted then
+    if (!failed) count(); // else the batch is repeated and counted then
+  }
+
+  private void count() {
     if (lastBornMs >= 0 && samples == 0) sample(lastBornMs);
     if (aged > 0) { // what a batch gives is there when it is done
       meters.merge(spec.position + ":age", Math.max(0, aged * System.currentTimeMillis() - bornMsSum), Long::sum);

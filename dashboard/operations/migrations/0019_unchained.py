@@ -7,7 +7,7 @@ class Migration(migrations.Migration):
 
     dependencies = [
         ('catalog', '0005_latency'),
-        ('operations', '0017_pacing'),
+        ('operations', '0018_real_time'),
     ]
 
     operations = [

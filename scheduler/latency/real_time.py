@@ -1,0 +1,139 @@
+"""Real-time mode: which queries leave their batches open, so that events need not wait for the next one.
+
+An open batch costs what any batch costs, once in ten seconds, and each group of events that come together costs some
+CPU of its own. So it pays where micro-batches cannot be as often as a limit asks, and where they would have to be so
+often that they cost more. Only chains of built-in expressions can be worked on so: nodes tell why another cannot. Ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from .pacing import Pacing, Queries, Wanted, pace
+from .triggers import SMALLEST_S, BatchCost
+
+OPEN_S = 10.0  # for how long a batch with events stays open
+APART_S = 0.005  # between the beginnings of two groups at least
+GROUP_CPU_S = 0.001  # that a group takes, from its channel to the next one (`./weir bench channels --only real_time`)
+GROUP_S = 0.004  # until its events are there for who reads them
+BUSY = 0.3  # of its time a query may be at work on events: more would wait for one another
+PAYS_CORES, PAYS_PART = 0.01, 0.2  # what leaving batches open has to save at least, where no limit asks for it
+MOST_A_SLOT = 16  # each open batch holds a thread of its driver
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The queries that leave their batches open, and the intervals of all: of those, what they would have otherwise."""
+
+    open: frozenset[str]
+    paced: Pacing
+    interval_s: Mapping[str, float]
+
+
+def choose_modes(
+    queries: Queries, wants: Sequence[Wanted], refusals: Mapping[str, str], *, before: Collection[str] = ()
+) -> Chosen:
+    """Choose the queries that leave their batches open, and the intervals of the others.
+
+    Parameters
+    ----------
+    queries : Queries
+        With what their micro-batches cost.
+    wants : sequence of Wanted
+        Limits, on ways of these queries.
+    refusals : mapping of str to str
+        Why a query cannot leave its batches open, empty where it can; one that is not named is not known yet.
+    before : collection of str
+        The queries that do so now: they go on while that costs no more.
+
+    Returns
+    -------
+    Chosen
+        Those that a limit needs which no intervals meet, and those that save CPU by it: both only where that is so when
+        their readers follow them.
+    """
+    paced = pace(queries, wants)
+    able = [query for query, refusal in refusals.items() if not refusal and _may(queries, query)]
+    needed = {
+        query for want in wants if paced.expected[want.key].least_s is not None
+        for query in want.way.upstream_first if query in able}
+    saves = {query: saved_cores(queries.costs[query], paced.interval_s[query]) for query in able}
+    cheaper = {
+        query for query in able
+        if saves[query] > (0.0 if query in before else least_saved(queries.costs[query], paced.interval_s[query]))}
+    best = Chosen(frozenset(), paced, paced.interval_s)
+    for candidates in (needed, needed | cheaper):
+        opened = _of_each_slot(queries, candidates, key=lambda query: (query not in needed, -saves[query], query))
+        if not opened or opened == best.open:
+            continue
+        trial = pace(opening(queries, opened), wants)
+        if _unmet(trial) < _unmet(best.paced) or (
+                _unmet(trial) == _unmet(best.paced) and trial.cores < best.paced.cores):
+            best = Chosen(opened, trial, {**trial.interval_s, **{query: paced.interval_s[query] for query in opened}})
+    return best
+
+
+def opening(queries: Queries, opened: Collection[str]) -> Queries:
+    """The same queries where these leave their batches open: as if they had very short ones that cost little."""
+    here = [query for query in opened if query in queries.costs]
+    return replace(
+        queries, costs={**queries.costs, **{query: open_cost(queries.costs[query]) for query in here}},
+        before_s={**queries.before_s, **dict.fromkeys(here, SMALLEST_S)},
+        bounds_s={**queries.bounds_s, **dict.fromkeys(here, SMALLEST_S)},
+        blocks_s={**queries.blocks_s, **{query: _blocks_s(queries.costs[query]) for query in here}})
+
+
+def open_cost(cost: BatchCost) -> BatchCost:
+    """What a query costs that leaves its batches open, as that of batches `SMALLEST_S` apart.
+
+    An event takes the time of its CPU: what it seemed to take in batches has a part of theirs where cores are busy.
+    """
+    return replace(
+        cost, batch_s=GROUP_S, batch_cpu_s=SMALLEST_S * _fixed_cores(cost), event_s=cost.event_cpu_s)
+
+
+def equal_interval_s(cost: BatchCost) -> float:
+    """How far apart micro-batches would be that take as much CPU as open ones."""
+    return cost.batch_cpu_s / _fixed_cores(cost) if cost.batch_cpu_s else OPEN_S
+
+
+def saved_cores(cost: BatchCost, interval_s: float) -> float:
+    """The cores that leaving batches open saves against batches so far apart; below 0 where it takes more."""
+    return cost.batch_cpu_s / interval_s - _fixed_cores(cost)
+
+
+def least_saved(cost: BatchCost, interval_s: float) -> float:
+    """The cores that it has to save, where no limit asks for it."""
+    return max(PAYS_CORES, PAYS_PART * cost.cores(interval_s))
+
+
+def _fixed_cores(cost: BatchCost) -> float:
+    return cost.batch_cpu_s / OPEN_S + GROUP_CPU_S * min(cost.rate_per_s, 1 / APART_S)
+
+
+def _blocks_s(cost: BatchCost) -> float:
+    """How far apart its blocks come, with room to spare: a reader takes 64 at once."""
+    return max(APART_S, 1 / cost.rate_per_s if cost.rate_per_s else 1.0) / 2
+
+
+def _may(queries: Queries, query: str) -> bool:
+    """Whether it is not scheduled, whose promise is of micro-batches, and has not too many events."""
+    return query in queries.costs and query not in queries.bounds_s and open_cost(queries.costs[query]).busy <= BUSY
+
+
+def _of_each_slot(
+    queries: Queries, candidates: Collection[str], *, key: Callable[[str], tuple[bool, float, str]]
+) -> frozenset[str]:
+    taken: dict[str | None, int] = {}
+    opened = set()
+    for query in sorted(candidates, key=key):
+        slot = queries.slot_of.get(query)
+        if taken.get(slot, 0) < MOST_A_SLOT:
+            taken[slot] = taken.get(slot, 0) + 1
+            opened.add(query)
+    return frozenset(opened)
+
+
+def _unmet(paced: Pacing) -> int:
+    return sum(expected.least_s is not None for expected in paced.expected.values())

@@ -1,0 +1,111 @@
+"""Draining a node: nothing new is placed there, what can move leaves it, and what stays is told with its reason."""
+
+from __future__ import annotations
+
+import json
+from io import StringIO
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.test import Client
+
+from dashboard import jobs
+from dashboard.approvals.lifecycle import DONE, EXECUTING
+from dashboard.approvals.models import Proposal
+from dashboard.approvals.services import empty_nodes, prepare_proposal
+from dashboard.operations.draining import drain_of
+from dashboard.operations.estate import load_estate, load_part_of, stored_estate
+from dashboard.operations.offered_slots import offered_slots
+from dashboard.operations.services import NothingElsewhere, drain_node, register_node, undrain_node
+from scheduler.model.errors import NotFound, PermissionDenied
+from scheduler.model.fragment import node_of
+from tests.dashboard.building import World, document, running
+from workers.engine.desired import desired_of
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_heard(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jobs, "read_live", lambda *_: jobs.LiveReading())
+
+
+def on(node: str) -> set[str]:
+    return {name for name, fragment in load_estate().fragments.items() if node_of(fragment.slot) == node}
+
+
+def done(proposal: Proposal) -> Proposal:
+    """As if the nodes had reported it to be in force."""
+    proposal.refresh_from_db()
+    assert proposal.status == EXECUTING, proposal.plan.error
+    Proposal.objects.filter(pk=proposal.pk).update(status=DONE)
+    return proposal
+
+
+def drained(world: World) -> list[Proposal]:
+    """Every move that Weir makes until there is none left to make."""
+    proposals = []
+    while (proposal := empty_nodes()) is not None:
+        prepare_proposal(proposal_id=proposal.pk)
+        proposals.append(done(proposal))
+        assert len(proposals) < 20
+    return proposals
+
+
+def test_what_can_move_leaves_a_drained_node_one_after_the_other(world: World, sent) -> None:
+    for number in range(2):
+        running(world.carla, world.city, document(f"line-{number}").replace(
+            '"type": "urban_sensing"', f'"type": "urban_sensing", "config": {{"seed": {number}}}'), world.ana)
+    before = on("n1")
+    assert before and empty_nodes() is None, "no node is drained"
+    register_node(name="n2", slots=2)
+    drain_node(name="n1")
+    state = drain_of("n1")
+    assert state.draining and {query.id for query in state.queries} == before and not state.staying
+    assert {slot.node_id for slot in offered_slots()} == {"n2"}
+    assert not stored_estate().slot_loads(["n1/0"]), "nothing is moved there either"
+    first = empty_nodes()
+    prepare_proposal(proposal_id=first.pk)
+    assert empty_nodes() is None, "not while another plan is enacted"
+    moved = done(first)
+    assert moved.author_id is None and moved.plan.options["why"] and not moved.teams.exists()
+    drained(world)
+    assert not on("n1") and len(on("n2")) == len(before)
+    wanted = desired_of(load_part_of("n1"), "n1", jobs.task_types())
+    assert {heir.id for heir in wanted.remote_heirs["n2"]} == on("n2"), "it is told who goes on with what it had"
+    assert not wanted.wanted and all(heir.tasks for heir in wanted.remote_heirs["n2"])
+    undrain_node(name="n1")
+    assert not drain_of("n1").draining
+    assert {slot.node_id for slot in offered_slots()} == {"n1", "n2"}
+
+
+def test_what_stays_is_named_with_its_reason(world: World, sent) -> None:
+    dataflow = json.loads(document("files"))
+    dataflow["tasks"][-1] |= {"type": "parquet_files", "config": {"folder": "columns"}}
+    running(world.carla, world.city, json.dumps(dataflow), world.ana)
+    register_node(name="n2", slots=1)
+    out = StringIO()
+    with pytest.raises(CommandError, match="parquet_files writes files on n1"):
+        call_command("node", "drain", "n1", stdout=out)
+    assert "Nothing new is placed on n1" in out.getvalue()
+    stay = {query.id for query in drain_of("n1").staying}
+    drained(world)
+    assert on("n1") == stay
+    out = StringIO()
+    call_command("node", "list", stdout=out)
+    assert "drained" in out.getvalue()
+    client = Client()
+    client.force_login(world.root)
+    page = client.get("/estate/nodes/n1").content.decode()
+    assert "These cannot go" in page and "writes files on n1" in page
+    client.post("/estate/nodes/n1/drain", {"back": "1"})
+    assert not drain_of("n1").draining
+
+
+def test_a_node_is_not_drained_where_nothing_else_is(world: World, sent) -> None:
+    with pytest.raises(NothingElsewhere) as raised:
+        drain_node(name="n1")
+    assert raised.value.remedy and not drain_of("n1").draining
+    with pytest.raises(NotFound):
+        drain_node(name="n9")
+    register_node(name="n2", slots=1)
+    with pytest.raises(PermissionDenied):
+        drain_node(name="n1", actor=world.ana)

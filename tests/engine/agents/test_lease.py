@@ -1,0 +1,38 @@
+"""The lease of a node's name: whose it is, and who may serve without asking for it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import redis
+
+from scheduler.contracts.desired import DesiredState
+from workers.engine.agents.lease import Lease, LeaseState
+from workers.engine.agents.node import Node
+from workers.engine.agents.store import NodeStore
+from workers.engine.settings import Settings
+
+
+def test_who_has_served_serves_while_the_broker_is_away_unless_its_name_was_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    standings = iter([LeaseState.UNKNOWN, LeaseState.UNKNOWN, LeaseState.TAKEN, LeaseState.UNKNOWN, LeaseState.HELD])
+    monkeypatch.setattr(Lease, "renew", lambda lease: next(standings))
+    own = Node(Settings(data_dir=tmp_path))
+    assert not own._may_serve(), "it knows of nothing to serve"
+    NodeStore(tmp_path, "n1").write_desired(DesiredState(version=1, node="n1"))
+    assert [own._may_serve() for _ in range(4)] == [True, False, False, True]
+
+
+@pytest.mark.broker
+def test_a_lease_is_its_folders_not_its_processes(broker: redis.Redis, tmp_path: Path) -> None:
+    mine, again = Lease(broker, "n1", folder=tmp_path / "a"), Lease(broker, "n1", folder=tmp_path / "a")
+    other = Lease(broker, "n1", folder=tmp_path / "b")
+    assert (mine.renew(), other.renew(), again.renew()) == (LeaseState.HELD, LeaseState.TAKEN, LeaseState.HELD)
+    other.give_back()
+    assert other.renew() is LeaseState.TAKEN
+    mine.give_back()
+    assert other.renew() is LeaseState.HELD
+    with redis.Redis(port=1) as nobody:
+        assert Lease(nobody, "n1", folder=tmp_path / "a").renew() is LeaseState.UNKNOWN

@@ -1,0 +1,237 @@
+"""Queries move between nodes: no event is lost, none comes twice, whoever dies when, and whoever hears late.
+
+The played world is that of ``divided_world.py``, with a chain of ``recut_chains.py`` whose parts move one by one to any
+slot of either node, as ``scheduler.moving`` plans it. State, a source's next number, and places go along.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scheduler.contracts.desired import DesiredState, WantedFragment, WantedSlot, made_in
+from scheduler.contracts.savepoints import Savepoint
+from scheduler.model.estate import Estate
+from scheduler.model.fragment import Fragment, channel_id, node_of
+from scheduler.reuse.handover import Piece, recut
+from workers.engine.agents.carrying import PIECE_BYTES, Elsewhere, NotWhole, claim, send, still_leaving, withdraw
+from workers.engine.agents.handover import predecessors, remote_successors, successors
+from workers.engine.agents.standby import Patience, stages_of
+from workers.engine.channels import keys
+
+from ..channels.played_redis import PlayedRedis
+from .divided_world import NUMBERS, SLOTS, World
+from .recut_chains import CHAIN, LENGTH, WATCHER
+from .test_handover import counted
+
+NAMES = [slot.name for slot in SLOTS]
+
+
+class Nodes(World):
+    """Slots die often, and nodes hear of plans late, or of the next one only."""
+
+    DEADLINESS = 0.02
+
+
+class Moves:
+    """The estate from plan to plan: a chain in parts, and a dataflow of others that reads its second task."""
+
+    def __init__(self, cuts: list[int], slots: list[int]) -> None:
+        self.generation = 1
+        bounds = [0, *cuts, LENGTH]
+        ids = [f"f1-{number}" for number in range(len(bounds) - 1)]
+        self.fragments: dict[str, Fragment] = {}
+        for number, name in enumerate(ids):
+            tasks = tuple(f"t{task}" for task in range(bounds[number], bounds[number + 1]))
+            outlets = {tasks[-1]: (ids[number + 1],)} if number + 1 < len(ids) else {}
+            if "t1" in tasks:
+                outlets["t1"] = ("f1-90", *outlets.get("t1", ()))
+            slot = NAMES[slots[number % len(slots)]]
+            self.fragments[name] = Fragment(name, tasks, slot, len(tasks), outlets)
+        self.fragments["f1-90"] = Fragment("f1-90", ("w", "x"), NAMES[slots[-1]], 2)
+        out = self.fragments[ids[-1]]
+        self.moving, self.former, self.is_back = "", out, False
+        self.out, self.watched = out.channel_of(f"t{LENGTH - 1}"), channel_id("f1-90", 1)
+
+    def estate(self) -> Estate:
+        return Estate(
+            generation=self.generation, tasks={**CHAIN, **WATCHER}, fragments=dict(self.fragments), slots=SLOTS)
+
+    def move(self, chance: random.Random) -> None:
+        """One query goes to another slot."""
+        fragment = self.fragments[chance.choice(sorted(self.fragments))]
+        self._recut(fragment, chance.choice([name for name in NAMES if name != fragment.slot]))
+        self.former, self.is_back = fragment, False
+
+    def take_back(self) -> None:
+        """The query that moves last goes to where it was, before it has come to where it goes."""
+        heir = self.fragments[self.moving]
+        self._recut(heir, self.former.slot)
+        back = self.fragments[self.moving]
+        self.fragments[back.id] = replace(back, inherits=(self.former.id, heir.id))
+        self.is_back = True
+
+    def _recut(self, fragment: Fragment, slot: str) -> None:
+        above = [other for other in self.fragments.values()
+                 if any(fragment.id in readers for readers in other.outlets.values())]
+        change = recut(
+            [fragment], [Piece(fragment.active, slot)], upstream=above, outputs={f"t{LENGTH - 1}", "x"},
+            generation=self.generation)
+        for name in change.before:
+            del self.fragments[name]
+        self.fragments |= change.after
+        self.generation += 1
+        self.moving = change.steps[0].fragment
+
+    def is_calm(self, world: World) -> bool:
+        """Whether what was planned last is in force, as the site knows it: only then queries are moved."""
+        if not self.moving:
+            return set(world.running) == set(self.fragments)
+        moved = self.fragments[self.moving]
+        nodes = {node_of(moved.slot), moved.origin or node_of(moved.slot)}
+        if any(world.heard.get(node, DesiredState()).version < made_in(moved.id) for node in nodes):
+            return False
+        left = moved.origin and still_leaving(world.heard[moved.origin], world.stores[f"{moved.origin}/0"])
+        return moved.id in world.running and not set(moved.inherits) & {*world.running, *(left or ())}
+
+
+def play(cuts: list[int], slots: list[int], turns: list[int], seed: int, patch: pytest.MonkeyPatch) -> None:
+    chance = random.Random(seed)
+    world, moves = Nodes(chance, patch), Moves(cuts, slots)
+    world.want(moves.estate())
+    for count in turns:
+        for _ in range(count):
+            turn(world, chance)
+        if moves.is_calm(world):
+            moves.move(chance)
+        elif moves.moving and not moves.is_back:
+            moves.take_back()
+        world.want(moves.estate())
+    world.deadly = False
+    for _ in range(400):
+        for slot in NAMES:
+            turn(world, chance, slot)
+        if is_settled(world, moves):
+            break
+    for _ in range(40):
+        for slot in NAMES:
+            turn(world, chance, slot)
+    check(world, moves)
+
+
+def turn(world: World, chance: random.Random, slot: str = "") -> None:
+    slot = slot or chance.choice(NAMES)
+    if chance.random() < 0.3:
+        world.hear(node_of(slot))
+    world.turn(slot)
+
+
+def is_settled(world: World, moves: Moves) -> bool:
+    return (
+        set(world.running) == set(moves.fragments) and moves.is_calm(world)
+        and len(list(world.broker.events(moves.out))) == NUMBERS)
+
+
+def check(world: World, moves: Moves) -> None:
+    assert set(world.running) == set(moves.fragments), "it did not come to what is planned"
+    for name, query in world.running.items():
+        assert query.store.slot == moves.fragments[name].slot
+    assert moves.is_calm(world), "a move is never over"
+    assert not world.gaps
+    assert list(world.broker.events(moves.out)) == [counted(number, LENGTH - 2) for number in range(NUMBERS)]
+    watched = list(world.broker.events(moves.watched))
+    assert [count for count, _ in watched] == list(range(len(watched)))
+    seen = [counted(number, 1) for number in range(NUMBERS)]
+    assert [event for _, event in watched] == seen[NUMBERS - len(watched):]
+    for store in world.stores.values():
+        assert not store.having("ended"), "something is left to be cleared away"
+    for channel in world.broker.opened():
+        assert set(world.broker.channels.info(channel).readers) <= set(moves.fragments)
+    void = {name.encode() for store in world.stores.values() for name in store.void}
+    records = [world.broker.hgetall(key) for key in world.broker.keys("*:handover:*")]
+    assert all(record.get(b"claim") in void for record in records), "a record is left in the broker"
+
+
+cuts = st.lists(st.integers(1, LENGTH - 1), unique=True, max_size=3).map(sorted)
+slots = st.lists(st.integers(0, len(NAMES) - 1), min_size=1, max_size=4)
+turns = st.lists(st.integers(0, 120), min_size=1, max_size=6)
+
+
+@settings(max_examples=150, deadline=None)
+@given(cuts=cuts, slots=slots, turns=turns, seed=st.integers(0, 2**32))
+def test_queries_move_between_nodes_and_lose_nothing_whoever_dies(cuts, slots, turns, seed):
+    with pytest.MonkeyPatch.context() as patch:
+        play(cuts, slots, turns, seed, patch)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3_600)
+@settings(max_examples=5_000, deadline=None)
+@given(cuts=cuts, slots=slots, turns=turns, seed=st.integers(0, 2**32))
+def test_thousands_of_moves_between_nodes_lose_nothing(cuts, slots, turns, seed):
+    with pytest.MonkeyPatch.context() as patch:
+        play(cuts, slots, turns, seed, patch)
+
+
+# -- the record's way --------------------------------------------------------------------------------------------------
+
+LARGE = Savepoint(source_offset={"t0": 5, "next": 7}, states={"t": ["x" * (3 * PIECE_BYTES), None]})
+
+
+def test_a_record_arrives_as_it_was_sent_and_one_heir_has_it():
+    broker = PlayedRedis()
+    assert claim(broker, "a", "h") is None
+    for _ in range(2):  # whoever sent it may have died before it knew
+        send(broker, "a", LARGE)
+    assert claim(broker, "a", "h") == claim(broker, "a", "h") == LARGE
+    assert claim(broker, "a", "other") is None
+    assert withdraw(broker, "a") == "h", "its heir goes on with it"
+
+
+def test_a_record_that_was_taken_back_has_no_heir():
+    broker = PlayedRedis()
+    send(broker, "a", LARGE)
+    assert withdraw(broker, "a") is None
+    assert claim(broker, "a", "h") is None
+
+
+@pytest.mark.parametrize("name", ["piece:0", "piece:3"])
+@pytest.mark.parametrize("data", [b"", b"other"])
+def test_a_record_that_came_broken_is_asked_for_again(name, data):
+    broker = PlayedRedis()
+    send(broker, "a", LARGE)
+    if data:
+        broker.hset(keys.handover("a"), name, data)
+    else:
+        broker.hdel(keys.handover("a"), name)
+    with pytest.raises(NotWhole):
+        claim(broker, "a", "h")
+    assert claim(broker, "a", "h") is None, "nobody has claimed it"
+    send(broker, "a", LARGE)
+    assert claim(broker, "a", "h") == LARGE
+
+
+# -- what a node knows of others ---------------------------------------------------------------------------------------
+
+
+def test_a_fragment_works_on_until_its_heir_is_ready_elsewhere():
+    old, heir = WantedFragment("a", ()), WantedFragment("b", (), inherits=("a",), origin="n1")
+    here = DesiredState(node="n1", remote_heirs={"n2": (heir,)}, handing_over={"0": (old,)})
+    other = DesiredState(node="n2", slots={"0": WantedSlot((heir,))})
+    assert remote_successors(here, "a") == successors(here, "a") == (heir,)
+    assert predecessors(other, heir) == ("a",) and not remote_successors(other, "a")
+
+    class Records:
+        def having(self, what: str) -> frozenset[str]:
+            return frozenset()
+
+        def standing(self) -> frozenset[str]:
+            return frozenset()
+
+    for elsewhere, stage in ((Elsewhere(), "work"), (Elsewhere(ready=frozenset("b")), "end"),
+                             (Elsewhere(begun=frozenset("b")), "over")):
+        assert stages_of(here, Records(), elsewhere, Patience(), runs={"a"}, now_ms=10**9)["a"] == stage

@@ -1,0 +1,156 @@
+"""A chain moves between two nodes, a query at a time, with state and its source, while slots and agents are killed."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from contextlib import ExitStack
+from dataclasses import replace
+
+import pytest
+import redis
+
+from scheduler.contracts.desired import made_in
+from scheduler.model.fragment import Fragment, node_of
+from scheduler.reuse.handover import Piece, recut
+from tests.conftest import running_broker
+
+from .rig import Hosts, catalogue, estate_of, running_agent
+from .test_moves import TASKS
+from .wire import Wire
+
+pytestmark = [pytest.mark.spark, pytest.mark.broker]
+
+NODES = ("n1", "n2")
+
+
+@pytest.fixture(scope="module")
+def hosts(tmp_path_factory, test_types, with_jar):
+    """Two agents with a slot and a data folder each; either reaches the broker by a wire of its own."""
+    plugin_folder, types = test_types
+    with ExitStack() as stack:
+        url = stack.enter_context(running_broker(tmp_path_factory.mktemp("broker")))
+        client = stack.enter_context(redis.Redis.from_url(url))
+        nodes = {}
+        for node in NODES:
+            wire = Wire(url)
+            stack.callback(wire.close)
+            nodes[node] = stack.enter_context(running_agent(
+                client, wire.url, with_jar(tmp_path_factory.mktemp(node)), plugin=plugin_folder,
+                task_types=catalogue(*types), node=node))
+            nodes[node].wire = wire
+        hosts = Hosts(client, nodes)
+        hosts.wait_serving()
+        yield hosts
+
+
+class Moving:
+    """A source, a chain with two sums, and somebody else who reads the first of them; each part moves by itself."""
+
+    def __init__(self, hosts: Hosts, seed: int) -> None:
+        self.hosts, self.chance, name = hosts, random.Random(seed), "f1-"
+        self.fragments = {fragment.id: fragment for fragment in (
+            Fragment(f"{name}0", ("count", "t1"), "n1/0", 2, {"t1": (f"{name}1", f"{name}2")}),
+            Fragment(f"{name}1", ("shift", "t2", "out"), "n2/0", 3),
+            Fragment(f"{name}2", ("look", "looked"), "n2/0", 2))}
+        self.out, self.looked = f"{name}1.2", f"{name}2.1"
+
+    def publish(self) -> None:
+        self.hosts.publish(estate_of(list(self.fragments.values()), TASKS, slots=self.hosts.slots))
+
+    def move(self, task: str = "") -> str:
+        """One query goes to the other node; its new name."""
+        name = next((name for name, part in self.fragments.items() if task in part.tasks), None) or self.chance.choice(
+            sorted(self.fragments))
+        fragment = self.fragments[name]
+        slot = next(slot.name for slot in self.hosts.slots if slot.name != fragment.slot)
+        above = [part for part in self.fragments.values() if any(name in to for to in part.outlets.values())]
+        change = recut(
+            [fragment], [Piece(fragment.active, slot)], upstream=above, outputs={"out", "looked"},
+            generation=self.hosts.version)
+        for before in change.before:
+            del self.fragments[before]
+        self.fragments |= change.after
+        self.publish()
+        return next(iter(change.after))
+
+    def is_over(self, name: str) -> None:
+        """Wait until a query runs where it went, and the node that it left has nothing more to do for it."""
+        moved = self.fragments[name]
+
+        def has_settled() -> bool:
+            report = self.hosts.reports().node(moved.origin)
+            return report is not None and report.version >= made_in(name) and not (
+                set(report.handing_over) & set(moved.inherits))
+
+        self.hosts.wait_running(name)
+        self.hosts.wait(has_settled, what="the other node is done")
+        self.fragments[name] = replace(moved, origin="")
+
+    def grows(self, by: int = 10) -> None:
+        count = len(self.hosts.events(self.out))
+        self.hosts.wait(lambda: len(self.hosts.events(self.out)) > count + by, what="more events")
+
+
+def play(hosts: Hosts, seed: int, *, moves: int, kills: int) -> None:
+    moving = Moving(hosts, seed)
+    hosts.version = 0
+    moving.publish()
+    hosts.wait_running(*moving.fragments)
+    moving.grows(50)
+    deadly = set(moving.chance.sample(range(moves), kills))
+    for number in range(moves):
+        name = moving.move(("count", "out", "looked")[number % 3])
+        if number in deadly:
+            after_s, node = moving.chance.uniform(0, 3), hosts.nodes[moving.chance.choice(NODES)]
+            time.sleep(after_s)
+            disturb(hosts, node.node, moving.chance.choice(("slot", "agent", "wire")), moving.chance)
+        moving.is_over(name)
+        moving.grows()
+    time.sleep(1)
+    check(moving)
+
+
+def disturb(hosts: Hosts, name: str, what: str, chance: random.Random) -> None:
+    """Kill a node's slot, or its agent with all that it has started, or cut it off from the broker for a while."""
+    node = hosts.nodes[name]
+    match what:
+        case "slot":
+            pid = (node.report()["slots"].get("0") or {}).get("pid")
+            if pid:
+                os.kill(pid, signal.SIGKILL)
+        case "agent":
+            node.kill()
+            node.start()
+        case "wire":
+            node.wire.cut()
+            time.sleep(chance.uniform(1, 8))
+            node.wire.mend()
+
+
+def check(moving: Moving) -> None:
+    """Every number once and in order, with the sums up to it: what the chain gives that nobody touches."""
+    total = shifted = 0.0
+    events = moving.hosts.events(moving.out)
+    assert [event["_seq"] for event in events] == list(range(len(events)))
+    for event in events:
+        total += event["_seq"]
+        shifted += event["_seq"] + 7
+        assert (float(event["t1"]), event["t2"]) == (total, shifted)
+    looked = [event["_seq"] for event in moving.hosts.events(moving.looked)]
+    assert looked == list(range(looked[0], looked[0] + len(looked))), "and nobody who reads notices"
+    assert {node_of(part.slot) for part in moving.fragments.values()} <= set(NODES)
+
+
+@pytest.mark.timeout(1_500)
+def test_source_state_and_reader_move_between_nodes_and_change_no_output(hosts: Hosts) -> None:
+    play(hosts, 1, moves=6, kills=2)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(7_200)
+@pytest.mark.parametrize("seed", [2, 3])
+def test_many_moves_between_nodes_and_kills_change_no_output(hosts: Hosts, seed: int) -> None:
+    play(hosts, seed, moves=30, kills=12)

@@ -1,0 +1,105 @@
+"""Real-time mode is chosen where a limit needs it or it costs less, of queries that can, and nowhere else."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scheduler.latency.pacing import Queries, Wanted, pace
+from scheduler.latency.real_time import (
+    MOST_A_SLOT,
+    OPEN_S,
+    choose_modes,
+    equal_interval_s,
+    open_cost,
+    saved_cores,
+)
+from scheduler.latency.triggers import SMALLEST_S, BatchCost
+from scheduler.latency.ways import Way
+
+from .test_pacing import problems
+
+SLOW = BatchCost(batch_s=0.1, batch_cpu_s=0.05, rate_per_s=10, event_s=0.0002, event_cpu_s=0.0002)
+LINE = Queries({"a": SLOW, "b": SLOW}, {"b": ("a",)}, largest_s=10.0)
+WAY = Way({"a": (), "b": ("a",)}, frozenset({"a"}), frozenset({"b"}))
+
+
+def unmet(paced) -> int:
+    return sum(expected.least_s is not None for expected in paced.expected.values())
+
+
+@st.composite
+def modes(draw: st.DrawFn):
+    queries, wants = draw(problems())
+    names = sorted(queries.costs)
+    refusals = {name: draw(st.sampled_from(["", "it runs Python"])) for name in draw(st.sets(st.sampled_from(names)))}
+    slot_of = {name: draw(st.sampled_from(["n1/0", "n1/1"])) for name in names}
+    before = draw(st.sets(st.sampled_from(names)))
+    return replace(queries, slot_of=slot_of), wants, refusals, before
+
+
+@settings(max_examples=60, deadline=None)
+@given(modes())
+def test_only_queries_that_can_and_only_where_it_helps(problem) -> None:
+    queries, wants, refusals, before = problem
+    chosen, micro = choose_modes(queries, wants, refusals, before=before), pace(queries, wants)
+    assert all(refusals.get(query) == "" for query in chosen.open)
+    assert (unmet(chosen.paced), chosen.paced.cores) <= (unmet(micro), micro.cores + 1e-9)
+    assert chosen.interval_s.keys() == queries.costs.keys()
+    assert all(chosen.interval_s[query] == micro.interval_s[query] for query in chosen.open)
+    again = choose_modes(queries, wants, refusals, before=chosen.open)
+    assert again.open >= chosen.open or not chosen.open - before, "what was chosen stays"
+
+
+def test_a_limit_that_no_intervals_meet_is_met_by_open_batches() -> None:
+    want = Wanted("w", WAY, 0.06)
+    assert pace(LINE, [want]).expected["w"].least_s is not None
+    chosen = choose_modes(LINE, [want], {"a": "", "b": ""})
+    assert chosen.open == {"a", "b"}
+    assert chosen.paced.expected["w"].least_s is None
+    assert chosen.paced.expected["w"].latency_s < 0.06
+
+
+def test_where_one_cannot_it_has_micro_batches_as_before() -> None:
+    want = Wanted("w", WAY, 0.06)
+    assert not choose_modes(LINE, [want], {"a": "it runs Python", "b": "it runs Python"}).open
+    assert not choose_modes(LINE, [want], {}).open, "what is not known is not done"
+
+
+def test_without_a_limit_all_have_few_micro_batches() -> None:
+    assert not choose_modes(LINE, [], {"a": "", "b": ""}).open
+
+
+def test_it_is_chosen_where_batches_would_have_to_be_often() -> None:
+    chosen = choose_modes(LINE, [Wanted("w", WAY, 0.5)], {"a": "", "b": ""})
+    assert chosen.open == {"a", "b"}
+    assert chosen.paced.cores < 0.5 * pace(LINE, [Wanted("w", WAY, 0.5)]).cores
+
+
+def test_what_is_scheduled_or_has_too_many_events_keeps_its_batches() -> None:
+    busy = replace(SLOW, rate_per_s=2_000, event_cpu_s=0.0002)
+    queries = replace(LINE, costs={"a": SLOW, "b": busy}, bounds_s={"a": 0.5})
+    assert not choose_modes(queries, [Wanted("w", WAY, 0.06)], {"a": "", "b": ""}).open
+
+
+def test_a_slot_has_threads_for_so_many() -> None:
+    names = [f"q{number}" for number in range(MOST_A_SLOT + 5)]
+    queries = Queries(dict.fromkeys(names, SLOW), slot_of=dict.fromkeys(names, "n1/0"))
+    wants = [Wanted(name, Way({name: ()}, frozenset({name}), frozenset({name})), 0.05) for name in names]
+    assert len(choose_modes(queries, wants, dict.fromkeys(names, "")).open) == MOST_A_SLOT
+
+
+def test_an_open_batch_costs_once_in_ten_seconds_and_for_each_group() -> None:
+    silent = replace(SLOW, rate_per_s=0)
+    assert open_cost(silent).cores(SMALLEST_S) == SLOW.batch_cpu_s / OPEN_S
+    assert saved_cores(silent, OPEN_S) == 0
+    assert open_cost(SLOW).cores(SMALLEST_S) > open_cost(silent).cores(SMALLEST_S)
+    flood = [open_cost(replace(silent, rate_per_s=rate)).batch_cpu_s for rate in (1_000, 100_000)]
+    assert flood[0] == flood[1], "events that come together are one group"
+
+
+def test_open_batches_are_priced_as_micro_batches_that_take_as_much() -> None:
+    assert equal_interval_s(replace(SLOW, rate_per_s=0)) == OPEN_S
+    assert abs(SLOW.cores(equal_interval_s(SLOW)) - open_cost(SLOW).cores(SMALLEST_S)) < 1e-12

@@ -1,0 +1,111 @@
+"""The link of a node: how it is asked for, made and told, and the address by which the node then reaches the broker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Literal
+from urllib.parse import urlsplit
+
+from .namespaces import Joined, NotAllowed, join
+from .relay import Relay
+from .shaping import Shaper
+
+How = Literal["auto", "netns", "relay"]
+BYTES_PER_MBIT = 125_000.0
+LOOPBACK = "127.0.0.1"
+
+
+class NoLink(Exception):
+    """The link cannot be made; the message says why and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A link as it is asked for: ``netns`` or nothing, ``relay``, or whichever can be had (``auto``)."""
+
+    how: How
+    delay_ms: float = 0.0  # in each direction
+    mbit_per_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A link that is there: the broker's address on it, and what it is, in words."""
+
+    url: str
+    words: str
+    joined: Joined | None = None
+
+    def command(self, argv: Sequence[str]) -> tuple[str, ...]:
+        """A command as it is run at the node's end."""
+        return tuple(argv) if self.joined is None else self.joined.command(argv)
+
+
+@contextmanager
+def linked(node: str, url: str, wanted: Wanted) -> Iterator[Link]:
+    """A link from a node to the broker; afterwards nothing of it is left.
+
+    Parameters
+    ----------
+    node : str
+        The node's name.
+    url : str
+        The broker's address.
+    wanted : Wanted
+        What the link is to be.
+
+    Raises
+    ------
+    NoLink
+        The kernel does not allow what is asked for, or the broker speaks TLS, which names its host.
+    """
+    parts = urlsplit(url)
+    if parts.scheme != "redis" or parts.hostname is None:
+        raise NoLink(f"A link needs a broker at redis://, not {parts.scheme}://: its certificate is for another host.")
+    joined, why_not = _joined(node, wanted)
+    try:
+        delays, limits = (joined.delays, joined.limits) if joined is not None else (False, False)
+        delay_s = 0.0 if delays else wanted.delay_ms / 1000
+        bytes_per_s = None if limits or wanted.mbit_per_s is None else wanted.mbit_per_s * BYTES_PER_MBIT
+        relay = Relay((parts.hostname, parts.port or 6379), onward=Shaper(delay_s, bytes_per_s),
+                      back=Shaper(delay_s, bytes_per_s))
+        host = LOOPBACK if joined is None else joined.host
+        port = relay.start(host)
+        try:
+            login = f"{parts.netloc.rpartition('@')[0]}@" if "@" in parts.netloc else ""
+            yield Link(parts._replace(netloc=f"{login}{host}:{port}").geturl(), _words(wanted, joined, why_not), joined)
+        finally:
+            relay.stop()
+    finally:
+        if joined is not None:
+            joined.remove()
+
+
+def _joined(node: str, wanted: Wanted) -> tuple[Joined | None, str]:
+    """The namespace, where one is wanted; where one may also be missing, why it is."""
+    if wanted.how == "relay":
+        return None, ""
+    try:
+        return join(node, delay_ms=wanted.delay_ms, mbit_per_s=wanted.mbit_per_s), ""
+    except NotAllowed as error:
+        if wanted.how == "netns":
+            raise NoLink(
+                f"No network namespace for {node}: {error}. Run it as root on Linux with iproute2, or take "
+                "--link relay, which delays what goes to the broker and comes from it.") from None
+        return None, str(error)
+
+
+def _words(wanted: Wanted, joined: Joined | None, why_not: str) -> str:
+    """What the link is and who does it, so that nobody takes a relay for a network."""
+    by_kernel = [name for name, done in (
+        ("delay", joined is not None and joined.delays), ("bandwidth", joined is not None and joined.limits)) if done]
+    by_relay = [name for name, amount in (("delay", wanted.delay_ms), ("bandwidth", wanted.mbit_per_s))
+                if amount and name not in by_kernel]
+    costs = [f"{wanted.delay_ms:g} ms each way"] if wanted.delay_ms else []
+    costs += [f"{wanted.mbit_per_s:g} Mbit/s"] if wanted.mbit_per_s else []
+    where = f"network namespace {joined.name}, veth" if joined is not None else "relay on this machine"
+    done = [f"{' and '.join(names)} by {whom}" for names, whom in ((by_kernel, "tc"), (by_relay, "a relay")) if names]
+    return "; ".join([", ".join(costs) or "no delay", ", ".join([where, *done]),
+                      *([f"no namespace: {why_not}"] if why_not else [])])
