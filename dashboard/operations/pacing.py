@@ -173,7 +173,7 @@ class Pacer:
         limits = [want for _, want in corrected.values()]
         measured_s = {want.key: mean_s for key, (_, want) in wants.items()
                       if (mean_s := self._settled[key].recent_s) is not None}
-        refusals = self._refusals(view)
+        refusals = self._refusals(view, paces)
         if settings.PACING == "steps":
             paced = step(queries, limits, measured_s)
             chosen_modes = Chosen(frozenset(), paced, paced.interval_s)
@@ -202,9 +202,11 @@ class Pacer:
                 if report.real_time and name in view.fragment_of}
 
     @staticmethod
-    def _refusals(view: View) -> dict[str, str]:
-        """Why queries cannot leave their batches open, empty where they can: of those that are not divided and run."""
-        return {
+    def _refusals(view: View, paces: Mapping[str, FragmentPace]) -> dict[str, str]:
+        """Why queries cannot leave their batches open, empty where they can: of those that are not divided and run, or
+        are being restarted for it."""
+        chosen = {name: "" for name, row in paces.items() if row.real_time and name in view.estate.fragments}
+        return chosen | {
             name: report.not_real_time for name, report in view.reading.reports.queries()
             if report.state == RUNNING and report.not_real_time is not None
             and name in view.estate.fragments and not view.estate.fragments[name].divided}

@@ -51,6 +51,7 @@ class Played:
     beyond_s: float = 0.0
     counted: dict[str, tuple[float, float]] = field(default_factory=dict)  # by query: batches, busy ms
     available: bool = True
+    state: str = "running"  # of every query
     refusal: str = "it is played"  # why batches cannot stay open; empty where they can: then all takes 5 ms
 
     def __post_init__(self) -> None:
@@ -82,7 +83,7 @@ class Played:
             busy_ms += 1000 * self.batch_s / interval_s
             self.counted[name] = (batches, busy_ms)
             slots.setdefault(str(Slot.of(fragment.slot).index), {"state": "running", "fragments": {}})["fragments"][
-                name] = {"state": "running", "batches": int(batches), "busy_ms": int(busy_ms),
+                name] = {"state": self.state, "batches": int(batches), "busy_ms": int(busy_ms),
                          "trigger_ms": part[name].trigger_ms, "rate_per_s": RATE,
                          "real_time": is_open, "not_real_time": self.refusal}
             before = max((age_ms[parent] for parent in estate.tasks[fragment.tasks[0]].parents), default=None)
@@ -152,6 +153,12 @@ def test_batches_stay_open_where_no_intervals_meet_a_limit(world: World, played:
     assert any("batches open" in note.text for note in notes)
     limit = latency_of(viewer_of(world.carla), record.pk)["limits"][0]
     assert all(part["real_time"] for part in limit["path"])
+
+    played.state = "starting"  # as it is while its mode changes
+    played.run(30)
+    assert opened(record)
+    played.state = "running"
+    played.run(10)
 
     choose_latency(actor=world.carla, dataflow_id=record.pk, limits=(LatencyLimit(10.0),))
     notes = played.run(60)
