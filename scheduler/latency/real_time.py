@@ -68,8 +68,7 @@ def choose_modes(
         if not opened or opened == best.open:
             continue
         trial = pace(opening(queries, opened), wants)
-        if _unmet(trial) < _unmet(best.paced) or (
-                _unmet(trial) == _unmet(best.paced) and trial.cores < best.paced.cores):
+        if _rank(trial, wants) < _rank(best.paced, wants):
             best = Chosen(opened, trial, {**trial.interval_s, **{query: paced.interval_s[query] for query in opened}})
     return best
 
@@ -135,5 +134,8 @@ def _of_each_slot(
     return frozenset(opened)
 
 
-def _unmet(paced: Pacing) -> int:
-    return sum(expected.least_s is not None for expected in paced.expected.values())
+def _rank(paced: Pacing, wants: Sequence[Wanted]) -> tuple[int, float, float]:
+    """How many limits are not met, by how much, and the CPU: what was measured beyond the model may be of batches."""
+    late_s = [paced.expected[want.key].latency_s - want.limit_s
+              for want in wants if paced.expected[want.key].least_s is not None]
+    return len(late_s), round(sum(late_s), 3), paced.cores
