@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from scheduler.contracts.desired import DesiredState, WantedFragment, WantedSlot
 from scheduler.model.dataflow import Task
 from workers.benches.migration.command import main
-from workers.benches.migration.degradation import LEVELS, Block, Span, degraded, figures, rates, silence_ms
+from workers.benches.migration.degradation import LEVELS, Block, Span, degraded, figures, of_600, rates, silence_ms
 from workers.benches.migration.measuring import Protocol, Run
 from workers.benches.migration.page import page
 from workers.benches.migration.redeployment import redeployed
@@ -242,6 +242,7 @@ def test_rounds_of_a_scheme_are_one_row_with_seconds_as_of_600() -> None:
     assert [(row["scheme"], row["M"], row["moves"]) for row in table] == [
         ("nonstop", 1, 2), ("nonstop", 8, 2), ("handover", 1, 4), ("handover", 8, 4)]
     assert (table[0]["≥60%"], table[0]["published ≥60%"], table[0]["throughput"]) == (30, 20, "100%")
+    assert of_600({"moves": 1, "degraded_s": {"0.6": 95}}, 0.6) == 600, "a move of more than a minute"
     assert [cell.reaches_goal for cell in cells(measured)] == [False, True, True, True]
     assert outputs(measured)[1]["events"] == 200 and quiet_rows(measured)[0]["≥20%"] == 0
 

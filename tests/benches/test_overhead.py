@@ -34,6 +34,6 @@ def test_each_batch_counts_once_and_the_one_under_way_does_not() -> None:
         return {"batchId": batch, "numInputRows": events, "durationMs": {"triggerExecution": 300, "latestOffset": 100}}
 
     newest = [progress(4, 10), progress(4, 10), progress(5, 20), progress(5, 20), progress(6, 30), progress(6, 30)]
-    events, busy_s = followed(lambda: newest.pop(0) if len(newest) > 1 else newest[0], seconds=0.3)
+    events, busy_s, batches = followed(lambda: newest.pop(0) if len(newest) > 1 else newest[0], seconds=0.3)
 
-    assert (events, busy_s) == (50, pytest.approx(0.4))
+    assert (events, busy_s, batches) == (50, pytest.approx(0.4), 2)

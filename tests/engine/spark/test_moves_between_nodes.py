@@ -64,7 +64,15 @@ class Moving:
         """One query goes to the other node; its new name."""
         name = next((name for name, part in self.fragments.items() if task in part.tasks), None) or self.chance.choice(
             sorted(self.fragments))
-        fragment = self.fragments[name]
+        return self._recut(self.fragments[name])
+
+    def take_back(self, name: str) -> str:
+        """A query that is on its way goes back to where it was."""
+        [former] = self.fragments[name].inherits
+        return self._recut(self.fragments[name], former)
+
+    def _recut(self, fragment: Fragment, *before_it: str) -> str:
+        name = fragment.id
         slot = next(slot.name for slot in self.hosts.slots if slot.name != fragment.slot)
         above = [part for part in self.fragments.values() if any(name in to for to in part.outlets.values())]
         change = recut(
@@ -72,9 +80,10 @@ class Moving:
             generation=self.hosts.version)
         for before in change.before:
             del self.fragments[before]
-        self.fragments |= change.after
+        heir = change.after[change.steps[0].fragment]
+        self.fragments |= change.after | {heir.id: replace(heir, inherits=(*before_it, *heir.inherits))}
         self.publish()
-        return next(iter(change.after))
+        return heir.id
 
     def is_over(self, name: str) -> None:
         """Wait until a query runs where it went, and the node that it left has nothing more to do for it."""
@@ -109,6 +118,8 @@ def play(hosts: Hosts, seed: int, *, moves: int, kills: int) -> None:
             disturb(hosts, node.node, moving.chance.choice(("slot", "agent", "wire")), moving.chance)
         moving.is_over(name)
         moving.grows()
+    moving.is_over(moving.take_back(moving.move("out")))
+    moving.grows()
     time.sleep(1)
     check(moving)
 

@@ -99,6 +99,6 @@ def figures(
 
 
 def of_600(figure: Mapping[str, object], level: float) -> float:
-    """Degraded seconds as they would be of 600 with ten moves, as published."""
+    """Degraded seconds as they would be of 600 with ten moves, as published; all where moves take longer than that."""
     moves = int(figure["moves"])
-    return 10 * figure["degraded_s"][str(level)] / moves if moves else 0.0
+    return min(600.0, 10 * figure["degraded_s"][str(level)] / moves) if moves else 0.0
