@@ -144,22 +144,18 @@ def opened(record: DataflowRecord) -> frozenset[str]:
 def test_batches_stay_open_where_no_intervals_meet_a_limit(world: World, played: Played) -> None:
     played.refusal = ""
     record = running(world.carla, world.city, document("live", latency="50 ms"), world.ana)
-
     notes = played.run(120)
-
     assert opened(record)
     assert status(record).state == "met"
     assert status(record).measured_s < 0.05
     assert any("batches open" in note.text for note in notes)
     limit = latency_of(viewer_of(world.carla), record.pk)["limits"][0]
     assert all(part["real_time"] for part in limit["path"])
-
     played.state = "starting"  # as it is while its mode changes
     played.run(30)
     assert opened(record)
     played.state = "running"
     played.run(10)
-
     choose_latency(actor=world.carla, dataflow_id=record.pk, limits=(LatencyLimit(10.0),))
     notes = played.run(60)
     assert not opened(record)
@@ -169,9 +165,7 @@ def test_batches_stay_open_where_no_intervals_meet_a_limit(world: World, played:
 def test_why_batches_cannot_stay_open_is_told_where_a_limit_lacks_it(world: World, played: Played) -> None:
     played.refusal = "it runs Python (MapInArrow)"
     record = running(world.carla, world.city, document("python", latency="50 ms"), world.ana)
-
     played.run(60)
-
     assert not opened(record)
     limit = latency_of(viewer_of(world.carla), record.pk)["limits"][0]
     assert limit["state"] == "impossible"
@@ -181,9 +175,7 @@ def test_why_batches_cannot_stay_open_is_told_where_a_limit_lacks_it(world: Worl
 def test_an_installation_may_have_micro_batches_alone(world: World, played: Played, settings) -> None:
     played.refusal, settings.REAL_TIME = "", False
     record = running(world.carla, world.city, document("batches", latency="50 ms"), world.ana)
-
     played.run(60)
-
     assert not opened(record)
 
 
