@@ -53,7 +53,7 @@ def test_the_slider_moves_slots_and_price(address: str, page_of: PageOf, width: 
     page = page_of(width=width)
     page.goto(f"{address}?rate=20")
     settled(page)
-    slider = page.locator("input[type='range']")
+    slider = page.locator("input[type='range'][data-steps]")
     before = slots_of(page)
     slider.focus()
     page.keyboard.press("End")
@@ -86,7 +86,7 @@ def test_a_rate_is_asked_for_at_once_and_of_those_that_come_meanwhile_the_newest
     questions: list[dict[str, list[str]]] = []
     page.on("request", lambda request: "pairs.json" in request.url and questions.append(
         parse_qs(urlsplit(request.url).query)))
-    slider = page.locator("input[type='range']")
+    slider = page.locator("input[type='range'][data-steps]")
     # All in one go of the browser's loop: no answer comes in between, however fast the site is.
     moved = slider.evaluate("""slider => [350, 300, 250, 200].map(step => {
         slider.value = step;
@@ -107,7 +107,7 @@ def test_what_is_proposed_is_what_the_field_says(address: str, page_of: PageOf) 
     carried, cannot = page.locator("[data-part='propose-rate']"), page.locator("[data-part='cannot']")
     expect(propose).to_be_enabled()
     field = page.get_by_role("spinbutton")
-    most = float(page.locator("input[type='range']").get_attribute("data-most") or 0)
+    most = float(page.locator("input[type='range'][data-steps]").get_attribute("data-most") or 0)
     field.fill(f"{100 * most:g}")
     expect(propose).to_be_disabled()
     expect(cannot).to_have_text("The table shows another rate. Compare first.")
@@ -235,7 +235,7 @@ def test_where_our_own_mapping_has_no_answer_the_others_stand(address: str, page
     page.locator("#pair-LSA-DSM").check()
     assert_shown(page, "LSA-DSM")
     page.unroute("**/pairs.json*complete=1*")
-    page.locator("input[type='range']").press("ArrowRight")
+    page.locator("input[type='range'][data-steps]").press("ArrowRight")
     expect(exact).to_contain_text("proved")
 
 

@@ -13,7 +13,7 @@ SOURCE = Task("s1", "kafka", {})
 
 
 def selected(*fragments: WantedFragment, outgoing: tuple[WantedFragment, ...] = ()):
-    desired = DesiredState(1, "n1", 1, {"0": WantedSlot(fragments)}, {"0": outgoing})
+    desired = DesiredState(1, "n1", 1, {"0": WantedSlot(fragments)}, handing_over={"0": outgoing})
     return wanted_sources(desired, task_types())
 
 

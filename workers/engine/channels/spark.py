@@ -40,6 +40,9 @@ def spark_conf(config: ChannelConfig) -> dict[str, str]:
         "spark.driver.extraClassPath": jar, "spark.executor.extraClassPath": jar, "spark.jars": jar,
         # Hadoop's own local file system forks a chmod for each file of a checkpoint, several times in every batch.
         "spark.hadoop.fs.file.impl": "weir.LocalFiles",
+        # A kill while a query's first offsets are written leaves a temporary file there, which Spark takes for another
+        # query's checkpoint, and never starts. Checkpoints are a fragment's own.
+        "spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart": "false",
         # Real-time mode: valves publish, so a query may end in Spark's noop, which is not on its list of sinks; each
         # batch writes its own offsets and commit; and no query in this mode has state, in whichever format.
         "spark.sql.streaming.realTimeMode.allowlistCheck": "false",
