@@ -157,7 +157,7 @@ def check(moving: Moving) -> None:
 
 @pytest.mark.timeout(1_500)
 def test_source_state_and_reader_move_between_nodes_and_change_no_output(hosts: Hosts) -> None:
-    play(hosts, 1, moves=6, kills=2)
+    play(hosts, 1, moves=4, kills=1)
 
 
 @pytest.mark.long
