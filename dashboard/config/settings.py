@@ -87,9 +87,9 @@ def _database() -> dict[str, object]:
             # A transaction takes the write lock when it begins: two writers queue instead of one failing half-way.
             "transaction_mode": "IMMEDIATE",
             "timeout": 20,
-            # What is freed goes back to the disk step by step (core/database.py), and the log shrinks after a burst.
-            "init_command": "PRAGMA auto_vacuum=INCREMENTAL; PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; "
-                            "PRAGMA temp_store=MEMORY; PRAGMA journal_size_limit=16777216;",
+            # The log shrinks after a burst. Nothing here may need the write lock: each page opens a connection.
+            "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA temp_store=MEMORY; "
+                            "PRAGMA journal_size_limit=16777216;",
         },
     }
 

@@ -9,6 +9,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -235,3 +236,13 @@ def test_the_database_file_shrinks_when_rows_go(tmp_path, was_there) -> None:
         if was_there:
             assert now.execute("SELECT content FROM kept").fetchone() == ("here",)
     assert database.stat().st_size < 4_000_000
+
+
+def test_who_connects_and_reads_waits_for_no_writer(tmp_path, settings) -> None:
+    database, options = tmp_path / "weir.sqlite3", settings.DATABASES["default"].get("OPTIONS", {})
+    with closing(sqlite3.connect(database, isolation_level=None)) as writer:
+        writer.executescript(f"{options.get('init_command', '')} CREATE TABLE kept (content text); BEGIN IMMEDIATE")
+        with closing(sqlite3.connect(database, isolation_level=None, timeout=0)) as reader:
+            for command in options.get("init_command", "").split(";"):
+                reader.execute(command)
+            assert reader.execute("SELECT count(*) FROM kept").fetchone() == (0,)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from itertools import groupby
+
 from scheduler.model.fragment import Fragment, RunningBundle, RunningTask
+from workers.engine.channels import keys
+from workers.engine.channels.channel_info import ChannelInfo
 
 from .rig import NODE, Watched, estate_of
 
@@ -54,11 +58,28 @@ class Flow:
         return self.rig.reports().left
 
     def check(self) -> None:
-        """Every number so far arrives, and none twice."""
-        reached = max(self.numbers())
-        self.rig.wait(lambda: set(self.numbers()) >= set(range(reached)), what=f"all up to {reached}")
+        """Every number so far arrives, and none twice; where one does not, it is said which, and how far all have read."""
+        expected = set(range(max(self.numbers())))
+        try:
+            self.rig.wait(lambda: set(self.numbers()) >= expected, what="every number")
+        except AssertionError as late:
+            missing = sorted(expected.difference(self.numbers()))
+            raise AssertionError(f"{_stretches(missing)} of {len(expected)} are missing: {self._channels()}") from late
         numbers = self.numbers()
         assert len(numbers) == len(set(numbers)), "an event came twice"
+
+    def _channels(self) -> list[ChannelInfo]:
+        prefix, suffix = keys.channel(""), keys.meta("").removeprefix(keys.channel(""))
+        found = (key.decode() for key in self.rig.broker.scan_iter(f"{prefix}{self.name}*{suffix}"))
+        names = sorted(key.removeprefix(prefix).removesuffix(suffix) for key in found)
+        return [info for name in names if (info := self.rig.channels.info(name)) is not None]
+
+
+def _stretches(numbers: list[int]) -> list[str]:
+    """Numbers, those that follow one another as one."""
+    stretches = groupby(enumerate(numbers), key=lambda item: item[1] - item[0])
+    runs = [[number for _, number in run] for _, run in stretches]
+    return [f"{run[0]} to {run[-1]}" for run in runs]
 
 
 def bundle(name: str, slot: int | str, threads: int = 1, weight: float = 1.0) -> RunningBundle:
