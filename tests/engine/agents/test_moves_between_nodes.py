@@ -6,25 +6,32 @@ slot of either node, as ``scheduler.moving`` plans it. State, a source's next nu
 
 from __future__ import annotations
 
+import json
 import random
+from collections import Counter
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.contracts.desired import DesiredState, WantedFragment, WantedSlot, made_in
-from scheduler.contracts.savepoints import Savepoint
+from scheduler.contracts.savepoints import SAVEPOINTS, RestorePoint, Savepoint
 from scheduler.model.estate import Estate
 from scheduler.model.fragment import Fragment, channel_id, node_of
 from scheduler.reuse.handover import Piece, recut
-from workers.engine.agents.carrying import PIECE_BYTES, Elsewhere, NotWhole, claim, send, still_leaving, withdraw
+from workers.engine.agents import carrying, differences, parcels
+from workers.engine.agents.ahead import Limits
+from workers.engine.agents.carrying import Carrier, Elsewhere, claim, still_leaving, withdraw
+from workers.engine.agents.checkpoint import Progress
 from workers.engine.agents.handover import predecessors, remote_successors, successors
 from workers.engine.agents.standby import Patience, stages_of
 from workers.engine.channels import keys
 
 from ..channels.played_redis import PlayedRedis
 from .divided_world import NUMBERS, SLOTS, World
+from .played_queries import Store
 from .recut_chains import CHAIN, LENGTH, WATCHER
 from .test_handover import counted
 
@@ -32,9 +39,50 @@ NAMES = [slot.name for slot in SLOTS]
 
 
 class Nodes(World):
-    """Slots die often, and nodes hear of plans late, or of the next one only."""
+    """Slots die often, and nodes hear of plans late, or of the next one only.
+
+    All state goes ahead, in pieces of some bytes and a few at a time; a copy that has come is now and then lost again.
+    """
 
     DEADLINESS = 0.02
+
+    def __init__(self, chance: random.Random, patch: pytest.MonkeyPatch) -> None:
+        patch.setattr(parcels, "WINDOW", 3)
+        patch.setattr(parcels, "PIECES_AT_ONCE", 2)
+        patch.setattr(differences, "_BITS", 2)
+        patch.setattr(differences, "_LEAST", 4)
+        self.kinds: Counter[str] = Counter()  # how records came
+        super().__init__(chance, patch)
+
+    def _carrier(self, slot: str) -> Carrier:
+        return Carrier(
+            self.broker, self.stores[slot], clock_ms=lambda: self.now_ms,
+            limits=Limits(least_bytes=1, most_share=100), piece_bytes=60)
+
+    def turn(self, slot: str) -> None:
+        if self.deadly and self.chance.random() < 0.02:
+            self._spoil(self.stores[slot].files.texts)
+        super().turn(slot)
+        self._count()
+        for key in self.broker.keys(":handover:") + self.broker.keys(":ahead:"):
+            pieces = [name for name in self.broker.hgetall(key) if name.startswith(b"piece:")]
+            assert len(pieces) <= 2 * parcels.WINDOW, "the broker holds more than a window"
+
+    def _spoil(self, texts: dict[tuple[str, str], bytes]) -> None:
+        copies = sorted(place for place in texts if place[1] in ("copy", "ahead"))
+        if copies:
+            place = self.chance.choice(copies)
+            text = texts.pop(place)
+            if place[1] == "copy" and self.chance.random() < 0.5:
+                texts[place] = text[:-1] + b"?"
+
+    def _count(self) -> None:
+        for key in self.broker.keys(":handover:"):
+            manifest = self.broker.hget(key, "manifest")
+            if manifest is not None:
+                kind = "difference" if b'"base"' in manifest else "whole"
+                refused = self.broker.hexists(key, "refused")
+                self.kinds["refused" if refused else kind] += 1
 
 
 class Moves:
@@ -99,7 +147,8 @@ class Moves:
         return moved.id in world.running and not set(moved.inherits) & {*world.running, *(left or ())}
 
 
-def play(cuts: list[int], slots: list[int], turns: list[int], seed: int, patch: pytest.MonkeyPatch) -> None:
+def play(cuts: list[int], slots: list[int], turns: list[int], seed: int, patch: pytest.MonkeyPatch) -> Counter[str]:
+    """Play a history; how records came, by how many turns that took."""
     chance = random.Random(seed)
     world, moves = Nodes(chance, patch), Moves(cuts, slots)
     world.want(moves.estate())
@@ -121,6 +170,7 @@ def play(cuts: list[int], slots: list[int], turns: list[int], seed: int, patch: 
         for slot in NAMES:
             turn(world, chance, slot)
     check(world, moves)
+    return world.kinds
 
 
 def turn(world: World, chance: random.Random, slot: str = "") -> None:
@@ -154,6 +204,7 @@ def check(world: World, moves: Moves) -> None:
     void = {name.encode() for store in world.stores.values() for name in store.void}
     records = [world.broker.hgetall(key) for key in world.broker.keys("*:handover:*")]
     assert all(record.get(b"claim") in void for record in records), "a record is left in the broker"
+    assert set(world.broker.keys("*:ahead:*")) <= world.broker.expiring, "what went ahead stays in the broker"
 
 
 cuts = st.lists(st.integers(1, LENGTH - 1), unique=True, max_size=3).map(sorted)
@@ -168,6 +219,14 @@ def test_queries_move_between_nodes_and_lose_nothing_whoever_dies(cuts, slots, t
         play(cuts, slots, turns, seed, patch)
 
 
+def test_most_state_goes_ahead():
+    kinds = Counter()
+    for seed in range(3):
+        with pytest.MonkeyPatch.context() as patch:
+            kinds += play([2, 4], [0, 2, 1], [70, 90, 80, 60], seed, patch)
+    assert kinds["difference"] > kinds["whole"]
+
+
 @pytest.mark.long
 @pytest.mark.timeout(3_600)
 @settings(max_examples=5_000, deadline=None)
@@ -179,40 +238,141 @@ def test_thousands_of_moves_between_nodes_lose_nothing(cuts, slots, turns, seed)
 
 # -- the record's way --------------------------------------------------------------------------------------------------
 
-LARGE = Savepoint(source_offset={"t0": 5, "next": 7}, states={"t": ["x" * (3 * PIECE_BYTES), None]})
+OLD = WantedFragment("a", ())
+HEIR = WantedFragment("h", (), inherits=("a",), origin="n1")
+LEAVES = DesiredState(node="n1", remote_heirs={"n2": (HEIR,)}, handing_over={"0": (OLD,)})
+COMES = DesiredState(node="n2", slots={"0": WantedSlot((HEIR,))})
+KEYS = 2_000
 
 
-def test_a_record_arrives_as_it_was_sent_and_one_heir_has_it():
-    broker = PlayedRedis()
-    assert claim(broker, "a", "h") is None
-    for _ in range(2):  # whoever sent it may have died before it knew
-        send(broker, "a", LARGE)
-    assert claim(broker, "a", "h") == claim(broker, "a", "h") == LARGE
-    assert claim(broker, "a", "other") is None
-    assert withdraw(broker, "a") == "h", "its heir goes on with it"
+def state(*, but: int = 0) -> Savepoint:
+    keys_of = {f"key{number}": number + but * (number == 7) for number in range(KEYS)}
+    return Savepoint(source_offset={"t0": 5, "next": 7 + but}, states={"t": [json.dumps(keys_of), None]})
 
 
-def test_a_record_that_was_taken_back_has_no_heir():
-    broker = PlayedRedis()
-    send(broker, "a", LARGE)
-    assert withdraw(broker, "a") is None
-    assert claim(broker, "a", "h") is None
+class Way:
+    """A node that a fragment leaves, the one where it goes on, and the broker between them."""
+
+    def __init__(self) -> None:
+        self.broker, self.now_ms = PlayedRedis(), 0
+        self.here, self.there = Store({}, "n1/0"), Store({}, "n2/0")
+        self.here.states["a"] = {"t": KEYS}
+        self.start()
+        self.there.kept["standby"]["h"] = ()
+        self.there.checkpoints["h"] = Progress(0)
+
+    def start(self) -> None:
+        """Both slots start anew."""
+        self.carriers = [
+            Carrier(self.broker, store, clock_ms=lambda: self.now_ms, limits=Limits(least_bytes=1), piece_bytes=500)
+            for store in (self.here, self.there)]
+
+    def turns(self, count: int = 200) -> Elsewhere:
+        for _ in range(count):
+            self.now_ms += 100
+            elsewhere = self.carriers[0].turn(LEAVES, "0")
+            self.carriers[1].turn(COMES, "0")
+        return elsewhere
+
+    def copy(self) -> None:
+        self.here.files.write("h", "ahead", SAVEPOINTS.dumps(replace(state(), source_offset=None)).encode())
+
+    @property
+    def manifest(self) -> dict:
+        return json.loads(self.broker.hget(keys.handover("a"), "manifest"))
 
 
-@pytest.mark.parametrize("name", ["piece:0", "piece:3"])
-@pytest.mark.parametrize("data", [b"", b"other"])
-def test_a_record_that_came_broken_is_asked_for_again(name, data):
-    broker = PlayedRedis()
-    send(broker, "a", LARGE)
-    if data:
-        broker.hset(keys.handover("a"), name, data)
+@pytest.fixture
+def way(monkeypatch: pytest.MonkeyPatch) -> Way:
+    quiet = SimpleNamespace(info=lambda *_, **__: None, warning=lambda *_, **__: None)
+    monkeypatch.setattr(carrying, "logger", lambda: quiet)
+    return Way()
+
+
+def test_a_copy_goes_ahead_and_then_what_is_new(way):
+    assert way.turns(3) == Elsewhere(to_copy=frozenset("h")), "it works on until its state is there"
+    way.copy()
+    assert way.turns(3) == Elsewhere()
+    assert way.turns() == Elsewhere(ready=frozenset("h"))
+    way.here.record_ended("a", state(but=1))
+    way.turns()
+    assert way.there.received("h") == state(but=1)
+    assert way.manifest["length"] < way.manifest["whole"]["length"] / 2
+    way.there.record_begun("h", RestorePoint())
+    way.turns(5)
+    assert way.here.taken() == {"h"} and not way.broker.hashes and not way.here.files.texts
+    assert set(way.there.files.texts) == {("h", "received")}
+
+
+def test_without_a_copy_the_whole_is_sent(way):
+    assert way.turns(700) == Elsewhere(ready=frozenset("h")), "one that does not come about is not waited for"
+    way.here.record_ended("a", state())
+    way.turns()
+    assert way.there.received("h") == state() and "base" not in way.manifest
+
+
+@pytest.mark.parametrize("what", ["lost there", "broken there", "lost here"])
+def test_where_a_copy_is_gone_or_broken_the_whole_is_sent(way, what):
+    way.copy()
+    way.turns()
+    if what == "lost here":
+        way.here.files.drop("h", "ahead")
+    elif what == "lost there":
+        way.there.files.drop("h", "copy")
     else:
-        broker.hdel(keys.handover("a"), name)
-    with pytest.raises(NotWhole):
-        claim(broker, "a", "h")
-    assert claim(broker, "a", "h") is None, "nobody has claimed it"
-    send(broker, "a", LARGE)
-    assert claim(broker, "a", "h") == LARGE
+        way.there.files.texts["h", "copy"] = way.there.files.texts["h", "copy"].replace(b"key9", b"key8")
+    way.here.record_ended("a", state(but=1))
+    way.start()
+    way.turns()
+    assert way.there.received("h") == state(but=1) and "base" not in way.manifest
+
+
+def test_a_small_state_does_not_go_ahead(way):
+    way.here.states["a"] = {}
+    assert way.turns(3) == Elsewhere(ready=frozenset("h"))
+
+
+def test_a_record_arrives_as_it_was_sent_whoever_starts_anew(way):
+    way.here.record_ended("a", state())
+    for _ in range(400):
+        way.turns(1)
+        way.start()  # whoever sent or took a piece may have died before it was known
+        held = [name for name in way.broker.hgetall(keys.handover("a")) if name.startswith(b"piece")]
+        assert len(held) <= 2 * parcels.WINDOW
+    assert way.there.received("h") == state()
+    assert not claim(way.broker, "a", "other")
+    assert withdraw(way.broker, "a") == "h", "its heir goes on with it"
+
+
+def test_a_record_that_was_taken_back_has_no_heir(way):
+    way.here.record_ended("a", state())
+    way.turns(1)
+    assert withdraw(way.broker, "a") is None
+    way.here.record_ended("a", None)
+    way.turns(5)
+    assert way.there.received("h") is None
+
+
+@pytest.mark.parametrize("data", [None, b"", b"other"])
+def test_a_piece_that_came_broken_is_asked_for_again(way, data):
+    way.here.record_ended("a", state())
+    way.carriers[0].turn(LEAVES, "0")
+    if data is None:
+        way.broker.hdel(keys.handover("a"), "piece:1")
+    else:
+        way.broker.hset(keys.handover("a"), "piece:1", data)
+    way.turns()
+    assert way.there.received("h") == state()
+
+
+def test_what_was_broken_on_disk_is_asked_for_again(way):
+    way.here.record_ended("a", state())
+    way.turns(1)
+    [kind] = way.there.files.kinds("h", "coming")
+    text = way.there.files.texts["h", kind]
+    way.there.files.texts["h", kind] = b"?" * len(text)
+    way.turns()
+    assert way.there.received("h") == state()
 
 
 # -- what a node knows of others ---------------------------------------------------------------------------------------

@@ -93,8 +93,8 @@ def _ends(text: bytes) -> list[int]:
         windows = np.ndarray((min(_SLAB, count - first),), "<u8", buffer=text, offset=first, strides=(1,))
         hits = np.flatnonzero((windows * _FACTOR) >> np.uint64(64 - _BITS) == 0)
         ends.append(hits + (first + _WINDOW))
-    found = np.concatenate(ends)
-    return found[np.diff(found, prepend=-_LEAST) >= _LEAST].tolist()
+    every_end = np.concatenate(ends)
+    return every_end[np.diff(every_end, prepend=-_LEAST) >= _LEAST].tolist()
 
 
 def _digest(chunk: memoryview) -> bytes:
