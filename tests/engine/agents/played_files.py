@@ -50,6 +50,9 @@ class PlayedFiles:
     def rename(self, name: str, kind: str, to: str) -> None:
         self.texts[name, to] = self.texts.pop((name, kind))
 
+    def date(self, name: str, kind: str, at_ms: int) -> None:
+        pass
+
     def drop(self, name: str, *kinds: str) -> None:
         for kind in kinds:
             self.texts.pop((name, kind), None)

@@ -58,6 +58,9 @@ class Store:
         text = self.files.texts.get((name, "received"))
         return None if text is None else SAVEPOINTS.loads(text)
 
+    def received_ms(self, name: str) -> int | None:
+        return None if self.received(name) is None else 0
+
     def state_bytes(self, name: str) -> int:
         return len(self.states.get(name) or (self.begun(name) or RestorePoint()).states)
 

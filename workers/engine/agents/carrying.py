@@ -6,9 +6,8 @@ on its own node (``<fragment>.ended``) is sent then, or what is new in it since 
 (``<heir>.received``); from there on a handover is as on one node. When the heir has begun, its node says so, and what
 is left of the old one is cleared away.
 
-The claim is the fencing token of a handover: one field that whoever sets it first has. With the heir's id in it the old
-fragment never runs again; with the old one's, the heir never begins. Every step can be repeated, so that slots, agents
-and the connection to the broker may go at any moment; and a fragment works on until its heir stands by.
+Who goes on is whoever claims the record first (``claims.py``). Every step can be repeated, so that slots, agents and
+the connection to the broker may go at any moment; and a fragment works on until its heir stands by.
 """
 
 from __future__ import annotations
@@ -27,6 +26,7 @@ from scheduler.contracts.savepoints import SAVEPOINTS, Savepoint
 from workers.engine.channels import keys
 
 from .ahead import LIMITS, Ahead, Limits, goes_as_difference, how_far
+from .claims import CLAIM, claim
 from .delays import RETRY_MS, SOON_MS
 from .differences import difference, put_together
 from .handover import remote_successors
@@ -37,7 +37,7 @@ READY_S = 5  # after which an heir that is not heard of counts as one that does 
 QUICK_MS = 20_000  # for so long each moment counts, then the other node may be away
 LEFT_S = 7 * 24 * 3600  # after which a record goes that nobody has claimed: it is sent again, if it is still needed
 AHEAD_S = 3600  # the same of a copy that goes ahead
-CLAIM, BEGUN, STORED, REFUSED = "claim", "begun", "stored", "refused"
+BEGUN, STORED, REFUSED = "begun", "stored", "refused"
 ENDED, AHEAD, DIFFERENCE, COPY, RECEIVED = "ended", "ahead", "difference", "copy", "received"  # kinds of files
 WHOLE = f"{COMING}-{RECEIVED}-whole"
 READY = b"ready"
@@ -174,14 +174,16 @@ class Carrier:
 
     def _send_end(self, fragment: WantedFragment, heir: WantedFragment) -> None:
         key = keys.handover(fragment.id)
-        whole = self._parcel(fragment.id, ENDED)
+        ended_ms = self._store.ended_ms(fragment.id)
+        whole = self._parcel(fragment.id, ENDED, ended_ms=ended_ms)
         if whole is None:
             return  # it goes on after all
         sent = self._sent.get(heir.id)
         is_refused = self._broker.hget(key, REFUSED) is not None
         if sent is None or (is_refused and sent is not whole):
             began_s = time.monotonic()
-            sent = self._sent[heir.id] = self._difference(fragment, heir, is_refused=is_refused) or whole
+            change = self._difference(fragment, heir, is_refused=is_refused, ended_ms=ended_ms)
+            sent = self._sent[heir.id] = change or whole
             took_ms = round(1000 * (time.monotonic() - began_s))
             self._log.info(
                 "record sent", fragment=fragment.id, to=heir.id, bytes=sent.length, of_bytes=whole.length,
@@ -189,7 +191,9 @@ class Carrier:
         taken = offer(self._broker, key, sent, expires_s=LEFT_S)
         self._note(heir.id, (ENDED, taken))
 
-    def _difference(self, fragment: WantedFragment, heir: WantedFragment, *, is_refused: bool) -> Parcel | None:
+    def _difference(
+        self, fragment: WantedFragment, heir: WantedFragment, *, is_refused: bool, ended_ms: int | None
+    ) -> Parcel | None:
         """What is new in its record since the copy that went ahead; None where the whole is to be sent."""
         files, copy = self._store.files, self._parcel(heir.id, AHEAD)
         stored = self._broker.hget(keys.ahead(heir.id), STORED)
@@ -200,7 +204,7 @@ class Carrier:
         if len(change) > self._limits.most_share * len(whole):
             return None
         files.write(heir.id, DIFFERENCE, change)
-        return self._parcel(heir.id, DIFFERENCE, base=copy.sha256, whole=check_of(whole))
+        return self._parcel(heir.id, DIFFERENCE, base=copy.sha256, whole=check_of(whole), ended_ms=ended_ms)
 
     def _parcel(self, name: str, kind: str, **facts: Any) -> Parcel | None:
         """A file as it is sent; read again only where it has changed."""
@@ -267,7 +271,7 @@ class Carrier:
         if stored == manifest["sha256"].encode() and length is not None:
             return
         if length != manifest["length"] or not is_whole(files.read(heir.id, COPY), manifest):
-            taken, kind = fetch(self._broker, key, files, heir.id, manifest, to=COPY)
+            taken, kind = fetch(self._broker, key, files, heir.id, manifest, to=COPY, expires_s=AHEAD_S)
             self._note(heir.id, (COPY, taken))
             if kind is None:
                 return
@@ -285,13 +289,14 @@ class Carrier:
         manifest = self._manifest(key, text)
         if refused is not None and "base" in manifest:
             return  # the whole is to come
-        taken, kind = fetch(self._broker, key, files, heir.id, manifest, to=RECEIVED)
+        taken, kind = fetch(self._broker, key, files, heir.id, manifest, to=RECEIVED, expires_s=LEFT_S)
         self._note(heir.id, (RECEIVED, taken))
         if kind is not None and "base" in manifest:
             kind = self._put_together(heir, kind, manifest)
             if kind is None:
                 self._broker.hset(key, REFUSED, 1)
-        if kind is None or not claim(self._broker, name, heir.id):
+                self._broker.expire(key, LEFT_S)
+        if kind is None or not claim(self._broker, name, heir.id, manifest=text):
             return
         if len(heir.inherits) > 1 and files.read(heir.id, kind) == _NOTHING:
             # It was to come back from a node that has not heard of it: it goes on with what is here.
@@ -299,6 +304,8 @@ class Carrier:
             self._settled.add(heir.id)
             self._log.warning("the other node has not heard of it", fragment=heir.id, last=name)
         else:
+            if manifest.get("ended_ms") is not None:
+                files.date(heir.id, kind, manifest["ended_ms"])  # since when nothing works
             files.rename(heir.id, kind, RECEIVED)
             self._log.info("record received", fragment=heir.id, from_=name, bytes=files.size(heir.id, RECEIVED))
         files.drop(heir.id, COPY, *files.kinds(heir.id, COMING))
@@ -327,6 +334,7 @@ class Carrier:
         """Say that it has begun, until the other node has cleared away what it left."""
         key = keys.handover(heir.inherits[-1])
         if not self._broker.exists(key):
+            self._store.files.drop(heir.id, RECEIVED)  # it is in what it began with
             self._settled.add(heir.id)
         elif self._broker.hget(key, BEGUN) != heir.id.encode():
             self._broker.hset(key, BEGUN, heir.id)
@@ -366,21 +374,3 @@ def still_leaving(desired: DesiredState, store: Any) -> tuple[str, ...]:
     return tuple(sorted(
         name for heir in desired.heirs_elsewhere.values() for name in heir.inherits[-1:]
         if heir.id not in taken or store.has(name, "ended") or store.is_recorded(name)))
-
-
-def claim(broker: redis.Redis, fragment_id: str, heir: str) -> bool:
-    """Whether an heir goes on with what a fragment left, and nobody else ever does."""
-    key = keys.handover(fragment_id)
-    broker.hsetnx(key, CLAIM, heir)
-    return broker.hget(key, CLAIM) == heir.encode()
-
-
-def withdraw(broker: redis.Redis, fragment_id: str) -> str | None:
-    """Take back what a fragment left, for it works on; the heir that has claimed it, where that is too late."""
-    key = keys.handover(fragment_id)
-    broker.hsetnx(key, CLAIM, fragment_id)
-    claimed = broker.hget(key, CLAIM)
-    if claimed not in (None, fragment_id.encode()):
-        return claimed.decode()
-    broker.delete(key)
-    return None

@@ -66,6 +66,9 @@ class Files(Protocol):
     def rename(self, name: str, kind: str, to: str) -> None:
         """Make it another kind, and replace what was that."""
 
+    def date(self, name: str, kind: str, at_ms: int) -> None:
+        """Say when it was written, in ms since the epoch."""
+
     def drop(self, name: str, *kinds: str) -> None:
         """Delete it; not there is fine."""
 
@@ -137,6 +140,10 @@ class FilesBeside:
     def rename(self, name: str, kind: str, to: str) -> None:
         """As ``Files`` has it."""
         self._path(name, kind).replace(self._path(name, to))
+
+    def date(self, name: str, kind: str, at_ms: int) -> None:
+        """As ``Files`` has it."""
+        os.utime(self._path(name, kind), ns=(at_ms * 1_000_000, at_ms * 1_000_000))
 
     def drop(self, name: str, *kinds: str) -> None:
         """As ``Files`` has it."""
@@ -221,7 +228,7 @@ def offer(broker: redis.Redis, key: str, parcel: Parcel, *, expires_s: int) -> i
 
 
 def fetch(
-    broker: redis.Redis, key: str, files: Files, name: str, manifest: Manifest, *, to: str
+    broker: redis.Redis, key: str, files: Files, name: str, manifest: Manifest, *, to: str, expires_s: int
 ) -> tuple[int, str | None]:
     """Take the pieces that are there to disk: how many, and what kind the file is once it is whole and checked.
 
@@ -239,6 +246,8 @@ def fetch(
         The fragment that it is for, and the kind that it is to be.
     manifest : mapping
         As the hash has it.
+    expires_s : int
+        After how many seconds the hash goes, where nobody offers it again.
     """
     kind, checks = f"{COMING}-{to}-{manifest['sha256'][:16]}", manifest["pieces"]
     files.drop(name, *(other for other in files.kinds(name, f"{COMING}-{to}-") if other != kind))
@@ -260,6 +269,7 @@ def fetch(
         at, have = at + sum(map(len, good)), have + len(good)
     if int(broker.hget(key, NEXT) or 0) != have:
         broker.hset(key, NEXT, have)
+        broker.expire(key, expires_s)
     if have > had:  # and those that its sender put there again meanwhile
         broker.hdel(key, *(_piece(number) for number in range(max(0, had - WINDOW), have)))
     if have < len(checks):

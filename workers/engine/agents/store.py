@@ -201,6 +201,14 @@ class SlotStore:
         except FileNotFoundError:
             return None
 
+    def received_ms(self, heir: str) -> int | None:
+        """When what has come for a fragment from another node was left there, by that node's clock; None while nothing
+        has."""
+        try:
+            return self._beside(heir, "received").stat().st_mtime_ns // 1_000_000
+        except FileNotFoundError:
+            return None
+
     def having(self, what: str) -> frozenset[str]:
         """The fragments with a record of that kind: ``begun``, ``ended``, ``paused``, ``left``, ``standby``."""
         return frozenset(path.stem for path in (self.data_dir / "checkpoints").glob(f"*.{what}"))
