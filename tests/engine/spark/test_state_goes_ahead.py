@@ -105,7 +105,8 @@ def play(hosts: Hosts, *, keys: int, length: int, rate_per_s: float, kill_after_
     """The query moves, moves back while a slot is killed, and moves once more."""
     hoarding = Hoarding(hosts, keys=keys, length=length, rate_per_s=rate_per_s)
     hoarding.publish()
-    hoarding.grows(keys)
+    hoarding.grows(keys + 10)
+    hoarding.grows(hoarding.length_of_out() + 10)  # a batch with all of it is over
     hoarding.move()
     hoarding.is_over()
     [record] = hoarding.sent()

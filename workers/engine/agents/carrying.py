@@ -90,6 +90,7 @@ class Carrier:
         self._sent: dict[str, Parcel] = {}  # by heir, what is sent as its record
         self._parcels: dict[tuple[str, str], tuple[object, Parcel]] = {}
         self._manifests: dict[str, tuple[bytes, Manifest]] = {}
+        self._given_up: set[str] = set()  # heirs for which no copy came about in time
         self._settled: set[str] = set()
         self._log = logger()
 
@@ -157,16 +158,20 @@ class Carrier:
     def _send_ahead(self, fragment: WantedFragment, heir: WantedFragment, *, is_ready: bool) -> None:
         """See how far the copy of its state is, and send what is there of it."""
         before, copy = self._ahead.get(heir.id), self._parcel(heir.id, AHEAD)
+        # What was too little to go ahead may be enough after the batch that is under way.
+        is_over = before is Ahead.OVER and (copy is not None or heir.id in self._given_up)
         taken, stored = 0, None
-        if copy is not None and is_ready and before is not Ahead.OVER:
+        if copy is not None and is_ready and not is_over:
             taken = offer(self._broker, keys.ahead(heir.id), copy, expires_s=AHEAD_S)
             stored = self._broker.hget(keys.ahead(heir.id), STORED)
         self._note(heir.id, (is_ready, copy is not None, taken))
+        still_ms = self._clock_ms() - self._moved_ms[heir.id]
         self._ahead[heir.id] = how_far(
-            is_ready=is_ready, is_over=before is Ahead.OVER, has_copy=copy is not None,
-            state_bytes=self._store.state_bytes(fragment.id) if before is not Ahead.OVER else 0,
-            least_bytes=self._limits.least_bytes, is_stored=copy is not None and stored == copy.sha256.encode(),
-            still_ms=self._clock_ms() - self._moved_ms[heir.id])
+            is_ready=is_ready, is_over=is_over, has_copy=copy is not None, least_bytes=self._limits.least_bytes,
+            state_bytes=0 if is_over else self._store.state_bytes(fragment.id),
+            is_stored=copy is not None and stored == copy.sha256.encode(), still_ms=still_ms)
+        if before is Ahead.COPY and self._ahead[heir.id] is Ahead.OVER:
+            self._given_up.add(heir.id)
         if self._ahead[heir.id] is Ahead.OVER and before is not Ahead.OVER and copy is not None:
             self._log.info(
                 "state went ahead", fragment=fragment.id, to=heir.id, bytes=copy.length,
