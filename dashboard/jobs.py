@@ -37,8 +37,8 @@ from workers.engine.channels.config import EVENTS_KEPT
 from workers.engine.channels.registry import Channels
 from workers.engine.readings import RateWindow
 from workers.engine.taps import NewestEvents, Tapped
+from workers.library import databases, model_store, registry
 from workers.library import first_events as recorded
-from workers.library import model_store, registry
 from workers.library.code import code_digest
 from workers.library.model_store import ModelVersion
 
@@ -117,6 +117,15 @@ def unseal(sealed: str) -> str:
 def task_types() -> TaskTypes:
     """The catalogue of task types."""
     return registry.task_types()
+
+
+def names_a_file(sealed: str) -> bool:
+    """Whether a secret stands for a file of the node that reads it: a database in one. One that cannot be opened here
+    does not."""
+    try:
+        return databases.is_file(unseal(sealed))
+    except secrets.SecretAway:
+        return False
 
 
 def check_config(task_type: TaskType, config: Mapping[str, Any]) -> WeirError | None:

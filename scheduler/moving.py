@@ -6,7 +6,7 @@ fusing and cutting (paper [4] stops a task and starts it again elsewhere).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -18,11 +18,14 @@ from .model.plan import Plan
 from .model.plan_kinds import MOVE
 from .model.ports import EstateView
 from .model.prices import Prices
+from .model.secrets import SECRET, TEAM, secrets_of
 from .model.task_types import TaskType, TaskTypes
 from .plan_building import plan_of_change, price_of_rearrangement, submitted_in, touched_by
 from .reuse.cutting import stuck_types
 from .reuse.division import is_scheduled
 from .reuse.handover import Piece, recut_in
+
+FileSecrets = Collection[tuple[str, str]]
 
 
 def why_not_moved(estate: EstateView, fragment: Fragment, *, task_types: TaskTypes) -> str:
@@ -37,19 +40,33 @@ def why_not_moved(estate: EstateView, fragment: Fragment, *, task_types: TaskTyp
     return ""
 
 
-def why_not_to_other_nodes(estate: EstateView, fragment: Fragment, *, task_types: TaskTypes) -> str:
+def why_not_to_other_nodes(
+    estate: EstateView, fragment: Fragment, *, task_types: TaskTypes, file_secrets: FileSecrets = frozenset()
+) -> str:
     """Why a query that can leave its slot stays on its node, in words that follow "cannot be moved:"; empty where it
-    can go to any."""
+    can go to any.
+
+    Parameters
+    ----------
+    estate : EstateView
+        What runs.
+    fragment : Fragment
+        The query.
+    task_types : TaskTypes
+        The catalogue.
+    file_secrets : collection of (str, str), optional
+        Team and name of the secrets that stand for a file of the node.
+    """
     node = node_of(fragment.slot)
     for task_id in fragment.active_tasks:
         task = estate.tasks[task_id]
-        why = _why_on_its_node(task_types[task.type], task.config)
+        why = _why_on_its_node(task_types[task.type], task.config, file_secrets)
         if why:
             return f"{task.type} {why} {node}"
     return ""
 
 
-def _why_on_its_node(task_type: TaskType, config: Mapping[str, Any]) -> str:
+def _why_on_its_node(task_type: TaskType, config: Mapping[str, Any], file_secrets: FileSecrets) -> str:
     """What of a task is on its node and does not go along, in words between its type and the node's name."""
     if task_type.connector is not None:
         return "is read by the connectors of"
@@ -59,11 +76,14 @@ def _why_on_its_node(task_type: TaskType, config: Mapping[str, Any]) -> str:
         return "writes files on"
     if any(parameter.is_file and config.get(parameter.name) for parameter in task_type.parameters):
         return "reads a file on"
+    if any((reference.get(TEAM), reference[SECRET]) in file_secrets for _, reference in secrets_of(config, task_type)):
+        return "reads a file on"
     return ""
 
 
 def slots_for(
-    estate: EstateView, fragment: Fragment, slots: Iterable[Slot], *, task_types: TaskTypes
+    estate: EstateView, fragment: Fragment, slots: Iterable[Slot], *, task_types: TaskTypes,
+    file_secrets: FileSecrets = frozenset(),
 ) -> tuple[str, ...]:
     """The slots to which a query that can leave its own may go: of its node alone, where it has something there that
     does not go along.
@@ -78,15 +98,18 @@ def slots_for(
         Those that something may be placed on.
     task_types : TaskTypes
         The catalogue.
+    file_secrets : collection of (str, str), optional
+        Team and name of the secrets that stand for a file of the node.
     """
-    stays = bool(why_not_to_other_nodes(estate, fragment, task_types=task_types))
+    stays = bool(why_not_to_other_nodes(estate, fragment, task_types=task_types, file_secrets=file_secrets))
     return tuple(
         slot.name for slot in slots
         if slot.name != fragment.slot and (slot.node == node_of(fragment.slot) or not stays))
 
 
 def plan_move(
-    estate: EstateView, dataflow_id: str, *, query: str, slot: str, task_types: TaskTypes, prices: Prices, why: str = ""
+    estate: EstateView, dataflow_id: str, *, query: str, slot: str, task_types: TaskTypes, prices: Prices,
+    why: str = "", file_secrets: FileSecrets = frozenset(),
 ) -> Plan:
     """Plan that one query of a submitted dataflow goes on in another slot.
 
@@ -106,6 +129,8 @@ def plan_move(
         What a core, a query and what they take cost an hour.
     why : str, optional
         What it is for, for those who look at the plan.
+    file_secrets : collection of (str, str), optional
+        Team and name of the secrets that stand for a file of the node.
 
     Raises
     ------
@@ -136,7 +161,7 @@ def plan_move(
         raise InvalidTransition(
             f"{query} runs in {slot} already.", remedy="Choose another slot.", query=query, slot=slot)
     why_not = "" if node_of(slot) == node_of(fragment.slot) else why_not_to_other_nodes(
-        estate, fragment, task_types=task_types)
+        estate, fragment, task_types=task_types, file_secrets=file_secrets)
     if why_not:
         raise InvalidTransition(
             f"{query} cannot be moved to {slot}: {why_not}.",

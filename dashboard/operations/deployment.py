@@ -15,6 +15,7 @@ from django.conf import settings
 
 from dashboard import jobs
 from dashboard.catalog.lifecycle import RUNNING
+from dashboard.operations.file_secrets import file_secrets
 from dashboard.operations.offered_slots import drained_nodes
 from dashboard.operations.telemetry import EVERYTHING
 from dashboard.operations.view import View, view_for
@@ -22,7 +23,7 @@ from dashboard.teams.permissions import Viewer
 from scheduler.deployment.online import Thresholds, decide
 from scheduler.deployment.values import Deployment, PlacedBundle
 from scheduler.model.fragment import Fragment, RunningBundle, Slot, node_of
-from scheduler.moving import slots_for, why_not_moved, why_not_to_other_nodes
+from scheduler.moving import FileSecrets, slots_for, why_not_moved, why_not_to_other_nodes
 
 HANDOVER_S = 0.3  # besides the wait for a batch: what `./weir bench handover` measures in the median, and a little more
 
@@ -47,10 +48,12 @@ def deployment_of(view: View, cores: Mapping[str, float] | None = None) -> Deplo
     channels = {channel for fragment in working.values() for task in fragment.outlets
                 for channel in fragment.channels_of(task)}
     sizes = jobs.event_bytes(channels)
+    on_nodes = file_secrets(estate.tasks.values())
     bundles: dict[str, PlacedBundle] = {}
     for fragment in working.values():
         is_movable = not why_not_moved(estate, fragment, task_types=types)
-        is_bound = is_movable and bool(why_not_to_other_nodes(estate, fragment, task_types=types))
+        is_bound = is_movable and bool(
+            why_not_to_other_nodes(estate, fragment, task_types=types, file_secrets=on_nodes))
         for bundle in fragment.queries:
             report = view.reading.reports.query(bundle.slot, bundle.id)
             known = (cores or {}).get(bundle.id, report.cpu if report is not None else None)
@@ -108,13 +111,13 @@ def deployment_rows(viewer: Viewer) -> dict[str, Any]:
     types, thresholds = jobs.task_types(), Thresholds()
     if not view.reading.available:
         return {"available": False, "slots": [], "traffic": [], "between_nodes": 0.0, "queries": 0, "suggestion": None}
-    deployment = deployment_of(whole)
+    deployment, on_nodes = deployment_of(whole), file_secrets(view.estate.tasks.values())
     visible = {bundle.id: (fragment, bundle) for fragment in view.fragments() for bundle in fragment.queries}
     rows = []
     for slot in deployment.slots:
         cores = deployment.loads[slot]
         queries = [
-            _query(view, *visible[bundle.id], cores=bundle.cores, types=types)
+            _query(view, *visible[bundle.id], cores=bundle.cores, types=types, on_nodes=on_nodes)
             for bundle in deployment.bundles.values() if bundle.slot == slot and bundle.id in visible]
         rows.append({
             "slot": slot, "node": node_of(slot), "cores": round(cores, 3),
@@ -174,7 +177,9 @@ def _foreseen(view: View, query: str) -> dict[str, Any]:
             "Nothing is known that would make it longer.")}
 
 
-def _query(view: View, fragment: Fragment, bundle: RunningBundle, *, cores: float, types: Any) -> dict[str, Any]:
+def _query(
+    view: View, fragment: Fragment, bundle: RunningBundle, *, cores: float, types: Any, on_nodes: FileSecrets
+) -> dict[str, Any]:
     estate = view.estate
     why_not = why_not_moved(estate, fragment, task_types=types)
     users = [
@@ -185,4 +190,4 @@ def _query(view: View, fragment: Fragment, bundle: RunningBundle, *, cores: floa
         "cores": round(cores, 4), "users": view.users(fragment.active_tasks),
         "dataflow": users[0] if users else None, "why_not": why_not,
         "targets": [] if why_not or not users else list(
-            slots_for(estate, fragment, _open_slots(view), task_types=types))}
+            slots_for(estate, fragment, _open_slots(view), task_types=types, file_secrets=on_nodes))}

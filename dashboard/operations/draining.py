@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from dashboard import jobs
 from dashboard.operations.estate import current_estate
+from dashboard.operations.file_secrets import file_secrets
 from dashboard.operations.services import node_row
 from dashboard.operations.telemetry import EVERYTHING
 from dashboard.operations.view import view_for
@@ -71,6 +72,7 @@ def fragments_there(estate: Estate, node: str) -> list[tuple[Fragment, str]]:
     fragments = [
         estate.fragments[name] for name in sorted(estate.fragments)
         if any(node_of(bundle.slot) == node for bundle in estate.fragments[name].queries)]
+    bound = file_secrets(estate.tasks[task] for fragment in fragments for task in fragment.active_tasks)
     return [
         (fragment, why_not_moved(estate, fragment, task_types=types)
-         or why_not_to_other_nodes(estate, fragment, task_types=types)) for fragment in fragments]
+         or why_not_to_other_nodes(estate, fragment, task_types=types, file_secrets=bound)) for fragment in fragments]

@@ -14,6 +14,7 @@ from dashboard import jobs
 from dashboard.catalog import lifecycle as dataflows
 from dashboard.catalog.documents import stored_dataflow
 from dashboard.catalog.models import DataflowVersion, limits_of
+from dashboard.operations.file_secrets import file_secrets
 from dashboard.operations.nodes import pinning_remarks
 from dashboard.operations.slow_queries import cut_tasks
 from dashboard.plans.choices import Choice
@@ -126,9 +127,12 @@ def _isolation(record: PlanRecord, estate: Reading) -> Plan:
 
 
 def _move(record: PlanRecord, estate: Reading) -> Plan:
+    query = record.options["query"]
+    tasks = estate.fragments[query].active_tasks if query in estate.fragments else ()
     return moving.plan_move(
-        estate, str(record.dataflow_id), query=record.options["query"], slot=record.options["slot"],
-        task_types=jobs.task_types(), prices=prices_in_force(), why=record.options.get("why", ""))
+        estate, str(record.dataflow_id), query=query, slot=record.options["slot"],
+        task_types=jobs.task_types(), prices=prices_in_force(), why=record.options.get("why", ""),
+        file_secrets=file_secrets(estate.tasks[task] for task in tasks))
 
 
 def _change(record: PlanRecord, estate: Reading) -> Plan:

@@ -15,10 +15,12 @@ from dashboard.approvals.models import Proposal
 from dashboard.approvals.services import empty_nodes, prepare_proposal
 from dashboard.operations.draining import drain_of
 from dashboard.operations.estate import load_estate, load_part_of, stored_estate
+from dashboard.operations.file_secrets import file_secrets
 from dashboard.operations.offered_slots import offered_slots
 from dashboard.operations.services import NothingElsewhere, drain_node, register_node, undrain_node
+from dashboard.teams.models import Secret
 from scheduler.model.errors import NotFound, PermissionDenied
-from scheduler.model.fragment import node_of
+from scheduler.model.fragment import RunningTask, node_of
 from tests.dashboard.building import World, document, running
 from workers.engine.desired import desired_of
 
@@ -98,6 +100,17 @@ def test_what_stays_is_named_with_its_reason(world: World, sent) -> None:
     assert "These cannot go" in page and "writes files on n1" in page
     client.post("/estate/nodes/n1/drain", {"back": "1"})
     assert not drain_of("n1").draining
+
+
+def test_a_secret_that_stands_for_a_file_binds_what_reads_it(world: World) -> None:
+    for name, value in (("stations", "sqlite:stations.db"), ("live", "postgresql://me@db/stations")):
+        Secret.objects.create(team=world.city, name=name, sealed=jobs.seal(value), set_by=world.dev)
+    tasks = [
+        RunningTask(name, "sql_lookup", {"database": {"secret": name, "team": team}}, ())
+        for name in ("stations", "live", "unknown") for team in (world.city.slug, world.mobility.slug)]
+    assert file_secrets(tasks) == {(world.city.slug, "stations")}
+    Secret.objects.filter(name="stations").update(sealed="sealed with another key")
+    assert not file_secrets(tasks)
 
 
 def test_a_node_is_not_drained_where_nothing_else_is(world: World, sent) -> None:

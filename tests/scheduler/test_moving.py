@@ -105,6 +105,22 @@ def test_what_is_on_the_node_stays_there(name: str, changes: dict, words: str) -
     assert plan_move(estate, "line", query="f1-0", slot="n1/1", task_types=types, prices=PRICES)
 
 
+def test_what_reads_a_file_that_only_a_secret_names_stays_on_its_node() -> None:
+    estate = submit(Estate(slots=TWO_NODES), LINE)
+    task = next(task for task in estate.tasks.values() if task.type == "archive")
+    config = {"address": {"secret": "db", "team": "ana"}}
+    estate = replace(estate, tasks={**estate.tasks, task.id: replace(task, config=config)})
+    takes = replace(TYPES["archive"], parameters=(Parameter("address", "string", "Where.", secret=True),))
+    types = TaskTypes([*(kind for kind in TYPES.values() if kind.name != "archive"), takes])
+    by = {"task_types": types, "file_secrets": {("ana", "db")}}
+    assert why_not_to_other_nodes(estate, estate.fragments["f1-0"], **by) == "archive reads a file on n1"
+    assert slots_for(estate, estate.fragments["f1-0"], estate.slots, **by) == ("n1/1",)
+    with pytest.raises(InvalidTransition, match="reads a file on n1"):
+        plan_move(estate, "line", query="f1-0", slot="n2/0", prices=PRICES, **by)
+    by["file_secrets"] = {("ben", "db")}
+    assert plan_move(estate, "line", query="f1-0", slot="n2/0", prices=PRICES, **by)
+
+
 def test_state_that_cannot_be_handed_over_and_what_rests_stay() -> None:
     tasks = {"s": "sensors", "w": "window", "o": "archive"}
     with pytest.raises(InvalidTransition, match="window"):

@@ -24,6 +24,7 @@ from .reach import allowed_hosts, variable_for
 
 VARIABLE = "WEIR_DATABASE_HOSTS"
 
+FILE = "sqlite:"  # what the address of a file begins with
 _SQLITE_READS = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
 _STEPS = 1_000  # of SQLite's machine, between two looks at the clock
 _HEAP_BYTES = 256 * 2**20  # of all SQLite connections of a process
@@ -61,6 +62,11 @@ class DatabaseLocation:
     facts: tuple[tuple[str, str], ...] = ()
 
 
+def is_file(address: str) -> bool:
+    """Whether an address is that of a file on the node that reads it."""
+    return address.startswith(FILE)
+
+
 def locate(address: str, *, writes: bool = False) -> DatabaseLocation:
     """Where an address leads, to be read or written to.
 
@@ -69,8 +75,8 @@ def locate(address: str, *, writes: bool = False) -> DatabaseLocation:
     InvalidConfig
         It is none, or leads where nothing may be read, or written.
     """
-    if address.startswith("sqlite:"):
-        return DatabaseLocation(file=str(replay_path(address.removeprefix("sqlite:"))))
+    if is_file(address):
+        return DatabaseLocation(file=str(replay_path(address.removeprefix(FILE))))
     if address.startswith(("postgresql://", "postgres://")):
         return DatabaseLocation(facts=tuple(sorted(_postgresql_facts(address, writes=writes).items())))
     raise InvalidConfig(

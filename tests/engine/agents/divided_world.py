@@ -78,6 +78,7 @@ class World:
         for slot in SLOTS:
             first = stores.get(f"{slot.node}/0")
             stores[slot.name] = first.of_slot(slot.name) if first else Store({}, slot.name)
+            stores[slot.name].files.may_die = self.may_die
         self.stores = stores
         self.slots = {slot.name: self._executor(slot.name) for slot in SLOTS}
         self.patience = {slot.name: Patience() for slot in SLOTS}

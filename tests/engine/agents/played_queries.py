@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from scheduler.contracts.desired import WantedFragment
 from scheduler.contracts.offsets import START, Offset
-from scheduler.contracts.savepoints import RestorePoint, Savepoint
+from scheduler.contracts.savepoints import SAVEPOINTS, RestorePoint, Savepoint
 from workers.engine.agents.checkpoint import Progress
 from workers.engine.channels import keys
 from workers.engine.channels.real_time import Mode
@@ -20,6 +20,7 @@ from workers.engine.spark.compile import Beginning
 
 from ..channels.reference import Control, QuotaPartitioner
 from .played_broker import Gap
+from .played_files import PlayedFiles
 
 if TYPE_CHECKING:
     from .divided_world import World
@@ -34,8 +35,8 @@ class Store:
     data_dir = None
 
     def __init__(self, locks: dict[str, str], slot: str) -> None:
-        self.kept: dict[str, dict[str, object]] = {"begun": {}, "ended": {}, "paused": {}, "left": {}, "standby": {},
-            "received": {}}
+        self.kept: dict[str, dict[str, object]] = {"begun": {}, "ended": {}, "paused": {}, "left": {}, "standby": {}}
+        self.files = PlayedFiles(self)
         self.taken_over: set[str] = set()
         self.void: set[str] = set()
         self.slots: list[Store] = [self]
@@ -49,15 +50,19 @@ class Store:
         other = Store(self.locks, slot)
         other.kept, other.checkpoints, other.before, other.definitions, other.states = (
             self.kept, self.checkpoints, self.before, self.definitions, self.states)
-        other.taken_over, other.void, other.slots = self.taken_over, self.void, self.slots
+        other.taken_over, other.void, other.slots, other.files = self.taken_over, self.void, self.slots, self.files
         self.slots.append(other)
         return other
 
     def received(self, name: str) -> Savepoint | None:
-        return self.kept["received"].get(name)
+        text = self.files.texts.get((name, "received"))
+        return None if text is None else SAVEPOINTS.loads(text)
 
-    def record_received(self, name: str, savepoint: Savepoint) -> None:
-        self.kept["received"][name] = savepoint
+    def received_ms(self, name: str) -> int | None:
+        return None if self.received(name) is None else 0
+
+    def state_bytes(self, name: str) -> int:
+        return len(self.states.get(name) or (self.begun(name) or RestorePoint()).states)
 
     def taken(self) -> frozenset[str]:
         return frozenset(self.taken_over)
@@ -84,7 +89,7 @@ class Store:
         return frozenset(self.kept[what])
 
     def has(self, name: str, what: str) -> bool:
-        return name in self.kept[what]
+        return name in self.kept[what] if what in self.kept else (name, what) in self.files.texts
 
     def record_begun(self, name: str, begun: RestorePoint) -> None:
         self.kept["begun"][name] = begun

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 MODULE = '''
+import random
 from dataclasses import replace
 from pathlib import Path
 
@@ -58,6 +59,33 @@ def total(events, config):
         added=config["name"] + " double")
 
 
+class Hoard:
+    def __init__(self, length):
+        self.length = length
+
+    def start(self):
+        return [0.0, ""]
+
+    def step(self, state, value):
+        state[0] += value
+        if not state[1]:
+            block = "".join(random.Random(value).choices("abcdefghijkl,", k=10_000))
+            state[1] = (block * (self.length // len(block) + 1))[: self.length]
+        return [(state[0], float(len(state[1])))]
+
+
+def hoard(events, config):
+    from pyspark.sql import functions as F
+
+    from workers.library.state import fold_stream
+
+    numbers = events.withColumn("n", F.col("n").cast("double")).withColumn("key", F.col("_seq") % config["keys"])
+    kept = [name for name in events.columns if name != "n"]
+    return fold_stream(
+        numbers, Hoard(config["bytes"]), by=["key"], reads=["n"], kept=[*kept, "n"],
+        added="sum double, held double")
+
+
 def distinct(events, config):
     return events.dropDuplicates(["n"])
 
@@ -77,6 +105,10 @@ TYPES = [
     TaskType(name="total", kind="transform", doc="Adds up.", build="weir_test_types:total", stateful=True,
              movable_state=True, key="all",
              parameters=(Parameter("name", "string", "The column.", required=True),)),
+    TaskType(name="hoard", kind="transform", doc="Adds up by key, and keeps a long text of each.",
+             build="weir_test_types:hoard", stateful=True, movable_state=True, key="key",
+             parameters=(Parameter("keys", "integer", "How many.", required=True),
+                         Parameter("bytes", "integer", "Of each text.", required=True))),
     TaskType(name="distinct", kind="transform", doc="Drops repetitions.", build="weir_test_types:distinct",
              stateful=True, key="n"),
     TaskType(name="kept", kind="sink", doc="A named output.", build="weir_test_types:kept", terminal="output"),

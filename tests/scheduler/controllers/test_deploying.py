@@ -37,6 +37,15 @@ def test_a_query_leaves_the_hot_slot_for_one_with_room_on_its_node() -> None:
     assert decision.promise.load == 10.0 and decision.moves_queries
 
 
+def test_only_what_is_not_bound_to_its_node_is_proposed_to_another() -> None:
+    full = evidence(other=0.7)  # its node has no room
+    assert not CONTROLLER.evaluate(full, {}).decisions
+    bundles = {**full.deployment.bundles, "f2": replace(full.deployment.bundles["f2"], node_bound=False)}
+    (decision,) = CONTROLLER.evaluate(
+        replace(full, deployment=replace(full.deployment, bundles=bundles)), {}).decisions
+    assert (decision.arguments["query"], decision.arguments["slot"]) == ("f2", "n2/0")
+
+
 def test_a_team_that_lets_it_act_asks_before_one_that_is_asked_and_one_that_is_off_never() -> None:
     teams = [CONTROLLER.evaluate(evidence(), policies(ana=first, ben=second)).decisions[0].team
              for first, second in ((ACTS, RECOMMENDS), (RECOMMENDS, ACTS), (OFF, RECOMMENDS))]

@@ -28,8 +28,10 @@ def deployments(draw: st.DrawFn) -> Deployment:
     placed = {name: (draw(st.sampled_from(SLOTS)), draw(st.sampled_from([0.0, 0.1, 0.25, 0.4, 0.6]))) for name in names}
     pairs = draw(st.lists(st.tuples(st.sampled_from(names), st.sampled_from(names)), max_size=12))
     traffic = {pair: draw(st.sampled_from([1.0, 10.0, 100.0])) for pair in pairs if pair[0] != pair[1]}
-    bundles = {name: PlacedBundle(name, slot, cores, movable=draw(st.integers(0, 5)) > 0)
-               for name, (slot, cores) in placed.items()}
+    bundles = {
+        name: PlacedBundle(
+            name, slot, cores, movable=draw(st.integers(0, 5)) > 0, node_bound=draw(st.integers(0, 3)) == 0)
+        for name, (slot, cores) in placed.items()}
     return Deployment(bundles, SLOTS, traffic)
 
 
@@ -47,6 +49,8 @@ def reference(running: Deployment, thresholds: Thresholds) -> float | None:
         if not bundle.movable or (hottest and (bundle.slot != hottest or bundle.cores <= 0)):
             continue
         for slot in coolest - {bundle.slot}:
+            if bundle.node_bound and node_of(slot) != node_of(bundle.slot):
+                continue
             after = loads[slot] + bundle.cores
             if after > thresholds.high - thresholds.margin:
                 continue
@@ -111,7 +115,18 @@ def test_no_other_move_changes_the_score_by_more(running: Deployment) -> None:
         assert turn.move.gain == pytest.approx(best)
         after = running.moved(turn.move.bundle, turn.move.target)
         assert after.loads[turn.move.target] <= USUAL.high
-        assert running.bundles[turn.move.bundle].movable
+        bundle = running.bundles[turn.move.bundle]
+        assert bundle.movable and (not bundle.node_bound or node_of(turn.move.target) == node_of(bundle.slot))
+
+
+def test_what_is_bound_to_its_node_stays_there_whatever_it_exchanges() -> None:
+    running = deployment({"a": ("n1/0", 0.3), "b": ("n2/0", 0.3)}, {"ab": 100.0})
+    move = decide(running, USUAL).move
+    assert move is not None and node_of(move.source) != node_of(move.target)
+    first, second = (replace(bundle, node_bound=True) for bundle in running.bundles.values())
+    assert decide(replace(running, bundles={"a": first, "b": second}), USUAL).move is None
+    towards_it = decide(replace(running, bundles={"a": first, "b": running.bundles["b"]}), USUAL).move
+    assert towards_it is not None and (towards_it.bundle, node_of(towards_it.target)) == ("b", "n1")
 
 
 @given(deployments())

@@ -35,7 +35,7 @@ from .broker_instructions import (
     Unregister,
     Withdraw,
 )
-from .carrying import withdraw
+from .claims import withdraw
 from .context import SlotContext
 from .delays import METERS_KEPT_S, PARTS_KEPT_S
 from .fragment_run import FragmentRun

@@ -1,53 +1,58 @@
 """Carrying: what a fragment leaves goes through the broker to the node of the one that goes on with its work.
 
-The record that a fragment leaves on its own node (``<fragment>.ended``) is sent in pieces, then a manifest with lengths
-and SHA-256 of them and of the whole. The heir's node claims it, checks it and writes it beside the heir's checkpoint
+Where its state is large, a copy of it goes ahead while the fragment works on (``ahead.py``). The record that it leaves
+on its own node (``<fragment>.ended``) is sent then, or what is new in it since the copy, as a parcel
+(``parcels.py``). The heir's node puts both together, checks it, claims it, and keeps it beside the heir's checkpoint
 (``<heir>.received``); from there on a handover is as on one node. When the heir has begun, its node says so, and what
 is left of the old one is cleared away.
 
-The claim is the fencing token of a handover: one field that whoever sets it first has. With the heir's id in it the old
-fragment never runs again; with the old one's, the heir never begins. Every step can be repeated, so that slots, agents
-and the connection to the broker may go at any moment; and a fragment works on until its heir stands by.
+Who goes on is whoever claims the record first (``claims.py``). Every step can be repeated, so that slots, agents and
+the connection to the broker may go at any moment; and a fragment works on until its heir stands by.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import redis
 
-from scheduler.contracts.codec import InvalidContract
 from scheduler.contracts.desired import DesiredState, WantedFragment
 from scheduler.contracts.savepoints import SAVEPOINTS, Savepoint
 from workers.engine.channels import keys
 
+from .ahead import LIMITS, Ahead, Limits, goes_as_difference, how_far
+from .claims import CLAIM, claim
 from .delays import RETRY_MS, SOON_MS
+from .differences import difference, put_together
 from .handover import remote_successors
 from .logs import logger
+from .parcels import COMING, MANIFEST, PIECE_BYTES, Manifest, Parcel, check_of, fetch, is_whole, offer, parcel_of
 
-PIECE_BYTES = 256 << 10
-PIECES_AT_ONCE = 16  # of which the broker is asked in one round trip
 READY_S = 5  # after which an heir that is not heard of counts as one that does not stand by
 QUICK_MS = 20_000  # for so long each moment counts, then the other node may be away
 LEFT_S = 7 * 24 * 3600  # after which a record goes that nobody has claimed: it is sent again, if it is still needed
-MANIFEST, CLAIM, BEGUN = "manifest", "claim", "begun"
+AHEAD_S = 3600  # the same of a copy that goes ahead
+BEGUN, STORED, REFUSED = "begun", "stored", "refused"
+ENDED, AHEAD, DIFFERENCE, COPY, RECEIVED = "ended", "ahead", "difference", "copy", "received"  # kinds of files
+WHOLE = f"{COMING}-{RECEIVED}-whole"
 READY = b"ready"
-
-
-class NotWhole(Exception):
-    """A record has come that is not what was sent."""
+_NOTHING = SAVEPOINTS.dumps(Savepoint()).encode()
+NOTHING = parcel_of(len(_NOTHING), lambda first, length: _NOTHING[first : first + length], piece_bytes=PIECE_BYTES)
 
 
 @dataclass(frozen=True, slots=True)
 class Elsewhere:
-    """What is known of the heirs that other nodes have: which have begun, and which are ready to."""
+    """What is known of the heirs that other nodes have: which have begun, which are ready to and have what goes ahead,
+    and for which a copy of the state is to be made."""
 
     begun: frozenset[str] = frozenset()
     ready: frozenset[str] = frozenset()
+    to_copy: frozenset[str] = frozenset()
 
 
 class Carrier:
@@ -61,15 +66,31 @@ class Carrier:
         The slot's records.
     clock_ms : callable
         The time in ms since the epoch.
+    limits : Limits, optional
+        What goes ahead.
+    piece_bytes : int, optional
+        How long the pieces of a parcel are.
     """
 
-    def __init__(self, broker: redis.Redis, store: Any, *, clock_ms: Callable[[], int]) -> None:
+    def __init__(
+        self, broker: redis.Redis, store: Any, *, clock_ms: Callable[[], int], limits: Limits = LIMITS,
+        piece_bytes: int = PIECE_BYTES,
+    ) -> None:
         self._broker = broker
         self._store = store
         self._clock_ms = clock_ms
+        self._limits = limits
+        self._piece_bytes = piece_bytes
         self._since_ms: dict[str, int] = {}  # of what is under way, by heir
         self._due_ms: dict[str, int] = {}
         self._ready: dict[str, bool] = {}  # heirs elsewhere, as they said last
+        self._ahead: dict[str, Ahead] = {}  # how far the copies for them are
+        self._seen: dict[str, object] = {}  # by heir, how far what is on its way was when it was last looked at
+        self._moved_ms: dict[str, int] = {}  # and since when it is so far
+        self._sent: dict[str, Parcel] = {}  # by heir, what is sent as its record
+        self._parcels: dict[tuple[str, str], tuple[object, Parcel]] = {}
+        self._manifests: dict[str, tuple[bytes, Manifest]] = {}
+        self._given_up: set[str] = set()  # heirs for which no copy came about in time
         self._settled: set[str] = set()
         self._log = logger()
 
@@ -88,13 +109,14 @@ class Carrier:
         leaving = [(fragment, heir) for fragment in mine for heir in remote_successors(desired, fragment.id)]
         coming = [
             fragment for fragment in (*desired.of_slot(slot), *mine) if desired.is_from_elsewhere(fragment)]
-        if not leaving and not coming and not desired.remote_heirs:
+        if not leaving and not coming and not desired.remote_heirs and not self._ahead:
             self._forget(())
             return Elsewhere()
         under_way = [heir.id for _, heir in leaving if heir.id not in self._settled]
         under_way += [heir.id for heir in coming if heir.id not in self._settled]
         self._forget(under_way)
         try:
+            self._take_back_copies({heir.id for _, heir in leaving})
             for fragment, heir in leaving:
                 if self._is_due(heir.id):
                     self._send_off(fragment, heir)
@@ -104,33 +126,109 @@ class Carrier:
             self._say_nothing_is_left(desired)
         except redis.RedisError:
             self._ready.clear()
-        except NotWhole as error:
-            self._log.error("what was left on another node came broken; it is asked for again", error=str(error))
         heirs = frozenset(desired.heirs_elsewhere)
+        ready = frozenset(name for name, is_ready in self._ready.items() if is_ready and name in heirs)
         return Elsewhere(
             begun=self._store.taken() & heirs,
-            ready=frozenset(name for name, is_ready in self._ready.items() if is_ready and name in heirs))
+            ready=frozenset(name for name in ready if self._ahead.get(name) is Ahead.OVER),
+            to_copy=frozenset(name for name in ready if self._ahead.get(name) is Ahead.COPY))
 
     # -- the node that a fragment leaves -------------------------------------------------------------------------------
 
     def _send_off(self, fragment: WantedFragment, heir: WantedFragment) -> None:
         key = keys.handover(fragment.id)
         is_taken = heir.id in self._store.taken()
-        manifest, begun = (None, None) if is_taken else self._broker.hmget(key, MANIFEST, BEGUN)
+        begun = None if is_taken else self._broker.hget(key, BEGUN)
         if is_taken or begun == heir.id.encode():
             if not is_taken:
                 self._store.record_taken(heir.id)
-            self._broker.delete(key)
+            self._broker.delete(key, keys.ahead(heir.id))
+            self._store.files.drop(heir.id, AHEAD, DIFFERENCE)
             self._settled.add(heir.id)
             return
         is_ready = self._broker.get(keys.heir(heir.id)) == READY
         if is_ready and not self._ready.get(heir.id):
             self._since_ms[heir.id] = self._clock_ms()  # from here on somebody waits
         self._ready[heir.id] = is_ready
-        ended = self._store.ended(fragment.id)
-        if ended is not None and manifest is None:
-            send(self._broker, fragment.id, ended)
-            self._log.info("record sent", fragment=fragment.id, to=heir.id)
+        if self._store.has(fragment.id, ENDED):
+            self._send_end(fragment, heir)
+        else:
+            self._send_ahead(fragment, heir, is_ready=is_ready)
+
+    def _send_ahead(self, fragment: WantedFragment, heir: WantedFragment, *, is_ready: bool) -> None:
+        """See how far the copy of its state is, and send what is there of it."""
+        before, copy = self._ahead.get(heir.id), self._parcel(heir.id, AHEAD)
+        # What was too little to go ahead may be enough after the batch that is under way.
+        is_over = before is Ahead.OVER and (copy is not None or heir.id in self._given_up)
+        taken, stored = 0, None
+        if copy is not None and is_ready and not is_over:
+            taken = offer(self._broker, keys.ahead(heir.id), copy, expires_s=AHEAD_S)
+            stored = self._broker.hget(keys.ahead(heir.id), STORED)
+        self._note(heir.id, (is_ready, copy is not None, taken))
+        still_ms = self._clock_ms() - self._moved_ms[heir.id]
+        self._ahead[heir.id] = how_far(
+            is_ready=is_ready, is_over=is_over, has_copy=copy is not None, least_bytes=self._limits.least_bytes,
+            state_bytes=0 if is_over else self._store.state_bytes(fragment.id),
+            is_stored=copy is not None and stored == copy.sha256.encode(), still_ms=still_ms)
+        if before is Ahead.COPY and self._ahead[heir.id] is Ahead.OVER:
+            self._given_up.add(heir.id)
+        if self._ahead[heir.id] is Ahead.OVER and before is not Ahead.OVER and copy is not None:
+            self._log.info(
+                "state went ahead", fragment=fragment.id, to=heir.id, bytes=copy.length,
+                is_stored=stored is not None)
+
+    def _send_end(self, fragment: WantedFragment, heir: WantedFragment) -> None:
+        key = keys.handover(fragment.id)
+        ended_ms = self._store.ended_ms(fragment.id)
+        whole = self._parcel(fragment.id, ENDED, ended_ms=ended_ms)
+        if whole is None:
+            return  # it goes on after all
+        sent = self._sent.get(heir.id)
+        is_refused = self._broker.hget(key, REFUSED) is not None
+        if sent is None or (is_refused and sent is not whole):
+            began_s = time.monotonic()
+            change = self._difference(fragment, heir, is_refused=is_refused, ended_ms=ended_ms)
+            sent = self._sent[heir.id] = change or whole
+            took_ms = round(1000 * (time.monotonic() - began_s))
+            self._log.info(
+                "record sent", fragment=fragment.id, to=heir.id, bytes=sent.length, of_bytes=whole.length,
+                took_ms=took_ms)
+        taken = offer(self._broker, key, sent, expires_s=LEFT_S)
+        self._note(heir.id, (ENDED, taken))
+
+    def _difference(
+        self, fragment: WantedFragment, heir: WantedFragment, *, is_refused: bool, ended_ms: int | None
+    ) -> Parcel | None:
+        """What is new in its record since the copy that went ahead; None where the whole is to be sent."""
+        files, copy = self._store.files, self._parcel(heir.id, AHEAD)
+        stored = self._broker.hget(keys.ahead(heir.id), STORED)
+        if copy is None or not goes_as_difference(copied=copy.sha256, stored=stored, is_refused=is_refused):
+            return None
+        whole = files.read(fragment.id, ENDED)
+        change = difference(files.read(heir.id, AHEAD), whole)
+        if len(change) > self._limits.most_share * len(whole):
+            return None
+        files.write(heir.id, DIFFERENCE, change)
+        return self._parcel(heir.id, DIFFERENCE, base=copy.sha256, whole=check_of(whole), ended_ms=ended_ms)
+
+    def _parcel(self, name: str, kind: str, **facts: Any) -> Parcel | None:
+        """A file as it is sent; read again only where it has changed."""
+        files, stamp = self._store.files, self._store.files.stamp(name, kind)
+        if stamp is None:
+            return None
+        known = self._parcels.get((name, kind))
+        if known is None or known[0] != stamp:
+            length = files.size(name, kind) or 0
+            parcel = parcel_of(length, partial(files.read, name, kind), piece_bytes=self._piece_bytes, **facts)
+            known = self._parcels[name, kind] = (stamp, parcel)
+        return known[1]
+
+    def _take_back_copies(self, leaving: set[str]) -> None:
+        """What went ahead to an heir that nobody wants any more goes."""
+        for heir in self._ahead.keys() - leaving:
+            self._broker.delete(keys.ahead(heir))
+            self._store.files.drop(heir, AHEAD, DIFFERENCE)
+            del self._ahead[heir]
 
     def _say_nothing_is_left(self, desired: DesiredState) -> None:
         """An heir elsewhere of what this node never ran is not to wait for it: it begins with nothing."""
@@ -148,8 +246,8 @@ class Carrier:
                 self._broker.delete(key)
             elif claimed == heir.id.encode() and len(heir.inherits) > 1:
                 self._store.record_taken(heir.id)  # it goes on with what is on its own node; this expires
-            elif manifest is None:
-                send(self._broker, name, Savepoint())
+            elif manifest in (None, NOTHING.manifest.encode()):
+                offer(self._broker, key, NOTHING, expires_s=LEFT_S)
 
     # -- the node where it goes on -------------------------------------------------------------------------------------
 
@@ -163,31 +261,108 @@ class Carrier:
             if not self._ready.get(heir.id):
                 self._ready[heir.id], self._since_ms[heir.id] = True, self._clock_ms()
             self._broker.set(keys.heir(heir.id), READY, ex=READY_S)
-        name = heir.inherits[-1]
-        savepoint = claim(self._broker, name, heir.id) if self._store.received(heir.id) is None else None
-        if savepoint == Savepoint() and len(heir.inherits) > 1:
+        if not self._store.has(heir.id, RECEIVED):
+            self._fetch_copy(heir)
+            self._fetch_end(heir)
+
+    def _fetch_copy(self, heir: WantedFragment) -> None:
+        """Take what goes ahead of its predecessor's record, and say when it is on disk."""
+        key, files = keys.ahead(heir.id), self._store.files
+        text, stored = self._broker.hmget(key, MANIFEST, STORED)
+        if text is None:
+            return
+        manifest = self._manifest(key, text)
+        length = files.size(heir.id, COPY)
+        if stored == manifest["sha256"].encode() and length is not None:
+            return
+        if length != manifest["length"] or not is_whole(files.read(heir.id, COPY), manifest):
+            taken, kind = fetch(self._broker, key, files, heir.id, manifest, to=COPY, expires_s=AHEAD_S)
+            self._note(heir.id, (COPY, taken))
+            if kind is None:
+                return
+            files.rename(heir.id, kind, COPY)
+        self._broker.hset(key, STORED, manifest["sha256"])
+        self._broker.expire(key, AHEAD_S)
+
+    def _fetch_end(self, heir: WantedFragment) -> None:
+        """Take what its predecessor left, and claim it, so that nobody else goes on with it."""
+        name, files = heir.inherits[-1], self._store.files
+        key = keys.handover(name)
+        text, claimed, refused = self._broker.hmget(key, MANIFEST, CLAIM, REFUSED)
+        if text is None or claimed not in (None, heir.id.encode()):
+            return
+        manifest = self._manifest(key, text)
+        if refused is not None and "base" in manifest:
+            return  # the whole is to come
+        taken, kind = fetch(self._broker, key, files, heir.id, manifest, to=RECEIVED, expires_s=LEFT_S)
+        self._note(heir.id, (RECEIVED, taken))
+        if kind is not None and "base" in manifest:
+            kind = self._put_together(heir, kind, manifest)
+            if kind is None:
+                self._broker.hset(key, REFUSED, 1)
+                self._broker.expire(key, LEFT_S)
+        if kind is None or not claim(self._broker, name, heir.id, manifest=text):
+            return
+        if len(heir.inherits) > 1 and files.read(heir.id, kind) == _NOTHING:
             # It was to come back from a node that has not heard of it: it goes on with what is here.
             self._store.record_void(heir.id)
             self._settled.add(heir.id)
             self._log.warning("the other node has not heard of it", fragment=heir.id, last=name)
-        elif savepoint is not None:
-            self._store.record_received(heir.id, savepoint)
-            self._log.info("record received", fragment=heir.id, from_=name)
+        else:
+            if manifest.get("ended_ms") is not None:
+                files.date(heir.id, kind, manifest["ended_ms"])  # since when nothing works
+            files.rename(heir.id, kind, RECEIVED)
+            self._log.info("record received", fragment=heir.id, from_=name, bytes=files.size(heir.id, RECEIVED))
+        files.drop(heir.id, COPY, *files.kinds(heir.id, COMING))
+
+    def _put_together(self, heir: WantedFragment, kind: str, manifest: Manifest) -> str | None:
+        """Make the record of the copy that came ahead and the difference; None where they do not give it."""
+        files = self._store.files
+        try:
+            whole = put_together(files.read(heir.id, COPY), files.read(heir.id, kind))
+        except (ValueError, FileNotFoundError) as error:
+            self._log.warning("what came ahead is broken; the whole is asked for", fragment=heir.id, why=str(error))
+            return None
+        if not is_whole(whole, manifest["whole"]):
+            self._log.warning("what came ahead is not what was sent; the whole is asked for", fragment=heir.id)
+            return None
+        files.write(heir.id, WHOLE, whole)
+        return WHOLE
+
+    def _manifest(self, key: str, text: bytes) -> Manifest:
+        known = self._manifests.get(key)
+        if known is None or known[0] != text:
+            known = self._manifests[key] = (text, json.loads(text))
+        return known[1]
 
     def _say_begun(self, heir: WantedFragment) -> None:
         """Say that it has begun, until the other node has cleared away what it left."""
         key = keys.handover(heir.inherits[-1])
         if not self._broker.exists(key):
+            self._store.files.drop(heir.id, RECEIVED)  # it is in what it began with
             self._settled.add(heir.id)
         elif self._broker.hget(key, BEGUN) != heir.id.encode():
             self._broker.hset(key, BEGUN, heir.id)
 
     # -- when ----------------------------------------------------------------------------------------------------------
 
+    def _note(self, heir: str, so_far: object) -> None:
+        """Note how far something is that is on its way to an heir: as long as it gets further, every moment counts."""
+        now_ms = self._clock_ms()
+        if self._seen.get(heir) != so_far or heir not in self._moved_ms:
+            if heir in self._moved_ms:
+                self._since_ms[heir] = now_ms
+            self._seen[heir], self._moved_ms[heir] = so_far, now_ms
+
     def _forget(self, under_way: Iterable[str]) -> None:
         now_ms = self._clock_ms()
         self._since_ms = {heir: self._since_ms.get(heir, now_ms) for heir in under_way}
-        self._due_ms = {heir: due_ms for heir, due_ms in self._due_ms.items() if heir in self._since_ms}
+        for of_heirs in (self._due_ms, self._seen, self._moved_ms, self._sent):
+            for heir in of_heirs.keys() - self._since_ms.keys():
+                del of_heirs[heir]
+        if not self._since_ms:
+            self._parcels.clear()
+            self._manifests.clear()
 
     def _is_due(self, heir: str) -> bool:
         now_ms = self._clock_ms()
@@ -204,73 +379,3 @@ def still_leaving(desired: DesiredState, store: Any) -> tuple[str, ...]:
     return tuple(sorted(
         name for heir in desired.heirs_elsewhere.values() for name in heir.inherits[-1:]
         if heir.id not in taken or store.has(name, "ended") or store.is_recorded(name)))
-
-
-def send(broker: redis.Redis, fragment_id: str, savepoint: Savepoint) -> None:
-    """Send what a fragment left: the pieces first, then their manifest, by which it is there. Repeating it is safe."""
-    text = SAVEPOINTS.dumps(savepoint).encode()
-    pieces = [text[at : at + PIECE_BYTES] for at in range(0, len(text), PIECE_BYTES)]
-    key = keys.handover(fragment_id)
-    for first in range(0, len(pieces), PIECES_AT_ONCE):
-        broker.hset(key, mapping={
-            _piece(first + number): piece for number, piece in enumerate(pieces[first : first + PIECES_AT_ONCE])})
-    broker.expire(key, LEFT_S)
-    manifest = {**_check(text), "pieces": [_check(piece) for piece in pieces]}
-    broker.hset(key, MANIFEST, json.dumps(manifest))
-
-
-def claim(broker: redis.Redis, fragment_id: str, heir: str) -> Savepoint | None:
-    """What a fragment left, for an heir that nobody else goes on with it after; None where it is not there, or another
-    has claimed it.
-
-    Raises
-    ------
-    NotWhole
-        A piece is missing, or is not what the manifest says; it will be sent again.
-    """
-    key = keys.handover(fragment_id)
-    manifest, claimed = broker.hmget(key, MANIFEST, CLAIM)
-    if manifest is None or claimed not in (None, heir.encode()):
-        return None
-    text = _fetched(broker, key, json.loads(manifest))
-    try:
-        savepoint = SAVEPOINTS.loads(text)
-    except InvalidContract as error:
-        raise NotWhole(f"{fragment_id}: {error}") from error
-    if claimed is None:
-        broker.hsetnx(key, CLAIM, heir)
-        if broker.hget(key, CLAIM) != heir.encode():
-            return None
-    return savepoint
-
-
-def withdraw(broker: redis.Redis, fragment_id: str) -> str | None:
-    """Take back what a fragment left, for it works on; the heir that has claimed it, where that is too late."""
-    key = keys.handover(fragment_id)
-    broker.hsetnx(key, CLAIM, fragment_id)
-    claimed = broker.hget(key, CLAIM)
-    if claimed not in (None, fragment_id.encode()):
-        return claimed.decode()
-    broker.delete(key)
-    return None
-
-
-def _fetched(broker: redis.Redis, key: str, manifest: dict[str, Any]) -> bytes:
-    checks, parts = manifest["pieces"], []
-    for first in range(0, len(checks), PIECES_AT_ONCE):
-        names = [_piece(number) for number in range(first, min(first + PIECES_AT_ONCE, len(checks)))]
-        parts += broker.hmget(key, names)
-    text = b"".join(part or b"" for part in parts)
-    broken = [number for number, part in enumerate(parts) if part is None or _check(part) != checks[number]]
-    if broken or _check(text) != {name: manifest[name] for name in ("length", "sha256")}:
-        broker.hdel(key, MANIFEST)
-        raise NotWhole(f"{key}: pieces {broken} of {len(checks)}")
-    return text
-
-
-def _check(data: bytes) -> dict[str, Any]:
-    return {"length": len(data), "sha256": hashlib.sha256(data).hexdigest()}
-
-
-def _piece(number: int) -> str:
-    return f"piece:{number}"

@@ -7,10 +7,10 @@ becomes instructions with everything resolved. Where something has to be seen af
 
 from __future__ import annotations
 
-from .ending import come_to_an_end
+from .ending import come_to_an_end, copy
 from .instructions import Again, Instructions
 from .outputs import change
-from .reconcile import Action, ActivateRoutes, End, Leave, Pause, Restart, Route, Start, State, Stop
+from .reconcile import Action, ActivateRoutes, Copy, End, Leave, Pause, Restart, Route, Start, State, Stop
 from .removal import stop
 from .routing import activate, divide
 from .snapshot import Snapshot
@@ -28,6 +28,8 @@ def decide(snapshot: Snapshot, action: Action) -> Instructions:
             return restart(snapshot, fragment)
         case End() | Pause() | Leave():
             return come_to_an_end(snapshot, action)
+        case Copy(fragment):
+            return copy(snapshot, fragment)
         case Stop():
             return stop(snapshot, action)
         case ActivateRoutes():

@@ -10,14 +10,27 @@ from __future__ import annotations
 from scheduler.contracts.desired import WantedFragment
 from workers.engine.channels import keys
 
-from .broker_instructions import Unregister
-from .delays import LEAVE_MS, SOON_MS
+from .broker_instructions import Resume, Unregister
+from .delays import LEAVE_MS, RETRY_MS, SOON_MS
+from .handover import remote_successors
 from .inputs import channels_of
-from .instructions import Again, HoldQuery, Instructions, RecordPause, Release, RetryAt, Show, StayPaused, Stopped
-from .reconcile import End, Leave, Pause, Start, State
+from .instructions import (
+    Again,
+    HoldQuery,
+    Instructions,
+    ReadState,
+    RecordCopy,
+    RecordPause,
+    Release,
+    RetryAt,
+    Show,
+    StayPaused,
+    Stopped,
+)
+from .reconcile import Copy, End, Leave, Pause, Start, State
 from .resting import await_batch, come_to_rest, is_busy
 from .retirement import has_read_all, retire
-from .savepoints import Readiness, beginning_of, end, has_lost_its_place, has_read_to_the_end
+from .savepoints import Readiness, beginning_of, end, has_lost_its_place, has_read_to_the_end, state_left
 from .snapshot import Snapshot
 
 
@@ -60,6 +73,18 @@ def _end_held(snapshot: Snapshot, action: End) -> Instructions:
     if not snapshot.is_held:
         return (*come_to_rest(), Again(action))
     return (*end(snapshot, action.fragment), StayPaused(), *come_to_rest(), Release())
+
+
+def copy(snapshot: Snapshot, fragment: WantedFragment) -> Instructions:
+    """Copy the state of a query that works, between two batches; it goes on before the copy is on disk."""
+    heirs = tuple(heir.id for heir in remote_successors(snapshot.desired, fragment.id))
+    if not snapshot.has_query or not heirs:
+        return ()
+    if snapshot.is_held is None:
+        return (HoldQuery(), Again(Copy(fragment)))
+    if not snapshot.is_held or not snapshot.records.progress.is_done:
+        return (RetryAt(snapshot.now_ms + RETRY_MS),)
+    return (ReadState(state_left(snapshot.records)), Resume(), RecordCopy(heirs))
 
 
 def _is_drained(snapshot: Snapshot, action: End | Pause | Leave) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from scheduler.contracts.desired import Outlets, Routes, WantedFragment
+from scheduler.contracts.savepoints import States
 from workers.engine.channels.real_time import Mode
 
 from . import backoff
@@ -57,6 +58,7 @@ class FragmentRun:
         self._has_done_a_batch = False  # since its query began
         self._retry_at_ms: int | None = None
         self._has_run = False
+        self.copied: States = {}  # its state as it was read last, until it is recorded
 
     @property
     def state(self) -> State:

@@ -20,9 +20,13 @@ class Stage(StrEnum):
     """How far a fragment that hands over has come."""
 
     WORK = "work"  # what it reads has not come to its end
+    COPY = "copy"  # it works, and a copy of its state is to go ahead to another node
     END = "end"
     ENDED = "ended"
     OVER = "over"  # all that go on with it have begun
+
+
+AT_WORK = frozenset({Stage.WORK, Stage.COPY, Stage.END})
 
 
 def predecessors(desired: DesiredState, fragment: WantedFragment) -> tuple[str, ...]:

@@ -181,6 +181,20 @@ class RecordEnded:
 
 
 @dataclass(frozen=True, slots=True)
+class ReadState:
+    """Keep the state of the fragment in mind, for ``RecordCopy``."""
+
+    state: HandedState
+
+
+@dataclass(frozen=True, slots=True)
+class RecordCopy:
+    """Record the state that was read as a copy that goes ahead to these heirs on other nodes."""
+
+    heirs: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class DropSavepoint:
     """The fragment has not ended for others, or nobody needs what it left."""
 
@@ -250,8 +264,8 @@ QueryInstruction = (
     | HoldQuery | StayPaused | InForce | LookAtRoutes
 )
 RecordInstruction = (
-    TakeOver | RecordBegun | RecordEnded | DropSavepoint | RecordStandby | ForgetStandby | RecordPause
-    | RecordLeft | RecordChain | TakeOn
+    TakeOver | RecordBegun | RecordEnded | ReadState | RecordCopy | DropSavepoint | RecordStandby | ForgetStandby
+    | RecordPause | RecordLeft | RecordChain | TakeOn
     | ClearCheckpoint | RemoveCheckpoint | MarkRemoved | ForgetRecord
 )
 Instruction = QueryInstruction | RecordInstruction | BrokerInstruction | Again | Release | Gone

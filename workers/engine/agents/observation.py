@@ -19,6 +19,7 @@ from .inputs import channels_of
 from .reconcile import (
     Action,
     ActivateRoutes,
+    Copy,
     End,
     Leave,
     OpenOutlet,
@@ -134,7 +135,7 @@ class Observer:
 def _asks_records(run: FragmentRun, action: Action) -> bool:
     """Whether a decision on the action asks what stands on disk."""
     match action:
-        case Start() | Restart() | End() | Pause() | Leave():
+        case Start() | Restart() | End() | Copy() | Pause() | Leave():
             return True
         case Route() | ActivateRoutes() | OpenOutlet() | OpenTail():
             return run.is_held is not None

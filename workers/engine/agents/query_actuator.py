@@ -148,9 +148,11 @@ class QueryActuator:
             self._tell_of_handover(run, stood_by=stood_by, now_ms=now_ms)
 
     def _tell_of_handover(self, run: FragmentRun, *, stood_by: bool, now_ms: int) -> None:
-        """For how long nothing worked at its tasks: since the last of those before it recorded what it left."""
-        ended_ms = [
-            at_ms for name in run.fragment.inherits if (at_ms := self._around.store.ended_ms(name)) is not None]
+        """For how long nothing worked at its tasks: since the last of those before it recorded what it left. Where that
+        was on another node, by the clocks of both."""
+        store = self._around.store
+        times_ms = (store.received_ms(run.id), *map(store.ended_ms, run.fragment.inherits))
+        ended_ms = [at_ms for at_ms in times_ms if at_ms is not None]
         if ended_ms:
             self._on_event(
                 "handed_over", at_ms=now_ms, fragment=run.id, from_=list(run.fragment.inherits), stood_by=stood_by,

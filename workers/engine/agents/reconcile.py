@@ -175,6 +175,17 @@ class End:
 
 
 @dataclass(frozen=True, slots=True)
+class Copy:
+    """Make a copy of the state for a node on which others go on with it, between two batches, and work on."""
+
+    fragment: WantedFragment
+
+    @property
+    def fragment_id(self) -> str:
+        return self.fragment.id
+
+
+@dataclass(frozen=True, slots=True)
 class Pause:
     """Stop cleanly, keep the state, and give up the places in the channels that the fragment reads."""
 
@@ -218,7 +229,7 @@ class Leave:
 Change = (
     OpenOutlet | RegisterReaders | UnregisterReaders | CloseOutlet | Route | Unroute | CloseTail | OpenTail | Repace
 )
-Action = Start | Restart | End | Pause | ActivateRoutes | Leave | Change | Stop
+Action = Start | Restart | End | Copy | Pause | ActivateRoutes | Leave | Change | Stop
 
 
 def reconcile(
@@ -304,6 +315,8 @@ def _ceding(fragment: WantedFragment, stage: Stage, actual_run: Actual | None, n
         is_slow = actual_run is not None and (actual_run.trigger_ms or 0) > HURRIED_MS
         hurry: list[Action] = [Repace(fragment.id, HURRIED_MS)] if is_slow else []
         return [*hurry, End(fragment)]
+    if stage is Stage.COPY and actual_run is not None and actual_run.state is State.RUNNING:
+        return [Copy(fragment)]
     is_to_start = actual_run is None or (actual_run.state is not State.RUNNING and not actual_run.gave_up)
     return [Start(fragment)] if is_to_start else []
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
-from scheduler.contracts.savepoints import States
+from scheduler.contracts.savepoints import SAVEPOINTS, Savepoint, States
 
 from .context import SlotContext
 from .fragment_run import FragmentRun
@@ -16,8 +16,10 @@ from .instructions import (
     ForgetStandby,
     HandedState,
     MarkRemoved,
+    ReadState,
     RecordBegun,
     RecordChain,
+    RecordCopy,
     RecordEnded,
     RecordInstruction,
     RecordLeft,
@@ -54,6 +56,12 @@ class RecordActuator:
                 store.record_ended(run.id, replace(savepoint, states=self._states(run, state)))
                 took_ms = round(1000 * (time.monotonic() - began_s))
                 self._log.info("fragment ended for others", fragment=run.id, took_ms=took_ms)
+            case ReadState(state):
+                run.copied = self._states(run, state)
+            case RecordCopy(heirs):
+                text, run.copied = SAVEPOINTS.dumps(Savepoint(states=run.copied)).encode(), {}
+                for heir in heirs:
+                    store.files.write(heir, "ahead", text)
             case DropSavepoint():
                 store.record_ended(run.id, None)
             case RecordStandby(channels):

@@ -133,7 +133,7 @@ def has_read_to_the_end(snapshot: Snapshot, fragment: WantedFragment) -> bool:
 
 def end(snapshot: Snapshot, fragment: WantedFragment) -> Instructions:
     """Record what a fragment leaves that is at rest: others can go on from there."""
-    return (RecordEnded(_left_by(snapshot, fragment), _state_left(snapshot.records)),)
+    return (RecordEnded(_left_by(snapshot, fragment), state_left(snapshot.records)),)
 
 
 def _left_by(snapshot: Snapshot, fragment: WantedFragment) -> Savepoint:
@@ -165,7 +165,8 @@ def _read_on_after(snapshot: Snapshot, channel: str, reader: str, offset: Offset
     return offset if info is None else info.reads_on_after(reader, offset)
 
 
-def _state_left(records: Records) -> HandedState:
+def state_left(records: Records) -> HandedState:
+    """The state after its last batch that is done."""
     progress = records.progress
     return HandedState(
         progress.batch if progress.is_done else progress.batch - 1, (records.begun or RestorePoint()).states)
@@ -259,7 +260,7 @@ def _succeed_itself(
         name: max(begun.batch_bases.get(name, 0), before.batch_bases.get(name, 0) + batches)
         for name in whole.written}
     passed = _passed(snapshot)
-    state = replace(_state_left(records), tasks=frozenset(task.id for task in whole.tasks))
+    state = replace(state_left(records), tasks=frozenset(task.id for task in whole.tasks))
     boundaries = tuple(name for name in snapshot.control if PART not in name)
     return (
         RecordBegun(replace(begun, batch_bases=batch_bases, offsets=passed), state),

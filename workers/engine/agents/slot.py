@@ -48,7 +48,7 @@ from .driver_end import refusal_told, status_of_end
 from .engine import SparkEngine
 from .executor import FragmentExecutor
 from .fragment_run import FragmentRun
-from .handover import Stage, remote_successors
+from .handover import AT_WORK, Stage, remote_successors
 from .heap_sampler import HeapSampler
 from .line_writer import LineWriter
 from .logs import configure, logger
@@ -236,7 +236,7 @@ class Slot:
         One that is no longer wanted may end because what it read is gone: it is about to be stopped anyway.
         """
         wanted = {fragment.id for fragment in self._desired.of_slot(self._name)}
-        wanted |= {fragment_id for fragment_id, stage in self._stages.items() if stage in (Stage.WORK, Stage.END)}
+        wanted |= {fragment_id for fragment_id, stage in self._stages.items() if stage in AT_WORK}
         look_at_all = self._is_due("look", LOOK_MS, now_ms) or not self._listener.listening
         if look_at_all:
             self._long_batches.look(batching(list(self._runs.values()), self._listener.progress), now_ms=now_ms)
@@ -318,7 +318,7 @@ class Slot:
 
     def _is_told(self, run: FragmentRun) -> bool:
         """A fragment that is stopped for good is gone, though some of what it left may still be cleared away."""
-        if run.state is not State.STOPPED or self._stages.get(run.id) in (Stage.WORK, Stage.END):
+        if run.state is not State.STOPPED or self._stages.get(run.id) in AT_WORK:
             return True
         return any(wanted.id == run.id for wanted in self._desired.of_slot(self._name))
 

@@ -83,7 +83,8 @@ def stages_of(
 ) -> dict[str, Stage]:
     """How far those have come that hand over; those that are over count until they are cleared away.
 
-    One that goes on on another node works until it is ready there, however long that takes.
+    One that goes on on another node works until it is ready there, however long that takes; and until what can go ahead
+    of its state is there.
 
     Parameters
     ----------
@@ -109,6 +110,8 @@ def stages_of(
     for name in desired.outgoing:
         is_ready = all(heir.id in elsewhere.ready for heir in remote_successors(desired, name))
         stage = stage_of(desired, name, begun=begun, ended=ended, may_end=may_end and is_ready)
+        if stage is Stage.WORK and any(heir.id in elsewhere.to_copy for heir in remote_successors(desired, name)):
+            stage = Stage.COPY
         if stage is not Stage.OVER or name in ended or name in runs:
             stages[name] = stage
     return stages

@@ -12,6 +12,9 @@
                                                       <fragment>.paused, <fragment>.left (a bundle that is done),
                                                       <fragment>.standby (its query waits for its turn),
                                                       <fragment>.received (what came for it from another node),
+                                                      <fragment>.copy and <fragment>.coming-* (what comes ahead of that,
+                                                      and what has come so far), <fragment>.ahead and
+                                                      <fragment>.difference (sent to one of another node),
                                                       and <fragment>.folds (of each of its tasks)
     <data-dir>/checkpoints/handover.lock              held while a fragment takes over
     <data-dir>/outputs/                               what file sinks write
@@ -34,6 +37,7 @@ from workers.engine.channels import real_time
 from workers.engine.desired import keep_handing_over, without
 
 from .checkpoint import Progress, read_progress
+from .parcels import COMING, FilesBeside
 
 TAKEN, VOID = "taken", "void"
 
@@ -153,6 +157,7 @@ class SlotStore:
         shutil.rmtree(self.checkpoint(fragment_id), ignore_errors=True)
         for what in ("json", "begun", "ended", "paused", "left", "folds", "standby", "received"):
             self._beside(fragment_id, what).unlink(missing_ok=True)
+        self.files.drop(fragment_id, "copy", *self.files.kinds(fragment_id, COMING))
 
     def clear_checkpoint(self, fragment_id: str) -> None:
         """Delete Spark's part of a checkpoint alone: the fragment goes on from what is recorded beside it."""
@@ -196,6 +201,14 @@ class SlotStore:
         except FileNotFoundError:
             return None
 
+    def received_ms(self, heir: str) -> int | None:
+        """When what has come for a fragment from another node was left there, by that node's clock; None while nothing
+        has."""
+        try:
+            return self._beside(heir, "received").stat().st_mtime_ns // 1_000_000
+        except FileNotFoundError:
+            return None
+
     def having(self, what: str) -> frozenset[str]:
         """The fragments with a record of that kind: ``begun``, ``ended``, ``paused``, ``left``, ``standby``."""
         return frozenset(path.stem for path in (self.data_dir / "checkpoints").glob(f"*.{what}"))
@@ -224,9 +237,18 @@ class SlotStore:
         document = self._read(heir, "received")
         return None if document is None else SAVEPOINTS.read(document)
 
-    def record_received(self, heir: str, savepoint: Savepoint) -> None:
-        """From now on this is what the fragment begins with."""
-        write_atomically(self._beside(heir, "received"), SAVEPOINTS.dumps(savepoint))
+    @property
+    def files(self) -> FilesBeside:
+        """What is sent to other nodes, or comes from there, as files beside checkpoints."""
+        return FilesBeside(self.data_dir / "checkpoints")
+
+    def state_bytes(self, fragment_id: str) -> int:
+        """About what the state of a fragment's folds takes on disk: the largest batch's that Spark has kept of each, or
+        what it began with. A batch writes all of it, or nothing where it has no event."""
+        sizes = [
+            max((path.stat().st_size for path in store.glob("*.changelog")), default=0)
+            for store in self.checkpoint(fragment_id).glob("state/*/*/")]
+        return max(sum(sizes), self.files.size(fragment_id, "begun") or 0)
 
     def taken(self) -> frozenset[str]:
         """The fragments of other nodes that have begun with what one of this node left."""
@@ -315,6 +337,10 @@ class SlotStore:
                 mark.unlink(missing_ok=True)
                 swept.append(mark.stem)
             lock.release(remove=True)
+        for kind in ("ahead", "difference", "copy", f"{COMING}-*"):  # without them whole records are sent
+            for path in folder.glob(f"*.{kind}"):
+                if now_s - path.stat().st_mtime >= grace_s:
+                    path.unlink(missing_ok=True)
         return swept
 
     def lock(self, fragment_id: str) -> FileLock:

@@ -80,6 +80,12 @@ def handover(fragment: str) -> str:
     return f"{PREFIX}handover:{fragment}"
 
 
+def ahead(heir: str) -> str:
+    """The hash of a copy that goes ahead of what is left for a fragment on another node: pieces, their manifest, and
+    the checksum of what has been stored there."""
+    return f"{PREFIX}ahead:{heir}"
+
+
 def heir(fragment: str) -> str:
     """Is there while a fragment that shall go on with the work of another node's is ready to."""
     return f"{PREFIX}heir:{fragment}"

@@ -1,0 +1,135 @@
+"""A query with much state moves between two nodes: a copy goes ahead, then what is new; its output is as of one that
+nobody moves."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+import redis
+
+from scheduler.contracts.desired import made_in
+from scheduler.model.fragment import Fragment, RunningTask
+from scheduler.reuse.handover import Piece, recut
+from tests.conftest import running_broker
+
+from .rig import Hosts, catalogue, estate_of, running_agent
+
+pytestmark = [pytest.mark.spark, pytest.mark.broker]
+
+NODES = ("n1", "n2")
+
+
+@pytest.fixture(scope="module")
+def hosts(tmp_path_factory, test_types, with_jar) -> Iterator[Hosts]:
+    """Two agents with a slot and a data folder each."""
+    plugin_folder, types = test_types
+    with ExitStack() as stack:
+        url = stack.enter_context(running_broker(tmp_path_factory.mktemp("broker")))
+        client = stack.enter_context(redis.Redis.from_url(url))
+        hosts = Hosts(client, {
+            node: stack.enter_context(running_agent(
+                client, url, with_jar(tmp_path_factory.mktemp(node)), plugin=plugin_folder,
+                task_types=catalogue(*types), node=node, WEIR_SLOT_MEMORY_MB="2048"))
+            for node in NODES})
+        hosts.wait_serving()
+        yield hosts
+
+
+class Hoarding:
+    """A source, and a query that keeps a text of each key and sums up what came for it."""
+
+    def __init__(self, hosts: Hosts, *, keys: int, length: int, rate_per_s: float) -> None:
+        self.hosts, self.keys, self.length, name = hosts, keys, length, f"f{hosts.version + 1}"
+        self.tasks = [
+            RunningTask("count", "numbers", {"rate_per_s": rate_per_s}, ()),
+            RunningTask("hoard", "hoard", {"keys": keys, "bytes": length}, ("count",)),
+            RunningTask("out", "kept", {"keep_events": 1_000_000}, ("hoard",))]
+        self.source = Fragment(f"{name}-0", ("count",), "n1/0", 1, {"count": (f"{name}-1",)})
+        self.query = Fragment(f"{name}-1", ("hoard", "out"), "n1/0", 2)
+        self.out = f"{name}-1.1"
+
+    def publish(self) -> None:
+        self.hosts.publish(estate_of([self.source, self.query], self.tasks, slots=self.hosts.slots))
+
+    def move(self) -> None:
+        """The query goes to the other node; nothing is waited for."""
+        slot = next(slot.name for slot in self.hosts.slots if slot.name != self.query.slot)
+        change = recut(
+            [self.query], [Piece(2, slot)], upstream=[self.source], outputs={"out"}, generation=self.hosts.version)
+        self.query = change.after[change.steps[0].fragment]
+        self.source = change.after.get(self.source.id, self.source)
+        self.publish()
+
+    def is_over(self) -> None:
+        """Wait until the query runs where it went, and the node that it left has nothing more to do for it."""
+        moved = self.query
+
+        def has_settled() -> bool:
+            report = self.hosts.reports().node(moved.origin)
+            return report is not None and report.version >= made_in(moved.id) and not (
+                set(report.handing_over) & set(moved.inherits))
+
+        self.hosts.wait_running(moved.id, within_s=600)
+        self.hosts.wait(has_settled, within_s=600, what="the other node is done")
+
+    def grows(self, until: int) -> None:
+        self.hosts.wait(lambda: self.length_of_out() >= until, within_s=900, what="more events")
+
+    def length_of_out(self) -> int:
+        return len(self.hosts.events(self.out))
+
+    def check(self) -> None:
+        """Every number once and in order, with the sum of its key up to it and the text made with the first."""
+        sums = dict.fromkeys(range(self.keys), 0.0)
+        events = self.hosts.events(self.out)
+        assert [event["_seq"] for event in events] == list(range(len(events)))
+        for event in events:
+            key = event["_seq"] % self.keys
+            sums[key] += event["_seq"]
+            assert (event["sum"], event["held"]) == (sums[key], self.length)
+
+    def sent(self) -> list[dict]:
+        """What the nodes logged of the record that was sent for the last move."""
+        lines = [line for rig in self.hosts.nodes.values() for line in rig.log.read_text().splitlines()]
+        records = [json.loads(line) for line in lines if "record sent" in line and line.startswith("{")]
+        return [record for record in records if record["to"] == self.query.id]
+
+
+def play(hosts: Hosts, *, keys: int, length: int, rate_per_s: float, kill_after_s: float) -> None:
+    """The query moves, moves back while a slot is killed, and moves once more."""
+    hoarding = Hoarding(hosts, keys=keys, length=length, rate_per_s=rate_per_s)
+    hoarding.publish()
+    hoarding.grows(keys + 10)
+    hoarding.grows(hoarding.length_of_out() + 10)  # a batch with all of it is over
+    hoarding.move()
+    hoarding.is_over()
+    [record] = hoarding.sent()
+    assert record["of_bytes"] > keys * length >= record["bytes"] - 100_000
+    hoarding.grows(hoarding.length_of_out() + 10)
+    hoarding.move()
+    time.sleep(kill_after_s)
+    os.kill(hosts.slot_pid("n1/0"), signal.SIGKILL)
+    hoarding.is_over()
+    hoarding.move()
+    hoarding.is_over()
+    hoarding.grows(hoarding.length_of_out() + 10)
+    hoarding.check()
+    hosts.publish(estate_of([], []))
+    hosts.wait(lambda: not any(slot["fragments"] for slot in hosts.report()["slots"].values()), what="nothing runs")
+
+
+@pytest.mark.timeout(1_500)
+def test_some_mb_of_state_go_ahead_and_change_no_output(hosts: Hosts) -> None:
+    play(hosts, keys=150, length=20_000, rate_per_s=50.0, kill_after_s=1.0)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(7_200)
+def test_a_hundred_mb_of_state_go_ahead_and_change_no_output(hosts: Hosts) -> None:
+    play(hosts, keys=2_000, length=50_000, rate_per_s=100.0, kill_after_s=10.0)

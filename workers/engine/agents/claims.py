@@ -1,0 +1,44 @@
+"""The claim: the fencing token of a handover between nodes, one field beside the record that whoever sets it first has.
+
+With the heir's id in it the old fragment never runs again; with the old one's, the heir never begins.
+"""
+
+from __future__ import annotations
+
+import redis
+
+from workers.engine.channels import keys
+
+CLAIM = "claim"
+_CLAIM = """
+if redis.call('HGET', KEYS[1], 'manifest') ~= ARGV[1] then return 0 end
+redis.call('HSETNX', KEYS[1], 'claim', ARGV[2])
+if redis.call('HGET', KEYS[1], 'claim') == ARGV[2] then return 1 end
+return 0
+"""
+
+
+def claim(broker: redis.Redis, fragment_id: str, heir: str, *, manifest: bytes) -> bool:
+    """Whether an heir goes on with what a fragment left, and nobody else ever does.
+
+    Parameters
+    ----------
+    broker : redis.Redis
+        The broker.
+    fragment_id, heir : str
+        What ended, and what goes on with it.
+    manifest : bytes
+        Of what has come. Where that is not what is there any more, it was taken back meanwhile.
+    """
+    return bool(broker.register_script(_CLAIM)(keys=[keys.handover(fragment_id)], args=[manifest, heir]))
+
+
+def withdraw(broker: redis.Redis, fragment_id: str) -> str | None:
+    """Take back what a fragment left, for it works on; the heir that has claimed it, where that is too late."""
+    key = keys.handover(fragment_id)
+    broker.hsetnx(key, CLAIM, fragment_id)
+    claimed = broker.hget(key, CLAIM)
+    if claimed not in (None, fragment_id.encode()):
+        return claimed.decode()
+    broker.delete(key)
+    return None

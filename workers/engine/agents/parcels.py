@@ -1,0 +1,298 @@
+"""Parcels: files that go through the broker from one node to another, in pieces with checksums, a window at a time.
+
+A hash in the broker has the manifest (JSON: length and SHA-256 of the file and of each piece), the pieces that come
+next and how many the receiver has (``next``). The sender puts those there that are missing of the next ``WINDOW``; the
+receiver writes them to its disk, and then deletes them: so the broker holds a window, however long the file is. Either
+side only looks at what is there, and so both can go on after whatever died.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import redis
+
+PIECE_BYTES = 256 << 10
+WINDOW = 32  # pieces that the broker holds at once
+PIECES_AT_ONCE = 8  # of which it is asked in one round trip
+MANIFEST, NEXT = "manifest", "next"
+COMING = "coming"  # what a file is while it comes, with what it is to be and the beginning of its checksum
+
+Manifest = Mapping[str, Any]
+
+
+class Files(Protocol):
+    """The files beside checkpoints by fragment and kind, as parcels need them."""
+
+    def size(self, name: str, kind: str) -> int | None:
+        """Its length in bytes; None where it is not there."""
+
+    def stamp(self, name: str, kind: str) -> object | None:
+        """What is another when it was replaced; None where it is not there."""
+
+    def read(self, name: str, kind: str, first: int = 0, length: int = -1) -> bytes:
+        """A part of it, or all.
+
+        Parameters
+        ----------
+        name, kind : str
+            The fragment and what the file is to it.
+        first, length : int, optional
+            Where the part begins, and how many bytes it has at most; -1 for all that are left.
+        """
+
+    def write(self, name: str, kind: str, text: bytes) -> None:
+        """Replace it; a reader sees the old one or the new one, whole."""
+
+    def append(self, name: str, kind: str, text: bytes, *, at: int) -> None:
+        """Go on with it there; it stays if the machine goes.
+
+        Parameters
+        ----------
+        name, kind : str
+            The fragment and what the file is to it.
+        text : bytes
+            What is added.
+        at : int
+            Behind how many bytes; what is there later than that goes.
+        """
+
+    def rename(self, name: str, kind: str, to: str) -> None:
+        """Make it another kind, and replace what was that."""
+
+    def date(self, name: str, kind: str, at_ms: int) -> None:
+        """Say when it was written, in ms since the epoch."""
+
+    def drop(self, name: str, *kinds: str) -> None:
+        """Delete it; not there is fine."""
+
+    def kinds(self, name: str, beginning: str) -> tuple[str, ...]:
+        """The kinds of a fragment's files that begin so."""
+
+
+@dataclass(frozen=True, slots=True)
+class FilesBeside:
+    """Files beside checkpoints, on disk."""
+
+    folder: Path
+
+    def size(self, name: str, kind: str) -> int | None:
+        """As ``Files`` has it."""
+        try:
+            return self._path(name, kind).stat().st_size
+        except FileNotFoundError:
+            return None
+
+    def stamp(self, name: str, kind: str) -> object | None:
+        """As ``Files`` has it."""
+        try:
+            status = self._path(name, kind).stat()
+        except FileNotFoundError:
+            return None
+        return status.st_ino, status.st_mtime_ns, status.st_size
+
+    def read(self, name: str, kind: str, first: int = 0, length: int = -1) -> bytes:
+        """As ``Files`` has it.
+
+        Parameters
+        ----------
+        name, kind, first, length
+            As ``Files.read`` has them.
+        """
+        with self._path(name, kind).open("rb") as file:
+            file.seek(first)
+            return file.read(length)
+
+    def write(self, name: str, kind: str, text: bytes) -> None:
+        """As ``Files`` has it."""
+        path = self._path(name, kind)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_name(f".{path.name}.{os.getpid()}")
+        with temporary.open("wb") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+
+    def append(self, name: str, kind: str, text: bytes, *, at: int) -> None:
+        """As ``Files`` has it.
+
+        Parameters
+        ----------
+        name, kind, text, at
+            As ``Files.append`` has them.
+        """
+        path = self._path(name, kind)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o600), "r+b") as file:
+            file.truncate(at)
+            file.seek(at)
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+
+    def rename(self, name: str, kind: str, to: str) -> None:
+        """As ``Files`` has it."""
+        self._path(name, kind).replace(self._path(name, to))
+
+    def date(self, name: str, kind: str, at_ms: int) -> None:
+        """As ``Files`` has it."""
+        os.utime(self._path(name, kind), ns=(at_ms * 1_000_000, at_ms * 1_000_000))
+
+    def drop(self, name: str, *kinds: str) -> None:
+        """As ``Files`` has it."""
+        for kind in kinds:
+            self._path(name, kind).unlink(missing_ok=True)
+
+    def kinds(self, name: str, beginning: str) -> tuple[str, ...]:
+        """As ``Files`` has it."""
+        return tuple(path.name.removeprefix(f"{name}.") for path in self.folder.glob(f"{name}.{beginning}*"))
+
+    def _path(self, name: str, kind: str) -> Path:
+        return self.folder / f"{name}.{kind}"
+
+
+# -- sending -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Parcel:
+    """A file to be sent: its manifest as text and what it says, and how a part of it is read."""
+
+    manifest: str
+    sha256: str
+    length: int
+    lengths: tuple[int, ...]
+    read: Callable[[int, int], bytes] = field(repr=False)
+
+    def piece(self, number: int) -> bytes:
+        """The piece with this number."""
+        return self.read(sum(self.lengths[:number]), self.lengths[number])
+
+
+def parcel_of(length: int, read: Callable[[int, int], bytes], *, piece_bytes: int, **facts: Any) -> Parcel:
+    """The parcel of a file, read once; ``facts`` go into its manifest."""
+    whole, checks = hashlib.sha256(), []
+    for first in range(0, length, piece_bytes):
+        piece = read(first, piece_bytes)
+        whole.update(piece)
+        checks.append(check_of(piece))
+    manifest = {"length": length, "sha256": whole.hexdigest(), "pieces": checks, **facts}
+    lengths = tuple(check["length"] for check in checks)
+    return Parcel(json.dumps(manifest), whole.hexdigest(), length, lengths, read)
+
+
+def check_of(text: bytes) -> dict[str, Any]:
+    """Length and SHA-256 of a text."""
+    return {"length": len(text), "sha256": hashlib.sha256(text).hexdigest()}
+
+
+def offer(broker: redis.Redis, key: str, parcel: Parcel, *, expires_s: int) -> int:
+    """Put the pieces there that the receiver takes next, and are missing; how many it has. Repeating it is safe.
+
+    Parameters
+    ----------
+    broker : redis.Redis
+        The broker.
+    key : str
+        The hash of the parcel.
+    parcel : Parcel
+        What is sent.
+    expires_s : int
+        After how many seconds it goes, where nobody offers it again.
+    """
+    manifest, taken = broker.hmget(key, MANIFEST, NEXT)
+    first = int(taken or 0)
+    if manifest != parcel.manifest.encode():  # the first time, or another file was sent here before
+        broker.hdel(key, NEXT)
+        broker.hset(key, MANIFEST, parcel.manifest)
+        first = 0
+    broker.expire(key, expires_s)
+    numbers = range(first, min(first + WINDOW, len(parcel.lengths)))
+    pipeline = broker.pipeline(transaction=False)
+    for number in numbers:
+        pipeline.hexists(key, _piece(number))
+    for number, is_there in zip(numbers, pipeline.execute() if numbers else (), strict=True):
+        if not is_there:
+            broker.hset(key, _piece(number), parcel.piece(number))
+    return first
+
+
+# -- receiving ---------------------------------------------------------------------------------------------------------
+
+
+def fetch(
+    broker: redis.Redis, key: str, files: Files, name: str, manifest: Manifest, *, to: str, expires_s: int
+) -> tuple[int, str | None]:
+    """Take the pieces that are there to disk: how many, and what kind the file is once it is whole and checked.
+
+    A piece that is not what the manifest says is asked for again, and so is the file where it is broken on disk.
+
+    Parameters
+    ----------
+    broker : redis.Redis
+        The broker.
+    key : str
+        The hash of the parcel.
+    files : Files
+        Where it goes.
+    name, to : str
+        The fragment that it is for, and the kind that it is to be.
+    manifest : mapping
+        As the hash has it.
+    expires_s : int
+        After how many seconds the hash goes, where nobody offers it again.
+    """
+    kind, checks = f"{COMING}-{to}-{manifest['sha256'][:16]}", manifest["pieces"]
+    files.drop(name, *(other for other in files.kinds(name, f"{COMING}-{to}-") if other != kind))
+    had, at = _pieces_in(files.size(name, kind) or 0, checks)
+    have = had
+    while have < len(checks) and have - had < WINDOW:
+        numbers = range(have, min(have + PIECES_AT_ONCE, len(checks), had + WINDOW))
+        good = []
+        for number, piece in zip(numbers, broker.hmget(key, [_piece(number) for number in numbers]), strict=True):
+            if piece is not None and check_of(piece) != checks[number]:
+                broker.hdel(key, _piece(number))
+                piece = None
+            if piece is None:
+                break
+            good.append(piece)
+        if not good:
+            break
+        files.append(name, kind, b"".join(good), at=at)
+        at, have = at + sum(map(len, good)), have + len(good)
+    if int(broker.hget(key, NEXT) or 0) != have:
+        broker.hset(key, NEXT, have)
+        broker.expire(key, expires_s)
+    if have > had:  # and those that its sender put there again meanwhile
+        broker.hdel(key, *(_piece(number) for number in range(max(0, had - WINDOW), have)))
+    if have < len(checks):
+        return have - had, None
+    if not is_whole(files.read(name, kind) if checks else b"", manifest):
+        files.drop(name, kind)
+        broker.hset(key, NEXT, 0)
+        return 0, None
+    return have - had, kind
+
+
+def is_whole(text: bytes, check: Manifest) -> bool:
+    """Whether a text is what its length and SHA-256 say."""
+    return check_of(text) == {name: check[name] for name in ("length", "sha256")}
+
+
+def _pieces_in(size: int, checks: list[Manifest]) -> tuple[int, int]:
+    """How many whole pieces a file of that size has, and where they end."""
+    number = at = 0
+    while number < len(checks) and at + checks[number]["length"] <= size:
+        at, number = at + checks[number]["length"], number + 1
+    return number, at
+
+
+def _piece(number: int) -> str:
+    return f"piece:{number}"
