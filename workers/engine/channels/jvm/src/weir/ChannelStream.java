@@ -221,6 +221,11 @@ final class ChannelStream
   }
 
   @Override
+  public void moves() {
+    backpressure.moves();
+  }
+
+  @Override
   public void waited(long ms) {
     waitedMs = ms;
   }

@@ -42,6 +42,9 @@ interface Live {
   /** The folder of the journals of its batches. */
   String journals();
 
+  /** Notes that its open batch takes an event, or looks whether there is one. */
+  void moves();
+
   /** Notes for how long a batch that has ended waited for events, in ms. */
   void waited(long ms);
 

@@ -110,6 +110,7 @@ final class LiveReader implements SupportsRealTimeRead<InternalRow> {
       while (rows.hasNext() || nextColumns()) {
         if (!rows.hasNext()) continue;
         row = rows.next();
+        source.moves();
         return true;
       }
       Offset to = nextGroup(deadline);
@@ -146,6 +147,7 @@ final class LiveReader implements SupportsRealTimeRead<InternalRow> {
   private Offset await(long deadline) {
     while (true) {
       long now = System.currentTimeMillis();
+      source.moves();
       if (now < groupAt + APART_MS) {
         sleep(groupAt + APART_MS - now);
         waitedMs += System.currentTimeMillis() - now;

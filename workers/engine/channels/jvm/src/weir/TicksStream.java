@@ -174,6 +174,11 @@ final class TicksStream
   }
 
   @Override
+  public void moves() {
+    backpressure.moves();
+  }
+
+  @Override
   public void waited(long ms) {
     waitedMs = ms;
   }
