@@ -8,7 +8,7 @@ bring it into force, and a broker that lost it gets it again. No interval change
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from statistics import median
@@ -21,12 +21,13 @@ from dashboard import jobs
 from dashboard.operations.costs import costs_here
 from dashboard.operations.latency_problem import Key, Wants, latency_ms, parts_along, queries_of, wants_of
 from dashboard.operations.models import FragmentPace, LatencyStatus
+from dashboard.operations.open_batches import may_be_open, refusals_in
 from dashboard.operations.view import View
 from scheduler.contracts.reports import RUNNING
 from scheduler.history.series import DATAFLOW, Annotation, Series
 from scheduler.latency import status
 from scheduler.latency.batch_costs import BatchesSeen, times_its_cpu
-from scheduler.latency.pacing import STAYS, Expected, Pacing, Queries, Wanted, expected_at, pace
+from scheduler.latency.pacing import STAYS, Expected, Pacing, Queries, Wanted, expected_at
 from scheduler.latency.real_time import Chosen, choose_modes, equal_interval_s, opening
 from scheduler.latency.status import Settled, state_of
 from scheduler.latency.stepping import step
@@ -179,11 +180,11 @@ class Pacer:
             chosen_modes = Chosen(frozenset(), paced, paced.interval_s)
         else:
             chosen_modes = choose_modes(
-                queries, limits, refusals if settings.REAL_TIME else {},
+                queries, limits, refusals if may_be_open() else {},
                 before=[name for name, row in paces.items() if row.real_time])
             paced = chosen_modes.paced
         at = self._now()
-        alone_ms = self._alone(view, queries, corrected)
+        alone_ms = self._alone(view, queries, corrected, refusals if may_be_open() else {}, chosen_modes.open)
         changed = self._store_intervals(chosen_modes, queries, paces, alone_ms, at, refusals=refusals)
         self._store_statuses(corrected, paced, rows, at)
         self._paths = {key: paced.expected[want.key].path for key, (_, want) in corrected.items()}
@@ -206,10 +207,7 @@ class Pacer:
         """Why queries cannot leave their batches open, empty where they can: of those that are not divided and run, or
         are being restarted for it."""
         chosen = {name: "" for name, row in paces.items() if row.real_time and name in view.estate.fragments}
-        return chosen | {
-            name: report.not_real_time for name, report in view.reading.reports.queries()
-            if report.state == RUNNING and report.not_real_time is not None
-            and name in view.estate.fragments and not view.estate.fragments[name].divided}
+        return chosen | refusals_in(view.reading.reports, view.estate)
 
     def _known(self, view: View, chosen: Mapping[str, int]) -> Queries:
         costs = costs_here()
@@ -223,8 +221,14 @@ class Pacer:
         return queries_of(view, costs=costs, seen=seen, trigger_ms=chosen, times_its_cpu=times_its_cpu(pairs))
 
     @staticmethod
-    def _alone(view: View, queries: Queries, wants: Wants) -> dict[str, dict[str, int]]:
-        """Of queries that dataflows need differently often: the interval, in ms, that each would have alone."""
+    def _alone(
+        view: View, queries: Queries, wants: Wants, refusals: Mapping[str, str], opened: Collection[str]
+    ) -> dict[str, dict[str, int]]:
+        """Of queries that dataflows need differently often: the interval, in ms, that each would have alone.
+
+        Of one that would leave its batches open it is that of micro-batches that take as much; and no user of a query
+        that does (``opened``) needs more of it than that takes.
+        """
         own: dict[str, list[Wanted]] = {}
         for (name, _), (_, want) in wants.items():
             own.setdefault(name, []).append(want)
@@ -239,9 +243,11 @@ class Pacer:
         for name in {name for names in shared.values() for name in names}:
             needed = {query for query, names in users.items() if name in names}
             part = replace(queries, costs={query: queries.costs[query] for query in needed}, before_s={}, capacity={})
-            interval_s = pace(part, own.get(name, [])).interval_s
+            choice = choose_modes(part, own.get(name, []), refusals)
             for query in needed & shared.keys():
-                alone[query][name] = round(1000 * interval_s[query])
+                cost = queries.costs[query]
+                least_s = equal_interval_s(cost) if query in opened else 0.0
+                alone[query][name] = round(1000 * max(least_s, choice.priced_s(query, cost)))
         return alone
 
     @staticmethod

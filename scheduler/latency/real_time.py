@@ -30,6 +30,14 @@ class Chosen:
     paced: Pacing
     interval_s: Mapping[str, float]
 
+    def priced_s(self, query: str, cost: BatchCost) -> float:
+        """How far apart micro-batches are that take the CPU that a query's batches, open or not, take here."""
+        return equal_interval_s(cost) if query in self.open else self.interval_s[query]
+
+    def cores(self, query: str, cost: BatchCost) -> float:
+        """What a query takes here, in cores; ``cost`` is of its micro-batches."""
+        return cost.cores(self.priced_s(query, cost))
+
 
 def choose_modes(
     queries: Queries, wants: Sequence[Wanted], refusals: Mapping[str, str], *, before: Collection[str] = ()
@@ -95,6 +103,11 @@ def open_cost(cost: BatchCost) -> BatchCost:
 def equal_interval_s(cost: BatchCost) -> float:
     """How far apart micro-batches would be that take as much CPU as open ones."""
     return cost.batch_cpu_s / _fixed_cores(cost) if cost.batch_cpu_s else OPEN_S
+
+
+def groups_cpu_s(events: float, over_s: float) -> float:
+    """CPU that the groups of so many events take, in seconds, where they come evenly."""
+    return GROUP_CPU_S * min(events, over_s / APART_S)
 
 
 def saved_cores(cost: BatchCost, interval_s: float) -> float:
