@@ -120,7 +120,7 @@ def _charge(
     earliest = min(begun.values())
     needs = _needs({task for slot in growth for task in _ids(tasks[slot])}, since=earliest, until=until)
     parts: list[tuple[str, BillShare]] = []
-    opened = set(FragmentPace.objects.filter(real_time=True).values_list("pk", flat=True))
+    opened = dict(FragmentPace.objects.filter(real_time=True).values_list("pk", "trigger_ms"))
     for slot, counters in growth.items():
         prices = prices_at(begun[slot])
         work = {query: query_work(counts, tasks[slot][query]) for query, counts in counters.queries.items()}
@@ -128,7 +128,8 @@ def _charge(
             cpu_us=1000 * counters.cpu_ms, memory_mb_s=counters.memory_mb_s, queries=list(work.values()))
         over_s = (until - begun[slot]).total_seconds()
         shares = batch_shares(cpu_us=1000 * counters.cpu_ms, queries=[
-            _with_groups(done, over_s) if query in opened else done for query, done in work.items()])
+            _with_groups(done, over_s, opened[query] / 1000) if query in opened else done
+            for query, done in work.items()])
         batches = {
             task.id: BatchPart(shares.get(task.id, 0.0), alone_ms[query])
             for query, done in work.items() if query in alone_ms for task in done.tasks}
@@ -141,9 +142,10 @@ def _charge(
     _add(parts)
 
 
-def _with_groups(work: QueryWork, over_s: float) -> QueryWork:
+def _with_groups(work: QueryWork, over_s: float, apart_s: float) -> QueryWork:
     """The work of a query whose batches stay open: one of these is not divided, and named as its fragment."""
-    return replace(work, groups_cpu_s=groups_cpu_s(work.tasks[0].events, over_s)) if work.tasks else work
+    return replace(work, groups_cpu_s=groups_cpu_s(work.tasks[0].events, over_s, apart_s)) \
+        if work.tasks else work
 
 
 def _alone_ms(fragments: Mapping[str, Fragment]) -> dict[str, Mapping[str, int]]:

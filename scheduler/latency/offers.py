@@ -12,7 +12,7 @@ from scheduler.model.task_types import TaskTypes
 
 from .batch_costs import batch_cost
 from .pacing import Queries, Wanted, interval_alone
-from .real_time import choose_modes, equal_interval_s
+from .real_time import choose_modes
 from .triggers import LARGEST_S
 from .ways import Way
 
@@ -123,10 +123,10 @@ def planned_interval_s(
     micro_s = interval_alone(limits, batch_s=batch_s, largest_s=queries.largest_s)
     wants = [Wanted(f"{number}", way, limit.limit_s, limit.share)
              for number, limit in enumerate(limits) if not limit.along]
-    opened = choose_modes(queries, wants, dict.fromkeys(able, "")).open
-    if not opened:
+    chosen = choose_modes(queries, wants, dict.fromkeys(able, ""))
+    if not chosen.open:
         return micro_s, 0
     cpu_s = sum(cost.batch_cpu_s for cost in queries.costs.values())
-    cores = sum(cost.batch_cpu_s / (equal_interval_s(cost) if query in opened else micro_s)
+    cores = sum(cost.batch_cpu_s / (chosen.priced_s(query, cost) if query in chosen.open else micro_s)
                 for query, cost in queries.costs.items())
-    return (cpu_s / cores if cores else micro_s), len(opened)
+    return (cpu_s / cores if cores else micro_s), len(chosen.open)

@@ -12,7 +12,6 @@ from scheduler.latency.batch_costs import TIMES_ITS_CPU
 from scheduler.latency.offers import able_chains, expected_queries, offers, planned_interval_s
 from scheduler.latency.pacing import Wanted, interval_alone, pace
 from scheduler.latency.real_time import choose_modes, open_cost
-from scheduler.latency.triggers import SMALLEST_S
 from scheduler.model.costs import DECLARED
 from scheduler.model.latency import LatencyLimit
 from tests.scheduler.catalogue import TYPES, flow
@@ -93,8 +92,9 @@ def test_open_batches_meet_no_less_and_cost_no_more_and_are_priced_as_they_are_c
         assert abs(sum(cost.cores(interval_s) for cost in queries.costs.values()) - offer.cores) < 1e-9
     elif opened:
         chosen = choose_modes(queries, [Wanted("0", way, limit_s, 0.5)] if limit_s else [], dict.fromkeys(able, ""))
-        cores = sum(open_cost(cost).cores(SMALLEST_S) if query in chosen.open else cost.cores(alone_s)
-                    for query, cost in queries.costs.items())
+        aparts_s = {query: chosen.interval_s[query] for query in chosen.open}
+        cores = sum(open_cost(cost, aparts_s[query]).cores(aparts_s[query]) if query in aparts_s
+                    else cost.cores(alone_s) for query, cost in queries.costs.items())
         assert abs(sum(cost.cores(interval_s) for cost in queries.costs.values()) - cores) < 1e-9
 
 

@@ -103,6 +103,26 @@ def test_a_pause_ends_the_open_batch_and_nothing_comes_before_it_is_over(rig: Ri
     assert numbers == selected(numbers[-1] + 1)
 
 
+def test_events_are_gathered_for_as_long_as_is_asked_for_and_repeated_as_they_were(rig: Rig) -> None:
+    events, asked_ms = 900, (150, 0, 80)
+    for turn, apart_ms in enumerate(asked_ms):
+        rig.channels.pace("a", apart_ms)
+        first, second = source(rig, limit=events), reader(rig)
+        enough = (turn + 1) * 120
+        wait_until(lambda: len(rig.events("b.0")) > enough, what="some", alive=(first, second))  # noqa: B023
+        if turn == 0:
+            assert rig.channels.info("b.0").blocks < len(rig.events("b.0")) / 6, "some twenty of each group"
+        rig.channels.pace("a", 20)  # in the open batch: what is repeated of it has groups of both kinds
+        wait_until(lambda: len(rig.events("b.0")) > enough + 40, what="more", alive=(first, second))  # noqa: B023
+        first.stop()
+        second.stop()
+    first, second = source(rig, limit=events), reader(rig)
+    wait_until(lambda: len(rig.events("b.0")) >= len(selected(events)), what="all", alive=(first, second))
+    assert rig.numbers("a.0")[-1] == events - 1
+    assert rig.numbers("b.0") == selected(events)
+    assert rig.channels.info("a.0").duplicates > 0
+
+
 def test_an_open_batch_that_hangs_is_seen_and_one_that_waits_is_not(rig: Rig) -> None:
     first = source(rig, limit=40)
     hangs = "coalesce(if(_seq = 30, reflect('java.lang.Thread', 'sleep', 600000L), ''), '') <> 'x'"

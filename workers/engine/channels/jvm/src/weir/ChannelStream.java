@@ -221,6 +221,11 @@ final class ChannelStream
   }
 
   @Override
+  public long apartMs() {
+    return backpressure.pace.intervalMs();
+  }
+
+  @Override
   public void moves() {
     backpressure.moves();
   }

@@ -48,6 +48,9 @@ interface Live {
   /** Notes for how long a batch that has ended waited for events, in ms. */
   void waited(long ms);
 
+  /** How far apart its groups of events begin at least, in ms, as its query's control says; it may change meanwhile. */
+  long apartMs();
+
   /** For how long a batch stays open once it has events, in ms. */
   long openMs();
 }

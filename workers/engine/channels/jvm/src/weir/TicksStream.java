@@ -174,6 +174,11 @@ final class TicksStream
   }
 
   @Override
+  public long apartMs() {
+    return backpressure.pace.intervalMs();
+  }
+
+  @Override
   public void moves() {
     backpressure.moves();
   }
