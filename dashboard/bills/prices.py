@@ -10,7 +10,7 @@ from dashboard.bills.models import PriceList
 from dashboard.plans.prices import tariff
 from scheduler.model.prices import Prices, VmSize
 
-_OF_ESTIMATES = {"trigger_ms", "costs"}
+_OF_ESTIMATES = {"trigger_ms", "costs", "open_queries"}
 
 
 def prices_at(at: datetime) -> Prices:

@@ -104,7 +104,7 @@ def _planned(
     estate: StoredEstate, dataflow: Dataflow, team: Team, *, fresh: bool, changed: DataflowRecord | None
 ) -> Plan:
     limits = limits_of(to_document(dataflow), team)
-    priced = prices(limits)
+    priced = prices(limits, dataflow=dataflow)
     if changed is None:
         return planning.plan_submission(
             estate, dataflow, dataflow_id=NOT_STORED, team=team.slug, task_types=jobs.task_types(), prices=priced,

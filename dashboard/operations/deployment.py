@@ -161,7 +161,8 @@ def _foreseen(view: View, query: str) -> dict[str, Any]:
     report = next((
         view.reading.reports.query(bundle.slot, bundle.id) for bundle in fragment.queries if bundle.id == query), None)
     trigger_ms = (report.trigger_ms if report is not None else None) or settings.TRIGGER_MS
-    batch_ms = (report.batch_ms if report is not None else None) or 0.0
+    # An open batch ends at once where it is asked to.
+    batch_ms = (report.batch_ms if report is not None and not report.real_time else None) or 0.0
     types, estate = jobs.task_types(), view.estate
     stateful = [estate.tasks[task].type for task in fragment.active_tasks if types[estate.tasks[task].type].stateful]
     risks = []

@@ -188,7 +188,9 @@ def _query(view: View, fragment: Fragment, bundle: RunningBundle, report: QueryR
         cause = view.in_words(report.error or f"The query of {tasks} fails.")
         remedy = "Weir tries again from its checkpoint, less and less often. Mend the cause, or remove the dataflow."
     elif report.state == STALLED:
-        part, severity, cause = "query", BAD, f"A batch of {tasks} does not end."
+        part, severity = "query", BAD
+        cause = f"The open batch of {tasks} takes no events any more." if report.real_time else (
+            f"A batch of {tasks} does not end.")
         remedy = "A task of it waits for something, such as a service that does not answer, or has too much to do."
     elif report.state == RECOVERING:
         part, severity, cause = "query", WARN, f"The query of {tasks} is coming back after a restart."

@@ -196,7 +196,10 @@ class CutTask(models.Model):
 
 
 class FragmentPace(models.Model):
-    """How far apart the batches of a fragment's queries are to begin, and since when; settings say it of the others."""
+    """How far apart the batches of a fragment's queries are to begin, and since when; settings say it of the others.
+
+    Of one whose batches stay open it is how far apart their groups of events begin.
+    """
 
     fragment = models.CharField(max_length=40, primary_key=True)
     trigger_ms = models.PositiveIntegerField()

@@ -21,13 +21,14 @@ from dashboard import jobs
 from dashboard.operations.costs import costs_here
 from dashboard.operations.latency_problem import Key, Wants, latency_ms, parts_along, queries_of, wants_of
 from dashboard.operations.models import FragmentPace, LatencyStatus
+from dashboard.operations.open_batches import may_be_open, refusals_in
 from dashboard.operations.view import View
 from scheduler.contracts.reports import RUNNING
 from scheduler.history.series import DATAFLOW, Annotation, Series
 from scheduler.latency import status
 from scheduler.latency.batch_costs import BatchesSeen, times_its_cpu
-from scheduler.latency.pacing import STAYS, Expected, Pacing, Queries, Wanted, expected_at, pace
-from scheduler.latency.real_time import Chosen, choose_modes, equal_interval_s, opening
+from scheduler.latency.pacing import STAYS, Expected, Pacing, Queries, Wanted, expected_at
+from scheduler.latency.real_time import APARTS_S, Chosen, choose_modes, equal_interval_s, opening
 from scheduler.latency.status import Settled, state_of
 from scheduler.latency.stepping import step
 from scheduler.latency.triggers import SMALLEST_S, BatchCost
@@ -146,7 +147,7 @@ class Pacer:
         for name, report in view.reading.reports.queries():
             fragment = view.fragment_of.get(name)
             if fragment is not None and report.real_time:
-                in_force[fragment.id] = SMALLEST_S
+                in_force[fragment.id] = SMALLEST_S if report.trigger_ms is None else _apart_s(report.trigger_ms)
             elif fragment is not None and report.trigger_ms is not None:
                 in_force[fragment.id] = max(in_force.get(fragment.id, 0.0), report.trigger_ms / 1000)
         return in_force
@@ -157,9 +158,10 @@ class Pacer:
         paces = FragmentPace.objects.in_bulk()
         chosen = {name: row.trigger_ms for name, row in paces.items()}
         queries = self._known(view, chosen)
-        seen = opening(queries, self._open_now(view))
+        in_force = self._in_force(view)
+        seen = opening(queries, {query: in_force[query] for query in self._open_now(view) if query in in_force})
         modelled = expected_at(seen, [want for _, want in wants.values()], seen.before_s | {
-            query: seconds for query, seconds in self._in_force(view).items() if query in queries.costs})
+            query: seconds for query, seconds in in_force.items() if query in queries.costs})
         corrected: Wants = {}
         for key, (limit, want) in wants.items():
             measured_s, row = self._settled[key].recent_s, rows.get(key)
@@ -179,11 +181,11 @@ class Pacer:
             chosen_modes = Chosen(frozenset(), paced, paced.interval_s)
         else:
             chosen_modes = choose_modes(
-                queries, limits, refusals if settings.REAL_TIME else {},
+                queries, limits, refusals if may_be_open() else {},
                 before=[name for name, row in paces.items() if row.real_time])
             paced = chosen_modes.paced
         at = self._now()
-        alone_ms = self._alone(view, queries, corrected)
+        alone_ms = self._alone(view, queries, corrected, refusals if may_be_open() else {}, chosen_modes)
         changed = self._store_intervals(chosen_modes, queries, paces, alone_ms, at, refusals=refusals)
         self._store_statuses(corrected, paced, rows, at)
         self._paths = {key: paced.expected[want.key].path for key, (_, want) in corrected.items()}
@@ -206,10 +208,7 @@ class Pacer:
         """Why queries cannot leave their batches open, empty where they can: of those that are not divided and run, or
         are being restarted for it."""
         chosen = {name: "" for name, row in paces.items() if row.real_time and name in view.estate.fragments}
-        return chosen | {
-            name: report.not_real_time for name, report in view.reading.reports.queries()
-            if report.state == RUNNING and report.not_real_time is not None
-            and name in view.estate.fragments and not view.estate.fragments[name].divided}
+        return chosen | refusals_in(view.reading.reports, view.estate)
 
     def _known(self, view: View, chosen: Mapping[str, int]) -> Queries:
         costs = costs_here()
@@ -223,8 +222,14 @@ class Pacer:
         return queries_of(view, costs=costs, seen=seen, trigger_ms=chosen, times_its_cpu=times_its_cpu(pairs))
 
     @staticmethod
-    def _alone(view: View, queries: Queries, wants: Wants) -> dict[str, dict[str, int]]:
-        """Of queries that dataflows need differently often: the interval, in ms, that each would have alone."""
+    def _alone(
+        view: View, queries: Queries, wants: Wants, refusals: Mapping[str, str], chosen: Chosen
+    ) -> dict[str, dict[str, int]]:
+        """Of queries that dataflows need differently often: the interval, in ms, that each would have alone.
+
+        Of one that would leave its batches open it is that of micro-batches that take as much; and no user of a query
+        that does as ``chosen`` needs more of it than that takes.
+        """
         own: dict[str, list[Wanted]] = {}
         for (name, _), (_, want) in wants.items():
             own.setdefault(name, []).append(want)
@@ -239,9 +244,11 @@ class Pacer:
         for name in {name for names in shared.values() for name in names}:
             needed = {query for query, names in users.items() if name in names}
             part = replace(queries, costs={query: queries.costs[query] for query in needed}, before_s={}, capacity={})
-            interval_s = pace(part, own.get(name, [])).interval_s
+            choice = choose_modes(part, own.get(name, []), refusals)
             for query in needed & shared.keys():
-                alone[query][name] = round(1000 * interval_s[query])
+                cost = queries.costs[query]
+                least_s = chosen.priced_s(query, cost) if query in chosen.open else 0.0
+                alone[query][name] = round(1000 * max(least_s, choice.priced_s(query, cost)))
         return alone
 
     @staticmethod
@@ -272,7 +279,7 @@ class Pacer:
             cost = asdict(queries.costs[query])
             is_open, refusal = query in chosen.open, refusals.get(query, row.refusal if row else "")[:200]
             if is_open != (row is not None and row.real_time) or (
-                    not is_open and trigger_ms != (settings.TRIGGER_MS if row is None else row.trigger_ms)):
+                    trigger_ms != (settings.TRIGGER_MS if row is None else row.trigger_ms)):
                 changed.add(query)
             alone = dict(alone_ms.get(query, {}))
             if (row is None or query in changed or row.refusal != refusal or _differs(row.cost, cost)
@@ -319,8 +326,13 @@ def priced_ms_of(fragments: Iterable[str] | None = None) -> dict[str, int]:
     as micro-batches that take as much."""
     rows = FragmentPace.objects.all() if fragments is None else FragmentPace.objects.filter(pk__in=list(fragments))
     return {
-        row.fragment: round(1000 * equal_interval_s(BatchCost(**row.cost))) if row.real_time else row.trigger_ms
-        for row in rows}
+        row.fragment: round(1000 * equal_interval_s(BatchCost(**row.cost), _apart_s(row.trigger_ms)))
+        if row.real_time else row.trigger_ms for row in rows}
+
+
+def _apart_s(trigger_ms: int) -> float:
+    """How far apart groups of an open batch begin that were asked for so far apart: nodes make them no rarer."""
+    return min(trigger_ms / 1000, APARTS_S[-1])
 
 
 def open_of(fragments: Iterable[str]) -> frozenset[str]:
@@ -367,16 +379,19 @@ def _differs(before: Mapping[str, float], cost: Mapping[str, float]) -> bool:
 
 
 def _told(queries: Queries, chosen: Chosen, paces: Mapping[str, FragmentPace], changed: list[str]) -> str:
-    opened = [query for query in changed if query in chosen.open]
+    was_open = {query for query in changed if query in paces and paces[query].real_time}
+    opened = [query for query in changed if query in chosen.open and query not in was_open]
     if opened:
         return f"{_number(opened, 'leaves its', 'leave their')} batches open: events go on as they come."
-    closed = [query for query in changed if query in paces and paces[query].real_time]
+    closed = [query for query in changed if query in was_open and query not in chosen.open]
     if closed:
         return f"{_number(closed, 'has', 'have')} micro-batches again."
-    before = [queries.before_s[query] for query in changed]
-    after = [chosen.interval_s[query] for query in changed]
-    number = _number(changed, "has", "have")
-    return f"{number} batches {in_words(median(after))} apart instead of {in_words(median(before))}."
+    gathers = [query for query in changed if query in chosen.open]
+    before, after = (in_words(median(seconds[query] for query in gathers or changed))
+                     for seconds in (queries.before_s, chosen.interval_s))
+    if gathers:
+        return f"{_number(gathers, 'gathers', 'gather')} events for {after} instead of {before}."
+    return f"{_number(changed, 'has', 'have')} batches {after} apart instead of {before}."
 
 
 def _number(queries: list[str], singular: str, plural: str) -> str:

@@ -96,7 +96,8 @@ def _submission(record: PlanRecord, estate: Reading) -> Plan:
     remarks = [*remarks, *out_of_reach(dataflow, limits, task_types=jobs.task_types(), costs=prices().costs)]
     return planning.plan_submission(
         estate, dataflow, dataflow_id=str(record.dataflow_id),
-        team=version.dataflow.team.slug, task_types=jobs.task_types(), prices=prices(limits),
+        team=version.dataflow.team.slug, task_types=jobs.task_types(),
+        prices=prices(limits, dataflow=None if schedule else dataflow),
         containment=containment_of(version.dataflow.team, estate), schedule=schedule, remarks=remarks, **options)
 
 
@@ -141,11 +142,12 @@ def _change(record: PlanRecord, estate: Reading) -> Plan:
         version.number: version for version in DataflowVersion.objects.select_related("dataflow__team").filter(
             dataflow_id=record.dataflow_id, number__in=[record.version, options["former"]])}
     former = versions[options.pop("former")]
+    dataflow = stored_dataflow(versions[record.version].document)
     return changing.plan_change(
-        estate, stored_dataflow(versions[record.version].document),
+        estate, dataflow,
         former=stored_dataflow(former.document, installed=False), dataflow_id=str(record.dataflow_id),
         team=former.dataflow.team.slug, task_types=jobs.task_types(),
-        prices=prices(limits_of(versions[record.version].document, former.dataflow.team)), **options)
+        prices=prices(limits_of(versions[record.version].document, former.dataflow.team), dataflow=dataflow), **options)
 
 
 def _scheduling(record: PlanRecord, estate: Reading) -> Plan:

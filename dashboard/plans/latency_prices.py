@@ -12,7 +12,6 @@ from uuid import UUID
 
 from django.conf import settings
 
-from dashboard import jobs
 from dashboard.catalog.documents import stored_dataflow
 from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.selectors import current_version
@@ -21,19 +20,18 @@ from dashboard.operations.costs import costs_here
 from dashboard.operations.estate import current_estate
 from dashboard.operations.latency_view import OFFERED_S, paces_of
 from dashboard.operations.models import LatencyStatus
-from dashboard.plans.prices import tariff
+from dashboard.operations.open_batches import able_now
+from dashboard.plans.prices import queries_alone, tariff
 from dashboard.teams.permissions import Viewer
-from scheduler.latency.offers import expected_queries, offers
-from scheduler.latency.pacing import Queries, Wanted, pace
+from scheduler.latency.offers import offers
+from scheduler.latency.pacing import Queries, Wanted
+from scheduler.latency.real_time import Chosen, choose_modes
 from scheduler.latency.sharing import airport_shares
 from scheduler.latency.triggers import BatchCost
 from scheduler.latency.ways import way_of
 from scheduler.model.estate import Estate
 from scheduler.model.fragment import node_of
 from scheduler.model.latency import LatencyLimit, in_words
-from scheduler.newcomer import as_running
-from scheduler.performance.rates import input_rates_per_s
-from scheduler.reuse.fragments import cut_into_chains
 
 
 def latency_prices(viewer: Viewer, dataflow_id: UUID | str, *, scheduled: bool = False) -> dict[str, Any]:
@@ -42,9 +40,9 @@ def latency_prices(viewer: Viewer, dataflow_id: UUID | str, *, scheduled: bool =
     With ``scheduled`` it is that of a schedule: a query for each task, alone, whose batches are no further apart than
     its promise was made for.
 
-    Limits of others that share queries stay as they are; of what a stricter limit costs more, whoever asks for it pays
-    (the Shapley value of the airport game). While the dataflow does not run, or nothing is known of its batches, it is
-    estimated.
+    Queries that may leave their batches open do so where they would. Limits of others that share queries stay as they
+    are; of what a stricter limit costs more, whoever asks for it pays (the Shapley value of the airport game). While
+    the dataflow does not run, or nothing is known of its batches, it is estimated.
     """
     record = dataflow_of(viewer, dataflow_id)
     estate, name = current_estate(), str(record.pk)
@@ -63,45 +61,46 @@ def latency_prices(viewer: Viewer, dataflow_id: UUID | str, *, scheduled: bool =
     slot_hour = max((price.slot_hour(node_of(estate.fragments[query].slot)) for query in own), default=price.core_hour)
     costs = {query: BatchCost(**paces[query].cost) for query in own}
     reads = {query: tuple(writer for writer in way.writers.get(query, ()) if writer in own) for query in own}
-    queries = Queries(costs, reads, largest_s=settings.LONGEST_TRIGGER_MS / 1000)
-    alone = {user: pace(queries, wants).interval_s for user, wants in others.items()}
+    queries = Queries(
+        costs, reads, slot_of={query: estate.fragments[query].slot for query in own},
+        largest_s=settings.LONGEST_TRIGGER_MS / 1000)
+    open_now = {query for query in own if paces[query].real_time}
+    refusals = dict.fromkeys(able_now(estate, own, open_now=open_now), "")
+    alone = {user: choose_modes(queries, wants, refusals) for user, wants in others.items()}
     for limit_s in (*OFFERED_S, None):
         wants = [] if limit_s is None else [Wanted(name, way, limit_s, whole.share)]
-        mine = pace(queries, wants)
+        mine = choose_modes(queries, wants, refusals)
+        whole_choice = choose_modes(
+            queries, [want for wants_of in (*others.values(), wants) for want in wants_of], refusals, before=open_now)
         paid = sum(
-            airport_shares({user: costs[query].batch_cpu_s / interval_s[query]
-                            for user, interval_s in (alone | {name: mine.interval_s}).items()
+            airport_shares({user: _batches_cores(query, costs[query], choice, whole_choice)
+                            for user, choice in (alone | {name: mine}).items()
                             if user == name or _uses(estate, user, query)})[name]
             + _events_cores(costs[query]) / max(1, 1 + sum(_uses(estate, user, query) for user in alone))
             for query in own)
-        whole_pacing = pace(queries, [want for wants_of in (*others.values(), wants) for want in wants_of])
-        expected = mine.expected.get(name)
+        expected = mine.paced.expected.get(name)
         answer["offers"].append({
             "limit_s": limit_s, "words": "none" if limit_s is None else in_words(limit_s),
             "met": expected is None or expected.least_s is None,
-            "cores": round(whole_pacing.cores, 4), "pays_cores": round(paid, 4),
-            "pays_per_hour": round(paid * slot_hour, 6)})
+            "cores": round(sum(whole_choice.cores(query, cost) for query, cost in costs.items()), 4),
+            "pays_cores": round(paid, 4), "pays_per_hour": round(paid * slot_hour, 6),
+            "queries": len(own), "open_queries": len(whole_choice.open)})
     return answer
 
 
 def _estimated(record: DataflowRecord, *, scheduled: bool) -> dict[str, Any]:
     """What the current version would take if it ran alone; no offers where a task's type is not installed."""
-    dataflow, types, price = stored_dataflow(current_version(record).document), jobs.task_types(), tariff()
+    dataflow, price = stored_dataflow(current_version(record).document), tariff()
     answer: dict[str, Any] = {"id": str(record.pk), "currency": price.currency, "estimated": True, "offers": []}
-    if any(task.type not in types for task in dataflow.tasks):
+    alone = queries_alone(dataflow, costs=costs_here(), scheduled=scheduled)
+    if alone is None:
         return answer
-    chains = cut_into_chains(
-        as_running(dataflow), task_types=types, longest_chain=1 if scheduled else None, unchained=dataflow.unchained)
-    queries, way = expected_queries(
-        dataflow, chains, rates_per_s=input_rates_per_s(dataflow, task_types=types), task_types=types,
-        costs=costs_here(), largest_s=settings.LONGEST_TRIGGER_MS / 1000)
-    if scheduled:
-        queries = replace(queries, bounds_s=dict.fromkeys(queries.costs, settings.TRIGGER_MS / 1000))
     answer["offers"] = [
         {"limit_s": offer.limit_s, "words": "none" if offer.limit_s is None else in_words(offer.limit_s),
          "met": offer.met, "cores": round(offer.cores, 4), "pays_cores": round(offer.cores, 4),
-         "pays_per_hour": round(offer.cores * price.core_hour, 6)}
-        for offer in offers(queries, way, (*OFFERED_S, None))]
+         "pays_per_hour": round(offer.cores * price.core_hour, 6),
+         "queries": len(alone.queries.costs), "open_queries": offer.open_queries}
+        for offer in offers(alone.queries, alone.way, (*OFFERED_S, None), able=alone.able)]
     return answer
 
 
@@ -135,6 +134,13 @@ def _wants_of_others(estate: Estate, dataflow: str, own: Collection[str]) -> dic
 
 def _uses(estate: Estate, user: str, query: str) -> bool:
     return any(user in estate.users.get(task, ()) for task in estate.fragments[query].active_tasks)
+
+
+def _batches_cores(query: str, cost: BatchCost, own: Chosen, of_all: Chosen) -> float:
+    """What batches of a query take that one user alone needs, whatever is in them; no more than those of all users
+    together, where these stay open."""
+    seconds = own.priced_s(query, cost)
+    return cost.batch_cpu_s / (max(seconds, of_all.priced_s(query, cost)) if query in of_all.open else seconds)
 
 
 def _events_cores(cost: BatchCost) -> float:

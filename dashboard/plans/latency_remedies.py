@@ -14,6 +14,8 @@ from dashboard.operations.estate import current_estate
 from dashboard.operations.latency_problem import SLOT_CORES
 from dashboard.operations.latency_view import latency_card, latency_of
 from dashboard.operations.models import FragmentPace
+from dashboard.operations.open_batches import able_now
+from dashboard.operations.pacing import priced_ms_of
 from dashboard.operations.slow_queries import cut_tasks
 from dashboard.plans.prices import prices_in_force, tariff
 from dashboard.teams.permissions import Viewer
@@ -65,11 +67,13 @@ def _remedies(record: DataflowRecord, limit: LatencyLimit, status: Mapping[str, 
     queries = Queries(
         {name: BatchCost(**row.cost) for name, row in paces.items()},
         {name: writers for name, writers in way.writers.items()},
-        {name: row.trigger_ms / 1000 for name, row in paces.items()},
+        {name: milliseconds / 1000 for name, milliseconds in priced_ms_of(paces).items()},
         {name: estate.fragments[name].slot for name in paces}, dict.fromkeys(slots, room))
     want = Wanted("limit", way, limit.limit_s, limit.share, status["other_s"] or 0.0)
     query = BatchCost(TIMES_ITS_CPU * costs.query_batch_s, costs.query_batch_s)
-    ways_out = remedies(queries, want, chains=_chains(estate, status, queries), query=query, slot_cores=room)
+    able = able_now(estate, way.writers, open_now=[name for name, row in paces.items() if row.real_time])
+    ways_out = remedies(
+        queries, want, chains=_chains(estate, status, queries), query=query, slot_cores=room, able=able)
     return [_told(remedy, estate, slots) for remedy in ways_out]
 
 

@@ -62,7 +62,7 @@ class WantedFragment:
     inputs: tuple[Input, ...] = ()
     outlets: Outlets = field(default_factory=dict)
     active: int = 1  # how many tasks, from the first, work; with 0 the fragment is paused
-    trigger_ms: int = DEFAULT_TRIGGER_MS  # between the micro-batches of its query
+    trigger_ms: int = DEFAULT_TRIGGER_MS  # between the micro-batches of its query, or the groups of an open batch
     inherits: tuple[str, ...] = ()
     origin: str = ""  # the node of the last that it inherits from, where that is another
     channels: Mapping[int, str] = field(default_factory=dict)

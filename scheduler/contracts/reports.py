@@ -30,7 +30,8 @@ class QueryReport:
     batch: int | None = None
     batch_ms: float | None = None
     phases_ms: Mapping[str, float] = field(default_factory=dict)
-    batch_for_ms: int | None = None  # for how long a batch has been under way, where that is unusually long
+    # For how long a batch has been under way, where that is unusually long; of one that stays open, has not moved.
+    batch_for_ms: int | None = None
     rows_per_s: float = 0.0
     batches: int = 0
     busy_ms: int = 0

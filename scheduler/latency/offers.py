@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from scheduler.model.costs import Costs
 from scheduler.model.dataflow import Dataflow
-from scheduler.model.latency import LatencyLimit
+from scheduler.model.latency import LatencyLimit, Limits
 from scheduler.model.task_types import TaskTypes
 
 from .batch_costs import batch_cost
-from .pacing import Queries, Wanted, pace
+from .pacing import Queries, Wanted, interval_alone
+from .real_time import choose_modes
 from .triggers import LARGEST_S
 from .ways import Way
 
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A limit on the mean of the whole, in seconds (None for none): whether it can be met, and CPU in cores."""
+    """A limit on the mean of the whole, in seconds (None for none): whether it can be met, CPU in cores, and how many
+    queries leave their batches open for it."""
 
     limit_s: float | None
     met: bool
     cores: float
+    open_queries: int = 0
 
 
 def expected_queries(
@@ -57,15 +60,73 @@ def expected_queries(
         chain[0]: tuple(sorted({home[parent] for parent in parents[chain[0]]} - {chain[0]})) for chain in chains}
     starts = frozenset(home[task] for task, above in parents.items() if not above)
     ends = frozenset(home[task.id] for task in dataflow.tasks if types[task.id].kind == "sink")
-    return Queries(cost, reads, largest_s=largest_s), Way(reads, starts, ends)
+    return Queries(cost, reads, slot_of={name: name for name in cost}, largest_s=largest_s), Way(reads, starts, ends)
 
 
-def offers(queries: Queries, way: Way, limits_s: Sequence[float | None]) -> tuple[Offer, ...]:
-    """What the queries of a way take under each of some limits on the mean of the whole; each a core of its own."""
+def able_chains(dataflow: Dataflow, chains: Sequence[Sequence[str]], able_types: Collection[str]) -> frozenset[str]:
+    """Those of a dataflow's queries, named by their first tasks, whose batches may stay open as far as can be told
+    before they run: they read one stream, and all their tasks are of types that were seen in such a query."""
+    parents, types = dataflow.parents(), {task.id: task.type for task in dataflow.tasks}
+    return frozenset(
+        chain[0] for chain in chains
+        if len(parents[chain[0]]) <= 1 and all(types[task] in able_types for task in chain))
+
+
+def offers(
+    queries: Queries, way: Way, limits_s: Sequence[float | None], *, able: Collection[str] = ()
+) -> tuple[Offer, ...]:
+    """What the queries of a way take under each of some limits on the mean of the whole; each a core of its own.
+
+    Parameters
+    ----------
+    queries : Queries
+        With what their micro-batches cost.
+    way : Way
+        From sources to sinks.
+    limits_s : sequence
+        Limits in seconds; None for no limit.
+    able : collection of str, optional
+        Queries whose batches may stay open: they do where they would when they run (`real_time.choose_modes`).
+    """
     share = LatencyLimit(1.0).share
     made = []
     for limit_s in limits_s:
-        paced = pace(queries, [] if limit_s is None else [Wanted("offer", way, limit_s, share)])
-        expected = paced.expected.get("offer")
-        made.append(Offer(limit_s, expected is None or expected.least_s is None, paced.cores))
+        wants = [] if limit_s is None else [Wanted("offer", way, limit_s, share)]
+        chosen = choose_modes(queries, wants, dict.fromkeys(able, ""))
+        expected = chosen.paced.expected.get("offer")
+        cores = sum(chosen.cores(query, cost) for query, cost in queries.costs.items())
+        made.append(Offer(limit_s, expected is None or expected.least_s is None, cores, len(chosen.open)))
     return tuple(made)
+
+
+def planned_interval_s(
+    queries: Queries, way: Way, limits: Limits, *, able: Collection[str], batch_s: float
+) -> tuple[float, int]:
+    """How far apart batches are that a plan is priced with, and how many of its queries leave theirs open.
+
+    Each of those that do counts as micro-batches that take as much, each other as `interval_alone` has it; and together
+    as batches of one interval that take what all of them do.
+
+    Parameters
+    ----------
+    queries : Queries
+        Of the dataflow alone.
+    way : Way
+        Of its events.
+    limits : Limits
+        Of the dataflow; only those of the whole count.
+    able : collection of str
+        The queries whose batches may stay open.
+    batch_s : float
+        What a micro-batch takes, in seconds.
+    """
+    micro_s = interval_alone(limits, batch_s=batch_s, largest_s=queries.largest_s)
+    wants = [Wanted(f"{number}", way, limit.limit_s, limit.share)
+             for number, limit in enumerate(limits) if not limit.along]
+    chosen = choose_modes(queries, wants, dict.fromkeys(able, ""))
+    if not chosen.open:
+        return micro_s, 0
+    cpu_s = sum(cost.batch_cpu_s for cost in queries.costs.values())
+    cores = sum(cost.batch_cpu_s / (chosen.priced_s(query, cost) if query in chosen.open else micro_s)
+                for query, cost in queries.costs.items())
+    return (cpu_s / cores if cores else micro_s), len(chosen.open)

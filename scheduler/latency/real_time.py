@@ -1,8 +1,9 @@
 """Real-time mode: which queries leave their batches open, so that events need not wait for the next one.
 
 An open batch costs what any batch costs, once in ten seconds, and each group of events that come together costs some
-CPU of its own. So it pays where micro-batches cannot be as often as a limit asks, and where they would have to be so
-often that they cost more. Only chains of built-in expressions can be worked on so: nodes tell why another cannot. Ours.
+CPU of its own. How far apart groups begin is its flush delay: events wait for that, and fewer groups take less. So it
+pays where micro-batches cannot be as often as a limit asks, and where they would have to be so often that they cost
+more. Only chains of built-in expressions can be worked on so: nodes tell why another cannot. Ours.
 """
 
 from __future__ import annotations
@@ -10,11 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from .pacing import Pacing, Queries, Wanted, pace
+from .pacing import AIM, STAYS, Pacing, Queries, Wanted, expected_at, pace
 from .triggers import SMALLEST_S, BatchCost
 
 OPEN_S = 10.0  # for how long a batch with events stays open
-APART_S = 0.005  # between the beginnings of two groups at least
+# Between the beginnings of two groups: what is chosen among. The first is what modes are chosen by.
+APARTS_S = (SMALLEST_S, 0.05, 0.1, 0.2)
 GROUP_CPU_S = 0.001  # that a group takes, from its channel to the next one (`./weir bench channels --only real_time`)
 GROUP_S = 0.004  # until its events are there for who reads them
 BUSY = 0.3  # of its time a query may be at work on events: more would wait for one another
@@ -24,11 +26,21 @@ MOST_A_SLOT = 16  # each open batch holds a thread of its driver
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """The queries that leave their batches open, and the intervals of all: of those, what they would have otherwise."""
+    """The queries that leave their batches open, and the intervals of all: of those, how far apart their groups of
+    events begin."""
 
     open: frozenset[str]
     paced: Pacing
     interval_s: Mapping[str, float]
+
+    def priced_s(self, query: str, cost: BatchCost) -> float:
+        """How far apart micro-batches are that take the CPU that a query's batches, open or not, take here."""
+        seconds = self.interval_s[query]
+        return equal_interval_s(cost, seconds) if query in self.open else seconds
+
+    def cores(self, query: str, cost: BatchCost) -> float:
+        """What a query takes here, in cores; ``cost`` is of its micro-batches."""
+        return cost.cores(self.priced_s(query, cost))
 
 
 def choose_modes(
@@ -69,32 +81,73 @@ def choose_modes(
             continue
         trial = pace(opening(queries, opened), wants)
         if _rank(trial, wants) < _rank(best.paced, wants):
-            best = Chosen(opened, trial, {**trial.interval_s, **{query: paced.interval_s[query] for query in opened}})
-    return best
+            best = Chosen(opened, trial, trial.interval_s)
+    return _gathering(queries, wants, best, before) if best.open else best
 
 
-def opening(queries: Queries, opened: Collection[str]) -> Queries:
-    """The same queries where these leave their batches open: as if they had very short ones that cost little."""
-    here = [query for query in opened if query in queries.costs]
+def _gathering(queries: Queries, wants: Sequence[Wanted], chosen: Chosen, before: Collection[str]) -> Chosen:
+    """The same with groups of events as far apart as all limits allow that hold, where that makes fewer of them.
+
+    They come further apart than they are now only where there is room to spare.
+    """
+    aparts_s = dict.fromkeys(sorted(chosen.open), SMALLEST_S)
+    holding = [want for want in wants if chosen.paced.expected[want.key].latency_s <= AIM * want.limit_s]
+    bound = {query for want in wants if want not in holding for query in want.way.writers}
+    for apart_s in APARTS_S[1:]:
+        for query in aparts_s:
+            stays = query in before and apart_s <= queries.before_s.get(query, 0.0)
+            if query in bound or queries.costs[query].rate_per_s * apart_s <= (1 - STAYS if stays else 1):
+                continue
+            trial_s = {**aparts_s, query: apart_s}
+            own = [want for want in holding if query in want.way.writers]
+            aim = AIM if stays else AIM * (1 - STAYS)
+            expected = expected_at(opening(queries, trial_s), own, {**chosen.paced.interval_s, **trial_s})
+            if own and all(expected[want.key].latency_s <= aim * want.limit_s for want in own):
+                aparts_s = trial_s
+    interval_s = {**chosen.paced.interval_s, **aparts_s}
+    then = opening(queries, aparts_s)
+    expected = {key: replace(now, least_s=chosen.paced.expected[key].least_s)
+                for key, now in expected_at(then, wants, interval_s).items()}
+    cores = sum(cost.cores(interval_s[query]) for query, cost in then.costs.items())
+    return Chosen(chosen.open, replace(chosen.paced, interval_s=interval_s, cores=cores, expected=expected), interval_s)
+
+
+def opening(queries: Queries, opened: Mapping[str, float] | Collection[str]) -> Queries:
+    """The same queries where these leave their batches open: as if they had very short ones that cost little.
+
+    Parameters
+    ----------
+    queries : Queries
+        With what their micro-batches cost.
+    opened : mapping of str to float, or collection of str
+        Those that do, and how far apart their groups begin; `SMALLEST_S` where it is not said.
+    """
+    given_s = opened if isinstance(opened, Mapping) else dict.fromkeys(opened, SMALLEST_S)
+    aparts_s = {query: seconds for query, seconds in given_s.items() if query in queries.costs}
+    costs = {query: open_cost(queries.costs[query], seconds) for query, seconds in aparts_s.items()}
+    blocks_s = {query: _blocks_s(queries.costs[query], seconds) for query, seconds in aparts_s.items()}
     return replace(
-        queries, costs={**queries.costs, **{query: open_cost(queries.costs[query]) for query in here}},
-        before_s={**queries.before_s, **dict.fromkeys(here, SMALLEST_S)},
-        bounds_s={**queries.bounds_s, **dict.fromkeys(here, SMALLEST_S)},
-        blocks_s={**queries.blocks_s, **{query: _blocks_s(queries.costs[query]) for query in here}})
+        queries, costs={**queries.costs, **costs}, before_s={**queries.before_s, **aparts_s},
+        bounds_s={**queries.bounds_s, **aparts_s}, blocks_s={**queries.blocks_s, **blocks_s})
 
 
-def open_cost(cost: BatchCost) -> BatchCost:
-    """What a query costs that leaves its batches open, as that of batches `SMALLEST_S` apart.
+def open_cost(cost: BatchCost, apart_s: float = SMALLEST_S) -> BatchCost:
+    """What a query costs that leaves its batches open, as that of batches as far apart as its groups begin.
 
     An event takes the time of its CPU: what it seemed to take in batches has a part of theirs where cores are busy.
     """
     return replace(
-        cost, batch_s=GROUP_S, batch_cpu_s=SMALLEST_S * _fixed_cores(cost), event_s=cost.event_cpu_s)
+        cost, batch_s=GROUP_S, batch_cpu_s=apart_s * _fixed_cores(cost, apart_s), event_s=cost.event_cpu_s)
 
 
-def equal_interval_s(cost: BatchCost) -> float:
+def equal_interval_s(cost: BatchCost, apart_s: float = SMALLEST_S) -> float:
     """How far apart micro-batches would be that take as much CPU as open ones."""
-    return cost.batch_cpu_s / _fixed_cores(cost) if cost.batch_cpu_s else OPEN_S
+    return cost.batch_cpu_s / _fixed_cores(cost, apart_s) if cost.batch_cpu_s else OPEN_S
+
+
+def groups_cpu_s(events: float, over_s: float, apart_s: float = SMALLEST_S) -> float:
+    """CPU that the groups of so many events take, in seconds, where they come evenly."""
+    return GROUP_CPU_S * min(events, over_s / apart_s)
 
 
 def saved_cores(cost: BatchCost, interval_s: float) -> float:
@@ -107,13 +160,13 @@ def least_saved(cost: BatchCost, interval_s: float) -> float:
     return max(PAYS_CORES, PAYS_PART * cost.cores(interval_s))
 
 
-def _fixed_cores(cost: BatchCost) -> float:
-    return cost.batch_cpu_s / OPEN_S + GROUP_CPU_S * min(cost.rate_per_s, 1 / APART_S)
+def _fixed_cores(cost: BatchCost, apart_s: float = SMALLEST_S) -> float:
+    return cost.batch_cpu_s / OPEN_S + GROUP_CPU_S * min(cost.rate_per_s, 1 / apart_s)
 
 
-def _blocks_s(cost: BatchCost) -> float:
+def _blocks_s(cost: BatchCost, apart_s: float) -> float:
     """How far apart its blocks come, with room to spare: a reader takes 64 at once."""
-    return max(APART_S, 1 / cost.rate_per_s if cost.rate_per_s else 1.0) / 2
+    return max(apart_s, 1 / cost.rate_per_s if cost.rate_per_s else 1.0) / 2
 
 
 def _may(queries: Queries, query: str) -> bool:

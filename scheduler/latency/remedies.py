@@ -7,10 +7,11 @@ another limit, fewer queries on the way, more slots, or both. Each is found by t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from .pacing import AIM, Queries, Wanted, pace
+from .pacing import AIM, Queries, Wanted
+from .real_time import Chosen, choose_modes
 from .triggers import BatchCost
 
 ASK, CHAIN, SLOTS, CHAIN_AND_SLOTS = "ask", "chain", "slots", "chain_and_slots"
@@ -36,7 +37,8 @@ class Remedy:
 
 
 def remedies(
-    queries: Queries, want: Wanted, *, chains: Sequence[Sequence[str]], query: BatchCost, slot_cores: float
+    queries: Queries, want: Wanted, *, chains: Sequence[Sequence[str]], query: BatchCost, slot_cores: float,
+    able: Collection[str] = (),
 ) -> tuple[Remedy, ...]:
     """What would meet a limit.
 
@@ -52,6 +54,9 @@ def remedies(
         What a batch takes for being one at all: so much less it is for each query less.
     slot_cores : float
         What an empty slot has for queries, in cores.
+    able : collection of str, optional
+        Queries whose batches may stay open: they do so where they would (`real_time.choose_modes`). One that is fused
+        may where all may that it is made of.
 
     Returns
     -------
@@ -59,16 +64,19 @@ def remedies(
         To ask for less comes first; then what meets the limit as it is, the fewest slots and the least CPU first.
         Fusing and more slots together are offered only where neither does alone.
     """
-    own = _own(queries, want)
+    own, able = _own(queries, want), frozenset(able)
     fused = tuple(tuple(chain) for chain in chains if len(chain) > 1)
     chained, way = _chained(own, want, fused, query)
+    able_fused = able - {name for chain in fused if not able.issuperset(chain) for name in chain}
     # A limit that nobody meets is come as near to as the CPU of the slots allows.
-    least_s = pace(own, [replace(want, limit_s=1e-3)]).expected[want.key].latency_s
+    least_s = _chosen(own, replace(want, limit_s=1e-3), able).paced.expected[want.key].latency_s
     before = sum(queries.costs[name].cores(queries.before_s[name]) for name in want.way.writers)
-    ways_out = [_in_place(CHAIN, chained, way, fused) if fused else None, _with_slots(SLOTS, own, want, (), slot_cores)]
+    ways_out = [
+        _in_place(CHAIN, chained, way, fused, able_fused) if fused else None,
+        _with_slots(SLOTS, own, want, (), able, slot_cores)]
     if fused and not any(ways_out):
-        ways_out.append(_with_slots(CHAIN_AND_SLOTS, chained, way, fused, slot_cores))
-    ask = _in_place(ASK, own, replace(want, limit_s=least_s / AIM), ())
+        ways_out.append(_with_slots(CHAIN_AND_SLOTS, chained, way, fused, able_fused, slot_cores))
+    ask = _in_place(ASK, own, replace(want, limit_s=least_s / AIM), (), able)
     ranked = sorted((remedy for remedy in ways_out if remedy), key=lambda remedy: (remedy.slots, remedy.cores))
     return tuple(
         replace(remedy, cores=remedy.cores - before) for remedy in ([ask] if ask else []) + ranked)
@@ -135,24 +143,31 @@ def _cost_of(costs: Sequence[BatchCost], query: BatchCost) -> BatchCost:
         an_event(cost.event_cpu_s for cost in costs) if moving else 0.0)
 
 
-def _in_place(kind: str, then: Queries, want: Wanted, fused: tuple[Chain, ...]) -> Remedy | None:
+def _chosen(then: Queries, want: Wanted, able: Collection[str]) -> Chosen:
+    return choose_modes(then, [want], dict.fromkeys(able, ""))
+
+
+def _in_place(
+    kind: str, then: Queries, want: Wanted, fused: tuple[Chain, ...], able: Collection[str]
+) -> Remedy | None:
     """What queries as they would be come to on the slots where they are; None where the limit is not met so either."""
-    paced = pace(then, [want])
-    expected = paced.expected[want.key]
+    chosen = _chosen(then, want, able)
+    expected = chosen.paced.expected[want.key]
     if expected.latency_s > want.limit_s * (1 + 1e-6):
         return None
-    return Remedy(kind, want.limit_s, expected.latency_s, paced.cores, fused)
+    cores = sum(chosen.cores(name, cost) for name, cost in then.costs.items())
+    return Remedy(kind, want.limit_s, expected.latency_s, cores, fused)
 
 
 def _with_slots(
-    kind: str, then: Queries, want: Wanted, fused: tuple[Chain, ...], slot_cores: float
+    kind: str, then: Queries, want: Wanted, fused: tuple[Chain, ...], able: Collection[str], slot_cores: float
 ) -> Remedy | None:
     """The same with queries on slots of their own, as many as it takes; None where CPU is not what it lacks."""
-    paced = pace(replace(then, capacity={}), [want])
-    expected = paced.expected[want.key]
+    chosen = _chosen(replace(then, capacity={}), want, able)
+    expected = chosen.paced.expected[want.key]
     if expected.latency_s > want.limit_s * (1 + 1e-6):
         return None
-    cores = {name: cost.cores(paced.interval_s[name]) for name, cost in then.costs.items()}
+    cores = {name: chosen.cores(name, cost) for name, cost in then.costs.items()}
     moved = _moved(then, cores)
     if not moved or max(cores[name] for name in moved) > slot_cores:
         return None
@@ -163,7 +178,7 @@ def _with_slots(
             free.append(slot_cores - cores[name])
         else:
             free[at] -= cores[name]
-    return Remedy(kind, want.limit_s, expected.latency_s, paced.cores, fused, len(free), tuple(moved))
+    return Remedy(kind, want.limit_s, expected.latency_s, sum(cores.values()), fused, len(free), tuple(moved))
 
 
 def _moved(then: Queries, cores: Mapping[str, float]) -> list[str]:

@@ -23,7 +23,8 @@ class VmSize:
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """Prices in ``currency``; ``trigger_ms`` is the time between two batches of a query.
+    """Prices in ``currency``; ``trigger_ms`` is the time between two batches of a query. ``open_queries`` is how many
+    of what is priced leave their batches open, which ``trigger_ms`` counts as batches that take as much.
 
     ``core_hour`` is a slot's price where its node has no size in ``sizes``. Memory and traffic have prices of their
     own where a slot's price does not cover them. ``costs`` is the CPU that plans are priced with.
@@ -37,6 +38,7 @@ class Prices:
     spill_gb_hour: float = 0.0  # on disk, for readers that are too slow
     sizes: tuple[tuple[str, VmSize], ...] = ()  # by node
     costs: Costs = DECLARED
+    open_queries: int = 0
 
     def slot_hour(self, node: str) -> float:
         """What a slot of this node costs for an hour."""

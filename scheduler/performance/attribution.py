@@ -29,11 +29,13 @@ class TaskWork:
 
 @dataclass(frozen=True, slots=True)
 class QueryWork:
-    """A query's work over a time: how long it was busy with batches, how many those were, and its tasks."""
+    """A query's work over a time: how long it was busy with batches, how many those were, its tasks, and, where its
+    batches stay open, what the groups took in which its events came."""
 
     busy_ms: int
     batches: int
     tasks: tuple[TaskWork, ...]
+    groups_cpu_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +164,9 @@ def attribute(*, cpu_us: int, memory_mb_s: int, queries: Iterable[QueryWork]) ->
 def batch_shares(*, cpu_us: int, queries: Iterable[QueryWork]) -> dict[str, float]:
     """The part of each running task's CPU that batches took whatever was in them, from 0 to 1, by the same model.
 
+    Of a query whose batches stay open, that is also what the groups take in which its events come: it is the price of
+    not having to wait.
+
     Parameters
     ----------
     cpu_us : int
@@ -175,7 +180,7 @@ def batch_shares(*, cpu_us: int, queries: Iterable[QueryWork]) -> dict[str, floa
     shares: dict[str, float] = {}
     parts = Amounts(cpu_us=cpu_us).share_out([query.busy_ms for query in queries])
     for query, part in zip(queries, parts, strict=True):
-        even_us = query.batches * _batch_s(query) * 1_000_000 / len(query.tasks)
+        even_us = (query.batches * _batch_s(query) + query.groups_cpu_s) * 1_000_000 / len(query.tasks)
         for task, weight in zip(query.tasks, _weights(query, part.cpu_us), strict=True):
             shares[task.id] = min(1.0, even_us / weight) if weight else 0.0
     return shares

@@ -110,6 +110,9 @@ def _basis(prices: Prices, not_measured: Sequence[str]) -> str:
     """How CPU and money were estimated, in a sentence or two for reviewers."""
     costs = prices.costs
     at_price = f"at {prices.core_hour:g} {prices.currency} for a core and hour"
+    if prices.open_queries:
+        whose = "query leaves its" if prices.open_queries == 1 else "queries leave their"
+        at_price += f" ({prices.open_queries} {whose} batches open, which takes as much as batches so far apart)"
     if not costs.are_measured:
         return (
             "Estimated, not measured: each task's declared CPU time for an event times its rate, plus a batch every "

@@ -13,6 +13,7 @@ from dashboard import jobs
 from dashboard.approvals.lifecycle import DONE, EXECUTING
 from dashboard.approvals.models import Proposal
 from dashboard.approvals.services import empty_nodes, prepare_proposal
+from dashboard.audit.models import AuditEntry
 from dashboard.operations.draining import drain_of
 from dashboard.operations.estate import load_estate, load_part_of, stored_estate
 from dashboard.operations.file_secrets import file_secrets
@@ -122,3 +123,34 @@ def test_a_node_is_not_drained_where_nothing_else_is(world: World, sent) -> None
     register_node(name="n2", slots=1)
     with pytest.raises(PermissionDenied):
         drain_node(name="n1", actor=world.ana)
+
+
+def test_a_node_is_drained_over_the_api_and_used_again(world: World, sent) -> None:
+    record = running(world.carla, world.city, document("hush", visibility="private"), world.ana)
+    root, ana, mo = (Client() for _ in range(3))
+    for client, user in ((root, world.root), (ana, world.ana), (mo, world.mo)):
+        client.force_login(user)
+    refused = root.post("/api/nodes/n1/drain")
+    assert refused.status_code == 409 and refused.json()["code"] == "nothing_elsewhere" and refused.json()["remedy"]
+    register_node(name="n2", slots=1)
+    for client in (ana, mo):
+        assert client.post("/api/nodes/n1/drain").status_code == 403
+    answer = root.post("/api/nodes/n1/drain")
+    assert answer.status_code == 200, answer.content
+    assert answer.json()["draining"] and {query["id"] for query in answer.json()["queries"]} == on("n1")
+    assert not any(query["why_not"] for query in answer.json()["queries"])
+    assert {slot.node_id for slot in offered_slots()} == {"n2"}
+    entries = AuditEntry.objects.filter(verb="node.drain")
+    assert [(entry.actor, entry.subject_id) for entry in entries] == [(world.root, "n1")]
+    assert root.post("/api/nodes/n1/drain").json() == answer.json() and entries.count() == 1, "once is enough"
+    known = mo.get("/api/nodes/n1/drain").json()
+    assert known["draining"] and known["queries"] == [] and known["others"] == len(on("n1"))
+    assert str(record.pk) not in str(known)
+    drained(world)
+    assert root.get("/api/nodes/n1/drain").json() == {"node": "n1", "draining": True, "queries": [], "others": 0}
+    assert ana.post("/api/nodes/n1/undrain").status_code == 403
+    assert root.post("/api/nodes/n1/undrain").json()["draining"] is False
+    assert {slot.node_id for slot in offered_slots()} == {"n1", "n2"}
+    for method, path in (("get", "drain"), ("post", "drain"), ("post", "undrain")):
+        missing = getattr(root, method)(f"/api/nodes/n9/{path}")
+        assert missing.status_code == 404 and missing.json()["remedy"]

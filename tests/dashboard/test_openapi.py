@@ -61,7 +61,7 @@ def names(world: World) -> dict[str, str]:
     _, token = create_token(actor=world.root, name="schemathesis")
     return {
         "dataflow_id": str(record.pk), "proposal_id": str(proposal.pk), "slug": "city",
-        "task_id": next(iter(load_estate().tasks)), "token": token}
+        "task_id": next(iter(load_estate().tasks)), "node": "n1", "token": token}
 
 
 @pytest.fixture(autouse=True)

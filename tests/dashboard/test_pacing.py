@@ -4,97 +4,29 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
 
 import pytest
 from django.test import Client
 
-from dashboard import jobs, queue
+from dashboard import queue
 from dashboard.alerts.readers import READERS, Evidence
 from dashboard.audit.models import AuditEntry
 from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.services import choose_latency
 from dashboard.explorer.preview import preview_submission
-from dashboard.operations.estate import load_estate, load_part_of
+from dashboard.operations.estate import load_estate
 from dashboard.operations.latency_view import latency_of
 from dashboard.operations.models import FragmentPace, LatencyStatus
-from dashboard.operations.pacing import EVERY_S, REPACED, Pacer, open_of, trigger_ms_of
-from dashboard.operations.telemetry import EVERYTHING
-from dashboard.operations.view import view_for
+from dashboard.operations.pacing import EVERY_S, REPACED, trigger_ms_of
 from dashboard.plans.latency_prices import latency_prices
 from dashboard.plans.latency_remedies import latency_with_remedies
 from dashboard.plans.prices import prices_in_force
 from dashboard.teams.permissions import viewer_of
 from dashboard.teams.services import InvalidValue, set_freshness
-from scheduler.contracts.reports import Reports
-from scheduler.history.series import Annotation
 from scheduler.model.errors import NotFound, PermissionDenied
-from scheduler.model.fragment import Slot
 from scheduler.model.latency import LatencyLimit
 from tests.dashboard.building import World, approved, document, enacted, planned, removal_planned, running
-from workers.engine.desired import desired_of
-from workers.engine.observed import Flows, TaskFlow
-
-BEGIN_S = 1_800_000_000
-RATE = 50.0
-
-
-@dataclass
-class Played:
-    """An estate that does as it is told: each query's batches take ``batch_s``; events wait half an interval for the
-    first of them, and ``beyond_s`` that no model knows of."""
-
-    patch: pytest.MonkeyPatch
-    now_s: int = BEGIN_S
-    batch_s: float = 0.1
-    beyond_s: float = 0.0
-    counted: dict[str, tuple[float, float]] = field(default_factory=dict)  # by query: batches, busy ms
-    available: bool = True
-    state: str = "running"  # of every query
-    refusal: str = "it is played"  # why batches cannot stay open; empty where they can: then all takes 5 ms
-
-    def __post_init__(self) -> None:
-        self.pacer = Pacer(lambda: datetime.fromtimestamp(self.now_s, UTC))
-        self.patch.setattr(jobs, "read_live", lambda *_: self.reading())
-
-    def run(self, seconds: int) -> list[Annotation]:
-        notes: list[Annotation] = []
-        for _ in range(seconds):
-            self.now_s += 1
-            notes += self.pacer.look(view_for(EVERYTHING), self.now_s)
-        return notes
-
-    def reading(self) -> jobs.LiveReading:
-        estate = load_estate()
-        part = {fragment.id: fragment for fragment in desired_of(
-            load_part_of("n1"), "n1", jobs.task_types(), 500, paces_ms=trigger_ms_of(estate.fragments),
-            real_time=open_of(estate.fragments)).wanted.values()}
-        slots: dict[str, dict[str, object]] = {}
-        tasks: dict[str, TaskFlow] = {}
-        age_ms: dict[str, float] = {}
-        queries: dict[str, float] = {}
-        for name in sorted(part, key=lambda query: int(query.partition("-")[0][1:])):
-            fragment = estate.fragments[name]
-            interval_s = part[name].trigger_ms / 1000
-            batches, busy_ms = self.counted.get(name, (0.0, 0.0))
-            is_open = part[name].real_time and not self.refusal
-            batches += 1 / interval_s
-            busy_ms += 1000 * self.batch_s / interval_s
-            self.counted[name] = (batches, busy_ms)
-            slots.setdefault(str(Slot.of(fragment.slot).index), {"state": "running", "fragments": {}})["fragments"][
-                name] = {"state": self.state, "batches": int(batches), "busy_ms": int(busy_ms),
-                         "trigger_ms": part[name].trigger_ms, "rate_per_s": RATE,
-                         "real_time": is_open, "not_real_time": self.refusal}
-            before = max((age_ms[parent] for parent in estate.tasks[fragment.tasks[0]].parents), default=None)
-            waited_ms = 500 * interval_s + 1000 * self.beyond_s if before is None else before
-            for task in fragment.active_tasks:
-                age_ms[task] = 5.0 + (before or 0.0) if is_open else waited_ms + 1000 * self.batch_s
-                tasks[task] = TaskFlow(RATE, 0, age_ms[task], age_ms[task], age_ms[task], None, age_ms[task])
-            queries[name] = RATE
-        return jobs.LiveReading(
-            available=self.available, measured=True, flows=Flows(tasks=tasks, queries=queries),
-            reports=Reports.of({"n1": {"node": "n1", "slots": slots}}))
+from tests.dashboard.played import Played, opened
 
 
 @pytest.fixture
@@ -134,11 +66,6 @@ def test_a_limit_is_met_though_events_take_longer_than_is_modelled(world: World,
     assert status(record).state == "met"
     assert status(record).measured_s <= 0.8
     assert status(record).other_s == pytest.approx(0.25, abs=0.1)
-
-
-def opened(record: DataflowRecord) -> frozenset[str]:
-    estate = load_estate()
-    return open_of({estate.places[task][0] for task in estate.submitted[str(record.pk)].running.values()})
 
 
 def test_batches_stay_open_where_no_intervals_meet_a_limit(world: World, played: Played) -> None:

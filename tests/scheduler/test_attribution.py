@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -132,3 +134,11 @@ def test_what_batches_took_is_told_apart_from_what_events_took() -> None:
     assert shares["a"] == shares["b"] == 1.0
     assert 0 < shares["c"] < 0.1
     assert batch_shares(cpu_us=1, queries=[]) == {}
+
+
+@given(st.integers(1, 10**9), queries, st.floats(0, 100))
+def test_groups_of_open_batches_are_a_part_of_what_batches_took(cpu_us: int, work: QueryWork, cpu_s: float) -> None:
+    plain = batch_shares(cpu_us=cpu_us, queries=[work])
+    opened = batch_shares(cpu_us=cpu_us, queries=[replace(work, groups_cpu_s=cpu_s)])
+    assert opened.keys() == plain.keys()
+    assert all(plain[task] <= opened[task] <= 1.0 for task in plain)

@@ -71,3 +71,21 @@ class Deployment(Answer):
     between_nodes: Annotated[float, Moving()]
     queries: int
     suggestion: SuggestedMove | None
+
+
+class QueryOnNode(Answer):
+    """A query on a node, its tasks in words, and why it cannot go to another node; empty where it can."""
+
+    id: str
+    slot: str
+    name: str
+    why_not: str
+
+
+class Drain(Answer):
+    """Whether a node is drained, and what is on it; ``others`` counts queries that the caller may not know of."""
+
+    node: str
+    draining: bool
+    queries: list[QueryOnNode]
+    others: int

@@ -76,7 +76,8 @@ class DataflowLatency(Answer):
 
 
 class LatencyOffer(Answer):
-    """What another limit of the whole would take: cores of its queries' batches, and the dataflow's part of them."""
+    """What another limit of the whole would take: cores of its queries' batches, the dataflow's part of them, and how
+    many of the queries would leave their batches open."""
 
     limit_s: float | None
     words: str
@@ -84,6 +85,8 @@ class LatencyOffer(Answer):
     cores: float
     pays_cores: float
     pays_per_hour: float
+    queries: int
+    open_queries: int
 
 
 class LatencyPrices(Answer):

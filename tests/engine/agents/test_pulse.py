@@ -130,3 +130,20 @@ def test_a_batch_is_long_from_the_look_before_the_first_without_news() -> None:
     assert watch.for_ms("f1-0", now_ms=35_000) is None, "another run"
     watch.look([], now_ms=40_000)
     assert watch.for_ms("f1-0", now_ms=40_000) is None
+
+
+def test_an_open_batch_is_long_from_when_it_last_moved() -> None:
+    watch = LongBatches()
+
+    def look(still_ms: int, at_ms: int) -> None:
+        watch.look([Batching("f1-0", "r1", -1, lambda: True, lambda: still_ms)], now_ms=at_ms)
+
+    for at_ms in (5_000, 10_000, 100_000):
+        look(900, at_ms)
+        assert watch.for_ms("f1-0", now_ms=at_ms) is None, "it has been open for long, and moves"
+    look(6_000, 105_000)
+    assert watch.for_ms("f1-0", now_ms=106_000) == 7_000
+    look(11_000, 110_000)
+    assert watch.for_ms("f1-0", now_ms=110_000) == 11_000
+    look(10, 115_000)
+    assert watch.for_ms("f1-0", now_ms=115_000) is None

@@ -5,9 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import pairwise
 
-from scheduler.latency.offers import expected_queries, offers
-from scheduler.latency.pacing import Wanted, pace
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler.latency.batch_costs import TIMES_ITS_CPU
+from scheduler.latency.offers import able_chains, expected_queries, offers, planned_interval_s
+from scheduler.latency.pacing import Wanted, interval_alone, pace
+from scheduler.latency.real_time import choose_modes, open_cost
 from scheduler.model.costs import DECLARED
+from scheduler.model.latency import LatencyLimit
 from tests.scheduler.catalogue import TYPES, flow
 
 LIMITS_S = (0.02, 0.1, 0.5, 1.0, 5.0, 20.0, None)
@@ -45,3 +51,58 @@ def test_an_offer_is_what_would_be_chosen() -> None:
     assert paced.expected["it"].latency_s <= 1.0
     bounded = replace(queries, bounds_s=dict.fromkeys(queries.costs, 0.5))
     assert offers(bounded, way, [20.0])[0].cores > offers(queries, way, [20.0])[0].cores
+
+
+def test_a_chain_may_stay_open_where_all_its_types_were_seen_so_and_it_reads_one_stream() -> None:
+    types = {TYPES["sensors"].name, TYPES["scale"].name, TYPES["archive"].name}
+    assert able_chains(FORK, ("sao", "p"), types) == {"s"}
+    assert able_chains(LINE, ("sabo",), types) == frozenset()
+    merged = flow("merge", {"s": "sensors", "t": "sensors", "a": ("scale", {"by": 2}), "o": "archive"},
+                  "s > a > o", "t > a")
+    assert able_chains(merged, ("s", "t", "ao"), types) == {"s", "t"}
+
+
+@st.composite
+def asked(draw: st.DrawFn):
+    """A cut of a line, how many events come, which of its queries may stay open, and a limit."""
+    chains = draw(st.sampled_from((("sabo",), ("s", "abo"), ("s", "a", "b", "o"))))
+    rates = dict.fromkeys("sabo", draw(st.floats(0.0, 500.0)))
+    able = draw(st.sets(st.sampled_from([chain[0] for chain in chains])))
+    return chains, rates, able, draw(st.sampled_from(LIMITS_S))
+
+
+@given(asked())
+def test_open_batches_meet_no_less_and_cost_no_more_and_are_priced_as_they_are_chosen(given_) -> None:
+    chains, rates, able, limit_s = given_
+    queries, way = expected_queries(LINE, chains, rates_per_s=rates, task_types=TYPES, costs=DECLARED)
+    (micro,), (offer,) = offers(queries, way, [limit_s]), offers(queries, way, [limit_s], able=able)
+    assert offer.met >= micro.met
+    assert offer.met > micro.met or offer.cores <= micro.cores + 1e-9 or not micro.met
+    assert offer.open_queries <= len(able) and micro.open_queries == 0
+    if not offer.open_queries:
+        assert offer == micro
+
+    limits = () if limit_s is None else (LatencyLimit(limit_s),)
+    batch_s = TIMES_ITS_CPU * DECLARED.query_batch_s
+    alone_s = interval_alone(limits, batch_s=batch_s, largest_s=queries.largest_s)
+    assert planned_interval_s(queries, way, limits, able=(), batch_s=batch_s) == (alone_s, 0)
+    interval_s, opened = planned_interval_s(queries, way, limits, able=able, batch_s=batch_s)
+    assert opened == offer.open_queries
+    if opened == len(queries.costs):  # then a plan's CPU is exactly that of the offer
+        assert abs(sum(cost.cores(interval_s) for cost in queries.costs.values()) - offer.cores) < 1e-9
+    elif opened:
+        chosen = choose_modes(queries, [Wanted("0", way, limit_s, 0.5)] if limit_s else [], dict.fromkeys(able, ""))
+        aparts_s = {query: chosen.interval_s[query] for query in chosen.open}
+        cores = sum(open_cost(cost, aparts_s[query]).cores(aparts_s[query]) if query in aparts_s
+                    else cost.cores(alone_s) for query, cost in queries.costs.items())
+        assert abs(sum(cost.cores(interval_s) for cost in queries.costs.values()) - cores) < 1e-9
+
+
+def test_what_may_stay_open_meets_a_limit_that_batches_do_not() -> None:
+    queries, way = expected_queries(LINE, ("sabo",), rates_per_s=RATES, task_types=TYPES, costs=DECLARED)
+    (micro,), (offer,) = offers(queries, way, [0.05]), offers(queries, way, [0.05], able="s")
+    assert (micro.met, offer.met, offer.open_queries) == (False, True, 1)
+    assert offer.cores < 0.5 * micro.cores
+    assert offers(queries, way, [None], able="s")[0].open_queries == 0
+    bounded = replace(queries, bounds_s=dict.fromkeys(queries.costs, 0.5))
+    assert offers(bounded, way, [0.05], able="s")[0].open_queries == 0, "what is scheduled keeps its batches"

@@ -7,13 +7,15 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.latency.pacing import Queries, Wanted, pace
+from scheduler.latency.pacing import AIM, Queries, Wanted, pace
 from scheduler.latency.real_time import (
+    APARTS_S,
     MOST_A_SLOT,
     OPEN_S,
     choose_modes,
     equal_interval_s,
     open_cost,
+    opening,
     saved_cores,
 )
 from scheduler.latency.triggers import SMALLEST_S, BatchCost
@@ -50,7 +52,12 @@ def test_only_queries_that_can_and_only_where_it_helps(problem) -> None:
     assert all(refusals.get(query) == "" for query in chosen.open)
     assert rank(chosen.paced, wants) <= rank(micro, wants)
     assert chosen.interval_s.keys() == queries.costs.keys()
-    assert all(chosen.interval_s[query] == micro.interval_s[query] for query in chosen.open)
+    assert all(chosen.interval_s[query] in APARTS_S for query in chosen.open)
+    plain = pace(opening(queries, chosen.open), wants)
+    for want in wants:  # gathering events costs no limit that holds without it
+        if plain.expected[want.key].latency_s <= AIM * want.limit_s:
+            assert chosen.paced.expected[want.key].latency_s <= AIM * want.limit_s * (1 + 1e-9)
+    assert chosen.paced.cores <= plain.cores + 1e-9
     again = choose_modes(queries, wants, refusals, before=chosen.open)
     assert again.open >= chosen.open or not chosen.open - before, "what was chosen stays"
 
@@ -110,3 +117,19 @@ def test_an_open_batch_costs_once_in_ten_seconds_and_for_each_group() -> None:
 def test_open_batches_are_priced_as_micro_batches_that_take_as_much() -> None:
     assert equal_interval_s(replace(SLOW, rate_per_s=0)) == OPEN_S
     assert abs(SLOW.cores(equal_interval_s(SLOW)) - open_cost(SLOW).cores(SMALLEST_S)) < 1e-12
+
+
+def test_events_are_gathered_for_as_long_as_the_limit_allows_where_that_makes_fewer_groups() -> None:
+    busy = replace(SLOW, rate_per_s=300)
+    queries = replace(LINE, costs={"a": busy, "b": busy})
+    aparts_s = {}
+    for limit_s in (0.05, 0.2, 0.5):
+        chosen = choose_modes(queries, [Wanted("w", WAY, limit_s)], {"a": "", "b": ""})
+        assert chosen.open == {"a", "b"}
+        assert chosen.paced.expected["w"].latency_s <= AIM * limit_s
+        aparts_s[limit_s] = [chosen.interval_s[query] for query in "ab"]
+    assert aparts_s == {0.05: [0.05, 0.02], 0.2: [0.2, 0.2], 0.5: [0.2, 0.2]}
+    cost = open_cost(busy, 0.2).cores(0.2)
+    assert cost < open_cost(busy).cores(SMALLEST_S) - 0.04, "five groups a second instead of fifty"
+    rare = choose_modes(LINE, [Wanted("w", WAY, 0.06)], {"a": "", "b": ""})
+    assert [rare.interval_s[query] for query in "ab"] == [0.02, 0.02], "ten events a second are ten groups either way"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 from itertools import pairwise
 
@@ -10,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.latency.pacing import Queries, Wanted, pace
-from scheduler.latency.remedies import ASK, CHAIN, CHAIN_AND_SLOTS, SLOTS, chains_among, remedies
+from scheduler.latency.real_time import choose_modes
+from scheduler.latency.remedies import ASK, CHAIN, CHAIN_AND_SLOTS, SLOTS, Remedy, chains_among, remedies
 from scheduler.latency.triggers import BatchCost
 from scheduler.latency.ways import Way
 
@@ -29,8 +31,11 @@ def wanted(names: str, limit_s: float) -> Wanted:
     return Wanted("flow/0", Way(writers, frozenset(names[0]), frozenset(names[-1])), limit_s)
 
 
-def offered(queries: Queries, want: Wanted, chains: tuple[tuple[str, ...], ...] = ()) -> dict[str, object]:
-    return {remedy.kind: remedy for remedy in remedies(queries, want, chains=chains, query=QUERY, slot_cores=SLOT)}
+def offered(
+    queries: Queries, want: Wanted, chains: tuple[tuple[str, ...], ...] = (), able: Collection[str] = ()
+) -> dict[str, Remedy]:
+    return {remedy.kind: remedy for remedy in remedies(
+        queries, want, chains=chains, query=QUERY, slot_cores=SLOT, able=able)}
 
 
 def test_fewer_queries_meet_what_their_batches_one_after_the_other_do_not() -> None:
@@ -107,3 +112,34 @@ def test_whatever_is_offered_holds_when_it_is_taken(
         assert 1 <= offers[SLOTS].slots <= len(offers[SLOTS].moved)
     for offer in offers.values():
         assert offer.latency_s <= offer.limit_s * (1 + 1e-6)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.integers(1, 4), st.floats(0.01, 0.2), st.floats(0.05, 1.0), st.floats(0.02, 1.0), st.floats(0, 50),
+    st.sets(st.sampled_from("abcd")))
+def test_where_batches_may_stay_open_less_latency_is_offered_and_it_holds(
+    number: int, batch_s: float, capacity: float, limit_s: float, rate_per_s: float, able: set[str]
+) -> None:
+    names = "abcd"[:number]
+    queries = line(names, BatchCost(batch_s, 0.05, rate_per_s, 0.001, 0.001), capacity=capacity)
+    want, able = wanted(names, limit_s), able & set(names)
+    offers, micro = offered(queries, want, able=able), offered(queries, want)
+    if ASK in offers:
+        lenient = replace(want, limit_s=offers[ASK].limit_s)
+        chosen = choose_modes(replace(queries, before_s={}), [lenient], dict.fromkeys(able, ""))
+        assert chosen.paced.expected["flow/0"].least_s is None
+        if ASK in micro:
+            assert offers[ASK].limit_s <= micro[ASK].limit_s * (1 + 1e-6)
+    for offer in offers.values():
+        assert offer.latency_s <= offer.limit_s * (1 + 1e-6)
+
+
+def test_a_fused_query_may_stay_open_where_all_may_that_it_is_made_of() -> None:
+    queries, want = line("abc", BatchCost(0.05, 0.05, 5, 0.0002, 0.0002)), wanted("abc", 0.1)
+    chains = (("a", "b"),)
+    whole, apart = offered(queries, want, chains, able="abc"), offered(queries, want, chains, able="bc")
+    assert whole[CHAIN].latency_s <= 0.1
+    assert whole[CHAIN].cores < 1, "open batches, not batches that follow one another"
+    assert CHAIN not in apart
+    assert apart[ASK].limit_s < offered(queries, want, chains)[ASK].limit_s

@@ -85,10 +85,11 @@ class SparkEngine:
         sink, checkpoint = compiled.file_sink, self.store.checkpoint(fragment_id)
         if sink is not None:
             sink = replace(sink, run=begin_run(sink.folder, checkpoint))
-        rests = partial(real_time.rests, self.spark, self.channel_config.redis_url, fragment_id)
+        of_fragment = (self.spark, self.channel_config.redis_url, fragment_id)
         return queries.start(
             compiled.frame, name=fragment_id, checkpoint=checkpoint, trigger_ms=trigger_ms, file_sink=sink,
-            rests=rests if compiled.mode.is_open else None)
+            rests=partial(real_time.rests, *of_fragment) if compiled.mode.is_open else None,
+            still_ms=partial(real_time.still_ms, *of_fragment))
 
     def stop(self, query: Any, fragment_id: str, *, drain_s: float = queries.DRAIN_S) -> bool:
         return queries.stop(query, pause=lambda: self._pause(fragment_id), drain_s=drain_s)

@@ -1,4 +1,8 @@
-"""Batches that take unusually long: of these a query's listener hears nothing until they end."""
+"""Batches that take unusually long: of these a query's listener hears nothing until they end.
+
+A batch that stays open is long by nature. It counts as such from when it last moved: it takes events, or looks for some
+once a second.
+"""
 
 from __future__ import annotations
 
@@ -13,21 +17,25 @@ from workers.engine.spark.listener import Progress
 from .fragment_run import FragmentRun
 from .reconcile import State
 
+STILL_MS = 5_000  # an open batch that has not moved for so long hangs
+
 
 @dataclass(frozen=True, slots=True)
 class Batching:
-    """A query's run at one look: its newest batch that ended, and how to ask whether one is under way."""
+    """A query's run at one look: its newest batch that ended, and how to ask whether one is under way; where its
+    batches stay open, instead, for how long the one that is has not moved."""
 
     fragment_id: str
     run_id: str
     newest: int
     is_in_a_batch: Callable[[], bool]
+    still_ms: Callable[[], int] | None = None
 
 
 class LongBatches:
     """Since when a batch of a query has been under way, by looks a few seconds apart.
 
-    A query is asked only where no batch of it has ended since the last look.
+    A query is asked only where no batch of it has ended since the last look, or where its batches stay open.
     """
 
     def __init__(self) -> None:
@@ -38,24 +46,33 @@ class LongBatches:
     def look(self, running: Iterable[Batching], *, now_ms: int) -> None:
         """Look at the queries that run; what is not among them is forgotten."""
         seen = list(running)
-        self._since_ms = {
+        since_ms = {
             query.fragment_id: self._since_ms.get(query.fragment_id, self._looked_at_ms) for query in seen
-            if self._newest.get(query.run_id) == query.newest and query.is_in_a_batch()}
+            if query.still_ms is None and self._newest.get(query.run_id) == query.newest and query.is_in_a_batch()}
+        for query in seen:
+            still_ms = 0 if query.still_ms is None else query.still_ms()
+            if still_ms >= STILL_MS:
+                since_ms[query.fragment_id] = now_ms - still_ms
+        self._since_ms = since_ms
         self._newest = {query.run_id: query.newest for query in seen}
         self._looked_at_ms = now_ms
 
     def for_ms(self, fragment_id: str, *, now_ms: int) -> int | None:
-        """For how long a batch of this fragment's query has been under way; None where none was at the last look."""
+        """For how long a batch of this fragment's query has been under way, or an open one has not moved; None where
+        neither was so at the last look."""
         since_ms = self._since_ms.get(fragment_id)
         return None if since_ms is None else now_ms - since_ms
 
 
 def batching(runs: Iterable[FragmentRun], progress_of: Callable[[Any], Progress | None]) -> Iterator[Batching]:
-    """The queries that have done a batch of their present run."""
+    """The queries that have done a batch of their present run, and those whose batches stay open."""
     for run in runs:
         query = run.query
         if query is None or run.state is not State.RUNNING:
             continue
         progress = progress_of(query)
-        if progress is not None:
+        if isinstance(query, queries.OpenQuery):
+            newest = -1 if progress is None else progress.batch
+            yield Batching(run.id, query.runId, newest, lambda: False, query.still_ms)
+        elif progress is not None:
             yield Batching(run.id, query.runId, progress.batch, partial(queries.is_in_a_batch, query))

@@ -49,6 +49,12 @@ def refusal(events: DataFrame) -> str:
     return str(events.sparkSession._jvm.weir.RealTime.refusal(events._jdf))
 
 
+def still_ms(spark: SparkSession, redis_url: str, fragment: str) -> int:
+    """For how long the open batch of a fragment has neither taken an event nor looked for one, in ms: one that waits
+    looks once a second. 0 where no batch is open."""
+    return int(spark._jvm.weir.RealTime.stillMs(redis_url, fragment))
+
+
 def rests(spark: SparkSession, redis_url: str, fragment: str) -> bool:
     """Whether a fragment that was paused has no batch open, and opens none until it is resumed."""
     return bool(spark._jvm.weir.RealTime.rests(redis_url, fragment))

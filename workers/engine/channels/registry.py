@@ -350,7 +350,7 @@ class Channels:
         self._redis.publish(keys.valve(fragment), "")
 
     def pace(self, fragment: str, interval_ms: int) -> None:
-        """Let a fragment's batches begin so many ms apart at least, from the next one on."""
+        """Let a fragment's batches, or the groups of its open batch, begin so many ms apart at least from now on."""
         self._redis.hset(keys.valve(fragment), "pace", interval_ms)
         self._redis.publish(keys.valve(fragment), "")
 

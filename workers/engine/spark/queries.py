@@ -22,16 +22,18 @@ STILL_LOOKS = 3
 
 
 class OpenQuery(StreamingQuery):
-    """A query in real-time mode. Whether it rests, with no batch open after a pause, its status does not say."""
+    """A query in real-time mode. Its status does not say whether it rests, with no batch open after a pause, nor for
+    how long the batch that is open has not moved."""
 
-    def __init__(self, query: StreamingQuery, rests: Callable[[], bool]) -> None:
+    def __init__(self, query: StreamingQuery, rests: Callable[[], bool], still_ms: Callable[[], int]) -> None:
         super().__init__(query._jsq)
         self.rests = rests
+        self.still_ms = still_ms
 
 
 def start(
     frame: DataFrame, *, name: str, checkpoint: Path, trigger_ms: int, file_sink: Staging | None = None,
-    rests: Callable[[], bool] | None = None,
+    rests: Callable[[], bool] | None = None, still_ms: Callable[[], int] = lambda: 0,
 ) -> StreamingQuery:
     """Start a fragment's query, from its checkpoint where there is one. Valves have written all channels already.
 
@@ -49,12 +51,14 @@ def start(
         Where its files go, if it ends in such a sink.
     rests : callable, optional
         Only for a chain that was compiled for real-time mode: whether the fragment rests, once it was paused.
+    still_ms : callable, optional
+        Of such a chain: for how long its open batch has not moved, in ms.
     """
     if file_sink is not None:
         frame = staged(frame, file_sink)
     writer = frame.writeStream.queryName(name).option("checkpointLocation", str(checkpoint)).format("noop")
     if rests is not None:  # Spark calls it an update; without an aggregation it is the same
-        return OpenQuery(writer.outputMode("update").trigger(realTime=f"{IDLE_S} seconds").start(), rests)
+        return OpenQuery(writer.outputMode("update").trigger(realTime=f"{IDLE_S} seconds").start(), rests, still_ms)
     interval = f"{staggered_ms(trigger_ms, name)} milliseconds"
     return writer.outputMode("append").trigger(processingTime=interval).start()
 
@@ -110,7 +114,7 @@ def _comes_to_rest(
 
 
 def is_in_a_batch(query: StreamingQuery) -> bool:
-    """Whether a batch with events is under way; one that stays open is not counted."""
+    """Whether a batch with events is under way; one that stays open is not counted (`OpenQuery.still_ms`)."""
     if isinstance(query, OpenQuery):
         return False
     status = query._jsq.status()

@@ -103,6 +103,49 @@ def test_a_pause_ends_the_open_batch_and_nothing_comes_before_it_is_over(rig: Ri
     assert numbers == selected(numbers[-1] + 1)
 
 
+def test_events_are_gathered_for_as_long_as_is_asked_for_and_repeated_as_they_were(rig: Rig) -> None:
+    events, asked_ms = 900, (150, 0, 80)
+    for turn, apart_ms in enumerate(asked_ms):
+        rig.channels.pace("a", apart_ms)
+        first, second = source(rig, limit=events), reader(rig)
+        enough = (turn + 1) * 120
+        wait_until(lambda: len(rig.events("b.0")) > enough, what="some", alive=(first, second))  # noqa: B023
+        if turn == 0:
+            assert rig.channels.info("b.0").blocks < len(rig.events("b.0")) / 6, "some twenty of each group"
+        rig.channels.pace("a", 20)  # in the open batch: what is repeated of it has groups of both kinds
+        wait_until(lambda: len(rig.events("b.0")) > enough + 40, what="more", alive=(first, second))  # noqa: B023
+        first.stop()
+        second.stop()
+    first, second = source(rig, limit=events), reader(rig)
+    wait_until(lambda: len(rig.events("b.0")) >= len(selected(events)), what="all", alive=(first, second))
+    assert rig.numbers("a.0")[-1] == events - 1
+    assert rig.numbers("b.0") == selected(events)
+    assert rig.channels.info("a.0").duplicates > 0
+
+
+def test_an_open_batch_that_hangs_is_seen_and_one_that_waits_is_not(rig: Rig) -> None:
+    first = source(rig, limit=40)
+    hangs = "coalesce(if(_seq = 30, reflect('java.lang.Thread', 'sleep', 600000L), ''), '') <> 'x'"
+    events = rig.read("b", "a.0", writes=("b.0",), real_time=True).where(hangs)
+    second = rig.start(rig.publish(events, "b"), "b", real_time=True)
+
+    def still_ms(fragment: str) -> int:
+        return real_time.still_ms(rig.spark, rig.config.redis_url, fragment)
+
+    wait_until(lambda: still_ms("b") > 5_000, what="a batch that does not move", alive=(first, second))
+    assert rig.numbers("a.0") == list(range(40))
+    assert len(rig.events("b.0")) < 40
+    assert still_ms("a") < 5_000, "all its events are made, and it looks for more"
+    second.stop()
+    assert still_ms("b") == 0
+    second = rig.start(rig.publish(rig.read("b", "a.0", writes=("b.0",), real_time=True), "b"), "b", real_time=True)
+    wait_until(lambda: len(rig.events("b.0")) >= 40, what="the others", alive=(first, second))
+    assert rig.numbers("b.0") == list(range(40))
+    rig.channels.pause("b")
+    wait_until(lambda: rests(rig, "b"), what="rest", alive=(first, second))
+    assert still_ms("b") == 0
+
+
 def test_an_outlet_that_opens_is_in_force_long_before_the_batch_would_end(rig: Rig) -> None:
     ticks = rig.ticks("a", rate_per_s=100, writes=("a.0",), real_time=True)
     query = rig.start(rig.valve(ticks, "a"), "a", real_time=True)

@@ -3,6 +3,7 @@ package weir;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
+import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 
@@ -15,6 +16,7 @@ final class Backpressure {
   private static final long ASK_ANYWAY_MS = 1_000; // a lost message costs a second at most
   private static final long SHOWN_EVERY_MS = 1_000;
   private static final Set<String> RESTING = ConcurrentHashMap.newKeySet(); // by broker and fragment
+  private static final Map<String, Backpressure> OPENED = new ConcurrentHashMap<>(); // in real-time mode, likewise
 
   private final Broker broker;
   private final String reader;
@@ -26,6 +28,8 @@ final class Backpressure {
   private boolean paused;
   private long newestBoundary;
   private boolean tapped;
+  private volatile boolean hasMoved;
+  private volatile long movedAt; // when the open batch last took an event or looked for one; 0 while none is open
 
   Backpressure(Broker broker, String reader, String channels) {
     this.broker = broker;
@@ -97,13 +101,16 @@ final class Backpressure {
    * that is paused rests for certain.
    */
   void awaitTurn(Arrivals.Bell bell) {
+    movedAt = 0;
     try {
       while (true) {
         bell.heard();
         if (!applies(broker.pipeline(List.<Object[]>of(question())).get(0))) {
           // Who has seen it rest has paused it before: then this hears of it.
-          if (!RESTING.remove(key)) return;
-          continue;
+          if (RESTING.remove(key)) continue;
+          OPENED.put(key, this);
+          if (hasMoved) moves(); // the first batch of a driver takes its time to begin
+          return;
         }
         if (paused) RESTING.add(key);
         bell.await(ASK_ANYWAY_MS);
@@ -111,6 +118,19 @@ final class Backpressure {
     } finally {
       RESTING.remove(key);
     }
+  }
+
+  /** The open batch takes an event, or looks whether there is one. It looks once a second while there is none. */
+  void moves() {
+    hasMoved = true;
+    movedAt = System.currentTimeMillis();
+  }
+
+  /** For how long the open batch of a query has not moved, in ms; 0 where none is open. */
+  static long stillMs(String url, String reader) {
+    Backpressure opened = OPENED.get(url + ' ' + reader);
+    long movedAt = opened == null ? 0 : opened.movedAt;
+    return movedAt == 0 ? 0 : System.currentTimeMillis() - movedAt;
   }
 
   /** Whether a query in real-time mode is paused and no batch of it is open. */
@@ -140,6 +160,7 @@ final class Backpressure {
 
   /** The query stops: nothing throttles it any more, its counts are complete, and its control is read anew. */
   void forget() {
+    OPENED.remove(key, this);
     broker.meters.throttle(reader, "");
     broker.meters.flush();
     Control.forget(broker, reader);

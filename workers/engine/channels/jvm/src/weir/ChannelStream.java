@@ -221,6 +221,16 @@ final class ChannelStream
   }
 
   @Override
+  public long apartMs() {
+    return backpressure.pace.intervalMs();
+  }
+
+  @Override
+  public void moves() {
+    backpressure.moves();
+  }
+
+  @Override
   public void waited(long ms) {
     waitedMs = ms;
   }

@@ -42,8 +42,14 @@ interface Live {
   /** The folder of the journals of its batches. */
   String journals();
 
+  /** Notes that its open batch takes an event, or looks whether there is one. */
+  void moves();
+
   /** Notes for how long a batch that has ended waited for events, in ms. */
   void waited(long ms);
+
+  /** How far apart its groups of events begin at least, in ms, as its query's control says; it may change meanwhile. */
+  long apartMs();
 
   /** For how long a batch stays open once it has events, in ms. */
   long openMs();

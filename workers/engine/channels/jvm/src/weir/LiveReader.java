@@ -21,7 +21,8 @@ import org.apache.spark.util.TaskCompletionListener;
  * of the group has been through every valve of the query: they publish it then ({@link OpenBatch}).
  */
 final class LiveReader implements SupportsRealTimeRead<InternalRow> {
-  private static final long APART_MS = 5; // between the beginnings of two groups: each is a block for every reader
+  private static final long APART_MS = 5; // between the beginnings of two groups at least: each is a block for every reader
+  private static final long MOST_APART_MS = 200; // whatever is asked for: a pause is seen when a group may begin
   private static final long ASK_ANYWAY_MS = 1_000; // a lost message costs a second at most
   private static final Map<String, Live> SOURCES = new ConcurrentHashMap<>(); // of this JVM, by id
 
@@ -110,6 +111,7 @@ final class LiveReader implements SupportsRealTimeRead<InternalRow> {
       while (rows.hasNext() || nextColumns()) {
         if (!rows.hasNext()) continue;
         row = rows.next();
+        source.moves();
         return true;
       }
       Offset to = nextGroup(deadline);
@@ -146,8 +148,10 @@ final class LiveReader implements SupportsRealTimeRead<InternalRow> {
   private Offset await(long deadline) {
     while (true) {
       long now = System.currentTimeMillis();
-      if (now < groupAt + APART_MS) {
-        sleep(groupAt + APART_MS - now);
+      source.moves();
+      long begins = groupAt + Math.min(Math.max(APART_MS, source.apartMs()), MOST_APART_MS);
+      if (now < begins) {
+        sleep(begins - now);
         waitedMs += System.currentTimeMillis() - now;
         continue;
       }

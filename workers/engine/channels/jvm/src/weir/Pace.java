@@ -30,6 +30,11 @@ final class Pace {
     this.intervalMs = intervalMs;
   }
 
+  /** The interval as it was last heard of: of an open batch, that between its groups of events. */
+  synchronized long intervalMs() {
+    return intervalMs;
+  }
+
   /** How long it is until a source may plan; a reader follows a writer, so its batches may be a little nearer. */
   synchronized long leftMs(long now, boolean follows) {
     if (isPlanning) return 0;

@@ -24,6 +24,11 @@ public final class RealTime {
     return Backpressure.rests(url, fragment);
   }
 
+  /** For how long the open batch of a fragment has neither taken an event nor looked for one, in ms; 0 where none is open. */
+  public static long stillMs(String url, String fragment) {
+    return Backpressure.stillMs(url, fragment);
+  }
+
   /** Why the query of a stream cannot run in real-time mode; empty where it can. */
   public static String refusal(Dataset<Row> events) {
     LogicalPlan plan = ((org.apache.spark.sql.classic.Dataset<Row>) events).queryExecution().analyzed();

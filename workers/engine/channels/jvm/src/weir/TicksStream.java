@@ -174,6 +174,16 @@ final class TicksStream
   }
 
   @Override
+  public long apartMs() {
+    return backpressure.pace.intervalMs();
+  }
+
+  @Override
+  public void moves() {
+    backpressure.moves();
+  }
+
+  @Override
   public void waited(long ms) {
     waitedMs = ms;
   }

@@ -1,0 +1,43 @@
+"""The routes of nodes that are drained for maintenance. ``docs/api.md`` describes them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import HttpRequest
+from ninja import Router
+
+from dashboard.api.answers.deployment import Drain
+from dashboard.operations.draining import Drain as StateOfNode
+from dashboard.operations.draining import drain_of
+from dashboard.operations.services import drain_node, undrain_node
+
+router = Router()
+
+
+@router.get("/nodes/{str:node}/drain", response=Drain)
+def drain_state(request: HttpRequest, node: str) -> dict[str, Any]:
+    """Whether a node is drained, and what is on it: each query that the caller may know of, and why it stays."""
+    return drain_row(drain_of(node, request.viewer))
+
+
+@router.post("/nodes/{str:node}/drain", response=Drain)
+def drain(request: HttpRequest, node: str) -> dict[str, Any]:
+    """Place nothing new on a node, and let what can move leave it, one query after the other; by an administrator."""
+    drain_node(name=node, actor=request.user)
+    return drain_row(drain_of(node, request.viewer))
+
+
+@router.post("/nodes/{str:node}/undrain", response=Drain)
+def undrain(request: HttpRequest, node: str) -> dict[str, Any]:
+    """Use a node again as any other; what has left stays where it is. By an administrator."""
+    undrain_node(name=node, actor=request.user)
+    return drain_row(drain_of(node, request.viewer))
+
+
+def drain_row(state: StateOfNode) -> dict[str, Any]:
+    """What is on a node as the API gives it."""
+    return {
+        "node": state.node, "draining": state.draining, "others": state.others,
+        "queries": [{"id": query.id, "slot": query.slot, "name": query.name, "why_not": query.why_not}
+                    for query in state.queries]}

@@ -1,0 +1,57 @@
+"""Prices, estimates and bills where batches stay open: by the rule that opens them, and by what that takes."""
+
+from __future__ import annotations
+
+import pytest
+from django.test import Client
+
+from dashboard.operations.models import FragmentPace
+from dashboard.operations.pacing import priced_ms_of
+from dashboard.plans.latency_prices import latency_prices
+from dashboard.plans.selectors import plan_of
+from dashboard.teams.permissions import viewer_of
+from tests.dashboard.building import World, document, planned, running
+from tests.dashboard.played import Played, opened
+
+
+@pytest.fixture
+def played(monkeypatch: pytest.MonkeyPatch, settings) -> Played:
+    settings.LONGEST_TRIGGER_MS = 30_000
+    return Played(monkeypatch)
+
+
+def test_prices_and_bills_know_of_open_batches(world: World, played: Played, settings) -> None:
+    played.refusal = ""
+    viewer, early = viewer_of(world.carla), planned(world.carla, world.city, document("early", latency="100 ms"))
+    before = latency_prices(viewer, early.dataflow_id)["offers"]
+    slow = running(world.carla, world.city, document("slow", latency="20 s"), world.ana)
+    fast = running(world.carla, world.city, document("quick", window=20, latency="50 ms"), world.ana)
+    played.run(60)
+    assert opened(fast)
+    client = Client()
+    client.force_login(world.carla)
+
+    offers = client.get(f"/api/dataflows/{fast.pk}/latency/prices").json()["offers"]
+    strict = next(offer for offer in offers if offer["limit_s"] == 0.05)
+    assert (strict["met"], strict["open_queries"]) == (True, strict["queries"])
+    shared = FragmentPace.objects.filter(real_time=True).exclude(alone_ms={}).get()
+    equal_ms = priced_ms_of([shared.fragment])[shared.fragment]
+    alone_ms = shared.alone_ms
+    assert alone_ms[str(fast.pk)] == equal_ms <= alone_ms[str(slow.pk)], "what a bill divides is what open ones take"
+
+    after = latency_prices(viewer, early.dataflow_id)
+    assert after["estimated"]
+    then, now = ({offer["limit_s"]: offer for offer in offers} for offers in (before, after["offers"]))
+    assert not then[0.05]["met"] and now[0.05]["met"], "types like its own were seen in open batches by now"
+    assert now[0.1]["cores"] < 0.7 * then[0.1]["cores"]
+    assert now[0.1]["open_queries"] and not then[0.1]["open_queries"]
+    by_schedule = latency_prices(viewer, early.dataflow_id, scheduled=True)["offers"]
+    assert not any(offer["open_queries"] for offer in by_schedule), "a schedule's promise is of micro-batches"
+    page = client.get(f"/dataflows/{fast.pk}/").content.decode()
+    assert 'data-offer="batches"' in page
+    priced = planned(world.carla, world.city, document("late", latency="100 ms")).plan
+    assert "open, which takes as much" in plan_of(priced).price.basis
+    settings.REAL_TIME = False
+    micro = planned(world.carla, world.city, document("later", latency="100 ms")).plan
+    assert "open, which takes" not in plan_of(micro).price.basis
+    assert plan_of(priced).price.cores_alone < plan_of(micro).price.cores_alone
