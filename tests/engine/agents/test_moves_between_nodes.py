@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
@@ -22,9 +23,12 @@ from workers.engine.agents import differences, parcels
 from workers.engine.agents.ahead import Limits
 from workers.engine.agents.carrying import Carrier, Elsewhere, still_leaving
 from workers.engine.agents.handover import predecessors, remote_successors, successors
+from workers.engine.agents.instructions import RecordCopy
+from workers.engine.agents.record_actuator import RecordActuator
 from workers.engine.agents.standby import Patience, stages_of
 
 from .divided_world import NUMBERS, SLOTS, World
+from .played_files import PlayedFiles
 from .recut_chains import CHAIN, LENGTH, WATCHER
 from .test_handover import counted
 
@@ -249,3 +253,13 @@ def test_a_fragment_works_on_until_its_heir_is_ready_elsewhere():
     for elsewhere, stage in ((Elsewhere(), "work"), (Elsewhere(ready=frozenset("b")), "end"),
                              (Elsewhere(begun=frozenset("b")), "over")):
         assert stages_of(here, Records(), elsewhere, Patience(), runs={"a"}, now_ms=10**9)["a"] == stage
+
+
+def test_a_copy_that_is_there_is_not_made_anew():
+    """It may be on the heir's disk already, and the difference is found from just that one."""
+    files = PlayedFiles(store=None)
+    records = RecordActuator(SimpleNamespace(store=SimpleNamespace(files=files)))
+    for number in (1, 2):
+        run = SimpleNamespace(id="a", copied={"0": f"state {number}"})
+        records.do(run, RecordCopy(("b",)))
+    assert b"state 1" in files.read("b", "ahead")

@@ -58,7 +58,7 @@ class Flow:
         return self.rig.reports().left
 
     def check(self) -> None:
-        """Every number so far arrives, and none twice; where one does not, it is said which, and how far all have read."""
+        """Every number so far arrives, and none twice; else it is said which does not, and how far all have read."""
         expected = set(range(max(self.numbers())))
         try:
             self.rig.wait(lambda: set(self.numbers()) >= expected, what="every number")

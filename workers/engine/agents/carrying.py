@@ -131,7 +131,9 @@ class Carrier:
         return Elsewhere(
             begun=self._store.taken() & heirs,
             ready=frozenset(name for name in ready if self._ahead.get(name) is Ahead.OVER),
-            to_copy=frozenset(name for name in ready if self._ahead.get(name) is Ahead.COPY))
+            to_copy=frozenset(
+                name for name in ready
+                if self._ahead.get(name) is Ahead.COPY and self._store.files.size(name, AHEAD) is None))
 
     # -- the node that a fragment leaves -------------------------------------------------------------------------------
 

@@ -61,7 +61,8 @@ class RecordActuator:
             case RecordCopy(heirs):
                 text, run.copied = SAVEPOINTS.dumps(Savepoint(states=run.copied)).encode(), {}
                 for heir in heirs:
-                    store.files.write(heir, "ahead", text)
+                    if store.files.size(heir, "ahead") is None:  # another may be on its way, or there already
+                        store.files.write(heir, "ahead", text)
             case DropSavepoint():
                 store.record_ended(run.id, None)
             case RecordStandby(channels):
