@@ -260,6 +260,6 @@ def test_a_copy_that_is_there_is_not_made_anew():
     files = PlayedFiles(store=None)
     records = RecordActuator(SimpleNamespace(store=SimpleNamespace(files=files)))
     for number in (1, 2):
-        run = SimpleNamespace(id="a", copied={"0": f"state {number}"})
+        run = SimpleNamespace(id="a", copied={"t": (f"state {number}",)})
         records.do(run, RecordCopy(("b",)))
     assert b"state 1" in files.read("b", "ahead")

@@ -70,8 +70,8 @@ class Flow:
 
     def _channels(self) -> list[ChannelInfo]:
         prefix, suffix = keys.channel(""), keys.meta("").removeprefix(keys.channel(""))
-        found = (key.decode() for key in self.rig.broker.scan_iter(f"{prefix}{self.name}*{suffix}"))
-        names = sorted(key.removeprefix(prefix).removesuffix(suffix) for key in found)
+        hashes = self.rig.broker.scan_iter(f"{prefix}{self.name}*{suffix}")
+        names = sorted(key.decode().removeprefix(prefix).removesuffix(suffix) for key in hashes)
         return [info for name in names if (info := self.rig.channels.info(name)) is not None]
 
 
