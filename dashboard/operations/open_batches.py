@@ -7,7 +7,8 @@ from collections.abc import Collection
 from django.conf import settings
 
 from dashboard import jobs
-from dashboard.operations.estate import current_estate
+from dashboard.operations.estate import fragments_where
+from dashboard.operations.models import RunningTaskRow
 from scheduler.contracts.reports import RUNNING, Reports
 from scheduler.model.estate import Estate
 
@@ -41,8 +42,12 @@ def able_types() -> frozenset[str]:
     """
     if not may_be_open():
         return frozenset()
-    estate = current_estate()
-    refusals = refusals_in(jobs.read_live((), {}).reports, estate)
-    return frozenset(
-        estate.tasks[task].type for query, refusal in refusals.items() if not refusal
-        for task in estate.fragments[query].active_tasks)
+    able = [
+        name for name, report in jobs.read_live((), {}).reports.queries()
+        if report.state == RUNNING and report.not_real_time == ""]
+    if not able:
+        return frozenset()
+    tasks = {
+        task for fragment in fragments_where(pk__in=able).values() if not fragment.divided
+        for task in fragment.active_tasks}
+    return frozenset(RunningTaskRow.objects.filter(pk__in=tasks).values_list("type", flat=True))
