@@ -9,7 +9,8 @@ from pathlib import Path
 from scheduler.contracts.desired import DesiredState, WantedFragment
 from scheduler.contracts.savepoints import RestorePoint, Savepoint
 from scheduler.model.dataflow import Task
-from workers.engine.agents.store import FileLock, NewestDesired, NodeStore, SlotStore, write_atomically
+from workers.engine.agents.atomic_files import write_atomically
+from workers.engine.agents.store import FileLock, NewestDesired, NodeStore, SlotStore
 
 GRACE_S = 100.0
 

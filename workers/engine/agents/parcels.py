@@ -18,6 +18,8 @@ from typing import Any, Protocol
 
 import redis
 
+from .atomic_files import write_atomically
+
 PIECE_BYTES = 256 << 10
 WINDOW = 32  # pieces that the broker holds at once
 PIECES_AT_ONCE = 8  # of which it is asked in one round trip
@@ -111,14 +113,7 @@ class FilesBeside:
 
     def write(self, name: str, kind: str, text: bytes) -> None:
         """As ``Files`` has it."""
-        path = self._path(name, kind)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(f".{path.name}.{os.getpid()}")
-        with temporary.open("wb") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
+        write_atomically(self._path(name, kind), text)
 
     def append(self, name: str, kind: str, text: bytes, *, at: int) -> None:
         """As ``Files`` has it.

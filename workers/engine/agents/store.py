@@ -36,21 +36,11 @@ from scheduler.contracts.savepoints import RESTORE_POINTS, SAVEPOINTS, RestorePo
 from workers.engine.channels import real_time
 from workers.engine.desired import keep_handing_over, without
 
+from .atomic_files import write_atomically
 from .checkpoint import Progress, read_progress
 from .parcels import COMING, FilesBeside
 
 TAKEN, VOID = "taken", "void"
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """Replace a file's content so that a reader sees the old or the new, whole."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    with temporary.open("w") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
 
 
 @dataclass(frozen=True, slots=True)

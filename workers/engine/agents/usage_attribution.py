@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from .atomic_files import write_atomically
 from .reconcile import State
-from .store import write_atomically
 from .usage import Usage
 
 WINDOW_MS = 10_000  # rates and shares are over this much
