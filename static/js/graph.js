@@ -95,16 +95,20 @@ export class Graph {
     new ResizeObserver(() => this.cy?.resize()).observe(stage);
   }
 
+  /** Of two drawings that overlap, as where an answer comes while the one before is laid out, the later one stays. */
   async draw(graph) {
     ruler.font = `500 12px ${getComputedStyle(document.body).fontFamily}`;
-    this.graph = measured(graph, this.shape().direction === "DOWN" ? NARROW_WIDTH : WIDTH);
+    const drawn = measured(graph, this.shape().direction === "DOWN" ? NARROW_WIDTH : WIDTH);
+    this.graph = drawn;
     this.byId = new Map(this.graph.tasks.map((task) => [task.id, task]));
     this.say(`Laying out ${format.count(graph.tasks.length)} tasks…`);
     try {
-      const layout = graph.large ? forest(this.graph, this.shape()) : await layOut(this.graph, this.shape());
+      const layout = graph.large ? forest(drawn, this.shape()) : await layOut(drawn, this.shape());
+      if (this.graph !== drawn) return;
       this.show(layout);
       this.say("");
     } catch (error) {
+      if (this.graph !== drawn) return;
       this.say("The graph could not be laid out; the table has the same tasks.", true);
       console.error(error);
     }

@@ -276,6 +276,23 @@ def test_a_sample_asks_before_it_replaces_text_and_leaving_warns(site: RunningSi
     assert len(messages) == 1, "a sample is nobody's work"
 
 
+def test_of_two_drawings_that_overlap_the_later_one_stays(site: RunningSite, page_of: PageOf) -> None:
+    page = page_of()
+    page.goto(f"{site.url}/dataflows/new")
+    settled(page)
+    page.locator("[data-sample]").first.click()
+    until(lambda: page.evaluate("Boolean(window.weirGraphs?.[0]?.cy)"), "the preview is drawn")
+    shown = page.evaluate("""async () => {
+      const [graph] = weirGraphs;
+      const renamed = (prefix, [task]) => ({ ...graph.graph, tasks: [{ ...task, id: prefix }], streams: [] });
+      const tasks = graph.graph.tasks;
+      await Promise.all([graph.draw(renamed("earlier", tasks)), graph.draw(renamed("later", tasks))]);
+      return graph.cy.nodes().map((node) => node.id());
+    }""")
+    assert shown == ["later"]
+    assert page.locator("#preview-graph .graph-wait").first.is_hidden()
+
+
 def test_everything_is_found_by_the_keyboard_at_every_width(
     merged: dict[str, str], site: RunningSite, page_of: PageOf
 ) -> None:
