@@ -104,6 +104,7 @@ def _streams(view: View) -> Named:
     channels = {
         (parent, child): names for parent, child in flows if (names := _channels(view, parent, child))}
     blocks = jobs.channel_blocks({name for names in channels.values() for name in names})
+    most: dict[Series, int] = {}
     for (parent, child), flow in flows.items():
         stream = f"{parent}>{child}"
         yield series_of(STREAM, stream, "rate_per_s"), flow.rate_per_s
@@ -113,7 +114,19 @@ def _streams(view: View) -> Named:
         for name in ("channel_p50_ms", "channel_mean_ms", "channel_p95_ms", "channel_p99_ms", "wait_p50_ms",
                      "wait_mean_ms", "wait_p99_ms"):
             yield series_of(STREAM, stream, name), getattr(flow, name)
-        yield series_of(STREAM, stream, "backlog_blocks"), sum(blocks[name] for name in names)
+        held = sum(blocks[name] for name in names)
+        yield series_of(STREAM, stream, "backlog_blocks"), held
+        for waiting in _readers(view, child):
+            most[waiting] = max(held, most.get(waiting, 0))
+    yield from most.items()
+
+
+def _readers(view: View, child: str) -> Iterator[Series]:
+    """Whose backlog it is what waits for a task: its queries' and its dataflows'."""
+    for bundle in view.estate.fragments[view.estate.places[child][0]].queries:
+        yield series_of(QUERY, bundle.id, "backlog_blocks")
+    for dataflow in view.estate.users.get(child, ()):
+        yield series_of(DATAFLOW, dataflow, "backlog_blocks")
 
 
 def _channels(view: View, parent: str, child: str) -> tuple[str, ...]:

@@ -41,6 +41,8 @@ class Chart:
 _RATES = {"events_in_per_s": "in", "events_out_per_s": "out"}
 _LATENCY = {"latency_mean_ms": "mean", "latency_p50_ms": "p50", "latency_p95_ms": "p95", "latency_p99_ms": "p99"}
 _LAG = {"watermark_lag_ms": "behind"}
+_BACKLOG = {"backlog_blocks": "blocks"}
+_NO_CHANNELS = "Nothing of it is read from a channel: no blocks wait."
 _ALONE = "This task shares its query with others, and nobody can tell its part. The charts of its query have the whole."
 _FUSED = "Both tasks work in one query: no channel carries this stream."
 CHARTS: Mapping[str, Sequence[Chart]] = {
@@ -58,6 +60,7 @@ CHARTS: Mapping[str, Sequence[Chart]] = {
             "latency_working_ms": "work", "latency_limit_ms": "limit"},
               stacked=("latency_waiting_ms", "latency_transport_ms", "latency_working_ms")),
         Chart("watermark", "Watermark, behind the clock", _LAG),
+        Chart("backlog", "Blocks that wait in the fullest channel", _BACKLOG, without=_NO_CHANNELS),
         Chart("cpu", "CPU, its share", {"cpu": "cores"}),
         Chart("memory", "Memory, its share", {"memory_mb": "memory"}),
         Chart("tasks", "Running tasks", {"running_tasks": "running"})),
@@ -74,7 +77,7 @@ CHARTS: Mapping[str, Sequence[Chart]] = {
               without=_FUSED),
         Chart("wait", "Wait for the reader's batch", {
             "wait_mean_ms": "mean", "wait_p50_ms": "p50", "wait_p99_ms": "p99"}, without=_FUSED),
-        Chart("backlog", "Blocks that wait in the channel", {"backlog_blocks": "blocks"}, without=_FUSED)),
+        Chart("backlog", "Blocks that wait in the channel", _BACKLOG, without=_FUSED)),
     QUERY: (
         Chart("rate", "Events per second that it takes in", {"rate_per_s": "rate"}),
         Chart("phases", "Batches, by phase", {
@@ -82,6 +85,7 @@ CHARTS: Mapping[str, Sequence[Chart]] = {
             "batch_logging_ms": "logging"}),
         Chart("batch", "Duration of batches, and how far apart they begin", {
             "batch_ms": "batch", "trigger_ms": "apart"}),
+        Chart("backlog", "Blocks that wait for it in the fullest channel", _BACKLOG, without=_NO_CHANNELS),
         Chart("watermark", "Watermark, behind the clock", _LAG),
         Chart("cpu", "CPU, its part of the slot", {"cpu": "cores"}),
         Chart("memory", "Memory, as a part of its slot's", {"memory": "memory"})),

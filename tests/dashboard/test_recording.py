@@ -94,19 +94,27 @@ def test_a_second_has_values_of_every_kind(hush: dict[str, str], observed: redis
 
 
 @pytest.mark.broker
-def test_blocks_that_wait_in_a_channel_are_the_streams_backlog(hush: dict[str, str], observed: redis.Redis) -> None:
+def test_blocks_that_wait_in_a_channel_are_a_backlog(hush: dict[str, str], observed: redis.Redis) -> None:
     estate = load_estate()
     crossing = [
         (parent, task.id) for task in estate.tasks.values() for parent in task.parents
         if estate.places[task.id][1] == 0]
-    for parent, _ in crossing:
-        for number in range(3):
+    held = {parent: 3 + rank for rank, parent in enumerate(sorted({parent for parent, _ in crossing}))}
+    for parent, blocks in held.items():
+        for number in range(blocks):
             observed.xadd(f"weir:ch:{estate.channel_of(parent)}", {"n": 1}, id=f"{number + 1}-0")
     history = MemoryHistory()
     recorded(observed, Recorder(lambda: history))
     lines = [Series("stream", f"{parent}>{child}", "backlog_blocks") for parent, child in crossing]
-    points = history.read(lines, SECOND, begin_s=NOW_S, end_s=NOW_S + 1)
-    assert [points[line].values[0] for line in lines] == [3.0] * len(crossing)
+    most: dict[Series, float] = {}  # of what reads several streams, the one that holds most
+    for parent, child in crossing:
+        of = [("query", estate.places[child][0]), *(("dataflow", user) for user in estate.users[child])]
+        for kind, subject in of:
+            line = Series(kind, subject, "backlog_blocks")
+            most[line] = max(most.get(line, 0), held[parent])
+    points = history.read([*lines, *most], SECOND, begin_s=NOW_S, end_s=NOW_S + 1)
+    assert [points[line].values[0] for line in lines] == [held[parent] for parent, _ in crossing]
+    assert {line: points[line].values[0] for line in most} == most
 
 
 @pytest.mark.broker
