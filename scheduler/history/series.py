@@ -65,8 +65,8 @@ _ALL = (
     Metric("wait_p50_ms", "ms", "In the buffer of the reader's batch, median.", (STREAM,)),
     Metric("wait_mean_ms", "ms", "The same, mean.", (STREAM,)),
     Metric("wait_p99_ms", "ms", "The same, 99th percentile.", (STREAM,), "max"),
-    Metric("backlog_blocks", "blocks", "Blocks that the broker holds for readers; of a query and a dataflow those of the "
-           "stream that holds most.", (STREAM, QUERY, DATAFLOW), "max"),
+    Metric("backlog_blocks", "blocks", "Blocks that the broker holds for readers; of a query and a dataflow those of "
+           "the stream that holds most.", (STREAM, QUERY, DATAFLOW), "max"),
     Metric("batch_ms", "ms", "How long the newest batch took.", (QUERY,)),
     Metric("trigger_ms", "ms", "How far apart its batches are asked to begin.", (QUERY,)),
     Metric("batch_asking_ms", "ms", "Of it, asking sources for events: mostly waiting for them.", (QUERY,)),
