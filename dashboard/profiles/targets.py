@@ -130,7 +130,8 @@ def target_again(record: ProfileRecord) -> SweepTarget:
     sweep = getattr(record, "sweep", None)
     if sweep is None:
         raise NotFound(
-            f"The profile of {record.task_type} was imported.", remedy="Choose its type, and what it is to be fed by.")
+            f"The profile of {record.task_type} was imported, and how it was measured is not known.",
+            remedy="Under Profiles, Measure, choose its type and what it is to be fed by.")
     declared = installed(record.task_type)
     return SweepTarget(
         sweep.task_type, json.loads(sweep.config), declared.version, declared.stateful, tuple(sweep.feed), sweep.fed_by,

@@ -84,7 +84,7 @@ def _where(record: ProfileRecord, free: Sequence[SlotRow]) -> tuple[str, str]:
     try:
         target = target_again(record)
     except WeirError as error:
-        return "", error.message
+        return "", f"{error.message} {error.remedy}".strip()
     if (hindrance := hindrance_of(target)) is not None:
         return "", hindrance.message
     same = Q(task_type=record.task_type, config=record.sweep.config, team_id=record.team_id)

@@ -1,5 +1,6 @@
 """Running chains are fused and cut: nobody loses an event, none comes twice, and every task keeps its state."""
 
+import json
 import os
 import signal
 import time
@@ -7,6 +8,7 @@ import time
 import pytest
 
 from scheduler.model.fragment import Fragment, RunningTask
+from workers.engine.channels import keys
 
 from .rig import NODE, Rig, estate_of
 
@@ -39,6 +41,17 @@ def handed_over(rig: Rig, new: tuple[str, ...], old: tuple[str, ...]) -> float:
     rig.wait_running(*new)
     rig.wait(lambda: all(rig.fragment(fragment_id) is None for fragment_id in old), what=f"an end of {old}")
     return time.monotonic() - began
+
+
+def check_pauses_told(rig: Rig, *heirs: str) -> None:
+    """Slots tell once of each heir for how long nothing worked at its tasks."""
+    def told() -> list[str]:
+        events = [fields for _, fields in rig.broker.xrange(keys.EVENTS) if fields[b"kind"] == b'"handed_over"']
+        assert all(json.loads(fields[b"gap_ms"]) >= 0 for fields in events)
+        return [heir for fields in events if (heir := json.loads(fields[b"fragment"])) in heirs]
+
+    rig.wait(lambda: set(told()) == set(heirs), what=f"the pauses of {heirs}")
+    assert len(told()) == len(heirs)
 
 
 def check_out(events: list[dict]) -> None:
@@ -78,6 +91,7 @@ def test_a_chain_with_state_and_a_fork_is_fused_and_cut(rig: Rig):
     )
     publish(rig, fused, looking)
     handed_over(rig, ("a2-0",), ("a1-0", "a1-1"))
+    check_pauses_told(rig, "a2-0")
     grown(rig, "a1-1.1")
     # Gone, or about to go: a node that hears late may still read what was handed over.
     left = ("weir:valve:a1-0", "weir:ch:a1-0.2:meta", "weir:valve:a1-1")
@@ -90,6 +104,7 @@ def test_a_chain_with_state_and_a_fork_is_fused_and_cut(rig: Rig):
     lower = fragment("a3-1", "shift", "t2", "out", slot=1, channels={"out": "a1-1.1"}, inherits=("a2-0",))
     publish(rig, upper, lower, looking)
     handed_over(rig, ("a3-0", "a3-1"), ("a2-0",))
+    check_pauses_told(rig, "a3-0", "a3-1")
     grown(rig, "a1-1.1")
     grown(rig, "a1-2.1")
     assert rig.fragment("a1-2")["run_id"] == bystander

@@ -59,6 +59,7 @@ class FragmentRun:
         self._retry_at_ms: int | None = None
         self._has_run = False
         self.copied: States = {}  # its state as it was read last, until it is recorded
+        self.left_ms: int | None = None  # since when nothing works at its tasks, from when it takes over until it runs
 
     @property
     def state(self) -> State:

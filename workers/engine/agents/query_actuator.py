@@ -144,19 +144,11 @@ class QueryActuator:
         )
         took_ms = round(1000 * (time.monotonic() - began_s))
         self._log.info("fragment started", fragment=run.id, resumed=launch.is_resumed, took_ms=took_ms)
-        if run.fragment.inherits and (stood_by or not launch.is_resumed):
-            self._tell_of_handover(run, stood_by=stood_by, now_ms=now_ms)
-
-    def _tell_of_handover(self, run: FragmentRun, *, stood_by: bool, now_ms: int) -> None:
-        """For how long nothing worked at its tasks: since the last of those before it recorded what it left. Where that
-        was on another node, by the clocks of both."""
-        store = self._around.store
-        times_ms = (store.received_ms(run.id), *map(store.ended_ms, run.fragment.inherits))
-        ended_ms = [at_ms for at_ms in times_ms if at_ms is not None]
-        if ended_ms:
+        if run.left_ms is not None:
+            gap_ms, run.left_ms = max(0, now_ms - run.left_ms), None
             self._on_event(
                 "handed_over", at_ms=now_ms, fragment=run.id, from_=list(run.fragment.inherits), stood_by=stood_by,
-                gap_ms=max(0, now_ms - max(ended_ms)))
+                gap_ms=gap_ms)
 
     def _open_gate(self, run: FragmentRun, standby: Standby) -> Any:
         begun = self._around.store.begun(run.id) or RestorePoint()

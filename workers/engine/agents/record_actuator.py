@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from dataclasses import replace
 
 from scheduler.contracts.savepoints import SAVEPOINTS, Savepoint, States
@@ -45,6 +46,8 @@ class RecordActuator:
             case TakeOver(restore_point, predecessors):
                 if not predecessors:
                     self._log.warning("nothing is left of what it goes on with; it begins anew", fragment=run.id)
+                # Once it is recorded that it has begun, whoever has what others left may remove that.
+                run.left_ms = self._left_ms(run.id, predecessors)
                 store.record_begun(run.id, restore_point)
                 self._log.info("fragment takes over", fragment=run.id, from_=predecessors)
             case RecordBegun(restore_point, None):
@@ -88,6 +91,13 @@ class RecordActuator:
                 store.mark_removed(run.id)
             case ForgetRecord():
                 store.forget(run.id)
+
+    def _left_ms(self, heir: str, predecessors: Iterable[str]) -> int | None:
+        """When the last of those whose work a fragment goes on with recorded what it left; where that was on another
+        node, by that node's clock."""
+        store = self._around.store
+        times_ms = (store.received_ms(heir), *map(store.ended_ms, predecessors))
+        return max((at_ms for at_ms in times_ms if at_ms is not None), default=None)
 
     def _states(self, run: FragmentRun, state: HandedState) -> States:
         """The state of each fold: Spark's, or what the fold began with where no event has come to it since."""
