@@ -19,9 +19,10 @@ from dashboard.bills.needs import note_needs_of
 from dashboard.bills.prices import note_prices, prices_at
 from dashboard.bills.settled import same_queries_since, settled_slots
 from dashboard.operations.cost_learning import note_slots
+from dashboard.operations.costs import costs_here
 from dashboard.operations.estate_reader import queries_of
 from dashboard.operations.models import FragmentPace, RunningTaskRow
-from scheduler.latency.real_time import groups_cpu_s
+from scheduler.latency.real_time import groups_in
 from scheduler.model.amounts import Amounts
 from scheduler.model.fragment import Fragment, node_of
 from scheduler.performance.attribution import Counters, QueryWork, attribute, batch_shares, grown, query_work
@@ -121,6 +122,7 @@ def _charge(
     needs = _needs({task for slot in growth for task in _ids(tasks[slot])}, since=earliest, until=until)
     parts: list[tuple[str, BillShare]] = []
     opened = dict(FragmentPace.objects.filter(real_time=True).values_list("pk", "trigger_ms"))
+    group_cpu_s = costs_here().group_cpu_s
     for slot, counters in growth.items():
         prices = prices_at(begun[slot])
         work = {query: query_work(counts, tasks[slot][query]) for query, counts in counters.queries.items()}
@@ -128,7 +130,7 @@ def _charge(
             cpu_us=1000 * counters.cpu_ms, memory_mb_s=counters.memory_mb_s, queries=list(work.values()))
         over_s = (until - begun[slot]).total_seconds()
         shares = batch_shares(cpu_us=1000 * counters.cpu_ms, queries=[
-            _with_groups(done, over_s, opened[query] / 1000) if query in opened else done
+            _with_groups(done, over_s, opened[query] / 1000, group_cpu_s) if query in opened else done
             for query, done in work.items()])
         batches = {
             task.id: BatchPart(shares.get(task.id, 0.0), alone_ms[query])
@@ -142,10 +144,11 @@ def _charge(
     _add(parts)
 
 
-def _with_groups(work: QueryWork, over_s: float, apart_s: float) -> QueryWork:
+def _with_groups(work: QueryWork, over_s: float, apart_s: float, group_cpu_s: float) -> QueryWork:
     """The work of a query whose batches stay open: one of these is not divided, and named as its fragment."""
-    return replace(work, groups_cpu_s=groups_cpu_s(work.tasks[0].events, over_s, apart_s)) \
-        if work.tasks else work
+    if not work.tasks:
+        return work
+    return replace(work, groups_cpu_s=group_cpu_s * groups_in(work.tasks[0].events, over_s, apart_s))
 
 
 def _alone_ms(fragments: Mapping[str, Fragment]) -> dict[str, Mapping[str, int]]:

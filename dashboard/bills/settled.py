@@ -8,8 +8,9 @@ from datetime import UTC, datetime
 from dashboard.bills.models import SlotReading
 from dashboard.operations.cost_learning import SETTLED, WARM
 from dashboard.operations.models import BundleSlot, RunningTaskRow
+from scheduler.latency.real_time import apart_s_of, groups_in
 from scheduler.model.fragment import Fragment
-from scheduler.performance.attribution import Counters, query_work
+from scheduler.performance.attribution import APART, Counters, query_work
 from scheduler.performance.cost_model import QuerySeen, SlotSeen
 
 Tasks = Mapping[str, list[tuple[str, float, str]]]  # as in ``measuring``
@@ -18,7 +19,7 @@ Tasks = Mapping[str, list[tuple[str, float, str]]]  # as in ``measuring``
 def same_queries_since(
     last: SlotReading | None, counters: Counters, tasks: Tasks, *, at: datetime
 ) -> datetime:
-    """Since when a slot's process has run these queries, with these tasks and without a restart of any.
+    """Since when a slot's process has run these queries, with these tasks, in these modes and without a restart of any.
 
     Parameters
     ----------
@@ -35,7 +36,8 @@ def same_queries_since(
         return at
     before = last.counters["queries"]
     same = _ids(last.tasks) == _ids(tasks) and all(
-        name in before and before[name]["batches"] <= counts["batches"] for name, counts in counters.queries.items())
+        name in before and before[name]["batches"] <= counts["batches"] and before[name].get(APART) == counts.get(APART)
+        for name, counts in counters.queries.items())
     return last.same_since if same else at
 
 
@@ -83,9 +85,19 @@ def settled_slots(
 
 def _seen(growth: Counters, tasks: Tasks, types: Mapping[str, str], *, seconds: float) -> SlotSeen:
     return SlotSeen(seconds, 1000 * growth.cpu_ms, tuple(
-        QuerySeen(name, counts["batches"], tuple(
-            (types[work.id], work.events) for work in query_work(counts, tasks[name]).tasks))
-        for name, counts in sorted(growth.queries.items()) if counts["batches"]))
+        _query_seen(name, counts, tasks[name], types, seconds=seconds)
+        for name, counts in sorted(growth.queries.items()) if counts["batches"] or APART in counts))
+
+
+def _query_seen(
+    name: str, counts: Mapping[str, int], tasks: Sequence[tuple[str, float, str]], types: Mapping[str, str], *,
+    seconds: float,
+) -> QuerySeen:
+    work = query_work(counts, tasks).tasks
+    groups = None
+    if APART in counts:
+        groups = groups_in(work[0].events if work else 0, seconds, apart_s_of(counts[APART]))
+    return QuerySeen(name, counts["batches"], tuple((types[task.id], task.events) for task in work), groups)
 
 
 def _is_whole(fragment: Fragment | None, tasks: Sequence[tuple[str, float, str]], batches: int) -> bool:

@@ -72,14 +72,16 @@ def _differ(old: Costs, new: Costs) -> bool:
         return True
     pairs = [
         (old.query_batch_s, new.query_batch_s), (old.scale, new.scale), (1 + old.error, 1 + new.error),
+        (old.group_cpu_s, new.group_cpu_s),
         *((old.batch_s[name], new.batch_s[name]) for name in new.batch_s),
         *((old.event_us[name], new.event_us[name]) for name in new.event_us)]
     return any(abs(after - before) > MOVED * max(before, after) for before, after in pairs)
 
 
 def _digest(seen: SlotSeen) -> str:
-    # A query whose tail was closed is another one: it has other tasks.
-    tasks = sorted((query.id, [name for name, _ in query.tasks]) for query in seen.queries)
+    # A query whose tail was closed is another one: it has other tasks. So is one whose batches stay open.
+    tasks = sorted((query.id, [name for name, _ in query.tasks], *([] if query.groups is None else ["open"]))
+                   for query in seen.queries)
     return hashlib.sha256(repr(tasks).encode()).hexdigest()
 
 
@@ -91,10 +93,14 @@ def _added(before: Mapping[str, Any], queries: Iterable[QuerySeen]) -> dict[str,
             "batches": old["batches"] + query.batches,
             "tasks": [
                 [name, events + more] for (name, more), (_, events) in zip(query.tasks, old["tasks"], strict=True)]}
+        if query.groups is not None:
+            added[query.id]["groups"] = old.get("groups", 0.0) + query.groups
     return added
 
 
 def _seen(row: CostObservation) -> SlotSeen:
     return SlotSeen(row.seconds, row.cpu_us, tuple(
-        QuerySeen(name, query["batches"], tuple((task_type, events) for task_type, events in query["tasks"]))
+        QuerySeen(
+            name, query["batches"], tuple((task_type, events) for task_type, events in query["tasks"]),
+            query.get("groups"))
         for name, query in sorted(row.queries.items())))

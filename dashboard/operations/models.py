@@ -130,7 +130,8 @@ class SlotRow(models.Model):
 class CostObservation(models.Model):
     """What a slot was seen to take and to do over an hour while it ran the same queries, as costs are learned from.
 
-    ``group`` is a digest of the queries; ``queries`` holds, by id, ``batches`` and ``tasks``: pairs of type and events.
+    ``group`` is a digest of the queries; ``queries`` holds, by id, ``batches`` and ``tasks``: pairs of type and events;
+    of one whose batches stay open also ``groups`` of events.
     """
 
     machine = models.CharField(max_length=120)
@@ -230,6 +231,7 @@ class LatencyStatus(models.Model):
     path = models.JSONField(default=list)
     full = models.JSONField(default=list)  # slots for want of whose CPU it is not met
     since = models.DateTimeField()  # that it is in this state
+    late_since = models.DateTimeField(null=True)  # that it is not met, in one state or the other
     at = models.DateTimeField()
 
     class Meta:

@@ -28,7 +28,7 @@ from scheduler.history.series import DATAFLOW, Annotation, Series
 from scheduler.latency import status
 from scheduler.latency.batch_costs import BatchesSeen, times_its_cpu
 from scheduler.latency.pacing import STAYS, Expected, Pacing, Queries, Wanted, expected_at
-from scheduler.latency.real_time import APARTS_S, Chosen, choose_modes, equal_interval_s, opening
+from scheduler.latency.real_time import Chosen, apart_s_of, choose_modes, equal_interval_s, opening
 from scheduler.latency.status import Settled, state_of
 from scheduler.latency.stepping import step
 from scheduler.latency.triggers import SMALLEST_S, BatchCost
@@ -147,7 +147,7 @@ class Pacer:
         for name, report in view.reading.reports.queries():
             fragment = view.fragment_of.get(name)
             if fragment is not None and report.real_time:
-                in_force[fragment.id] = SMALLEST_S if report.trigger_ms is None else _apart_s(report.trigger_ms)
+                in_force[fragment.id] = SMALLEST_S if report.trigger_ms is None else apart_s_of(report.trigger_ms)
             elif fragment is not None and report.trigger_ms is not None:
                 in_force[fragment.id] = max(in_force.get(fragment.id, 0.0), report.trigger_ms / 1000)
         return in_force
@@ -326,13 +326,8 @@ def priced_ms_of(fragments: Iterable[str] | None = None) -> dict[str, int]:
     as micro-batches that take as much."""
     rows = FragmentPace.objects.all() if fragments is None else FragmentPace.objects.filter(pk__in=list(fragments))
     return {
-        row.fragment: round(1000 * equal_interval_s(BatchCost(**row.cost), _apart_s(row.trigger_ms)))
+        row.fragment: round(1000 * equal_interval_s(BatchCost(**row.cost), apart_s_of(row.trigger_ms)))
         if row.real_time else row.trigger_ms for row in rows}
-
-
-def _apart_s(trigger_ms: int) -> float:
-    """How far apart groups of an open batch begin that were asked for so far apart: nodes make them no rarer."""
-    return min(trigger_ms / 1000, APARTS_S[-1])
 
 
 def open_of(fragments: Iterable[str]) -> frozenset[str]:
@@ -348,6 +343,7 @@ def _status(
     if measured_s is None and same_limit:
         measured_s = row.measured_s  # while a change settles, what was known counts
     state = state_of(limit.limit_s, expected, measured_s)
+    late_since = row.late_since if same_limit and row.late_since is not None else at
     return LatencyStatus(
         dataflow_id=key[0], number=key[1], limit=to_json((limit,)), state=state,
         expected_s=round(expected.latency_s, 4), measured_s=None if measured_s is None else round(measured_s, 4),
@@ -355,7 +351,8 @@ def _status(
         path=[[query, round(wait, 4), round(batch, 4)]
               for query, (wait, batch) in zip(expected.path, expected.parts_s, strict=True)],
         full=list(full) if expected.least_s is not None else [],
-        since=row.since if same_limit and row.state == state else at, at=at)
+        since=row.since if same_limit and row.state == state else at,
+        late_since=late_since if state in status.LATE else None, at=at)
 
 
 def _differ(row: LatencyStatus, made: LatencyStatus) -> bool:

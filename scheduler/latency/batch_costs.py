@@ -71,7 +71,8 @@ def batch_cost(
         if own_event_s * seen.events_a_batch > MOST_FOR_EVENTS * seen.batch_s:
             own_event_s = MOST_FOR_EVENTS * seen.batch_s / seen.events_a_batch
         batch_s = seen.batch_s - own_event_s * seen.events_a_batch
-    return BatchCost(batch_s, bundles * batch_cpu_s, rate_per_s, own_event_s / bundles, event_cpu_s)
+    return BatchCost(
+        batch_s, bundles * batch_cpu_s, rate_per_s, own_event_s / bundles, event_cpu_s, costs.group_cpu_s)
 
 
 def times_its_cpu(pairs: Sequence[tuple[float, float]]) -> float:

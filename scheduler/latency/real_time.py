@@ -17,7 +17,6 @@ from .triggers import SMALLEST_S, BatchCost
 OPEN_S = 10.0  # for how long a batch with events stays open
 # Between the beginnings of two groups: what is chosen among. The first is what modes are chosen by.
 APARTS_S = (SMALLEST_S, 0.05, 0.1, 0.2)
-GROUP_CPU_S = 0.001  # that a group takes, from its channel to the next one (`./weir bench channels --only real_time`)
 GROUP_S = 0.004  # until its events are there for who reads them
 BUSY = 0.3  # of its time a query may be at work on events: more would wait for one another
 PAYS_CORES, PAYS_PART = 0.01, 0.2  # what leaving batches open has to save at least, where no limit asks for it
@@ -145,9 +144,15 @@ def equal_interval_s(cost: BatchCost, apart_s: float = SMALLEST_S) -> float:
     return cost.batch_cpu_s / _fixed_cores(cost, apart_s) if cost.batch_cpu_s else OPEN_S
 
 
-def groups_cpu_s(events: float, over_s: float, apart_s: float = SMALLEST_S) -> float:
-    """CPU that the groups of so many events take, in seconds, where they come evenly."""
-    return GROUP_CPU_S * min(events, over_s / apart_s)
+def apart_s_of(asked_ms: int) -> float:
+    """How far apart groups of an open batch begin that were asked for so far apart, in seconds: nodes make them no
+    rarer, and none more often than they are asked for at the most."""
+    return min(max(asked_ms / 1000, SMALLEST_S), APARTS_S[-1])
+
+
+def groups_in(events: float, over_s: float, apart_s: float = SMALLEST_S) -> float:
+    """How many groups so many events make, where they come evenly."""
+    return min(events, over_s / apart_s)
 
 
 def saved_cores(cost: BatchCost, interval_s: float) -> float:
@@ -161,7 +166,7 @@ def least_saved(cost: BatchCost, interval_s: float) -> float:
 
 
 def _fixed_cores(cost: BatchCost, apart_s: float = SMALLEST_S) -> float:
-    return cost.batch_cpu_s / OPEN_S + GROUP_CPU_S * min(cost.rate_per_s, 1 / apart_s)
+    return cost.batch_cpu_s / OPEN_S + cost.group_cpu_s * groups_in(cost.rate_per_s, 1.0, apart_s)
 
 
 def _blocks_s(cost: BatchCost, apart_s: float) -> float:

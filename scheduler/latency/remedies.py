@@ -140,7 +140,7 @@ def _cost_of(costs: Sequence[BatchCost], query: BatchCost) -> BatchCost:
         one([cost.batch_s for cost in costs], query.batch_s),
         one([cost.batch_cpu_s for cost in costs], query.batch_cpu_s), first.rate_per_s,
         an_event(cost.event_s for cost in costs) if moving else 0.0,
-        an_event(cost.event_cpu_s for cost in costs) if moving else 0.0)
+        an_event(cost.event_cpu_s for cost in costs) if moving else 0.0, max(cost.group_cpu_s for cost in costs))
 
 
 def _chosen(then: Queries, want: Wanted, able: Collection[str]) -> Chosen:

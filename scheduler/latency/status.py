@@ -9,6 +9,7 @@ from .pacing import Expected
 
 MET, MISSED, IMPOSSIBLE, WAITING = "met", "missed", "impossible", "waiting"
 STATES = (MET, MISSED, IMPOSSIBLE, WAITING)
+LATE = frozenset({MISSED, IMPOSSIBLE})
 TOLERATED = 1.1  # times a limit, before it counts as missed
 LEAST_POINTS = 5  # of measured latency, before their mean says anything
 LOWEST, HIGHEST = -0.1, 2.0  # of a limit: by so much what is modelled is corrected at most

@@ -15,6 +15,8 @@ from itertools import pairwise
 
 from ortools.linear_solver import pywraplp
 
+from scheduler.model.costs import GROUP_CPU_S
+
 LARGEST_S = 60.0
 SMALLEST_S = 0.02
 BUSY = 0.8  # of its interval a batch may take, so that the next one starts in time
@@ -27,7 +29,8 @@ class BatchCost:
     """What a batch of a query takes, as measured on its slot.
 
     ``batch_s`` and ``batch_cpu_s`` are its duration and CPU however few events it has; ``event_s`` and ``event_cpu_s``
-    what an event adds; ``rate_per_s`` how many come.
+    what an event adds; ``rate_per_s`` how many come. ``group_cpu_s`` is what each group of events would take where its
+    batches stay open.
     """
 
     batch_s: float
@@ -35,9 +38,10 @@ class BatchCost:
     rate_per_s: float = 0.0
     event_s: float = 0.0
     event_cpu_s: float = 0.0
+    group_cpu_s: float = GROUP_CPU_S
 
     def __post_init__(self) -> None:
-        for name in ("batch_s", "batch_cpu_s", "rate_per_s", "event_s", "event_cpu_s"):
+        for name in ("batch_s", "batch_cpu_s", "rate_per_s", "event_s", "event_cpu_s", "group_cpu_s"):
             if not (math.isfinite(value := getattr(self, name)) and value >= 0):
                 raise ValueError(f"{name} is a number from 0 up, not {value!r}")
 

@@ -14,6 +14,9 @@ QUERY_BATCH_S = 0.033  # of a query, besides its tasks'
 TASK_BATCH_S = 0.006  # what a task adds to each batch of its query
 STATE_BATCH_S = 0.025  # what a stateful task adds to that
 SLOT_CORES = 0.007  # of a driver by itself, in cores
+# CPU seconds of a group of events in a batch that stays open, from its channel to the next one
+# (`./weir bench channels --only real_time`).
+GROUP_CPU_S = 0.001
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,13 +24,15 @@ class Costs:
     """What CPU a plan is priced with.
 
     ``batch_s`` and ``event_us`` hold, by task type, what was measured for each batch (s) and for each event (µs); other
-    types take what they declare, ``scale`` times. ``queries`` is how many queries that was measured of, on machines of
-    the class ``machine``; 0 where all is declared. ``error`` is the relative error (root mean square) of what such
-    figures said of queries that they were not fitted to. ``version`` counts the fits of a class.
+    types take what they declare, ``scale`` times. ``group_cpu_s`` is what a group of events takes in a query whose
+    batches stay open. ``queries`` is how many queries that was measured of, on machines of the class ``machine``; 0
+    where all is declared. ``error`` is the relative error (root mean square) of what such figures said of queries that
+    they were not fitted to. ``version`` counts the fits of a class.
     """
 
     query_batch_s: float = QUERY_BATCH_S
     slot_cores: float = SLOT_CORES
+    group_cpu_s: float = GROUP_CPU_S
     batch_s: Mapping[str, float] = field(default_factory=dict)
     event_us: Mapping[str, float] = field(default_factory=dict)
     scale: float = 1.0

@@ -46,6 +46,7 @@ class Counters:
     broker's, which go on wherever the query runs: ``in:n`` and ``<position>:n`` events, ``in:bytes`` read, and
     ``ch:<channel>`` bytes written, which are the channel's, whichever query writes it; of a stream that is divided,
     ``ch:<channel>@<reader>`` for each part. ``spilled_kb_s`` is the node's: what was on disk for the query.
+    ``apart_ms`` counts nothing: of a query whose batches stay open it is how far apart their groups begin.
     """
 
     since_ms: int
@@ -55,6 +56,7 @@ class Counters:
 
 
 OF_THE_SLOT = frozenset({"busy_ms", "batches"})
+APART = "apart_ms"
 CHANNEL = "ch:"
 
 
@@ -98,7 +100,8 @@ def _slot_growth(
         cpu_ms=_growth(old.cpu_ms, after.cpu_ms),
         memory_mb_s=_growth(old.memory_mb_s, after.memory_mb_s),
         queries={
-            query: {name: _growth(last(query, name), count) for name, count in counts.items()}
+            query: {
+                name: count if name == APART else _growth(last(query, name), count) for name, count in counts.items()}
             for query, counts in after.queries.items()
         },
     )

@@ -4,17 +4,21 @@ A slot's CPU over a time is taken to be a line: so much for being there, so much
 batch of a task by its type, and for each of its events. Nothing has to be apportioned among queries first, so slots
 with several are of use, too. Where what was seen cannot tell two figures apart, they keep the proportion that is
 declared; Huber's weights keep what is far off from deciding.
+
+A query whose batches stay open has few batches, and takes CPU for each group of its events instead. Slots with such
+queries teach that one figure, once the others are known from slots without; where there are none without, all are
+fitted at once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 
 import numpy as np
 
-from scheduler.model.costs import DECLARED, Costs, declared_batch_s
+from scheduler.model.costs import DECLARED, GROUP_CPU_S, Costs, declared_batch_s
 from scheduler.model.task_types import TaskTypes
 
 LEAST_S = 240.0  # seconds that a slot must have been seen with the same queries
@@ -31,11 +35,15 @@ LEAST_US = 0.1  # of an event, where a type declares less
 
 @dataclass(frozen=True, slots=True)
 class QuerySeen:
-    """A query over a time: its batches, and the types of its tasks with the events that each took in."""
+    """A query over a time: its batches, and the types of its tasks with the events that each took in.
+
+    ``groups`` is of one whose batches stay open: how many groups of events these took; None of micro-batches.
+    """
 
     id: str
     batches: int
     tasks: tuple[tuple[str, int], ...]
+    groups: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +56,13 @@ class SlotSeen:
 
     @property
     def group(self) -> tuple[str, ...]:
-        """The queries, by id: what is seen of the same ones belongs together."""
-        return tuple(sorted(query.id for query in self.queries))
+        """The queries, by id and mode: what is seen of the same ones belongs together."""
+        return tuple(sorted(query.id if query.groups is None else f"{query.id} open" for query in self.queries))
+
+    @property
+    def has_open_batches(self) -> bool:
+        """Whether a query in it leaves its batches open."""
+        return any(query.groups is not None for query in self.queries)
 
     @property
     def types(self) -> frozenset[str]:
@@ -81,27 +94,31 @@ def fit_costs(seen: Iterable[SlotSeen], *, task_types: TaskTypes, machine: str =
     .. [1] Hoerl and Kennard, "Ridge Regression: Biased Estimation for Nonorthogonal Problems", 1970.
     .. [2] Huber, "Robust Estimation of a Location Parameter", 1964.
     """
-    groups = [slot for slot in _grouped(seen) if slot.types <= set(task_types)]
-    if not groups:
+    known = [slot for slot in _grouped(seen) if slot.types <= set(task_types)]
+    if not known:
         return None
+    opened = [slot for slot in known if slot.has_open_batches]
+    groups = [slot for slot in known if not slot.has_open_batches] or opened
     types = sorted(frozenset().union(*(slot.types for slot in groups)))
     figures = _Figures(types, task_types)
     scale, factors = _fit(figures, groups)
     fitted = factors * figures.declared
-    by_batch, by_event = fitted[2:2 + len(types)], fitted[2 + len(types):]
-    return Costs(
-        query_batch_s=float(fitted[1]), slot_cores=float(fitted[0]),
+    by_batch, by_event = fitted[2:2 + len(types)], fitted[2 + len(types):-1]
+    costs = Costs(
+        query_batch_s=float(fitted[1]), slot_cores=float(fitted[0]), group_cpu_s=float(fitted[-1]),
         batch_s=dict(zip(types, map(float, by_batch), strict=True)),
         event_us={name: float(event_s * 1e6) for name, event_s in zip(types, by_event, strict=True)},
         scale=scale, queries=len({query.id for slot in groups for query in slot.queries}),
         error=_error(figures, groups), machine=machine, version=version)
+    return costs if groups is opened else replace(
+        costs, group_cpu_s=_group_cpu_s(costs, opened, task_types=task_types))
 
 
 def expected_cores(slot: SlotSeen, *, costs: Costs, task_types: TaskTypes) -> float:
     """CPU cores that a slot would take for what it was seen to do."""
     used_s = costs.slot_cores * slot.seconds
     for query in slot.queries:
-        used_s += query.batches * costs.query_batch_s
+        used_s += query.batches * costs.query_batch_s + (query.groups or 0.0) * costs.group_cpu_s
         for name, events in query.tasks:
             task_type = task_types[name]
             used_s += query.batches * costs.task_batch_s(task_type) + events * costs.task_event_us(task_type) / 1e6
@@ -116,8 +133,8 @@ class _Figures:
         self.declared = np.array([
             DECLARED.slot_cores, DECLARED.query_batch_s,
             *(declared_batch_s(task_types[name]) for name in types),
-            *(max(task_types[name].cost_us, LEAST_US) / 1e6 for name in types)])
-        self.trust = np.array([TRUST] * (2 + len(types)) + [TRUST_EVENTS] * len(types))
+            *(max(task_types[name].cost_us, LEAST_US) / 1e6 for name in types), GROUP_CPU_S])
+        self.trust = np.array([TRUST] * (2 + len(types)) + [TRUST_EVENTS] * (len(types) + 1))
 
     def row(self, slot: SlotSeen) -> np.ndarray:
         """How often each figure is in what a slot did, by what it took: their products add up to 1."""
@@ -126,6 +143,7 @@ class _Figures:
         types = len(self._column)
         for query in slot.queries:
             counts[1] += query.batches
+            counts[-1] += query.groups or 0.0
             for name, events in query.tasks:
                 counts[2 + self._column[name]] += query.batches
                 counts[2 + types + self._column[name]] += events
@@ -139,7 +157,8 @@ def _grouped(seen: Iterable[SlotSeen]) -> list[SlotSeen]:
         groups[slot.group] = _added(groups[slot.group], slot) if slot.group in groups else slot
     return [
         slot for _, slot in sorted(groups.items())
-        if slot.seconds >= LEAST_S and slot.cpu_us > 0 and sum(query.batches for query in slot.queries)]
+        if slot.seconds >= LEAST_S and slot.cpu_us > 0 and sum(
+            query.batches + (query.groups or 0.0) for query in slot.queries)]
 
 
 def _added(before: SlotSeen, slot: SlotSeen) -> SlotSeen:
@@ -149,7 +168,8 @@ def _added(before: SlotSeen, slot: SlotSeen) -> SlotSeen:
         if [name for name, _ in old.tasks] != [name for name, _ in query.tasks]:
             return slot  # its tail was closed or opened: the newer one counts
         tasks = tuple((name, events + more) for (name, events), (_, more) in zip(old.tasks, query.tasks, strict=True))
-        queries[query.id] = QuerySeen(query.id, old.batches + query.batches, tasks)
+        groups = None if query.groups is None else (old.groups or 0.0) + query.groups
+        queries[query.id] = QuerySeen(query.id, old.batches + query.batches, tasks, groups)
     return SlotSeen(before.seconds + slot.seconds, before.cpu_us + slot.cpu_us, tuple(queries.values()))
 
 
@@ -166,6 +186,26 @@ def _fit(figures: _Figures, groups: Sequence[SlotSeen]) -> tuple[float, np.ndarr
         aim = rows.T @ weights + ridge * scale
         factors = _not_negative(gram, aim, factors)
     return float(scale), factors
+
+
+def _group_cpu_s(costs: Costs, opened: Sequence[SlotSeen], *, task_types: TaskTypes) -> float:
+    """What a group takes, from slots with open batches: what is left of their CPU beside all that is known.
+
+    Ridge regression of one figure with Huber's weights, as the others. What these slots took changes no other figure.
+    """
+    prior = costs.scale * GROUP_CPU_S
+    before = replace(costs, group_cpu_s=0.0)
+    taken_us = np.array([float(slot.cpu_us) for slot in opened])
+    known_us = np.array(
+        [1e6 * slot.seconds * expected_cores(slot, costs=before, task_types=task_types) for slot in opened])
+    groups = np.array([sum(query.groups or 0.0 for query in slot.queries) for slot in opened])
+    row, left, factor = groups * prior * 1e6 / taken_us, 1 - known_us / taken_us, 1.0
+    for _ in range(ROUNDS):
+        off = np.abs(row * factor - left) / NOISE
+        weights = np.minimum(1.0, HUBER / np.maximum(off, HUBER)) / NOISE**2
+        factor = max(0.0, float(
+            (weights @ (row * left) + 1 / TRUST_EVENTS**2) / (weights @ row**2 + 1 / TRUST_EVENTS**2)))
+    return prior * factor
 
 
 def _not_negative(gram: np.ndarray, aim: np.ndarray, start: np.ndarray) -> np.ndarray:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -29,6 +29,9 @@ from dashboard.profiles.services.importing import import_profiles
 from dashboard.tasks import measuring
 from dashboard.tasks.app import app
 from dashboard.teams.permissions import viewer_of
+from scheduler.latency.batch_costs import batch_cost
+from scheduler.latency.real_time import open_cost
+from scheduler.latency.triggers import SMALLEST_S, BatchCost
 from scheduler.model.costs import DECLARED, Costs
 from scheduler.performance.cost_model import QuerySeen, SlotSeen, expected_cores
 from tests.dashboard.building import PASSWORD, World, approved, document, enacted, planned, removal_planned, running
@@ -48,6 +51,7 @@ class Slots:
     since: datetime = NOON - timedelta(hours=2)
     seconds: float = 0.0
     started: dict[str, float] = field(default_factory=dict)
+    open: set[str] = field(default_factory=set)  # queries whose batches stay open
 
     def read(self, look_up) -> dict:
         estate = load_estate()
@@ -60,7 +64,9 @@ class Slots:
                     seconds = self.seconds - self.started.setdefault(fragment.id, self.seconds)
                     queries[fragment.id] = {
                         "busy_ms": round(100 * seconds), "batches": round(2 * seconds),
-                        **{f"{n}:n": round(10 * seconds) for n in range(len(fragment.tasks))}}
+                        "in:n": round(10 * seconds),
+                        **{f"{n}:n": round(10 * seconds) for n in range(len(fragment.tasks))},
+                        **({"apart_ms": 50} if fragment.id in self.open else {})}
             readings[slot] = {
                 "since_ms": round(self.since.timestamp() * 1000), "cpu_ms": round(cpu_ms), "memory_mb_s": 0,
                 "queries": queries}
@@ -72,7 +78,8 @@ class Slots:
         for slot in self.cpu_ms:
             queries = tuple(
                 QuerySeen(fragment.id, round(2 * seconds), tuple(
-                    (estate.tasks[task].type, round(10 * seconds)) for task in fragment.tasks))
+                    (estate.tasks[task].type, round(10 * seconds)) for task in fragment.tasks),
+                    10 * seconds if fragment.id in self.open else None)
                 for fragment in estate.fragments.values() if fragment.slot == slot)
             self.cpu_ms[slot] += 1000 * seconds * expected_cores(
                 SlotSeen(seconds, 0, queries), costs=TRUTH, task_types=jobs.task_types())
@@ -155,6 +162,36 @@ def test_only_what_has_warmed_up_and_settled_is_kept(world: World, slots: Slots)
         "what is new is not settled, on whatever slot it is")
     passes(slots, minutes=6, since=at)
     assert CostObservation.objects.count() > 1
+
+
+def test_open_batches_are_learned_apart(world: World, slots: Slots, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, at = started(world, slots)
+    running(world.carla, world.city, document("smog", window=20, visibility="private"), world.ana)
+    at = passes(slots, minutes=20, since=at)
+    assert cost_learning.learn(at=at) == 1
+    before, observed = costs_here(), CostObservation.objects.count()
+    assert before.group_cpu_s == pytest.approx(before.scale * DECLARED.group_cpu_s)
+
+    slots.open = {next(iter(load_estate().fragments))}
+    monkeypatch.setattr(f"{__name__}.TRUTH", replace(TRUTH, group_cpu_s=0.02))
+    at = passes(slots, minutes=2, since=at)
+    assert CostObservation.objects.count() == observed, "the new mode has not settled"
+    at = passes(slots, minutes=20, since=at)
+    rows = [row for row in CostObservation.objects.all() if any("groups" in query for query in row.queries.values())]
+    assert rows
+    for row in rows:
+        (query,) = [query for query in row.queries.values() if "groups" in query]
+        assert query["groups"] == pytest.approx(10 * row.seconds, rel=0.01), "so many events came, one by one"
+    assert cost_learning.learn(at=at) == 1
+    learned = costs_here()
+    assert 3 * before.group_cpu_s < learned.group_cpu_s < 0.02, "of one slot alone what is declared counts as well"
+    assert learned.query_batch_s == pytest.approx(before.query_batch_s, rel=0.05)
+    cost = batch_cost([], costs=learned, rate_per_s=10.0)
+    assert opened_cores(cost) > opened_cores(batch_cost([], costs=before, rate_per_s=10.0)), "modes are chosen by it"
+
+
+def opened_cores(cost: BatchCost) -> float:
+    return open_cost(cost).cores(SMALLEST_S)
 
 
 def test_what_says_nothing_new_makes_no_version_and_what_is_old_is_forgotten(world: World, slots: Slots) -> None:

@@ -114,6 +114,62 @@ def test_what_says_too_little_is_left_out():
     assert fit_costs([idle], task_types=TYPES) is None
 
 
+def opened(slots: list[SlotSeen], costs: Costs, *, seed: int, groups_per_s: float) -> list[SlotSeen]:
+    """The same slots with the batches of one query each left open: one in ten seconds, and so many groups."""
+    rng = random.Random(seed)
+    changed = []
+    for slot in slots:
+        index = rng.randrange(len(slot.queries))
+        queries = list(slot.queries)
+        queries[index] = replace(
+            queries[index], batches=round(slot.seconds / 10), groups=slot.seconds * rng.uniform(0.2, 1) * groups_per_s)
+        changed.append(taking(replace(slot, queries=tuple(queries)), costs))
+    return changed
+
+
+@given(st.floats(0.0, 4.0), st.integers(0, 1000))
+@settings(max_examples=15, deadline=None)
+def test_open_batches_teach_what_a_group_takes_and_nothing_else(multiple, seed):
+    truth = replace(TRUTH, group_cpu_s=multiple * DECLARED.group_cpu_s)
+    batches = slots_by(truth, count=12, seed=seed)
+    stay_open = opened(slots_by(truth, count=6, seed=seed + 1), truth, seed=seed, groups_per_s=50.0)
+    stay_open = [replace(slot, queries=tuple(
+        replace(query, id=f"open-{query.id}") for query in slot.queries)) for slot in stay_open]
+    without, learned = (fit_costs(slots, task_types=TYPES) for slots in (batches, batches + stay_open))
+    assert replace(learned, group_cpu_s=0.0) == replace(without, group_cpu_s=0.0)
+    assert without.group_cpu_s == pytest.approx(without.scale * DECLARED.group_cpu_s)
+
+    held_out = opened(slots_by(truth, count=6, seed=seed + 2), truth, seed=seed + 2, groups_per_s=50.0)
+    def off(costs: Costs) -> float:
+        return sum(abs(expected_cores(slot, costs=costs, task_types=TYPES) - slot.cores) for slot in held_out)
+    assert off(learned) <= off(replace(learned, group_cpu_s=without.group_cpu_s)) + 0.05 * len(held_out)
+
+
+def test_a_group_is_told_exactly_where_all_else_is_known():
+    truth = Costs(group_cpu_s=0.0025)
+    stay_open = opened(slots_by(truth, count=8, seed=3), truth, seed=3, groups_per_s=50.0)
+    stay_open = [replace(slot, queries=tuple(
+        replace(query, id=f"open-{query.id}") for query in slot.queries)) for slot in stay_open]
+    costs = fit_costs(slots_by(truth, count=12) + stay_open, task_types=TYPES)
+    assert costs.group_cpu_s == pytest.approx(0.0025, rel=0.03)
+
+
+def test_where_every_slot_has_open_batches_all_is_learned_of_them():
+    truth = replace(TRUTH, group_cpu_s=0.002)
+    stay_open = opened(slots_by(truth, count=30), truth, seed=4, groups_per_s=50.0)
+    costs = fit_costs(stay_open, task_types=TYPES)
+    off = [abs(expected_cores(slot, costs=costs, task_types=TYPES) / slot.cores - 1) for slot in stay_open]
+    assert max(off) < 0.15
+    assert costs.group_cpu_s > 1.2 * DECLARED.group_cpu_s
+
+
+def test_a_query_whose_mode_has_changed_is_not_added_to_what_it_was():
+    [slot] = slots_by(TRUTH, count=1)
+    [later] = opened([slot], TRUTH, seed=1, groups_per_s=10.0)
+    before, both = fit_costs([slot], task_types=TYPES), fit_costs([later, slot], task_types=TYPES)
+    assert replace(both, group_cpu_s=before.group_cpu_s) == before
+
+
 @given(st.integers(0, 10_000))
 @settings(max_examples=40, deadline=None)
 def test_least_squares_without_negative_figures_against_all_choices_of_zeros(seed):

@@ -52,6 +52,7 @@ def read_counters(
                     **{field: count for field, count in meters.get(query_id, {}).items() if _is_told(field)},
                     **written.get(query_id, {}),
                     **({"spilled_kb_s": spilled[query_id]} if query_id in spilled else {}),
+                    **({"apart_ms": query.trigger_ms or 0} if query.real_time else {}),
                 }
                 for query_id, query in slot.fragments.items()
             },
