@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
+from typing import Any
 
 from .applying import reversed_plan
 from .model.encoding import freeze_plan
@@ -18,7 +19,7 @@ from .performance.pricing import query_cores, running_cores
 from .plan_building import plan_of_change, price_of_rearrangement, submitted_in, touched_by
 from .reuse.activity import adjust, crowding_note, is_working, queries_begun, queries_ceased
 from .reuse.bill_changes import bill_changes
-from .reuse.defragment import Evidence, Fusion, Rule, Worth, fusions, in_words, worth_of
+from .reuse.defragment import Evidence, Fusion, Rule, Worth, fusions, in_words, step_of, worth_of
 from .reuse.division import is_scheduled
 from .reuse.handover import Piece, recut_in
 from .reuse.unmerge import unmerge
@@ -125,7 +126,7 @@ def plan_defragmentation(
     longest_chain: int | None = None,
     busy: Collection[str] = (),
     apart: Collection[str] = (),
-    path: Collection[str] | None = None,
+    path: Sequence[str] | None = None,
 ) -> Plan:
     """Plan one step of defragmentation among the fragments that a submitted dataflow runs in: the one that gains most.
 
@@ -141,8 +142,8 @@ def plan_defragmentation(
         Fragments that are being handed over, and are left alone until that is done.
     apart : collection of str
         Running tasks that were cut out of a query because they were too slow for the rest of it.
-    path : collection of str, optional
-        The very fragments to be made one, in order; any step without it.
+    path : sequence of str, optional
+        The very fragments to be made one, upstream first, however many; any step of the smallest kind without it.
 
     Returns
     -------
@@ -159,13 +160,17 @@ def plan_defragmentation(
     submitted, rule, evidence = submitted_in(estate, dataflow_id), rule or Rule(), evidence or Evidence()
     own = {estate.places[task_id][0] for task_id in submitted.running.values()}
     for_query = query_cores(prices)
+    limits: dict[str, Any] = {
+        "task_types": task_types, "query_cores": for_query, "longest_chain": longest_chain, "busy": busy,
+        "apart": apart}
+    if path is None:
+        possible = fusions(estate, own, **limits)
+    else:
+        step = step_of(estate, path, **limits) if own.issuperset(path) else None
+        possible = [] if step is None else [step]
     ranked = [
         (worth_of(estate, candidate, prices=prices, query_cores=for_query, evidence=evidence, rule=rule), candidate)
-        for candidate in fusions(
-            estate, own, task_types=task_types, query_cores=for_query, longest_chain=longest_chain, busy=busy,
-            apart=apart)
-        if path is None or candidate.path == tuple(path)
-    ]
+        for candidate in possible]
     if not ranked:
         raise NothingToGain(
             f"The queries of {submitted.name} are as few as they can be.", remedy="There is nothing to do.",

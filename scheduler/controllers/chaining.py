@@ -1,18 +1,18 @@
 """Dynamic chaining as a controller: queries along the slowest way of a latency limit become one (paper [5], 3.5.2).
 
-Where no intervals hold a limit, each query less on its way saves the wait and the work of a batch. Neighbours in the
-longest series that may be one query are fused a pair at a time, and what was fused is cut again where its load comes to
-be more than a core has. In the paper a series is on one slot; here on one node, for a step moves what it fuses to the
-slot of either that has room.
+Where no intervals hold a limit, each query less on its way saves the wait and the work of a batch. The longest series
+that may be one query is fused in one step, and cut again in one where its load comes to be more than a core has. In the
+paper a series is on one slot; here on one node, for a step moves what it fuses to the slot of any of them that has
+room. In the paper CPU adds up; here a chain takes once what each of its queries takes for its batches whatever is in
+them.
 """
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from scheduler.latency.chaining import CAPACITY, ChainingFacts, longest_chain
+from scheduler.latency.chaining import CAPACITY, ChainingFacts, chainable_series
 from scheduler.latency.runtime_graph import RuntimeGraph
 from scheduler.model.latency import in_words
 
@@ -27,7 +27,7 @@ UNDO = "undo"  # in a decision's arguments: the round whose chain is cut
 
 @dataclass(frozen=True, slots=True)
 class LateWay:
-    """A limit that is not met: of which dataflow, along which queries, and the steps that may fuse two of them.
+    """A limit that is not met: of which dataflow, along which queries, and the steps that may fuse a series of them.
 
     ``batch_s`` is what a batch of each query takes, in seconds.
     """
@@ -82,11 +82,15 @@ class Chaining:
     about = ("Fuses neighbouring queries of one node where a latency limit is not met, and cuts them again where "
              "together they take nearly a core.")
     reads = "chains"
-    every_s = 60.0
+    every_s = 5.0  # each turn of the loop: a limit that is missed for long enough is not left for a minute more
     usual = Policy(changes_per_hour=4, changes_per_day=24, cool_down_s=600.0)
 
     def evaluate(self, evidence: Chains, policies: Mapping[str, Policy]) -> Evaluation:
-        """Chains that are too much are cut first; then a step for each limit, the one that is missed by most first."""
+        """Chains that are too much are cut first; then steps for each limit, the one that is missed by most first.
+
+        Of a limit all steps are given, the longest series first: where something stands against that, as another team's
+        budget, the next one is for the loop to take.
+        """
         decisions = [
             _cut(chain) for chain in evidence.fused
             if chain.is_to_be_cut and policies.get(chain.team, self.usual).mode != OFF]
@@ -94,11 +98,10 @@ class Chaining:
         for way in evidence.late:
             if policies.get(way.team, self.usual).mode == OFF:
                 continue
-            candidate = _step(way, evidence)
-            if candidate is None:
+            steps = list(_steps(way, evidence))
+            decisions += [_fuse(way, candidate, evidence.facts) for candidate in steps]
+            if not steps:
                 reasons.append(Reason(way.team, way.dataflow, _why_not(way)))
-            else:
-                decisions.append(_fuse(way, candidate))
         return Evaluation(tuple(decisions), tuple(reasons))
 
     def check(self, promise: Promise, effect: Effect) -> tuple[Verdict, str]:
@@ -110,32 +113,37 @@ class Chaining:
         return reversed_changes(decision.changes)
 
 
-def _step(way: LateWay, evidence: Chains) -> Candidate | None:
-    """The first pair of the longest chainable series that a step can fuse."""
-    chain = longest_chain(way.path, evidence.graph, evidence.facts, capacity=FUSES_BELOW)
-    steps = {candidate.fusion.path: candidate for candidate in way.steps
-             if candidate.cores is None or candidate.cores < FUSES_BELOW}  # over minutes, and not only now
-    return next((steps[pair] for pair in itertools.pairwise(chain) if pair in steps), None)
+def _steps(way: LateWay, evidence: Chains) -> Iterator[Candidate]:
+    """The steps that fuse a whole chainable series, the longest first."""
+    steps = {candidate.fusion.path: candidate for candidate in way.steps}
+    for series in chainable_series(way.path, evidence.graph, evidence.facts, capacity=FUSES_BELOW):
+        candidate = steps.get(series)
+        if candidate is not None and (candidate.cores is None or (  # over minutes, and not only now
+                candidate.cores - evidence.facts.saved_by(series) < FUSES_BELOW)):
+            yield candidate
 
 
-def _fuse(way: LateWay, candidate: Candidate) -> Decision:
-    latency_ms, cores = candidate.latency_ms, candidate.cores
-    saved_ms = 1000 * way.batch_s.get(candidate.fusion.path[-1], 0.0)
+def _fuse(way: LateWay, candidate: Candidate, facts: ChainingFacts) -> Decision:
+    latency_ms, series = candidate.latency_ms, candidate.fusion.path
+    cores = candidate.cores
+    if cores is None:
+        cores = sum(facts.cores.get(query, 0.0) for query in series)
+    saved_ms = 1000 * sum(way.batch_s.get(query, 0.0) for query in series[1:])
     bounds = []
     if latency_ms is not None:
         bounds.append(Bound(LATENCY, "ms", latency_ms, max(1000 * way.limit_s, latency_ms - saved_ms / 2)))
-    if cores is not None:
-        bounds.append(Bound(CORES, "cores", cores, CAPACITY, hard=True))
+    bounds.append(Bound(CORES, "cores", cores, CAPACITY, hard=True))
     load = candidate.load.rate_per_s if candidate.load.rate_per_s > 0 else None
     promise = Promise(
         f"events come {in_words(saved_ms / 2000)} sooner, or within {in_words(way.limit_s)}", WITHIN_S, tuple(bounds),
         load)
+    fewer = len(series) - 1
     why = (f"A {way.limit} is to be had, and {in_words(way.latency_s)} is what its {len(way.path)} queries come to: "
-           "one less saves a batch on the way.")
+           f"{'one less saves a batch' if fewer == 1 else f'{fewer} less save {fewer} batches'} on the way.")
     return Decision(
         way.dataflow, way.team, changes_of(candidate.fusion), promise, why, worth=way.latency_s / way.limit_s,
         touched=candidate.touched, moves_queries=True, arguments={
-            "queries": " ".join(candidate.fusion.path), "tasks": " ".join(candidate.tasks),
+            "queries": " ".join(series), "tasks": " ".join(candidate.tasks),
             "load_tasks": " ".join(candidate.load_tasks)})
 
 

@@ -99,9 +99,7 @@ class Defragmentation:
 
 def changes_of(fusion: Fusion) -> tuple[Change, ...]:
     """What a step changes, in the words that all controllers share."""
-    changes = []
-    if fusion.stream is not None:
-        changes.append(Change("stream", ">".join(fusion.stream), "in a channel", "within a query"))
+    changes = [Change("stream", ">".join(stream), "in a channel", "within a query") for stream in fusion.streams]
     if fusion.dead_tasks:
         changes += [Change("query", name, "with tasks that nobody needs", "without") for name in fusion.path]
     return tuple(changes)

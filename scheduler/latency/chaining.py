@@ -15,19 +15,41 @@ class ChainingFacts:
     """What decides whether vertices may become one query.
 
     ``slots`` and ``cores`` are by vertex: where it runs, and the CPU that it takes there. ``apart`` are the vertices
-    whose task says ``chain: never``; ``chains`` those that share a query already, by vertex.
+    whose task says ``chain: never``; ``chains`` those that share a query already, by vertex. ``once`` is what of its
+    CPU a vertex takes for being a query at all, and a chain takes but once; nothing where it is not known, as in the
+    paper.
     """
 
     slots: Mapping[str, str]
     cores: Mapping[str, float]
     apart: Collection[str] = ()
     chains: Mapping[str, str] = field(default_factory=dict)
+    once: Mapping[str, float] = field(default_factory=dict)
+
+    def saved_by(self, series: Collection[str]) -> float:
+        """Cores that vertices take less as one query."""
+        once = [min(self.once.get(vertex, 0.0), self.cores.get(vertex, 0.0)) for vertex in series]
+        return sum(once) - max(once, default=0.0)
 
 
 def longest_chain(
     path: Sequence[str], graph: RuntimeGraph, facts: ChainingFacts, *, capacity: float = CAPACITY
 ) -> tuple[str, ...]:
     """The longest series of neighbours on a path that may become one query; of equal ones the first, or none.
+
+    Parameters
+    ----------
+    path, graph, facts, capacity
+        As for `chainable_series`.
+    """
+    return next(iter(chainable_series(path, graph, facts, capacity=capacity)), ())
+
+
+def chainable_series(
+    path: Sequence[str], graph: RuntimeGraph, facts: ChainingFacts, *, capacity: float = CAPACITY
+) -> tuple[tuple[str, ...], ...]:
+    """Every series of two and more neighbours on a path that may become one query: the longest first, of equal ones
+    that which begins first.
 
     Parameters
     ----------
@@ -46,19 +68,20 @@ def longest_chain(
     the series nothing enters or leaves by another channel, while the first may have several inputs and the last
     several outputs.
     """
-    best: tuple[str, ...] = ()
+    series_found: list[tuple[str, ...]] = []
     for start in range(len(path)):
-        cores = 0.0
         for end in range(start, len(path)):
-            vertex = path[end]
-            cores += facts.cores.get(vertex, 0.0)
-            if cores >= capacity or vertex in facts.apart or vertex in facts.chains:
+            vertex, series = path[end], tuple(path[start: end + 1])
+            if vertex in facts.apart or vertex in facts.chains:
                 break
             if end > start and not _goes_on(path[end - 1], vertex, graph, facts):
                 break
-            if end > start and end - start + 1 > len(best):
-                best = tuple(path[start: end + 1])
-    return best
+            # One vertex more never takes less, so no longer series has room either.
+            if sum(facts.cores.get(name, 0.0) for name in series) - facts.saved_by(series) >= capacity:
+                break
+            if end > start:
+                series_found.append(series)
+    return tuple(sorted(series_found, key=len, reverse=True))
 
 
 def overloaded(chain: Collection[str], cores: Mapping[str, float], *, capacity: float = CAPACITY) -> bool:

@@ -8,8 +8,9 @@ schedule divided, and what exchanges events with that, stays as the schedule has
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from scheduler.model.costs import TASK_BATCH_S
 from scheduler.model.fragment import Fragment, node_of
@@ -24,12 +25,15 @@ MOST_SLOTS = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class Fusion:
-    """Fragments to be made one: two of which the second reads the first, or one to be rebuilt without dead tasks."""
+    """Fragments to be made one, each of which reads the one before; or one to be rebuilt without dead tasks.
+
+    ``streams`` are those that no channel carries any more.
+    """
 
     path: tuple[str, ...]
     slot: str
     dead_tasks: int
-    stream: tuple[str, str] | None  # the one that no channel carries any more
+    streams: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +47,12 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What passes the fragments of a step: events/s into them and over the stream that no channel carries any more,
-    the latency that this channel adds, and hours since the youngest began; None where that is not known."""
+    """What passes the fragments of a step: events/s into them, and over each stream that no channel carries any more
+    with the latency that this channel adds; hours since the youngest began. None where that is not known."""
 
     rate_per_s: float
-    crossing_per_s: float
-    latency_ms: float | None
-    age_h: float | None
+    crossings: tuple[tuple[float, float | None], ...] = ()
+    age_h: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,11 +97,11 @@ def fusions(
     busy: Collection[str] = (),
     apart: Collection[str] = (),
 ) -> list[Fusion]:
-    """Every step that these fragments allow among themselves, in order of their ids.
+    """Every step of the smallest kind that these fragments allow among themselves, in order of their ids.
 
-    Two fragments can be one where the reader's first task has no other parent, both tasks chain by their types and by
-    all who use them, neither has tasks that rest, all their state can move, they are on one node, and on another's slot
-    there is room for both. ``busy`` fragments are left alone.
+    It makes two fragments one, or rebuilds one. Two can be one where the reader's first task has no other parent, both
+    tasks chain by their types and by all who use them, neither has tasks that rest, all their state can move, they are
+    on one node, and on another's slot there is room for both. ``busy`` fragments are left alone.
 
     Parameters
     ----------
@@ -117,29 +120,73 @@ def fusions(
     apart : collection of str, optional
         Running tasks that begin a query because they are too slow for the one that they were in.
     """
-    loads = {slot.name: cores for slot, cores in estate.least_loaded(MOST_SLOTS, query_cores=query_cores)}
-    free = {
-        fragment_id: estate.fragments[fragment_id]
-        for fragment_id in sorted(set(fragment_ids))
-        if fragment_id not in busy
-    }
-    movable = {fragment_id: part for fragment_id, part in free.items() if _can_move(estate, part, task_types)}
-    fusions_found = []
+    steps = _Steps(estate, task_types, query_cores, longest_chain, busy, apart)
+    movable = {name: estate.fragments[name] for name in sorted(set(fragment_ids)) if steps.can_move(name)}
+    steps_found = []
     for upper in movable.values():
-        last = upper.active_tasks[-1]
-        for reader in sorted(upper.outlets.get(last, ())):
-            lower = movable.get(reader)
-            if lower is None or lower.tasks[0] in apart:
-                continue
-            if not _continues(estate, upper, lower, task_types, longest_chain):
-                continue
-            slot = _slot_for(estate, upper, lower, loads)
-            if slot is not None:
-                dead = _dead(upper) + _dead(lower)
-                fusions_found.append(Fusion((upper.id, lower.id), slot, dead, (last, lower.tasks[0])))
-        if _dead(upper):
-            fusions_found.append(Fusion((upper.id,), upper.slot, _dead(upper), None))
+        readers = [movable[name] for name in sorted(upper.outlets.get(upper.active_tasks[-1], ())) if name in movable]
+        steps_found += [steps.of(parts) for parts in (*([upper, lower] for lower in readers), [upper])]
+    return [step for step in steps_found if step is not None]
+
+
+def series_along(
+    estate: EstateView,
+    path: Sequence[str],
+    *,
+    task_types: TaskTypes,
+    query_cores: float,
+    longest_chain: int | None = None,
+    busy: Collection[str] = (),
+    apart: Collection[str] = (),
+) -> list[Fusion]:
+    """Every step that makes a whole series of two and more neighbours on a path one fragment, by where they begin.
+
+    Parameters
+    ----------
+    estate : EstateView
+        What runs, for whom and where, as the decision sees it.
+    path : sequence of str
+        Fragments, upstream first.
+    task_types, query_cores, longest_chain, busy, apart
+        As for `fusions`.
+    """
+    steps = _Steps(estate, task_types, query_cores, longest_chain, busy, apart)
+    parts = [estate.fragments[name] for name in path]
+    fusions_found = []
+    for start in range(len(parts)):
+        for end in range(start + 2, len(parts) + 1):
+            if not steps.may_be_one(parts[start:end][-2:]):
+                break
+            if (step := steps.of(parts[start:end])) is not None:  # a longer series may have room where this has not
+                fusions_found.append(step)
     return fusions_found
+
+
+def step_of(
+    estate: EstateView,
+    path: Sequence[str],
+    *,
+    task_types: TaskTypes,
+    query_cores: float,
+    longest_chain: int | None = None,
+    busy: Collection[str] = (),
+    apart: Collection[str] = (),
+) -> Fusion | None:
+    """The step that makes these very fragments one, or rebuilds the only one; None where that cannot be.
+
+    Parameters
+    ----------
+    estate : EstateView
+        What runs, for whom and where, as the decision sees it.
+    path : sequence of str
+        Fragments, upstream first.
+    task_types, query_cores, longest_chain, busy, apart
+        As for `fusions`.
+    """
+    if not path or any(name not in estate.fragments for name in path):
+        return None
+    steps = _Steps(estate, task_types, query_cores, longest_chain, busy, apart)
+    return steps.of([estate.fragments[name] for name in path])
 
 
 def worth_of(
@@ -169,16 +216,16 @@ def load_of(estate: EstateView, fusion: Fusion, evidence: Evidence) -> Load:
     """What passes the fragments of a step, as far as it is measured; a rate is that of the nearest task upstream that
     has one."""
     rate_per_s = _rate_into(estate, estate.fragments[fusion.path[0]], evidence)
-    crossing_per_s = 0.0 if fusion.stream is None else evidence.rates_per_s.get(fusion.stream[0], rate_per_s)
-    latency_ms = None if fusion.stream is None else evidence.latency_ms.get(fusion.stream)
+    crossings = tuple(
+        (evidence.rates_per_s.get(stream[0], rate_per_s), evidence.latency_ms.get(stream)) for stream in fusion.streams)
     ages_h = [evidence.ages_h[fragment_id] for fragment_id in fusion.path if fragment_id in evidence.ages_h]
-    return Load(rate_per_s, crossing_per_s, latency_ms, min(ages_h, default=None))
+    return Load(rate_per_s, crossings, min(ages_h, default=None))
 
 
 def weigh(fusion: Fusion, load: Load, *, prices: Prices, query_cores: float, rule: Rule) -> Worth:
     """What a step gains and what it disturbs.
 
-    It gains the CPU of the query that is no more and of dead tasks, and the latency of a channel for every event. It
+    It gains the CPU of each query that is no more and of dead tasks, and the latency of channels for every event. It
     disturbs by its own CPU, and by the events that arrive in the gap: they are late by half of it on average. What is
     not measured is estimated: a channel adds half the time between two batches.
 
@@ -197,15 +244,14 @@ def weigh(fusion: Fusion, load: Load, *, prices: Prices, query_cores: float, rul
     """
     dead_cores = fusion.dead_tasks * prices.costs.scale * TASK_BATCH_S * 1000 / prices.trigger_ms
     cores = (len(fusion.path) - 1) * query_cores + dead_cores
-    latency_ms = 0.0
-    if fusion.stream is not None:
-        latency_ms = prices.trigger_ms / 2 if load.latency_ms is None else load.latency_ms
+    crossings = [
+        (per_s, prices.trigger_ms / 2 if latency_ms is None else latency_ms) for per_s, latency_ms in load.crossings]
     hours = rule.horizon_h if load.age_h is None else min(rule.horizon_h, load.age_h)
     per_event_s = rule.delay_price / 1_000_000
-    earlier_event_s = load.crossing_per_s * latency_ms / 1000 * hours * 3600
+    earlier_event_s = sum(per_s * latency_ms for per_s, latency_ms in crossings) / 1000 * hours * 3600
     events_delayed = load.rate_per_s * rule.gap_s
     return Worth(
-        cores=cores, latency_ms=latency_ms, hours=hours,
+        cores=cores, latency_ms=sum(latency_ms for _, latency_ms in crossings), hours=hours,
         gain=cores * prices.core_hour * hours + earlier_event_s * per_event_s,
         gap_s=rule.gap_s, events_delayed=events_delayed,
         disruption=rule.handover_core_s / 3600 * prices.core_hour + events_delayed * rule.gap_s / 2 * per_event_s,
@@ -226,7 +272,8 @@ def in_words(fusion: Fusion, worth: Worth, *, prices: Prices, rule: Rule) -> str
     rule : Rule
         When a step is worth its disruption.
     """
-    what = f"Fuses {' and '.join(fusion.path)} into one query" if len(fusion.path) > 1 else f"Rebuilds {fusion.path[0]}"
+    *others, last = fusion.path
+    what = f"Fuses {', '.join(others)} and {last} into one query" if others else f"Rebuilds {last}"
     dead = f" and leaves out {fusion.dead_tasks} tasks that nobody needs" if fusion.dead_tasks else ""
     sooner = f", and events arrive about {worth.latency_ms:.0f} ms sooner" if worth.latency_ms else ""
     verdict = "enough" if worth.satisfies(rule) else "not enough"
@@ -249,36 +296,73 @@ def _money(amount: float) -> str:
     return f"{amount:.2f}" if amount >= 1 else f"{amount:.{2 - int(f'{amount:e}'.partition('e')[2]) - 1}f}"
 
 
-def _can_move(estate: EstateView, fragment: Fragment, task_types: TaskTypes) -> bool:
-    """A fragment that works as a whole, and whose state can be handed to another query."""
-    if fragment.paused or fragment.resting or is_scheduled(estate, fragment):
-        return False
-    types = (estate.tasks[task_id].type for task_id in fragment.active_tasks)
-    return all(name in task_types and task_types[name].can_move for name in types)
+class _Steps:
+    """Which fragments can be one, and on which slot."""
 
+    def __init__(
+        self, estate: EstateView, task_types: TaskTypes, query_cores: float, longest_chain: int | None,
+        busy: Collection[str], apart: Collection[str],
+    ) -> None:
+        self._estate, self._types, self._query_cores = estate, task_types, query_cores
+        self._longest_chain, self._busy, self._apart = longest_chain, busy, apart
+        self._movable: dict[str, bool] = {}
+        self._loads = {slot.name: cores for slot, cores in estate.least_loaded(MOST_SLOTS, query_cores=query_cores)}
 
-def _continues(
-    estate: EstateView, upper: Fragment, lower: Fragment, task_types: TaskTypes, longest_chain: int | None
-) -> bool:
-    last, head = estate.tasks[upper.active_tasks[-1]], estate.tasks[lower.tasks[0]]
-    chains = all(
-        task_types[task.type].chain == "always" and not estate.users_of(task.id).unchained for task in (last, head))
-    short_enough = longest_chain is None or upper.active + lower.active <= longest_chain
-    return head.parents == (last.id,) and chains and short_enough
+    def of(self, parts: Sequence[Fragment]) -> Fusion | None:
+        """The step that makes fragments one, or rebuilds the only one without its dead tasks; None where it cannot be.
+        """
+        dead, streams = sum(map(_dead, parts)), tuple(
+            (upper.active_tasks[-1], lower.tasks[0]) for upper, lower in pairwise(parts) if upper.active_tasks)
+        if not self.may_be_one(parts) or (len(parts) == 1 and not dead):
+            return None
+        if len(parts) > 1 and self._longest_chain is not None and (
+                sum(part.active for part in parts) > self._longest_chain):
+            return None
+        slot = self._slot_for(parts)
+        return None if slot is None else Fusion(tuple(part.id for part in parts), slot, dead, streams)
 
+    def may_be_one(self, parts: Sequence[Fragment]) -> bool:
+        """Whether each works as a whole, can move, and goes on where the one before ends; of slots nothing is said."""
+        return all(self.can_move(part.id) for part in parts) and all(
+            self._continues(upper, lower) for upper, lower in pairwise(parts))
 
-def _slot_for(estate: EstateView, upper: Fragment, lower: Fragment, loads: Mapping[str, float]) -> str | None:
-    """The slot of either that has less to do, where one core has room for what moves there."""
-    if upper.slot == lower.slot:
-        return upper.slot
-    if node_of(upper.slot) != node_of(lower.slot):
-        return None
+    def can_move(self, name: str) -> bool:
+        """A fragment that works as a whole, and whose state can be handed to another query."""
+        if name not in self._movable:
+            self._movable[name] = name not in self._busy and self._can_move(self._estate.fragments[name])
+        return self._movable[name]
 
-    def load_with_both(stays: Fragment, moves: Fragment) -> float:
-        return loads.get(stays.slot, 0.0) + sum(estate.tasks[task_id].cores for task_id in moves.active_tasks)
+    def _can_move(self, fragment: Fragment) -> bool:
+        if fragment.paused or fragment.resting or is_scheduled(self._estate, fragment):
+            return False
+        types = (self._estate.tasks[task_id].type for task_id in fragment.active_tasks)
+        return all(name in self._types and self._types[name].can_move for name in types)
 
-    load, slot = min((load_with_both(upper, lower), upper.slot), (load_with_both(lower, upper), lower.slot))
-    return slot if load <= 1.0 else None
+    def _continues(self, upper: Fragment, lower: Fragment) -> bool:
+        last, head = self._estate.tasks[upper.active_tasks[-1]], self._estate.tasks[lower.tasks[0]]
+        if lower.id not in upper.outlets.get(last.id, ()) or head.id in self._apart or head.parents != (last.id,):
+            return False
+        return all(
+            self._types[task.type].chain == "always" and not self._estate.users_of(task.id).unchained
+            for task in (last, head))
+
+    def _slot_for(self, parts: Sequence[Fragment]) -> str | None:
+        """The slot of any of them that has least to do with all, where one core has room for what moves there."""
+        slots = sorted({part.slot for part in parts})
+        if len(slots) == 1:
+            return slots[0]
+        if len({node_of(slot) for slot in slots}) > 1:
+            return None
+
+        def load_with_all(slot: str) -> float:
+            """Of several that are there one query is left."""
+            at_slot = sum(part.slot == slot for part in parts)
+            moves = [part for part in parts if part.slot != slot]
+            return self._loads.get(slot, 0.0) - (at_slot - 1) * self._query_cores + sum(
+                self._estate.tasks[task_id].cores for part in moves for task_id in part.active_tasks)
+
+        load, slot = min((load_with_all(slot), slot) for slot in slots)
+        return slot if load <= 1.0 else None
 
 
 def _dead(fragment: Fragment) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from datetime import timedelta
 
 import pytest
@@ -17,13 +18,14 @@ from dashboard.controllers.collecting import chains
 from dashboard.controllers.models import ReasonRow, RoundRow
 from dashboard.history.store import DatabaseHistory
 from dashboard.operations.estate import load_estate
-from dashboard.operations.models import LatencyStatus
+from dashboard.operations.models import FragmentPace, LatencyStatus
 from dashboard.teams.permissions import viewer_of
 from scheduler.contracts.reports import Reports
 from scheduler.controllers.registry import CONTROLLERS
 from scheduler.controllers.values import Policy
 from scheduler.history.series import DATAFLOW, Series
-from scheduler.latency.status import IMPOSSIBLE, MET
+from scheduler.latency.status import IMPOSSIBLE, LATE, MET, MISSED
+from scheduler.latency.triggers import BatchCost
 from scheduler.model.errors import InvalidTransition
 from scheduler.model.fragment import Slot
 from scheduler.model.latency import LatencyLimit, to_json
@@ -61,13 +63,14 @@ def late(world: World, loop: Loop) -> DataflowRecord:
     return record
 
 
-def status_of(record: DataflowRecord, state: str) -> None:
+def status_of(record: DataflowRecord, state: str, *, lasting: timedelta = chains.LASTS) -> None:
     estate, now = load_estate(), timezone.now()
     tasks = estate.submitted[str(record.pk)].running
     path = list(dict.fromkeys(estate.places[tasks[name]][0] for name in ("sense", "parse", "average", "out")))
     LatencyStatus.objects.update_or_create(dataflow=record, number=0, defaults={
         "limit": to_json((LatencyLimit(0.2),)), "state": state, "expected_s": 0.5, "measured_s": 0.6, "least_s": 0.4,
-        "path": [[query, 0.1, 0.15] for query in path], "since": now, "at": now})
+        "path": [[query, 0.1, 0.15] for query in path], "since": now, "at": now,
+        "late_since": now - lasting if state in LATE else None})
 
 
 def figures(
@@ -184,7 +187,9 @@ def test_a_cut_that_cannot_be_is_said_and_given_up(
     loop.run(later_s=61)
     loop.run()
 
-    assert phases("chaining")[-1] == "declined"
+    loop.run(later_s=300)
+
+    assert phases("chaining") == ["kept", "declined"], "it is tried again and again"
     assert "changed again" in RoundRow.objects.order_by("pk").last().why
     assert len(load_estate().fragments) == 1
 
@@ -199,6 +204,85 @@ def test_of_a_chain_that_was_made_in_two_rounds_the_newer_is_cut_first(loop: Loo
     (chain,) = chains.evidence(loop.at).fused
 
     assert chain.round_key == first.key
+
+
+@pytest.fixture
+def in_four(world: World, loop: Loop) -> DataflowRecord:
+    """A dataflow whose four tasks are a query each: one that kept them apart had begun them, and has gone."""
+    text = json.loads(document("apart"))
+    text["tasks"] = [task | {"chain": "never"} for task in text["tasks"]]
+    text["tasks"][-1]["config"] = {"name": "jams-out"}
+    first = running(world.carla, world.city, json.dumps(text), world.ana)
+    record = running(world.carla, world.city, document("jams"), world.ana)
+    enacted(approved(removal_planned(world.carla, first), world.ana))
+    status_of(record, IMPOSSIBLE)
+    return record
+
+
+def shape() -> list[tuple[tuple[str, ...], str]]:
+    """Tasks and slots of all queries."""
+    return sorted((fragment.tasks, fragment.slot) for fragment in load_estate().fragments.values())
+
+
+def test_four_queries_become_one_in_one_step_and_four_again(loop: Loop, in_four: DataflowRecord) -> None:
+    before, output = shape(), load_estate().channel_of(load_estate().submitted[str(in_four.pk)].running["out"])
+    assert len(before) == 4
+
+    fused(loop, in_four)
+
+    (turn,) = RoundRow.objects.all()
+    assert "3 less save 3 batches" in turn.decision["why"]
+    (only,) = load_estate().fragments.values()
+    assert (len(only.tasks), only.slot in {slot for _, slot in before}) == (4, True)
+    loop.run(later_s=1_000)
+    figures(loop, in_four, -540, 0, cores=0.95, latency_ms=180.0)
+    loop.run()
+    (proposal,) = made_by_weir()
+    assert proposal.status == ROLLING_BACK
+    enacted(proposal)
+    loop.run()
+    assert shape() == before
+    assert load_estate().channel_of(load_estate().submitted[str(in_four.pk)].running["out"]) == output
+
+
+def test_queries_that_take_most_for_their_batches_have_room_as_one(
+    loop: Loop, in_four: DataflowRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jobs, "read_live", lambda *_: reading(0.25))
+    loop.at += timedelta(seconds=10)
+    figures(loop, in_four, -540, 0, cores=1.0, latency_ms=600.0)
+    estate, now = load_estate(), timezone.now()
+    paces = [FragmentPace.objects.create(fragment=name, trigger_ms=150, since=now, cost=asdict(BatchCost(0.05, 0.04)))
+             for name in estate.fragments]
+    candidate = chains.evidence(loop.at).late[0].steps[-1]
+    assert candidate.cores == pytest.approx(0.5)
+    assert longest(loop) == 4, "of 0.25 cores 0.22 are for being a query"
+
+    FragmentPace.objects.filter(pk=paces[0].pk).update(real_time=True)
+    assert longest(loop) == 4, "what stays open is a part of a chain as well"
+    FragmentPace.objects.update(real_time=True)
+    assert longest(loop) == 2
+    FragmentPace.objects.update(real_time=False, trigger_ms=2_000)
+    assert longest(loop) == 2
+
+
+def longest(loop: Loop) -> int:
+    """How many queries the step that comes first makes one."""
+    (first, *_) = CONTROLLERS["chaining"].evaluate(chains.evidence(loop.at), {}).decisions
+    return len(first.arguments["queries"].split())
+
+
+def test_a_limit_is_acted_on_once_it_was_not_met_for_two_rounds(loop: Loop, late: DataflowRecord) -> None:
+    loop.at = timezone.now()
+    status_of(late, MISSED, lasting=timedelta())
+    loop.run(later_s=0)
+    assert made_by_weir() == []
+
+    loop.run(later_s=10)
+    assert made_by_weir() == []
+
+    loop.run(later_s=20)
+    assert len(made_by_weir()) == 1
 
 
 def test_a_limit_that_is_met_changes_nothing(loop: Loop, late: DataflowRecord) -> None:

@@ -242,7 +242,7 @@ def test_of_those_who_share_a_task_the_strictest_says_whether_it_is_fused():
     assert candidates
     assert not [
         fusion for fusion in fusions(shared, shared.fragments, task_types=TYPES, query_cores=0.1)
-        if fusion.stream is not None and a in fusion.stream]
+        if any(a in stream for stream in fusion.streams)]
     left = remove(shared, "strict")
     again = fusions(left, left.fragments, task_types=TYPES, query_cores=0.1)
     assert len(again) >= candidates, "whoever said so is gone"

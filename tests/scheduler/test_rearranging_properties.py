@@ -16,8 +16,8 @@ from scheduler.model.estate import Estate
 from scheduler.model.plan import Plan
 from scheduler.performance.pricing import query_cores
 from scheduler.planning import plan_removal, plan_submission
-from scheduler.rearranging import plan_defragmentation, plan_pause, plan_resumption
-from scheduler.reuse.defragment import Rule
+from scheduler.rearranging import plan_cutting_back, plan_defragmentation, plan_pause, plan_resumption
+from scheduler.reuse.defragment import Rule, fusions, series_along
 from scheduler.reuse.fragments import cut_into_chains
 from scheduler.reuse.index import EstateIndex
 
@@ -153,6 +153,66 @@ def fewest_by_trying(estate: Estate) -> int:
 
 
 # Over random lives ----------------------------------------------------------------------------------------------------
+
+
+@SHORT
+@given(lives())
+def test_a_series_becomes_one_query_in_one_step_as_it_does_pair_by_pair_and_is_cut_where_it_was(life):
+    """Of every estate, every series of three queries and more: on one slot, where no room stands in the way."""
+    estate, reference = live([event for event in life if event[0] != "defragment"], Estate(slots=SLOTS[:1]))
+    limits = {"task_types": TYPES, "query_cores": query_cores(PRICES)}
+    pairs = {step.path for step in fusions(estate, estate.fragments, **limits) if len(step.path) == 2}
+    for dataflow_id in sorted(estate.submitted):
+        for path in paths_of(estate, dataflow_id, pairs):
+            steps = series_along(estate, path, **limits)
+            assert {step.path for step in steps} == {path[start:end] for start, end in combinations(
+                range(len(path) + 1), 2) if end - start > 1}
+            check_series(estate, reference, dataflow_id, path)
+
+
+def paths_of(estate: Estate, dataflow_id: str, pairs: set[tuple[str, str]]) -> list[tuple[str, ...]]:
+    """Every longest row of a dataflow's fragments of which each two neighbours are a pair."""
+    own = {estate.places[task][0] for task in estate.submitted[dataflow_id].running.values()}
+    after = {name: [lower for upper, lower in sorted(pairs) if upper == name and lower in own] for name in own}
+    rows, paths = [(name,) for name in sorted(own) if not any(name in lower for lower in after.values())], []
+    while rows:
+        row = rows.pop()
+        rows += [(*row, name) for name in after[row[-1]]]
+        if not after[row[-1]] and len(row) > 2:
+            paths.append(row)
+    return paths
+
+
+def check_series(estate: Estate, reference: Reference, dataflow_id: str, path: tuple[str, ...]) -> None:
+    def fused(start: Estate, *names: str) -> tuple[Estate, Plan]:
+        plan = plan_defragmentation(
+            start, dataflow_id, task_types=TYPES, prices=PRICES, rule=ANYTHING, path=names)
+        check_plan(start, plan)
+        done = apply_plan(start, plan)
+        check_estate(done, reference)
+        return done, plan
+
+    done, plan = fused(estate, *path)
+    made = done.fragments[next(step.fragment for step in plan.steps)]
+    assert (len(plan.steps), made.inherits) == (1, path)
+    one_by_one, query = estate, path[0]
+    for name in path[1:]:
+        one_by_one, step = fused(one_by_one, query, name)
+        (query,) = [begun.fragment for begun in step.steps]
+    other = one_by_one.fragments[query]
+    assert (made.tasks, made.slot, made.channels, made.outlets) == (
+        other.tasks, other.slot, other.channels, other.outlets)
+
+    back = plan_cutting_back(done, plan)
+    cut = apply_plan(done, back)
+    check_plan(done, back)
+    check_estate(cut, reference)
+    before = [estate.fragments[name] for name in path]
+    after = [cut.fragments[step.fragment] for step in back.steps]
+    assert [(part.tasks, part.slot) for part in after] == [(part.active_tasks, part.slot) for part in before]
+    outside = [task for task in estate.tasks if task in cut.tasks and any(
+        reader not in path for reader in estate.fragments[estate.places[task][0]].outlets.get(task, ()))]
+    assert all(cut.channel_of(task) == estate.channel_of(task) for task in outside)
 
 
 @SHORT

@@ -3,8 +3,9 @@
 Four cameras' H.264 packets are decoded, put together, given a banner, and encoded. The job begins with a query for each
 task and batches as far apart as a dataflow has them that asks for nothing; then a limit is chosen, and batches adapt to
 it; then queries may be chained, by the handover that the site uses. Intervals are those of the site's program
-(``scheduler.latency.pacing``), from what batches were seen to take, and pairs are those that its controller would fuse;
-here both are looked at every ten seconds. What comes out is compared with the same steps done without Spark.
+(``scheduler.latency.pacing``), from what batches were seen to take, and the longest series that may be one query is
+fused in one step, as its controller does; here both are looked at every ten seconds. What comes out is compared with
+the same steps done without Spark.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
@@ -89,24 +90,23 @@ class Optimiser:
         paced = pace(queries, [want])
         self._expected = paced.expected["video"]
         state = state_of(self._limit_s, self._expected, measured_s)
-        if chains and state not in (MET, WAITING) and (pair := self._pair(queries, paced.interval_s)):
-            job.fuse(*pair)
+        if chains and state not in (MET, WAITING) and (series := self._series(queries)):
+            job.fuse(series)
             self._expected, self._settled = None, Settled()
-            return f"{pair[0]} and {pair[1]} become one query"
+            return f"{', '.join(series[:-1])} and {series[-1]} become one query"
         if not job.pace(paced.interval_s):
             return ""
         middle_ms = statistics.median(job.paces_ms.values())
         return f"batches {middle_ms:.0f} ms apart"
 
-    def _pair(self, queries: Queries, interval_s: Mapping[str, float]) -> tuple[str, str] | None:
-        """The first two of the longest series that may be one query."""
+    def _series(self, queries: Queries) -> tuple[str, ...]:
+        """The longest series that may be one query."""
         names = [fragment.id for fragment in self._job.path]
         graph = RuntimeGraph([Vertex(name, name, NODE) for name in names], [Channel(*pair) for pair in pairwise(names)])
         # What a query takes when its batches come so often is mostly what they take for being batches: of those of a
         # chain one is left.
         cores = {name: cost.rate_per_s * cost.event_cpu_s for name, cost in queries.costs.items()}
-        chain = longest_chain(names, graph, ChainingFacts(dict.fromkeys(names, NODE), cores), capacity=FUSES_BELOW)
-        return (chain[0], chain[1]) if len(chain) > 1 else None
+        return longest_chain(names, graph, ChainingFacts(dict.fromkeys(names, NODE), cores), capacity=FUSES_BELOW)
 
 
 def followed(job: Job, optimiser: Optimiser, phase: str, *, seconds: float, began_s: float) -> list[Second]:

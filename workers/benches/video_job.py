@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
@@ -149,16 +149,16 @@ class Job:
         desired.publish(self.at.client, desired.desired_of(
             self.at.estate, NODE, registry.task_types(), self.apart_ms, paces_ms=self.paces_ms))
 
-    def fuse(self, first: str, second: str) -> None:
-        """Make one query of two, by a handover; back when it has begun."""
+    def fuse(self, names: Sequence[str]) -> None:
+        """Make one query of a series of neighbours, by a handover; back when it has begun."""
         estate = self.at.estate
-        path = [estate.fragments[first], estate.fragments[second]]
+        path = [estate.fragments[name] for name in names]
         change = recut_in(estate, path, [Piece(sum(part.active for part in path), path[0].slot)], outputs={CHAIN[-1]})
         fragments = {name: part for name, part in estate.fragments.items() if name not in change.before}
         self.at.estate = replace(
             estate, generation=estate.generation + 1, fragments={**fragments, **change.after})
         (made,) = set(change.after) - set(estate.fragments)
-        self.paces_ms[made] = min(self.interval_ms(first), self.interval_ms(second))
+        self.paces_ms[made] = min(map(self.interval_ms, names))
         self.publish()
         self.at.wait(
             lambda: self.at.fragments().get(made, QueryReport()).state == RUNNING, what=f"{made} runs",

@@ -175,8 +175,9 @@ class ChainActuator(PlanActuator):
         if made is None or made.status in {REJECTED, CANCELLED}:
             return Progress("overtaken", "The chain is there no more.")
         if made.status == DONE:
-            is_over = row.phase == WITHDRAWING or row.stuck
-            return Progress("declined" if is_over else "absent", row.stuck)
+            if row.stuck:  # it cannot be cut where it was: not tried again with each turn of the loop
+                return Progress("declined", row.stuck, refused=True)
+            return Progress("declined" if row.phase == WITHDRAWING else "absent")
         return Progress(_UNDOING.get(made.status, "overtaken"), _why(made))
 
     def _propose(self, audit: Audit, row: RoundRow) -> bool:

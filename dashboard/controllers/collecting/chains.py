@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from django.db.models import QuerySet
+
 from dashboard import jobs
-from dashboard.controllers.collecting.fusions import steps_now
+from dashboard.controllers.collecting.fusions import NO_LOAD, asked_by, measured_now
 from dashboard.controllers.collecting.lines import Lines, middle
 from dashboard.controllers.models import RoundRow
 from dashboard.controllers.stored import round_of
 from dashboard.history.store import DatabaseHistory
-from dashboard.operations.models import LatencyStatus
+from dashboard.operations.costs import costs_here
+from dashboard.operations.models import FragmentPace, LatencyStatus
 from dashboard.operations.slow_queries import cut_tasks
 from dashboard.operations.telemetry import EVERYTHING
 from dashboard.operations.view import View, view_for
+from dashboard.plans.prices import prices_in_force
 from scheduler.controllers.chaining import UNDO, Chaining, Chains, FusedChain, LateWay
 from scheduler.controllers.defragmentation import Candidate
 from scheduler.controllers.dry_run import Frame
@@ -24,60 +27,67 @@ from scheduler.controllers.values import KEPT, UNCHECKED
 from scheduler.history.series import DATAFLOW, MINUTE, TEN_SECONDS, Series
 from scheduler.latency.chaining import ChainingFacts
 from scheduler.latency.runtime_graph import Channel, RuntimeGraph, Vertex
-from scheduler.latency.status import IMPOSSIBLE, MISSED, TOLERATED
+from scheduler.latency.status import LATE, TOLERATED
+from scheduler.latency.triggers import SMALLEST_S, BatchCost
 from scheduler.model.fragment import node_of
 from scheduler.model.latency import from_json
-from scheduler.reuse.defragment import Fusion, Load
+from scheduler.performance.pricing import query_cores
+from scheduler.reuse.defragment import Fusion, series_along
 
 MEAN, LIMIT = "latency_mean_ms", "latency_limit_ms"
 LATELY = timedelta(minutes=2)  # over which a chain is held to what a core has: longer would be too late
+# That a limit is not met before its queries are fused: two rounds in which other intervals or modes may meet it.
+LASTS = timedelta(seconds=20)
+NOTHING = Chains((), RuntimeGraph((), ()), ChainingFacts({}, {}))
 
 
 def evidence(at: datetime) -> Chains | None:
-    """Every limit that is not met now; None where nothing is known of what runs."""
+    """Every limit that has not been met for a while; None where nothing is known of what runs."""
+    late = list(LatencyStatus.objects.filter(state__in=LATE, number=0, late_since__lte=at - LASTS))
+    if not late and not _made_rounds().exists():
+        return NOTHING
     view = view_for(EVERYTHING)
     if not view.reading.available:
         return None
-    steps = steps_now(view, at)
-    rows = LatencyStatus.objects.filter(state__in=[MISSED, IMPOSSIBLE], number=0, dataflow__in=list(view.records))
-    return _chains(view, [_way(view, row, steps) for row in rows], at)
+    rows = [row for row in late if str(row.dataflow_id) in view.records]
+    return _chains(view, [_way(view, row, at) for row in rows], at)
 
 
 def frames(begin: datetime, end: datetime) -> Iterator[Frame]:
     """When limits were missed, by kept history, along the ways of now; those of then are not kept."""
     view = view_for(EVERYTHING)
-    steps = steps_now(view, end)
     rows = {str(row.dataflow_id): row for row in LatencyStatus.objects.filter(
         number=0, dataflow__in=list(view.records))}
     series = [Series(DATAFLOW, key, metric) for key in rows for metric in (MEAN, LIMIT)]
     points = DatabaseHistory().read(
         series, MINUTE, begin_s=int(begin.timestamp()), end_s=int(end.timestamp())) if series else {}
-    base = _chains(view, [], end)
+    ways = {key: _way(view, row, end) for key, row in rows.items()}
+    base = _chains(view, ways.values(), end)
     at = begin
     while at <= end:
         late = []
-        for key, row in rows.items():
+        for key, way in ways.items():
             lines = [points.get(Series(DATAFLOW, key, metric)) for metric in (MEAN, LIMIT)]
             mean_ms, limit_ms = (None if line is None else line.at(at.timestamp()) for line in lines)
             if mean_ms is not None and limit_ms is not None and mean_ms > TOLERATED * limit_ms:
-                late.append(replace(_way(view, row, steps), latency_s=mean_ms / 1000, limit_s=limit_ms / 1000))
+                late.append(replace(way, latency_s=mean_ms / 1000, limit_s=limit_ms / 1000))
         yield Frame(at.timestamp(), replace(base, late=tuple(late)))
         at += timedelta(seconds=max(Chaining.every_s, MINUTE.step_s))
 
 
-def _way(view: View, row: LatencyStatus, steps: Sequence[Candidate]) -> LateWay:
+def _way(view: View, row: LatencyStatus, at: datetime) -> LateWay:
     key, (limit,) = str(row.dataflow_id), from_json(row.limit) or ()
     path = tuple(part[0] for part in row.path if part[0] in view.estate.fragments)
-    pairs = set(itertools.pairwise(path))
-    team = view.estate.submitted[key].team
+    possible = series_along(
+        view.estate, path, task_types=jobs.task_types(), query_cores=query_cores(prices_in_force()), apart=cut_tasks())
     return LateWay(
-        key, team, limit.words, limit.limit_s, max(row.measured_s or 0.0, row.least_s or row.expected_s), path,
-        steps=tuple(replace(step, dataflow=key, team=team) for step in steps if step.fusion.path in pairs and (
-            step.team == team or team in step.touched)),
+        key, view.estate.submitted[key].team, limit.words, limit.limit_s,
+        max(row.measured_s or 0.0, row.least_s or row.expected_s), path,
+        steps=tuple(measured_now(view, [asked_by(view, fusion, key) for fusion in possible], at)),
         batch_s={part[0]: part[2] for part in row.path})
 
 
-def _chains(view: View, late: Sequence[LateWay], at: datetime) -> Chains:
+def _chains(view: View, late: Collection[LateWay], at: datetime) -> Chains:
     estate, types, apart = view.estate, jobs.task_types(), cut_tasks()
     working = {name: fragment for name, fragment in estate.fragments.items() if fragment.active_tasks}
     stays_apart = {
@@ -96,9 +106,25 @@ def _chains(view: View, late: Sequence[LateWay], at: datetime) -> Chains:
             stays_apart.add(name)  # of one whose CPU is not known nobody can tell whether there is room
         cores[name] = sum(known)
     nodes = {name: node_of(fragment.slot) for name, fragment in working.items()}
-    facts = ChainingFacts(nodes, cores, apart=stays_apart)
+    facts = ChainingFacts(nodes, cores, apart=stays_apart, once=_once({query for way in late for query in way.path}))
     order = sorted(channels, key=lambda channel: (channel.source, channel.target))
     return Chains(tuple(late), RuntimeGraph(vertices, order), facts, _fused(view, at))
+
+
+def _once(queries: Collection[str]) -> dict[str, float]:
+    """Cores that each of some queries takes for its batches whatever is in them: of those that stay open next to none.
+    """
+    batch_cpu_s = costs_here().query_batch_s
+    once = {}
+    for row in FragmentPace.objects.filter(pk__in=queries, real_time=False):
+        interval_s = row.trigger_ms / 1000
+        lasts_s = BatchCost(**row.cost).duration_s(interval_s) if row.cost else 0.0
+        once[row.fragment] = batch_cpu_s / max(interval_s, lasts_s, SMALLEST_S)
+    return once
+
+
+def _made_rounds() -> QuerySet[RoundRow]:
+    return RoundRow.objects.filter(controller=Chaining.name, phase__in=[KEPT, UNCHECKED])
 
 
 def _fused(view: View, at: datetime) -> tuple[FusedChain, ...]:
@@ -108,8 +134,7 @@ def _fused(view: View, at: datetime) -> tuple[FusedChain, ...]:
     """
     chains: list[FusedChain] = []
     seen: set[str] = set()
-    rows = RoundRow.objects.filter(controller=Chaining.name, phase__in=[KEPT, UNCHECKED]).order_by("-begun", "-pk")
-    for row in rows:
+    for row in _made_rounds().order_by("-begun", "-pk"):
         decision = round_of(row).decision
         tasks = tuple(decision.arguments.get("tasks", "").split())
         if UNDO in decision.arguments or decision.target not in view.estate.submitted:
@@ -118,7 +143,7 @@ def _fused(view: View, at: datetime) -> tuple[FusedChain, ...]:
         if len(queries) != 1 or "" in queries or queries <= seen:
             continue  # it was cut, parts of it have gone, or a later round has made it longer
         seen |= queries
-        about = Candidate(decision.target, "", (), Fusion((), "", 0, None), Load(0.0, 0.0, None, None), tasks)
+        about = Candidate(decision.target, "", (), Fusion((), "", 0), NO_LOAD, tasks)
         lines = Lines(view.estate, [about], begin=at - LATELY, end=at, grain=TEN_SECONDS)
         cores = middle(lines.cores(tasks))
         unwanted = not view.estate.unchained.isdisjoint(tasks)

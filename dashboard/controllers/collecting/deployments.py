@@ -104,7 +104,7 @@ def _askers(view: View) -> dict[str, tuple[Asker, ...]]:
 def _candidates(askers: Mapping[str, tuple[Asker, ...]]) -> list[Candidate]:
     """What is measured of each query and dataflow, as kept series have it."""
     return [
-        Candidate(asker.dataflow, asker.team, asker.touched, Fusion((), "", 0, None), fusions.NO_LOAD, asker.tasks,
+        Candidate(asker.dataflow, asker.team, asker.touched, Fusion((), "", 0), fusions.NO_LOAD, asker.tasks,
                   asker.load_tasks)
         for of_query in askers.values() for asker in of_query]
 

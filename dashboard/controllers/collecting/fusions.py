@@ -27,7 +27,7 @@ from scheduler.reuse.defragment import Evidence, Fusion, Load, fusions, load_of
 
 BEFORE = timedelta(minutes=10)  # over which what is there before a change is measured
 SETTLES = timedelta(minutes=1)  # a query that has just begun compiles
-NO_LOAD = Load(0.0, 0.0, None, None)
+NO_LOAD = Load(0.0)
 
 
 def evidence(at: datetime) -> Fusions | None:
@@ -35,12 +35,12 @@ def evidence(at: datetime) -> Fusions | None:
     view = view_for(EVERYTHING)
     if not view.reading.available:
         return None
-    return _fusions(view, steps_now(view, at))
+    return _fusions(view, measured_now(view, _possible(view), at))
 
 
-def steps_now(view: View, at: datetime) -> list[Candidate]:
-    """Every step that is possible now, with what is measured of it."""
-    flows, possible = view.reading.flows, _possible(view)
+def measured_now(view: View, possible: Sequence[Candidate], at: datetime) -> list[Candidate]:
+    """Steps with what is measured of them."""
+    flows = view.reading.flows
     measured = Evidence(
         latency_ms=channel_latency_ms(flows), ages_h=_ages_h(at),
         rates_per_s={task_id: flow.rate_per_s for task_id, flow in flows.tasks.items()})
@@ -77,7 +77,7 @@ def effect(turn: Round, row: RoundRow, at: datetime) -> Effect | None:
     tasks, load_tasks = (tuple(turn.decision.arguments.get(name, "").split()) for name in ("tasks", "load_tasks"))
     if not tasks or not all(task in estate.places for task in tasks):
         return None  # what was changed has gone since
-    about = Candidate(turn.decision.target, "", (), Fusion((), "", 0, None), NO_LOAD, tasks, load_tasks)
+    about = Candidate(turn.decision.target, "", (), Fusion((), "", 0), NO_LOAD, tasks, load_tasks)
     lines = Lines(estate, [about], begin=begin, end=at, grain=TEN_SECONDS)
     cores, latency, load = lines.cores(tasks), lines.latency(about.dataflow), lines.rates(load_tasks)
     begin_s, end_s = begin.timestamp(), at.timestamp() - TEN_SECONDS.step_s  # whole points alone
@@ -95,19 +95,25 @@ def _possible(view: View) -> list[Candidate]:
 
 
 def _of_teams(view: View, fusion: Fusion) -> Iterator[Candidate]:
-    estate = view.estate
-    path = [estate.fragments[name] for name in fusion.path]
-    tasks = tuple(task for fragment in path for task in fragment.active_tasks)
-    head = estate.tasks[path[0].tasks[0]]
-    touched = {estate.submitted[user].team for task in tasks for user in estate.users.get(task, ())}
+    estate, last = view.estate, view.estate.fragments[fusion.path[-1]]
     asking: set[str] = set()
-    for user in sorted({user for task in path[-1].active_tasks for user in estate.users.get(task, ())}):
+    for user in sorted({user for task in last.active_tasks for user in estate.users.get(task, ())}):
         record, team = view.records.get(user), estate.submitted[user].team
         if record is None or record.status != dataflows.RUNNING or team in asking:
             continue
         asking.add(team)
-        yield Candidate(
-            user, team, tuple(sorted(touched - {team})), fusion, NO_LOAD, tasks, head.parents or (head.id,))
+        yield asked_by(view, fusion, user)
+
+
+def asked_by(view: View, fusion: Fusion, dataflow: str) -> Candidate:
+    """A step as one dataflow would ask for it; nothing is measured yet."""
+    estate, team = view.estate, view.estate.submitted[dataflow].team
+    path = [estate.fragments[name] for name in fusion.path]
+    tasks = tuple(task for fragment in path for task in fragment.active_tasks)
+    head = estate.tasks[path[0].tasks[0]]
+    touched = {estate.submitted[user].team for task in tasks for user in estate.users.get(task, ())}
+    return Candidate(
+        dataflow, team, tuple(sorted(touched - {team})), fusion, NO_LOAD, tasks, head.parents or (head.id,))
 
 
 def _fusions(view: View, candidates: Sequence[Candidate]) -> Fusions:
@@ -131,20 +137,19 @@ class _Measured:
 
     def __init__(self, lines: Lines, candidate: Candidate) -> None:
         self.candidate = candidate
-        self._lines, stream = lines, candidate.fusion.stream
+        self._lines = lines
         self._rate, self._cores = lines.rates(candidate.load_tasks), lines.cores(candidate.tasks)
         self._latency = lines.latency(candidate.dataflow)
-        self._crossing = lines.rates([stream[0]]) if stream else None
-        self._channel = lines.channel(stream) if stream else None
+        self._crossings = [(lines.rates([stream[0]]), lines.channel(stream)) for stream in candidate.fusion.streams]
 
     def at(self, at: datetime, started: Mapping[str, datetime]) -> Candidate:
         """The step as it was at a moment."""
-        def newest(line: Line | None) -> float | None:
-            return None if line is None else self._lines.newest(
-                line, at.timestamp(), within_s=BEFORE.total_seconds())
+        def newest(line: Line) -> float | None:
+            return self._lines.newest(line, at.timestamp(), within_s=BEFORE.total_seconds())
 
-        rate_per_s, crossing_per_s = newest(self._rate) or 0.0, newest(self._crossing)
+        rate_per_s = newest(self._rate) or 0.0
+        crossings = [(newest(crossing), newest(channel)) for crossing, channel in self._crossings]
         age_h = min((at - started[name]).total_seconds() / 3600 for name in self.candidate.fusion.path)
-        load = Load(
-            rate_per_s, rate_per_s if crossing_per_s is None else crossing_per_s, newest(self._channel), age_h)
+        load = Load(rate_per_s, tuple(
+            (rate_per_s if per_s is None else per_s, latency_ms) for per_s, latency_ms in crossings), age_h)
         return replace(self.candidate, cores=newest(self._cores), latency_ms=newest(self._latency), load=load)

@@ -72,10 +72,10 @@ class Lines:
         yield Series(DATAFLOW, candidate.dataflow, "latency_p50_ms")
         yield from (Series(QUERY, query, "cpu") for query in self._queries(candidate.tasks))
         yield from (Series(TASK, task, "rate_per_s") for task in candidate.load_tasks)
-        if candidate.fusion.stream is not None:
-            yield Series(TASK, candidate.fusion.stream[0], "rate_per_s")
+        for stream in candidate.fusion.streams:
+            yield Series(TASK, stream[0], "rate_per_s")
             for metric in ("channel_p50_ms", "wait_p50_ms"):
-                yield Series(STREAM, ">".join(candidate.fusion.stream), metric)
+                yield Series(STREAM, ">".join(stream), metric)
 
     def _queries(self, tasks: Iterable[str]) -> list[str]:
         fragments = dict.fromkeys(self._estate.places[task][0] for task in tasks)

@@ -4,10 +4,12 @@ import json
 import os
 import signal
 import time
+from dataclasses import replace
 
 import pytest
 
 from scheduler.model.fragment import Fragment, RunningTask
+from scheduler.reuse.handover import Piece, recut_in
 from workers.engine.channels import keys
 
 from .rig import NODE, Rig, estate_of
@@ -111,6 +113,86 @@ def test_a_chain_with_state_and_a_fork_is_fused_and_cut(rig: Rig):
     check_out(rig.events("a1-1.1"))
     check_looked(rig.events("a1-2.1"))
     assert set(rig.channels.info("a1-0.1").readers) == {"a1-2", "a3-1"}
+
+
+UNDISTURBED = [
+    replace(task, id=f"u-{task.id}", parents=tuple(f"u-{parent}" for parent in task.parents))
+    for task in TASKS if task.id not in {"look", "looked"}]
+
+
+class Series:
+    """A dataflow in four queries with a bystander, which become one in one step and four again; and one undisturbed."""
+
+    def __init__(self, rig: Rig, name: str) -> None:
+        self.rig, self.out, self.seen = rig, f"{name}1-3.0", f"{name}1-4.1"
+        parts = [("count", "t1"), ("shift",), ("t2",), ("out",)]
+        readers = [("t1", f"{name}1-1", f"{name}1-4"), ("shift", f"{name}1-2"), ("t2", f"{name}1-3")]
+        line = [
+            fragment(f"{name}1-{at}", *tasks, slot=at % 2, outlets={task: to for task, *to in readers[at:at + 1]})
+            for at, tasks in enumerate(parts)]
+        looking = fragment(f"{name}1-4", "look", "looked", slot=1)
+        alone = fragment(f"{name}1-5", *(task.id for task in UNDISTURBED), slot=1)
+        self.undisturbed, self.path = f"{name}1-5.4", [part.id for part in line]
+        self.estate = estate_of([*line, looking, alone], TASKS + UNDISTURBED, slots=2)
+        rig.publish(self.estate)
+        rig.wait_running(*self.estate.fragments)
+        self.estate = replace(self.estate, generation=rig.version)
+        grown(rig, self.out)
+
+    def recut(self, *pieces: Piece) -> tuple[str, ...]:
+        """Ask for the line in other pieces, in one step; their names."""
+        path = [self.estate.fragments[name] for name in self.path]
+        change = recut_in(self.estate, path, pieces, outputs={"out"})
+        others = {name: part for name, part in self.estate.fragments.items() if name not in self.path}
+        self.estate = replace(self.estate, fragments=others | change.after, generation=self.rig.version + 1)
+        self.path = [step.fragment for step in change.steps]
+        self.rig.publish(self.estate)
+        return tuple(self.path)
+
+    def check(self) -> None:
+        """As alone, event by event, and nothing is left but who reads now."""
+        events, alone = self.rig.events(self.out), self.rig.events(self.undisturbed)
+        check_out(events)
+        assert all(
+            [event[name] for name in ("_seq", "n", "t1", "t2")] == [other[name] for name in ("_seq", "n", "t1", "t2")]
+            for event, other in zip(events, alone, strict=False))
+        check_looked(self.rig.events(self.seen))
+        reader = next(name for name in self.path if "shift" in self.estate.fragments[name].tasks)
+        outside = {self.seen.split(".")[0], reader} - {self.path[0]}
+        assert set(self.rig.channels.info(self.estate.channel_of("t1")).readers) == outside
+
+
+FOUR = (Piece(2, f"{NODE}/0"), Piece(1, f"{NODE}/1"), Piece(1, f"{NODE}/0"), Piece(1, f"{NODE}/1"))
+
+
+def test_four_queries_become_one_in_one_step_and_four_again(rig: Rig):
+    series = Series(rig, "s")
+    bystander = rig.fragment("s1-4")["run_id"]
+    for pieces in ((Piece(5, f"{NODE}/0"),), FOUR):
+        before = tuple(series.path)
+        handed_over(rig, series.recut(*pieces), before)
+        grown(rig, series.out)
+        grown(rig, series.seen)
+        series.check()
+    assert rig.fragment("s1-4")["run_id"] == bystander
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("slot", ["0", "1"])
+@pytest.mark.parametrize("after_ms", [0, 200, 400, 700, 1_000, 1_500])
+def test_whenever_a_slot_dies_while_four_become_one_and_four_again_nothing_is_lost(
+    rig: Rig, slot: str, after_ms: int
+):
+    series = Series(rig, f"k{slot}x{after_ms}x")
+    for pieces in ((Piece(5, f"{NODE}/0"),), FOUR):
+        before = tuple(series.path)
+        new = series.recut(*pieces)
+        time.sleep(after_ms / 1000)
+        os.kill(rig.slot_pid(slot), signal.SIGKILL)
+        handed_over(rig, new, before)
+        grown(rig, series.out)
+        grown(rig, series.seen)
+        series.check()
 
 
 def handover_with_a_kill(rig: Rig, name: str, *, slot: str, after_s: float) -> None:

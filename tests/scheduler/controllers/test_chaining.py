@@ -1,9 +1,9 @@
-"""Chaining decides: the longest series on a way that is late, a pair at a time; nothing is fused and cut in turn."""
+"""Chaining decides: the longest series on a way that is late, in one step; nothing is fused and cut in turn."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import pairwise
+from itertools import combinations, pairwise
 
 import pytest
 from hypothesis import given
@@ -11,36 +11,42 @@ from hypothesis import strategies as st
 
 from scheduler.controllers.chaining import FUSES_BELOW, UNDO, Chaining, Chains, FusedChain, LateWay
 from scheduler.controllers.defragmentation import CORES, LATENCY, Candidate
-from scheduler.controllers.values import OFF, Change, Policy
+from scheduler.controllers.engine import step as engine_step
+from scheduler.controllers.protocol import Observations
+from scheduler.controllers.values import OFF, Change, Policy, State
 from scheduler.latency.chaining import CAPACITY, ChainingFacts
 from scheduler.latency.runtime_graph import Channel, RuntimeGraph, Vertex
 from scheduler.reuse.defragment import Fusion, Load
 
-LOAD = Load(50.0, 50.0, 20.0, 1.0)
+LOAD = Load(50.0, ((50.0, 20.0),), 1.0)
 
 
-def step(before: str, after: str, **more: object) -> Candidate:
-    fusion = Fusion((before, after), "n/0", 0, (f"t{before}", f"t{after}"))
-    return replace(Candidate("flow", "city", (), fusion, LOAD, (f"t{before}", f"t{after}"), (f"t{before}",),
-                             cores=0.2, latency_ms=900.0), **more)
+def step(series: str, **more: object) -> Candidate:
+    tasks = tuple(f"t{query}" for query in series)
+    fusion = Fusion(tuple(series), "n/0", 0, tuple(pairwise(tasks)))
+    return replace(Candidate("flow", "city", (), fusion, LOAD, tasks, tasks[:1], cores=0.2, latency_ms=900.0), **more)
 
 
 def evidence(
     queries: str, *, cores: dict[str, float] | None = None, slots: dict[str, str] | None = None,
     apart: tuple[str, ...] = (), besides: tuple[tuple[str, str], ...] = (), fused: tuple[FusedChain, ...] = (),
-    measured: float = 0.2,
+    measured: float | None = 0.2, once: float = 0.0, touched: dict[str, tuple[str, ...]] | None = None,
 ) -> Chains:
     """Queries in a line that is late, each able to be fused with the next, and other readers ``besides``.
 
-    ``measured`` is what a pair took together over the last minutes, in cores.
+    ``measured`` is what a series took together over the last minutes, in cores; ``once`` what of it is for the batches
+    of each query. ``touched`` says whose tasks a series has in it.
     """
-    names = dict.fromkeys([*queries, *(name for pair in besides for name in pair)])
-    graph = RuntimeGraph([Vertex(name, name, "n") for name in names],
+    vertices = dict.fromkeys([*queries, *(name for pair in besides for name in pair)])
+    graph = RuntimeGraph([Vertex(name, name, "n") for name in vertices],
                          [Channel(*pair) for pair in [*pairwise(queries), *besides]])
-    facts = ChainingFacts({name: (slots or {}).get(name, "n/0") for name in names},
-                          {name: (cores or {}).get(name, 0.1) for name in names}, apart=apart)
+    facts = ChainingFacts({name: (slots or {}).get(name, "n/0") for name in vertices},
+                          {name: (cores or {}).get(name, 0.1) for name in vertices}, apart=apart,
+                          once=dict.fromkeys(vertices, once))
+    series = [queries[start:end] for start, end in combinations(range(len(queries) + 1), 2) if end - start > 1]
     way = LateWay("flow", "city", "mean of at most 300 ms", 0.3, 0.9, tuple(queries),
-                  tuple(step(*pair, cores=measured) for pair in pairwise(queries)), dict.fromkeys(queries, 0.1))
+                  tuple(step(names, cores=measured, touched=(touched or {}).get(names, ())) for names in series),
+                  dict.fromkeys(queries, 0.1))
     return Chains((way,), graph, facts, fused)
 
 
@@ -49,10 +55,28 @@ def decided(chains: Chains, mode: str = "acts") -> list[dict[str, str]]:
             Chaining().evaluate(chains, {"city": Policy(mode)}).decisions]
 
 
-def test_the_first_pair_of_the_longest_series_is_fused() -> None:
-    (arguments,) = decided(evidence("abcd", besides=(("a", "x"),)))
+def test_the_longest_series_is_fused_whole_and_shorter_ones_stand_behind_it() -> None:
+    assert [arguments["queries"] for arguments in decided(evidence("abcd", besides=(("a", "x"),)))] == [
+        "b c d", "b c", "c d"], "another reads what a gives"
 
-    assert arguments["queries"] == "b c", "another reads what a gives"
+
+def test_a_chain_takes_once_what_each_query_takes_for_its_batches() -> None:
+    queries = {"cores": dict.fromkeys("abcdef", 0.2), "measured": 1.2}
+
+    assert decided(evidence("abcdef", **queries)) == []
+    assert decided(evidence("abcdef", **queries, once=0.15))[0]["queries"] == "a b c d e f"
+    assert len(decided(evidence("abcdef", cores=queries["cores"], measured=None))[0]["queries"].split()) == 3
+
+
+def test_where_a_budget_stands_against_the_longest_series_a_shorter_one_is_fused() -> None:
+    chains = evidence("abc", touched={"abc": ("roads",), "bc": ("roads",)})
+    policies = {"city": Policy("acts"), "roads": Policy("acts", changes_per_hour=0)}
+
+    done = engine_step(Chaining(), State(), Observations(chains, 1_000.0), policies, now_s=1_000.0)
+    assert [turn.decision.arguments["queries"] for turn in done.state.rounds] == ["a b"]
+    policies["roads"] = Policy("acts")
+    done = engine_step(Chaining(), State(), Observations(chains, 1_000.0), policies, now_s=1_000.0)
+    assert [turn.decision.arguments["queries"] for turn in done.state.rounds] == ["a b c"]
 
 
 @pytest.mark.parametrize("chains", [
@@ -71,6 +95,12 @@ def test_what_is_promised_is_the_limit_or_half_a_batch_less() -> None:
 
     assert {bound.measure: bound.at_most for bound in decision.promise.bounds} == {LATENCY: 850.0, CORES: CAPACITY}
     assert Chaining().rollback(decision)[0].after == decision.changes[0].before
+
+    whole, *_ = Chaining().evaluate(evidence("abcde", measured=None), {}).decisions
+    assert {bound.measure: bound.at_most for bound in whole.promise.bounds} == {LATENCY: 700.0, CORES: CAPACITY}
+    assert {bound.measure: bound.before for bound in whole.promise.bounds}[CORES] == pytest.approx(0.5)
+    assert "4 less save 4 batches" in whole.why
+    assert [change.subject for change in Chaining().rollback(whole)] == ["td>te", "tc>td", "tb>tc", "ta>tb"]
 
 
 def test_a_chain_with_a_task_that_somebody_keeps_apart_by_now_is_cut() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import pairwise
+from dataclasses import dataclass, field, replace
+from itertools import combinations, pairwise
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -31,7 +31,7 @@ from scheduler.latency.chaining import CAPACITY, ChainingFacts
 from scheduler.latency.runtime_graph import Channel, RuntimeGraph, Vertex
 from scheduler.reuse.defragment import Fusion, Load
 
-LOAD = Load(50.0, 50.0, 20.0, 1.0)
+LOAD = Load(50.0, ((50.0, 20.0),), 1.0)
 Block = tuple[str, ...]
 
 
@@ -39,10 +39,18 @@ def named(block: Block) -> str:
     return "+".join(block)
 
 
-def fused_in_all(block: Block, other: Block, cores: float | None) -> Candidate:
-    """The step that makes one query of two."""
-    fusion = Fusion((named(block), named(other)), "n/0", 0, (block[-1], other[0]))
-    return Candidate("flow", "city", (), fusion, LOAD, (*block, *other), block[:1], cores, 900.0)
+def fused_in_all(blocks: Sequence[Block], cores: float | None) -> Candidate:
+    """The step that makes one query of several."""
+    fusion = Fusion(tuple(map(named, blocks)), "n/0", 0, tuple((one[-1], other[0]) for one, other in pairwise(blocks)))
+    tasks = tuple(query for block in blocks for query in block)
+    return Candidate("flow", "city", (), fusion, LOAD, tasks, tasks[:1], cores, 900.0)
+
+
+def runs(blocks: Sequence[Block]) -> Iterator[Sequence[Block]]:
+    """All series of two and more."""
+    for start, end in combinations(range(len(blocks) + 1), 2):
+        if end - start > 1:
+            yield blocks[start:end]
 
 
 @dataclass(frozen=True)
@@ -54,6 +62,12 @@ class Small:
     nodes: Mapping[str, str]
     cores: Mapping[str, float]
     apart: frozenset[str]
+    once: Mapping[str, float]  # cores that a query takes whatever is in its batches: less than it takes in all
+    impossible: frozenset[Block] = frozenset()  # series that no step can fuse
+
+    def cores_of(self, series: Sequence[str]) -> float:
+        """As one query: what each takes besides, and once what the dearest takes for being one."""
+        return sum(self.cores[query] - self.once[query] for query in series) + max(self.once[query] for query in series)
 
     def may_be_one(self, series: Sequence[str]) -> bool:
         """By the definition: one node, the CPU of all of them within the bound, single in and out inside."""
@@ -61,7 +75,7 @@ class Small:
         single_in = all(sum(target == query for _, target in streams) == 1 for query in series[1:])
         single_out = all(sum(source == query for source, _ in streams) == 1 for query in series[:-1])
         return (single_in and single_out and len({self.nodes[query] for query in series}) == 1
-                and sum(self.cores[query] for query in series) < FUSES_BELOW and self.apart.isdisjoint(series))
+                and self.cores_of(series) < FUSES_BELOW and self.apart.isdisjoint(series))
 
     def partitions(self) -> Iterator[list[Block]]:
         """All ways to cut the line into queries of which each may be one."""
@@ -82,12 +96,13 @@ class Small:
                    for source, target in [*pairwise(self.path), *self.besides]]
         graph = RuntimeGraph([Vertex(name, name, "n") for name in names],
                              [Channel(*stream) for stream in streams if stream[0] != stream[1]])
-        cores = {named(block): sum(self.cores[query] for query in block) for block in blocks}
+        cores = {named(block): self.cores_of(block) for block in blocks}
         facts = ChainingFacts(
             {name: "n" for name in names} | {named(block): self.nodes[block[0]] for block in blocks}, cores,
-            apart={home[query] for query in self.apart})
-        steps = tuple(fused_in_all(one, other, cores[named(one)] + cores[named(other)])
-                      for one, other in pairwise(blocks))
+            apart={home[query] for query in self.apart},
+            once={named(block): max(self.once[query] for query in block) for block in blocks})
+        steps = tuple(fused_in_all(series, sum(cores[named(block)] for block in series)) for series in runs(blocks)
+                      if joined(series) not in self.impossible)
         way = LateWay("flow", "city", "mean of at most 300 ms", 0.3, 0.9, tuple(map(named, blocks)), steps)
         return Chains((way,), graph, facts)
 
@@ -97,36 +112,46 @@ def smalls(draw: st.DrawFn) -> Small:
     path = tuple("abcdef"[:draw(st.integers(2, 6))])
     inside, outside = st.sampled_from(path), st.sampled_from("xy")
     besides = draw(st.lists(st.one_of(st.tuples(inside, outside), st.tuples(outside, inside)), max_size=2))
+    cores = {name: draw(st.sampled_from([0.0625, 0.125, 0.25, 0.5])) for name in path}
     return Small(
-        path, tuple(besides), {name: draw(st.sampled_from(["n", "n", "n", "m"])) for name in path},
-        {name: draw(st.sampled_from([0.0625, 0.125, 0.25, 0.5])) for name in path},
-        frozenset(draw(st.sets(st.sampled_from(path), max_size=1))))
+        path, tuple(besides), {name: draw(st.sampled_from(["n", "n", "n", "m"])) for name in path}, cores,
+        frozenset(draw(st.sets(st.sampled_from(path), max_size=1))),
+        {name: cores[name] * draw(st.sampled_from([0.0, 0.5, 0.75])) for name in path},
+        frozenset(draw(st.sets(st.sampled_from([joined(series) for series in runs([(name,) for name in path])])))))
 
 
-def pair_of(evidence: Chains) -> tuple[str, ...]:
-    decisions = Chaining().evaluate(evidence, {}).decisions
-    return tuple(decisions[0].arguments["queries"].split()) if decisions else ()
+def joined(blocks: Sequence[Block]) -> Block:
+    return tuple(query for block in blocks for query in block)
+
+
+def series_of(evidence: Chains) -> list[tuple[str, ...]]:
+    """What is to be one query, by what is to be tried first."""
+    return [tuple(decision.arguments["queries"].split()) for decision in Chaining().evaluate(evidence, {}).decisions]
 
 
 @given(smalls())
-def test_of_all_partitions_the_longest_series_is_begun(small: Small) -> None:
+def test_of_all_partitions_the_longest_series_that_a_step_can_fuse_is_fused_whole(small: Small) -> None:
     single = [(query,) for query in small.path]
-    blocks = [block for partition in small.partitions() for block in partition if len(block) > 1]
-    longest = max(blocks, key=lambda block: (len(block), -small.path.index(block[0])), default=())
+    possible = {block for partition in small.partitions() for block in partition if len(block) > 1} - small.impossible
+    by_length = sorted(possible, key=lambda block: (-len(block), small.path.index(block[0])))
 
-    assert pair_of(small.evidence(single)) == longest[:2]
+    assert series_of(small.evidence(single)) == by_length
 
 
 @given(smalls())
-def test_pair_by_pair_it_ends_in_a_partition_that_no_pair_can_be_joined_in(small: Small) -> None:
+def test_step_by_step_it_ends_in_a_partition_that_no_series_can_be_joined_in(small: Small) -> None:
+    small = replace(small, impossible=frozenset())
     possible = {tuple(blocks) for blocks in small.partitions()}
     blocks: list[Block] = [(query,) for query in small.path]
-    while pair := pair_of(small.evidence(blocks)):
-        at = [named(block) for block in blocks].index(pair[0])
-        blocks[at:at + 2] = [blocks[at] + blocks[at + 1]]
+    steps = 0
+    while series := series_of(small.evidence(blocks)):
+        at = [named(block) for block in blocks].index(series[0][0])
+        blocks[at:at + len(series[0])] = [joined(blocks[at:at + len(series[0])])]
+        steps += 1
         assert tuple(blocks) in possible
 
-    assert not any(small.may_be_one(one + other) for one, other in pairwise(blocks))
+    assert not any(small.may_be_one(joined(series)) for series in runs(blocks))
+    assert steps == sum(len(block) > 1 for block in blocks), "a query that was made so is made longer"
 
 
 # In played time -------------------------------------------------------------------------------------------------------
@@ -139,12 +164,13 @@ class Played:
     shares: tuple[float, ...]  # cores of each at load 1
     load: tuple[float, float, float]  # lowest, highest, period in seconds
     steep: bool
+    once: float = 0.0  # cores that each query takes for its batches, whatever is in them
     state: State = field(default_factory=State)
     blocks: list[Block] = field(default_factory=list)
     moves: list[tuple[float, str, Block]] = field(default_factory=list)  # when, "fused" or "cut", into or from what
     _todo: dict[str, Command] = field(default_factory=dict)
     _done: dict[str, str] = field(default_factory=dict)  # progress by round
-    _made: dict[str, tuple[Block, Block]] = field(default_factory=dict)  # by round: what it fused
+    _made: dict[str, tuple[Block, ...]] = field(default_factory=dict)  # by round: what it fused
 
     def __post_init__(self) -> None:
         self.queries = tuple("abcdef"[:len(self.shares)])
@@ -156,22 +182,24 @@ class Played:
         return low + (high - low) * (float(phase > 0.5) if self.steep else phase)
 
     def cores(self, block: Block, at_s: float) -> float:
-        return self.factor(at_s) * sum(self.shares[self.queries.index(query)] for query in block)
+        return self.once + self.factor(at_s) * sum(self.shares[self.queries.index(query)] for query in block)
 
     def evidence(self, at_s: float) -> Chains:
         names = [named(block) for block in self.blocks]
         cores = {name: self.cores(block, at_s) for name, block in zip(names, self.blocks, strict=True)}
         graph = RuntimeGraph([Vertex(name, name, "n") for name in names], [Channel(*pair) for pair in pairwise(names)])
-        steps = tuple(fused_in_all(one, other, self.cores(one + other, at_s)) for one, other in pairwise(self.blocks))
+        steps = tuple(fused_in_all(series, sum(self.cores(block, at_s) for block in series))
+                      for series in runs(self.blocks))
         late = (LateWay("flow", "city", "mean of at most 300 ms", 0.3, 0.9, tuple(names), steps),) if steps else ()
-        return Chains(late, graph, ChainingFacts(dict.fromkeys(names, "n"), cores), tuple(self._fused(at_s)))
+        facts = ChainingFacts(dict.fromkeys(names, "n"), cores, once=dict.fromkeys(names, self.once))
+        return Chains(late, graph, facts, tuple(self._fused(at_s)))
 
     def _fused(self, at_s: float) -> Iterator[FusedChain]:
         """The chains of rounds in force; of one that was made in several only the newest can be taken back."""
         seen: set[Block] = set()
         for turn in reversed(self.state.rounds):
             made = self._made.get(turn.key)
-            block = None if made is None else made[0] + made[1]
+            block = None if made is None else joined(made)
             if block in self.blocks and block not in seen and turn.phase in {KEPT, UNCHECKED}:
                 seen.add(block)
                 yield FusedChain(turn.key, "flow", "city", (), turn.decision.changes, self.cores(block, at_s), 300.0)
@@ -208,18 +236,18 @@ class Played:
             self._done[key] = "rolled_back"
 
     def _fuse(self, key: str, turn: Round, at_s: float) -> None:
-        first, second = turn.decision.arguments["queries"].split()
-        at = [named(block) for block in self.blocks].index(first)
-        assert named(self.blocks[at + 1]) == second
-        self._made[key] = (self.blocks[at], self.blocks[at + 1])
-        self.blocks[at:at + 2] = [self.blocks[at] + self.blocks[at + 1]]
+        series = turn.decision.arguments["queries"].split()
+        at = [named(block) for block in self.blocks].index(series[0])
+        made = self._made[key] = tuple(self.blocks[at:at + len(series)])
+        assert list(map(named, made)) == series
+        self.blocks[at:at + len(series)] = [joined(made)]
         self.moves.append((at_s, "fused", self.blocks[at]))
 
     def _cut(self, key: str, at_s: float) -> None:
         made = self._made[key]
-        at = self.blocks.index(made[0] + made[1])
+        at = self.blocks.index(joined(made))
         self.blocks[at:at + 1] = list(made)
-        self.moves.append((at_s, "cut", made[0] + made[1]))
+        self.moves.append((at_s, "cut", joined(made)))
 
 
 @st.composite
@@ -227,7 +255,8 @@ def played(draw: st.DrawFn) -> Played:
     low = draw(st.floats(0.0, 1.0))
     return Played(
         tuple(draw(st.lists(st.floats(0.05, 0.5), min_size=2, max_size=4))),
-        (low, draw(st.floats(low, 3.0)), draw(st.floats(120.0, 6 * 3600.0))), draw(st.booleans()))
+        (low, draw(st.floats(low, 3.0)), draw(st.floats(120.0, 6 * 3600.0))), draw(st.booleans()),
+        draw(st.floats(0.0, 0.2)))
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])

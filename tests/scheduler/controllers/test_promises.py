@@ -15,9 +15,10 @@ from scheduler.model.prices import Prices
 from scheduler.reuse.defragment import Fusion, Load, Rule
 
 PROMISE = Promise("it takes less", 600.0, (Bound("cores", "cores", 1.0, 0.8),), load=100.0)
-FUSION = Fusion(("f1-0", "f2-0"), "n1/0", 0, ("a", "b"))
+FUSION = Fusion(("f1-0", "f2-0"), "n1/0", 0, (("a", "b"),))
 CANDIDATE = Candidate(
-    "d1", "city", ("mobility",), FUSION, Load(50.0, 50.0, 300.0, 24.0), ("a", "b"), ("a",), cores=0.6, latency_ms=400.0)
+    "d1", "city", ("mobility",), FUSION, Load(50.0, ((50.0, 300.0),), 24.0), ("a", "b"), ("a",), cores=0.6,
+    latency_ms=400.0)
 EVIDENCE = Fusions((CANDIDATE,), Prices(), 0.05, Rule(), as_few_as_can_be=(("city", 3),))
 
 
@@ -47,7 +48,7 @@ def test_a_step_promises_half_of_what_it_saves_and_that_nothing_comes_later() ->
 
 
 def test_what_is_not_worth_it_or_not_wanted_is_no_decision() -> None:
-    young = replace(EVIDENCE, candidates=(replace(CANDIDATE, load=Load(50.0, 50.0, 0.0, 0.01)),))
+    young = replace(EVIDENCE, candidates=(replace(CANDIDATE, load=Load(50.0, ((50.0, 0.0),), 0.01)),))
     evaluation = Defragmentation().evaluate(young, {})
     assert evaluation.decisions == () and "not enough" in evaluation.reasons[0].why
     evaluation = Defragmentation().evaluate(EVIDENCE, {"city": Policy(OFF)})
@@ -55,7 +56,7 @@ def test_what_is_not_worth_it_or_not_wanted_is_no_decision() -> None:
 
 
 def test_a_dry_run_changes_each_thing_once_and_keeps_to_the_budget() -> None:
-    other = replace(CANDIDATE, dataflow="d2", fusion=replace(FUSION, path=("f3-0", "f4-0"), stream=("c", "d")))
+    other = replace(CANDIDATE, dataflow="d2", fusion=replace(FUSION, path=("f3-0", "f4-0"), streams=(("c", "d"),)))
     frames = [
         Frame(at_s, replace(EVIDENCE, candidates=(CANDIDATE, other))) for at_s in range(0, 4 * 3600, 300)]
     policies = {"city": Policy(ACTS, changes_per_hour=1, changes_per_day=9, cool_down_s=60.0)}
