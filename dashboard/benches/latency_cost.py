@@ -21,7 +21,7 @@ from workers.launcher.broker import free_port
 from workers.processes import spawn, stop
 
 READY_S = 600.0
-LIMITS = ("none", "10 s", "5 s", "2 s", "500 ms", "100 ms")
+LIMITS = ("none", "10 s", "5 s", "2 s", "500 ms", "100 ms", "20 ms")
 
 
 @contextmanager
