@@ -22,6 +22,8 @@ from scheduler.controllers.protocol import Controller, Effect, Observations, Pro
 from scheduler.controllers.registry import CONTROLLERS
 from scheduler.controllers.values import BROKEN, CHECKING, KEPT, UNCHECKED, Command, State
 
+EARLY_S = 1.0  # turns of the loop do not come to the millisecond: what is due with each is not to miss every second one
+
 log = structlog.get_logger(__name__)
 
 
@@ -96,7 +98,7 @@ def _followed(controller: Controller, state: State) -> list[RoundRow]:
 def _is_due(controller: Controller, at: datetime) -> bool:
     decided_s = LoopRow.objects.filter(pk=1).values_list("decided_s", flat=True).first() or {}
     since_s = at.timestamp() - decided_s.get(controller.name, 0.0)
-    return since_s < 0 or since_s >= controller.every_s
+    return since_s < 0 or since_s >= controller.every_s - EARLY_S
 
 
 def _collected(controller: Controller, at: datetime) -> Any:

@@ -82,7 +82,7 @@ class Chaining:
     about = ("Fuses neighbouring queries of one node where a latency limit is not met, and cuts them again where "
              "together they take nearly a core.")
     reads = "chains"
-    every_s = 5.0  # each turn of the loop: a limit that is missed for long enough is not left for a minute more
+    every_s = 10.0  # each turn of the loop: what is missed for long enough is not left for a minute more
     usual = Policy(changes_per_hour=4, changes_per_day=24, cool_down_s=600.0)
 
     def evaluate(self, evidence: Chains, policies: Mapping[str, Policy]) -> Evaluation:

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 import pytest
 
 from workers.benches import video_tasks
-from workers.benches.video import ALONE, BATCHES, Second, met_after_s, summary
+from workers.benches.video import ALONE, BATCHES, Second, met_after_s, summary, times_less
 from workers.benches.video_job import CHAIN, BatchesOf, estate_of
 
 needs_frames = pytest.mark.skipif(find_spec("av") is None, reason="PyAV is not installed")
@@ -55,6 +55,8 @@ def test_a_limit_is_met_once_ten_seconds_are_within_it_in_the_mean() -> None:
     alone, batches = summary(rows, limit_s=0.3)
     assert (alone["latency ms"], batches["latency ms"]) == (4_000.0, 200.0)
     assert batches["of seconds within"] == "100%"
+    assert times_less([alone, batches]) == 20.0
+    assert times_less([batches]) is None, "there is nothing to hold it against"
 
 
 def test_what_an_event_takes_is_told_from_batches_of_two_sizes() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -50,18 +50,16 @@ def evidence(at: datetime) -> Chains | None:
     if not view.reading.available:
         return None
     rows = [row for row in late if str(row.dataflow_id) in view.records]
-    return _chains(view, [_way(view, row, at) for row in rows], at)
+    return _chains(view, _ways(view, rows, at).values(), at)
 
 
 def frames(begin: datetime, end: datetime) -> Iterator[Frame]:
     """When limits were missed, by kept history, along the ways of now; those of then are not kept."""
     view = view_for(EVERYTHING)
-    rows = {str(row.dataflow_id): row for row in LatencyStatus.objects.filter(
-        number=0, dataflow__in=list(view.records))}
-    series = [Series(DATAFLOW, key, metric) for key in rows for metric in (MEAN, LIMIT)]
+    ways = _ways(view, LatencyStatus.objects.filter(number=0, dataflow__in=list(view.records)), end)
+    series = [Series(DATAFLOW, key, metric) for key in ways for metric in (MEAN, LIMIT)]
     points = DatabaseHistory().read(
         series, MINUTE, begin_s=int(begin.timestamp()), end_s=int(end.timestamp())) if series else {}
-    ways = {key: _way(view, row, end) for key, row in rows.items()}
     base = _chains(view, ways.values(), end)
     at = begin
     while at <= end:
@@ -75,16 +73,21 @@ def frames(begin: datetime, end: datetime) -> Iterator[Frame]:
         at += timedelta(seconds=max(Chaining.every_s, MINUTE.step_s))
 
 
-def _way(view: View, row: LatencyStatus, at: datetime) -> LateWay:
-    key, (limit,) = str(row.dataflow_id), from_json(row.limit) or ()
-    path = tuple(part[0] for part in row.path if part[0] in view.estate.fragments)
-    possible = series_along(
-        view.estate, path, task_types=jobs.task_types(), query_cores=query_cores(prices_in_force()), apart=cut_tasks())
-    return LateWay(
-        key, view.estate.submitted[key].team, limit.words, limit.limit_s,
-        max(row.measured_s or 0.0, row.least_s or row.expected_s), path,
-        steps=tuple(measured_now(view, [asked_by(view, fusion, key) for fusion in possible], at)),
-        batch_s={part[0]: part[2] for part in row.path})
+def _ways(view: View, rows: Iterable[LatencyStatus], at: datetime) -> dict[str, LateWay]:
+    """The ways of limits, by dataflow, with every step that may fuse a series on them and what is measured of it."""
+    rules = {"task_types": jobs.task_types(), "query_cores": query_cores(prices_in_force()), "apart": cut_tasks()}
+    ways, possible = {}, []
+    for row in rows:
+        key, (limit,) = str(row.dataflow_id), from_json(row.limit) or ()
+        path = tuple(part[0] for part in row.path if part[0] in view.estate.fragments)
+        possible += [asked_by(view, fusion, key) for fusion in series_along(view.estate, path, **rules)]
+        ways[key] = LateWay(
+            key, view.estate.submitted[key].team, limit.words, limit.limit_s,
+            max(row.measured_s or 0.0, row.least_s or row.expected_s), path,
+            batch_s={part[0]: part[2] for part in row.path})
+    for step in measured_now(view, possible, at) if possible else ():
+        ways[step.dataflow] = replace(ways[step.dataflow], steps=(*ways[step.dataflow].steps, step))
+    return ways
 
 
 def _chains(view: View, late: Collection[LateWay], at: datetime) -> Chains:
