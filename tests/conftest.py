@@ -5,9 +5,12 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
+import sqlite3
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +38,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 WHOLE = tuple(ROOT / "tests" / folder for folder in ("browser", "engine/channels/contract", "library", "engine/spark"))
 # What takes longest begins first, so that no worker is left with it while the others have nothing to do.
 LONGEST_FIRST = (
-    "spark", "browser", "contract", "test_postgresql.py", "first light", "library", "test_node.py", "test_upgrade.py",
-    "test_system.py")
+    "spark", "browser", "nodes", "first light", "contract", "library", "test_upgrade.py", "test_looks.py",
+    "test_postgresql.py", "test_node.py", "test_system.py")
 
 
 def _group(item: pytest.Item) -> str:
@@ -49,21 +52,52 @@ def _begins(item: pytest.Item) -> int:
     return LONGEST_FIRST.index(group) if group in LONGEST_FIRST else len(LONGEST_FIRST)
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+@pytest.hookimpl(wrapper=True, tryfirst=True)  # xdist reads the groups in between, and pytest-django sorts anew
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Iterator[None]:
     for item in items:  # where tests are spread over workers, what stays with one
         if item.get_closest_marker("xdist_group") is None:
             item.add_marker(pytest.mark.xdist_group(_group(item)))
-    items.sort(key=_begins)
-    if config.getoption("--long"):
-        return
-    for item in items:
-        if item.get_closest_marker("long"):
+        if item.get_closest_marker("long") and not config.getoption("--long"):
             item.add_marker(pytest.mark.skip(reason="takes long: ./weir test --long runs it"))
+    yield
+    items.sort(key=_begins)
+
+
+def shared_folder(tmp_path_factory: pytest.TempPathFactory, name: str) -> Path:
+    """A folder that all workers of a run share."""
+    folder = tmp_path_factory.getbasetemp()
+    folder = (folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / name
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Let one worker in at a time."""
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 @pytest.fixture(scope="session")
-def django_db_modify_db_settings(tmp_path_factory: pytest.TempPathFactory) -> None:
+def migrated_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A SQLite database with every migration, made once for all workers of a run: that takes long."""
+    folder = shared_folder(tmp_path_factory, "migrated")
+    path = folder / "weir.sqlite3"
+    with locked(folder):
+        if not path.exists():
+            variables = {name: value for name, value in os.environ.items() if name != "DATABASE_URL"}
+            making = folder / "making"
+            subprocess.run(
+                (sys.executable, str(ROOT / "manage.py"), "migrate", "--no-input", "--verbosity", "0"), check=True,
+                cwd=ROOT, env={**variables, "WEIR_DATA_DIR": str(making)})
+            with closing(sqlite3.connect(making / path.name)) as made, closing(sqlite3.connect(path)) as whole:
+                made.backup(whole)
+    return path
+
+
+@pytest.fixture(scope="session")
+def django_db_modify_db_settings(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> None:
     """SQLite as in production, a file: a database in memory is one connection and has no WAL.
 
     Whatever folder's test asks for the database first makes it for all that the process runs.
@@ -71,7 +105,14 @@ def django_db_modify_db_settings(tmp_path_factory: pytest.TempPathFactory) -> No
     database = django_settings.DATABASES["default"]
     if "sqlite3" in database["ENGINE"]:
         path: Path = tmp_path_factory.mktemp("database") / "weir.sqlite3"
+        shutil.copyfile(request.getfixturevalue("migrated_file"), path)
         database.setdefault("TEST", {})["NAME"] = str(path)
+
+
+@pytest.fixture(scope="session")
+def django_db_keepdb(request: pytest.FixtureRequest) -> bool:
+    """The copy is taken as it is."""
+    return "sqlite3" in django_settings.DATABASES["default"]["ENGINE"] or request.config.getvalue("reuse_db")
 
 
 @pytest.fixture(scope="session")
@@ -115,13 +156,10 @@ def embedded_broker(broker_url: str) -> Iterator[redis.Redis]:
 @pytest.fixture(scope="session")
 def with_jar(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], Path]:
     """Puts the Java channels into a state folder, compiled once for all workers of a run: that takes long."""
-    folder = tmp_path_factory.getbasetemp()
-    folder = (folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / "java-channels"
-    folder.mkdir(exist_ok=True)
+    folder = shared_folder(tmp_path_factory, "java-channels")
 
     def put(data_dir: Path) -> Path:
-        with (folder / "lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with locked(folder):
             jar = build.build(folder)
         shutil.copytree(jar.parent, build.jar_path(data_dir).parent, dirs_exist_ok=True)
         return data_dir

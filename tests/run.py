@@ -82,7 +82,7 @@ def main(arguments: Sequence[str]) -> int:
         }
         # Where no bytecode may lie beside sources, it lies here: else each of many processes compiles what it imports.
         if environment.pop("PYTHONDONTWRITEBYTECODE", ""):
-            environment["PYTHONPYCACHEPREFIX"] = str(Path(folder) / "bytecode")
+            environment["PYTHONPYCACHEPREFIX"] = str(Path(sys.prefix) / "bytecode")  # the next run has it, too
         report = Path(folder) / "report.xml"
         code = subprocess.call([*base, f"--junitxml={report}", *chosen, *arguments], env=environment)
         if chosen and report.exists():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import lru_cache
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page, StorageState, expect
@@ -17,9 +18,9 @@ expect.set_options(timeout=drive.WAIT_S * 1000)  # a page is not wrong where a b
 
 
 @pytest.fixture(scope="package")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningSite]:
+def site(tmp_path_factory: pytest.TempPathFactory, migrated_file: Path) -> Iterator[RunningSite]:
     """The site; it keeps its estate from test to test of a module, so names of dataflows are a test's own."""
-    running = start_site(tmp_path_factory.mktemp("site"))
+    running = start_site(tmp_path_factory.mktemp("site"), migrated=migrated_file)
     yield running
     stop_site(running)
 

@@ -1,4 +1,4 @@
-"""Every page by axe, the accessibility checker: at the desk in the light theme, and narrow in the dark one."""
+"""Every page by axe, the accessibility checker, and by its width: narrow, at the desk, and in the dark theme."""
 
 from __future__ import annotations
 
@@ -42,25 +42,33 @@ def addresses(site: RunningSite, merged: dict[str, str]) -> list[str]:
     profile, scheduled, task, parent, query = site.python(_WITH_PROFILES).split()
     etl, stats = (urlsplit(merged[name]).path for name in ("etl", "stats"))
     return [
-        *PLACES, etl, urlsplit(merged["stats-proposal"]).path, f"{etl}schedule", f"{etl}schedule/outcome",
-        f"/dataflows/{scheduled}/", f"/dataflows/{scheduled}/schedule?rate=20", f"/bills/{stats.split('/')[2]}/",
-        f"/profiles/{profile}/", f"/estate/tasks/{task}", f"/estate/streams/{parent}/{task}",
-        f"/estate/queries/{query}", f"{etl}?range=1h#plots",
-        f"/estate/overlap/{etl.split('/')[2]}/{stats.split('/')[2]}"]
+        *PLACES, etl, stats, *(urlsplit(merged[f"{name}-proposal"]).path for name in ("etl", "stats")),
+        f"{etl}schedule", f"{etl}schedule/outcome", f"/dataflows/{scheduled}/",
+        f"/dataflows/{scheduled}/schedule?rate=20", f"/bills/{stats.split('/')[2]}/", f"/profiles/{profile}/",
+        f"/estate/tasks/{task}", f"/estate/streams/{parent}/{task}", f"/estate/queries/{query}",
+        f"{etl}?range=1h#plots", f"/estate/overlap/{etl.split('/')[2]}/{stats.split('/')[2]}"]
 
 
-@pytest.mark.parametrize(("width", "theme"), [(1280, "light"), pytest.param(400, "dark", marks=pytest.mark.long)])
-def test_axe_finds_nothing_on_any_page(
-    width: int, theme: str, addresses: list[str], site: RunningSite, page_of: PageOf
+@pytest.mark.parametrize(("opened", "width", "theme"), [
+    (400, 1280, "light"),
+    pytest.param(1280, 1280, "light", marks=pytest.mark.long),
+    pytest.param(400, 400, "dark", marks=pytest.mark.long)])
+def test_axe_finds_nothing_on_any_page_and_none_is_wider_than_the_screen(
+    opened: int, width: int, theme: str, addresses: list[str], site: RunningSite, page_of: PageOf
 ) -> None:
-    page = page_of(width=width, color_scheme=theme)
-    axe, failing = Axe(), {}
+    page = page_of(width=opened, color_scheme=theme)
+    axe, failing, too_wide = Axe(), {}, {}
     for address in addresses:
+        page.set_viewport_size({"width": opened, "height": 860})
         page.goto(site.url + address)
         if address != "/no-such-page":
             settled(page)
             drawn(page)
+        if over := page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth"):
+            too_wide[address] = over
+        page.set_viewport_size({"width": width, "height": 860})
         violations = axe.run(page, options=OPTIONS).response["violations"]
         failing |= {f"{address} {violation['id']}": [node["target"] for node in violation["nodes"]]
                   for violation in violations}
     assert failing == {}
+    assert {address: over for address, over in too_wide.items() if over > 0} == {}

@@ -14,8 +14,6 @@ from tests.browser.drive import drawn, settled, until
 from tests.browser.site import RunningSite
 
 pytestmark = pytest.mark.browser
-PLACES = ["/", "/dataflows/", "/dataflows/new", "/proposals/", "/bills/", "/task-types/", "/audit/", "/teams/",
-          "/help/start", "/password/"]
 
 
 # The editor ----------------------------------------------------------------------------------------------------------
@@ -215,19 +213,6 @@ def test_focus_can_be_seen(page_of: PageOf) -> None:
         page.keyboard.press("Tab")
         width = page.evaluate("parseFloat(getComputedStyle(document.activeElement).outlineWidth)")
         assert width >= 2, page.evaluate("document.activeElement.outerHTML")
-
-
-@pytest.mark.parametrize("width", [pytest.param(1280, marks=pytest.mark.long), 400])
-def test_no_page_is_wider_than_the_screen(
-    width: int, merged: dict[str, str], page_of: PageOf, site: RunningSite
-) -> None:
-    page = page_of("carla", width=width)
-    for address in [*(site.url + place for place in PLACES), *merged.values()]:
-        page.goto(address)
-        settled(page)
-        drawn(page)
-        over = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
-        assert over <= 0, f"{address} is {over} px too wide"
 
 
 def test_the_narrow_screen_has_a_navigation(page_of: PageOf, site: RunningSite) -> None:

@@ -2,6 +2,7 @@
 
 import sys
 import time
+from contextlib import ExitStack
 
 import pytest
 import redis
@@ -9,8 +10,10 @@ import redis
 from tests.conftest import running_broker
 
 from . import plugin, recording
-from .rig import Rig, catalogue, estate_of, running_agent
+from .rig import Hosts, Rig, catalogue, estate_of, running_agent
+from .wire import Wire
 
+NODES = ("n1", "n2")
 TRIGGER_MS = 200  # a batch costs the same however few its events are, and two cores have several queries to serve
 
 
@@ -48,6 +51,26 @@ def rig(tmp_path_factory, test_types, replayed, with_jar):
         rig.wait(lambda: [slot["state"] for slot in rig.report()["slots"].values()] == ["running"] * 2)
         rig.slot_start_s = time.monotonic() - began_s
         yield rig
+
+
+@pytest.fixture(scope="package")
+def hosts(tmp_path_factory, test_types, with_jar):
+    """Two agents with a slot and a data folder each; either reaches a broker of theirs by a wire of its own."""
+    plugin_folder, types = test_types
+    with ExitStack() as stack:
+        url = stack.enter_context(running_broker(tmp_path_factory.mktemp("broker")))
+        client = stack.enter_context(redis.Redis.from_url(url))
+        nodes = {}
+        for node in NODES:
+            wire = Wire(url)
+            stack.callback(wire.close)
+            nodes[node] = stack.enter_context(running_agent(
+                client, wire.url, with_jar(tmp_path_factory.mktemp(node)), plugin=plugin_folder,
+                task_types=catalogue(*types), node=node, WEIR_SLOT_MEMORY_MB="2048"))
+            nodes[node].wire = wire
+        hosts = Hosts(client, nodes)
+        hosts.wait_serving()
+        yield hosts
 
 
 @pytest.fixture

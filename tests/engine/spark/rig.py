@@ -237,6 +237,11 @@ class Hosts(Watched):
         for rig in self.nodes.values():
             rig.want(replace(estate, generation=self.version))
 
+    def end(self) -> None:
+        """End all that runs."""
+        self.publish(Estate(slots=self.slots))
+        self.wait(lambda: not any(slot["fragments"] for slot in self.report()["slots"].values()), what="nothing runs")
+
     def report(self) -> Mapping[str, Any]:
         return {"slots": {
             f"{node}/{index}": SLOT_REPORTS.document(slot) for node, report in self.reports().items()

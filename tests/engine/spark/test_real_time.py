@@ -55,7 +55,13 @@ def are_open(rig: Rig) -> set[str]:
             and report["real_time"]}
 
 
-def test_slots_are_killed_and_modes_change_and_no_event_is_lost_or_comes_twice(rig: Rig, flow) -> None:
+@pytest.mark.parametrize(("killed", "modes"), [
+    (("0",), ((QUERIES[1], QUERIES[3]), QUERIES)),
+    pytest.param(("1", "0", "1"), ((QUERIES[0],), (QUERIES[1], QUERIES[3]), QUERIES), marks=pytest.mark.long),
+], ids=["once", "again and again"])
+def test_slots_are_killed_and_modes_change_and_no_event_is_lost_or_comes_twice(
+    rig: Rig, flow, killed: tuple[str, ...], modes: tuple[tuple[str, ...], ...]
+) -> None:
     chance = random.Random(3)
     able = {QUERIES[0], QUERIES[1], QUERIES[3]}
     wants(rig, flow, *QUERIES)
@@ -64,13 +70,13 @@ def test_slots_are_killed_and_modes_change_and_no_event_is_lost_or_comes_twice(r
     assert "Python" in rig.fragment(QUERIES[2])["not_real_time"]
     assert rig.fragment(QUERIES[1])["not_real_time"] == ""
     grows(rig)
-    for slot in ("1", "0", "1"):
+    for slot in killed:
         time.sleep(chance.random())
         pid = rig.slot_pid(slot)
         os.kill(pid, signal.SIGKILL)
         rig.wait(lambda: rig.slot_pid(slot) not in (None, pid), what="another driver")  # noqa: B023
         grows(rig)
-    for queries in ((QUERIES[0],), (QUERIES[1], QUERIES[3]), QUERIES):
+    for queries in modes:
         wants(rig, flow, *queries)
         rig.wait(lambda: are_open(rig) == able.intersection(queries), what=f"{queries} in real time")  # noqa: B023
         grows(rig)

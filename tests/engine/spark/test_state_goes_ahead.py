@@ -7,38 +7,16 @@ import json
 import os
 import signal
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack
 
 import pytest
-import redis
 
 from scheduler.contracts.desired import made_in
 from scheduler.model.fragment import Fragment, RunningTask
 from scheduler.reuse.handover import Piece, recut
-from tests.conftest import running_broker
 
-from .rig import Hosts, catalogue, estate_of, running_agent
+from .rig import Hosts, estate_of
 
-pytestmark = [pytest.mark.spark, pytest.mark.broker]
-
-NODES = ("n1", "n2")
-
-
-@pytest.fixture(scope="module")
-def hosts(tmp_path_factory, test_types, with_jar) -> Iterator[Hosts]:
-    """Two agents with a slot and a data folder each."""
-    plugin_folder, types = test_types
-    with ExitStack() as stack:
-        url = stack.enter_context(running_broker(tmp_path_factory.mktemp("broker")))
-        client = stack.enter_context(redis.Redis.from_url(url))
-        hosts = Hosts(client, {
-            node: stack.enter_context(running_agent(
-                client, url, with_jar(tmp_path_factory.mktemp(node)), plugin=plugin_folder,
-                task_types=catalogue(*types), node=node, WEIR_SLOT_MEMORY_MB="2048"))
-            for node in NODES})
-        hosts.wait_serving()
-        yield hosts
+pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.xdist_group("nodes")]
 
 
 class Hoarding:
@@ -120,8 +98,7 @@ def play(hosts: Hosts, *, keys: int, length: int, rate_per_s: float, kill_after_
     hoarding.is_over()
     hoarding.grows(hoarding.length_of_out() + 10)
     hoarding.check()
-    hosts.publish(estate_of([], []))
-    hosts.wait(lambda: not any(slot["fragments"] for slot in hosts.report()["slots"].values()), what="nothing runs")
+    hosts.end()
 
 
 @pytest.mark.timeout(1_500)

@@ -50,10 +50,11 @@ def test_events_go_on_while_a_batch_is_open(rig: Rig) -> None:
     assert rig.channels.info("b.0").blocks > 3 * len(batches)
 
 
-def test_what_is_stopped_in_an_open_batch_is_read_again_and_made_once(rig: Rig) -> None:
+@pytest.mark.parametrize("turns", [2, pytest.param(5, marks=pytest.mark.long)])
+def test_what_is_stopped_in_an_open_batch_is_read_again_and_made_once(rig: Rig, turns: int) -> None:
     chance = random.Random(4)
-    events = 1_500
-    for turn in range(5):
+    events = 300 * (turns + 1)
+    for turn in range(turns):
         first, second = source(rig, limit=events), reader(rig)
         enough = (turn + 1) * 180
         wait_until(lambda: len(rig.events("b.0")) > enough, what="some", alive=(first, second))  # noqa: B023
@@ -67,9 +68,10 @@ def test_what_is_stopped_in_an_open_batch_is_read_again_and_made_once(rig: Rig) 
     assert rig.channels.info("b.0").duplicates > 0
 
 
-def test_a_killed_driver_goes_on_in_the_open_batch(rig: Rig) -> None:
+@pytest.mark.parametrize("kills", [1, pytest.param(3, marks=pytest.mark.long)])
+def test_a_killed_driver_goes_on_in_the_open_batch(rig: Rig, kills: int) -> None:
     chance = random.Random(7)
-    for _ in range(3):
+    for _ in range(kills):
         before = len(rig.events("b.0"))
         with driver(rig, "real_time"):
             wait_until(lambda: len(rig.events("b.0")) > before + 100, what="events", timeout_s=240)  # noqa: B023
