@@ -30,7 +30,7 @@ T = TypeVar("T")
 ROOT = Path(__file__).parents[3]
 
 
-def until(is_so: Callable[[], T], *, within_s: float = 60, saying: Callable[[], Any] = lambda: "") -> T:
+def until(is_so: Callable[[], T], *, within_s: float = 180, saying: Callable[[], Any] = lambda: "") -> T:
     """What the question gives as soon as it is true."""
     deadline = time.monotonic() + within_s
     while time.monotonic() < deadline:

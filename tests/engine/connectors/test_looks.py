@@ -24,6 +24,10 @@ pytestmark = pytest.mark.broker
 KINDS = ("kafka", "mqtt 5", "postgresql", "files", "files of S3")
 VARIANTS = ("mqtt 3.1.1", "of a package")  # the long run has them
 OWNER = "1"
+# What a node does of a look, whatever it looks at: the long run has it with every kind.
+OF_ANY_KIND = pytest.mark.parametrize("server", [
+    kind if kind == "files" else pytest.param(kind, marks=pytest.mark.long) for kind in (*KINDS, *VARIANTS)],
+    indirect=True)
 
 
 @pytest.fixture(scope="module", params=[*KINDS, *(pytest.param(kind, marks=pytest.mark.long) for kind in VARIANTS)])
@@ -137,6 +141,7 @@ def test_a_source_that_is_away_says_so_and_what_to_do(node, rig):
     assert seen.state.message and seen.state.remedy and "tried again by itself" not in seen.state.remedy
 
 
+@OF_ANY_KIND
 def test_a_look_ends_when_nobody_asks(node, rig):
     look_id = node.begin(rig.task(), waits_s=120.0)
     until(lambda: node.seen(look_id).state.state == "looking", saying=lambda: node.seen(look_id).state)
@@ -145,6 +150,7 @@ def test_a_look_ends_when_nobody_asks(node, rig):
     assert looks.seen(node.broker, look_id, owner=OWNER).state.state == "looking", "it did not come to its own end"
 
 
+@OF_ANY_KIND
 def test_a_look_that_is_cancelled_ends_and_is_gone(node, rig):
     look_id = node.begin(rig.task(), waits_s=120.0)
     until(lambda: node.seen(look_id).state.state == "looking", saying=lambda: node.seen(look_id).state)
