@@ -98,14 +98,14 @@ def check_that_nothing_is_left(world: World, outputs: Collection[str] = ()) -> N
             assert expires, "what nobody uses any more stays for ever"
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(turns_between=plans, seed=st.integers(0, 2**32))
 def test_changed_schedules_lose_nothing_whenever_slots_die(turns_between, seed):
     with pytest.MonkeyPatch.context() as patch:
         play(turns_between, seed, patch)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(turns_between=plans, seed=st.integers(0, 2**32), turns=st.integers(1, 4))
 def test_a_slow_batch_is_done_before_its_query_is_divided_otherwise(turns_between, seed, turns):
     """Cut short it would be repeated, and cut short again: nothing would come of it, and the plan never in force."""
@@ -113,7 +113,7 @@ def test_a_slow_batch_is_done_before_its_query_is_divided_otherwise(turns_betwee
         play(turns_between, seed, patch, a=turns, b=turns)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(turns_between=plans, seed=st.integers(0, 2**32))
 def test_what_rests_meanwhile_goes_on_with_all_that_comes_then(turns_between, seed):
     with pytest.MonkeyPatch.context() as patch:

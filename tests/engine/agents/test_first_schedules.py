@@ -97,21 +97,21 @@ def come_to_rest(world: World, made: Plans, *, all_came: bool = True) -> None:
         turn(world)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(turns_between=histories, seed=st.integers(0, 2**32))
 def test_first_schedules_lose_nothing_whenever_slots_die(turns_between, seed):
     with pytest.MonkeyPatch.context() as patch:
         play(turns_between, seed, patch)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(turns_between=histories, seed=st.integers(0, 2**32))
 def test_what_is_one_bundle_keeps_its_order_through_its_first_schedule(turns_between, seed):
     with pytest.MonkeyPatch.context() as patch:
         play(turns_between, seed, patch, ordered=True)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(turns_between=histories, seed=st.integers(0, 2**32))
 @example(turns_between=[34, 0], seed=51967)  # a bundle that goes on through a pause that its node heard of too late
 @example(turns_between=[22, 14, 14, 20], seed=182)  # a pause after a writer has left, whose part is gone when it ends

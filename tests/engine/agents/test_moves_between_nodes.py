@@ -209,7 +209,7 @@ slots = st.lists(st.integers(0, len(NAMES) - 1), min_size=1, max_size=4)
 turns = st.lists(st.integers(0, 120), min_size=1, max_size=6)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(cuts=cuts, slots=slots, turns=turns, seed=st.integers(0, 2**32))
 def test_queries_move_between_nodes_and_lose_nothing_whoever_dies(cuts, slots, turns, seed):
     with pytest.MonkeyPatch.context() as patch:

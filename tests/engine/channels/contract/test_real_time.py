@@ -50,11 +50,10 @@ def test_events_go_on_while_a_batch_is_open(rig: Rig) -> None:
     assert rig.channels.info("b.0").blocks > 3 * len(batches)
 
 
-@pytest.mark.parametrize("turns", [2, pytest.param(5, marks=pytest.mark.long)])
-def test_what_is_stopped_in_an_open_batch_is_read_again_and_made_once(rig: Rig, turns: int) -> None:
+def test_what_is_stopped_in_an_open_batch_is_read_again_and_made_once(rig: Rig) -> None:
     chance = random.Random(4)
-    events = 300 * (turns + 1)
-    for turn in range(turns):
+    events = 1_500
+    for turn in range(5):
         first, second = source(rig, limit=events), reader(rig)
         enough = (turn + 1) * 180
         wait_until(lambda: len(rig.events("b.0")) > enough, what="some", alive=(first, second))  # noqa: B023
