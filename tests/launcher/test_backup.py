@@ -26,6 +26,7 @@ from workers.launcher import state
 from workers.launcher.backup import archive, broker_keys, commands, database, layout, serving, taking
 from workers.launcher.backup.linking import Copy
 from workers.launcher.backup.progress import Shown
+from workers.library.state_store import StoreLocation, read_whole
 
 STATE = Path(__file__).parent / "state_af0fdcb.tar.xz"
 
@@ -306,6 +307,21 @@ def test_what_is_appended_after_the_moment_stays_out(tmp_path):
     name = "spill/1.blocks"
     archive.write(tmp_path / "b", manifest, {name: (copy.folder / name, copy.sizes[name])}, progress=lambda *_: None)
     assert zipfile.ZipFile(tmp_path / "b").read("spill/1.blocks") == b"then"
+
+
+def test_state_by_key_is_held_with_the_versions_before_the_newest(tmp_path):
+    """A query goes on meanwhile: what its checkpoint says is in the copy, and may be gone on with."""
+    location = StoreLocation(str(tmp_path / "data" / "folds"), "f1-0.t-0")
+    pointer = location.create({"a": 1}, {})
+    newest = pointer
+    for value in range(2, 6):
+        batch = location.begin(newest)
+        batch.write(("a", "", ""), str(value), due=None, before=batch.read("a"))
+        newest = batch.commit()
+    copy = Copy(tmp_path / "data", tmp_path / "held")
+    assert taking.hold(copy) and list(copy.sizes) == [f"folds/{pointer.store}"]
+    location.begin(newest).roll_back()
+    assert [read_whole(tmp_path / "held" / "folds", version) for version in (pointer, newest)] == ['{"a":1}', '{"a":5}']
 
 
 def test_an_sqlite_copy_is_of_the_moment_at_which_it_was_begun(tmp_path):

@@ -1,9 +1,10 @@
 """Measures what a handover costs on this machine: how long an output stands still, and how late its events come then.
 
-    python -m workers.benches.handover [--repeats 6] [--rate 50] [--trigger 100] [--stateless] [--log FILE]
-        [--json FILE]
+    python -m workers.benches.handover [--repeats 6] [--rate 50] [--trigger 100] [--stateless | --state-mb 100]
+        [--log FILE] [--json FILE]
 
 A chain in two fragments on two slots is fused, moved to the other slot and cut, again and again, on a node of its own.
+17 repeats are 51 handovers. With ``--state-mb`` one of its tasks holds so much state, by key, from its first event on.
 """
 
 from __future__ import annotations
@@ -32,9 +33,11 @@ from workers.library.registry import task_types
 from workers.processes import spawn, stop
 
 from .engine import Bench, _chain, _defaults, _until, bench
+from .hoard import HOARD, offer_task_types
 
 NODE = "bench"
 FORMS = FUSED, MOVED, CUT = "fused", "moved", "cut"  # each from the one before
+ALL = "all"
 OUT = "f1-1.1"  # where the output stays, whoever writes it
 SETTLE_S = 5.0
 
@@ -43,18 +46,22 @@ class Chains:
     """An agent that runs one chain, in one fragment or in two."""
 
     def __init__(
-        self, at: Bench, *, rate_per_s: float, trigger_ms: int, has_state: bool = True, log: Path | None = None
+        self, at: Bench, *, rate_per_s: float, trigger_ms: int, has_state: bool = True, state_mb: int = 0,
+        log: Path | None = None,
     ) -> None:
         self._broker = redis.Redis.from_url(at.url)
         self._trigger_ms = trigger_ms
-        chain = _every_event(_chain("state", rate_per_s), has_state=has_state)
+        chain = _every_event(_chain("state", rate_per_s), has_state=has_state, state_mb=state_mb)
+        self.start_s = 60 + 5 * state_mb
         self._tasks = {
             task.id: RunningTask(task.id, task.type, task.config, (chain[n - 1].id,) if n else ())
             for n, task in enumerate(chain)
         }
         self._generation = 0
         self._inherits: tuple[str, ...] = ()
-        env = {**os.environ, "REDIS_URL": at.url, "PYTHONPATH": str(ROOT)}
+        paths = [str(ROOT), offer_task_types(at.folder / "types")]
+        env = {"WEIR_SLOT_MEMORY_MB": str(max(1024, 20 * state_mb)), **os.environ, "REDIS_URL": at.url,
+               "PYTHONPATH": os.pathsep.join(paths)}
         argv = [sys.executable, "-m", "workers.engine.agents.node", "--node", NODE, "--slots", "2", "--data-dir",
                 str(at.folder)]
         with open(log or os.devnull, "wb") as output:
@@ -78,7 +85,8 @@ class Chains:
             slots=(Slot(NODE, 0), Slot(NODE, 1)),
         )
         began_s = time.monotonic()
-        desired.publish(self._broker, desired.desired_of(estate, NODE, task_types(), self._trigger_ms))
+        desired.publish(self._broker, desired.desired_of(
+            estate, NODE, {**task_types(), HOARD.name: HOARD}, self._trigger_ms))
         names = {fragment.id for fragment in fragments}
         _until(lambda: self._running() == names, within_s=180)
         self._inherits = tuple(sorted(names))
@@ -96,11 +104,13 @@ class Chains:
         return {name for name, query in read_reports(self._broker).queries() if query.state == "running"}
 
 
-def _every_event(chain: Sequence[Task], *, has_state: bool) -> list[Task]:
+def _every_event(chain: Sequence[Task], *, has_state: bool, state_mb: int) -> list[Task]:
     """The chain with a filter in the average's place, which gives an event for each; all of them are kept.
 
-    Without state, a stage in Python that has none stands there."""
+    Without state, a stage in Python that has none stands there; with much, one that has so much."""
     third = Task("average", "kalman_filter", _defaults("kalman_filter"))
+    if state_mb:
+        third = Task("average", HOARD.name, {"megabytes": state_mb})
     if not has_state:
         third = Task("average", "pi_viete", _defaults("pi_viete"))
     return [*chain[:2], third, Task("out", "output", {**chain[-1].config, "keep_events": 200_000})]
@@ -119,11 +129,11 @@ def measure(chains: Chains, *, repeats: int) -> dict[str, Any]:
     Returns
     -------
     dict
-        By form and figure: median, the value that 95 of 100 do not exceed, worst, and how many there are.
+        By form (and of all) and figure: median, the value that 95 of 100 do not exceed, worst, and how many there are.
     """
     results: dict[str, dict[str, list[float]]] = {form: {} for form in FORMS}
     chains.run(CUT)
-    _until(chains.blocks, within_s=60)
+    _until(chains.blocks, within_s=chains.start_s)
     time.sleep(2 * SETTLE_S)
     for form in FORMS * repeats:
         quiet = chains.blocks()
@@ -140,6 +150,7 @@ def measure(chains: Chains, *, repeats: int) -> dict[str, Any]:
             ("oldest_event_s", max(age for _, age in during) / 1000),
         ):
             results[form].setdefault(name, []).append(value)
+            results.setdefault(ALL, {}).setdefault(name, []).append(value)
     return {form: {name: _summary(values) for name, values in figures.items()} for form, figures in results.items()}
 
 
@@ -156,18 +167,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--repeats", type=int, default=6)
     parser.add_argument("--rate", type=float, default=50.0)
     parser.add_argument("--trigger", type=int, default=500, help="ms between batches")
-    parser.add_argument("--stateless", action="store_true", help="no task has state")
+    sizes = parser.add_mutually_exclusive_group()
+    sizes.add_argument("--stateless", action="store_true", help="no task has state")
+    sizes.add_argument(
+        "--state-mb", type=int, default=0, metavar="N", help="a task has state of N MB, by key, 1 kB each")
     parser.add_argument("--log", type=Path, help="what agent and slots log goes there")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args(arguments)
     load_before = os.getloadavg()
     with bench() as at:
         chains = Chains(
-            at, rate_per_s=given.rate, trigger_ms=given.trigger, has_state=not given.stateless, log=given.log)
+            at, rate_per_s=given.rate, trigger_ms=given.trigger, has_state=not given.stateless,
+            state_mb=given.state_mb, log=given.log)
         try:
             results = measure(chains, repeats=given.repeats)
         finally:
             stop(chains.agent, timeout_s=10)
+    results["state_mb"] = given.state_mb
     results["load_average"] = {"before": load_before[0], "after": os.getloadavg()[0]}
     print(json.dumps(results, indent=2))
     if given.json:

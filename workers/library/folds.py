@@ -23,6 +23,10 @@ class Fold(Protocol):
     def step(self, state: Any, *reading: Any) -> Iterable[tuple]:
         """Take an event in: change ``state``, give what comes out, nothing or several."""
 
+    # A fold whose state has members that are mappings and grow may have ``parts() -> Parts`` besides (`state_store`):
+    # by member, when an entry of it is due. Entries are then read and written one by one, so ``step`` looks at those
+    # that it names, and finds others by ``due`` and ``soonest`` alone.
+
 
 @dataclass(frozen=True, slots=True)
 class KalmanFilter:

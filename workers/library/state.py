@@ -2,8 +2,11 @@
 
 Spark keeps the state, in its state store and checkpoint. One group holds all keys of the partition: its rows come in
 the order of the stream and its output keeps that order, which a group for each key could not (a stream cannot be
-sorted); and there is one call a batch instead of one for each key, which is several times faster. The price is that a
-batch writes the state of all keys, so this is for up to some ten thousand keys in one partition.
+sorted); and there is one call a batch instead of one for each key, which is several times faster.
+
+As long as all states are a short text together, that text is the group's state. Where they are more, they are in a
+store by key (``state_store``) and the group's state points to a version of that: a batch then reads and writes what it
+touches, and no more.
 
 A query may go on with the state of another (``going_on``): its folds begin with what that one left, until Spark has a
 state of their own. What was left stays where it is for as long as the query lives, so that its first batch can be
@@ -12,37 +15,52 @@ repeated.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from .columns import kept_type
 from .folds import Fold
+from .pieces import States
+from .state_store import Parts, Pointer, StoreLocation, packed
 
 if TYPE_CHECKING:
     import pandas as pd
     from pyspark.sql import Column, DataFrame
 
 
+LARGE = 256 << 10  # characters of all states of a fold, from where on they are kept by key
+
+
 @dataclass(slots=True)
 class Folds:
-    """The folds that a task is made of, counted while it is built; and the file with the state that they begin with.
+    """The folds that a task is made of, counted while it is built; the file with the state that they begin with, and
+    the folder of stores, where there may be any.
 
     The file is JSON: under ``states``, by running task, the state of each of its folds in the order of the stream.
     """
 
     task: str
     inherited: Path | None = None
+    stores: Path | None = None
+    fragment: str = ""
     count: int = field(default=0, init=False)
 
-    def next(self) -> Inherited | None:
-        """Where the next fold finds the state that it begins with."""
-        self.count += 1
-        return None if self.inherited is None else Inherited(str(self.inherited), self.task, self.count - 1)
+    def next(self) -> tuple[Inherited | None, StoreLocation | None]:
+        """Where the next fold finds the state that it begins with, and where its store is."""
+        index, self.count = self.count, self.count + 1
+        task = hashlib.blake2b(self.task.encode(), digest_size=6).hexdigest()
+        return (
+            None if self.inherited is None else Inherited(str(self.inherited), self.task, index),
+            None if self.stores is None else StoreLocation(str(self.stores), f"{self.fragment}.{task}-{index}"))
+
+
+NOTHING = "{}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,19 +71,33 @@ class Inherited:
     task: str
     index: int
 
-    def read(self) -> dict[str, Any]:
-        """The state by key; empty where the fold had none."""
+    def read(self) -> str:
+        """The states as a text; of no key where the fold had none."""
         states = json.loads(Path(self.file).read_text(encoding="utf-8"))["states"].get(self.task, [])
-        return json.loads(states[self.index]) if self.index < len(states) and states[self.index] else {}
+        return (states[self.index] if self.index < len(states) else None) or NOTHING
 
 
 _BUILDING: ContextVar[Folds | None] = ContextVar("folds of the task that is being built", default=None)
 
 
 @contextmanager
-def going_on(task: str, *, inherited: Path | None = None) -> Iterator[Folds]:
-    """Build a task whose folds begin with the state that another query left, where there is any."""
-    folds = Folds(task, inherited)
+def going_on(
+    task: str, *, inherited: Path | None = None, stores: Path | None = None, fragment: str = ""
+) -> Iterator[Folds]:
+    """Build a task whose folds begin with the state that another query left, where there is any.
+
+    Parameters
+    ----------
+    task : str
+        The running task.
+    inherited : Path, optional
+        The file with what was left.
+    stores : Path, optional
+        The folder of stores; without it all state is Spark's.
+    fragment : str, optional
+        Whose query it is.
+    """
+    folds = Folds(task, inherited, stores, fragment)
     token = _BUILDING.set(folds)
     try:
         yield folds
@@ -105,17 +137,17 @@ def fold_stream(
     used = list(dict.fromkeys([*kept, *reads]))
     kept, reads = tuple(kept), tuple(reads)
 
-    def work(states: dict[str, Any], frame: pd.DataFrame) -> Sequence[list]:
+    def work(states: StatesByKey, frame: pd.DataFrame) -> Sequence[list]:
         rows = fold_rows(fold, states, {name: _values(frame[name]) for name in frame}, reads=reads, kept=kept)
         return list(map(list, zip(*rows, strict=True)))
 
     columns = [F.col(name).cast(_kept_type(inputs, name)).alias(name) for name in used]
-    return fold_batches(inputs, work, by=by, columns=columns, gives=ddl)
+    return fold_batches(inputs, work, by=by, columns=columns, gives=ddl, parts=parts_of(fold))
 
 
 def fold_batches(
-    inputs: DataFrame, work: Callable[[dict[str, Any], pd.DataFrame], Sequence[Sequence]], *, by: Sequence[str],
-    columns: Sequence[Column], gives: str,
+    inputs: DataFrame, work: Callable[[StatesByKey, pd.DataFrame], Sequence[Sequence]], *, by: Sequence[str],
+    columns: Sequence[Column], gives: str, parts: Parts | None = None,
 ) -> DataFrame:
     """Send a stream through a function that takes some of its events at a time, in their order.
 
@@ -124,38 +156,124 @@ def fold_batches(
     inputs : DataFrame
         A stream of one partition.
     work : callable
-        Takes the states by the value of the column ``_key`` (JSON; changed in place) and events, and gives the columns
-        of what comes out, none for nothing. It must not matter how the events are cut.
+        Takes the states by the value of the column ``_key`` (JSON; read, set and changed in place by ``_key`` alone,
+        never listed) and events, and gives the columns of what comes out, none for nothing. It must not matter how the
+        events are cut.
     by : sequence of str
         Key columns.
     columns : sequence of Column
         What an event has for ``work``, besides ``_key``: doubles, booleans, text, and whole numbers without nulls.
     gives : str
         Spark DDL of what comes out.
+    parts : mapping, optional
+        The members of a key's state that are mappings by a key of their own, as a fold has them.
     """
     from pyspark.sql import functions as F
     from pyspark.sql.types import StructType
 
     schema = StructType.fromDDL(gives)
     names, folds = schema.names, _BUILDING.get()
-    inherited = folds.next() if folds is not None else None
+    inherited, place = folds.next() if folds is not None else (None, None)
 
     def run(_: tuple, frames: Iterable[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
         import pandas as pd
 
-        states = json.loads(state.get[0]) if state.exists else inherited.read() if inherited else {}
-        for frame in frames:
-            given = work(states, frame)
-            if given:
-                yield pd.DataFrame(dict(zip(names, given, strict=True)))
-        state.update((json.dumps(states, separators=(",", ":")),))
+        text = state.get[0] if state.exists else inherited.read() if inherited else NOTHING
+        kept = keeping(text, place, parts or {})
+        try:
+            for frame in frames:
+                given = work(kept.states, frame)
+                if given:
+                    yield pd.DataFrame(dict(zip(names, given, strict=True)))
+            state.update((kept.save(),))
+        finally:
+            kept.close()
 
     one_group = inputs.select(*columns, key_text(by).alias("_key"), F.lit(0).alias("_group")).coalesce(1)
     return one_group.groupBy("_group").applyInPandasWithState(run, schema, "states string", "append", "NoTimeout")
 
 
+class StatesByKey(Protocol):
+    """The states of a fold by key, as a batch has them: a dict, or those of a store."""
+
+    def get(self, key: str) -> Any:
+        """A key's state, to be changed in place; None where it has none."""
+
+    def __setitem__(self, key: str, state: Any) -> None: ...
+
+
+class Keeping(Protocol):
+    """The states of a fold during a batch."""
+
+    states: StatesByKey
+
+    def save(self) -> str:
+        """Keep what they are now; the text that says it to the next batch."""
+
+    def close(self) -> None:
+        """Let go of what was not saved."""
+
+
+class KeptAsText:
+    """All states in the text, until they are many."""
+
+    def __init__(self, text: str, place: StoreLocation | None, parts: Parts) -> None:
+        self.states: dict[str, Any] = json.loads(text)
+        self._place, self._parts = place, parts
+
+    def save(self) -> str:
+        """As `Keeping` has it."""
+        text = packed(self.states)
+        return text if self._place is None or len(text) < LARGE else str(self._place.create(self.states, self._parts))
+
+    def close(self) -> None:
+        """As `Keeping` has it."""
+
+
+class KeptByKey:
+    """The states in a store, of which the text says the version."""
+
+    def __init__(self, pointer: Pointer, place: StoreLocation, parts: Parts) -> None:
+        self._batch = place.begin(pointer)
+        self.states = States(self._batch, parts)
+
+    def save(self) -> str:
+        """As `Keeping` has it."""
+        self.states.save()
+        return str(self._batch.commit())
+
+    def close(self) -> None:
+        """As `Keeping` has it."""
+        self._batch.roll_back()
+
+
+def keeping(text: str, place: StoreLocation | None, parts: Parts) -> Keeping:
+    """The states that a text says, for one batch.
+
+    Parameters
+    ----------
+    text : str
+        What the batch before gave: the states as JSON, or a pointer.
+    place : StoreLocation, optional
+        Where the store of this fold is, or is made; without one the text is all.
+    parts : mapping
+        The parts of a key's state.
+    """
+    pointer = Pointer.read(text)
+    if pointer is None:
+        return KeptAsText(text, place, parts)
+    if place is None:
+        raise ValueError("The state of a fold is in a store, and there is no folder of stores.")
+    return KeptByKey(pointer, place, parts)
+
+
+def parts_of(fold: Fold) -> Parts:
+    """The members of a state that are mappings of their own, by what the fold says of them."""
+    return fold.parts() if hasattr(fold, "parts") else {}
+
+
 def fold_rows(
-    fold: Fold, states: dict[str, Any], columns: dict[str, list], *, reads: Sequence[str], kept: Sequence[str]
+    fold: Fold, states: StatesByKey, columns: dict[str, list], *, reads: Sequence[str], kept: Sequence[str]
 ) -> list[tuple]:
     """The output rows of a batch, in order.
 
@@ -163,7 +281,7 @@ def fold_rows(
     ----------
     fold : Fold
         The algorithm.
-    states : dict
+    states : StatesByKey
         By the value of the column ``_key``; changed in place.
     columns : dict
         The batch's values by column, all of one length.

@@ -10,9 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from .aggregates import Aggregate
+from .pieces import due, soonest
+from .state_store import Moment, Parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +37,10 @@ class Windowed:
 
     def start(self) -> dict:
         return {"mark": None, "next": None, "keys": {}}
+
+    def parts(self) -> Parts:
+        """A key is due when the first of its windows closes."""
+        return {"keys": _first_end}
 
     def step(self, state: dict, key: str, time: int, seq: int, born: int, *values: Any) -> Iterable[tuple]:
         """Take an event in.
@@ -111,20 +118,26 @@ class Windowed:
                 for aggregate, state in zip(self.aggregates, states, strict=True)]
 
     def _close(self, state: dict) -> list[tuple]:
+        keys = state["keys"]
         closing = sorted(
-            ((window[1], window[0], key) for key, here in state["keys"].items() for window in here["open"]
-             if window[1] <= state["mark"]))
+            (window[1], window[0], key) for key in due(keys, state["mark"], moment=_first_end)
+            for window in keys[key]["open"] if window[1] <= state["mark"])
         out = []
         for end, begin, key in closing:
-            here = state["keys"][key]
+            here = keys[key]
             window = next(window for window in here["open"] if window[0] == begin and window[1] == end)
             here["open"].remove(window)
             out.append((*window[2:5], *here["key"], begin, end, *self._results(window[5]), here["late"]))
             here["late"] = 0
             if not here["open"]:
-                del state["keys"][key]
-        state["next"] = min((window[1] for here in state["keys"].values() for window in here["open"]), default=None)
+                del keys[key]
+        state["next"] = soonest(keys, moment=_first_end)
         return out
+
+
+def _first_end(here: dict) -> int | None:
+    """When the first of a key's open windows ends."""
+    return min((window[1] for window in here["open"]), default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,17 +154,25 @@ class Deduplicated:
     def start(self) -> dict:
         return {"latest": None, "next": None, "passed": {}}
 
+    def parts(self) -> Parts:
+        """A key is due by when it passed."""
+        return {"passed": _itself}
+
     def step(self, state: dict, key: str, time: int) -> Iterable[tuple]:
         latest = state["latest"] = time if state["latest"] is None else max(state["latest"], time)
         if state["next"] is None or latest >= state["next"]:
-            state["passed"] = {
-                other: at for other, at in state["passed"].items() if at + 2 * self.within > latest}
+            for other in due(state["passed"], latest - 2 * self.within, moment=_itself):
+                del state["passed"][other]
             state["next"] = latest + self.within
         before = state["passed"].get(key)
         if before is not None and abs(time - before) < self.within:
             return ()
         state["passed"][key] = time if before is None else max(before, time)
         return [()]
+
+
+def _itself(at: int) -> int:
+    return at
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +193,13 @@ class Joined:
 
     def start(self) -> dict:
         return {"mark": None, "next": None, "swept": None, "left": {}, "right": {}}
+
+    def parts(self) -> Parts:
+        """A key is due when the first of its events can match nobody any more, but for the mark's own moment."""
+        return {"left": self._last_chance(self.after), "right": self._last_chance(self.before)}
+
+    def _last_chance(self, reach: int) -> Moment:
+        return partial(_first_time, reach=reach)
 
     def step(
         self, state: dict, key: str | None, time: int, seq: int, born: int, left: str | None, right: str | None
@@ -220,21 +248,27 @@ class Joined:
     def _forget(self, state: dict) -> list[tuple]:
         """Leave out what can match nobody any more; give those of the left that never did.
 
-        That looks at all that is kept, so it waits until an eighth of the interval has passed since the last time.
+        That may look at all that is kept, so it waits until an eighth of the interval has passed since the last time.
         """
         gone: list[list] = []
-        next_end: int | None = None
+        ends: list[int | None] = []
         for side, reach in (("left", self.after), ("right", self.before)):
-            for key in list(state[side]):
-                stay = [entry for entry in state[side][key] if entry[0] + reach >= state["mark"]]
+            moment = self._last_chance(reach)
+            for key in due(state[side], state["mark"] - 1, moment=moment):
+                entries = state[side][key]
+                stay = [entry for entry in entries if entry[0] + reach >= state["mark"]]
                 if side == "left":
-                    gone += [entry for entry in state[side][key] if entry[0] + reach < state["mark"] and not entry[4]]
+                    gone += [entry for entry in entries if entry[0] + reach < state["mark"] and not entry[4]]
                 if stay:
                     state[side][key] = stay
-                    soonest = min(entry[0] for entry in stay) + reach
-                    next_end = soonest if next_end is None else min(next_end, soonest)
                 else:
                     del state[side][key]
-        state["next"], state["swept"] = next_end, state["mark"]
+            ends.append(soonest(state[side], moment=moment))
+        state["next"] = min((end for end in ends if end is not None), default=None)
+        state["swept"] = state["mark"]
         return [(entry[1], entry[0], entry[2], entry[3], None) for entry in sorted(
             gone, key=lambda entry: (entry[0], entry[1]))] if self.outer else []
+
+
+def _first_time(entries: list[list], *, reach: int) -> int | None:
+    return min((entry[0] + reach for entry in entries), default=None)

@@ -61,6 +61,9 @@ class Store:
     def received_ms(self, name: str) -> int | None:
         return None if self.received(name) is None else 0
 
+    def make_whole(self, name: str) -> None:
+        """A played state is a number: there is nothing that points elsewhere."""
+
     def state_bytes(self, name: str) -> int:
         return len(self.states.get(name) or (self.begun(name) or RestorePoint()).states)
 

@@ -17,13 +17,15 @@ from .rig import NODE, Rig, estate_of
 pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.usefixtures("afterwards_nothing")]
 
 KEPT = {"keep_events": 1_000_000}
-CHAIN = ("count", "t1", "shift", "t2", "out")
+CHAIN = ("count", "t1", "shift", "t2", "hoard", "out")
+KEYS, LENGTH = 40, 20_000  # so much that state is kept by key
 TASKS = [
     RunningTask("count", "numbers", {"rate_per_s": 50.0}, ()),
     RunningTask("t1", "total", {"name": "t1"}, ("count",)),
     RunningTask("shift", "shift", {"by": 7}, ("t1",)),
     RunningTask("t2", "total", {"name": "t2"}, ("shift",)),
-    RunningTask("out", "kept", KEPT, ("t2",)),
+    RunningTask("hoard", "hoard", {"keys": KEYS, "bytes": LENGTH}, ("t2",)),
+    RunningTask("out", "kept", KEPT, ("hoard",)),
     RunningTask("look", "in_python", {"tag": "look"}, ("t1",)),
     RunningTask("looked", "kept", KEPT, ("look",)),
 ]
@@ -33,8 +35,8 @@ class Moving:
     """A chain that is cut anew at random, its parts on random slots; somebody reads its second task all along."""
 
     def __init__(self, rig: Rig, seed: int) -> None:
-        self.rig, self.chance, self._name = rig, random.Random(seed), f"m{seed}x"
-        self.watcher = Fragment(f"{self._name}1-9", ("look", "looked"), f"{NODE}/1", 2)
+        self.rig, self.chance, self.name = rig, random.Random(seed), f"m{seed}x"
+        self.watcher = Fragment(f"{self.name}1-9", ("look", "looked"), f"{NODE}/1", 2)
         self.generation = 0
         self.fragments: list[Fragment] = []
 
@@ -53,7 +55,7 @@ class Moving:
 
     def _cut(self, cuts: list[int], slots: list[int], before: list[Fragment]) -> list[Fragment]:
         bounds = [0, *cuts, len(CHAIN)]
-        names = [f"{self._name}{self.generation}-{number}" for number in range(len(slots))]
+        names = [f"{self.name}{self.generation}-{number}" for number in range(len(slots))]
         fragments = []
         for number, name in enumerate(names):
             tasks = CHAIN[bounds[number]:bounds[number + 1]]
@@ -73,7 +75,7 @@ class Moving:
         """Wait until what is planned runs, and what was before it is gone."""
         names = [fragment.id for fragment in self.fragments]
         self.rig.wait_running(*names, self.watcher.id)
-        old = f"{self._name}{self.generation - 1}-"
+        old = f"{self.name}{self.generation - 1}-"
         self.rig.wait(what="an end", is_so=lambda: not [
             name for name, _ in self.rig.reports().queries() if name.startswith(old) and name != self.watcher.id])
 
@@ -104,13 +106,18 @@ def play(rig: Rig, seed: int, *, moves: int, kills: int) -> None:
 def check(moving: Moving) -> None:
     """Every number once and in order, with the sums up to it: what the chain gives that nobody touches."""
     total = shifted = 0.0
+    sums = dict.fromkeys(range(KEYS), 0.0)
     events = moving.out()
     assert [event["_seq"] for event in events] == list(range(len(events)))
     for event in events:
         total += event["_seq"]
         shifted += event["_seq"] + 7
-        assert (float(event["t1"]), event["t2"]) == (total, shifted)
+        assert (float(event["t1"]), float(event["t2"])) == (total, shifted)
+        sums[event["_seq"] % KEYS] += event["_seq"] + 7
+        assert (event["sum"], event["held"]) == (sums[event["_seq"] % KEYS], LENGTH)
     looked = [event["_seq"] for event in moving.rig.events(f"{moving.watcher.id}.1")]
+    stores = list((moving.rig.data_dir / "folds").glob("*.fold"))
+    assert [store.name.split("-")[0] for store in stores] == [f"{moving.name}1"], "all moved with one store"
     assert looked == list(range(looked[0], looked[0] + len(looked))), "and nobody who reads notices"
 
 

@@ -181,6 +181,8 @@ class Carrier:
 
     def _send_end(self, fragment: WantedFragment, heir: WantedFragment) -> None:
         key = keys.handover(fragment.id)
+        if (fragment.id, ENDED) not in self._parcels:
+            self._store.make_whole(fragment.id)
         ended_ms = self._store.ended_ms(fragment.id)
         whole = self._parcel(fragment.id, ENDED, ended_ms=ended_ms)
         if whole is None:

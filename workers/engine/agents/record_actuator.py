@@ -62,10 +62,14 @@ class RecordActuator:
             case ReadState(state):
                 run.copied = self._states(run, state)
             case RecordCopy(heirs):
-                text, run.copied = SAVEPOINTS.dumps(Savepoint(states=run.copied)).encode(), {}
-                for heir in heirs:
-                    if store.files.size(heir, "ahead") is None:  # another may be on its way, or there already
-                        store.files.write(heir, "ahead", text)
+                copied, run.copied = run.copied, {}
+                # One may be on its way, or there already. And a copy may have what came after it was asked for: what is
+                # new since is sent.
+                missing = [heir for heir in heirs if store.files.size(heir, "ahead") is None]
+                if missing:
+                    copied = store.fold_stores.whole(copied, newest=True)
+                for heir in missing:
+                    store.files.write(heir, "ahead", SAVEPOINTS.dumps(Savepoint(states=copied)).encode())
             case DropSavepoint():
                 store.record_ended(run.id, None)
             case RecordStandby(channels):

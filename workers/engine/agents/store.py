@@ -16,6 +16,7 @@
                                                       and what has come so far), <fragment>.ahead and
                                                       <fragment>.difference (sent to one of another node),
                                                       and <fragment>.folds (of each of its tasks)
+    <data-dir>/folds/<fragment>.<…>.fold              state by key that a fold of it made (``fold_stores``)
     <data-dir>/checkpoints/handover.lock              held while a fragment takes over
     <data-dir>/outputs/                               what file sinks write
 """
@@ -27,7 +28,7 @@ import json
 import os
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,7 @@ from workers.engine.desired import keep_handing_over, without
 
 from .atomic_files import write_atomically
 from .checkpoint import Progress, read_progress
+from .fold_stores import FoldStores
 from .parcels import COMING, FilesBeside
 
 TAKEN, VOID = "taken", "void"
@@ -222,6 +224,15 @@ class SlotStore:
         else:
             write_atomically(self._beside(fragment_id, "ended"), SAVEPOINTS.dumps(ended))
 
+    def make_whole(self, fragment_id: str) -> None:
+        """Let what the fragment left have all state itself, for another node; what it says is the same."""
+        ended, at_ms = self.ended(fragment_id), self.ended_ms(fragment_id)
+        if ended is not None and at_ms is not None:
+            whole = replace(ended, states=self.fold_stores.whole(ended.states))
+            if whole != ended:
+                self.record_ended(fragment_id, whole)
+                self.files.date(fragment_id, "ended", at_ms)
+
     def received(self, heir: str) -> Savepoint | None:
         """What has come from another node for a fragment to begin with; None while nothing has."""
         document = self._read(heir, "received")
@@ -232,13 +243,18 @@ class SlotStore:
         """What is sent to other nodes, or comes from there, as files beside checkpoints."""
         return FilesBeside(self.data_dir / "checkpoints")
 
+    @property
+    def fold_stores(self) -> FoldStores:
+        """The node's stores of state by key."""
+        return FoldStores(self.data_dir)
+
     def state_bytes(self, fragment_id: str) -> int:
-        """About what the state of a fragment's folds takes on disk: the largest batch's that Spark has kept of each, or
-        what it began with. A batch writes all of it, or nothing where it has no event."""
+        """About what the state of a fragment's folds takes on disk: stores, and the largest batch's that Spark has kept
+        of the others, or what it began with. Of those a batch writes all, or nothing where it has no event."""
         sizes = [
             max((path.stat().st_size for path in store.glob("*.changelog")), default=0)
             for store in self.checkpoint(fragment_id).glob("state/*/*/")]
-        return max(sum(sizes), self.files.size(fragment_id, "begun") or 0)
+        return max(sum(sizes), self.files.size(fragment_id, "begun") or 0) + self.fold_stores.bytes_of(fragment_id)
 
     def taken(self) -> frozenset[str]:
         """The fragments of other nodes that have begun with what one of this node left."""
@@ -331,6 +347,7 @@ class SlotStore:
             for path in folder.glob(f"*.{kind}"):
                 if now_s - path.stat().st_mtime >= grace_s:
                     path.unlink(missing_ok=True)
+        self.fold_stores.sweep(now_s=now_s, grace_s=grace_s)
         return swept
 
     def lock(self, fragment_id: str) -> FileLock:

@@ -161,7 +161,9 @@ def _compiled(
                     tasks=[task.id])
             if frame is None:
                 frame = _input(spark, chain, task_type, config=config, folder=folder)
-            with going_on(task.id, inherited=chain.beginning.states) as counted:
+            with going_on(
+                task.id, inherited=chain.beginning.states, stores=_stores(spark, folder), fragment=chain.fragment
+            ) as counted:
                 config_here = opened(task.config, redis_url=config.redis_url, data_dir=folder)
                 frame = resolve(task_type)(frame, config_here)
         except Exception as error:
@@ -183,6 +185,11 @@ def _compiled(
         )
     file_sink = _file_sink(chain, task_types, folder)
     return Compiled(frame=frame, schemas=tuple(schemas), folds=tuple(folds), file_sink=file_sink)
+
+
+def _stores(spark: SparkSession, folder: Path) -> Path | None:
+    """The folder of fold stores; none on a cluster, whose machines may share a folder but not a store in it."""
+    return folder / "folds" if spark.sparkContext.master.startswith("local") else None
 
 
 def output_positions(tasks: Sequence[Task], task_types: Mapping[str, TaskType]) -> frozenset[int]:

@@ -19,7 +19,8 @@ from .taking import Wanted, take
 
 PARTS = {
     "weir.sqlite3": "database", "database": "database", "broker.keys": "broker", "keys.sealed": "keys, sealed",
-    "checkpoints": "checkpoints and states of queries", "nodes": "what nodes should run",
+    "checkpoints": "checkpoints and states of queries", "folds": "states of queries by key",
+    "nodes": "what nodes should run",
     "spill": "what slow readers have to read", "outputs": "files of sinks", "tables": "tables of sinks",
     "audit": "archive of the audit trail", "replay": "recordings", "secrets.json": "secrets of queries, sealed",
 }

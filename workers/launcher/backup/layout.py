@@ -9,7 +9,7 @@ DATABASE, BROKER, KEYS = "weir.sqlite3", "broker.keys", "keys.sealed"
 # In the archive these stand beside what is copied as it is.
 TABLES = "database"
 
-STREAMING = ("checkpoints", "nodes", "spill", "outputs", "tables")  # copied while the broker takes nothing in
+STREAMING = ("checkpoints", "folds", "nodes", "spill", "outputs", "tables")  # copied while the broker takes nothing in
 BEHIND_DATABASE = ("audit", "replay", "secrets.json")  # copied after the database: what it no longer has is here
 SECRET = ("secret_key", "secrets_key", "logins.json")  # only sealed with a passphrase
 MADE_AGAIN = frozenset({
@@ -49,6 +49,11 @@ def states(data_dir: Path) -> Iterator[Path]:
         for entry in sorted(checkpoint.iterdir()) if checkpoint.is_dir() else ():
             if entry.name not in ("commits", "offsets"):
                 yield from files_below(entry)
+
+
+def fold_stores(data_dir: Path) -> Iterator[Path]:
+    """State by key: files that are changed in place."""
+    yield from sorted((data_dir / "folds").glob("*.fold"))
 
 
 def offsets(data_dir: Path) -> Iterator[Path]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
+import sqlite3
 from collections.abc import Callable, Iterable
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -33,6 +35,23 @@ class Copy:
                 self.sizes[name] = target.stat().st_size
             except FileNotFoundError:
                 continue
+
+    def take_sqlite(self, paths: Iterable[Path]) -> None:
+        """Hold copies of files of SQLite, which are changed in place and not complete by themselves."""
+        for path in paths:
+            name = path.relative_to(self.data_dir).as_posix()
+            target = self.folder / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.unlink(missing_ok=True)
+            try:
+                with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True)) as source, \
+                        closing(sqlite3.connect(target)) as copied:
+                    source.backup(copied)
+            except sqlite3.OperationalError:
+                if path.exists():
+                    raise
+                continue  # it is gone by now
+            self.sizes[name] = target.stat().st_size
 
     def clear(self) -> None:
         """Let everything go."""

@@ -148,6 +148,7 @@ def hold(copy: Copy, *, outputs: bool = True) -> bool:
     copy.take(layout.files_below(data_dir / "tables"), where=lambda name: "/_delta_log/" in name)
     copy.take(layout.files_below(data_dir / "tables"), where=lambda name: "/_delta_log/" not in name)
     copy.take(layout.states(data_dir))
+    copy.take_sqlite(layout.fold_stores(data_dir))  # versions that are older than the newest are in it, too
     copy.take(layout.offsets(data_dir))
     copy.take(layout.files_below(data_dir / "spill"))
     copy.take(layout.records(data_dir))

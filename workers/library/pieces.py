@@ -1,0 +1,151 @@
+"""The states in a fold store as a fold has them in a batch: mappings that read an entry when it is asked for.
+
+What is taken out may be changed in place; what is other than it was is written at the end.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, MutableMapping
+from typing import Any
+
+from .state_store import Batch, Moment, Parts, packed
+
+
+class Pieces(MutableMapping[str, Any]):
+    """A member of a state that is a mapping, of which each entry is a row: read when it is asked for.
+
+    What is taken out may be changed in place.
+    """
+
+    def __init__(self, batch: Batch, owner: str, part: str, moment: Moment) -> None:
+        self._batch, self._of, self._moment = batch, (owner, part), moment
+        self._known: dict[str, Any] = {}  # what it is now, where it was asked for
+        self._gone: set[str] = set()
+        self._before: dict[str, tuple[int | None, str] | None] = {}
+
+    def __getitem__(self, member: str) -> Any:
+        if not self._load(member):
+            raise KeyError(member)
+        return self._known[member]
+
+    def __setitem__(self, member: str, value: Any) -> None:
+        self._load(member)
+        self._known[member] = value
+        self._gone.discard(member)
+
+    def __delitem__(self, member: str) -> None:
+        if not self._load(member):
+            raise KeyError(member)
+        del self._known[member]
+        self._gone.add(member)
+
+    def __contains__(self, member: object) -> bool:
+        return isinstance(member, str) and self._load(member)
+
+    def __iter__(self) -> Iterator[str]:
+        stored = list(self._batch.members(*self._of))
+        yield from [*(member for member in stored if member not in self._before), *self._known]
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def clear(self) -> None:
+        """Delete all."""
+        for member in list(self):
+            del self[member]
+
+    def due(self, upto: int) -> list[str]:
+        """The entries that are due then, or before."""
+        stored = [member for member in self._batch.due(*self._of, upto) if member not in self._before]
+        moments = ((member, self._moment(value)) for member, value in self._known.items())
+        return [*stored, *(member for member, moment in moments if moment is not None and moment <= upto)]
+
+    def soonest(self) -> int | None:
+        """When the first of them is due; None where none will be."""
+        stored = next((due for member, due in self._batch.soonest(*self._of) if member not in self._before), None)
+        known = (moment for moment in map(self._moment, self._known.values()) if moment is not None)
+        return min((moment for moment in (stored, *known) if moment is not None), default=None)
+
+    def save(self) -> None:
+        """Write what is other than it was."""
+        for member, before in self._before.items():
+            row = (*self._of, member)
+            if member in self._known:
+                value = self._known[member]
+                text, due = packed(value), self._moment(value)
+                if before != (due, text):
+                    self._batch.write(row, text, due=due, before=before)
+            elif before is not None:
+                self._batch.write(row, None, due=None, before=before)
+
+    def _load(self, member: str) -> bool:
+        if member not in self._before:
+            self._before[member] = before = self._batch.read(*self._of, member)
+            if before is not None:
+                self._known[member] = json.loads(before[1])
+        return member in self._known
+
+
+class States:
+    """The states by key, as a fold is given them: read when they are asked for, and changed in place."""
+
+    def __init__(self, batch: Batch, parts: Parts) -> None:
+        self._batch, self._parts = batch, parts
+        self._known: dict[str, Any] = {}
+        self._before: dict[str, tuple[int | None, str] | None] = {}
+
+    def get(self, key: str) -> Any:
+        """A key's state; None where it has none."""
+        if key not in self._before:
+            self._before[key] = before = self._batch.read(key)
+            if before is not None:
+                state = self._known[key] = json.loads(before[1])
+                for part, moment in self._parts.items():
+                    state[part] = Pieces(self._batch, key, part, moment)
+        return self._known.get(key)
+
+    def __setitem__(self, key: str, state: Any) -> None:
+        self.get(key)
+        for part, moment in self._parts.items():
+            if not isinstance(state[part], Pieces):
+                pieces, entries = Pieces(self._batch, key, part, moment), state[part]
+                pieces.clear()
+                pieces.update(entries)
+                state[part] = pieces
+        self._known[key] = state
+
+    def save(self) -> None:
+        """Write what is other than it was."""
+        for key, state in self._known.items():
+            for part in self._parts:
+                state[part].save()
+            text = packed({**state, **{part: {} for part in self._parts}} if self._parts else state)
+            before = self._before[key]
+            if before is None or before[1] != text:
+                self._batch.write((key, "", ""), text, due=None, before=before)
+
+
+def due(entries: Mapping[str, Any], upto: int, *, moment: Moment) -> list[str]:
+    """The entries of a part that are due then, or before, whether it is in pieces or not.
+
+    Parameters
+    ----------
+    entries : mapping
+        The part.
+    upto : int
+        The moment.
+    moment : callable
+        When an entry is due, as the fold's ``parts`` have it.
+    """
+    if isinstance(entries, Pieces):
+        return entries.due(upto)
+    moments = ((member, moment(value)) for member, value in entries.items())
+    return [member for member, at in moments if at is not None and at <= upto]
+
+
+def soonest(entries: Mapping[str, Any], *, moment: Moment) -> int | None:
+    """When the first entry of a part is due, whether it is in pieces or not; None where none will be."""
+    if isinstance(entries, Pieces):
+        return entries.soonest()
+    return min((at for at in map(moment, entries.values()) if at is not None), default=None)

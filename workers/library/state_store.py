@@ -1,0 +1,285 @@
+"""Fold stores: the state of one fold by key, in a file of SQLite, where all of it in one text would be large.
+
+A batch reads and writes the rows of what it touches, in one transaction, and gives a **pointer**: the store, the
+version there, and a token that no other batch has given. Spark keeps the pointer as the fold's state. So Spark's
+checkpoint says which version counts, and the store may only be ahead of it: by a batch that was written and not
+committed. The rows that the last ``VERSIONS`` batches replaced are kept, and a batch that is repeated first brings
+them back. Two that go on from one version exclude one another: a transaction holds the store from its first row on,
+and what the other one made of it is taken back, or noticed by its token.
+
+A row is a key's state. Where that has members that are mappings by a key of their own (``parts`` of a fold), each of
+their entries is a row, too (``pieces``).
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import sqlite3
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+VERSIONS = 20  # batches that can be taken back: as many as Spark keeps
+MARK = "@"  # what the text of a pointer begins with; that of states is a JSON object
+SUFFIX = ".fold"
+MOST_OPEN = 16  # stores that a process keeps open
+WAIT_S = 30.0  # for another process that holds a store, such as one of a slot that was killed
+
+Moment = Callable[[Any], int | None]
+Parts = Mapping[str, Moment]  # of a fold's state: member → when an entry of it is due
+
+_SCHEMA = """
+PRAGMA journal_mode = WAL;
+CREATE TABLE rows (
+  id INTEGER PRIMARY KEY, owner TEXT NOT NULL, part TEXT NOT NULL, member TEXT NOT NULL, due INTEGER,
+  value TEXT NOT NULL, UNIQUE (owner, part, member));
+CREATE INDEX rows_due ON rows (owner, part, due) WHERE due IS NOT NULL;
+CREATE TABLE before (
+  version INTEGER NOT NULL, owner TEXT NOT NULL, part TEXT NOT NULL, member TEXT NOT NULL, due INTEGER, value TEXT);
+CREATE INDEX before_version ON before (version);
+CREATE TABLE heads (version INTEGER PRIMARY KEY, token TEXT NOT NULL);
+"""
+_PUT = ("INSERT INTO rows (owner, part, member, due, value) VALUES (?, ?, ?, ?, ?) "
+        "ON CONFLICT (owner, part, member) DO UPDATE SET due = excluded.due, value = excluded.value")
+_DROP = "DELETE FROM rows WHERE owner = ? AND part = ? AND member = ?"
+
+
+class StateLost(Exception):
+    """A store is gone, or does not have the version that Spark's checkpoint says."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pointer:
+    """A version of a store, by the store's name; as a text it is a fold's state."""
+
+    store: str
+    version: int
+    token: str
+
+    def __str__(self) -> str:
+        return MARK + json.dumps({"store": self.store, "version": self.version, "token": self.token})
+
+    @staticmethod
+    def read(text: str) -> Pointer | None:
+        """The pointer that a text is; None of one that has the states themselves."""
+        return Pointer(**json.loads(text[len(MARK):])) if text.startswith(MARK) else None
+
+
+class Batch:
+    """One batch's transaction on a store: from a version to the next one, or to nothing.
+
+    Parameters
+    ----------
+    connection : sqlite3.Connection
+        The store's.
+    pointer : Pointer
+        The version that the batch begins with; what was written after it is taken back.
+
+    Raises
+    ------
+    StateLost
+        The store does not have that version.
+    """
+
+    def __init__(self, connection: sqlite3.Connection, pointer: Pointer) -> None:
+        self._connection, self._pointer = connection, pointer
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            self._go_back()
+        except BaseException:
+            self.roll_back()
+            raise
+
+    def read(self, owner: str, part: str = "", member: str = "") -> tuple[int | None, str] | None:
+        """When a row is due, and its value; None where there is none."""
+        return self._connection.execute(
+            "SELECT due, value FROM rows WHERE owner = ? AND part = ? AND member = ?", (owner, part, member)).fetchone()
+
+    def members(self, owner: str, part: str) -> Iterator[str]:
+        """The members of a part."""
+        rows = self._connection.execute("SELECT member FROM rows WHERE owner = ? AND part = ?", (owner, part))
+        return (member for member, in rows)
+
+    def due(self, owner: str, part: str, upto: int) -> list[str]:
+        """The members of a part that are due then, or before.
+
+        Parameters
+        ----------
+        owner, part : str
+            Which part of which key's state.
+        upto : int
+            The moment.
+        """
+        rows = self._connection.execute(
+            "SELECT member FROM rows WHERE owner = ? AND part = ? AND due <= ?", (owner, part, upto))
+        return [member for member, in rows]
+
+    def soonest(self, owner: str, part: str) -> Iterator[tuple[str, int]]:
+        """The members of a part that will be due, and when, the first ones first."""
+        return self._connection.execute(
+            "SELECT member, due FROM rows WHERE owner = ? AND part = ? AND due IS NOT NULL ORDER BY due", (owner, part))
+
+    def write(
+        self, row: tuple[str, str, str], value: str | None, *, due: int | None, before: tuple[int | None, str] | None
+    ) -> None:
+        """Write a row, once in a batch; with None it goes.
+
+        Parameters
+        ----------
+        row : tuple of str
+            Owner, part and member.
+        value : str, optional
+            The value.
+        due : int, optional
+            When it is due.
+        before : tuple, optional
+            What `read` gave.
+        """
+        was = before or (None, None)
+        values = (self._pointer.version + 1, *row, *was)
+        self._connection.execute("INSERT INTO before VALUES (?, ?, ?, ?, ?, ?)", values)
+        if value is None:
+            self._connection.execute(_DROP, row)
+        else:
+            self._connection.execute(_PUT, (*row, due, value))
+
+    def commit(self) -> Pointer:
+        """The version that the batch has made, from now on in the store."""
+        new = Pointer(self._pointer.store, self._pointer.version + 1, secrets.token_hex(8))
+        self._connection.execute("INSERT INTO heads VALUES (?, ?)", (new.version, new.token))
+        self._connection.execute("DELETE FROM before WHERE version <= ?", (new.version - VERSIONS,))
+        self._connection.execute("DELETE FROM heads WHERE version < ?", (new.version - VERSIONS,))
+        self._connection.execute("COMMIT")
+        return new
+
+    def roll_back(self) -> None:
+        """Leave the store as it was; after a commit nothing."""
+        if self._connection.in_transaction:
+            self._connection.execute("ROLLBACK")
+
+    def _go_back(self) -> None:
+        _require(self._connection, self._pointer)
+        after = (self._pointer.version,)
+        newer = self._connection.execute(
+            "SELECT owner, part, member, due, value FROM before WHERE version > ? ORDER BY version DESC", after)
+        for owner, part, member, due, value in newer.fetchall():
+            if value is None:
+                self._connection.execute(_DROP, (owner, part, member))
+            else:
+                self._connection.execute(_PUT, (owner, part, member, due, value))
+        self._connection.execute("DELETE FROM before WHERE version > ?", after)
+        self._connection.execute("DELETE FROM heads WHERE version > ?", after)
+
+
+# -- stores as files ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class StoreLocation:
+    """Where a fold's store is made: the folder of all stores, and what the names of this fold's begin with."""
+
+    folder: str
+    name: str
+
+    def begin(self, pointer: Pointer) -> Batch:
+        """A batch that goes on from there."""
+        return Batch(_opened(Path(self.folder) / pointer.store), pointer)
+
+    def create(self, states: Mapping[str, Any], parts: Parts) -> Pointer:
+        """A store of these states. What this fold's earlier stores have does not count any more, and goes."""
+        folder = Path(self.folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        for earlier in folder.glob(f"{self.name}.*{SUFFIX}"):
+            remove(earlier)
+        pointer = Pointer(f"{self.name}.{secrets.token_hex(4)}{SUFFIX}", 0, secrets.token_hex(8))
+        with closing(_connected(folder / pointer.store, mode="rwc")) as connection:
+            connection.executescript(_SCHEMA)
+            connection.execute("BEGIN IMMEDIATE")
+            connection.executemany(_PUT, _rows(states, parts))
+            connection.execute("INSERT INTO heads VALUES (?, ?)", (pointer.version, pointer.token))
+            connection.execute("COMMIT")
+        return pointer
+
+
+def read_whole(folder: Path, pointer: Pointer, *, newest: bool = False) -> str:
+    """All states of a version, as the text that they would be without a store.
+
+    Parameters
+    ----------
+    folder : Path
+        Of all stores.
+    pointer : Pointer
+        The version.
+    newest : bool, optional
+        Read the newest version instead, which somebody may go on from meanwhile.
+
+    Raises
+    ------
+    StateLost
+        The store does not have that version.
+    """
+    with closing(_connected(folder / pointer.store)) as connection:
+        connection.execute("BEGIN")
+        rows = {row[:3]: row[3] for row in connection.execute("SELECT owner, part, member, value FROM rows")}
+        if not newest:
+            _require(connection, pointer)
+            for *row, value in connection.execute(
+                    "SELECT owner, part, member, value FROM before WHERE version > ? ORDER BY version DESC",
+                    (pointer.version,)):
+                rows[tuple(row)] = value
+    states = {owner: json.loads(value) for (owner, part, _), value in rows.items() if not part and value is not None}
+    for (owner, part, member), value in sorted(rows.items()):
+        if part and value is not None:
+            states[owner][part][member] = json.loads(value)
+    return packed(dict(sorted(states.items())))
+
+
+def remove(store: Path) -> None:
+    """Delete a store; not there is fine."""
+    for path in (store, store.with_name(f"{store.name}-wal"), store.with_name(f"{store.name}-shm")):
+        path.unlink(missing_ok=True)
+
+
+def packed(value: Any) -> str:
+    """A value as JSON."""
+    return json.dumps(value, separators=(",", ":"))
+
+
+def _rows(states: Mapping[str, Any], parts: Parts) -> Iterator[tuple[str, str, str, int | None, str]]:
+    for key, state in states.items():
+        yield key, "", "", None, packed({**state, **{part: {} for part in parts}} if parts else state)
+        for part, moment in parts.items():
+            for member, value in state[part].items():
+                yield key, part, member, moment(value), packed(value)
+
+
+def _require(connection: sqlite3.Connection, pointer: Pointer) -> None:
+    known = connection.execute("SELECT token FROM heads WHERE version = ?", (pointer.version,)).fetchone()
+    if known != (pointer.token,):
+        raise StateLost(f"The store {pointer.store} does not have version {pointer.version} of the state.")
+
+
+_OPEN: OrderedDict[Path, sqlite3.Connection] = OrderedDict()
+
+
+def _opened(store: Path) -> sqlite3.Connection:
+    """A store's connection, which stays open for later batches."""
+    connection = _OPEN.pop(store, None) if store.exists() else None
+    connection = _OPEN[store] = connection or _connected(store)
+    while len(_OPEN) > MOST_OPEN:
+        _OPEN.popitem(last=False)[1].close()
+    return connection
+
+
+def _connected(store: Path, *, mode: str = "rw") -> sqlite3.Connection:
+    try:
+        connection = sqlite3.connect(
+            f"{store.absolute().as_uri()}?mode={mode}", uri=True, isolation_level=None, timeout=WAIT_S)
+    except sqlite3.OperationalError as error:
+        raise StateLost(f"The store {store.name} of a fold's state cannot be opened: {error}.") from error
+    connection.execute("PRAGMA synchronous = NORMAL")
+    return connection
