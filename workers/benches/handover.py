@@ -88,7 +88,7 @@ class Chains:
         desired.publish(self._broker, desired.desired_of(
             estate, NODE, {**task_types(), HOARD.name: HOARD}, self._trigger_ms))
         names = {fragment.id for fragment in fragments}
-        _until(lambda: self._running() == names, within_s=180)
+        _until(lambda: self._running() == names, within_s=600)
         self._inherits = tuple(sorted(names))
         return time.monotonic() - began_s
 
