@@ -22,7 +22,7 @@ EXECUTOR_IS_LOST = (
     "when the cluster has given the slot another.")
 _EXECUTOR_LOST = re.compile(r"ExecutorLostFailure|SparkContext was shut down")
 _BROKER_FULL = re.compile(r"MISCONF")
-_DISK_FULL = re.compile(r"No space left on device|Disk quota exceeded")
+_DISK_FULL = re.compile(r"No space left on device|Disk quota exceeded|database or disk is full")  # the last: SQLite
 _WRONG_CONFIG = f"{InvalidConfig.__module__}.{InvalidConfig.__qualname__}: "
 _TRACEBACK = "Traceback (most recent call last):"
 _FRAME = re.compile(r'^\s+File "(?P<file>[^"]+)", line \d+, in (?P<function>\S+)')
