@@ -8,6 +8,8 @@ from datetime import UTC, date, datetime
 
 import pytest
 
+from workers.library.state import going_on
+
 from .conftest import START_MS, build
 
 pytestmark = pytest.mark.spark
@@ -39,19 +41,25 @@ CONFIGS = {
 
 
 @pytest.mark.parametrize("case", CONFIGS)
-def test_batches_and_restarts_change_nothing(case, stream):
+def test_batches_and_restarts_change_nothing(case, stream, tmp_path):
+    """Nor does it that state is kept by key, as it is where there is much."""
     name, config = case.partition(",")[0], CONFIGS[case]
     rows = events(90)
     whole = stream(EVENTS)
     whole.add(rows, sizes=[])
     expected = whole.run(lambda frame: build(name, frame, **config))
 
+    def by_key(frame):
+        with going_on("t", stores=tmp_path / "folds", fragment="f1-0", large=40):
+            return build(name, frame, **config)
+
     cut = stream(EVENTS)
     cut.add(rows[:70], sizes=[1, 30])  # each batch costs seconds
-    results = cut.run(lambda frame: build(name, frame, **config))
+    results = cut.run(by_key)
     cut.add(rows[70:], sizes=[])
-    results += cut.run(lambda frame: build(name, frame, **config))
+    results += cut.run(by_key)
 
+    assert len(list((tmp_path / "folds").glob("*.fold"))) == 1
     assert len(expected) >= 10
     assert list(map(repr, results)) == list(map(repr, expected))
 

@@ -15,7 +15,6 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from workers.library import state as states_module
 from workers.library.aggregates import read_aggregates
 from workers.library.folds import Accumulate, BlockAverage, Interpolate, KalmanFilter
 from workers.library.pieces import States
@@ -149,9 +148,8 @@ def test_by_key_a_fold_gives_the_same_in_many_more_streams(name: str, drawn: lis
 def gives_the_same(name: str, drawn: list) -> None:
     """Each batch's rows, and at the end the very states, whatever was repeated or taken back on the way."""
     case, seq = CASES[name], 0
-    with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(states_module, "LARGE", 60)
-        whole, by_key = Fold(case, None), Fold(case, StoreLocation(folder, "f1-0.t-0"))
+    with TemporaryDirectory() as folder:
+        whole, by_key = Fold(case, None), Fold(case, StoreLocation(folder, "f1-0.t-0", large=60))
         for some, end in drawn:
             events = [case.event(seq + place, values) for place, values in enumerate(some)]
             seq += len(some)

@@ -27,14 +27,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 from .columns import kept_type
 from .folds import Fold
 from .pieces import States
-from .state_store import Parts, Pointer, StoreLocation, packed
+from .state_store import LARGE, Parts, Pointer, StoreLocation, packed
 
 if TYPE_CHECKING:
     import pandas as pd
     from pyspark.sql import Column, DataFrame
-
-
-LARGE = 256 << 10  # characters of all states of a fold, from where on they are kept by key
 
 
 @dataclass(slots=True)
@@ -49,15 +46,17 @@ class Folds:
     inherited: Path | None = None
     stores: Path | None = None
     fragment: str = ""
+    large: int = LARGE
     count: int = field(default=0, init=False)
 
     def next(self) -> tuple[Inherited | None, StoreLocation | None]:
         """Where the next fold finds the state that it begins with, and where its store is."""
         index, self.count = self.count, self.count + 1
         task = hashlib.blake2b(self.task.encode(), digest_size=6).hexdigest()
+        name = f"{self.fragment}.{task}-{index}"
         return (
             None if self.inherited is None else Inherited(str(self.inherited), self.task, index),
-            None if self.stores is None else StoreLocation(str(self.stores), f"{self.fragment}.{task}-{index}"))
+            None if self.stores is None else StoreLocation(str(self.stores), name, self.large))
 
 
 NOTHING = "{}"
@@ -82,7 +81,7 @@ _BUILDING: ContextVar[Folds | None] = ContextVar("folds of the task that is bein
 
 @contextmanager
 def going_on(
-    task: str, *, inherited: Path | None = None, stores: Path | None = None, fragment: str = ""
+    task: str, *, inherited: Path | None = None, stores: Path | None = None, fragment: str = "", large: int = LARGE
 ) -> Iterator[Folds]:
     """Build a task whose folds begin with the state that another query left, where there is any.
 
@@ -96,8 +95,10 @@ def going_on(
         The folder of stores; without it all state is Spark's.
     fragment : str, optional
         Whose query it is.
+    large : int, optional
+        From how many characters on the states of a fold are in a store.
     """
-    folds = Folds(task, inherited, stores, fragment)
+    folds = Folds(task, inherited, stores, fragment, large)
     token = _BUILDING.set(folds)
     try:
         yield folds
@@ -173,13 +174,13 @@ def fold_batches(
 
     schema = StructType.fromDDL(gives)
     names, folds = schema.names, _BUILDING.get()
-    inherited, place = folds.next() if folds is not None else (None, None)
+    inherited, location = folds.next() if folds is not None else (None, None)
 
     def run(_: tuple, frames: Iterable[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
         import pandas as pd
 
         text = state.get[0] if state.exists else inherited.read() if inherited else NOTHING
-        kept = keeping(text, place, parts or {})
+        kept = keeping(text, location, parts or {})
         try:
             for frame in frames:
                 given = work(kept.states, frame)
@@ -217,14 +218,15 @@ class Keeping(Protocol):
 class KeptAsText:
     """All states in the text, until they are many."""
 
-    def __init__(self, text: str, place: StoreLocation | None, parts: Parts) -> None:
+    def __init__(self, text: str, location: StoreLocation | None, parts: Parts) -> None:
         self.states: dict[str, Any] = json.loads(text)
-        self._place, self._parts = place, parts
+        self._location, self._parts = location, parts
 
     def save(self) -> str:
         """As `Keeping` has it."""
-        text = packed(self.states)
-        return text if self._place is None or len(text) < LARGE else str(self._place.create(self.states, self._parts))
+        text, location = packed(self.states), self._location
+        is_large = location is not None and len(text) >= location.large
+        return str(location.create(self.states, self._parts)) if is_large else text
 
     def close(self) -> None:
         """As `Keeping` has it."""
@@ -233,8 +235,8 @@ class KeptAsText:
 class KeptByKey:
     """The states in a store, of which the text says the version."""
 
-    def __init__(self, pointer: Pointer, place: StoreLocation, parts: Parts) -> None:
-        self._batch = place.begin(pointer)
+    def __init__(self, pointer: Pointer, location: StoreLocation, parts: Parts) -> None:
+        self._batch = location.begin(pointer)
         self.states = States(self._batch, parts)
 
     def save(self) -> str:
@@ -247,24 +249,24 @@ class KeptByKey:
         self._batch.roll_back()
 
 
-def keeping(text: str, place: StoreLocation | None, parts: Parts) -> Keeping:
+def keeping(text: str, location: StoreLocation | None, parts: Parts) -> Keeping:
     """The states that a text says, for one batch.
 
     Parameters
     ----------
     text : str
         What the batch before gave: the states as JSON, or a pointer.
-    place : StoreLocation, optional
+    location : StoreLocation, optional
         Where the store of this fold is, or is made; without one the text is all.
     parts : mapping
         The parts of a key's state.
     """
     pointer = Pointer.read(text)
     if pointer is None:
-        return KeptAsText(text, place, parts)
-    if place is None:
+        return KeptAsText(text, location, parts)
+    if location is None:
         raise ValueError("The state of a fold is in a store, and there is no folder of stores.")
-    return KeptByKey(pointer, place, parts)
+    return KeptByKey(pointer, location, parts)
 
 
 def parts_of(fold: Fold) -> Parts:

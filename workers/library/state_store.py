@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+LARGE = 256 << 10
 VERSIONS = 20  # batches that can be taken back: as many as Spark keeps
 MARK = "@"  # what the text of a pointer begins with; that of states is a JSON object
 SUFFIX = ".fold"
@@ -180,10 +181,12 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class StoreLocation:
-    """Where a fold's store is made: the folder of all stores, and what the names of this fold's begin with."""
+    """Where a fold's store is made: the folder of all stores, what the names of this fold's begin with, and from how
+    many characters of all states on."""
 
     folder: str
     name: str
+    large: int = LARGE
 
     def begin(self, pointer: Pointer) -> Batch:
         """A batch that goes on from there."""
