@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from scheduler.contracts.desired import WantedFragment
 from scheduler.contracts.offsets import START, Offset
 from scheduler.contracts.savepoints import SAVEPOINTS, RestorePoint, Savepoint
 from workers.engine.agents.checkpoint import Progress
+from workers.engine.agents.fold_stores import FoldStores
 from workers.engine.channels import keys
 from workers.engine.channels.real_time import Mode
 from workers.engine.spark.compile import Beginning
@@ -60,6 +62,10 @@ class Store:
 
     def received_ms(self, name: str) -> int | None:
         return None if self.received(name) is None else 0
+
+    @property
+    def fold_stores(self) -> FoldStores:
+        return FoldStores(Path("nowhere"))
 
     def make_whole(self, name: str) -> None:
         """A played state is a number: there is nothing that points elsewhere."""
