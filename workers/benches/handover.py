@@ -141,7 +141,8 @@ def measure(chains: Chains, *, repeats: int) -> dict[str, Any]:
         took_s = chains.run(form)
         time.sleep(SETTLE_S)
         during = [quiet[-1], *(block for block in chains.blocks() if block[0] > quiet[-1][0])]
-        usual_ms = statistics.median(age for written, age in quiet if began_ms - 10_000 < written < began_ms)
+        lately = [age for written, age in quiet if began_ms - 10_000 < written < began_ms]
+        usual_ms = statistics.median(lately or [quiet[-1][1]])
         stood_ms = max(later[0] - earlier[0] for earlier, later in itertools.pairwise(during))
         for name, value in (
             ("took_s", took_s),

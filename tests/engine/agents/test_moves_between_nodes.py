@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -22,6 +23,7 @@ from scheduler.reuse.handover import Piece, recut
 from workers.engine.agents import differences, parcels
 from workers.engine.agents.ahead import Limits
 from workers.engine.agents.carrying import Carrier, Elsewhere, still_leaving
+from workers.engine.agents.fold_stores import FoldStores
 from workers.engine.agents.handover import predecessors, remote_successors, successors
 from workers.engine.agents.instructions import RecordCopy
 from workers.engine.agents.record_actuator import RecordActuator
@@ -258,7 +260,8 @@ def test_a_fragment_works_on_until_its_heir_is_ready_elsewhere():
 def test_a_copy_that_is_there_is_not_made_anew():
     """It may be on the heir's disk already, and the difference is found from just that one."""
     files = PlayedFiles(store=None)
-    records = RecordActuator(SimpleNamespace(store=SimpleNamespace(files=files)))
+    stores = FoldStores(Path("nowhere"))
+    records = RecordActuator(SimpleNamespace(store=SimpleNamespace(files=files, fold_stores=stores)))
     for number in (1, 2):
         run = SimpleNamespace(id="a", copied={"t": (f"state {number}",)})
         records.do(run, RecordCopy(("b",)))
