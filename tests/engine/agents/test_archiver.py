@@ -15,7 +15,7 @@ def archiver(body: str) -> Archiver:
 
 
 def until_ended(writer: Archiver) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 180
     while writer.pid is not None:
         assert time.monotonic() < deadline
         writer.check()

@@ -181,7 +181,7 @@ def test_room_in_a_full_channel_is_announced(embedded_broker) -> None:
         assert listener.get_message(timeout=0.2) is None
         commit(broker, "r", "2-0")
         message = None
-        for _ in range(20):
+        for _ in range(600):
             message = message or listener.get_message(timeout=0.1)
         assert message is not None
     assert not channels.info("a.0").is_full

@@ -28,7 +28,7 @@ class PackageRig:
         prepared = embedded.prepare(folder)
         with (folder / "server.log").open("ab") as log:
             self._process = spawn(prepared.argv, stdout=log)
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 180
         while not embedded.answers(prepared.url):
             assert time.monotonic() < deadline, (folder / "server.log").read_text()
             time.sleep(0.02)

@@ -62,7 +62,7 @@ class Broker:
 
     def start(self) -> None:
         self.process = spawn(self._prepared.argv, stdout=subprocess.DEVNULL)
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 180
         while not embedded.answers(self.url):
             assert time.monotonic() < deadline
             time.sleep(0.02)
