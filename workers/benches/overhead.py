@@ -29,6 +29,7 @@ from workers.library.state import going_on
 
 BY_HAND, WEIR, CLOSED = "by hand", "Weir", "Weir, output closed"
 SIDES = (BY_HAND, WEIR, CLOSED)
+WAITS_S = 120  # for a first batch, and for an end
 FLOWS: Mapping[str, Sequence[tuple[str, Mapping[str, Any]]]] = {
     "ETL": (
         ("senml_parse", {"schema": "urban"}), ("range_filter", {"ranges": {"temperature": [-12.5, 43.1]}}),
@@ -76,6 +77,8 @@ class Sides:
 
     def __init__(self, at: Bench) -> None:
         self.driver = Driver(at)
+        # One that is stopped in its first batches loads classes: beside other work that takes longer than in a slot.
+        self.driver.spark.conf.set("spark.sql.streaming.stopTimeout", f"{WAITS_S}s")
         self._at, self._number = at, 0
 
     def run(
@@ -99,6 +102,7 @@ class Sides:
         query, stop = self._by_hand(name, tasks, trigger_ms) if side == BY_HAND else self._weir(
             name, tasks, trigger_ms, is_open=side == WEIR)
         try:
+            _await_events(query)
             time.sleep(warm_s)
             loads = [TreeLoad(os.getpid()), TreeLoad(self._at.broker_pid)]
             for load in loads:
@@ -132,6 +136,15 @@ class Sides:
     ) -> tuple[Any, Callable[[], None]]:
         query = self.driver.start(name, tasks, trigger_ms=trigger_ms, is_open=is_open)
         return query, lambda: self.driver.stop(name, query)
+
+
+def _await_events(query: Any) -> None:
+    """Wait until a query has done a batch with events."""
+    deadline = time.monotonic() + WAITS_S
+    while not ((progress := query.lastProgress) and progress["numInputRows"]):
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"no batch with events ended within {WAITS_S} s")
+        time.sleep(0.1)
 
 
 def followed(newest: Callable[[], Any], *, seconds: float) -> tuple[int, float, int]:
@@ -198,8 +211,10 @@ def measure(
             for number in range(rounds):
                 for side in SIDES[number % 3:] + SIDES[: number % 3]:
                     for tasks, runs in ((usual, calm), (most, saturated)):
-                        runs[side].append(sides.run(
-                            side, tasks, trigger_ms=trigger_ms, warm_s=seconds / 2, seconds=seconds))
+                        run = sides.run(side, tasks, trigger_ms=trigger_ms, warm_s=seconds / 2, seconds=seconds)
+                        if not run.events:
+                            raise TimeoutError(f"no batch ended within {seconds:g} s: measure for longer")
+                        runs[side].append(run)
         finally:
             sides.close()
     return [{"dataflow": flow, **row} for row in compared(calm, saturated)]
