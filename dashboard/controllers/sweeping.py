@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from django.utils import timezone
 
 from dashboard.audit.trail import audited
-from dashboard.controllers.models import RoundRow
-from dashboard.controllers.services import TURNED_DOWN
+from dashboard.controllers.models import TURNED_DOWN, RoundRow
 from dashboard.profiles import lifecycle as sweeps
 from dashboard.profiles.models import ProfileRecord
 from dashboard.profiles.services.choosing import use_again

@@ -76,7 +76,7 @@ def wants_of(view: View) -> Wants:
 def latency_ms(view: View, dataflow: str, limit: LatencyLimit) -> float | None:
     """What is measured of a limit now, in milliseconds; None where no event has come lately."""
     submitted = view.estate.submitted[dataflow]
-    name = _metric(limit)
+    name = metric_of(limit)
     if not limit.along:
         return _slowest(view, [submitted.running[task] for task in submitted.sinks], name)
     last = _slowest(view, [submitted.running[limit.along[-1]]], name)
@@ -108,7 +108,8 @@ def parts_along(view: View, path: Sequence[str]) -> Breakdown | None:
     return broken_down(hops, first_interval_ms=interval_ms)
 
 
-def _metric(limit: LatencyLimit) -> str:
+def metric_of(limit: LatencyLimit) -> str:
+    """The metric by which a limit is measured."""
     if limit.percentile is None:
         return "latency_mean_ms"
     return next((f"latency_p{known}_ms" for known in (50, 95) if limit.percentile <= known), "latency_p99_ms")

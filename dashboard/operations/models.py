@@ -212,6 +212,21 @@ class FragmentPace(models.Model):
     refusal = models.CharField(max_length=200, default="", blank=True)  # why they cannot
 
 
+class ModesWanted(models.Model):
+    """One row: how queries' batches would be chosen if modes were free, where that differs from the modes in force.
+
+    ``queries`` by fragment: whether its batches would be open, and how far apart they or their groups begin, in ms.
+    ``cores`` by fragment, with readers: what it takes now and would take. ``limits`` by dataflow and number: the
+    latency then, in seconds, and whether that meets it.
+    """
+
+    id = models.PositiveSmallIntegerField(primary_key=True, default=1)
+    at = models.DateTimeField()
+    queries = models.JSONField(default=dict)
+    cores = models.JSONField(default=dict)
+    limits = models.JSONField(default=dict)
+
+
 class LatencyStatus(models.Model):
     """What became of one latency limit of a running dataflow, as it was last looked at.
 

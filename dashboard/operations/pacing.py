@@ -1,5 +1,8 @@
 """Pacing: what is seen of batches and latencies, second by second; and, every few seconds, other intervals.
 
+Intervals are for the modes in force: which batches stay open is decided by a controller, for which is noted here what
+would be chosen if it were free.
+
 It runs in the recorder, of which there is one. What it remembers of the last minute is its own and is seen again after
 a restart; intervals and what became of limits are rows. An interval is a wish like any other of the estate's: agents
 bring it into force, and a broker that lost it gets it again. No interval changes what a dataflow's outputs are.
@@ -8,7 +11,7 @@ bring it into force, and a broker that lost it gets it again. No interval change
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from statistics import median
@@ -21,6 +24,7 @@ from dashboard import jobs
 from dashboard.operations.costs import costs_here
 from dashboard.operations.latency_problem import Key, Wants, latency_ms, parts_along, queries_of, wants_of
 from dashboard.operations.models import FragmentPace, LatencyStatus
+from dashboard.operations.modes import close_at_once, no_longer_open, note_wanted
 from dashboard.operations.open_batches import may_be_open, refusals_in
 from dashboard.operations.view import View
 from scheduler.contracts.reports import RUNNING
@@ -28,7 +32,7 @@ from scheduler.history.series import DATAFLOW, Annotation, Series
 from scheduler.latency import status
 from scheduler.latency.batch_costs import BatchesSeen, times_its_cpu
 from scheduler.latency.pacing import STAYS, Expected, Pacing, Queries, Wanted, expected_at
-from scheduler.latency.real_time import Chosen, apart_s_of, choose_modes, equal_interval_s, opening
+from scheduler.latency.real_time import APARTS_S, Chosen, apart_s_of, choose_modes, equal_interval_s, keep_modes, opening
 from scheduler.latency.status import Settled, state_of
 from scheduler.latency.stepping import step
 from scheduler.latency.triggers import SMALLEST_S, BatchCost
@@ -85,6 +89,7 @@ class Pacer:
         self._paths: dict[Key, tuple[str, ...]] = {}
         self._wants: tuple[Estate, list[Any], Wants] | None = None
         self._settled: dict[Key, Settled] = {}
+        self._open: frozenset[str] | None = None  # at the last round; None before the first
 
     def look(self, view: View, now_s: int) -> list[Annotation]:
         """Take a second in; what was changed, where this is a second in which intervals are chosen."""
@@ -176,27 +181,44 @@ class Pacer:
         measured_s = {want.key: mean_s for key, (_, want) in wants.items()
                       if (mean_s := self._settled[key].recent_s) is not None}
         refusals = self._refusals(view, paces)
+        opened = frozenset(name for name, row in paces.items() if row.real_time and name in queries.costs)
+        closed = no_longer_open(opened, refusals, view.estate)
+        at = self._now()
         if settings.PACING == "steps":
             paced = step(queries, limits, measured_s)
-            chosen_modes = Chosen(frozenset(), paced, paced.interval_s)
+            kept = Chosen(frozenset(), paced, paced.interval_s)
         else:
-            chosen_modes = choose_modes(
-                queries, limits, refusals if may_be_open() else {},
-                before=[name for name, row in paces.items() if row.real_time])
-            paced = chosen_modes.paced
-        at = self._now()
-        alone_ms = self._alone(view, queries, corrected, refusals if may_be_open() else {}, chosen_modes)
-        changed = self._store_intervals(chosen_modes, queries, paces, alone_ms, at, refusals=refusals)
+            kept = keep_modes(queries, limits, opened - closed, before=opened)
+            self._note_wanted(kept, queries, limits, refusals, at)
+        paced, alone_ms = kept.paced, self._alone(view, queries, corrected, kept)
+        was_open = opened if self._open is None else self._open
+        changed = self._store_intervals(
+            kept, queries, paces, alone_ms, at, was_open=was_open, refusals=refusals,
+            fragments=view.estate.fragments)
+        close_at_once(closed)
+        self._open = kept.open
         self._store_statuses(corrected, paced, rows, at)
         self._paths = {key: paced.expected[want.key].path for key, (_, want) in corrected.items()}
         if not changed:
             return []
         jobs.republish()
         return [
-            Annotation(now_s, REPACED, DATAFLOW, name, _told(queries, chosen_modes, paces, own))
+            Annotation(now_s, REPACED, DATAFLOW, name, _told(queries, kept, was_open, own))
             for name in view.records
             if (own := sorted(changed & {view.estate.places[task][0]
                                          for task in view.estate.submitted[name].running.values()}))]
+
+    @staticmethod
+    def _note_wanted(
+        kept: Chosen, queries: Queries, limits: Sequence[Wanted], refusals: Mapping[str, str], at: datetime
+    ) -> None:
+        """Note which modes would be chosen if they were free."""
+        able = refusals if may_be_open() else {}
+        free = kept
+        if kept.open or any(not refusal for refusal in able.values()):
+            free = choose_modes(
+                queries, limits, able, before=kept.open, micro=None if kept.open else kept.paced)
+        note_wanted(kept, free, queries, limits, at=at)
 
     @staticmethod
     def _open_now(view: View) -> set[str]:
@@ -223,12 +245,12 @@ class Pacer:
 
     @staticmethod
     def _alone(
-        view: View, queries: Queries, wants: Wants, refusals: Mapping[str, str], chosen: Chosen
+        view: View, queries: Queries, wants: Wants, chosen: Chosen
     ) -> dict[str, dict[str, int]]:
         """Of queries that dataflows need differently often: the interval, in ms, that each would have alone.
 
-        Of one that would leave its batches open it is that of micro-batches that take as much; and no user of a query
-        that does as ``chosen`` needs more of it than that takes.
+        Of one that leaves its batches open, and would for that dataflow alone, it is that of micro-batches that take
+        as much; and no user of such a query needs more of it than that takes.
         """
         own: dict[str, list[Wanted]] = {}
         for (name, _), (_, want) in wants.items():
@@ -244,7 +266,7 @@ class Pacer:
         for name in {name for names in shared.values() for name in names}:
             needed = {query for query, names in users.items() if name in names}
             part = replace(queries, costs={query: queries.costs[query] for query in needed}, before_s={}, capacity={})
-            choice = choose_modes(part, own.get(name, []), refusals)
+            choice = choose_modes(part, own.get(name, []), dict.fromkeys(chosen.open, ""))
             for query in needed & shared.keys():
                 cost = queries.costs[query]
                 least_s = chosen.priced_s(query, cost) if query in chosen.open else 0.0
@@ -254,9 +276,10 @@ class Pacer:
     @staticmethod
     def _store_intervals(
         chosen: Chosen, queries: Queries, paces: Mapping[str, FragmentPace],
-        alone_ms: Mapping[str, Mapping[str, int]], at: datetime, *, refusals: Mapping[str, str],
+        alone_ms: Mapping[str, Mapping[str, int]], at: datetime, *, was_open: frozenset[str],
+        refusals: Mapping[str, str], fragments: Collection[str],
     ) -> set[str]:
-        """Write what has changed; the queries that had another interval or mode before.
+        """Write what has changed but for modes; the queries that had another interval or mode before.
 
         Parameters
         ----------
@@ -270,15 +293,19 @@ class Pacer:
             Of queries that several need differently often: by dataflow, in ms.
         at : datetime
             The present moment.
+        was_open : frozenset of str
+            The queries whose batches stayed open at the last round.
         refusals : mapping of str to str
             Why queries cannot leave their batches open.
+        fragments : collection of str
+            All that there are, also those that rest.
         """
         fresh, changed = [], set()
         for query, seconds in chosen.interval_s.items():
             row, trigger_ms = paces.get(query), round(1000 * seconds)
             cost = asdict(queries.costs[query])
-            is_open, refusal = query in chosen.open, refusals.get(query, row.refusal if row else "")[:200]
-            if is_open != (row is not None and row.real_time) or (
+            refusal = refusals.get(query, row.refusal if row else "")[:200]
+            if (query in chosen.open) != (query in was_open) or (
                     trigger_ms != (settings.TRIGGER_MS if row is None else row.trigger_ms)):
                 changed.add(query)
             alone = dict(alone_ms.get(query, {}))
@@ -286,15 +313,15 @@ class Pacer:
                     or _differs(row.alone_ms, alone)):
                 since = at if row is None or query in changed else row.since
                 fresh.append(FragmentPace(
-                    fragment=query, trigger_ms=trigger_ms, since=since, cost=cost, alone_ms=alone, real_time=is_open,
-                    refusal=refusal))
-        gone = paces.keys() - queries.costs.keys()
+                    fragment=query, trigger_ms=trigger_ms, since=since, cost=cost, alone_ms=alone, refusal=refusal))
+        gone = {name for name in paces.keys() - queries.costs.keys()  # one that rests keeps its mode
+                if not paces[name].real_time or name not in fragments}
         with transaction.atomic():
             if gone:
                 FragmentPace.objects.filter(pk__in=gone).delete()
             FragmentPace.objects.bulk_create(
                 fresh, update_conflicts=True, unique_fields=["fragment"],
-                update_fields=["trigger_ms", "since", "cost", "alone_ms", "real_time", "refusal"])
+                update_fields=["trigger_ms", "since", "cost", "alone_ms", "refusal"])
         return changed
 
     def _store_statuses(
@@ -375,8 +402,7 @@ def _differs(before: Mapping[str, float], cost: Mapping[str, float]) -> bool:
         for name, value in cost.items())
 
 
-def _told(queries: Queries, chosen: Chosen, paces: Mapping[str, FragmentPace], changed: list[str]) -> str:
-    was_open = {query for query in changed if query in paces and paces[query].real_time}
+def _told(queries: Queries, chosen: Chosen, was_open: frozenset[str], changed: list[str]) -> str:
     opened = [query for query in changed if query in chosen.open and query not in was_open]
     if opened:
         return f"{_number(opened, 'leaves its', 'leave their')} batches open: events go on as they come."

@@ -9,6 +9,7 @@ from django.utils import timezone
 from dashboard import queue
 from dashboard.approvals.services import adapting
 from dashboard.controllers import runner
+from dashboard.controllers.mode_changing import ModeActuator
 from dashboard.controllers.runner import Actuator
 from dashboard.controllers.sweeping import SweepActuator
 from dashboard.queue import app
@@ -18,6 +19,7 @@ ACTUATORS: Mapping[str, Actuator] = {
     "defragmentation": adapting.DEFRAGMENTATION,
     "deployment": adapting.DEPLOYMENT,
     "isolation": adapting.ISOLATION,
+    "open_batches": ModeActuator(),
     "remeasuring": SweepActuator()}
 
 

@@ -94,15 +94,17 @@ def veto(
 
 
 def _in_flight(controller: Controller, state: State, decision: Decision) -> Iterator[str]:
-    """What is under way already stands against it; against what is urgent, only what moves queries or is the same."""
+    """What is under way already stands against it; against what is urgent, only what moves queries or is the same; and
+    of the own team against what goes alongside others, only what is moving."""
     subjects = {change.what for change in decision.changes}
     for turn in state.rounds:
         if not turn.is_open:
             continue
         own = turn.controller == controller.name and turn.decision.team == decision.team
-        waits = decision.urgent and turn.phase not in MOVING
+        rests = turn.phase not in MOVING
+        waits = decision.urgent and rests
         same = subjects & {change.what for change in turn.decision.changes}
-        if own and not waits:
+        if own and not waits and not (decision.alongside and rests):
             yield "The round before is still in flight."
         elif decision.moves_queries and turn.decision.moves_queries and turn.phase in MOVING:
             yield "Queries are being changed already; one change at a time in the whole estate."

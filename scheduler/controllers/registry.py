@@ -8,9 +8,10 @@ from .chaining import Chaining
 from .defragmentation import Defragmentation
 from .deploying import Deploying
 from .isolating import Isolating
+from .opening import Opening
 from .protocol import Controller
 from .remeasuring import Remeasuring
 
 CONTROLLERS: Mapping[str, Controller] = {
     controller.name: controller for controller in (
-        Defragmentation(), Chaining(), Deploying(), Isolating(), Remeasuring())}
+        Defragmentation(), Chaining(), Deploying(), Isolating(), Opening(), Remeasuring())}

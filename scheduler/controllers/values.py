@@ -118,6 +118,9 @@ class Decision:
     urgent : bool
         Whether it takes back what breaks a limit now: no cool-down and no budget holds it up, and what it takes back
         is not made again for a day.
+    alongside : bool
+        Whether it may begin while people are asked about other rounds of its team, or these are checked; never while
+        one is moving.
     """
 
     target: str
@@ -130,6 +133,7 @@ class Decision:
     moves_queries: bool = False
     arguments: Mapping[str, str] = field(default_factory=dict)
     urgent: bool = False
+    alongside: bool = False
 
     @property
     def teams(self) -> tuple[str, ...]:

@@ -43,7 +43,8 @@ class Chosen:
 
 
 def choose_modes(
-    queries: Queries, wants: Sequence[Wanted], refusals: Mapping[str, str], *, before: Collection[str] = ()
+    queries: Queries, wants: Sequence[Wanted], refusals: Mapping[str, str], *, before: Collection[str] = (),
+    micro: Pacing | None = None,
 ) -> Chosen:
     """Choose the queries that leave their batches open, and the intervals of the others.
 
@@ -57,6 +58,8 @@ def choose_modes(
         Why a query cannot leave its batches open, empty where it can; one that is not named is not known yet.
     before : collection of str
         The queries that do so now: they go on while that costs no more.
+    micro : Pacing, optional
+        The intervals of micro-batches alone, where they are known.
 
     Returns
     -------
@@ -64,7 +67,7 @@ def choose_modes(
         Those that a limit needs which no intervals meet, and those that save CPU by it: both only where that is so when
         their readers follow them.
     """
-    paced = pace(queries, wants)
+    paced = micro or pace(queries, wants)
     able = [query for query, refusal in refusals.items() if not refusal and _may(queries, query)]
     needed = {
         query for want in wants if paced.expected[want.key].least_s is not None
@@ -82,6 +85,28 @@ def choose_modes(
         if _rank(trial, wants) < _rank(best.paced, wants):
             best = Chosen(opened, trial, trial.interval_s)
     return _gathering(queries, wants, best, before) if best.open else best
+
+
+def keep_modes(
+    queries: Queries, wants: Sequence[Wanted], opened: Collection[str], *, before: Collection[str] = ()
+) -> Chosen:
+    """Choose the intervals of all queries where these leave their batches open, and no others.
+
+    Parameters
+    ----------
+    queries : Queries
+        With what their micro-batches cost.
+    wants : sequence of Wanted
+        Limits, on ways of these queries.
+    opened : collection of str
+        The queries whose batches stay open.
+    before : collection of str
+        Those of which that was so when intervals were chosen last: their groups of events come as far apart.
+    """
+    kept = frozenset(query for query in opened if query in queries.costs)
+    paced = pace(opening(queries, kept), wants)
+    chosen = Chosen(kept, paced, paced.interval_s)
+    return _gathering(queries, wants, chosen, before) if kept else chosen
 
 
 def _gathering(queries: Queries, wants: Sequence[Wanted], chosen: Chosen, before: Collection[str]) -> Chosen:

@@ -1,4 +1,4 @@
-"""An estate that does as the pacer tells it, second by second, without Spark."""
+"""An estate that does as the pacer and the controller of open batches tell it, second by second, without Spark."""
 
 from __future__ import annotations
 
@@ -9,11 +9,16 @@ import pytest
 
 from dashboard import jobs
 from dashboard.catalog.models import DataflowRecord
+from dashboard.controllers import runner
+from dashboard.history.store import DatabaseHistory
 from dashboard.operations.estate import load_estate, load_part_of
 from dashboard.operations.pacing import Pacer, open_of, trigger_ms_of
+from dashboard.operations.recording import values_of
 from dashboard.operations.telemetry import EVERYTHING
 from dashboard.operations.view import view_for
+from dashboard.tasks.controlling import ACTUATORS
 from scheduler.contracts.reports import Reports
+from scheduler.controllers.registry import CONTROLLERS
 from scheduler.history.series import Annotation
 from scheduler.model.fragment import Slot
 from workers.engine.desired import desired_of
@@ -21,6 +26,7 @@ from workers.engine.observed import Flows, TaskFlow
 
 BEGIN_S = 1_800_000_000
 RATE = 50.0
+OPEN_BATCHES = "open_batches"
 
 
 @dataclass
@@ -36,17 +42,34 @@ class Played:
     available: bool = True
     state: str = "running"  # of every query
     refusal: str = "it is played"  # why batches cannot stay open; empty where they can: then all takes 5 ms
+    open_ms: float = 5.0
+    steps: bool = True  # whether the loop of controllers takes its turns
 
     def __post_init__(self) -> None:
-        self.pacer = Pacer(lambda: datetime.fromtimestamp(self.now_s, UTC))
+        self.pacer, self.history = Pacer(lambda: self.at), DatabaseHistory()
         self.patch.setattr(jobs, "read_live", lambda *_: self.reading())
 
     def run(self, seconds: int) -> list[Annotation]:
         notes: list[Annotation] = []
         for _ in range(seconds):
             self.now_s += 1
-            notes += self.pacer.look(view_for(EVERYTHING), self.now_s)
+            view = view_for(EVERYTHING)
+            if self.now_s % 10 == 0:
+                self.history.append(self.now_s, values_of(view))
+                self.history.flush()
+            notes += self.pacer.look(view, self.now_s)
+            if self.steps and self.now_s % 10 == 5:
+                self.turn()
         return notes
+
+    def turn(self) -> None:
+        """The loop's turn of open batches."""
+        runner.take_turn(CONTROLLERS[OPEN_BATCHES], ACTUATORS[OPEN_BATCHES], at=self.at)
+
+    @property
+    def at(self) -> datetime:
+        """The present moment."""
+        return datetime.fromtimestamp(self.now_s, UTC)
 
     def reading(self) -> jobs.LiveReading:
         estate = load_estate()
@@ -72,7 +95,7 @@ class Played:
             before = max((age_ms[parent] for parent in estate.tasks[fragment.tasks[0]].parents), default=None)
             waited_ms = 500 * interval_s + 1000 * self.beyond_s if before is None else before
             for task in fragment.active_tasks:
-                age_ms[task] = 5.0 + (before or 0.0) if is_open else waited_ms + 1000 * self.batch_s
+                age_ms[task] = self.open_ms + (before or 0.0) if is_open else waited_ms + 1000 * self.batch_s
                 tasks[task] = TaskFlow(RATE, 0, age_ms[task], age_ms[task], age_ms[task], None, age_ms[task])
             queries[name] = RATE
         return jobs.LiveReading(

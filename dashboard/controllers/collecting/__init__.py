@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from dashboard.controllers.collecting import chains, deployments, fusions, profiles, slow_tasks
+from dashboard.controllers.collecting import chains, deployments, fusions, modes, profiles, slow_tasks
 from dashboard.controllers.models import RoundRow
 from scheduler.controllers.dry_run import Frame
 from scheduler.controllers.protocol import Effect
@@ -40,5 +40,6 @@ COLLECTORS: Mapping[str, Collector] = {
     "chains": Collector(chains.evidence, chains.frames, fusions.effect),
     "deployments": Collector(deployments.evidence, deployments.frames, deployments.effect),
     "fusions": Collector(fusions.evidence, fusions.frames, fusions.effect),
+    "modes": Collector(modes.evidence, modes.frames, modes.effect),
     "profiles": Collector(profiles.evidence, profiles.frames, profiles.effect),
     "slow_tasks": Collector(slow_tasks.evidence, slow_tasks.frames, fusions.effect)}

@@ -1,0 +1,161 @@
+"""Modes of batches: which are in force, which would be chosen if they were free, and changing them.
+
+The pacer keeps to the modes in force and notes here what it would choose. Whether that is done is decided by the
+controller of open batches; it alone changes modes, but for one case: a query that can no longer be worked on in open
+batches has micro-batches at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from django.conf import settings
+from django.db import transaction
+
+from dashboard.audit.trail import inside_command
+from dashboard.operations.models import FragmentPace, ModesWanted
+from dashboard.operations.open_batches import may_be_open
+from scheduler.latency.pacing import Queries, Wanted
+from scheduler.latency.real_time import MOST_A_SLOT, Chosen
+from scheduler.latency.triggers import SMALLEST_S
+from scheduler.model.estate import Estate
+
+FRESH = timedelta(minutes=1)  # what was noted longer ago is of a recorder that is away
+
+
+@dataclass(frozen=True, slots=True)
+class WantedModes:
+    """What was noted: by query whether its batches would be open, and how far apart; see `ModesWanted`."""
+
+    opens: Mapping[str, bool] = field(default_factory=dict)
+    trigger_ms: Mapping[str, int] = field(default_factory=dict)
+    cores: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    limits: Mapping[tuple[str, int], tuple[float, bool]] = field(default_factory=dict)
+
+
+def wanted_modes(*, at: datetime) -> WantedModes | None:
+    """What the pacer would choose, as it noted last, without what is so by now; None where that was long ago."""
+    row = ModesWanted.objects.filter(pk=1).first()
+    if row is None or not row.queries:
+        return WantedModes()
+    if abs(at - row.at) > FRESH:
+        return None
+    now = in_force(row.queries)
+    return WantedModes(
+        {query: wanted["open"] for query, wanted in row.queries.items()
+         if query in now and now[query] != wanted["open"]},
+        {query: wanted["trigger_ms"] for query, wanted in row.queries.items()},
+        {query: (before, after) for query, (before, after) in row.cores.items()},
+        {(key.rpartition("/")[0], int(key.rpartition("/")[2])): (then_s, is_met)
+         for key, (then_s, is_met) in row.limits.items()})
+
+
+def in_force(queries: Iterable[str]) -> dict[str, bool]:
+    """Whether the batches of these queries are to be open; those that have intervals at all."""
+    return dict(FragmentPace.objects.filter(pk__in=list(queries)).values_list("pk", "real_time"))
+
+
+def refusals_of(queries: Iterable[str]) -> dict[str, str]:
+    """Why the batches of these queries cannot stay open, as their slots told last; empty where they can."""
+    return dict(FragmentPace.objects.filter(pk__in=list(queries)).values_list("pk", "refusal"))
+
+
+def is_still_wanted(opens: Mapping[str, bool], *, at: datetime) -> bool:
+    """Whether these modes would still be chosen, and are not in force; while nobody notes it they are taken to be."""
+    wanted = wanted_modes(at=at)
+    return wanted is None or all(wanted.opens.get(name) == is_open for name, is_open in opens.items())
+
+
+def note_wanted(kept: Chosen, free: Chosen, queries: Queries, wants: Iterable[Wanted], *, at: datetime) -> None:
+    """Keep what would be chosen, where it is not what is in force.
+
+    Parameters
+    ----------
+    kept, free : Chosen
+        With the modes in force, and if they were free.
+    queries : Queries
+        With what micro-batches cost.
+    wants : iterable of Wanted
+        The limits; their keys are those of the answer.
+    at : datetime
+        The present moment.
+    """
+    others = kept.open ^ free.open
+    if not others:
+        ModesWanted.objects.exclude(queries={}).update(at=at, queries={}, cores={}, limits={})
+        return
+    readers = {name for name, writers in queries.reads.items() if not others.isdisjoint(writers)}
+    ModesWanted.objects.update_or_create(pk=1, defaults={
+        "at": at,
+        "queries": {name: {"open": name in free.open, "trigger_ms": round(1000 * free.interval_s[name])}
+                    for name in sorted(others)},
+        "cores": {name: [round(chosen.cores(name, queries.costs[name]), 6) for chosen in (kept, free)]
+                  for name in sorted(others | readers) if name in queries.costs},
+        "limits": {want.key: [round(free.paced.expected[want.key].latency_s, 4),
+                              free.paced.expected[want.key].least_s is None]
+                   for want in wants if not others.isdisjoint(want.way.writers)}})
+
+
+def no_longer_open(opened: Collection[str], refusals: Mapping[str, str], estate: Estate) -> frozenset[str]:
+    """Those of these queries that can be worked on in open batches no more: their slot refuses it, they are divided, or
+    no batches stay open here."""
+    return frozenset(
+        name for name in opened if name in estate.fragments and (
+            not may_be_open() or refusals.get(name) or estate.fragments[name].divided))
+
+
+def close_at_once(queries: Collection[str]) -> None:
+    """Let these queries have micro-batches, whoever wanted what: they cannot have others."""
+    if queries:
+        FragmentPace.objects.filter(pk__in=list(queries), real_time=True).update(real_time=False)
+
+
+class CannotChange(Exception):
+    """Why a mode cannot be changed as it was decided, in a sentence."""
+
+
+def change_modes(
+    wanted: Mapping[str, bool], *, trigger_ms: Mapping[str, int], estate: Estate, at: datetime
+) -> None:
+    """Let the batches of these queries be open, or not, all of them or none; inside an audited command.
+
+    Parameters
+    ----------
+    wanted : mapping of str to bool
+        By query: whether its batches are to be open.
+    trigger_ms : mapping of str to int
+        How far apart they or their groups begin until the pacer chooses again.
+    estate : Estate
+        Where the queries are.
+    at : datetime
+        The present moment.
+
+    Raises
+    ------
+    CannotChange
+        A query has gone or cannot have open batches, or its slot has no room for more of them.
+    """
+    if not inside_command():
+        raise RuntimeError("modes are changed inside an audited command only")
+    rows = {row.pk: row for row in FragmentPace.objects.select_for_update().filter(pk__in=list(wanted))}
+    slots = {name: estate.fragments[name].slot for name in wanted if name in estate.fragments}
+    for name, opens in wanted.items():
+        if name not in rows or name not in slots:
+            raise CannotChange(f"{name} has gone.")
+        if opens and rows[name].refusal:
+            raise CannotChange(f"The batches of {name} cannot stay open: {rows[name].refusal}.")
+    opened = {name: rows[name].real_time for name in rows} | in_force(
+        name for name, fragment in estate.fragments.items() if fragment.slot in set(slots.values())) | wanted
+    for slot in {slots[name] for name, opens in wanted.items() if opens}:
+        count = sum(is_open for name, is_open in opened.items()
+                    if name in estate.fragments and estate.fragments[name].slot == slot)
+        if count > MOST_A_SLOT:
+            raise CannotChange(f"{slot} has {MOST_A_SLOT} queries with open batches already.")
+    for name, opens in wanted.items():
+        rows[name].real_time, rows[name].since = opens, at
+        usual_ms = round(1000 * SMALLEST_S) if opens else settings.TRIGGER_MS
+        rows[name].trigger_ms = trigger_ms.get(name, usual_ms)
+    with transaction.atomic():
+        FragmentPace.objects.bulk_update(list(rows.values()), ["real_time", "trigger_ms", "since"])
