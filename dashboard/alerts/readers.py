@@ -21,6 +21,7 @@ from dashboard.history.store import DatabaseHistory
 from dashboard.operations.findings import BAD, Finding
 from dashboard.operations.health import findings
 from dashboard.operations.models import LatencyStatus
+from dashboard.operations.modes import WantedModes, wanted_modes
 from dashboard.operations.telemetry import EVERYTHING
 from dashboard.operations.view import View, view_for
 from dashboard.profiles.models import ProfileRecord
@@ -110,6 +111,7 @@ def _latency_limit(evidence: Evidence) -> Readings | None:
         return None
     readings: Readings = {Element(DATAFLOW, key): Reading(value=0.0, cause="latency_limit", dataflow=key)
                           for key in evidence.own}
+    wanted = wanted_modes() or WantedModes()
     for row in LatencyStatus.objects.filter(dataflow__in=list(evidence.own), state__in=[MISSED, IMPOSSIBLE]):
         key, (limit,) = str(row.dataflow_id), from_json(row.limit) or ()
         lateness = f"{in_words(row.measured_s)} are measured" if row.state == MISSED and row.measured_s else \
@@ -117,7 +119,8 @@ def _latency_limit(evidence: Evidence) -> Readings | None:
         readings[Element(DATAFLOW, key)] = Reading(
             value=1.0, cause="latency_limit", dataflow=key,
             text=f"{evidence.of_dataflow(key)} is to have a {limit.words}, and {lateness}.",
-            remedy="Its page says where the time goes, and what would meet the limit.")
+            remedy="It would be met by open batches; its page says what they wait for." if wanted.meets(key, row.number)
+            else "Its page says where the time goes, and what would meet the limit.")
     return readings
 
 

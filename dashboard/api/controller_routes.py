@@ -93,7 +93,8 @@ def dry_run(
 
 @router.post("/rounds/{slug:key}/accept", response=RoundAnswer)
 def accept_round(request: HttpRequest, key: str) -> dict[str, Any]:
-    """Let be done what a round recommends, where that is no plan: measuring again. Plans are approved as proposals."""
+    """Let be done what a round recommends, where that is no plan: measuring again, other modes of batches. Plans are
+    approved as proposals. Where several teams are asked, it is done when each has said so."""
     return _round(services.accept_round(actor=request.user, key=key))
 
 
@@ -101,6 +102,12 @@ def accept_round(request: HttpRequest, key: str) -> dict[str, Any]:
 def decline_round(request: HttpRequest, key: str) -> dict[str, Any]:
     """Turn down what a round recommends, where that is no plan."""
     return _round(services.decline_round(actor=request.user, key=key))
+
+
+@router.post("/rounds/{slug:key}/take-back", response=RoundAnswer)
+def take_back_round(request: HttpRequest, key: str) -> dict[str, Any]:
+    """Take back what a round has changed, where that is no plan: modes of batches. Plans go back as proposals."""
+    return _round(services.take_back_round(actor=request.user, key=key))
 
 
 def _controller(row: selectors.ControllerRow) -> dict[str, Any]:
@@ -119,7 +126,8 @@ def _round(row: RoundRow) -> dict[str, Any]:
     proposal = getattr(row, "proposal", None)
     return _turn(round_of(row)) | {
         "key": row.key, "proposal": str(proposal.pk) if proposal else None,
-        "sweep": str(row.sweep_id) if row.sweep_id else None}
+        "sweep": str(row.sweep_id) if row.sweep_id else None, "asked_of": row.asked_of,
+        "may_be_taken_back": row.may_be_taken_back}
 
 
 def _turn(turn: Round) -> dict[str, Any]:
@@ -130,7 +138,8 @@ def _turn(turn: Round) -> dict[str, Any]:
         "bounds": [{"measure": bound.measure, "unit": bound.unit, "before": bound.before, "at_most": bound.at_most}
                    for bound in decision.promise.bounds],
         "within_s": decision.promise.within_s, "why": turn.why, "begun": _iso(turn.begun_s),
-        "changed": _iso(turn.changed_s), "ended": _iso(turn.ended_s), "proposal": None, "sweep": None}
+        "changed": _iso(turn.changed_s), "ended": _iso(turn.ended_s), "proposal": None, "sweep": None,
+        "asked_of": [], "may_be_taken_back": False}
 
 
 def _reason(row: ReasonRow) -> dict[str, Any]:

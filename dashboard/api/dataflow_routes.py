@@ -38,13 +38,12 @@ from dashboard.bills.costs import cost_of
 from dashboard.catalog import selectors as catalog
 from dashboard.catalog.documents import limits_for
 from dashboard.catalog.services import choose_latency, choose_when_behind
+from dashboard.controllers.latency_told import latency_prices_told, latency_told
 from dashboard.operations import failures as failing
 from dashboard.operations import fragments
 from dashboard.operations import selectors as operations
 from dashboard.operations.services import try_again
 from dashboard.operations.sinks import write_again
-from dashboard.plans.latency_prices import latency_prices
-from dashboard.plans.latency_remedies import latency_with_remedies
 from dashboard.teams import selectors as teams
 from scheduler.model.errors import NotFound
 
@@ -154,13 +153,13 @@ def when_behind(request: HttpRequest, dataflow_id: UUID, choice: schemas.WhenBeh
 @router.get("/dataflows/{uuid:dataflow_id}/latency", response=DataflowLatency)
 def latency(request: HttpRequest, dataflow_id: UUID) -> dict[str, Any]:
     """The latency limits of a dataflow: whether they are met, where the time goes, and what would meet them."""
-    return latency_with_remedies(request.viewer, dataflow_id)
+    return latency_told(request.viewer, dataflow_id)
 
 
 @router.get("/dataflows/{uuid:dataflow_id}/latency/prices", response=LatencyPrices)
 def prices_of_latency(request: HttpRequest, dataflow_id: UUID, scheduled: bool = False) -> dict[str, Any]:
     """What the dataflow's batches would take at other limits, and its part of that; or as by a schedule."""
-    return latency_prices(request.viewer, dataflow_id, scheduled=scheduled)
+    return latency_prices_told(request.viewer, dataflow_id, scheduled=scheduled)
 
 
 @router.post("/dataflows/{uuid:dataflow_id}/latency", response=DataflowLatency)
@@ -168,7 +167,7 @@ def choose_limits(request: HttpRequest, dataflow_id: UUID, choice: schemas.Laten
     """Say how late a dataflow's events may be; by an engineer of its team. Nothing is restarted."""
     record = catalog.dataflow(request.viewer, dataflow_id)
     choose_latency(actor=request.user, dataflow_id=record.pk, limits=limits_for(record, choice.latency))
-    return latency_with_remedies(request.viewer, dataflow_id)
+    return latency_told(request.viewer, dataflow_id)
 
 
 @router.get("/dataflows/{uuid:dataflow_id}/fragmentation", response=Fragmentation)

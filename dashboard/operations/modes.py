@@ -34,13 +34,18 @@ class WantedModes:
     cores: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     limits: Mapping[tuple[str, int], tuple[float, bool]] = field(default_factory=dict)
 
+    def meets(self, dataflow: str, number: int) -> bool:
+        """Whether a limit of a dataflow would be met so, by batches that are not open yet."""
+        return any(self.opens.values()) and self.limits.get((dataflow, number), (0.0, False))[1]
 
-def wanted_modes(*, at: datetime) -> WantedModes | None:
-    """What the pacer would choose, as it noted last, without what is so by now; None where that was long ago."""
+
+def wanted_modes(*, at: datetime | None = None) -> WantedModes | None:
+    """What the pacer would choose, as it noted last, without what is so by now; None where that was long before
+    ``at``."""
     row = ModesWanted.objects.filter(pk=1).first()
     if row is None or not row.queries:
         return WantedModes()
-    if abs(at - row.at) > FRESH:
+    if at is not None and abs(at - row.at) > FRESH:
         return None
     now = in_force(row.queries)
     return WantedModes(

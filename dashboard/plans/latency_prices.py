@@ -34,20 +34,23 @@ from scheduler.model.fragment import node_of
 from scheduler.model.latency import LatencyLimit, in_words
 
 
-def latency_prices(viewer: Viewer, dataflow_id: UUID | str, *, scheduled: bool = False) -> dict[str, Any]:
+def latency_prices(
+    viewer: Viewer, dataflow_id: UUID | str, *, scheduled: bool = False, opens: bool = True
+) -> dict[str, Any]:
     """What the batches of a dataflow's queries take at other limits of the whole, and its part of that.
 
     With ``scheduled`` it is that of a schedule: a query for each task, alone, whose batches are no further apart than
     its promise was made for.
 
-    Queries that may leave their batches open do so where they would. Limits of others that share queries stay as they
-    are; of what a stricter limit costs more, whoever asks for it pays (the Shapley value of the airport game). While
-    the dataflow does not run, or nothing is known of its batches, it is estimated.
+    Queries that may leave their batches open do so where they would; without ``opens`` only those that do now. Limits
+    of others that share queries stay as they are; of what a stricter limit costs more, whoever asks for it pays (the
+    Shapley value of the airport game). While the dataflow does not run, or nothing is known of its batches, it is
+    estimated.
     """
     record = dataflow_of(viewer, dataflow_id)
     estate, name = current_estate(), str(record.pk)
     if scheduled:
-        return _estimated(record, scheduled=True)
+        return _estimated(record, scheduled=True, opens=opens)
     entry = estate.submitted.get(name)
     paces = {} if entry is None or entry.paused else paces_of(estate, name)
     own = {query for query, row in paces.items() if row.cost}
@@ -56,7 +59,7 @@ def latency_prices(viewer: Viewer, dataflow_id: UUID | str, *, scheduled: bool =
     price = tariff()
     answer: dict[str, Any] = {"id": name, "currency": price.currency, "estimated": False, "offers": []}
     if way is None or not way.writers.keys() <= own:
-        return _estimated(record, scheduled=False)
+        return _estimated(record, scheduled=False, opens=opens)
     others = _wants_of_others(estate, name, own)
     slot_hour = max((price.slot_hour(node_of(estate.fragments[query].slot)) for query in own), default=price.core_hour)
     costs = {query: BatchCost(**paces[query].cost) for query in own}
@@ -65,7 +68,8 @@ def latency_prices(viewer: Viewer, dataflow_id: UUID | str, *, scheduled: bool =
         costs, reads, slot_of={query: estate.fragments[query].slot for query in own},
         largest_s=settings.LONGEST_TRIGGER_MS / 1000)
     open_now = {query for query in own if paces[query].real_time}
-    refusals = dict.fromkeys(able_now(estate, own, open_now=open_now), "")
+    able = able_now(estate, own, open_now=open_now)
+    refusals = dict.fromkeys(able if opens else able & open_now, "")
     alone = {user: choose_modes(queries, wants, refusals) for user, wants in others.items()}
     for limit_s in (*OFFERED_S, None):
         wants = [] if limit_s is None else [Wanted(name, way, limit_s, whole.share)]
@@ -88,7 +92,7 @@ def latency_prices(viewer: Viewer, dataflow_id: UUID | str, *, scheduled: bool =
     return answer
 
 
-def _estimated(record: DataflowRecord, *, scheduled: bool) -> dict[str, Any]:
+def _estimated(record: DataflowRecord, *, scheduled: bool, opens: bool) -> dict[str, Any]:
     """What the current version would take if it ran alone; no offers where a task's type is not installed."""
     dataflow, price = stored_dataflow(current_version(record).document), tariff()
     answer: dict[str, Any] = {"id": str(record.pk), "currency": price.currency, "estimated": True, "offers": []}
@@ -100,7 +104,7 @@ def _estimated(record: DataflowRecord, *, scheduled: bool) -> dict[str, Any]:
          "met": offer.met, "cores": round(offer.cores, 4), "pays_cores": round(offer.cores, 4),
          "pays_per_hour": round(offer.cores * price.core_hour, 6),
          "queries": len(alone.queries.costs), "open_queries": offer.open_queries}
-        for offer in offers(alone.queries, alone.way, (*OFFERED_S, None), able=alone.able)]
+        for offer in offers(alone.queries, alone.way, (*OFFERED_S, None), able=alone.able if opens else ())]
     return answer
 
 

@@ -33,25 +33,37 @@ from scheduler.performance.pricing import query_cores
 from scheduler.reuse.defragment import fusions
 
 
-def latency_with_remedies(viewer: Viewer, dataflow_id: UUID | str) -> dict[str, Any]:
-    """As `latency_of`, with ``remedies`` of each limit that cannot be met."""
+def latency_with_remedies(viewer: Viewer, dataflow_id: UUID | str, *, opens: bool = True) -> dict[str, Any]:
+    """As `latency_of`, with ``remedies`` of each limit that cannot be met.
+
+    Parameters
+    ----------
+    viewer : Viewer
+        Who looks.
+    dataflow_id : UUID or str
+        Of which dataflow.
+    opens : bool, optional
+        Whether more of its queries may come to have open batches.
+    """
     record = dataflow_of(viewer, dataflow_id)
-    return _with_remedies(record, latency_of(viewer, dataflow_id))
+    return _with_remedies(record, latency_of(viewer, dataflow_id), opens=opens)
 
 
-def latency_card_with_remedies(viewer: Viewer, record: DataflowRecord) -> dict[str, Any]:
-    """As `latency_card`, with ``remedies`` of each limit that cannot be met."""
-    return _with_remedies(record, latency_card(viewer, record))
+def latency_card_with_remedies(viewer: Viewer, record: DataflowRecord, *, opens: bool = True) -> dict[str, Any]:
+    """As `latency_card`, with ``remedies`` of each limit that cannot be met, as `latency_with_remedies`."""
+    return _with_remedies(record, latency_card(viewer, record), opens=opens)
 
 
-def _with_remedies(record: DataflowRecord, answer: dict[str, Any]) -> dict[str, Any]:
+def _with_remedies(record: DataflowRecord, answer: dict[str, Any], *, opens: bool) -> dict[str, Any]:
     limits = [
-        {**status, "remedies": _remedies(record, limit, status) if status["state"] == IMPOSSIBLE else []}
+        {**status, "remedies": _remedies(record, limit, status, opens=opens) if status["state"] == IMPOSSIBLE else []}
         for status, limit in zip(answer["limits"], record.latency_limits, strict=True)]
     return {**answer, "limits": limits}
 
 
-def _remedies(record: DataflowRecord, limit: LatencyLimit, status: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _remedies(
+    record: DataflowRecord, limit: LatencyLimit, status: Mapping[str, Any], *, opens: bool
+) -> list[dict[str, Any]]:
     """Of one limit; none where what its queries cost is not known (any more)."""
     estate = current_estate()
     way = way_of(estate, str(record.pk), limit) if str(record.pk) in estate.submitted else None
@@ -71,7 +83,9 @@ def _remedies(record: DataflowRecord, limit: LatencyLimit, status: Mapping[str, 
         {name: estate.fragments[name].slot for name in paces}, dict.fromkeys(slots, room))
     want = Wanted("limit", way, limit.limit_s, limit.share, status["other_s"] or 0.0)
     query = BatchCost(TIMES_ITS_CPU * costs.query_batch_s, costs.query_batch_s)
-    able = able_now(estate, way.writers, open_now=[name for name, row in paces.items() if row.real_time])
+    open_now = {name for name, row in paces.items() if row.real_time}
+    able = able_now(estate, way.writers, open_now=open_now)
+    able = able if opens else able & open_now
     ways_out = remedies(
         queries, want, chains=_chains(estate, status, queries), query=query, slot_cores=room, able=able)
     return [_told(remedy, estate, slots) for remedy in ways_out]

@@ -77,12 +77,19 @@ class _Playing:
         self.name, self.title, self.about = controller.name, controller.title, controller.about
         self.reads, self.every_s, self.usual = controller.reads, controller.every_s, controller.usual
         self.held: Mapping[tuple[str, str], str] = {}
+        self._first: dict[tuple[str, str], str] = {}  # the value that something had when it was first to be changed
 
     def evaluate(self, evidence: Any, policies: Mapping[str, Policy]) -> Evaluation:
         evaluation = self._controller.evaluate(evidence, policies)
+        for decision in evaluation.decisions:
+            for change in decision.changes:
+                self._first.setdefault(change.what, change.before)
         return replace(evaluation, decisions=tuple(
-            decision for decision in evaluation.decisions
-            if any(self.held.get(change.what) != change.after for change in decision.changes)))
+            replace(decision, changes=changes) for decision in evaluation.decisions
+            if (changes := tuple(change for change in decision.changes if self._value(change) != change.after))))
+
+    def _value(self, change: Change) -> str:
+        return self.held.get(change.what, self._first[change.what])
 
     def check(self, promise: Promise, effect: Effect) -> tuple[Verdict, str]:
         return "kept", promise.text

@@ -21,7 +21,7 @@ from dashboard.controllers.stored import round_of
 from dashboard.core.errors import BadInput
 from dashboard.pages import flash
 from dashboard.profiles.models import ProfileRecord
-from dashboard.profiles.permissions import known_to, may_measure
+from dashboard.profiles.permissions import known_to
 from dashboard.teams.selectors import team as team_named
 from scheduler.controllers.values import (
     ASKED,
@@ -42,8 +42,9 @@ REASONS = 30
 PHASES = (ASKED, *sorted(OPEN_PHASES - {ASKED}), KEPT, BROKEN, ROLLED_BACK, UNCHECKED, DECLINED)
 HOURS = {"1": "the last hour", "6": "the last 6 hours", "24": "the last 24 hours", "168": "the last 7 days"}
 _WAYS = {
-    "accept": (services.accept_round, "It is measured again."),
-    "decline": (services.decline_round, "Turned down. It is not recommended again for a day.")}
+    "accept": (services.accept_round, "Accepted. It is done as soon as every team that is asked has said so."),
+    "decline": (services.decline_round, "Turned down. It is not recommended again for a day."),
+    "take_back": (services.take_back_round, "Taken back. It is left as it is for a day.")}
 
 
 @require_safe
@@ -118,7 +119,7 @@ def controller_set(request: HttpRequest, controller: str) -> HttpResponse:
 @require_POST
 @login_required
 def round_act(request: HttpRequest, key: str, way: str) -> HttpResponse:
-    """Accept or turn down what a round recommends."""
+    """Accept or turn down what a round recommends, or take back what it changed."""
     flash.attempt_named(request, _WAYS, way, key=key)
     return redirect("controllers")
 
@@ -165,13 +166,12 @@ class _Names:
 
 def _of_row(request: HttpRequest, row: RoundRow) -> dict[str, Any]:
     """A round with its links, and what the viewer may answer."""
-    measures = row.waits_for_an_answer and row.profile is not None and may_measure(
-        request.viewer, team_id=row.profile.team_id)
     turn = round_of(row)
     return {
         "key": row.key, "turn": turn, "controller": row.controller, "team": row.team, "begun": row.begun,
         "dataflow": row.dataflow, "profile": row.profile, "proposal": getattr(row, "proposal", None),
-        "sweep": row.sweep, "may_answer": measures, "phase": row.phase}
+        "sweep": row.sweep, "may_answer": services.may_answer(request.viewer, row),
+        "may_take_back": services.may_take_back(request.viewer, row), "phase": row.phase}
 
 
 def _described(turn: Round, names: _Names) -> dict[str, Any]:

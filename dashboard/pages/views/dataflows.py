@@ -24,6 +24,7 @@ from dashboard.bills.costs import cost_of
 from dashboard.catalog import selectors as catalog
 from dashboard.catalog.lifecycle import AT_REST, LIFECYCLE, PAUSED, RUNNING
 from dashboard.catalog.services import choose_when_behind
+from dashboard.controllers.latency_told import latency_card_told
 from dashboard.core.errors import http_status
 from dashboard.explorer.preview import preview_submission
 from dashboard.explorer.versions import compared
@@ -37,7 +38,6 @@ from dashboard.pages import flash
 from dashboard.pages.event_table import event_table
 from dashboard.pages.graphs import dataflow_graph, pair_graph, preview_graph, stream_id
 from dashboard.pages.line_changes import line_changes
-from dashboard.plans.latency_remedies import latency_card_with_remedies
 from dashboard.teams import selectors as teams
 from dashboard.teams.models import Role
 from scheduler.contracts.reports import FAILING
@@ -193,7 +193,7 @@ def dataflow(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
         "may_renew": may and record.status in AT_REST, "is_running": record.status == RUNNING,
         "may_read_bill": request.viewer.sees_private_of(record.team_id),
         "live_topic": f"dataflow:{record.pk}", "hold_s": settings.HOLD_S,
-        "latency": latency_card_with_remedies(request.viewer, record), "longest_ms": settings.LONGEST_TRIGGER_MS,
+        "latency": latency_card_told(request.viewer, record), "longest_ms": settings.LONGEST_TRIGGER_MS,
         "may_choose_latency": may, "may_choose_behind": request.viewer.has_role(record.team_id, Role.APPROVER),
         "when_behind_choices": WORDS, "when_behind_words": WORDS[record.behind_choice],
     })

@@ -12,9 +12,9 @@ from django.views.decorators.http import require_POST, require_safe
 from dashboard.catalog import selectors as catalog
 from dashboard.catalog.documents import limits_for
 from dashboard.catalog.services import choose_latency
+from dashboard.controllers.latency_told import latency_prices_told
 from dashboard.operations.latency_view import limits_in_words
 from dashboard.pages import flash
-from dashboard.plans.latency_prices import latency_prices
 
 
 @require_POST
@@ -37,4 +37,4 @@ def dataflow_latency(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
 def dataflow_latency_prices(request: HttpRequest, dataflow_id: UUID) -> JsonResponse:
     """What the dataflow's batches would take at other limits; with ``scheduled=1`` as by a schedule."""
     return JsonResponse(
-        latency_prices(request.viewer, dataflow_id, scheduled=request.GET.get("scheduled") == "1"))
+        latency_prices_told(request.viewer, dataflow_id, scheduled=request.GET.get("scheduled") == "1"))

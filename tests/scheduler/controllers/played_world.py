@@ -65,8 +65,9 @@ class Follower:
     every_s = 60.0
     usual = Policy()
 
-    def __init__(self, name: str, *, contrary: bool, moves_queries: bool) -> None:
+    def __init__(self, name: str, *, contrary: bool, moves_queries: bool, alongside: bool = False) -> None:
         self.name = self.title = name
+        self.alongside = alongside
         self._words = ("big", "medium", "small") if contrary else ("small", "medium", "big")
         self._moves_queries = moves_queries
 
@@ -82,7 +83,7 @@ class Follower:
                 subject, OWNERS[subject],
                 (Change("size", subject, value, wanted), Change("place", subject, value, wanted)),
                 PROMISE, "the load", worth=abs(load - LOAD), touched=others,
-                moves_queries=self._moves_queries))
+                moves_queries=self._moves_queries, alongside=self.alongside))
         return Evaluation(tuple(decisions), tuple(reasons))
 
     def check(self, promise: Promise, effect: Effect) -> tuple[Verdict, str]:
@@ -94,7 +95,9 @@ class Follower:
 
 CONTROLLERS = (
     Follower("follower", contrary=False, moves_queries=True), Follower("contrary", contrary=True, moves_queries=True),
-    Follower("careless", contrary=False, moves_queries=False))
+    Follower("careless", contrary=False, moves_queries=False),
+    Follower("many", contrary=False, moves_queries=True, alongside=True))
+ALONGSIDE = frozenset(controller.name for controller in CONTROLLERS if controller.alongside)
 
 
 @dataclass
@@ -384,14 +387,43 @@ def _promises(world: World) -> Iterator[str]:
 
 
 def _begun(world: World) -> Iterator[str]:
-    """No team has two rounds of a controller in flight; nothing begins that is off, or by what was long ago."""
+    """No team has two rounds of a controller in flight, but for those that go alongside others, of which no two are
+    about the same or move at once; nothing begins that is off, or by what was long ago."""
     for key, (turn, policies) in world.decided.items():
         if policies[turn.decision.team].mode == OFF:
             yield f"{key} began though it is off"
         if not 0 <= world.evidence_age_s[key] <= 300:
             yield f"{key} began by evidence of {world.evidence_age_s[key]:.0f} s before"
-    spans = [(turn.controller, turn.decision.team, turn.begun_s, turn.ended_s, turn.key) for turn in world.state.rounds]
-    for controller, team, begun_s, ended_s, key in spans:
-        for other in spans:
-            if other[:2] == (controller, team) and other[4] != key and begun_s < other[2] < (ended_s or math.inf):
-                yield f"{key} and {other[4]} were in flight at once"
+    rounds = world.state.rounds
+    for turn in rounds:
+        for other in rounds:
+            if other.key == turn.key or other.controller != turn.controller or (
+                    other.decision.team != turn.decision.team) or not (
+                    turn.begun_s < other.begun_s < (turn.ended_s or math.inf)):
+                continue
+            if turn.controller not in ALONGSIDE or turn.decision.target == other.decision.target:
+                yield f"{turn.key} and {other.key} were in flight at once"
+    for key, moment_s in first_pieces(world).items():
+        for other, (begin_s, end_s) in spans_of_pieces(world).items():
+            if other != key and begin_s < moment_s < end_s and all(
+                    world.decided[each][0].decision.moves_queries and not world.carried[each].by_hand
+                    for each in (key, other)):
+                yield f"{key} and {other} moved queries at once"
+
+
+def first_pieces(world: World) -> dict[str, float]:
+    """When a round changed something for the first time."""
+    first: dict[str, float] = {}
+    for at_s, key, forward, _ in world.log:
+        if forward:
+            first.setdefault(key, at_s)
+    return first
+
+
+def spans_of_pieces(world: World) -> dict[str, tuple[float, float]]:
+    """From when until when each round changed one thing after the other."""
+    spans: dict[str, tuple[float, float]] = {}
+    for at_s, key, forward, _ in world.log:
+        if forward:
+            spans[key] = (spans.get(key, (at_s, at_s))[0], at_s)
+    return spans

@@ -52,6 +52,7 @@ def test_worlds_come_to_what_is_to_be_judged() -> None:
 # The worlds find what is wrong ----------------------------------------------------------------------------------------
 
 _command, _followed, _heard, _last_s = engine._command, engine._followed, engine._heard, limits._last_s
+_in_flight = limits._in_flight
 
 
 def _never(phase: str) -> Callable[..., Any]:
@@ -74,7 +75,13 @@ def _without(*pairs: tuple[str, str]) -> dict[tuple[str, str], Any]:
     return {pair: become for pair, become in engine._BECOMES.items() if pair not in pairs}
 
 
+def _beside_what_moves(controller, state, decision):
+    """What goes alongside others does so while they move as well."""
+    return iter(()) if decision.alongside else _in_flight(controller, state, decision)
+
+
 WRONG = {
+    "what goes alongside others does so while these move": (limits, "_in_flight", _beside_what_moves),
     "budgets hold for nobody": (limits, "_over_budget", lambda *_: ""),
     "a budget counts from when a round began": (limits, "_last_s", lambda turn, now_s: turn.begun_s),
     "no rest after a change": (limits, "_resting", lambda *_: ""),

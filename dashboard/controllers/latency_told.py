@@ -1,0 +1,108 @@
+"""What a viewer is told of latency limits, with what the controller of open batches has to do with them.
+
+A limit that intervals alone do not meet may be met by open batches, which a team's settings may hold back: then it is
+said by how much they would, and what they wait for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from uuid import UUID
+
+from dashboard.catalog.models import DataflowRecord
+from dashboard.catalog.selectors import dataflow as dataflow_of
+from dashboard.controllers.models import ReasonRow, RoundRow
+from dashboard.controllers.stored import policies_of
+from dashboard.operations.estate import current_estate
+from dashboard.operations.modes import WantedModes, wanted_modes
+from dashboard.plans.latency_prices import latency_prices
+from dashboard.plans.latency_remedies import latency_card_with_remedies, latency_with_remedies
+from dashboard.plans.prices import tariff
+from dashboard.teams.models import Team
+from dashboard.teams.permissions import Viewer
+from scheduler.controllers.opening import Opening
+from scheduler.controllers.values import ACTS, OFF
+from scheduler.latency.status import IMPOSSIBLE
+from scheduler.latency.ways import way_of
+from scheduler.model.fragment import node_of
+from scheduler.model.latency import LatencyLimit, in_words
+
+OPENED = "open"  # the kind of remedy
+
+
+def latency_told(viewer: Viewer, dataflow_id: UUID | str) -> dict[str, Any]:
+    """A dataflow's limits, what became of each, and what would meet one that is not met as things are."""
+    record = dataflow_of(viewer, dataflow_id)
+    mode = _mode(record)
+    return _told(record, latency_with_remedies(viewer, dataflow_id, opens=mode == ACTS), mode)
+
+
+def latency_card_told(viewer: Viewer, record: DataflowRecord) -> dict[str, Any]:
+    """The same with how the limits are written, for a dataflow's page."""
+    mode = _mode(record)
+    return _told(record, latency_card_with_remedies(viewer, record, opens=mode == ACTS), mode)
+
+
+def latency_prices_told(viewer: Viewer, dataflow_id: UUID | str, *, scheduled: bool = False) -> dict[str, Any]:
+    """What other limits would cost; where the team lets no batches be opened, with those that are open now."""
+    mode = _mode(dataflow_of(viewer, dataflow_id))
+    return latency_prices(viewer, dataflow_id, scheduled=scheduled, opens=mode != OFF)
+
+
+def _mode(record: DataflowRecord) -> str:
+    return policies_of(Opening())[record.team.slug].mode
+
+
+def _told(record: DataflowRecord, answer: dict[str, Any], mode: str) -> dict[str, Any]:
+    if not any(limit["state"] == IMPOSSIBLE for limit in answer["limits"]):
+        return answer
+    wanted = wanted_modes() or WantedModes()
+    told = []
+    for limit, asked in zip(answer["limits"], record.latency_limits, strict=True):
+        if limit["state"] == IMPOSSIBLE and wanted.meets(str(record.pk), limit["number"]):
+            remedy = _remedy(record, asked, limit, wanted, mode)
+            told.append({**limit, "remedies": [remedy, *limit["remedies"]]} if remedy else limit)
+        else:
+            told.append(limit)
+    return {**answer, "limits": told}
+
+
+def _remedy(
+    record: DataflowRecord, limit: LatencyLimit, status: Mapping[str, Any], wanted: WantedModes, mode: str
+) -> dict[str, Any] | None:
+    estate, name = current_estate(), str(record.pk)
+    way = way_of(estate, name, limit) if name in estate.submitted else None
+    opened = sorted(query for query, opens in wanted.opens.items() if opens and way and query in way.writers)
+    if not opened:
+        return None
+    then_s, _ = wanted.limits[name, status["number"]]
+    cores = sum(after - before for query, (before, after) in wanted.cores.items() if query in way.writers)
+    price = tariff()
+    more = cores * max(price.slot_hour(node_of(estate.fragments[query].slot)) for query in opened)
+    queries = opened[0] if len(opened) == 1 else f"{len(opened)} queries"
+    words = (f"Would be met by open batches of {queries}: events then take about {in_words(float(f'{then_s:.2g}'))}, "
+             f"for {abs(cores):.2g} cores {'more' if cores >= 0 else 'less'} ({more:+.2g} {price.currency} an hour). "
+             f"{_waits_for(record, opened, mode)}")
+    return {
+        "kind": OPENED, "words": words, "limit_s": status["limit_s"], "latency_s": round(then_s, 4),
+        "cores": round(cores, 4), "per_hour": round(more, 6), "slots": 0, "slots_per_hour": 0.0, "fused": [],
+        "moved": [], "currency": price.currency}
+
+
+def _waits_for(record: DataflowRecord, queries: list[str], mode: str) -> str:
+    """What keeps the batches from being opened."""
+    title = Opening.title
+    for row in RoundRow.objects.filter(controller=Opening.name, ended=None):
+        if {change["subject"] for change in row.decision["changes"]}.isdisjoint(queries):
+            continue
+        if row.waits_for_an_answer:
+            teams = Team.objects.filter(slug__in=row.asked_of).order_by("name").values_list("name", flat=True)
+            return f"That waits for a yes of {' and '.join(teams)}, on the page Controllers."
+        return "That is on its way."
+    if mode == OFF:
+        return f"The controller {title} is off for {record.team.name}."
+    reason = ReasonRow.objects.filter(controller=Opening.name, dataflow=record).first()
+    if reason is not None:
+        return f"The controller {title} said last: {reason.why}"
+    return "Weir opens them within half a minute." if mode == ACTS else "Weir asks about that within half a minute."
