@@ -164,7 +164,7 @@ def prices_of_latency(request: HttpRequest, dataflow_id: UUID, scheduled: bool =
 
 @router.post("/dataflows/{uuid:dataflow_id}/latency", response=DataflowLatency)
 def choose_limits(request: HttpRequest, dataflow_id: UUID, choice: schemas.LatencyIn) -> dict[str, Any]:
-    """Say how late a dataflow's events may be; by an engineer of its team. Nothing is restarted."""
+    """Say how late a dataflow's events may be; by an engineer of its team. Intervals restart nothing."""
     record = catalog.dataflow(request.viewer, dataflow_id)
     choose_latency(actor=request.user, dataflow_id=record.pk, limits=limits_for(record, choice.latency))
     return latency_told(request.viewer, dataflow_id)

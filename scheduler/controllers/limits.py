@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from .protocol import Controller
 from .values import (
     ACTS,
+    ASKED,
     BROKEN,
     DAY_S,
     DECLINED,
@@ -94,8 +95,11 @@ def veto(
 
 
 def _in_flight(controller: Controller, state: State, decision: Decision) -> Iterator[str]:
-    """What is under way already stands against it; against what is urgent, only what moves queries or is the same; and
-    of the own team against what goes alongside others, only what is moving."""
+    """What is under way already stands against it; against what is urgent, only what moves queries or is the same.
+
+    Against what goes alongside others stands of its team only what is moving, and of other controllers' rounds about
+    its target none that people are merely asked about: nothing has changed yet that it could be confused with.
+    """
     subjects = {change.what for change in decision.changes}
     for turn in state.rounds:
         if not turn.is_open:
@@ -108,7 +112,8 @@ def _in_flight(controller: Controller, state: State, decision: Decision) -> Iter
             yield "The round before is still in flight."
         elif decision.moves_queries and turn.decision.moves_queries and turn.phase in MOVING:
             yield "Queries are being changed already; one change at a time in the whole estate."
-        elif same or (turn.decision.target == decision.target and not waits):
+        elif same or (turn.decision.target == decision.target and not waits and not (
+                decision.alongside and turn.phase == ASKED and turn.controller != controller.name)):
             yield f"A round of {turn.controller} about the same is in flight."
 
 

@@ -23,8 +23,8 @@ class LatencyPart(Answer):
 
 
 class LatencyRemedy(Answer):
-    """What would meet a limit that cannot be met: ``ask`` for ``limit_s``, ``chain`` queries, more ``slots``, or
-    ``chain_and_slots``.
+    """What would meet a limit that is not met as things are: ``open`` batches, which wait for what the words say, to
+    ``ask`` for ``limit_s``, ``chain`` queries, more ``slots``, or ``chain_and_slots``.
 
     It leads to ``latency_s``. ``cores`` is how much more CPU the limit's queries then take, ``per_hour`` its price;
     ``slots_per_hour`` is that of ``slots`` more slots as capacity, which is in no bill. ``fused`` are queries that
@@ -47,7 +47,8 @@ class LatencyRemedy(Answer):
 class LatencyLimitStatus(Answer):
     """One latency limit of a dataflow, and what became of it. Times are in seconds.
 
-    ``state`` is ``met``, ``missed``, ``impossible`` (no intervals would meet it; ``least_s`` would) or ``waiting``.
+    ``state`` is ``met``, ``missed``, ``impossible`` (no intervals meet it with the
+    modes that its queries have; ``least_s`` would be met) or ``waiting``.
     """
 
     number: int

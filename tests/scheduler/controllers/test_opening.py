@@ -9,6 +9,7 @@ import pytest
 from scheduler.controllers.defragmentation import CORES
 from scheduler.controllers.dry_run import Frame, dry_run
 from scheduler.controllers.engine import step
+from scheduler.controllers.limits import veto
 from scheduler.controllers.opening import (
     BATCHES,
     LIMITED,
@@ -22,7 +23,7 @@ from scheduler.controllers.opening import (
     UserOfQueries,
 )
 from scheduler.controllers.protocol import Effect, Observations, Progress, Sample
-from scheduler.controllers.values import ACTS, OFF, RECOMMENDS, Change, Policy, State
+from scheduler.controllers.values import ACTS, ASKED, CHECKING, ENACTING, OFF, RECOMMENDS, Change, Policy, Round, State
 
 CONTROLLER = Opening()
 LIMIT = LimitThen("mean latency of 50 ms", 0.05, 0.3, 0.02, True, True, frozenset({"f1"}), 0.4, {"ends": "t9"})
@@ -112,6 +113,19 @@ def test_a_team_with_twenty_dataflows_waits_for_minutes_and_not_for_an_hour() ->
         carried |= {command.round.key for command in result.commands}
         left -= {turn.decision.target for turn in state.rounds}
     assert not left and now_s <= 1e9 + 250
+
+
+@pytest.mark.parametrize(("phase", "change", "begins"), [
+    (ASKED, Change("stream", "a>b", "in a channel", "within a query"), True),
+    (CHECKING, Change("stream", "a>b", "in a channel", "within a query"), False),
+    (ENACTING, Change("stream", "a>b", "in a channel", "within a query"), False),
+    (ASKED, Change(BATCHES, "f1", MICRO, OPEN), False)])
+def test_what_another_controller_asks_people_holds_nothing_up(phase: str, change: Change, *, begins: bool) -> None:
+    [decision] = decided(modes(user("d1", LIMIT)))
+    other = Round("chaining-1", "chaining", RECOMMENDS, replace(
+        decision, changes=(change,), alongside=False), begun_s=1e9, phase=phase)
+    words = veto(CONTROLLER, State((other,)), decision, {}, now_s=1e9 + 60)
+    assert (words == "") is begins, words
 
 
 def test_a_minute_of_points_keeps_a_promise_and_one_that_did_not_come_is_taken_back() -> None:
