@@ -58,14 +58,14 @@ def _told(record: DataflowRecord, answer: dict[str, Any], mode: str) -> dict[str
     if not any(limit["state"] == IMPOSSIBLE for limit in answer["limits"]):
         return answer
     wanted = wanted_modes() or WantedModes()
-    told = []
-    for limit, asked in zip(answer["limits"], record.latency_limits, strict=True):
+    limits = []
+    for limit, wish in zip(answer["limits"], record.latency_limits, strict=True):
         if limit["state"] == IMPOSSIBLE and wanted.meets(str(record.pk), limit["number"]):
-            remedy = _remedy(record, asked, limit, wanted, mode)
-            told.append({**limit, "remedies": [remedy, *limit["remedies"]]} if remedy else limit)
+            remedy = _remedy(record, wish, limit, wanted, mode)
+            limits.append({**limit, "remedies": [remedy, *limit["remedies"]]} if remedy else limit)
         else:
-            told.append(limit)
-    return {**answer, "limits": told}
+            limits.append(limit)
+    return {**answer, "limits": limits}
 
 
 def _remedy(

@@ -179,8 +179,8 @@ class _Seen:
     def why_closed(self, changes: Sequence[Change]) -> str:
         """Why they have their modes of before again, though nothing took them back."""
         refusals = refusals_of(change.subject for change in changes)
-        told = [f"The batches of {name} cannot stay open: {why}." for name, why in refusals.items() if why]
-        return " ".join(told) or "Its batches cannot stay open any more."
+        sentences = [f"The batches of {name} cannot stay open: {why}." for name, why in refusals.items() if why]
+        return " ".join(sentences) or "Its batches cannot stay open any more."
 
     def enacted(self, changes: Sequence[Change], *, since: datetime) -> Progress:
         """Whether all queries run in the mode that is wanted; those that do not run are not waited for without end."""

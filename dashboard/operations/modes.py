@@ -7,7 +7,7 @@ batches has micro-batches at once.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -18,7 +18,7 @@ from dashboard.audit.trail import inside_command
 from dashboard.operations.models import FragmentPace, ModesWanted
 from dashboard.operations.open_batches import may_be_open
 from scheduler.latency.pacing import Queries, Wanted
-from scheduler.latency.real_time import MOST_A_SLOT, Chosen
+from scheduler.latency.real_time import MOST_A_SLOT, Chosen, choose_modes
 from scheduler.latency.triggers import SMALLEST_S
 from scheduler.model.estate import Estate
 
@@ -73,21 +73,29 @@ def is_still_wanted(opens: Mapping[str, bool], *, at: datetime) -> bool:
     return wanted is None or all(wanted.opens.get(name) == is_open for name, is_open in opens.items())
 
 
-def note_wanted(kept: Chosen, free: Chosen, queries: Queries, wants: Iterable[Wanted], *, at: datetime) -> None:
-    """Keep what would be chosen, where it is not what is in force.
+def note_wanted(
+    now: Chosen, queries: Queries, wants: Sequence[Wanted], refusals: Mapping[str, str], *, at: datetime
+) -> None:
+    """Choose as if modes were free, and keep where that is not what is in force.
 
     Parameters
     ----------
-    kept, free : Chosen
-        With the modes in force, and if they were free.
+    now : Chosen
+        With the modes in force.
     queries : Queries
         With what micro-batches cost.
-    wants : iterable of Wanted
-        The limits; their keys are those of the answer.
+    wants : sequence of Wanted
+        The limits; their keys are those of what is kept.
+    refusals : mapping of str to str
+        Why queries cannot leave their batches open, empty where they can.
     at : datetime
         The present moment.
     """
-    others = kept.open ^ free.open
+    free = now
+    if now.open or "" in refusals.values():
+        free = choose_modes(
+            queries, wants, refusals, before=now.open, micro=None if now.open else now.paced)
+    others = now.open ^ free.open
     if not others:
         ModesWanted.objects.exclude(queries={}).update(at=at, queries={}, cores={}, limits={})
         return
@@ -96,7 +104,7 @@ def note_wanted(kept: Chosen, free: Chosen, queries: Queries, wants: Iterable[Wa
         "at": at,
         "queries": {name: {"open": name in free.open, "trigger_ms": round(1000 * free.interval_s[name])}
                     for name in sorted(others)},
-        "cores": {name: [round(chosen.cores(name, queries.costs[name]), 6) for chosen in (kept, free)]
+        "cores": {name: [round(chosen.cores(name, queries.costs[name]), 6) for chosen in (now, free)]
                   for name in sorted(others | readers) if name in queries.costs},
         "limits": {want.key: [round(free.paced.expected[want.key].latency_s, 4),
                               free.paced.expected[want.key].least_s is None]

@@ -11,10 +11,9 @@ bring it into force, and a broker that lost it gets it again. No interval change
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
-from statistics import median
 from typing import Any
 
 from django.conf import settings
@@ -22,6 +21,7 @@ from django.db import transaction
 
 from dashboard import jobs
 from dashboard.operations.costs import costs_here
+from dashboard.operations.interval_words import change_in_words
 from dashboard.operations.latency_problem import Key, Wants, latency_ms, parts_along, queries_of, wants_of
 from dashboard.operations.models import FragmentPace, LatencyStatus
 from dashboard.operations.modes import close_at_once, no_longer_open, note_wanted
@@ -37,7 +37,7 @@ from scheduler.latency.status import Settled, state_of
 from scheduler.latency.stepping import step
 from scheduler.latency.triggers import SMALLEST_S, BatchCost
 from scheduler.model.estate import Estate
-from scheduler.model.latency import LatencyLimit, in_words, to_json
+from scheduler.model.latency import LatencyLimit, to_json
 
 EVERY_S = 10
 SEEN_FOR_S = 60.0
@@ -186,39 +186,27 @@ class Pacer:
         at = self._now()
         if settings.PACING == "steps":
             paced = step(queries, limits, measured_s)
-            kept = Chosen(frozenset(), paced, paced.interval_s)
+            chosen_now = Chosen(frozenset(), paced, paced.interval_s)
         else:
-            kept = keep_modes(queries, limits, opened - closed, before=opened)
-            self._note_wanted(kept, queries, limits, refusals, at)
-        paced, alone_ms = kept.paced, self._alone(view, queries, corrected, kept)
+            chosen_now = keep_modes(queries, limits, opened - closed, before=opened)
+            note_wanted(chosen_now, queries, limits, refusals if may_be_open() else {}, at=at)
+        paced, alone_ms = chosen_now.paced, self._alone(view, queries, corrected, chosen_now)
         was_open = opened if self._open is None else self._open
         changed = self._store_intervals(
-            kept, queries, paces, alone_ms, at, was_open=was_open, refusals=refusals,
+            chosen_now, queries, paces, alone_ms, at, was_open=was_open, refusals=refusals,
             fragments=view.estate.fragments)
         close_at_once(closed)
-        self._open = kept.open
+        self._open = chosen_now.open
         self._store_statuses(corrected, paced, rows, at)
         self._paths = {key: paced.expected[want.key].path for key, (_, want) in corrected.items()}
         if not changed:
             return []
         jobs.republish()
         return [
-            Annotation(now_s, REPACED, DATAFLOW, name, _told(queries, kept, was_open, own))
+            Annotation(now_s, REPACED, DATAFLOW, name, change_in_words(queries, chosen_now, was_open, own))
             for name in view.records
             if (own := sorted(changed & {view.estate.places[task][0]
                                          for task in view.estate.submitted[name].running.values()}))]
-
-    @staticmethod
-    def _note_wanted(
-        kept: Chosen, queries: Queries, limits: Sequence[Wanted], refusals: Mapping[str, str], at: datetime
-    ) -> None:
-        """Note which modes would be chosen if they were free."""
-        able = refusals if may_be_open() else {}
-        free = kept
-        if kept.open or any(not refusal for refusal in able.values()):
-            free = choose_modes(
-                queries, limits, able, before=kept.open, micro=None if kept.open else kept.paced)
-        note_wanted(kept, free, queries, limits, at=at)
 
     @staticmethod
     def _open_now(view: View) -> set[str]:
@@ -400,22 +388,3 @@ def _differs(before: Mapping[str, float], cost: Mapping[str, float]) -> bool:
     return before.keys() != cost.keys() or any(
         name not in before or abs(value - before[name]) > STAYS * max(abs(before[name]), 1e-9)
         for name, value in cost.items())
-
-
-def _told(queries: Queries, chosen: Chosen, was_open: frozenset[str], changed: list[str]) -> str:
-    opened = [query for query in changed if query in chosen.open and query not in was_open]
-    if opened:
-        return f"{_number(opened, 'leaves its', 'leave their')} batches open: events go on as they come."
-    closed = [query for query in changed if query in was_open and query not in chosen.open]
-    if closed:
-        return f"{_number(closed, 'has', 'have')} micro-batches again."
-    gathers = [query for query in changed if query in chosen.open]
-    before, after = (in_words(median(seconds[query] for query in gathers or changed))
-                     for seconds in (queries.before_s, chosen.interval_s))
-    if gathers:
-        return f"{_number(gathers, 'gathers', 'gather')} events for {after} instead of {before}."
-    return f"{_number(changed, 'has', 'have')} batches {after} apart instead of {before}."
-
-
-def _number(queries: list[str], singular: str, plural: str) -> str:
-    return f"A query {singular}" if len(queries) == 1 else f"{len(queries)} queries {plural}"

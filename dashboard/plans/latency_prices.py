@@ -46,6 +46,17 @@ def latency_prices(
     of others that share queries stay as they are; of what a stricter limit costs more, whoever asks for it pays (the
     Shapley value of the airport game). While the dataflow does not run, or nothing is known of its batches, it is
     estimated.
+
+    Parameters
+    ----------
+    viewer : Viewer
+        Who looks.
+    dataflow_id : UUID or str
+        Of which dataflow.
+    scheduled : bool, optional
+        Whether as by a schedule.
+    opens : bool, optional
+        Whether queries' batches may come to be open.
     """
     record = dataflow_of(viewer, dataflow_id)
     estate, name = current_estate(), str(record.pk)

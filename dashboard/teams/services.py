@@ -251,7 +251,7 @@ def set_when_behind(*, actor: User, team: Team, choice: str) -> Team:
 def set_freshness(*, actor: User, team: Team, limit_s: float | None) -> Team:
     """Say how late events may be, in the mean, in the team's dataflows that ask for nothing themselves.
 
-    By an admin of the team. Batches follow within seconds; nothing is restarted.
+    By an admin of the team. Batches follow within seconds; intervals restart nothing.
 
     Parameters
     ----------

@@ -103,10 +103,10 @@ def keep_modes(
     before : collection of str
         Those of which that was so when intervals were chosen last: their groups of events come as far apart.
     """
-    kept = frozenset(query for query in opened if query in queries.costs)
-    paced = pace(opening(queries, kept), wants)
-    chosen = Chosen(kept, paced, paced.interval_s)
-    return _gathering(queries, wants, chosen, before) if kept else chosen
+    stay_open = frozenset(query for query in opened if query in queries.costs)
+    paced = pace(opening(queries, stay_open), wants)
+    chosen = Chosen(stay_open, paced, paced.interval_s)
+    return _gathering(queries, wants, chosen, before) if stay_open else chosen
 
 
 def _gathering(queries: Queries, wants: Sequence[Wanted], chosen: Chosen, before: Collection[str]) -> Chosen:

@@ -57,6 +57,8 @@ WRITERS = {
     "dashboard/profiles/observations.py": "measurements, no state",
     "dashboard/controllers/stored.py": "checked when it runs: inside a command only",
     "dashboard/controllers/sweeping.py": "inside its own command",
+    "dashboard/controllers/mode_changing.py": "inside its own command, or of whoever answers a round",
+    "dashboard/operations/modes.py": "modes inside a command only; else measurements, and what cannot be otherwise",
     "dashboard/profiles/stored.py": "checked when it runs: inside a command only",
     "dashboard/teams/logins.py": "counts failed log-ins",
     "dashboard/api/auth.py": "when a token was last used",

@@ -56,11 +56,11 @@ def frames(begin: datetime, end: datetime) -> Iterator[Frame]:
     rows = FragmentPace.objects.filter(pk__in=list(view.estate.fragments)).exclude(cost={})
     then = _Then(view, {row.pk: row for row in rows})
     rates = {name: _rates(view.estate, name) for name in then.queries.costs}
-    kept = _Kept([line for lines in rates.values() for line in lines], MINUTE, begin, end)
-    measured = {name: kept.total(lines) for name, lines in rates.items()}
+    history = _Kept([line for lines in rates.values() for line in lines], MINUTE, begin, end)
+    measured = {name: history.total(lines) for name, lines in rates.items()}
     at = begin
     while at <= end:
-        index = kept.index(at)
+        index = history.index(at)
         yield Frame(at.timestamp(), then.modes({
             name: float(line[index]) for name, line in measured.items()
             if index < len(line) and np.isfinite(line[index])}))
@@ -79,13 +79,13 @@ def effect(turn: Round, row: RoundRow, at: datetime) -> Effect | None:
     cpu, (load, late, early) = _cpu(estate, {estate.places[task][0] for task in tasks}), (
         [Series(TASK, task, metric) for task in names] for names, metric in (
             (loads, "rate_per_s"), (ends, given.get("metric", "")), (heads, given.get("metric", ""))))
-    kept = _Kept([*cpu, *load, *late, *early], TEN_SECONDS, begin, end)
-    latency_ms = np.maximum(0.0, kept.most(late) - np.nan_to_num(kept.most(early)))
-    lines = {CORES: kept.total(cpu), LIMITED: latency_ms}
-    at_load = kept.total(load)
+    history = _Kept([*cpu, *load, *late, *early], TEN_SECONDS, begin, end)
+    latency_ms = np.maximum(0.0, history.most(late) - np.nan_to_num(history.most(early)))
+    lines = {CORES: history.total(cpu), LIMITED: latency_ms}
+    at_load = history.total(load)
     return Effect(begin.timestamp(), tuple(
         Sample(float(moment_s), {measure: float(line[index]) for measure, line in lines.items()}, float(at_load[index]))
-        for index, moment_s in enumerate(kept.times_s) if begin.timestamp() <= moment_s <= end.timestamp()))
+        for index, moment_s in enumerate(history.times_s) if begin.timestamp() <= moment_s <= end.timestamp()))
 
 
 # The evidence ---------------------------------------------------------------------------------------------------------
@@ -154,11 +154,11 @@ def _figures(
     estate = view.estate
     known = sorted(name for name in names if name in cores and name in estate.fragments)
     cpu, rates = {name: _cpu(estate, [name]) for name in known}, {name: _rates(estate, name) for name in known}
-    kept = _Kept([line for name in known for line in (*cpu[name], *rates[name])], TEN_SECONDS, at - BEFORE, at)
+    history = _Kept([line for name in known for line in (*cpu[name], *rates[name])], TEN_SECONDS, at - BEFORE, at)
     return {
         name: QueryFigures(
             *cores[name], tuple(estate.fragments[name].active_tasks), _load_tasks(estate, name),
-            middle(kept.total(cpu[name])), middle(kept.total(rates[name])))
+            middle(history.total(cpu[name])), middle(history.total(rates[name])))
         for name in known}
 
 

@@ -9,21 +9,16 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from random import Random
-from typing import Any
 
 from scheduler.controllers.engine import Step, step
 from scheduler.controllers.protocol import (
     Effect,
-    Evaluation,
     Observations,
     Progress,
     Sample,
-    Verdict,
-    held_to_bounds,
-    reversed_changes,
 )
 from scheduler.controllers.values import (
     ACTS,
@@ -37,60 +32,19 @@ from scheduler.controllers.values import (
     ROLLED_BACK,
     UNCHECKED,
     Begin,
-    Bound,
     Change,
     Command,
     Decision,
     Policy,
-    Promise,
-    Reason,
     RollBack,
     Round,
     State,
 )
 
-TEAMS = ("city", "mobility", "")
-SUBJECTS = tuple(f"s{number}" for number in range(5))
-OWNERS = {subject: TEAMS[number % 3] for number, subject in enumerate(SUBJECTS)}
-LOAD = 100.0
+from .followers import LOAD, SUBJECTS, TEAMS, Follower
+
 CLOCKS_DIFFER_S = 400.0  # between workers, now and then: so exact are all spans of time
-PROMISE = Promise("it takes less", 600.0, (Bound("cores", "cores", 1.0, 0.8),))
 StepFunction = Callable[..., Step]
-
-
-class Follower:
-    """Wants every subject as large as the load, at once; a contrary one wants the opposite."""
-
-    about = reads = ""
-    every_s = 60.0
-    usual = Policy()
-
-    def __init__(self, name: str, *, contrary: bool, moves_queries: bool, alongside: bool = False) -> None:
-        self.name = self.title = name
-        self.alongside = alongside
-        self._words = ("big", "medium", "small") if contrary else ("small", "medium", "big")
-        self._moves_queries = moves_queries
-
-    def evaluate(self, evidence: Mapping[str, Any], policies: Mapping[str, Policy]) -> Evaluation:
-        decisions, reasons = [], []
-        for subject, (load, value) in sorted(evidence.items()):
-            wanted = self._words[(load > 0.8 * LOAD) + (load > 1.2 * LOAD)]
-            if value == wanted:
-                reasons.append(Reason(OWNERS[subject], subject, "It is as it should be."))
-                continue
-            others = tuple(team for team in TEAMS if team != OWNERS[subject])[: load > 120.0]
-            decisions.append(Decision(
-                subject, OWNERS[subject],
-                (Change("size", subject, value, wanted), Change("place", subject, value, wanted)),
-                PROMISE, "the load", worth=abs(load - LOAD), touched=others,
-                moves_queries=self._moves_queries, alongside=self.alongside))
-        return Evaluation(tuple(decisions), tuple(reasons))
-
-    def check(self, promise: Promise, effect: Effect) -> tuple[Verdict, str]:
-        return held_to_bounds(promise, effect)
-
-    def rollback(self, decision: Decision) -> tuple[Change, ...]:
-        return reversed_changes(decision.changes)
 
 
 CONTROLLERS = (

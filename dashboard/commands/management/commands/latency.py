@@ -19,7 +19,7 @@ DOCUMENT = "document"
 class Command(DataflowCommand):
     help = (
         "Choose how late a dataflow's events may be: a time such as 400ms or '2 s', none, or limits as a document has "
-        "them; document: as its document says, or its team. Nothing is restarted.")
+        "them; document: as its document says, or its team. Intervals restart nothing.")
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         super().add_arguments(parser)

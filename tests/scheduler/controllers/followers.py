@@ -1,0 +1,50 @@
+"""Controllers as nervous as can be: each wants every subject as large as the load, at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from scheduler.controllers.protocol import Effect, Evaluation, Verdict, held_to_bounds, reversed_changes
+from scheduler.controllers.values import Bound, Change, Decision, Policy, Promise, Reason
+
+TEAMS = ("city", "mobility", "")
+SUBJECTS = tuple(f"s{number}" for number in range(5))
+OWNERS = {subject: TEAMS[number % 3] for number, subject in enumerate(SUBJECTS)}
+LOAD = 100.0
+PROMISE = Promise("it takes less", 600.0, (Bound("cores", "cores", 1.0, 0.8),))
+
+
+class Follower:
+    """Wants every subject as large as the load, at once; a contrary one wants the opposite."""
+
+    about = reads = ""
+    every_s = 60.0
+    usual = Policy()
+
+    def __init__(self, name: str, *, contrary: bool, moves_queries: bool, alongside: bool = False) -> None:
+        self.name = self.title = name
+        self.alongside = alongside
+        self._words = ("big", "medium", "small") if contrary else ("small", "medium", "big")
+        self._moves_queries = moves_queries
+
+    def evaluate(self, evidence: Mapping[str, Any], policies: Mapping[str, Policy]) -> Evaluation:
+        decisions, reasons = [], []
+        for subject, (load, value) in sorted(evidence.items()):
+            wanted = self._words[(load > 0.8 * LOAD) + (load > 1.2 * LOAD)]
+            if value == wanted:
+                reasons.append(Reason(OWNERS[subject], subject, "It is as it should be."))
+                continue
+            others = tuple(team for team in TEAMS if team != OWNERS[subject])[: load > 120.0]
+            decisions.append(Decision(
+                subject, OWNERS[subject],
+                (Change("size", subject, value, wanted), Change("place", subject, value, wanted)),
+                PROMISE, "the load", worth=abs(load - LOAD), touched=others,
+                moves_queries=self._moves_queries, alongside=self.alongside))
+        return Evaluation(tuple(decisions), tuple(reasons))
+
+    def check(self, promise: Promise, effect: Effect) -> tuple[Verdict, str]:
+        return held_to_bounds(promise, effect)
+
+    def rollback(self, decision: Decision) -> tuple[Change, ...]:
+        return reversed_changes(decision.changes)
