@@ -32,7 +32,14 @@ from scheduler.history.series import DATAFLOW, Annotation, Series
 from scheduler.latency import status
 from scheduler.latency.batch_costs import BatchesSeen, times_its_cpu
 from scheduler.latency.pacing import STAYS, Expected, Pacing, Queries, Wanted, expected_at
-from scheduler.latency.real_time import APARTS_S, Chosen, apart_s_of, choose_modes, equal_interval_s, keep_modes, opening
+from scheduler.latency.real_time import (
+    Chosen,
+    apart_s_of,
+    choose_modes,
+    equal_interval_s,
+    keep_modes,
+    opening,
+)
 from scheduler.latency.status import Settled, state_of
 from scheduler.latency.stepping import step
 from scheduler.latency.triggers import SMALLEST_S, BatchCost

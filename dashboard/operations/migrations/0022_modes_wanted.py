@@ -4,7 +4,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('operations', '0020_moves_between_nodes'),
+        ('operations', '0021_late_since'),
     ]
 
     operations = [
