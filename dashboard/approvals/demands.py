@@ -10,6 +10,7 @@ from django.conf import settings
 
 from dashboard.approvals.models import Ask, Proposal, Review, TeamRules
 from dashboard.approvals.rules import current_rules
+from dashboard.operations.handover_pauses import expected_pause_ms
 from dashboard.teams.models import Membership, Role, Team
 from scheduler.approving import Approval, Closure, Demand, DemandStatus, case_of, status_of
 from scheduler.model.plan import Plan
@@ -48,11 +49,12 @@ def team_demands(plan: Plan, *, own: Team, acting: Collection[int] = ()) -> list
     if not (PLAN_KINDS[plan.kind].only_own and all(kind_of(step).unnoticed for step in plan.steps)):
         teams |= {team.pk: team for team in Team.objects.filter(slug__in=plan.touched_teams)}
     rules = current_rules(teams)
+    pause_ms = expected_pause_ms() if any(kind_of(step).interrupts for step in plan.steps) else 0.0
     demands = []
     for team in sorted(teams.values(), key=lambda team: team.name):
         record, held = rules[team.pk]
         demand = Demand(0, why=BY_WEIR) if team.pk in acting else held.demand(
-            case_of(plan, team=team.slug, handover_ms=settings.DEFRAGMENT_GAP_S * 1000))
+            case_of(plan, team=team.slug, handover_ms=pause_ms))
         demands.append(TeamDemand(team, demand, record))
     return demands
 

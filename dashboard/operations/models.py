@@ -160,6 +160,17 @@ class CostFit(models.Model):
         constraints = [models.UniqueConstraint(fields=["machine", "version"], name="one_fit_a_version")]
 
 
+class HandoverPause(models.Model):
+    """For how long nothing worked at the tasks of a query that went on with others' work, as its node told."""
+
+    query = models.CharField(max_length=40)
+    at_ms = models.BigIntegerField(db_index=True)
+    gap_ms = models.PositiveIntegerField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["query", "at_ms"], name="one_pause_a_handover")]
+
+
 class Loss(models.Model):
     """How much a dataflow has lost of a stream because its team chose that: what a reader's node told last."""
 

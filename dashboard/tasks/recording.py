@@ -20,6 +20,7 @@ from django.utils import timezone
 from dashboard import jobs
 from dashboard.history.store import DatabaseHistory
 from dashboard.operations.findings import Finding
+from dashboard.operations.handover_pauses import note_pauses
 from dashboard.operations.health import findings
 from dashboard.operations.pacing import Pacer
 from dashboard.operations.recording import annotations_of_events, annotations_of_findings, values_of
@@ -93,6 +94,7 @@ class Recorder:
 
     def _annotate(self, now_s: int, wrong: dict[str, Finding]) -> None:
         newest, events = jobs.notable_events_after(self._event)
+        note_pauses(events)
         notes = annotations_of_events(events)
         if self._findings is not None:  # of what was wrong already nobody knows since when
             notes += annotations_of_findings(self._findings, wrong, at_s=now_s)

@@ -1,0 +1,38 @@
+"""For how long handovers here let tasks stand, as nodes told, and for how long another is expected to."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from django.conf import settings
+
+from dashboard.operations.models import HandoverPause
+
+HANDED_OVER = "handed_over"  # what nodes call it
+KEPT = 100  # the newest
+LEAST = 20  # fewer say nothing of those to come
+SHARE = 0.95  # of the handovers that took no longer than is expected
+
+
+def note_pauses(events: Iterable[Mapping[str, Any]]) -> None:
+    """Keep the pauses that nodes told of; one that was told before changes nothing."""
+    told = [
+        HandoverPause(query=event["fragment"], at_ms=event["at_ms"], gap_ms=event["gap_ms"])
+        for event in events if event["kind"] == HANDED_OVER]
+    if not told:
+        return
+    HandoverPause.objects.bulk_create(told, ignore_conflicts=True)
+    oldest = HandoverPause.objects.order_by("-at_ms").values_list("at_ms", flat=True)[KEPT:KEPT + 1].first()
+    if oldest is not None:
+        HandoverPause.objects.filter(at_ms__lte=oldest).delete()
+
+
+def expected_pause_ms() -> float:
+    """For how long nothing works at tasks that are handed over, in ms: what all but one in twenty of the newest hundred
+    handovers here took at most, and ``WEIR_DEFRAGMENT_GAP_S`` until twenty were measured."""
+    pauses = sorted(HandoverPause.objects.values_list("gap_ms", flat=True))
+    if len(pauses) < LEAST:
+        return settings.DEFRAGMENT_GAP_S * 1000
+    return float(pauses[math.ceil(SHARE * len(pauses)) - 1])
