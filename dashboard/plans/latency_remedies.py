@@ -30,7 +30,7 @@ from scheduler.model.estate import Estate
 from scheduler.model.fragment import node_of
 from scheduler.model.latency import LatencyLimit, in_words
 from scheduler.performance.pricing import query_cores
-from scheduler.reuse.defragment import fusions
+from scheduler.reuse.defragment import series_along
 
 
 def latency_with_remedies(viewer: Viewer, dataflow_id: UUID | str, *, opens: bool = True) -> dict[str, Any]:
@@ -94,12 +94,10 @@ def _remedies(
 def _chains(estate: Estate, status: Mapping[str, Any], queries: Queries) -> tuple[tuple[str, ...], ...]:
     """Series on the slowest way that chaining may fuse as things are."""
     path = [part["query"] for part in status["path"] if part["query"] in estate.fragments]
-    possible = fusions(
+    steps = series_along(
         estate, path, task_types=jobs.task_types(), query_cores=query_cores(prices_in_force()), apart=cut_tasks())
-    pairs = [fusion.path for fusion in possible if len(fusion.path) == 2]
-    chains = chains_among(path, [(first, second) for first, second in pairs])
-    return tuple(chain for chain in chains if sum(
-        queries.costs[name].rate_per_s * queries.costs[name].event_cpu_s for name in chain) < FUSES_BELOW)
+    return chains_among(path, (step.path for step in steps if sum(
+        queries.costs[name].rate_per_s * queries.costs[name].event_cpu_s for name in step.path) < FUSES_BELOW))
 
 
 def _told(remedy: Remedy, estate: Estate, slots: set[str]) -> dict[str, Any]:

@@ -82,16 +82,14 @@ def remedies(
         replace(remedy, cores=remedy.cores - before) for remedy in ([ask] if ask else []) + ranked)
 
 
-def chains_among(path: Sequence[str], pairs: Iterable[tuple[str, str]]) -> tuple[Chain, ...]:
-    """The longest series of neighbours on a path of which each two may be one query."""
-    joined = set(pairs)
-    chains: list[list[str]] = []
-    for name in path:
-        if chains and (chains[-1][-1], name) in joined:
-            chains[-1].append(name)
-        else:
-            chains.append([name])
-    return tuple(tuple(chain) for chain in chains if len(chain) > 1)
+def chains_among(path: Sequence[str], series: Iterable[Chain]) -> tuple[Chain, ...]:
+    """Of series that may become one query each, the longest ones of which no two share a query, along the path."""
+    place = {name: index for index, name in enumerate(path)}
+    chosen: list[Chain] = []
+    for chain in sorted(series, key=lambda chain: (-len(chain), place[chain[0]])):
+        if not any(set(chain) & set(other) for other in chosen):
+            chosen.append(chain)
+    return tuple(sorted(chosen, key=lambda chain: place[chain[0]]))
 
 
 def _own(queries: Queries, want: Wanted) -> Queries:

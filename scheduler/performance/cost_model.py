@@ -81,7 +81,7 @@ def fit_costs(seen: Iterable[SlotSeen], *, task_types: TaskTypes, machine: str =
     Parameters
     ----------
     seen : iterable of SlotSeen
-        Of slots that had warmed up; several of the same queries are added up.
+        Of slots that had warmed up, the newest first; several of the same queries are added up.
     task_types : TaskTypes
         The catalogue; what has tasks of other types is left out.
     machine : str, optional
@@ -161,16 +161,16 @@ def _grouped(seen: Iterable[SlotSeen]) -> list[SlotSeen]:
             query.batches + (query.groups or 0.0) for query in slot.queries)]
 
 
-def _added(before: SlotSeen, slot: SlotSeen) -> SlotSeen:
-    queries: dict[str, QuerySeen] = {query.id: query for query in before.queries}
+def _added(newer: SlotSeen, slot: SlotSeen) -> SlotSeen:
+    queries: dict[str, QuerySeen] = {query.id: query for query in newer.queries}
     for query in slot.queries:
-        old = queries[query.id]
-        if [name for name, _ in old.tasks] != [name for name, _ in query.tasks]:
-            return slot  # its tail was closed or opened: the newer one counts
-        tasks = tuple((name, events + more) for (name, events), (_, more) in zip(old.tasks, query.tasks, strict=True))
-        groups = None if query.groups is None else (old.groups or 0.0) + query.groups
-        queries[query.id] = QuerySeen(query.id, old.batches + query.batches, tasks, groups)
-    return SlotSeen(before.seconds + slot.seconds, before.cpu_us + slot.cpu_us, tuple(queries.values()))
+        known = queries[query.id]
+        if [name for name, _ in known.tasks] != [name for name, _ in query.tasks]:
+            return newer  # its tail was closed or opened since
+        tasks = tuple((name, events + more) for (name, events), (_, more) in zip(known.tasks, query.tasks, strict=True))
+        groups = None if query.groups is None else (known.groups or 0.0) + query.groups
+        queries[query.id] = QuerySeen(query.id, known.batches + query.batches, tasks, groups)
+    return SlotSeen(newer.seconds + slot.seconds, newer.cpu_us + slot.cpu_us, tuple(queries.values()))
 
 
 def _fit(figures: _Figures, groups: Sequence[SlotSeen]) -> tuple[float, np.ndarray]:

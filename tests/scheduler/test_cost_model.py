@@ -104,6 +104,15 @@ def test_the_same_queries_are_one_group_however_often_they_were_seen():
     assert added.query_batch_s == pytest.approx(whole.query_batch_s, rel=0.02)
 
 
+def test_of_a_query_whose_tail_was_closed_since_what_is_newer_counts():
+    [older] = slots_by(TRUTH, count=1)
+    first, *others = older.queries
+    shorter = QuerySeen(first.id, first.batches, first.tasks[:1])
+    newer = taking(SlotSeen(older.seconds, 0, (shorter, *others)), TRUTH)
+    assert len(first.tasks) > 1
+    assert fit_costs([newer, older], task_types=TYPES) == fit_costs([newer], task_types=TYPES)
+
+
 def test_what_says_too_little_is_left_out():
     [slot] = slots_by(TRUTH, count=1)
     assert fit_costs([], task_types=TYPES) is None

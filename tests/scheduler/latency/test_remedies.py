@@ -80,11 +80,16 @@ def test_what_others_take_of_a_slot_stays_theirs() -> None:
     assert offered(crowded, want)[SLOTS].slots == 1
 
 
-@pytest.mark.parametrize(("pairs", "chains"), [
-    ((), ()), ((("a", "b"),), (("a", "b"),)), ((("a", "b"), ("b", "c")), (("a", "b", "c"),)),
-    ((("a", "b"), ("c", "d")), (("a", "b"), ("c", "d"))), ((("b", "a"),), ())])
-def test_chains_are_the_longest_series_of_pairs(pairs, chains) -> None:
-    assert chains_among("abcd", pairs) == chains
+@given(st.sets(st.tuples(st.integers(0, 5), st.integers(2, 6)).filter(lambda part: sum(part) <= 6)))
+def test_chains_are_the_longest_series_that_share_no_query(parts: set[tuple[int, int]]) -> None:
+    path = "abcdef"
+    series = {tuple(path[begin:begin + length]) for begin, length in parts}
+    chains = chains_among(path, series)
+    assert set(chains) <= series and list(chains) == sorted(chains)
+    together = [name for chain in chains for name in chain]
+    assert len(together) == len(set(together))
+    for left in series - set(chains):  # what is left out shares a query with one that is no shorter
+        assert any(set(left) & set(chain) and len(chain) >= len(left) for chain in chains)
 
 
 @settings(max_examples=60, deadline=None)
