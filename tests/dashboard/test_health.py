@@ -40,6 +40,8 @@ UP = SlotReport(state="running")
     (QueryReport(state="starting"), SlotReport(state="running", restarts=1, since_ms=0), {}, "starting"),
     (QueryReport(state="running"), UP, {"gets_events": True}, "starting"),
     (QueryReport(state="running"), UP, {"gets_events": False}, "running"),
+    (QueryReport(state="running", restarts=1, real_time=True), UP, {"gets_events": True}, "recovering"),
+    (QueryReport(state="running", restarts=1, real_time=True, rate_per_s=5.0), UP, {"gets_events": True}, "running"),
     (QueryReport(state="running", since_ms=AT_MS - 9_000), UP, {"is_source": True}, "starting"),
     (QueryReport(state="running", since_ms=AT_MS - 90_000, idle_ms=80_000), UP, {"is_source": True}, "silent_source"),
     (QueryReport(state="running", batch=3, idle_ms=80_000), UP, {}, "running"),
