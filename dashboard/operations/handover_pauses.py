@@ -18,12 +18,12 @@ SHARE = 0.95  # of the handovers that took no longer than is expected
 
 def note_pauses(events: Iterable[Mapping[str, Any]]) -> None:
     """Keep the pauses that nodes told of; one that was told before changes nothing."""
-    told = [
+    pauses = [
         HandoverPause(query=event["fragment"], at_ms=event["at_ms"], gap_ms=event["gap_ms"])
         for event in events if event["kind"] == HANDED_OVER]
-    if not told:
+    if not pauses:
         return
-    HandoverPause.objects.bulk_create(told, ignore_conflicts=True)
+    HandoverPause.objects.bulk_create(pauses, ignore_conflicts=True)
     oldest = HandoverPause.objects.order_by("-at_ms").values_list("at_ms", flat=True)[KEPT:KEPT + 1].first()
     if oldest is not None:
         HandoverPause.objects.filter(at_ms__lte=oldest).delete()

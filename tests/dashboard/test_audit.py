@@ -44,6 +44,7 @@ WRITERS = {
     "dashboard/outbox/sending.py": "messages and what became of them; what they are about has its own row",
     "dashboard/lineage/emitting.py": "how far events were emitted",
     "dashboard/operations/slow_queries.py": "measurements, no state",
+    "dashboard/operations/handover_pauses.py": "measurements, no state",
     "dashboard/operations/losses.py": "measurements; that a dataflow begins to lose is a command",
     "dashboard/bills/measuring.py": "measurements, no state",
     "dashboard/bills/rollup.py": "the same sums in fewer rows",

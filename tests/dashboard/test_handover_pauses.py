@@ -53,8 +53,8 @@ def test_a_move_is_approved_by_itself_once_handovers_have_been_short(world: Worl
         return prepare_proposal(proposal_id=move_query(
             actor=world.carla, dataflow_id=record.pk, query=query.id, slot=Slot("n1", 1).name).pk)
 
-    asked = moved()
-    assert asked.status == "pending", "3 s are expected until handovers were measured"
-    cancel_proposal(actor=world.carla, proposal_id=asked.pk)
+    proposal = moved()
+    assert proposal.status == "pending", "3 s are expected until handovers were measured"
+    cancel_proposal(actor=world.carla, proposal_id=proposal.pk)
     note_pauses(told([90] * LEAST))
     assert moved().status == "executing"

@@ -64,7 +64,7 @@ def test_a_slot_opens_no_secret_for_a_trial_that_nobody_approved(
 
     monkeypatch.setattr(compiling, "opened", opening)
     monkeypatch.setattr(compiling, "_input", lambda *_, **__: None)
-    spark = SimpleNamespace(sparkContext=SimpleNamespace(setLogLevel=lambda level: None))
+    spark = SimpleNamespace(sparkContext=SimpleNamespace(master="local[1]", setLogLevel=lambda level: None))
     made = Host(SimpleNamespace(
         task_types=task_types(), spark=spark, config=SimpleNamespace(redis_url=""), data_dir=tmp_path,
         channels=SimpleNamespace(take_fence=lambda channel: 1)))

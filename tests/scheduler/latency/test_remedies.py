@@ -86,8 +86,8 @@ def test_chains_are_the_longest_series_that_share_no_query(parts: set[tuple[int,
     series = {tuple(path[begin:begin + length]) for begin, length in parts}
     chains = chains_among(path, series)
     assert set(chains) <= series and list(chains) == sorted(chains)
-    together = [name for chain in chains for name in chain]
-    assert len(together) == len(set(together))
+    names = [name for chain in chains for name in chain]
+    assert len(names) == len(set(names))
     for left in series - set(chains):  # what is left out shares a query with one that is no shorter
         assert any(set(left) & set(chain) and len(chain) >= len(left) for chain in chains)
 
