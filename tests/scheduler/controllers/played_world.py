@@ -66,6 +66,7 @@ class Carried:
     is_good: bool = True
     fails: bool = False
     by_hand: bool = False  # people take it back
+    was_asked: bool = False  # people approve it, or not
 
 
 @dataclass
@@ -187,7 +188,7 @@ class World:
                     self.policies[name, team].mode != ACTS for team in decision.touched)
                 self.carried[command.round.key] = Carried(
                     command.round, "asked" if asks else "enacting", is_good=self.chance.random() < 0.6,
-                    fails=self.chance.random() < 0.1)
+                    fails=self.chance.random() < 0.1, was_asked=asks)
         elif isinstance(command, RollBack):
             if carried is not None and carried.phase in {"enacting", "in_force", "failing"}:
                 carried.phase = "rolling_back"
@@ -359,9 +360,10 @@ def _begun(world: World) -> Iterator[str]:
                 yield f"{turn.key} and {other.key} were in flight at once"
     for key, moment_s in first_pieces(world).items():
         for other, (begin_s, end_s) in spans_of_pieces(world).items():
+            # What people approve begins when they do: there it is the site that lets one plan through at a time.
             if other != key and begin_s < moment_s < end_s and all(
-                    world.decided[each][0].decision.moves_queries and not world.carried[each].by_hand
-                    for each in (key, other)):
+                    world.decided[each][0].decision.moves_queries and not world.carried[each].was_asked
+                    and not world.carried[each].by_hand for each in (key, other)):
                 yield f"{key} and {other} moved queries at once"
 
 
