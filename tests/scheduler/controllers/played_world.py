@@ -113,7 +113,7 @@ class World:
             self._tick(self.chance.choice(CONTROLLERS), decides=True)
         self.trouble = 0.0
         for _ in range(400):
-            was_open = any(turn.is_open for turn in self.state.rounds) or self.delayed or self._is_moving()
+            was_open = any(turn.is_open for turn in self.state.rounds) or bool(self.delayed) or self._is_moving()
             self.now_s += 60.0
             self._site()
             for controller in CONTROLLERS:
