@@ -9,13 +9,13 @@ from dashboard.approvals.lifecycle import DONE, EXECUTING, FAILED, ROLLED_BACK, 
 from dashboard.approvals.models import Proposal
 from dashboard.approvals.selectors import proposals
 from dashboard.history.store import DatabaseHistory
+from dashboard.operations.handover_pauses import HANDED_OVER
 from dashboard.plans.selectors import plan_of
 from dashboard.teams.permissions import Viewer
 from scheduler.history.series import QUERY
 from scheduler.model.plan_kinds import MOVE
 
 LISTED = 8
-HANDED_OVER = "handed_over"  # what history calls it
 PAUSE_IS_TOLD_WITHIN_S = 120  # of when the plan was done
 
 

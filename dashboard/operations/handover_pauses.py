@@ -10,7 +10,7 @@ from django.conf import settings
 
 from dashboard.operations.models import HandoverPause
 
-HANDED_OVER = "handed_over"  # what nodes call it
+HANDED_OVER = "handed_over"  # what nodes and history call it
 KEPT = 100  # the newest
 LEAST = 20  # fewer say nothing of those to come
 SHARE = 0.95  # of the handovers that took no longer than is expected
