@@ -12,6 +12,7 @@ from dashboard.api import schemas
 from dashboard.api.answers.common import Page
 from dashboard.api.answers.controllers import ControllerRow, DryRunAnswer, ReasonAnswer, RoundAnswer
 from dashboard.api.parameters import ControllerName
+from dashboard.approvals.services import answering
 from dashboard.controllers import selectors, services
 from dashboard.controllers.merging import merged_reasons
 from dashboard.controllers.models import ReasonRow, RoundRow
@@ -95,19 +96,19 @@ def dry_run(
 def accept_round(request: HttpRequest, key: str) -> dict[str, Any]:
     """Let be done what a round recommends, where that is no plan: measuring again, other modes of batches. Plans are
     approved as proposals. Where several teams are asked, it is done when each has said so."""
-    return _round(services.accept_round(actor=request.user, key=key))
+    return _round(answering.accept_round(actor=request.user, key=key))
 
 
 @router.post("/rounds/{slug:key}/decline", response=RoundAnswer)
 def decline_round(request: HttpRequest, key: str) -> dict[str, Any]:
     """Turn down what a round recommends, where that is no plan."""
-    return _round(services.decline_round(actor=request.user, key=key))
+    return _round(answering.decline_round(actor=request.user, key=key))
 
 
 @router.post("/rounds/{slug:key}/take-back", response=RoundAnswer)
 def take_back_round(request: HttpRequest, key: str) -> dict[str, Any]:
     """Take back what a round has changed, where that is no plan: modes of batches. Plans go back as proposals."""
-    return _round(services.take_back_round(actor=request.user, key=key))
+    return _round(answering.take_back_round(actor=request.user, key=key))
 
 
 def _controller(row: selectors.ControllerRow) -> dict[str, Any]:

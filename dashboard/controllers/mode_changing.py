@@ -6,15 +6,20 @@ checkpoint. What has become of it is told by what is written and by their report
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+
+from django.db.models import QuerySet
 
 from dashboard import jobs
 from dashboard.audit.trail import audited
 from dashboard.controllers.models import TAKEN_BACK, TURNED_DOWN, LoopRow, RoundRow
 from dashboard.controllers.stored import policies_of, round_of
 from dashboard.operations.estate import current_estate
+from dashboard.operations.generation import lock_generation
 from dashboard.operations.modes import CannotChange, change_modes, in_force, is_still_wanted, refusals_of
+from dashboard.teams.models import User
 from scheduler.contracts.reports import FAILING, RUNNING, Reports
 from scheduler.controllers.opening import OPEN, Opening
 from scheduler.controllers.protocol import Progress
@@ -23,6 +28,7 @@ from scheduler.controllers.values import (
     ASKED,
     BEGUN,
     BROKEN,
+    ENACTING,
     KEPT,
     ROLLING_BACK,
     UNCHECKED,
@@ -32,6 +38,7 @@ from scheduler.controllers.values import (
     Command,
     RollBack,
 )
+from scheduler.model.errors import InvalidTransition
 from scheduler.model.estate import Estate
 
 ASKED_FOR = timedelta(minutes=1)  # at the least: what is worth it only now and then is not asked about again and again
@@ -41,8 +48,23 @@ IGNORES_FOR = timedelta(minutes=5)  # nor one that runs on as it was
 _ENDED_WELL = frozenset({KEPT, BROKEN, UNCHECKED})
 
 
+def being_changed() -> QuerySet[RoundRow]:
+    """Rounds whose queries are restarting just now."""
+    return RoundRow.objects.filter(
+        controller=Opening.name, phase__in=(ASKED, BEGUN, ENACTING, ROLLING_BACK)).exclude(carried=None)
+
+
+@dataclass(frozen=True, slots=True)
 class ModeActuator:
-    """Changes modes, or asks people whether to; takes them back where it may."""
+    """Changes modes, or asks people whether to; takes them back where it may.
+
+    Attributes
+    ----------
+    require_calm : callable
+        Raises `InvalidTransition` while other queries are being restarted; it is given who asks, if anybody does.
+    """
+
+    require_calm: Callable[[User | None], None]
 
     def progress(self, rows: Sequence[RoundRow]) -> Mapping[str, Progress]:
         """What has become of rounds, by the modes that are written and what agents report."""
@@ -89,6 +111,7 @@ class ModeActuator:
     def carry_out(self, command: Command) -> None:
         """Change the modes or ask; or change them back. What was given up before it was done needs nothing."""
         with audited(actor=None, verb="controller.carry_out") as audit:
+            lock_generation()
             row = RoundRow.objects.select_for_update(of=("self",)).select_related("team").get(key=command.round.key)
             audit.subject, audit.team = row, row.team
             if isinstance(command, Begin):
@@ -98,8 +121,7 @@ class ModeActuator:
             if not done:
                 audit.nothing_changed()
 
-    @staticmethod
-    def _begin(row: RoundRow) -> bool:
+    def _begin(self, row: RoundRow) -> bool:
         decision = round_of(row).decision
         policies = policies_of(Opening())
         row.asked_of = [
@@ -110,7 +132,10 @@ class ModeActuator:
             row.save(update_fields=["asked", "asked_of"])
             return True
         try:
+            self.require_calm(None)
             begin(row)
+        except InvalidTransition:
+            return False  # the next step commands it again
         except CannotChange as error:
             row.stuck = str(error)
             row.save(update_fields=["stuck"])

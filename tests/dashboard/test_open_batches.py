@@ -7,6 +7,8 @@ from datetime import timedelta
 import pytest
 from django.test import Client
 
+from dashboard.approvals.services.answering import accept_round, decline_round, take_back_round
+from dashboard.approvals.services.enacting import require_calm
 from dashboard.audit.models import AuditEntry
 from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.services import choose_latency
@@ -15,15 +17,16 @@ from dashboard.controllers.collecting import COLLECTORS
 from dashboard.controllers.latency_told import latency_prices_told, latency_told
 from dashboard.controllers.mode_changing import ModeActuator
 from dashboard.controllers.models import ReasonRow, RoundRow
-from dashboard.controllers.services import accept_round, decline_round, set_mode, take_back_round
+from dashboard.controllers.services import set_mode
 from dashboard.operations.models import FragmentPace, FragmentRow, ModesWanted
+from dashboard.tasks.controlling import ACTUATORS
 from dashboard.teams.permissions import viewer_of
 from scheduler.controllers.dry_run import dry_run
 from scheduler.controllers.opening import LIMITED, Opening
 from scheduler.controllers.values import Policy
 from scheduler.model.errors import InvalidTransition, PermissionDenied
 from scheduler.model.latency import LatencyLimit
-from tests.dashboard.building import World, document, running
+from tests.dashboard.building import World, approved, document, enacted, planned, running
 from tests.dashboard.controlling import phases
 from tests.dashboard.played import OPEN_BATCHES, Played, opened
 
@@ -100,7 +103,7 @@ def test_a_worker_that_is_killed_leaves_its_command_to_the_next(
     played.run(10)
     assert opened(record)
     carried = RoundRow.objects.get().carried
-    ModeActuator().carry_out(commands[0])
+    ACTUATORS[OPEN_BATCHES].carry_out(commands[0])
     assert RoundRow.objects.get().carried == carried, "a command that is given again is done once"
     assert len(AuditEntry.objects.filter(verb="controller.carry_out")) == 1
     played.run(10)
@@ -117,7 +120,7 @@ def test_a_command_that_comes_after_its_round_was_given_up_does_nothing(
         mode(world, "off")
         played.run(20)
     assert rounds() == ["declined"]
-    ModeActuator().carry_out(commands[0])
+    ACTUATORS[OPEN_BATCHES].carry_out(commands[0])
     assert not opened(record)
 
 
@@ -164,6 +167,41 @@ def test_a_team_may_be_asked_first(world: World, played: Played, record: Dataflo
         accept_round(actor=world.carla, key=key)
     played.run(120)
     assert rounds() == ["kept"] and told(world, record)["state"] == "met"
+
+
+def test_a_yes_waits_for_the_plan_that_is_being_enacted(world: World, played: Played, record: DataflowRecord) -> None:
+    mode(world, "recommends")
+    played.run(20)
+    key = RoundRow.objects.get().key
+    plan = approved(planned(world.carla, world.city, document("another", window=20)), world.ana)
+    with pytest.raises(InvalidTransition, match="the one to submit another"):
+        accept_round(actor=world.carla, key=key)
+    row = RoundRow.objects.get()
+    assert (row.answer, row.asked_of, opened(record)) == ("", ["city"], frozenset()), "nothing of the answer is kept"
+    enacted(plan)
+    accept_round(actor=world.carla, key=key)
+    assert opened(record)
+
+
+def test_a_plan_waits_for_modes_that_are_being_changed(world: World, played: Played, record: DataflowRecord) -> None:
+    played.run(15)
+    assert opened(record) and rounds() == ["begun"]
+    with pytest.raises(InvalidTransition, match="for batches that stay open"):
+        require_calm(world.carla)
+    played.run(20)
+    assert rounds() == ["checking"]
+    require_calm(world.carla)
+
+
+def test_the_loop_waits_for_the_plan_that_people_approved(
+    world: World, played: Played, record: DataflowRecord
+) -> None:
+    plan = approved(planned(world.carla, world.city, document("another", window=20)), world.ana)
+    played.run(40)
+    assert rounds() == ["begun"] and not opened(record)
+    enacted(plan)
+    played.run(10)
+    assert opened(record)
 
 
 def test_what_people_turn_down_is_left_in_peace(world: World, played: Played, record: DataflowRecord) -> None:

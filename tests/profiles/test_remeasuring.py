@@ -7,9 +7,10 @@ from datetime import timedelta
 import pytest
 
 from dashboard import jobs
+from dashboard.approvals.services.answering import accept_round, decline_round
 from dashboard.controllers import selectors
 from dashboard.controllers.models import ReasonRow, RoundRow
-from dashboard.controllers.services import accept_round, decline_round, set_mode
+from dashboard.controllers.services import set_mode
 from dashboard.operations.models import NodeRow
 from dashboard.profiles.models import ObservationRow, ProfileRecord, SweepRecord
 from dashboard.profiles.services.sweeps import cancel_sweep

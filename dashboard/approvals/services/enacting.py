@@ -23,6 +23,7 @@ from dashboard.catalog import lifecycle as dataflows
 from dashboard.catalog.moves import move_dataflow
 from dashboard.catalog.permissions import visible_to
 from dashboard.catalog.services import take_version
+from dashboard.controllers.mode_changing import being_changed
 from dashboard.history.store import DatabaseHistory
 from dashboard.operations.estate_reader import StoredEstate
 from dashboard.operations.estate_writer import drop_bundles, on_slots_there, store_plan
@@ -99,10 +100,15 @@ def execute(audit: Audit, proposal: Proposal, *, generation: int) -> None:
 
 
 def require_calm(actor: User | None) -> None:
-    """Raise unless every plan in the estate is enacted: queries that have just changed are not handed over.
+    """Raise unless every plan in the estate is enacted, and no query restarts for another mode of its batches: what has
+    just changed is not handed over.
 
-    The error names one that the actor may know of.
+    The error names a plan that the actor may know of.
     """
+    if being_changed().exists():
+        raise InvalidTransition(
+            "Queries are being restarted, for batches that stay open or do so no more.",
+            remedy="Wait until that is done, which takes some ten seconds, then try again.")
     under_way = Proposal.objects.under_way().select_related("plan", "dataflow").order_by("approved_at", "pk")
     if not under_way.exists():
         return

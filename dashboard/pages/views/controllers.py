@@ -11,6 +11,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST, require_safe
 
+from dashboard.approvals.services import answering
 from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.permissions import is_uuid, visible_to
 from dashboard.controllers import selectors, services
@@ -42,9 +43,9 @@ REASONS = 30
 PHASES = (ASKED, *sorted(OPEN_PHASES - {ASKED}), KEPT, BROKEN, ROLLED_BACK, UNCHECKED, DECLINED)
 HOURS = {"1": "the last hour", "6": "the last 6 hours", "24": "the last 24 hours", "168": "the last 7 days"}
 _WAYS = {
-    "accept": (services.accept_round, "Accepted. It is done as soon as every team that is asked has said so."),
-    "decline": (services.decline_round, "Turned down. It is not recommended again for a day."),
-    "take_back": (services.take_back_round, "Taken back. It is left as it is for a day.")}
+    "accept": (answering.accept_round, "Accepted. It is done as soon as every team that is asked has said so."),
+    "decline": (answering.decline_round, "Turned down. It is not recommended again for a day."),
+    "take_back": (answering.take_back_round, "Taken back. It is left as it is for a day.")}
 
 
 @require_safe
@@ -170,8 +171,8 @@ def _of_row(request: HttpRequest, row: RoundRow) -> dict[str, Any]:
     return {
         "key": row.key, "turn": turn, "controller": row.controller, "team": row.team, "begun": row.begun,
         "dataflow": row.dataflow, "profile": row.profile, "proposal": getattr(row, "proposal", None),
-        "sweep": row.sweep, "may_answer": services.may_answer(request.viewer, row),
-        "may_take_back": services.may_take_back(request.viewer, row), "phase": row.phase}
+        "sweep": row.sweep, "may_answer": answering.may_answer(request.viewer, row),
+        "may_take_back": answering.may_take_back(request.viewer, row), "phase": row.phase}
 
 
 def _described(turn: Round, names: _Names) -> dict[str, Any]:

@@ -66,7 +66,6 @@ class Carried:
     is_good: bool = True
     fails: bool = False
     by_hand: bool = False  # people take it back
-    was_asked: bool = False  # people approve it, or not
 
 
 @dataclass
@@ -186,9 +185,11 @@ class World:
                 decision, name = command.round.decision, command.round.controller
                 asks = command.round.mode != ACTS or any(
                     self.policies[name, team].mode != ACTS for team in decision.touched)
+                if not asks and self._is_restless(decision):
+                    return  # it is commanded again
                 self.carried[command.round.key] = Carried(
                     command.round, "asked" if asks else "enacting", is_good=self.chance.random() < 0.6,
-                    fails=self.chance.random() < 0.1, was_asked=asks)
+                    fails=self.chance.random() < 0.1)
         elif isinstance(command, RollBack):
             if carried is not None and carried.phase in {"enacting", "in_force", "failing"}:
                 carried.phase = "rolling_back"
@@ -204,6 +205,8 @@ class World:
                 continue
             if carried.phase == "asked" and self.chance.random() < 0.5:
                 refuses = self.chance.random() < 0.3
+                if not refuses and self._is_restless(carried.turn.decision):
+                    continue  # people are told to wait
                 carried.phase, carried.refused = ("declined", True) if refuses else ("enacting", False)
             elif carried.phase == "enacting":
                 self._piece(key, carried, forward=True)
@@ -223,6 +226,12 @@ class World:
         carried.pieces += 1 if forward else -1
         self.values[change.what] = change.after
         self.log.append((self.now_s, key, forward, change))
+
+    def _is_restless(self, decision: Decision) -> bool:
+        """Whether queries are being changed, which a decision that changes some waits for."""
+        return decision.moves_queries and any(
+            carried.turn.decision.moves_queries and carried.phase in {"enacting", "rolling_back", "failing"}
+            for carried in self.carried.values())
 
     def _is_moving(self) -> bool:
         return any(carried.phase in {"enacting", "rolling_back"} for carried in self.carried.values())
@@ -360,10 +369,8 @@ def _begun(world: World) -> Iterator[str]:
                 yield f"{turn.key} and {other.key} were in flight at once"
     for key, moment_s in first_pieces(world).items():
         for other, (begin_s, end_s) in spans_of_pieces(world).items():
-            # What people approve begins when they do: there it is the site that lets one plan through at a time.
             if other != key and begin_s < moment_s < end_s and all(
-                    world.decided[each][0].decision.moves_queries and not world.carried[each].was_asked
-                    and not world.carried[each].by_hand for each in (key, other)):
+                    world.decided[each][0].decision.moves_queries for each in (key, other)):
                 yield f"{key} and {other} moved queries at once"
 
 
