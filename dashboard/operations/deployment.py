@@ -16,6 +16,7 @@ from django.conf import settings
 from dashboard import jobs
 from dashboard.catalog.lifecycle import RUNNING
 from dashboard.operations.file_secrets import file_secrets
+from dashboard.operations.handover_pauses import usual_pause_ms
 from dashboard.operations.offered_slots import drained_nodes
 from dashboard.operations.telemetry import EVERYTHING
 from dashboard.operations.view import View, view_for
@@ -24,8 +25,6 @@ from scheduler.deployment.online import Thresholds, decide
 from scheduler.deployment.values import Deployment, PlacedBundle
 from scheduler.model.fragment import Fragment, RunningBundle, Slot, node_of
 from scheduler.moving import FileSecrets, slots_for, why_not_moved, why_not_to_other_nodes
-
-HANDOVER_S = 0.3  # besides the wait for a batch: what `./weir bench handover` measures in the median, and a little more
 
 
 def deployment_of(view: View, cores: Mapping[str, float] | None = None) -> Deployment:
@@ -173,7 +172,7 @@ def _foreseen(view: View, query: str) -> dict[str, Any]:
     if report is not None and report.failures:
         risks.append(f"it has failed {report.failures} times lately")
     return {
-        "pause_s": round(max(trigger_ms, batch_ms) / 1000 + HANDOVER_S, 2),
+        "pause_s": round((max(trigger_ms, batch_ms) + usual_pause_ms()) / 1000, 2),
         "risk": f"What may make it longer: {'; '.join(risks)}." if risks else (
             "Nothing is known that would make it longer.")}
 

@@ -14,6 +14,7 @@ HANDED_OVER = "handed_over"  # what nodes and history call it
 KEPT = 100  # the newest
 LEAST = 20  # fewer say nothing of those to come
 SHARE = 0.95  # of the handovers that took no longer than is expected
+USUAL_MS = 300.0  # the median of `./weir bench handover`, and a little more
 
 
 def note_pauses(events: Iterable[Mapping[str, Any]]) -> None:
@@ -32,7 +33,14 @@ def note_pauses(events: Iterable[Mapping[str, Any]]) -> None:
 def expected_pause_ms() -> float:
     """For how long nothing works at tasks that are handed over, in ms: what all but one in twenty of the newest hundred
     handovers here took at most, and ``WEIR_DEFRAGMENT_GAP_S`` until twenty were measured."""
+    return _quantile(SHARE, settings.DEFRAGMENT_GAP_S * 1000)
+
+
+def usual_pause_ms() -> float:
+    """The median of the newest hundred handovers here, in ms; what the bench measures until twenty were measured."""
+    return _quantile(0.5, USUAL_MS)
+
+
+def _quantile(share: float, unknown_ms: float) -> float:
     pauses = sorted(HandoverPause.objects.values_list("gap_ms", flat=True))
-    if len(pauses) < LEAST:
-        return settings.DEFRAGMENT_GAP_S * 1000
-    return float(pauses[math.ceil(SHARE * len(pauses)) - 1])
+    return float(pauses[math.ceil(share * len(pauses)) - 1]) if len(pauses) >= LEAST else unknown_ms

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 
 import pytest
 from hypothesis import given
@@ -11,7 +12,7 @@ from hypothesis.extra.django import TestCase
 
 from dashboard.approvals.services import cancel_proposal, move_query, prepare_proposal, set_rules
 from dashboard.operations.estate import load_estate
-from dashboard.operations.handover_pauses import KEPT, LEAST, expected_pause_ms, note_pauses
+from dashboard.operations.handover_pauses import KEPT, LEAST, USUAL_MS, expected_pause_ms, note_pauses, usual_pause_ms
 from dashboard.operations.models import HandoverPause
 from scheduler.approving import Automatic, Rules
 from scheduler.model.fragment import Slot
@@ -34,10 +35,11 @@ class PauseTests(TestCase):
         newest, expected = gaps_ms[-KEPT:], expected_pause_ms()
         assert HandoverPause.objects.count() == len(newest)
         if len(newest) < LEAST:
-            assert expected == UNKNOWN_MS
+            assert (expected, usual_pause_ms()) == (UNKNOWN_MS, USUAL_MS)
         else:
             longer = sum(gap_ms > expected for gap_ms in newest)
             assert expected in newest and longer <= len(newest) / 20
+            assert usual_pause_ms() == statistics.median_low(newest)
             shorter = [gap_ms for gap_ms in newest if gap_ms < expected]
             assert len(shorter) < math.ceil(0.95 * len(newest)), "the least figure of which that is so"
 
