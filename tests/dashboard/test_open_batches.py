@@ -158,11 +158,15 @@ def test_a_team_may_be_asked_first(world: World, played: Played, record: Dataflo
         accept_round(actor=world.vera, key=key)
     with pytest.raises(PermissionDenied):
         accept_round(actor=world.mo, key=key)
+    client.force_login(world.mo)
+    assert "wait for your answer" not in client.get("/").text
     client.force_login(world.carla)
+    assert 'title="1 wait for your answer">1<' in client.get("/").text
     assert f"/controllers/rounds/{key}/accept" in client.get("/controllers/").text
     answer = client.post(f"/api/rounds/{key}/accept").json()
     assert (answer["phase"], answer["asked_of"], answer["may_be_taken_back"]) == ("asked", [], False)
     assert opened(record)
+    assert "wait for your answer" not in client.get("/").text
     with pytest.raises(InvalidTransition):
         accept_round(actor=world.carla, key=key)
     played.run(120)

@@ -14,7 +14,7 @@ from dashboard.approvals.services.enacting import require_calm
 from dashboard.audit.trail import audited
 from dashboard.controllers.mode_changing import begin, take_back
 from dashboard.controllers.models import ACCEPTED, TAKEN_BACK, TURNED_DOWN, RoundRow
-from dashboard.controllers.selectors import round_for
+from dashboard.controllers.selectors import round_for, rounds
 from dashboard.controllers.stored import round_of
 from dashboard.operations.generation import lock_generation
 from dashboard.operations.modes import CannotChange
@@ -23,6 +23,7 @@ from dashboard.profiles.permissions import may_measure, require_measuring
 from dashboard.profiles.services.sweeps import measure_again
 from dashboard.teams.models import Role, Team, User
 from dashboard.teams.permissions import Viewer, viewer_of
+from scheduler.controllers.values import ASKED
 from scheduler.model.errors import InvalidTransition, PermissionDenied
 
 
@@ -98,6 +99,12 @@ def take_back_round(*, actor: User, key: str) -> RoundRow:
         row.save(update_fields=["answer", "answered_by"])
         audit.subject, audit.team = row, row.team
         return row
+
+
+def awaiting(viewer: Viewer) -> list[RoundRow]:
+    """Rounds that wait for a viewer's yes or no."""
+    open_rows = rounds(viewer, phase=ASKED).exclude(asked=None).filter(answer="")
+    return [row for row in open_rows if may_answer(viewer, row)]
 
 
 def may_answer(viewer: Viewer, row: RoundRow) -> bool:
