@@ -15,6 +15,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from workers.library import store_files
 from workers.library.aggregates import read_aggregates
 from workers.library.folds import Accumulate, BlockAverage, Interpolate, KalmanFilter
 from workers.library.pieces import States
@@ -120,12 +121,11 @@ class Fold:
 
 
 def forget_connections() -> None:
-    from workers.library import state_store
 
-    for connection in state_store._OPEN.values():
+    for connection in store_files._OPEN.values():
         with suppress(sqlite3.ProgrammingError):
             connection.close()
-    state_store._OPEN.clear()
+    store_files._OPEN.clear()
 
 
 @pytest.mark.parametrize("name", CASES)

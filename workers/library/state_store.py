@@ -7,6 +7,9 @@ committed. The rows that the last ``VERSIONS`` batches replaced are kept, and a 
 them back. Two that go on from one version exclude one another: a transaction holds the store from its first row on,
 and what the other one made of it is taken back, or noticed by its token.
 
+A store also says what has changed since a copy of it was made (``store_changes``): each row has the version that wrote
+it, rows that went are remembered for some time, and so is each time that batches were taken back.
+
 A row is a key's state. Where that has members that are mappings by a key of their own (``parts`` of a fold), each of
 their entries is a row, too (``pieces``).
 """
@@ -16,42 +19,22 @@ from __future__ import annotations
 import json
 import secrets
 import sqlite3
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from .store_files import DROP, NOTE_GONE, PUT, StateLost, connected, has_version, make, newest, opened, remove
+
 LARGE = 256 << 10
 VERSIONS = 20  # batches that can be taken back: as many as Spark keeps
+GONE = 1_000  # batches for which a row that went is remembered
 MARK = "@"  # what the text of a pointer begins with; that of states is a JSON object
 SUFFIX = ".fold"
-MOST_OPEN = 16  # stores that a process keeps open
-WAIT_S = 30.0  # for another process that holds a store, such as one of a slot that was killed
 
 Moment = Callable[[Any], int | None]
 Parts = Mapping[str, Moment]  # of a fold's state: member → when an entry of it is due
-
-_SCHEMA = """
-PRAGMA journal_mode = WAL;
-CREATE TABLE rows (
-  id INTEGER PRIMARY KEY, owner TEXT NOT NULL, part TEXT NOT NULL, member TEXT NOT NULL, due INTEGER,
-  value TEXT NOT NULL, UNIQUE (owner, part, member));
-CREATE INDEX rows_due ON rows (owner, part, due) WHERE due IS NOT NULL;
-CREATE TABLE before (
-  version INTEGER NOT NULL, owner TEXT NOT NULL, part TEXT NOT NULL, member TEXT NOT NULL, due INTEGER, value TEXT);
-CREATE INDEX before_version ON before (version);
-CREATE TABLE heads (version INTEGER PRIMARY KEY, token TEXT NOT NULL);
-"""
-_PUT = ("INSERT INTO rows (owner, part, member, due, value) VALUES (?, ?, ?, ?, ?) "
-        "ON CONFLICT (owner, part, member) DO UPDATE SET due = excluded.due, value = excluded.value")
-_DROP = "DELETE FROM rows WHERE owner = ? AND part = ? AND member = ?"
-
-
-class StateLost(Exception):
-    """A store is gone, or does not have the version that Spark's checkpoint says."""
-
 
 @dataclass(frozen=True, slots=True)
 class Pointer:
@@ -143,10 +126,7 @@ class Batch:
         was = before or (None, None)
         values = (self._pointer.version + 1, *row, *was)
         self._connection.execute("INSERT INTO before VALUES (?, ?, ?, ?, ?, ?)", values)
-        if value is None:
-            self._connection.execute(_DROP, row)
-        else:
-            self._connection.execute(_PUT, (*row, due, value))
+        self._put(row, due, value, self._pointer.version + 1)
 
     def commit(self) -> Pointer:
         """The version that the batch has made, from now on in the store."""
@@ -154,6 +134,7 @@ class Batch:
         self._connection.execute("INSERT INTO heads VALUES (?, ?)", (new.version, new.token))
         self._connection.execute("DELETE FROM before WHERE version <= ?", (new.version - VERSIONS,))
         self._connection.execute("DELETE FROM heads WHERE version < ?", (new.version - VERSIONS,))
+        self._connection.execute("DELETE FROM gone WHERE version < ?", (new.version - GONE,))
         self._connection.execute("COMMIT")
         return new
 
@@ -163,17 +144,24 @@ class Batch:
             self._connection.execute("ROLLBACK")
 
     def _go_back(self) -> None:
-        _require(self._connection, self._pointer)
+        require(self._connection, self._pointer)
         after = (self._pointer.version,)
+        if newest(self._connection) == self._pointer.version:
+            return
+        self._connection.execute("INSERT INTO returns (version) VALUES (?)", after)
         newer = self._connection.execute(
             "SELECT owner, part, member, due, value FROM before WHERE version > ? ORDER BY version DESC", after)
         for owner, part, member, due, value in newer.fetchall():
-            if value is None:
-                self._connection.execute(_DROP, (owner, part, member))
-            else:
-                self._connection.execute(_PUT, (owner, part, member, due, value))
-        self._connection.execute("DELETE FROM before WHERE version > ?", after)
-        self._connection.execute("DELETE FROM heads WHERE version > ?", after)
+            self._put((owner, part, member), due, value, self._pointer.version)
+        for table in ("before", "heads", "gone"):
+            self._connection.execute(f"DELETE FROM {table} WHERE version > ?", after)
+
+    def _put(self, row: tuple[str, str, str], due: int | None, value: str | None, version: int) -> None:
+        if value is None:
+            self._connection.execute(DROP, row)
+            self._connection.execute(NOTE_GONE, (*row, version))
+        else:
+            self._connection.execute(PUT, (*row, due, value, version))
 
 
 # -- stores as files ---------------------------------------------------------------------------------------------------
@@ -190,7 +178,7 @@ class StoreLocation:
 
     def begin(self, pointer: Pointer) -> Batch:
         """A batch that goes on from there."""
-        return Batch(_opened(Path(self.folder) / pointer.store), pointer)
+        return Batch(opened(Path(self.folder) / pointer.store), pointer)
 
     def create(self, states: Mapping[str, Any], parts: Parts) -> Pointer:
         """A store of these states. What this fold's earlier stores have does not count any more, and goes."""
@@ -199,16 +187,11 @@ class StoreLocation:
         for earlier in folder.glob(f"{self.name}.*{SUFFIX}"):
             remove(earlier)
         pointer = Pointer(f"{self.name}.{secrets.token_hex(4)}{SUFFIX}", 0, secrets.token_hex(8))
-        with closing(_connected(folder / pointer.store, mode="rwc")) as connection:
-            connection.executescript(_SCHEMA)
-            connection.execute("BEGIN IMMEDIATE")
-            connection.executemany(_PUT, _rows(states, parts))
-            connection.execute("INSERT INTO heads VALUES (?, ?)", (pointer.version, pointer.token))
-            connection.execute("COMMIT")
+        make(folder / pointer.store, _rows(states, parts), version=pointer.version, token=pointer.token)
         return pointer
 
 
-def read_whole(folder: Path, pointer: Pointer, *, newest: bool = False) -> str:
+def read_whole(folder: Path, pointer: Pointer) -> str:
     """All states of a version, as the text that they would be without a store.
 
     Parameters
@@ -217,34 +200,25 @@ def read_whole(folder: Path, pointer: Pointer, *, newest: bool = False) -> str:
         Of all stores.
     pointer : Pointer
         The version.
-    newest : bool, optional
-        Read the newest version instead, which somebody may go on from meanwhile.
 
     Raises
     ------
     StateLost
         The store does not have that version.
     """
-    with closing(_connected(folder / pointer.store)) as connection:
+    with closing(connected(folder / pointer.store)) as connection:
         connection.execute("BEGIN")
         rows = {row[:3]: row[3] for row in connection.execute("SELECT owner, part, member, value FROM rows")}
-        if not newest:
-            _require(connection, pointer)
-            for *row, value in connection.execute(
-                    "SELECT owner, part, member, value FROM before WHERE version > ? ORDER BY version DESC",
-                    (pointer.version,)):
-                rows[tuple(row)] = value
+        require(connection, pointer)
+        for *row, value in connection.execute(
+                "SELECT owner, part, member, value FROM before WHERE version > ? ORDER BY version DESC",
+                (pointer.version,)):
+            rows[tuple(row)] = value
     states = {owner: json.loads(value) for (owner, part, _), value in rows.items() if not part and value is not None}
     for (owner, part, member), value in sorted(rows.items()):
         if part and value is not None:
             states[owner][part][member] = json.loads(value)
     return packed(dict(sorted(states.items())))
-
-
-def remove(store: Path) -> None:
-    """Delete a store; not there is fine."""
-    for path in (store, store.with_name(f"{store.name}-wal"), store.with_name(f"{store.name}-shm")):
-        path.unlink(missing_ok=True)
 
 
 def packed(value: Any) -> str:
@@ -260,29 +234,7 @@ def _rows(states: Mapping[str, Any], parts: Parts) -> Iterator[tuple[str, str, s
                 yield key, part, member, moment(value), packed(value)
 
 
-def _require(connection: sqlite3.Connection, pointer: Pointer) -> None:
-    known = connection.execute("SELECT token FROM heads WHERE version = ?", (pointer.version,)).fetchone()
-    if known != (pointer.token,):
+def require(connection: sqlite3.Connection, pointer: Pointer) -> None:
+    """Raise `StateLost` where a store does not have a version."""
+    if not has_version(connection, pointer.version, pointer.token):
         raise StateLost(f"The store {pointer.store} does not have version {pointer.version} of the state.")
-
-
-_OPEN: OrderedDict[Path, sqlite3.Connection] = OrderedDict()
-
-
-def _opened(store: Path) -> sqlite3.Connection:
-    """A store's connection, which stays open for later batches."""
-    connection = _OPEN.pop(store, None) if store.exists() else None
-    connection = _OPEN[store] = connection or _connected(store)
-    while len(_OPEN) > MOST_OPEN:
-        _OPEN.popitem(last=False)[1].close()
-    return connection
-
-
-def _connected(store: Path, *, mode: str = "rw") -> sqlite3.Connection:
-    try:
-        connection = sqlite3.connect(
-            f"{store.absolute().as_uri()}?mode={mode}", uri=True, isolation_level=None, timeout=WAIT_S)
-    except sqlite3.OperationalError as error:
-        raise StateLost(f"The store {store.name} of a fold's state cannot be opened: {error}.") from error
-    connection.execute("PRAGMA synchronous = NORMAL")
-    return connection

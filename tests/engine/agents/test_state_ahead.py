@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -15,9 +17,14 @@ from workers.engine.agents.ahead import Limits
 from workers.engine.agents.carrying import Carrier, Elsewhere
 from workers.engine.agents.checkpoint import Progress
 from workers.engine.agents.claims import claim, withdraw
+from workers.engine.agents.instructions import RecordCopy
 from workers.engine.agents.parcels import FilesBeside
+from workers.engine.agents.record_actuator import RecordActuator
 from workers.engine.agents.store import SlotStore
 from workers.engine.channels import keys
+from workers.library import store_files
+from workers.library.pieces import States
+from workers.library.state_store import Pointer, StoreLocation
 
 from ..channels.played_redis import PlayedRedis
 from .played_queries import Store
@@ -160,6 +167,98 @@ def test_what_was_broken_on_disk_is_asked_for_again(way):
     way.there.files.texts["h", kind] = b"?" * len(text)
     way.turns()
     assert way.there.received("h") == state()
+
+
+# -- stores by key ---------------------------------------------------------------------------------------------------
+
+
+class StoreWay(Way):
+    """Two nodes with disks; what is left has its state in a store."""
+
+    def __init__(self, folder: Path, *, keeps_stores: bool = True) -> None:
+        self.broker, self.now_ms, self.keeps_stores = PlayedRedis(), 0, keeps_stores
+        self.here, self.there = (SlotStore(folder / name, folder / name / "slot-0") for name in ("n1", "n2"))
+        self.place = StoreLocation(str(self.here.fold_stores.folder), "a.t-0", large=0)
+        self.pointer = self.place.create({f"key{number}": [number] for number in range(KEYS)}, {})
+        self.here.record_begun("a", RestorePoint(states=self.record.states))
+        self.there.record_standby("h", ())
+        (self.there.checkpoint("h") / "commits").mkdir(parents=True)
+        (self.there.checkpoint("h") / "commits" / "0").touch()
+        self.start()
+
+    def start(self) -> None:
+        self.carriers = [
+            Carrier(self.broker, store, clock_ms=lambda: self.now_ms, limits=Limits(least_bytes=1),
+                    keeps_stores=self.keeps_stores)
+            for store in (self.here, self.there)]
+
+    @property
+    def record(self) -> Savepoint:
+        return Savepoint(source_offset={"t0": 5, "next": 7}, states={"t": [str(self.pointer)]})
+
+    def work(self) -> None:
+        batch = self.place.begin(self.pointer)
+        states = States(batch, {})
+        states.get("key7")[0] = -1
+        states.save()
+        self.pointer = batch.commit()
+
+    def copy(self) -> None:
+        run = SimpleNamespace(id="a", copied=self.record.states)
+        RecordActuator(SimpleNamespace(store=self.here)).do(run, RecordCopy(("h",)))
+
+    def states(self) -> dict:
+        """What the heir begins with."""
+        received = self.there.received("h")
+        assert received.source_offset == {"t0": 5, "next": 7}
+        return json.loads(self.there.fold_stores.whole(received.states)["t"][0])
+
+
+WORKED = {f"key{number}": [-1 if number == 7 else number] for number in range(KEYS)}
+
+
+@pytest.fixture
+def quiet(way: Way) -> Iterator[None]:
+    yield
+    while store_files._OPEN:
+        store_files._OPEN.popitem()[1].close()
+
+
+def test_a_store_goes_ahead_and_then_the_rows_that_are_new(quiet, tmp_path: Path):
+    way = StoreWay(tmp_path)
+    way.turns(3)
+    way.copy()
+    assert way.turns() == Elsewhere(ready=frozenset("h"))
+    way.work()
+    way.here.record_ended("a", way.record)
+    way.turns()
+    assert way.states() == WORKED
+    assert Pointer.read(way.there.received("h").states["t"][0]).version == way.pointer.version
+    assert way.manifest["rows"] and way.manifest["length"] < 1_000, "the record and a row"
+    assert Pointer.read(way.here.ended("a").states["t"][0]) is not None, "nobody has made a text of it"
+
+
+@pytest.mark.parametrize("what", ["store lost there", "store lost here", "no stores there", "taken back"])
+def test_where_rows_are_of_no_use_the_whole_is_sent(quiet, tmp_path: Path, what: str):
+    way = StoreWay(tmp_path, keeps_stores=what != "no stores there")
+    before = way.pointer
+    if what == "taken back":
+        way.work()
+    way.turns(3)
+    way.copy()
+    way.turns()
+    if what == "store lost there":
+        [path] = way.there.fold_stores.folder.glob("*.fold")
+        store_files.remove(path)
+    elif what == "store lost here":
+        way.here.files.drop("h", "ahead")
+    elif what == "taken back":
+        way.pointer = before  # Spark has not heard of what the copy has
+    way.work()
+    way.here.record_ended("a", way.record)
+    way.start()
+    way.turns()
+    assert way.states() == WORKED and "base" not in way.manifest
 
 
 # -- on disk -----------------------------------------------------------------------------------------------------------

@@ -28,17 +28,17 @@ from workers.engine.channels import keys
 from .ahead import LIMITS, Ahead, Limits, goes_as_difference, how_far
 from .claims import CLAIM, claim
 from .delays import RETRY_MS, SOON_MS
-from .differences import difference, put_together
 from .handover import remote_successors
 from .logs import logger
-from .parcels import COMING, MANIFEST, PIECE_BYTES, Manifest, Parcel, check_of, fetch, is_whole, offer, parcel_of
+from .news import AHEAD, COPY, ENDED, Broken, News
+from .parcels import COMING, MANIFEST, PIECE_BYTES, Manifest, Parcel, fetch, is_whole, offer, parcel_of
 
 READY_S = 5  # after which an heir that is not heard of counts as one that does not stand by
 QUICK_MS = 20_000  # for so long each moment counts, then the other node may be away
 LEFT_S = 7 * 24 * 3600  # after which a record goes that nobody has claimed: it is sent again, if it is still needed
 AHEAD_S = 3600  # the same of a copy that goes ahead
 BEGUN, STORED, REFUSED = "begun", "stored", "refused"
-ENDED, AHEAD, DIFFERENCE, COPY, RECEIVED = "ended", "ahead", "difference", "copy", "received"  # kinds of files
+DIFFERENCE, RECEIVED = "difference", "received"  # kinds of files
 WHOLE = f"{COMING}-{RECEIVED}-whole"
 READY = b"ready"
 _NOTHING = SAVEPOINTS.dumps(Savepoint()).encode()
@@ -70,17 +70,20 @@ class Carrier:
         What goes ahead.
     piece_bytes : int, optional
         How long the pieces of a parcel are.
+    keeps_stores : bool, optional
+        Whether queries here keep state by key in stores; else it comes as a text.
     """
 
     def __init__(
         self, broker: redis.Redis, store: Any, *, clock_ms: Callable[[], int], limits: Limits = LIMITS,
-        piece_bytes: int = PIECE_BYTES,
+        piece_bytes: int = PIECE_BYTES, keeps_stores: bool = True,
     ) -> None:
         self._broker = broker
         self._store = store
         self._clock_ms = clock_ms
         self._limits = limits
         self._piece_bytes = piece_bytes
+        self._news = News(store, most_share=limits.most_share, keeps_stores=keeps_stores)
         self._since_ms: dict[str, int] = {}  # of what is under way, by heir
         self._due_ms: dict[str, int] = {}
         self._ready: dict[str, bool] = {}  # heirs elsewhere, as they said last
@@ -181,24 +184,28 @@ class Carrier:
 
     def _send_end(self, fragment: WantedFragment, heir: WantedFragment) -> None:
         key = keys.handover(fragment.id)
-        if (fragment.id, ENDED) not in self._parcels:
-            self._store.make_whole(fragment.id)
         ended_ms = self._store.ended_ms(fragment.id)
-        whole = self._parcel(fragment.id, ENDED, ended_ms=ended_ms)
-        if whole is None:
-            return  # it goes on after all
         sent = self._sent.get(heir.id)
         is_refused = self._broker.hget(key, REFUSED) is not None
-        if sent is None or (is_refused and sent is not whole):
+        if sent is None or (is_refused and sent.base is not None):
             began_s = time.monotonic()
-            change = self._difference(fragment, heir, is_refused=is_refused, ended_ms=ended_ms)
-            sent = self._sent[heir.id] = change or whole
-            took_ms = round(1000 * (time.monotonic() - began_s))
+            sent = self._difference(fragment, heir, is_refused=is_refused, ended_ms=ended_ms)
+            sent = sent or self._whole(fragment, ended_ms=ended_ms)
+            if sent is None:
+                return  # it goes on after all
+            self._sent[heir.id] = sent
+            copy = self._parcel(heir.id, AHEAD)
             self._log.info(
-                "record sent", fragment=fragment.id, to=heir.id, bytes=sent.length, of_bytes=whole.length,
-                took_ms=took_ms)
+                "record sent", fragment=fragment.id, to=heir.id, bytes=sent.length,
+                of_bytes=sent.length if copy is None else copy.length,
+                took_ms=round(1000 * (time.monotonic() - began_s)))
         taken = offer(self._broker, key, sent, expires_s=LEFT_S)
         self._note(heir.id, (ENDED, taken))
+
+    def _whole(self, fragment: WantedFragment, *, ended_ms: int | None) -> Parcel | None:
+        if (fragment.id, ENDED) not in self._parcels:
+            self._store.make_whole(fragment.id)
+        return self._parcel(fragment.id, ENDED, ended_ms=ended_ms)
 
     def _difference(
         self, fragment: WantedFragment, heir: WantedFragment, *, is_refused: bool, ended_ms: int | None
@@ -208,12 +215,12 @@ class Carrier:
         stored = self._broker.hget(keys.ahead(heir.id), STORED)
         if copy is None or not goes_as_difference(copied=copy.sha256, stored=stored, is_refused=is_refused):
             return None
-        whole = files.read(fragment.id, ENDED)
-        change = difference(files.read(heir.id, AHEAD), whole)
-        if len(change) > self._limits.most_share * len(whole):
+        change = self._news.since_copy(fragment.id, heir.id)
+        if change is None:
             return None
-        files.write(heir.id, DIFFERENCE, change)
-        return self._parcel(heir.id, DIFFERENCE, base=copy.sha256, whole=check_of(whole), ended_ms=ended_ms)
+        files.write(heir.id, DIFFERENCE, change.text)
+        facts = {"rows": True} if change.whole is None else {"whole": change.whole}
+        return self._parcel(heir.id, DIFFERENCE, base=copy.sha256, ended_ms=ended_ms, **facts)
 
     def _parcel(self, name: str, kind: str, **facts: Any) -> Parcel | None:
         """A file as it is sent; read again only where it has changed."""
@@ -285,6 +292,7 @@ class Carrier:
             if kind is None:
                 return
             files.rename(heir.id, kind, COPY)
+        self._news.take_copy(heir.id, check=manifest["sha256"])
         self._broker.hset(key, STORED, manifest["sha256"])
         self._broker.expire(key, AHEAD_S)
 
@@ -321,16 +329,12 @@ class Carrier:
 
     def _put_together(self, heir: WantedFragment, kind: str, manifest: Manifest) -> str | None:
         """Make the record of the copy that came ahead and the difference; None where they do not give it."""
-        files = self._store.files
         try:
-            whole = put_together(files.read(heir.id, COPY), files.read(heir.id, kind))
-        except (ValueError, FileNotFoundError) as error:
+            whole = self._news.put_together(heir.id, kind, manifest)
+        except Broken as error:
             self._log.warning("what came ahead is broken; the whole is asked for", fragment=heir.id, why=str(error))
             return None
-        if not is_whole(whole, manifest["whole"]):
-            self._log.warning("what came ahead is not what was sent; the whole is asked for", fragment=heir.id)
-            return None
-        files.write(heir.id, WHOLE, whole)
+        self._store.files.write(heir.id, WHOLE, whole)
         return WHOLE
 
     def _manifest(self, key: str, text: bytes) -> Manifest:

@@ -2,7 +2,7 @@
 
 A store stays with the node when a fragment hands over: whoever goes on with its work goes on with the store, at the
 version that the record says. It is there as long as the checkpoint of the fragment that made it, or a record that
-names it. What leaves the node leaves as a text.
+names it. What leaves the node leaves by rows (``store_copies``), or as a text.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from scheduler.contracts.savepoints import States
-from workers.library.state_store import SUFFIX, Pointer, read_whole, remove
+from workers.library.state_store import SUFFIX, Pointer, read_whole
+from workers.library.store_files import remove
 
 FOLDER = "folds"
 _NAME = re.compile(rb"[\w.-]+" + re.escape(SUFFIX).encode() + rb'(?=\\*")')
@@ -40,17 +41,9 @@ class FoldStores:
             names |= set(_names(begun))
         return sum((self.folder / name).stat().st_size for name in names if (self.folder / name).is_file())
 
-    def whole(self, states: States, *, newest: bool = False) -> States:
-        """The states of a record without pointers.
-
-        Parameters
-        ----------
-        states : mapping
-            As a record has them.
-        newest : bool, optional
-            Whether later versions do as well, which somebody may go on from meanwhile.
-        """
-        return {task: [self._whole(text, newest=newest) for text in texts] for task, texts in states.items()}
+    def whole(self, states: States) -> States:
+        """The states of a record without pointers."""
+        return {task: [self._whole(text) for text in texts] for task, texts in states.items()}
 
     def sweep(self, *, now_s: float, grace_s: float) -> None:
         """Delete the stores that nobody goes on with."""
@@ -65,9 +58,9 @@ class FoldStores:
             if path.name not in named:
                 remove(path)
 
-    def _whole(self, text: str | None, *, newest: bool) -> str | None:
+    def _whole(self, text: str | None) -> str | None:
         pointer = None if text is None else Pointer.read(text)
-        return text if pointer is None else read_whole(self.folder, pointer, newest=newest)
+        return text if pointer is None else read_whole(self.folder, pointer)
 
     @property
     def _checkpoints(self) -> Path:

@@ -158,13 +158,15 @@ class FilesBeside:
 
 @dataclass(frozen=True, slots=True)
 class Parcel:
-    """A file to be sent: its manifest as text and what it says, and how a part of it is read."""
+    """A file to be sent: its manifest as text and what it says, how a part of it is read, and the checksum of that from
+    which it is the difference, where it is one."""
 
     manifest: str
     sha256: str
     length: int
     lengths: tuple[int, ...]
     read: Callable[[int, int], bytes] = field(repr=False)
+    base: str | None = None
 
     def piece(self, number: int) -> bytes:
         """The piece with this number."""
@@ -180,7 +182,7 @@ def parcel_of(length: int, read: Callable[[int, int], bytes], *, piece_bytes: in
         checks.append(check_of(piece))
     manifest = {"length": length, "sha256": whole.hexdigest(), "pieces": checks, **facts}
     lengths = tuple(check["length"] for check in checks)
-    return Parcel(json.dumps(manifest), whole.hexdigest(), length, lengths, read)
+    return Parcel(json.dumps(manifest), whole.hexdigest(), length, lengths, read, facts.get("base"))
 
 
 def check_of(text: bytes) -> dict[str, Any]:

@@ -31,6 +31,7 @@ from .instructions import (
     TakeOver,
 )
 from .logs import logger
+from .store_copies import StoreCopies
 
 
 class RecordActuator:
@@ -66,10 +67,9 @@ class RecordActuator:
                 # One may be on its way, or there already. And a copy may have what came after it was asked for: what is
                 # new since is sent.
                 missing = [heir for heir in heirs if store.files.size(heir, "ahead") is None]
-                if missing:
-                    copied = store.fold_stores.whole(copied, newest=True)
+                copy = StoreCopies(store.fold_stores.folder).copy(copied) if missing else None
                 for heir in missing:
-                    store.files.write(heir, "ahead", SAVEPOINTS.dumps(Savepoint(states=copied)).encode())
+                    store.files.write(heir, "ahead", copy or SAVEPOINTS.dumps(Savepoint(states=copied)).encode())
             case DropSavepoint():
                 store.record_ended(run.id, None)
             case RecordStandby(channels):

@@ -92,7 +92,8 @@ class Slot:
         self._desired = DesiredState()
         self._stages: dict[str, Stage] = {}  # of the fragments that hand over
         self._patience = Patience()
-        self._carrier = Carrier(self._broker, self._store, clock_ms=_now_ms)
+        self._carrier = Carrier(
+            self._broker, self._store, clock_ms=_now_ms, keeps_stores=not settings.spark_master)
         self._left: frozenset[str] = frozenset()  # bundles that were leaving and have left
         self._due_ms: dict[str, int] = {}
         self._events: list[dict[str, Any]] = []
