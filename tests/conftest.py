@@ -37,8 +37,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--long", action="store_true", help="also run the tests that take minutes")
 
 
-# Where Spark drivers, or a site and a browser, serve a whole folder; what has its own there is a group by itself.
-WHOLE = tuple(ROOT / "tests" / folder for folder in ("browser", "engine/channels/contract", "library", "engine/spark"))
+# Where Spark drivers, a site and a browser, or what is read of all files, serve a whole folder; what has its own there
+# is a group by itself.
+WHOLE = tuple(ROOT / "tests" / folder for folder in (
+    "architecture", "browser", "engine/channels/contract", "library", "engine/spark"))
 # What takes longest begins first, so that no worker is left with it while the others have nothing to do.
 LONGEST_FIRST = (
     "spark", "browser", "nodes", "first light", "contract", "library", "test_upgrade.py", "test_looks.py",
