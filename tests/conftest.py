@@ -30,7 +30,7 @@ ROOT = Path(__file__).resolve().parent.parent
 # How fast a busy machine draws cases says nothing of what is tested.
 hypothesis.settings.register_profile("weir", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
 hypothesis.settings.load_profile("weir")
-SHARE, FEWEST = 4, 10  # a default run draws a fourth of the cases of a property, and so many at least; a long one all
+SHARE, FEWEST = 4, 5  # a default run draws a fourth of the cases of a property, and so many at least; a long one all
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
