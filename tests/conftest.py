@@ -43,9 +43,9 @@ WHOLE = tuple(ROOT / "tests" / folder for folder in (
     "architecture", "browser", "engine/channels/contract", "library", "engine/spark"))
 # What takes longest begins first, so that no worker is left with it while the others have nothing to do.
 LONGEST_FIRST = (
-    "spark", "browser", "nodes", "first light", "contract", "library", "test_upgrade.py", "test_looks.py",
-    "test_postgresql.py", "test_routes.py", "test_looks_leave_nothing.py", "test_open_batches.py",
-    "test_first_schedules.py", "test_schedules_on_spark.py", "test_node.py")
+    "spark", "browser", "library", "contract", "nodes", "first light", "test_upgrade.py", "test_looks_leave_nothing.py",
+    "test_looks.py", "test_postgresql.py", "test_routes.py", "test_open_batches.py", "test_node.py", "test_openapi.py",
+    "test_every_page.py", "test_pacing.py")
 
 
 @lru_cache(None)
