@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import gc
 import os
 import shutil
 import sqlite3
@@ -11,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -28,23 +30,28 @@ ROOT = Path(__file__).resolve().parent.parent
 # How fast a busy machine draws cases says nothing of what is tested.
 hypothesis.settings.register_profile("weir", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
 hypothesis.settings.load_profile("weir")
+SHARE, FEWEST = 4, 5  # a default run draws a fourth of the cases of a property, and so many at least; a long one all
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--long", action="store_true", help="also run the tests that take minutes")
 
 
-# Where Spark drivers, or a site and a browser, serve a whole folder; what has its own there is a group by itself.
-WHOLE = tuple(ROOT / "tests" / folder for folder in ("browser", "engine/channels/contract", "library", "engine/spark"))
+# Where Spark drivers, a site and a browser, or what is read of all files, serve a whole folder; what has its own there
+# is a group by itself.
+WHOLE = tuple(ROOT / "tests" / folder for folder in (
+    "architecture", "browser", "engine/channels/contract", "library", "engine/spark"))
 # What takes longest begins first, so that no worker is left with it while the others have nothing to do.
 LONGEST_FIRST = (
-    "spark", "browser", "nodes", "first light", "contract", "library", "test_upgrade.py", "test_looks.py",
-    "test_postgresql.py", "test_node.py", "test_system.py")
+    "spark", "browser", "library", "contract", "nodes", "first light", "test_upgrade.py", "test_looks_leave_nothing.py",
+    "test_looks.py", "test_postgresql.py", "test_routes.py", "test_open_batches.py", "test_node.py", "test_openapi.py",
+    "test_every_page.py", "test_pacing.py")
 
 
-def _group(item: pytest.Item) -> str:
+@lru_cache(None)
+def _group(path: Path) -> str:
     """Those that stay with one worker."""
-    return next((folder for folder in WHOLE if item.path.is_relative_to(folder)), item.path).name
+    return next((folder for folder in WHOLE if path.is_relative_to(folder)), path).name
 
 
 def _begins(item: pytest.Item) -> int:
@@ -52,15 +59,35 @@ def _begins(item: pytest.Item) -> int:
     return LONGEST_FIRST.index(group) if group in LONGEST_FIRST else len(LONGEST_FIRST)
 
 
+def _draw_fewer(item: pytest.Function) -> None:
+    """Let Hypothesis draw a part of the cases: they are others each time, so that many runs draw them all."""
+    test = item.cls if hasattr(item.cls, "settings") else item.function  # of a state machine, of a function
+    name = "settings" if test is item.cls else "_hypothesis_internal_use_settings"
+    settings = getattr(test, name, None)
+    if isinstance(settings, hypothesis.settings) and "draws_fewer" not in vars(test):
+        fewer = max(FEWEST, settings.max_examples // SHARE)
+        setattr(test, name, hypothesis.settings(settings, max_examples=min(settings.max_examples, fewer)))
+        test.draws_fewer = True
+
+
 @pytest.hookimpl(wrapper=True, tryfirst=True)  # xdist reads the groups in between, and pytest-django sorts anew
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Iterator[None]:
     for item in items:  # where tests are spread over workers, what stays with one
         if item.get_closest_marker("xdist_group") is None:
-            item.add_marker(pytest.mark.xdist_group(_group(item)))
+            item.add_marker(pytest.mark.xdist_group(_group(item.path)))
         if item.get_closest_marker("long") and not config.getoption("--long"):
             item.add_marker(pytest.mark.skip(reason="takes long: ./weir test --long runs it"))
+        if not config.getoption("--long") and isinstance(item, pytest.Function):
+            _draw_fewer(item)
     yield
     items.sort(key=_begins)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """Let the garbage collector pass over what was collected: thousands of tests and all modules stay to the end."""
+    gc.collect()
+    gc.freeze()
 
 
 def shared_folder(tmp_path_factory: pytest.TempPathFactory, name: str) -> Path:

@@ -22,6 +22,10 @@ SHOWN = 25  # files, of those that took longest
 MOST_WORKERS = 4  # a worker may hold a Spark driver
 # In the order of conftest.py: xdist would begin with the files of most tests, and end with single long ones.
 GROUPED = ("--dist", "loadgroup", "--no-loadscope-reorder")
+# JVMs of tests live for a minute: the compiler that begins at once serves them best.
+JAVA = "-XX:TieredStopAtLevel=1"
+# Nor need each of them verify classes that a compiler wrote, a fifth of a driver's start; in the long run they do.
+JAVA_UNVERIFIED = "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +79,9 @@ def main(arguments: Sequence[str]) -> int:
     base = [sys.executable, "-P", "-m", "pytest", f"--rootdir={ROOT}", f"--config-file={ROOT / 'pyproject.toml'}"]
     with tempfile.TemporaryDirectory(prefix="weir-tests-") as folder:
         # State of its own: whatever runs from the usual folder stays untouched.
-        # Its JVMs live for a minute: the compiler that begins at once serves them best.
         environment = {
-            "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1", "WEIR_CLASS_ARCHIVE": "0", **os.environ,
+            "JAVA_TOOL_OPTIONS": JAVA if "--long" in arguments else f"{JAVA} {JAVA_UNVERIFIED}",
+            "WEIR_CLASS_ARCHIVE": "0", **os.environ,
             "WEIR_DATA_DIR": str(Path(folder) / "data"),
         }
         # Where no bytecode may lie beside sources, it lies here: else each of many processes compiles what it imports.

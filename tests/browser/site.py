@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from tests.browser.forked import Forked
 from tests.browser.node import PlayedNode
 from workers.launcher import broker as embedded
 from workers.processes import spawn, stop
@@ -55,15 +56,12 @@ class RunningSite:
     data_dir: Path
     node: PlayedNode
     environment: dict[str, str]
+    forked: Forked
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
     def python(self, code: str, *arguments: str) -> str:
         """Run a piece of Python in the site's environment; what it prints."""
-        done = subprocess.run(
-            [sys.executable, "-c", code, *arguments], env=self.environment, cwd=ROOT, capture_output=True, text=True,
-            timeout=300, check=False)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+        return self.forked.run(code, *arguments)
 
     def log(self, name: str) -> str:
         """What a process has written."""
@@ -86,7 +84,7 @@ def start_site(data_dir: Path, *, migrated: Path | None = None) -> RunningSite:
     }
     site = RunningSite(
         url=f"http://127.0.0.1:{port}", redis_url=prepared.url, data_dir=data_dir, node=PlayedNode(prepared.url),
-        environment=environment)
+        environment=environment, forked=Forked(environment))
     try:
         _start(site, "broker", list(prepared.argv))
         _until(lambda: embedded.answers(prepared.url), site, "broker")
@@ -109,6 +107,7 @@ def stop_site(site: RunningSite) -> None:
     """End everything, the broker last."""
     if site.node.is_alive():
         site.node.stop()
+    site.forked.close()
     for process in reversed(site.processes):
         stop(process, timeout_s=5)
 

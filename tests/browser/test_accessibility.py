@@ -1,4 +1,4 @@
-"""Every page by axe, the accessibility checker, and by its width: narrow, at the desk, and in the dark theme."""
+"""Pages by axe, the accessibility checker, and by their width: narrow, at the desk, and in both themes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ PLACES = [
     "/estate/slots/n1/0", "/estate/nodes/n1", "/problems/", "/wall/", "/dataflows/", "/dataflows/new",
     "/proposals/", "/bills/", "/profiles/", "/profiles/import", "/profiles/measure?type=senml_parse", "/task-types/",
     "/audit/", "/teams/", "/help/start", "/help/documents", "/password/", "/no-such-page"]
-EVERY = 4  # of so many pages the short run looks at the contrast of one: that takes longer than all other rules
+# The short run measures every page; axe looks at one of so many of them, and at the contrast of fewer: that takes
+# longer than all other rules. The markup of every page is checked by tests/pages/test_every_page.py, too.
+EVERY, EVERY_CONTRAST = 2, 4
 
 
 def options(*, contrast: bool) -> dict:
@@ -55,25 +57,28 @@ def addresses(site: RunningSite, merged: dict[str, str]) -> list[str]:
         f"{etl}?range=1h#plots", f"/estate/overlap/{etl.split('/')[2]}/{stats.split('/')[2]}"]
 
 
-@pytest.mark.parametrize(("opened", "width", "theme"), [
-    (400, 1280, "light"),  # every page once: its width, then all but the contrast at the desk
-    pytest.param(1280, 1280, "light", marks=pytest.mark.long),
-    pytest.param(400, 400, "dark", marks=pytest.mark.long)])
+@pytest.mark.parametrize(("opened", "width", "themes"), [
+    (400, 1280, ("light", "dark")),  # every page once: its width, then axe at the desk, in the one theme or the other
+    pytest.param(1280, 1280, ("light",), marks=pytest.mark.long),
+    pytest.param(400, 400, ("dark",), marks=pytest.mark.long)])
 def test_axe_finds_nothing_on_any_page_and_none_is_wider_than_the_screen(
-    opened: int, width: int, theme: str, addresses: list[str], site: RunningSite, page_of: PageOf
+    opened: int, width: int, themes: tuple[str, ...], addresses: list[str], site: RunningSite, page_of: PageOf
 ) -> None:
-    page = page_of(width=opened, color_scheme=theme)
+    page, whole = page_of(width=opened, color_scheme=themes[0]), opened == width
     axe, failing, too_wide = Axe(), {}, {}
     for number, address in enumerate(addresses):
         page.set_viewport_size({"width": opened, "height": 860})
+        page.emulate_media(color_scheme=themes[number // EVERY_CONTRAST % len(themes)])
         page.goto(site.url + address)
         if address != "/no-such-page":
             settled(page)
             drawn(page)
         if over := page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth"):
             too_wide[address] = over
+        if not whole and number % EVERY:
+            continue
         page.set_viewport_size({"width": width, "height": 860})
-        contrast = opened == width or not number % EVERY
+        contrast = whole or not number % EVERY_CONTRAST
         violations = axe.run(page, options=options(contrast=contrast)).response["violations"]
         failing |= {f"{address} {violation['id']}": [node["target"] for node in violation["nodes"]]
                   for violation in violations}

@@ -28,6 +28,7 @@ from workers.engine.connectors.intake import IntakeStore
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs" / "guide").glob("*.md"))]
 CONNECTORS = ROOT / "docs" / "connectors.md"
+PARTS = {"name", "tasks", "streams"}
 TOKEN = "a-token-of-the-meters"
 
 
@@ -41,11 +42,13 @@ def code_of(page: Path) -> list[str]:
 def documents_of(page: Path) -> Iterator[str]:
     """The whole documents of dataflows among it."""
     for code in code_of(page):
+        if not all(part in code for part in PARTS):
+            continue
         try:
             document = yaml.safe_load(code)
         except yaml.YAMLError:
             continue
-        if isinstance(document, dict) and {"name", "tasks", "streams"} <= set(document):
+        if isinstance(document, dict) and set(document) >= PARTS:
             yield code
 
 

@@ -246,7 +246,7 @@ def test_teams_that_share_a_query_are_asked_unless_they_let_weir_act(
 
 def test_what_is_off_stays_as_it_is_and_says_so(world: World, played: Played, record: DataflowRecord) -> None:
     mode(world, "off")
-    played.run(40)
+    played.run(20)
     assert rounds() == [] and not opened(record)
     limit = told(world, record)
     assert "The controller Open batches is off for City." in limit["remedies"][0]["words"]
@@ -254,11 +254,11 @@ def test_what_is_off_stays_as_it_is_and_says_so(world: World, played: Played, re
                   if offer["limit_s"] == 0.05)
     assert (strict["met"], strict["open_queries"]) == (False, 0)
     mode(world, "acts")
-    played.run(120)
+    played.run(30)
     assert opened(record)
     mode(world, "off")
     choose_latency(actor=world.carla, dataflow_id=record.pk, limits=(LatencyLimit(10.0),))
-    played.run(120)
+    played.run(60)
     assert opened(record), "another limit changes no mode where it is off"
 
 
@@ -307,7 +307,7 @@ def test_what_the_pacer_writes_loses_no_mode(world: World, played: Played, recor
 
 def test_a_dry_run_plays_the_rates_that_were_kept(world: World, played: Played, record: DataflowRecord) -> None:
     played.steps = False
-    played.run(1_200)
+    played.run(600)
     FragmentRow.objects.update(started_at=played.at - timedelta(hours=1))
     frames = list(COLLECTORS["modes"].frames(played.at - timedelta(minutes=40), played.at))
     assert not frames[0].evidence.changes, "nothing was kept of that time"

@@ -70,7 +70,7 @@ def test_of_kafka_no_group_has_an_offset_and_all_partitions_are_looked_at(starte
         consumer.close()
 
 
-@pytest.mark.parametrize("version", ["5", "3.1.1"])
+@pytest.mark.parametrize("version", ["5", pytest.param("3.1.1", marks=pytest.mark.long)])
 def test_of_mqtt_no_session_stays_and_what_is_retained_stays(started: Any, tmp_path: Path, version: str) -> None:
     import paho.mqtt.client as mqtt
     from paho.mqtt import publish as publishing

@@ -61,13 +61,16 @@ def grown(rig: Rig, folders: dict[str, Path], *, by: int) -> None:
     rig.wait(is_more, what="more in files")
 
 
-def test_files_hold_each_event_once_over_a_kill_and_are_closed_by_age(rig: Rig, afterwards_nothing: None) -> None:
+@pytest.mark.parametrize("killed", [  # tests/engine/files kills whoever writes at every step
+    False, pytest.param(True, marks=pytest.mark.long)], ids=["undisturbed", "killed"])
+def test_files_hold_each_event_once_and_are_closed_by_age(rig: Rig, afterwards_nothing: None, *, killed: bool) -> None:
     folders = publish(rig)
     grown(rig, folders, by=50)
-    pid = rig.slot_pid("1")
-    os.kill(pid, signal.SIGKILL)
-    rig.wait(lambda: rig.slot_pid("1") not in (None, pid), what="the slot is back")
-    rig.wait_running("x1-1", "x1-2")
+    if killed:
+        pid = rig.slot_pid("1")
+        os.kill(pid, signal.SIGKILL)
+        rig.wait(lambda: rig.slot_pid("1") not in (None, pid), what="the slot is back")
+        rig.wait_running("x1-1", "x1-2")
     grown(rig, folders, by=50)
     rig.publish(estate_of([], [], slots=rig.slots))
     rig.wait(lambda: rig.fragment("x1-1") is None and rig.fragment("x1-2") is None, what="both are gone")

@@ -165,6 +165,7 @@ class Series:
 FOUR = (Piece(2, f"{NODE}/0"), Piece(1, f"{NODE}/1"), Piece(1, f"{NODE}/0"), Piece(1, f"{NODE}/1"))
 
 
+@pytest.mark.long  # the test above fuses and cuts, by the same step
 def test_four_queries_become_one_in_one_step_and_four_again(rig: Rig):
     series = Series(rig, "s")
     bystander = rig.fragment("s1-4")["run_id"]

@@ -78,7 +78,8 @@ class Moving:
         self.hosts.wait(lambda: len(self.hosts.events(self.out)) > count + by, what="more events")
 
 
-def play(hosts: Hosts, seed: int, *, moves: int, kills: int) -> None:
+def play(hosts: Hosts, seed: int, *, moves: int, kills: int, back: str = "out") -> None:
+    """Random moves, then one of the query with a task that goes ``back`` before it is over."""
     moving = Moving(hosts, seed)
     moving.publish()
     hosts.wait_running(*moving.fragments)
@@ -92,7 +93,7 @@ def play(hosts: Hosts, seed: int, *, moves: int, kills: int) -> None:
             disturb(hosts, node.node, moving.chance.choice(("slot", "agent", "wire")), moving.chance)
         moving.is_over(name)
         moving.grows()
-    moving.is_over(moving.take_back(moving.move("out")))
+    moving.is_over(moving.take_back(moving.move(back)))
     moving.grows()
     time.sleep(1)
     check(moving)
@@ -132,7 +133,7 @@ def check(moving: Moving) -> None:
 
 @pytest.mark.timeout(1_500)
 def test_source_state_and_reader_move_between_nodes_and_change_no_output(hosts: Hosts) -> None:
-    play(hosts, 1, moves=3, kills=1)
+    play(hosts, 1, moves=2, kills=1, back="looked")
 
 
 @pytest.mark.long

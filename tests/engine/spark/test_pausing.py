@@ -89,6 +89,7 @@ def check_sums(rig: Rig, before: list[int]) -> None:
         assert event["sum"] == total
 
 
+@pytest.mark.long
 def test_what_fails_with_its_batch_comes_to_rest_and_goes_on_behind_it(rig: Rig, tmp_path: Path):
     broken = tmp_path / "broken"
     failing = RunningTask("fails", "fragile", {"broken_while": str(broken)}, ("count",))

@@ -86,6 +86,7 @@ def test_slots_are_killed_and_modes_change_and_no_event_is_lost_or_comes_twice(
     assert received[0] == 0
 
 
+@pytest.mark.long  # the test above kills a slot, test_handover.py fuses and cuts
 def test_queries_with_open_batches_are_fused_and_cut_while_a_slot_dies(rig: Rig) -> None:
     tasks = [
         RunningTask("cut-count", "numbers", {"rate_per_s": 100.0}, ()),

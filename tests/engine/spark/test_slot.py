@@ -101,6 +101,7 @@ def test_a_dataflow_joins_and_leaves_without_restarting_what_runs(rig):
     assert numbers(rig, "m2-0.1")[: len(joined_numbers)] == joined_numbers
 
 
+@pytest.mark.long  # test_outputs_sacred.py begins over both slots, too, and misses nothing
 def test_new_fragments_miss_nothing_whatever_slot_starts_first(rig):
     first = source("a")
     readers = [chain(name, ("in_python", {"tag": name}), ("kept", {}), parent="a0") for name in ("b", "c")]
@@ -278,6 +279,7 @@ def age_s_of_youngest(pid: int) -> float:
     return time.time() - max(process.create_time() for process in tree(pid))
 
 
+@pytest.mark.long  # test_moves.py has it with state
 def test_a_fragment_that_moves_to_another_slot_goes_on_where_it_was(rig):
     tasks = source("a")
     rig.publish(estate_of([fragment("v1-0", tasks, slot=0)], tasks, slots=2))

@@ -79,8 +79,8 @@ class Hoarding:
         return [record for record in records if record["to"] == self.query.id]
 
 
-def play(hosts: Hosts, *, keys: int, length: int, rate_per_s: float, kill_after_s: float) -> None:
-    """The query moves, moves back while a slot is killed, and moves once more."""
+def play(hosts: Hosts, *, keys: int, length: int, rate_per_s: float, kill_after_s: float | None) -> None:
+    """The query moves, moves back, maybe while a slot is killed, and then moves once more."""
     hoarding = Hoarding(hosts, keys=keys, length=length, rate_per_s=rate_per_s)
     hoarding.publish()
     hoarding.grows(keys + 10)
@@ -91,10 +91,11 @@ def play(hosts: Hosts, *, keys: int, length: int, rate_per_s: float, kill_after_
     assert record["of_bytes"] > keys * length > 3 * record["bytes"], "only what was new was sent at last"
     hoarding.grows(hoarding.length_of_out() + 10)
     hoarding.move()
-    time.sleep(kill_after_s)
-    os.kill(hosts.slot_pid("n1/0"), signal.SIGKILL)
-    hoarding.is_over()
-    hoarding.move()
+    if kill_after_s is not None:
+        time.sleep(kill_after_s)
+        os.kill(hosts.slot_pid("n1/0"), signal.SIGKILL)
+        hoarding.is_over()
+        hoarding.move()
     hoarding.is_over()
     hoarding.grows(hoarding.length_of_out() + 10)
     hoarding.check()
@@ -102,8 +103,10 @@ def play(hosts: Hosts, *, keys: int, length: int, rate_per_s: float, kill_after_
 
 
 @pytest.mark.timeout(1_500)
-def test_some_mb_of_state_go_ahead_and_change_no_output(hosts: Hosts) -> None:
-    play(hosts, keys=150, length=20_000, rate_per_s=50.0, kill_after_s=1.0)
+@pytest.mark.parametrize("kill_after_s", [  # test_moves_between_nodes.py kills in the short run
+    None, pytest.param(1.0, marks=pytest.mark.long)], ids=["undisturbed", "killed"])
+def test_some_mb_of_state_go_ahead_and_change_no_output(hosts: Hosts, kill_after_s: float | None) -> None:
+    play(hosts, keys=150, length=20_000, rate_per_s=50.0, kill_after_s=kill_after_s)
 
 
 @pytest.mark.long
