@@ -50,7 +50,7 @@ export async function plotly() {
     placeholder.id = MAP_STYLE;
     document.head.append(placeholder);
   }
-  await loadScript(VENDOR.plotly);
+  await loadScript(VENDOR.plotly, () => Boolean(window.Plotly));
   return window.Plotly;
 }
 

@@ -9,17 +9,27 @@ export const VENDOR = {
   elkWorker: new URL("../vendor/elkjs/elk-worker.min.js", import.meta.url).href,
 };
 
-export function loadScript(url) {
+/** Load it, unless the page asks for it itself; `isThere` says whether it has run. */
+export function loadScript(url, isThere = () => false) {
   if (!loading.has(url)) {
     loading.set(url, new Promise((resolve, reject) => {
-      const script = document.createElement("script");
-      script.src = url;
-      script.onload = resolve;
-      script.onerror = () => {
+      const fail = () => {
         loading.delete(url); // so that it is tried again
         reject(new Error(`${url} did not load`));
       };
+      if (isThere()) return resolve();
+      const own = [...document.scripts].find((script) => script.src === url);
+      if (own && document.readyState !== "complete") { // until then it may still come
+        own.addEventListener("load", resolve);
+        addEventListener("load", () => (isThere() ? resolve() : fail()));
+        return undefined;
+      }
+      const script = document.createElement("script");
+      script.src = url;
+      script.onload = resolve;
+      script.onerror = fail;
       document.head.append(script);
+      return undefined;
     }));
   }
   return loading.get(url);
