@@ -4,7 +4,8 @@ const loading = new Map();
 
 // By whole names, so that collecting the static files can put their hashes in.
 export const VENDOR = {
-  plotly: new URL("../vendor/plotly/plotly-cartesian.min.js", import.meta.url).href,
+  plotly: new URL("../vendor/plotly/plotly-basic.min.js", import.meta.url).href, // lines
+  plotlyMaps: new URL("../vendor/plotly/plotly-cartesian.min.js", import.meta.url).href, // heat maps, too
   elk: new URL("../vendor/elkjs/elk-api.js", import.meta.url).href,
   elkWorker: new URL("../vendor/elkjs/elk-worker.min.js", import.meta.url).href,
 };
