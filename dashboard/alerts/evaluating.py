@@ -17,6 +17,7 @@ from dashboard.alerts.notices import tell
 from dashboard.alerts.readers import READERS, Evidence, Readings
 from dashboard.alerts.rules import RuleInForce, enabled, rules_of
 from dashboard.history.store import DatabaseHistory
+from dashboard.operations.view import one_look
 from dashboard.teams.models import Team
 from scheduler.alerting.kinds import RULE_KINDS
 from scheduler.alerting.machine import Change, Round, evaluate
@@ -39,8 +40,9 @@ class Known:
 def evaluate_round(*, now_s: int) -> int:
     """Evaluate all rules as of now; how many alerts changed. Safe to do again, and by several at once."""
     known = Known()
-    for team in [None, *Team.objects.order_by("pk")]:
-        _read(team, now_s, known)
+    with one_look(several=True):  # each team by what it may know, all of them of one moment
+        for team in [None, *Team.objects.order_by("pk")]:
+            _read(team, now_s, known)
     with transaction.atomic():
         clock, _ = EvaluatorClock.objects.select_for_update().get_or_create(pk=1)
         if now_s <= clock.evaluated_s:

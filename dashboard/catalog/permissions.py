@@ -20,6 +20,13 @@ def visible_to(viewer: Viewer, *, through: str = "") -> Q:
     return Q(**{f"{through}visibility": "shared"}) | Q(**{f"{through}team_id__in": viewer.team_ids})
 
 
+def may_know_of(viewer: Viewer, record: DataflowRecord) -> bool:
+    """The same of one record that is at hand: whether that filter lets it through."""
+    if viewer.superuser:
+        return True
+    return viewer.user_id != NOBODY.user_id and (not record.private or viewer.sees_private_of(record.team_id))
+
+
 def dataflow_for(viewer: Viewer, dataflow_id: UUID | str) -> DataflowRecord:
     """The dataflow, or ``NotFound``: whether it is absent or hidden looks the same."""
     record = None

@@ -13,7 +13,9 @@ http = get_asgi_application()  # sets Django up, before anything imports a model
 from channels.routing import ProtocolTypeRouter  # noqa: E402
 
 from dashboard.config.warm import warm_up  # noqa: E402
+from dashboard.core.memory import settle  # noqa: E402
 from dashboard.live.routing import websockets  # noqa: E402
 
 warm_up()
+settle()
 application = ProtocolTypeRouter({"http": http, "websocket": websockets})

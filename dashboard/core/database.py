@@ -1,13 +1,26 @@
-"""The SQLite file gives back what was freed in it; PostgreSQL does so by itself."""
+"""Connections of threads that stay; and the SQLite file gives back what was freed in it (PostgreSQL by itself)."""
 
 from __future__ import annotations
 
+import time
 from datetime import datetime
 
 from django.db import connection
 
 FEWEST_FREE = 0.1  # of the file's pages: what is freed is soon used again
+KEPT_S = 60.0
 PAGES_AT_ONCE, MOST_STEPS = 500, 40  # 2 MB a step: others write in between
+
+
+def keep_connection() -> None:
+    """Let this thread's connection stay open for a minute, whatever is done with it meanwhile.
+
+    For threads that ask again and again: SQLite's connections are closed after each request, and a new one costs more
+    than most of what is asked, and has nothing of the file in memory. One that broke is closed all the same.
+    """
+    if connection.connection is None and not connection.in_atomic_block:
+        connection.ensure_connection()
+        connection.close_at = time.monotonic() + KEPT_S
 
 
 def give_back_space(at: datetime) -> int:

@@ -21,6 +21,7 @@ from channels.layers import get_channel_layer
 from django.conf import settings
 
 from dashboard import jobs
+from dashboard.core.database import keep_connection
 from dashboard.core.events import GROUP
 from dashboard.live.protocol import State, build, difference
 from dashboard.live.sessions import Sessions
@@ -91,11 +92,14 @@ class Builder:
         if key not in self._written:
             if any(until != newest.seq for _, until in self._written):
                 self._written.clear()
-            self._written[key] = written(
-                delta(self.topic, Patch(before=seq, seq=newest.seq, patch=difference(state, newest.state))))
+            patch = newest.patch
+            if patch is None or patch.before != seq:
+                patch = Patch(before=seq, seq=newest.seq, patch=difference(state, newest.state))
+            self._written[key] = written(delta(self.topic, patch))
         return self._written[key]
 
     def _refresh(self) -> Version:
+        keep_connection()
         view = LiveView(self.topic, self.viewer.scope, lambda: build(self.viewer, self.topic, look=self.look))
         return versions().refresh(view, known=self.version)
 

@@ -68,12 +68,12 @@ def require_known(viewer: Viewer, topic: str) -> None:
 
 
 def _build(viewer: Viewer, topic: str, look: Look) -> State:
+    kind, _, subject = topic.partition(":")
+    if kind == "dataflow" and viewer.user_id != NOBODY.user_id:  # which itself looks whether the viewer may know of it
+        return live_dataflow(viewer, subject, look=look)
     require_known(viewer, topic)
     if topic == "estate":
         return live_estate(viewer, look=look)
-    kind, _, subject = topic.partition(":")
-    if kind == "dataflow":
-        return live_dataflow(viewer, subject, look=look)
     return _BUILDERS[kind](viewer, subject)
 
 

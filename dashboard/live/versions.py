@@ -52,6 +52,7 @@ class Version:
 
     seq: int
     state: State
+    patch: Patch | None = None  # what leads to it from the one before, where that is at hand
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,13 +149,14 @@ class Versions:
 
     def _store(self, keys: tuple[str, str], current: Version | None, state: State, at_s: float) -> Version | None:
         seq = int(at_s * 1000) if current is None else current.seq + 1
-        patch = ""
+        patch, text = None, ""
         if current is not None:
-            patch = json.dumps({"from": current.seq, "seq": seq, "patch": difference(current.state, state)})
+            patch = Patch(current.seq, seq, difference(current.state, state))
+            text = json.dumps({"from": current.seq, "seq": seq, "patch": patch.patch})
         stored = self._broker.eval(
-            _STORE, 2, *keys, current.seq if current else 0, seq, json.dumps(state), at_s, patch, KEPT_PATCHES,
+            _STORE, 2, *keys, current.seq if current else 0, seq, json.dumps(state), at_s, text, KEPT_PATCHES,
             FORGOTTEN_AFTER_S)
-        return Version(seq=seq, state=state) if stored else None
+        return Version(seq=seq, state=state, patch=patch) if stored else None
 
 
 def _one_at_a_time(view: LiveView) -> threading.Lock:

@@ -74,7 +74,7 @@ def _site(view: View) -> Iterator[Finding]:
         yield Finding(
             "worker", "worker", "away", BAD, "No worker does what is due: plans are neither made nor carried out.",
             "`./weir up` starts one. Running dataflows go on without it.")
-    finding = site_disk()
+    finding = view.worked.once("disk", site_disk)
     if finding is not None:
         yield finding
 
@@ -123,7 +123,7 @@ def _since(report: SlotReport, node: NodeReport) -> int | None:
 
 
 def _queries(view: View) -> Iterator[Finding]:
-    stuck = stuck_queries()
+    stuck = view.worked.once("stuck", stuck_queries)
     for fragment in view.fragments():
         if fragment.id in stuck:
             yield held_up(view, fragment, stuck[fragment.id])
@@ -176,6 +176,8 @@ def _sink(view: View, fragment: Fragment, bundle: RunningBundle) -> Finding | No
 
 
 def _query(view: View, fragment: Fragment, bundle: RunningBundle, report: QueryReport) -> Finding | None:
+    if report.state == RUNNING:  # as nearly all do: nothing is worded for them
+        return None
     tasks = view.name_of(fragment.tasks[0])
     if report.state == GAVE_UP:
         part, severity = "query", BAD

@@ -11,6 +11,8 @@ from dataclasses import asdict
 from typing import Any
 from uuid import UUID
 
+from django.db.models import F
+
 from dashboard import jobs
 from dashboard.catalog.permissions import dataflow_for
 from dashboard.operations.failures import failed_tasks
@@ -106,13 +108,13 @@ def live_dataflow(viewer: Viewer, dataflow_id: UUID | str, *, look: Look = view_
       it has lost by that choice
     - ``proposal``: the newest one's ``id``, ``kind`` and ``status``, or null
     """
-    record = dataflow_for(viewer, dataflow_id)
     view = look(viewer)
+    record = view.records.get(str(dataflow_id)) or dataflow_for(viewer, dataflow_id)
     key = str(record.pk)
-    newest = record.proposals.select_related("plan").first()
+    newest = record.proposals.values("pk", "status", "author", kind=F("plan__kind"), options=F("plan__options")).first()
     inside = key in view.records
-    is_by_weir = newest is not None and newest.author_id is None and newest.plan.kind == PAUSE.name
-    own_findings = paused_by_weir(record, newest.plan.options if is_by_weir else {}) | {
+    is_by_weir = newest is not None and newest["author"] is None and newest["kind"] == PAUSE.name
+    own_findings = paused_by_weir(record, newest["options"] if is_by_weir else {}) | {
         finding.key: finding for finding in findings(view)
         if inside and key in {user["id"] for user in finding.dataflows}}
     return {
@@ -125,7 +127,7 @@ def live_dataflow(viewer: Viewer, dataflow_id: UUID | str, *, look: Look = view_
         "sinks": sinks_of(view, key) if inside else {},
         "health": {name: asdict(finding) for name, finding in own_findings.items()},
         "when_behind": record.behind_choice, "lost_events": lost_by(record.pk)["events"],
-        "proposal": {"id": str(newest.pk), "kind": newest.plan.kind, "status": newest.status} if newest else None,
+        "proposal": {"id": str(newest["pk"]), "kind": newest["kind"], "status": newest["status"]} if newest else None,
     }
 
 

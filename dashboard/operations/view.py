@@ -13,14 +13,16 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
+
+from django.db.models import QuerySet
 
 from dashboard import jobs
 from dashboard.catalog.lifecycle import PAUSED
 from dashboard.catalog.models import DataflowRecord
-from dashboard.catalog.permissions import visible_to
+from dashboard.catalog.permissions import may_know_of, visible_to
 from dashboard.operations.estate import current_estate
 from dashboard.operations.states import NODE_SILENT_MS, SILENT, WORST_FIRST, query_state
 from dashboard.teams.permissions import Viewer
@@ -28,10 +30,60 @@ from scheduler.contracts.reports import NodeReport, QueryReport, SlotReport
 from scheduler.model.estate import Estate
 from scheduler.model.fragment import Fragment, RunningBundle, node_of
 
+T = TypeVar("T")
 SHARED_S = 0.25
 _TAKES_NOTHING = frozenset({"stopped", "waiting", "left"})  # states in which a bundle has no query
 _WORST_FIRST = (*WORST_FIRST, PAUSED)
+_RANKS = {state: rank for rank, state in enumerate(_WORST_FIRST)}
 _RUNNING_TASK = re.compile(r"\b[0-9a-f]{32}\b")
+
+
+class _Places:
+    """Where things are in an estate: the same from look to look, until it is another."""
+
+    def __init__(self, estate: Estate) -> None:
+        self.estate = estate
+        self.fragments = [fragment for _, fragment in sorted(estate.fragments.items())]
+
+    @cached_property
+    def slots_of(self) -> Counter[str]:
+        return Counter(slot.node for slot in self.estate.slots)
+
+    @cached_property
+    def fragment_of(self) -> Mapping[str, Fragment]:
+        by_id = {bundle.id: fragment for fragment in self.fragments for bundle in fragment.queries}
+        return by_id | dict(self.estate.fragments)
+
+    @cached_property
+    def parents_of(self) -> Mapping[str, tuple[str, ...]]:
+        return {
+            query_id: self.estate.tasks[fragment.tasks[0]].parents for query_id, fragment in self.fragment_of.items()}
+
+
+_kept_places = _Places(Estate())
+
+
+def _places_in(estate: Estate) -> _Places:
+    global _kept_places
+    places = _kept_places
+    if places.estate is not estate:
+        places = _kept_places = _Places(estate)
+    return places
+
+
+class Worked:
+    """What has been worked out of one look: nothing in it may depend on who looks, since all who do so share it."""
+
+    def __init__(self) -> None:
+        self.reports_of_fragments: dict[str, QueryReport] = {}
+        self.reports_of_bundles: dict[RunningBundle, QueryReport] = {}
+        self._results: dict[object, Any] = {}
+
+    def once(self, key: object, work: Callable[[], T]) -> T:
+        """What the work gives; it is done for the first who asks for it."""
+        if key not in self._results:
+            self._results[key] = work()
+        return self._results[key]
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,27 +95,25 @@ class View:
     records: Mapping[str, DataflowRecord]  # submitted dataflows that are in the estate, by id
     tasks: frozenset[str]  # running tasks that serve one of them
     own: frozenset[str] = frozenset()  # those of the viewer's own teams, by id
+    # Of all views of one look; a copy of a view has its own, since it may be of something else.
+    worked: Worked = field(default_factory=Worked, init=False, repr=False)
 
-    @cached_property
+    @property
     def slots_of(self) -> Counter[str]:
         """How many slots each node has."""
-        return Counter(slot.node for slot in self.estate.slots)
-
-    # Asked for again and again while a document is made: of each task, dataflow and slot.
-    @cached_property
-    def _reports_of_fragments(self) -> dict[str, QueryReport]:
-        return {}
+        return self._places.slots_of
 
     @cached_property
-    def _reports_of_bundles(self) -> dict[RunningBundle, QueryReport]:
-        return {}
+    def _places(self) -> _Places:
+        return _places_in(self.estate)
+
+    @cached_property
+    def _fragments(self) -> list[Fragment]:
+        return [fragment for fragment in self._places.fragments if not self.tasks.isdisjoint(fragment.active_tasks)]
 
     def fragments(self) -> list[Fragment]:
         """The fragments of which the viewer may see at least one working task, by id."""
-        return [
-            fragment for _, fragment in sorted(self.estate.fragments.items())
-            if not self.tasks.isdisjoint(fragment.active_tasks)
-        ]
+        return list(self._fragments)
 
     def users(self, running_tasks: Iterable[str], *, besides: str = "") -> list[dict[str, str]]:
         """The dataflows that use any of these running tasks: id, name, team; by name."""
@@ -76,16 +126,18 @@ class View:
 
         Bundles that are leaving do not count.
         """
-        if fragment.id not in self._reports_of_fragments:
+        known = self.worked.reports_of_fragments
+        if fragment.id not in known:
             reports = [self.bundle_report(bundle) for bundle in fragment.queries if not bundle.leaving]
-            self._reports_of_fragments[fragment.id] = min(reports, key=lambda report: _rank(report.state))
-        return self._reports_of_fragments[fragment.id]
+            known[fragment.id] = min(reports, key=lambda report: _rank(report.state))
+        return known[fragment.id]
 
     def bundle_report(self, bundle: RunningBundle) -> QueryReport:
         """What its node reports of one query; ``silent`` or ``unknown`` where no report of the node is there."""
-        if bundle not in self._reports_of_bundles:
-            self._reports_of_bundles[bundle] = self._report_of(bundle)
-        return self._reports_of_bundles[bundle]
+        known = self.worked.reports_of_bundles
+        if bundle not in known:
+            known[bundle] = self._report_of(bundle)
+        return known[bundle]
 
     def _report_of(self, bundle: RunningBundle) -> QueryReport:
         node = self.node_report(node_of(bundle.slot))
@@ -98,24 +150,22 @@ class View:
         state = query_state(
             query, slot, is_source=not parents, at_ms=node.at_ms,
             gets_events=any(flows[parent].rate_per_s > 0 for parent in parents if parent in flows))
-        return replace(query, state=state)
+        return query if query.state == state else replace(query, state=state)
 
     def node_report(self, name: str) -> NodeReport | None:
         """What a node reports; None where it has not done so for some seconds."""
         reports = self.reading.reports
         return None if reports.age_ms(name) >= NODE_SILENT_MS else reports.node(name)
 
-    @cached_property
+    @property
     def fragment_of(self) -> Mapping[str, Fragment]:
         """The fragment of each query, by fragment and bundle id."""
-        by_id = {bundle.id: fragment for fragment in self.estate.fragments.values() for bundle in fragment.queries}
-        return by_id | dict(self.estate.fragments)
+        return self._places.fragment_of
 
-    @cached_property
+    @property
     def parents_of(self) -> Mapping[str, tuple[str, ...]]:
         """The running tasks that each query reads, by its id; none where it begins with a source."""
-        return {
-            query_id: self.estate.tasks[fragment.tasks[0]].parents for query_id, fragment in self.fragment_of.items()}
+        return self._places.parents_of
 
     def name_of(self, running_task: str) -> str:
         """A running task by the name that a dataflow of the viewer gives it, or by its type where none does."""
@@ -138,13 +188,70 @@ class View:
 
 
 Look = Callable[[Viewer], View]
-_of_one_look: ContextVar[dict[str, View] | None] = ContextVar("of_one_look", default=None)
+
+
+class OneLook:
+    """The estate and what is observed of it at one moment, as each of several viewers may know of it.
+
+    Estate and reading are one for all of them; so are the rows of dataflows, of which each view holds those that its
+    viewer may know of.
+
+    Parameters
+    ----------
+    several : bool
+        Whether viewers of several scopes are expected: then the rows are read once for all of them.
+    """
+
+    def __init__(self, *, several: bool) -> None:
+        self._several = several
+        self._views: dict[str, View] = {}  # by scope
+        self._worked = Worked()
+
+    def view_for(self, viewer: Viewer) -> View:
+        """What this viewer may know."""
+        if viewer.scope not in self._views:
+            self._views[viewer.scope] = _view_for(viewer, self)
+        return self._views[viewer.scope]
+
+    def view_of(self, viewer: Viewer) -> View:
+        """The same, made anew."""
+        estate, reading = self._observed
+        records = {str(record.pk): record for record in self._records_for(viewer)}
+        tasks = frozenset(
+            task for dataflow_id in records for task in estate.submitted[dataflow_id].running.values())
+        own = frozenset(key for key, record in records.items() if viewer.sees_private_of(record.team_id))
+        view = View(estate=estate, reading=reading, records=records, tasks=tasks, own=own)
+        object.__setattr__(view, "worked", self._worked)
+        return view
+
+    @cached_property
+    def _observed(self) -> tuple[Estate, jobs.LiveReading]:
+        estate = current_estate()
+        return estate, jobs.read_live(
+            estate.fragments.values(), {task.id: task.parents for task in estate.tasks.values()})
+
+    def _records_for(self, viewer: Viewer) -> list[DataflowRecord]:
+        if self._several:
+            return [record for record in self._everybodys if may_know_of(viewer, record)]
+        return list(self._rows().filter(visible_to(viewer)))
+
+    @cached_property
+    def _everybodys(self) -> list[DataflowRecord]:
+        return list(self._rows())
+
+    def _rows(self) -> QuerySet[DataflowRecord]:
+        # Teams are few: each is made once, not for every row.
+        return DataflowRecord.objects.filter(pk__in=list(self._observed[0].submitted)).prefetch_related("team")
+
+
+_of_one_look: ContextVar[OneLook | None] = ContextVar("of_one_look", default=None)
 
 
 @contextmanager
-def one_look() -> Iterator[None]:
-    """What is asked inside is answered by one view for each scope; around what writes nothing."""
-    token = _of_one_look.set({})
+def one_look(*, several: bool = False) -> Iterator[None]:
+    """What is asked inside is answered by one look; around what writes nothing. ``several``: for viewers of several
+    scopes."""
+    token = _of_one_look.set(OneLook(several=several))
     try:
         yield
     finally:
@@ -153,31 +260,16 @@ def one_look() -> Iterator[None]:
 
 def view_for(viewer: Viewer) -> View:
     """Read the estate, who is in it and what is observed, for one viewer."""
-    views = _of_one_look.get()
-    if views is None:
-        return _view_for(viewer)
-    if viewer.scope not in views:
-        views[viewer.scope] = _view_for(viewer)
-    return views[viewer.scope]
+    return (_of_one_look.get() or OneLook(several=False)).view_for(viewer)
 
 
-def _view_for(viewer: Viewer) -> View:
-    estate = current_estate()
-    records = {
-        str(record.pk): record
-        for record in DataflowRecord.objects.filter(
-            visible_to(viewer), pk__in=list(estate.submitted)).select_related("team")
-    }
-    tasks = frozenset(
-        task for dataflow_id in records for task in estate.submitted[dataflow_id].running.values())
-    reading = jobs.read_live(
-        estate.fragments.values(), {task.id: task.parents for task in estate.tasks.values()})
-    own = frozenset(key for key, record in records.items() if viewer.sees_private_of(record.team_id))
-    return View(estate=estate, reading=reading, records=records, tasks=tasks, own=own)
+def _view_for(viewer: Viewer, look: OneLook) -> View:
+    return look.view_of(viewer)
 
 
 class SharedViews:
-    """Views that all who look at about the same moment share, if they may know the same. Safe among threads.
+    """Views that all who look at about the same moment share, if they may know the same; what they do not depend on who
+    looks is read and worked out once for all of them. Safe among threads.
 
     Parameters
     ----------
@@ -188,20 +280,24 @@ class SharedViews:
     def __init__(self, monotonic_s: Callable[[], float] = time.monotonic) -> None:
         self._monotonic_s = monotonic_s
         self._lock = threading.Lock()
-        self._kept: dict[str, tuple[float, View]] = {}  # by scope: when it was looked, and what was seen
+        self._looked_at_s = float("-inf")
+        self._look = OneLook(several=True)
 
     def view_for(self, viewer: Viewer) -> View:
         """As the function of that name; what was read up to a quarter of a second ago does."""
         with self._lock:
             now_s = self._monotonic_s()
-            self._kept = {scope: (at_s, view) for scope, (at_s, view) in self._kept.items() if now_s - at_s < SHARED_S}
-            if viewer.scope not in self._kept:
-                self._kept[viewer.scope] = (now_s, view_for(viewer))
-            return self._kept[viewer.scope][1]
+            if now_s - self._looked_at_s >= SHARED_S:
+                self._looked_at_s, self._look = now_s, OneLook(several=True)
+            return self._look.view_for(viewer)
 
 
 def totals_of(view: View, dataflow_id: str) -> dict[str, Any]:
     """Rates, latency and state of one dataflow of the view as a whole."""
+    return dict(view.worked.once(("totals", dataflow_id), lambda: _totals_of(view, dataflow_id)))
+
+
+def _totals_of(view: View, dataflow_id: str) -> dict[str, Any]:
     submitted = view.estate.submitted[dataflow_id]
     running = set(submitted.running.values())
     sinks = {submitted.running[task] for task in submitted.sinks}
@@ -271,7 +367,7 @@ def _worst(states: Iterable[str]) -> str:
 
 def _rank(state: str) -> int:
     """How bad a state is, the worst first; what is not named runs."""
-    return _WORST_FIRST.index(state) if state in _WORST_FIRST else len(_WORST_FIRST)
+    return _RANKS.get(state, len(_WORST_FIRST))
 
 
 def _highest(values: Iterable[float | None]) -> float | None:

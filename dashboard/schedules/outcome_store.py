@@ -12,6 +12,7 @@ from django.db import transaction
 from django.db.models import Max
 
 from dashboard.catalog.lifecycle import RUNNING
+from dashboard.catalog.models import DataflowRecord
 from dashboard.operations.telemetry import EVERYTHING
 from dashboard.operations.view import View, view_for
 from dashboard.schedules.measurements import driver_cpu, seen_now, typical
@@ -58,6 +59,9 @@ def record_readings(*, at: datetime) -> int:
     Nothing is kept while its bundles are not as that has them, or are being changed: others who share them may.
     What is out of the window is let go, and times that are over are folded.
     """
+    going = [str(pk) for pk in DataflowRecord.objects.filter(status=RUNNING).values_list("pk", flat=True)]
+    if not in_force(going) and not Reading.objects.exists():
+        return 0  # nothing runs by a schedule: the estate need not be looked at
     view = view_for(EVERYTHING)
     running = [key for key, record in view.records.items() if record.status == RUNNING]
     # After the estate was read: a plan that comes in between is under way by now, and nothing is read of its dataflow.

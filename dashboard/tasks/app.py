@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 
 import django
-from celery.signals import setup_logging
+from celery.signals import setup_logging, task_prerun, worker_ready
 from django.apps import apps
 
 from dashboard import queue
@@ -17,6 +17,9 @@ from dashboard.queue import app
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dashboard.config.settings")
 if not apps.ready:
     django.setup()  # a worker is started by this module; the site has set Django up already
+
+from dashboard.core.database import keep_connection
+from dashboard.core.memory import settle
 
 REPUBLISH_EVERY_S = 10.0
 OBSERVE_EVERY_S = 10.0
@@ -35,9 +38,9 @@ EMIT_LINEAGE_EVERY_S = 15.0
 TIDY_EVERY_S = 600.0  # the clock begins anew with its process: what is due seldom must still come
 
 
-def _every(seconds: float, task: str) -> dict[str, object]:
+def _every(seconds: float, task: str, **kwargs: object) -> dict[str, object]:
     # An overdue beat is worth nothing once the next one is due: without a worker they must not pile up.
-    return {"task": task, "schedule": seconds, "options": {"expires": max(seconds, 2.0)}}
+    return {"task": task, "schedule": seconds, "kwargs": kwargs, "options": {"expires": max(seconds, 2.0)}}
 
 
 app.conf.update(
@@ -46,7 +49,7 @@ app.conf.update(
              "dashboard.tasks.controlling", "dashboard.tasks.alerting"],
     beat_schedule={
         "advance_proposals": _every(ADVANCE_EVERY_S, queue.ADVANCE_PROPOSALS),
-        "republish_desired": _every(REPUBLISH_EVERY_S, queue.REPUBLISH_DESIRED),
+        "republish_desired": _every(REPUBLISH_EVERY_S, queue.REPUBLISH_DESIRED, in_full=False),
         "record_observations": _every(OBSERVE_EVERY_S, queue.RECORD_OBSERVATIONS),
         "record_usage": _every(CHARGE_EVERY_S, queue.RECORD_USAGE),
         "advance_sweeps": _every(MEASURE_EVERY_S, queue.ADVANCE_SWEEPS),
@@ -67,3 +70,14 @@ app.conf.update(
 @setup_logging.connect
 def _keep_the_sites_logging(**_: object) -> None:
     """Django's settings configure the log; Celery leaves it alone."""
+
+
+@task_prerun.connect
+def _keep_the_connection(**_: object) -> None:
+    """The worker's threads take one task after the other."""
+    keep_connection()
+
+
+@worker_ready.connect
+def _settle(**_: object) -> None:
+    settle()

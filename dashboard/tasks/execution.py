@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 
@@ -13,6 +14,7 @@ from django.utils import timezone
 from dashboard import queue
 from dashboard.approvals import selectors, services
 from dashboard.approvals.services.enacting import Observed
+from dashboard.operations.estate_reader import current_generation
 from dashboard.operations.pacing import open_of, trigger_ms_of
 from dashboard.operations.reader_terms import needs_in_part
 from dashboard.operations.selectors import fragments_where, load_part_of, slots_around, slots_gone
@@ -28,6 +30,8 @@ from workers.engine import desired, observed, secrets
 from workers.library import registry
 
 log = structlog.get_logger(__name__)
+
+MADE_ANEW_S = 60.0  # what changed without a word, such as what teams chose, is published by then
 
 
 @app.task(name=queue.ENACT)
@@ -46,12 +50,19 @@ def enact(*, proposal_id: str) -> None:
 
 
 @app.task(name=queue.REPUBLISH_DESIRED)
-def republish_desired() -> None:
+def republish_desired(*, in_full: bool = True) -> None:
     """Publish the desired state again, from the database: whatever the broker lost is there again.
 
     What has left is looked for, too: a worker that was killed when a plan was done may not have come to it.
+
+    Parameters
+    ----------
+    in_full : bool
+        Whether it is made anew in any case; else only where the estate has moved on since this process made it, the
+        broker has lost it, or that was a while ago.
     """
-    publish()
+    if in_full or not _PUBLISHED.stands(time.monotonic()):
+        publish()
     with _broker() as broker:
         services.drop_left_bundles(left=observed.read_reports(broker).left)
 
@@ -84,15 +95,45 @@ def publish(nodes: Iterable[str] | None = None) -> None:
 
     Each is made from the node's own part of the estate. What stands there already is left alone.
     """
+    generation = current_generation()
+    names = sorted(nodes if nodes is not None else (node.name for node in all_nodes()))
     with _broker() as broker:
         secrets.publish(broker, sealed_secrets())
-        for node in sorted(nodes if nodes is not None else (node.name for node in all_nodes())):
+        for node in names:
             part = load_part_of(node)
             wanted = desired.desired_of(
                 part, node, registry.task_types(), settings.TRIGGER_MS, needs=needs_in_part(part),
                 paces_ms=trigger_ms_of(part.fragments), real_time=open_of(part.fragments))
             if not desired.stands(broker, wanted) and not desired.publish(broker, wanted):
                 log.warning("newer_desired_state_stands", node=node, version=wanted.version)
+        if nodes is None:
+            _PUBLISHED.note(names, generation, desired.texts(broker, names), time.monotonic())
+
+
+class _Published:
+    """What this process published last of all nodes, so that it need not be made again to know that it stands."""
+
+    def __init__(self) -> None:
+        self._nodes: list[str] = []
+        self._generation = -1
+        self._texts: list[bytes | None] = []
+        self._at_s = float("-inf")
+
+    def note(self, nodes: list[str], generation: int, texts: list[bytes | None], at_s: float) -> None:
+        """All of it was made from this generation."""
+        self._nodes, self._generation, self._texts, self._at_s = nodes, generation, texts, at_s
+
+    def stands(self, now_s: float) -> bool:
+        """Whether that was not long ago, the estate is as it was, and the broker has it, teams' secrets too."""
+        if now_s - self._at_s >= MADE_ANEW_S or current_generation() != self._generation:
+            return False
+        nodes = sorted(node.name for node in all_nodes())
+        with _broker() as broker:
+            secrets.publish(broker, sealed_secrets())
+            return nodes == self._nodes and None not in self._texts and desired.texts(broker, nodes) == self._texts
+
+
+_PUBLISHED = _Published()
 
 
 def touched_nodes(plan: Plan) -> set[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
 from .dataflow import _frozen
@@ -39,8 +40,13 @@ class Slot:
     @classmethod
     def of(cls, name: str) -> Slot:
         """The slot of that name: ``<node>/<index>``; ``ValueError`` where it is none."""
-        node, _, index = name.rpartition("/")
-        return cls(node, int(index))
+        return _slot_of(name)
+
+
+@lru_cache(maxsize=10_000)  # whoever looks at an estate asks for the same few again and again
+def _slot_of(name: str) -> Slot:
+    node, _, index = name.rpartition("/")
+    return Slot(node, int(index))
 
 
 def node_of(slot: str) -> str:
@@ -64,6 +70,12 @@ class RunningBundle:
     @property
     def leaving(self) -> bool:
         return self.weight == 0
+
+
+@lru_cache(maxsize=10_000)
+def _whole(fragment_id: str, slot: str) -> tuple[RunningBundle, ...]:
+    """What executes a fragment that no schedule divides."""
+    return (RunningBundle(fragment_id, slot),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +142,7 @@ class Fragment:
     @property
     def queries(self) -> tuple[RunningBundle, ...]:
         """What executes it: a bundle each, or itself as one where no schedule divides it."""
-        return self.bundles or (RunningBundle(self.id, self.slot),)
+        return self.bundles or _whole(self.id, self.slot)
 
     def channels_of(self, task_id: str) -> tuple[str, ...]:
         """The channels that together carry the stream of one of its tasks, one for each bundle."""

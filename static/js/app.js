@@ -20,6 +20,11 @@ startScrollers();
 startTabs();
 startAlertCount();
 
+// Charts first: they take longest to be there.
+if (document.querySelector("[data-charts]")) {
+  const { startCharts } = await import("./charts.js");
+  startCharts();
+}
 if (document.body.dataset.live) {
   const { startLivePage } = await import("./live_page.js");
   startLivePage();
@@ -32,10 +37,6 @@ if (polled) {
 if (document.querySelector("[data-plots]")) {
   const { startPlots } = await import("./plots.js");
   startPlots();
-}
-if (document.querySelector("[data-charts]")) {
-  const { startCharts } = await import("./charts.js");
-  startCharts();
 }
 if (document.body.hasAttribute("data-wall")) {
   const { startWall } = await import("./wall.js");

@@ -148,7 +148,12 @@ class Panel {
       const answer = await ask(this.element);
       if (turn !== this.asked) return; // another range was chosen meanwhile
       if (!this.element.dataset.range) showRange(answer.range);
-      await Promise.all(this.charts.map((chart) => chart.draw(answer.charts.find((figure) => figure.name === chart.name))));
+      // One after the other, each shown before the next is begun: drawing takes the browser's whole attention.
+      for (const chart of this.charts) {
+        await chart.draw(answer.charts.find((figure) => figure.name === chart.name));
+        await new Promise((resolve) => setTimeout(resolve));
+        if (turn !== this.asked) return;
+      }
       listMarks(this.element.querySelector("[data-part='marks']"), answer.marks);
       this.element.dataset.drawn = answer.range.title;
       every = 1000 * answer.range.every_s;

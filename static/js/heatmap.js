@@ -2,7 +2,7 @@
 
 import { percent } from "./format.js";
 import { plotly } from "./plots.js";
-import { fetchJson } from "./scripts.js";
+import { fetchJson, VENDOR } from "./scripts.js";
 import { token } from "./theme.js";
 
 const NAMED_UP_TO = 40; // dataflows; of more, names beside the cells could not be read
@@ -21,7 +21,7 @@ class HeatMap {
 
   async load() {
     try {
-      [this.plotly, { dataflows: this.dataflows, shared: this.pairs }] = await Promise.all([plotly(), fetchJson(this.panel.dataset.heatmap)]);
+      [this.plotly, { dataflows: this.dataflows, shared: this.pairs }] = await Promise.all([plotly(VENDOR.plotlyMaps), fetchJson(this.panel.dataset.heatmap)]);
       this.shared = this.unpack(this.pairs);
       await this.draw();
       this.listen();

@@ -44,13 +44,14 @@ function traces(figure) {
   });
 }
 
-export async function plotly() {
+/** Plotly; `bundle` is the one of its bundles that this page has. */
+export async function plotly(bundle = VENDOR.plotly) {
   if (!document.getElementById(MAP_STYLE)) {
     const placeholder = document.createElement("meta");
     placeholder.id = MAP_STYLE;
     document.head.append(placeholder);
   }
-  await loadScript(VENDOR.plotly);
+  await loadScript(bundle, () => Boolean(window.Plotly));
   return window.Plotly;
 }
 

@@ -81,3 +81,17 @@ def test_a_delta_is_made_once_for_all_who_are_as_far(monkeypatch):
     assert len(made) == 2 and len(set(texts)) == 2
     builder.version = builder_at(4, {"n": 4}).version
     assert json.loads(builder.delta_from(2, {"n": 2}))["patch"] == {"n": 4}, "what leads to an older version is over"
+
+
+def test_a_patch_that_is_at_hand_is_not_made_again(monkeypatch):
+    from dashboard.live import hub
+    from dashboard.live.versions import Patch, Version
+
+    made = []
+    monkeypatch.setattr(hub, "difference", lambda before, after: made.append(1) or {"n": after["n"]})
+    builder = builder_at(7, {"n": 7})
+    builder.version = Version(7, {"n": 7}, Patch(before=6, seq=7, patch={"n": 7}))
+    assert builder.delta_from(6, {"n": 6}) is builder.delta_from(6, {"n": 6})
+    assert json.loads(builder.delta_from(6, {"n": 6}))["patch"] == {"n": 7}
+    assert not made
+    assert json.loads(builder.delta_from(4, {"n": 4}))["from"] == 4 and made == [1]

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from django.test import Client
 
+from dashboard.catalog.permissions import may_know_of
 from dashboard.operations import view as views
 from dashboard.operations.health import findings
 from dashboard.operations.view import SharedViews, one_look, view_for
-from dashboard.teams.permissions import Viewer, viewer_of
+from dashboard.teams.permissions import NOBODY, Viewer, viewer_of
 from tests.dashboard.building import World, document, running
 
 
@@ -18,9 +21,9 @@ def looked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     scopes: list[str] = []
     look = views._view_for
 
-    def noting(viewer: Viewer) -> views.View:
+    def noting(viewer: Viewer, at: views.OneLook) -> views.View:
         scopes.append(viewer.scope)
-        return look(viewer)
+        return look(viewer, at)
 
     monkeypatch.setattr(views, "_view_for", noting)
     return scopes
@@ -58,3 +61,38 @@ def test_findings_of_a_view_are_its_own(world: World):
     first, second = view_for(vera), view_for(vera)
     assert findings(first) == findings(first) and findings(first) is not findings(first)
     assert first != second, "each look is its own"
+
+
+@pytest.mark.parametrize("who", ["carla", "vera", "ben", "mo", "outsider", "root"])
+def test_a_look_for_several_shows_each_what_it_would_alone(world: World, who: str):
+    running(world.carla, world.city, document("open"), world.ana)
+    running(world.carla, world.city, document("hush", visibility="private", window=7), world.ana)
+    shared = SharedViews()
+    for other in world.users.values():
+        shared.view_for(viewer_of(other))
+    viewer = viewer_of(world.users[who])
+    alone, among_others = view_for(viewer), shared.view_for(viewer)
+    assert among_others.records.keys() == alone.records.keys()
+    assert (among_others.tasks, among_others.own) == (alone.tasks, alone.own)
+    assert [f.id for f in among_others.fragments()] == [f.id for f in alone.fragments()]
+
+
+def test_nobody_may_know_of_a_record(world: World):
+    record = running(world.carla, world.city, document("open"), world.ana)
+    assert not may_know_of(NOBODY, record) and may_know_of(viewer_of(world.outsider), record)
+
+
+def test_what_does_not_depend_on_who_looks_is_read_once(
+    world: World, monkeypatch: pytest.MonkeyPatch, django_assert_num_queries
+):
+    running(world.carla, world.city, document("open"), world.ana)
+    readings = []
+    monkeypatch.setattr(views.jobs, "read_live", lambda *_: readings.append(1) or views.jobs.LiveReading())
+    shared, (vera, mo) = SharedViews(), (viewer_of(world.vera), viewer_of(world.mo))
+    first = shared.view_for(vera)
+    with django_assert_num_queries(0):
+        second = shared.view_for(mo)
+    assert len(readings) == 1 and first.reading is second.reading
+    (fragment,) = first.fragments()
+    assert first.fragment_report(fragment) is second.fragment_report(fragment)
+    assert replace(first, own=frozenset()).worked is not first.worked, "a copy may be of something else"

@@ -139,6 +139,26 @@ def test_what_the_broker_lost_is_published_again(world: World, broker: redis.Red
     assert broker.get("weir:desired:n1") == before
 
 
+def test_what_stands_is_not_made_again_until_it_is_lost_or_the_estate_moves(
+    world: World, broker: redis.Redis, monkeypatch: pytest.MonkeyPatch
+):
+    running(world.carla, world.city, document("traffic"), world.ana)
+    execution.republish_desired()
+    made, publish = [], execution.publish
+    monkeypatch.setattr(execution, "publish", lambda: made.append(1) or publish())
+    execution.republish_desired(in_full=False)
+    assert not made
+    broker.delete("weir:desired:n1")
+    execution.republish_desired(in_full=False)
+    assert len(made) == 1 and broker.exists("weir:desired:n1")
+    running(world.carla, world.city, document("more", window=7), world.ana)
+    execution.republish_desired(in_full=False)
+    assert len(made) == 2
+    monkeypatch.setattr(execution, "MADE_ANEW_S", 0.0)
+    execution.republish_desired(in_full=False)
+    assert len(made) == 3
+
+
 def test_publishing_the_same_again_wakes_nobody(world: World, broker: redis.Redis):
     running(world.carla, world.city, document("traffic"), world.ana)
     with broker.pubsub() as listener:

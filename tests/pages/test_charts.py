@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Sequence
 from typing import Any
 
 import plotly.graph_objects as plotly
 import pytest
+from django.test import Client
 
 from dashboard.history.store import DatabaseHistory
 from dashboard.operations.estate import load_estate
@@ -205,3 +207,13 @@ def test_the_frame_of_a_page_says_which_range_is_chosen(world: World, client_of:
         assert f'data-range="{current}" data-ms="{RANGES[current].length_s}000" aria-current="true"' in page
         assert page.count("aria-current=\"true\"") == 1 and "<b>" not in page
     assert 'value="week" selected' in client_of("vera").get("/estate/time?over=week").content.decode()
+
+
+@pytest.mark.parametrize(("query", "ahead"), [("", True), ("?range=7d", False), ("?from=2026-01-01T00:00:00", False)])
+def test_figures_are_asked_for_ahead_by_the_address_that_the_script_asks_for(
+    world: World, client: Client, query: str, ahead: bool
+) -> None:
+    client.force_login(world.vera)
+    page = client.get(f"/estate/time{query}").content.decode()
+    asked_for = re.search(r'data-charts="([^"]+)"', page)[1]
+    assert (f'<link rel="preload" href="{asked_for}" as="fetch" crossorigin>' in page) is ahead

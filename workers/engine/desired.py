@@ -5,7 +5,7 @@ The values are in ``scheduler.contracts.desired``, their JSON Schema in docs/con
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -117,6 +117,11 @@ def stands(broker: redis.Redis, desired: DesiredState) -> bool:
     """Whether just this is the desired state of its node in the broker."""
     text = broker.get(keys.desired(desired.node))
     return text is not None and text.decode() == DESIRED_STATES.dumps(desired)
+
+
+def texts(broker: redis.Redis, nodes: Sequence[str]) -> list[bytes | None]:
+    """What stands in the broker for each of these nodes, as it is there."""
+    return broker.mget([keys.desired(node) for node in nodes]) if nodes else []
 
 
 def _wanted(

@@ -6,7 +6,7 @@ Reading is here, judging is pure: rates come from the difference of two readings
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -31,12 +31,14 @@ class Meters:
     at_ms: int = 0
     counts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)  # query -> field -> count
 
-    def of(self, fragment: Fragment) -> Counter[str]:
+    def of(self, fragment: Fragment) -> Mapping[str, int]:
         """What all bundles of a fragment counted together."""
-        counts = [self.counts.get(bundle.id, {}) for bundle in fragment.queries]
-        if len(counts) == 1:  # most are not divided, and a sum of counters is slow
-            return Counter({name: count for name, count in counts[0].items() if count > 0})
-        return sum(map(Counter, counts), Counter())
+        if not fragment.divided:  # as most are not
+            return self.counts.get(fragment.id, {})
+        sums: Counter[str] = Counter()
+        for bundle in fragment.bundles:
+            sums.update(self.counts.get(bundle.id, {}))
+        return sums
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,20 +194,20 @@ def flows_of(
     counted = Meters(after.at_ms, {name: growth.counts for name, growth in growths.items()})
     fragments = list(fragments)
     for fragment in fragments:
-        growth, total = counted.of(fragment), after.of(fragment)
+        growth, queries = counted.of(fragment), fragment.queries
+        grown = [growths[bundle.id] for bundle in queries if bundle.id in growths]
+        totals = [after.counts.get(bundle.id, {}) for bundle in queries]
+        of_staying = [counts for bundle, counts in zip(queries, totals, strict=True) if not bundle.leaving]
         histograms[fragment.id] = _histograms(growth)
         for position, task_id in enumerate(fragment.active_tasks):
-            latency = histograms[fragment.id].get(f"{position}:lat", {})
+            latency, passed = histograms[fragment.id].get(f"{position}:lat", {}), f"{position}:n"
+            p50_ms, p95_ms, p99_ms = percentiles_ms(latency, (0.50, 0.95, 0.99))
             tasks[task_id] = TaskFlow(
-                rate_per_s=sum(
-                    _rate(growths[bundle.id].counts.get(f"{position}:n", 0), growths[bundle.id].over_s)
-                    for bundle in fragment.queries if bundle.id in growths),
-                events=total.get(f"{position}:n", 0),
-                latency_p50_ms=percentile_ms(latency, 0.50),
-                latency_p99_ms=percentile_ms(latency, 0.99),
-                latency_p95_ms=percentile_ms(latency, 0.95),
+                rate_per_s=sum(_rate(part.counts.get(passed, 0), part.over_s) for part in grown),
+                events=sum(counts.get(passed, 0) for counts in totals),
+                latency_p50_ms=p50_ms, latency_p99_ms=p99_ms, latency_p95_ms=p95_ms,
                 latency_mean_ms=_mean_age_ms(growth, position),
-                watermark_lag_ms=_behind_ms(after, fragment, position),
+                watermark_lag_ms=_behind_ms(after.at_ms, of_staying, position),
             )
     for fragment in fragments:
         for position, task_id in enumerate(fragment.active_tasks):
@@ -242,17 +244,26 @@ def percentile_ms(histogram: Mapping[int, int], share: float) -> float | None:
 
     Bucket ``b`` holds latencies of which floor(4·log2(ms + 1)) is ``b``; within a bucket events are spread evenly.
     """
-    if not histogram:
-        return None
-    rank = share * sum(histogram.values())
-    seen = 0
-    for bucket in sorted(histogram):
-        count = histogram[bucket]
-        if count and seen + count >= rank:
+    return percentiles_ms(histogram, (share,))[0]
+
+
+def percentiles_ms(histogram: Mapping[int, int], shares: Sequence[float]) -> list[float | None]:
+    """The same for several shares, in rising order: the histogram is gone through once for all of them."""
+    percentiles: list[float | None] = [None] * len(shares)
+    counted = sum(histogram.values())
+    if not counted:
+        return percentiles
+    number, rank, seen = 0, shares[0] * counted, 0
+    for bucket, count in sorted(histogram.items()):
+        while count and seen + count >= rank:
             low, high = 2 ** (bucket / 4) - 1, 2 ** ((bucket + 1) / 4) - 1
-            return low + (high - low) * (rank - seen) / count
+            percentiles[number] = low + (high - low) * (rank - seen) / count
+            number += 1
+            if number == len(shares):
+                return percentiles
+            rank = shares[number] * counted
         seen += count
-    return None
+    return percentiles
 
 
 def mean_ms(histogram: Mapping[int, int]) -> float | None:
@@ -273,10 +284,10 @@ def _mean_age_ms(growth: Mapping[str, int], position: int) -> float | None:
     return growth.get(f"{position}:age", 0) / aged if aged > 0 else None
 
 
-def _behind_ms(meters: Meters, fragment: Fragment, position: int) -> float | None:
-    counted = [meters.counts.get(bundle.id, {}) for bundle in fragment.queries if not bundle.leaving]
-    times_ms = [counts[f"{position}:time"] for counts in counted if f"{position}:time" in counts]
-    return float(meters.at_ms - min(times_ms)) if times_ms else None
+def _behind_ms(at_ms: int, counted: Iterable[Mapping[str, int]], position: int) -> float | None:
+    latest = f"{position}:time"
+    times_ms = [counts[latest] for counts in counted if latest in counts]
+    return float(at_ms - min(times_ms)) if times_ms else None
 
 
 def _taken_in(growth: Mapping[str, int], fragment: Fragment, parents: Mapping[str, tuple[str, ...]]) -> int:
@@ -286,13 +297,12 @@ def _taken_in(growth: Mapping[str, int], fragment: Fragment, parents: Mapping[st
 
 def _stream_flow(rate_per_s: float, histograms: Histograms) -> StreamFlow:
     channel, wait = histograms.get("in:chan", {}), histograms.get("in:wait", {})
+    channel_p50_ms, channel_p95_ms, channel_p99_ms = percentiles_ms(channel, (0.50, 0.95, 0.99))
+    wait_p50_ms, wait_p99_ms = percentiles_ms(wait, (0.50, 0.99))
     return StreamFlow(
         rate_per_s=rate_per_s,
-        channel_p50_ms=percentile_ms(channel, 0.50),
-        channel_p99_ms=percentile_ms(channel, 0.99),
-        wait_p50_ms=percentile_ms(wait, 0.50),
-        wait_p99_ms=percentile_ms(wait, 0.99),
-        channel_p95_ms=percentile_ms(channel, 0.95),
+        channel_p50_ms=channel_p50_ms, channel_p99_ms=channel_p99_ms, wait_p50_ms=wait_p50_ms,
+        wait_p99_ms=wait_p99_ms, channel_p95_ms=channel_p95_ms,
         channel_mean_ms=mean_ms(channel),
         wait_mean_ms=mean_ms(wait),
     )
@@ -305,12 +315,19 @@ def _grown(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, int
 
 def _histograms(counts: Mapping[str, int]) -> Histograms:
     """Counts by bucket of each histogram, by what its fields begin with: one pass over all fields."""
-    histograms: Histograms = {}
-    for name, count in counts.items():
-        place = _bucket(name)
-        if place is not None:
-            histograms.setdefault(place[0], {})[place[1]] = count
-    return histograms
+    return {
+        histogram: {bucket: counts[name] for bucket, name in buckets}
+        for histogram, buckets in _layout(tuple(counts))}
+
+
+@lru_cache(maxsize=1_000)
+def _layout(names: tuple[str, ...]) -> tuple[tuple[str, tuple[tuple[int, str], ...]], ...]:
+    """The histograms among the fields of a meter, and the fields of each: the same from one second to the next."""
+    layout: dict[str, list[tuple[int, str]]] = {}
+    for name in names:
+        if (place := _bucket(name)) is not None:
+            layout.setdefault(place[0], []).append((place[1], name))
+    return tuple((histogram, tuple(sorted(buckets))) for histogram, buckets in layout.items())
 
 
 @lru_cache(maxsize=10_000)

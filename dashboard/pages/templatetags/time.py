@@ -1,4 +1,5 @@
-"""Charts over time in a page: ``{% time_bar %}`` once, and ``{% charts kind subject %}`` for its subject."""
+"""Charts over time in a page: ``{% time_bar %}`` once, and ``{% charts kind subject %}`` for its subject; in its head
+``{% charts_ahead kind subject %}``."""
 
 from __future__ import annotations
 
@@ -12,6 +13,7 @@ from dashboard.pages.charts import CHARTS
 from dashboard.pages.ranges import DEFAULT, OVERLAYS, RANGES, chosen_or_default, iso_minute
 
 register = template.Library()
+RANGE_NAMES = ("range", "from", "to", "over")  # as static/js/time_range.js has them
 
 
 @register.inclusion_tag("parts/time_bar.html", takes_context=True)
@@ -27,4 +29,18 @@ def time_bar(context: dict[str, Any]) -> dict[str, Any]:
 @register.inclusion_tag("parts/charts.html")
 def charts(kind: str, subject: str) -> dict[str, Any]:
     """The charts of one subject."""
-    return {"charts": CHARTS[kind], "kind": kind, "query": urlencode({"kind": kind, "subject": subject})}
+    return {"charts": CHARTS[kind], "kind": kind, "query": _query(kind, subject)}
+
+
+@register.inclusion_tag("parts/preload_plotly.html", takes_context=True)
+def charts_ahead(context: dict[str, Any], kind: str, subject: str) -> dict[str, Any]:
+    """For the head of a page that shows these charts at once: what they need comes while the page itself does.
+
+    Figures are asked for ahead where the address has no range of its own: they must be asked for by just this address.
+    """
+    has_range = any(name in context["request"].GET for name in RANGE_NAMES)
+    return {"query": "" if has_range else _query(kind, subject)}
+
+
+def _query(kind: str, subject: str) -> str:
+    return urlencode({"kind": kind, "subject": subject})
