@@ -122,7 +122,7 @@ def check(moving: Moving) -> None:
 
 
 def test_moves_and_a_kill_change_no_output(rig: Rig) -> None:
-    play(rig, 13, moves=2, kills=1)  # of this seed: two queries become one while a slot dies, then three over both
+    play(rig, 13, moves=6, kills=1)  # ten with those of test_moves_between_nodes.py
 
 
 @pytest.mark.long
