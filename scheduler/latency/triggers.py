@@ -21,6 +21,7 @@ LARGEST_S = 60.0
 SMALLEST_S = 0.02
 BUSY = 0.8  # of its interval a batch may take, so that the next one starts in time
 ROUNDS = 60
+NOTHING = 1e-9  # a coefficient that is less breaks the solver off: it scales by it
 TOLERANCE = 1e-4  # of the CPU, between what is known to be needed and what the intervals take
 
 
@@ -218,7 +219,7 @@ class _Program:
             total = limit.other_s + self._interval[limit.path[0]] * limit.share
             for query in limit.path:
                 cost = plan.costs[query]
-                total = total + cost.batch_s + cost.busy * self._interval[query]
+                total = total + cost.batch_s + (cost.busy if cost.busy > NOTHING else 0.0) * self._interval[query]
             for writer, reader in pairwise(limit.path):
                 if len(plan.reads.get(reader, ())) > 1:
                     total = total + self._interval[reader]
@@ -240,6 +241,8 @@ class _Program:
 
     def _tangent(self, query: str, at_s: float) -> None:
         cpu_s = self._plan.costs[query].batch_cpu_s
+        if cpu_s <= NOTHING:
+            return
         self._solver.Add(self._cpu[query] + self._interval[query] * (cpu_s / at_s**2) >= 2 * cpu_s / at_s)
 
     def solve(self) -> tuple[dict[str, float], list[float], tuple[str, ...]]:

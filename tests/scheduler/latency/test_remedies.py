@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from scheduler.latency.pacing import Queries, Wanted, pace
@@ -123,6 +123,7 @@ def test_whatever_is_offered_holds_when_it_is_taken(
 @given(
     st.integers(1, 4), st.floats(0.01, 0.2), st.floats(0.05, 1.0), st.floats(0.02, 1.0), st.floats(0, 50),
     st.sets(st.sampled_from("abcd")))
+@example(4, 0.1, 0.5, 0.1, 1e-9, {"a"})  # what so few events need is nothing for a solver
 def test_where_batches_may_stay_open_less_latency_is_offered_and_it_holds(
     number: int, batch_s: float, capacity: float, limit_s: float, rate_per_s: float, able: set[str]
 ) -> None:
