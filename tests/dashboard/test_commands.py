@@ -5,15 +5,19 @@ from __future__ import annotations
 import io
 import json
 import stat
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
 from django.core.management import CommandError, call_command
+from django.db import connection
+from django.db.migrations.executor import MigrationExecutor
 
 from dashboard import jobs
 from dashboard.approvals.models import Proposal
 from dashboard.catalog.models import DataflowRecord
 from dashboard.commands import benches, workspace
+from dashboard.commands.management.commands import restore_database
 from dashboard.operations.estate import load_estate
 from dashboard.teams.models import Membership, Role, User
 from tests.dashboard.building import World, document, running
@@ -164,3 +168,19 @@ def test_controllers_are_listed_and_set(world: World):
         run("controller", "no_such", "city", "acts", username="dev")
     with pytest.raises(CommandError):
         run("controller", "deployment", "city", "off", username="carla")
+
+
+@pytest.mark.django_db
+def test_a_restored_database_gets_the_migrations_of_its_backup_each_after_those_that_it_needs():
+    executor = MigrationExecutor(connection)
+    graph, backed_up = executor.loader.graph, defaultdict(list)
+    for app, name in sorted(graph.nodes):
+        backed_up[app].append(name)
+    plan = restore_database.plan_of(executor, backed_up)
+    order = [(migration.app_label, migration.name) for migration, _ in plan]
+    assert sorted(order) == sorted(graph.nodes) and not any(goes_back for _, goes_back in plan)
+    assert all(set(order[:number]) >= {parent.key for parent in graph.node_map[key].parents}
+               for number, key in enumerate(order))
+    app, newest = order[-1]
+    backed_up[app].remove(newest)
+    assert len(restore_database.plan_of(executor, backed_up)) == len(plan) - 1, "what it had not is left to the start"

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from django.core.management.base import BaseCommand, CommandError
 from django.db import connection, transaction
+from django.db.migrations import Migration
 from django.db.migrations.executor import MigrationExecutor
 
 BLOCK = 1 << 20
@@ -23,8 +24,8 @@ class Command(BaseCommand):
         if connection.introspection.table_names():
             raise CommandError("The database that DATABASE_URL names has tables already: name an empty one.")
         columns: dict[str, list[str]] = json.loads((folder / "tables.json").read_text())
-        targets = _targets(json.loads((folder / "migrations.json").read_text()))
-        MigrationExecutor(connection).migrate(targets)
+        executor = MigrationExecutor(connection)
+        executor.migrate(None, plan=plan_of(executor, json.loads((folder / "migrations.json").read_text())))
         if missing := sorted(set(columns) - set(connection.introspection.table_names())):
             raise CommandError(f"This version has no table {missing[0]}: the back-up is of another one.")
         with transaction.atomic():
@@ -32,10 +33,11 @@ class Command(BaseCommand):
         self.stdout.write(f"{len(columns)} tables filled.")
 
 
-def _targets(migrations: dict[str, list[str]]) -> list[tuple[str, str]]:
-    """The migrations that the copied database had; what is newer is done by `./weir up`."""
-    known = MigrationExecutor(connection).loader.graph.nodes
-    return [(app, name) for app, names in migrations.items() for name in names if (app, name) in known]
+def plan_of(executor: MigrationExecutor, migrations: dict[str, list[str]]) -> list[tuple[Migration, bool]]:
+    """The migrations that the copied database had, each after those that it needs; what is newer is done by `./weir
+    up`. As targets they would not do: one that another one needs would be gone back to."""
+    everything = executor.migration_plan(executor.loader.graph.leaf_nodes(), clean_start=True)
+    return [step for step in everything if step[0].name in migrations.get(step[0].app_label, ())]
 
 
 def _fill(folder: Path, columns: dict[str, list[str]]) -> None:
