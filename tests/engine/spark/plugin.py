@@ -79,7 +79,9 @@ def hoard(events, config):
 
     from workers.library.state import fold_stream
 
-    numbers = events.withColumn("n", F.col("n").cast("double")).withColumn("key", F.col("_seq") % config["keys"])
+    number, keys = F.col("_seq"), config["keys"]
+    key = F.when(number < keys, number).otherwise(number % config.get("often", keys))
+    numbers = events.withColumn("n", F.col("n").cast("double")).withColumn("key", key)
     kept = [name for name in events.columns if name != "n"]
     return fold_stream(
         numbers, Hoard(config["bytes"]), by=["key"], reads=["n"], kept=[*kept, "n"],
@@ -108,7 +110,8 @@ TYPES = [
     TaskType(name="hoard", kind="transform", doc="Adds up by key, and keeps a long text of each.",
              build="weir_test_types:hoard", stateful=True, movable_state=True, key="key",
              parameters=(Parameter("keys", "integer", "How many.", required=True),
-                         Parameter("bytes", "integer", "Of each text.", required=True))),
+                         Parameter("bytes", "integer", "Of each text.", required=True),
+                         Parameter("often", "integer", "How many come again; all by default.", required=False))),
     TaskType(name="distinct", kind="transform", doc="Drops repetitions.", build="weir_test_types:distinct",
              stateful=True, key="n"),
     TaskType(name="kept", kind="sink", doc="A named output.", build="weir_test_types:kept", terminal="output"),
