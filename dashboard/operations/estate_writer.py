@@ -14,6 +14,7 @@ from dashboard.operations.estate import fragments_on, fragments_where
 from dashboard.operations.estate_reader import slots_gone, task_of
 from dashboard.operations.generation import advance, state_for_update
 from dashboard.operations.models import BundleSlot, FragmentRow, NodeRow, RunningTaskRow, SlotRow, TeamUse, Use
+from dashboard.operations.modes import keep_open
 from dashboard.operations.reservations import require_unreserved
 from dashboard.teams.models import Team
 from scheduler.model.errors import StalePlan, WeirError
@@ -231,6 +232,7 @@ def _store_fragments(before: Mapping[str, Fragment], after: Mapping[str, Fragmen
     if changed:
         FragmentRow.objects.bulk_update(changed, list(fragment_fields(after[changed[0].id])))
     _store_bundle_slots(before, after)
+    keep_open(before, after)
 
 
 def _store_bundle_slots(before: Mapping[str, Fragment], after: Mapping[str, Fragment]) -> None:

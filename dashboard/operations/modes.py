@@ -1,8 +1,8 @@
 """Modes of batches: which are in force, which would be chosen if they were free, and changing them.
 
 The pacer keeps to the modes in force and notes here what it would choose. Whether that is done is decided by the
-controller of open batches; it alone changes modes, but for one case: a query that can no longer be worked on in open
-batches has micro-batches at once.
+controller of open batches; it alone changes modes, but for two cases: a query that can no longer be worked on in open
+batches has micro-batches at once, and what goes on with the work of others goes on in their mode.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ from django.conf import settings
 from django.db import transaction
 
 from dashboard.audit.trail import inside_command
-from dashboard.operations.models import FragmentPace, ModesWanted
+from dashboard.operations.models import FragmentPace, FragmentRow, ModesWanted
 from dashboard.operations.open_batches import may_be_open
 from scheduler.latency.pacing import Queries, Wanted
 from scheduler.latency.real_time import MOST_A_SLOT, Chosen, choose_modes
 from scheduler.latency.triggers import SMALLEST_S
 from scheduler.model.estate import Estate
+from scheduler.model.fragment import Fragment
 
 FRESH = timedelta(minutes=1)  # what was noted longer ago is of a recorder that is away
 
@@ -123,6 +124,41 @@ def close_at_once(queries: Collection[str]) -> None:
     """Let these queries have micro-batches, whoever wanted what: they cannot have others."""
     if queries:
         FragmentPace.objects.filter(pk__in=list(queries), real_time=True).update(real_time=False)
+
+
+def keep_open(before: Mapping[str, Fragment], after: Mapping[str, Fragment]) -> None:
+    """Let the batches of queries stay open that go on with what queries with open batches left: moved, fused or cut.
+
+    Without this they would begin with micro-batches, and the controller would restart them a moment later. A slot that
+    is full of open batches, or refuses some, gives its query micro-batches as ever.
+
+    Parameters
+    ----------
+    before, after : mapping of str to Fragment
+        Those that a plan touches, as they were and as they are.
+    """
+    heirs = [fragment for name, fragment in after.items()
+             if name not in before and fragment.inherits and not fragment.divided]
+    if not heirs:
+        return
+    old = {row.pk: row for row in FragmentPace.objects.filter(
+        pk__in={name for heir in heirs for name in heir.inherits}, real_time=True)}
+    heirs = [heir for heir in heirs if old.keys() >= set(heir.inherits)]
+    if not heirs:
+        return
+    room = dict.fromkeys((heir.slot for heir in heirs), MOST_A_SLOT)
+    open_now = FragmentPace.objects.filter(real_time=True).exclude(pk__in=before.keys() - after.keys()).values("pk")
+    for slot in FragmentRow.objects.filter(slot__in=list(room), pk__in=open_now).values_list("slot", flat=True):
+        room[slot] -= 1
+    opened = []
+    for heir in heirs:
+        if room[heir.slot] > 0:
+            room[heir.slot] -= 1
+            rows = [old[name] for name in heir.inherits]
+            opened.append(FragmentPace(
+                fragment=heir.id, real_time=True, trigger_ms=min(row.trigger_ms for row in rows),
+                since=max(row.since for row in rows), cost=rows[0].cost))
+    FragmentPace.objects.bulk_create(opened, ignore_conflicts=True)
 
 
 class CannotChange(Exception):

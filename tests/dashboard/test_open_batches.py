@@ -7,6 +7,7 @@ from datetime import timedelta
 import pytest
 from django.test import Client
 
+from dashboard.approvals.services import move_query, prepare_proposal
 from dashboard.approvals.services.answering import accept_round, decline_round, take_back_round
 from dashboard.approvals.services.enacting import require_calm
 from dashboard.audit.models import AuditEntry
@@ -18,6 +19,8 @@ from dashboard.controllers.latency_told import latency_prices_told, latency_told
 from dashboard.controllers.mode_changing import ModeActuator
 from dashboard.controllers.models import ReasonRow, RoundRow
 from dashboard.controllers.services import set_mode
+from dashboard.operations import modes
+from dashboard.operations.estate import load_estate
 from dashboard.operations.models import FragmentPace, FragmentRow, ModesWanted
 from dashboard.tasks.controlling import ACTUATORS
 from dashboard.teams.permissions import viewer_of
@@ -303,6 +306,35 @@ def test_what_the_pacer_writes_loses_no_mode(world: World, played: Played, recor
     assert opened(record)
 
 
+def moved(world: World, record: DataflowRecord) -> tuple[str, str]:
+    """The query that was open, and its heir on the other slot."""
+    [query] = opened(record)
+    other = next(slot for slot in ("n1/0", "n1/1") if slot != load_estate().fragments[query].slot)
+    proposal = prepare_proposal(proposal_id=move_query(
+        actor=world.carla, dataflow_id=record.pk, query=query, slot=other).pk)
+    enacted(approved(proposal, world.ana))
+    [heir] = [name for name, fragment in load_estate().fragments.items() if query in fragment.inherits]
+    return query, heir
+
+
+def test_a_query_that_moves_goes_on_in_open_batches(world: World, played: Played, record: DataflowRecord) -> None:
+    played.run(130)
+    assert rounds() == ["kept"]
+    query, heir = moved(world, record)
+    paces = FragmentPace.objects.in_bulk([query, heir])
+    assert paces[heir].real_time and paces[heir].trigger_ms == paces[query].trigger_ms
+    played.run(60)
+    assert opened(record) == {heir} and rounds() == ["kept"], "nothing was decided anew"
+    assert not FragmentPace.objects.filter(pk=query).exists()
+
+
+def test_a_slot_full_of_open_batches_gives_what_comes_micro_batches(
+    world: World, played: Played, record: DataflowRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    played.run(130)
+    monkeypatch.setattr(modes, "MOST_A_SLOT", 0)
+    moved(world, record)
+    assert not opened(record)
 
 
 def test_a_dry_run_plays_the_rates_that_were_kept(world: World, played: Played, record: DataflowRecord) -> None:
