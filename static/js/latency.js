@@ -26,7 +26,7 @@ class LatencyOffers {
     this.part("cores").textContent = `${CORES.format(offer.cores)} cores`;
     this.part("batches").textContent = offer.open_queries
       ? `stay open in ${offer.open_queries} of ${offer.queries} ${offer.queries === 1 ? "query" : "queries"}`
-      : "end, and others follow";
+      : "micro-batches";
     this.part("pays").textContent =
       `${MONEY.format(offer.pays_per_hour)} ${this.prices.currency} an hour (${CORES.format(offer.pays_cores)} cores)`;
     this.part("unmet").hidden = offer.met;
