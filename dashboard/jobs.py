@@ -175,9 +175,8 @@ def models_of(team: str) -> tuple[ModelVersion, ...] | None:
 @lru_cache(maxsize=1)
 def samples() -> tuple[dict[str, Any], ...]:
     """Sample documents of the library by file name: slug, name, description, text, tasks."""
-    files = sorted(resources.files("workers.library").joinpath("samples").glob("*.yaml"), key=lambda file: file.name)
-    counted = []
-    for file in files:
+    counted, folder = [], resources.files("workers.library").joinpath("samples")
+    for file in sorted(folder.glob("*.yaml"), key=lambda file: file.name):
         text = file.read_text(encoding="utf-8")
         document = yaml.safe_load(text)
         counted.append({
