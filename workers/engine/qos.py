@@ -18,10 +18,11 @@ REPORTS_KEPT = 10_000  # of one manager, which takes them every second
 REPORTS_LIVE_S = 60
 WISHES_LIVE_S = 600  # each manager says all of its wishes again at every round
 
-# An older set-up never replaces a newer one; the version of the one that stands is returned where it is newer.
+# An older set-up never replaces a newer one, whichever of two publishers comes last; any replaces what is none.
 _PUBLISH = """
 local current = redis.call('GET', KEYS[1])
-if current and cjson.decode(current).version >= tonumber(ARGV[1]) then return 0 end
+local readable, stands = pcall(cjson.decode, current or '')
+if readable and type(stands) == 'table' and (tonumber(stands.version) or 0) >= tonumber(ARGV[1]) then return 0 end
 redis.call('SET', KEYS[1], ARGV[2])
 return 1
 """

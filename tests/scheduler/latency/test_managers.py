@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.latency.constraints import LatencyConstraint, Watched, along
+from scheduler.latency.constraints import Watched
 from scheduler.latency.managers import Manager, compute_qos_setup, get_anchor_vertex, reporters
 from scheduler.latency.runtime_graph import Channel, RuntimeGraph, Vertex
 
