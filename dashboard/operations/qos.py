@@ -70,7 +70,19 @@ def nodes_set_up(view: View) -> list[str]:
 
 
 def setups_of(estate: Estate, wants: Wants, queries: Queries, *, up: frozenset[str]) -> dict[str, QosSetup]:
-    """What each node is sent; ``up`` are the nodes that are heard of."""
+    """What each node is sent.
+
+    Parameters
+    ----------
+    estate : Estate
+        What runs.
+    wants : mapping
+        The limits.
+    queries : Queries
+        Those that work.
+    up : frozenset of str
+        The nodes that are heard of.
+    """
     return qos_setups(
         runtime_graph(estate, queries), strictest(
             constraint for key in wants for constraint in _constraints(estate, wants, key, queries)),
