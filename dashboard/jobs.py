@@ -21,6 +21,7 @@ from django.db import transaction
 from kombu.exceptions import OperationalError
 
 from dashboard import queue
+from scheduler.contracts.qos import QosSetup
 from scheduler.contracts.reports import Reports
 from scheduler.contracts.trials import SECONDS, WARM_UP_S, TrialOrder, TrialResult
 from scheduler.contracts.trials import Progress as TrialProgress
@@ -31,7 +32,7 @@ from scheduler.model.profile import Profile
 from scheduler.model.profile_csv import read_profiles
 from scheduler.model.refinement import Refined
 from scheduler.model.task_types import TaskType, TaskTypes
-from workers.engine import counters, observed, secrets, taps, trials, turns
+from workers.engine import counters, observed, qos, secrets, taps, trials, turns
 from workers.engine.channels import keys
 from workers.engine.channels.config import EVENTS_KEPT
 from workers.engine.channels.registry import Channels
@@ -92,13 +93,17 @@ def deliver() -> None:
 
 def try_again(queries: Iterable[str]) -> None:
     """Let queries that failed be tried again; ``BrokerAway`` where their nodes cannot be told."""
-    try:
+    with broker_needed("so nothing is tried again."):
         pipe = broker(settings.REDIS_URL).pipeline(transaction=False)
         for query in queries:
             pipe.set(keys.try_again(query), "1", ex=TRY_AGAIN_S)
         pipe.execute()
-    except redis.RedisError as error:
-        raise BrokerAway("The broker does not answer, so nothing is tried again.", remedy="Try again soon.") from error
+
+
+def publish_qos(setups: Iterable[QosSetup], *, at_ms: int) -> None:
+    """Let nodes have their parts in watching limits; while the broker is away they go on with what they have."""
+    with suppress(redis.RedisError):
+        qos.publish(broker(settings.REDIS_URL), setups, at_ms=at_ms)
 
 
 def seal(value: str) -> str:
@@ -122,10 +127,9 @@ def task_types() -> TaskTypes:
 def names_a_file(sealed: str) -> bool:
     """Whether a secret stands for a file of the node that reads it: a database in one. One that cannot be opened here
     does not."""
-    try:
+    with suppress(secrets.SecretAway):
         return databases.is_file(unseal(sealed))
-    except secrets.SecretAway:
-        return False
+    return False
 
 
 def check_config(task_type: TaskType, config: Mapping[str, Any]) -> WeirError | None:
@@ -163,19 +167,16 @@ def plugin_problems() -> tuple[registry.PluginProblem, ...]:
 
 def models_of(team: str) -> tuple[ModelVersion, ...] | None:
     """The models that a team keeps, by name and the newest version first; None where the broker is away."""
-    try:
-        with model_store.connected(settings.REDIS_URL) as client:
-            return model_store.model_versions(client, team)
-    except redis.RedisError:
-        return None
+    with suppress(redis.RedisError), model_store.connected(settings.REDIS_URL) as client:
+        return model_store.model_versions(client, team)
+    return None
 
 
 @lru_cache(maxsize=1)
 def samples() -> tuple[dict[str, Any], ...]:
     """Sample documents of the library by file name: slug, name, description, text, tasks."""
-    files = sorted(resources.files("workers.library").joinpath("samples").glob("*.yaml"), key=lambda file: file.name)
-    counted = []
-    for file in files:
+    counted, folder = [], resources.files("workers.library").joinpath("samples")
+    for file in sorted(folder.glob("*.yaml"), key=lambda file: file.name):
         text = file.read_text(encoding="utf-8")
         document = yaml.safe_load(text)
         counted.append({
@@ -188,8 +189,7 @@ def samples() -> tuple[dict[str, Any], ...]:
 @lru_cache(maxsize=1)
 def shipped_profiles() -> tuple[Profile, ...]:
     """The profiles that come with Weir, for a core of `scheduler.performance.shipped.SPEED`."""
-    text = resources.files("workers.library").joinpath("profiles.csv").read_text(encoding="utf-8")
-    return read_profiles(text)
+    return read_profiles(resources.files("workers.library").joinpath("profiles.csv").read_text(encoding="utf-8"))
 
 
 # What is observed -----------------------------------------------------------------------------------------------------

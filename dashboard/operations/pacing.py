@@ -1,5 +1,6 @@
 """Pacing: what is seen of batches and latencies, second by second; and, every few seconds, other intervals.
 
+Where intervals follow by steps, managers on the nodes choose them, and what is in force is noted here.
 Intervals are for the modes in force: which batches stay open is decided by a controller, for which is noted here what
 would be chosen if it were free.
 
@@ -26,6 +27,7 @@ from dashboard.operations.latency_problem import Key, Wants, latency_ms, parts_a
 from dashboard.operations.models import FragmentPace, LatencyStatus
 from dashboard.operations.modes import close_at_once, no_longer_open, note_wanted
 from dashboard.operations.open_batches import may_be_open, refusals_in
+from dashboard.operations.qos import NodesSetUp, as_it_is, end_all
 from dashboard.operations.view import View
 from scheduler.contracts.reports import RUNNING
 from scheduler.history.series import DATAFLOW, Annotation, Series
@@ -41,7 +43,6 @@ from scheduler.latency.real_time import (
     opening,
 )
 from scheduler.latency.status import Settled, state_of
-from scheduler.latency.stepping import step
 from scheduler.latency.triggers import SMALLEST_S, BatchCost
 from scheduler.model.estate import Estate
 from scheduler.model.latency import LatencyLimit, to_json
@@ -96,6 +97,7 @@ class Pacer:
         self._paths: dict[Key, tuple[str, ...]] = {}
         self._wants: tuple[Estate, list[Any], Wants] | None = None
         self._settled: dict[Key, Settled] = {}
+        self._nodes = NodesSetUp()
         self._open: frozenset[str] | None = None  # at the last round; None before the first
 
     def look(self, view: View, now_s: int) -> list[Annotation]:
@@ -185,16 +187,15 @@ class Pacer:
                     other_s, measured_s=measured_s, modelled_s=modelled[want.key].latency_s, limit_s=limit.limit_s)
             corrected[key] = (limit, replace(want, other_s=other_s))
         limits = [want for _, want in corrected.values()]
-        measured_s = {want.key: mean_s for key, (_, want) in wants.items()
-                      if (mean_s := self._settled[key].recent_s) is not None}
         refusals = self._refusals(view, paces)
         opened = frozenset(name for name, row in paces.items() if row.real_time and name in queries.costs)
         closed = no_longer_open(opened, refusals, view.estate)
         at = self._now()
-        if settings.PACING == "steps":
-            paced = step(queries, limits, measured_s)
-            chosen_now = Chosen(frozenset(), paced, paced.interval_s)
+        if settings.PACING == "steps":  # managers choose; what is in force is noted
+            self._nodes.publish(view, wants, queries, at=at)
+            chosen_now = as_it_is(queries, limits, in_force)
         else:
+            end_all(view, at=at)
             chosen_now = keep_modes(queries, limits, opened - closed, before=opened)
             note_wanted(chosen_now, queries, limits, refusals if may_be_open() else {}, at=at)
         paced, alone_ms = chosen_now.paced, self._alone(view, queries, corrected, chosen_now)
@@ -208,7 +209,8 @@ class Pacer:
         self._paths = {key: paced.expected[want.key].path for key, (_, want) in corrected.items()}
         if not changed:
             return []
-        jobs.republish()
+        if settings.PACING != "steps":
+            jobs.republish()
         return [
             Annotation(now_s, REPACED, DATAFLOW, name, change_in_words(queries, chosen_now, was_open, own))
             for name in view.records

@@ -13,6 +13,7 @@ from typing import Any
 from .desired import DESIRED_STATES, WANTED_FRAGMENTS
 from .looks import LOOK_ORDERS, LOOK_STATES
 from .plans import estate_schema, plan_schema
+from .qos import INTERVALS, QOS_REPORTS, QOS_SETUPS, QOS_WISHES
 from .reports import NODE_REPORTS
 from .savepoints import RESTORE_POINTS, SAVEPOINTS
 from .trials import TRIAL_ORDERS, TRIAL_PROGRESS, TRIAL_RESULTS
@@ -27,6 +28,11 @@ CONTRACTS: dict[str, tuple[Callable[[], dict[str, Any]], str]] = {
     "Report of a node": (NODE_REPORTS.schema, "`weir:observed:<node>` in the broker, for 15 s."),
     "What a fragment leaves": (SAVEPOINTS.schema, "`checkpoints/<fragment>.ended`."),
     "What a fragment begins with": (RESTORE_POINTS.schema, "`checkpoints/<fragment>.begun`."),
+    "Set-up of a node's latency manager and reporter": (
+        QOS_SETUPS.schema, "`weir:qos:<node>` in the broker, `nodes/<node>/qos.json` in the data folder."),
+    "What a reporter tells a manager": (QOS_REPORTS.schema, "`weir:qos:<node>:reports` in the broker, for a minute."),
+    "What a manager wishes": (QOS_WISHES.schema, "`weir:qos:<node>:wishes` in the broker, for ten minutes."),
+    "Intervals that managers chose": (INTERVALS.schema, "`nodes/<node>/intervals.json` in the data folder."),
     "Order of a trial": (TRIAL_ORDERS.schema, "`weir:trial:<id>:order` in the broker, for ten minutes."),
     "Progress of a trial": (TRIAL_PROGRESS.schema, "`weir:trial:<id>:progress` in the broker, while it runs."),
     "Result of a trial": (TRIAL_RESULTS.schema, "`weir:trial:<id>:result` in the broker, for a day."),

@@ -207,6 +207,7 @@ class NodeReport:
     spilled_kb_s: Mapping[str, int] = field(default_factory=dict)  # KB on disk for each, times seconds
     losses: tuple[LossReport, ...] = ()
     handing_over: tuple[str, ...] = ()  # fragments that go on on other nodes, while it has anything to do for them
+    qos: int = 0  # the version of the set-up by which its manager watches limits; 0: none
     slots: Mapping[str, SlotReport] = field(default_factory=dict)
 
 

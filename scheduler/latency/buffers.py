@@ -24,22 +24,6 @@ class BufferSizing:
                              f"{self.grow:g} do not")
 
 
-@dataclass(frozen=True, slots=True)
-class Buffer:
-    """The output buffer of a channel. ``version`` counts its changes."""
-
-    size: float
-    version: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Resize:
-    """What a manager wants of a buffer, and the version of it that its measurements are of."""
-
-    size: float
-    of_version: int
-
-
 def adapted_size(size: float, *, lifetime_s: float, source_latency_s: float, sizing: BufferSizing) -> float:
     """The size that a buffer should have, by the mean time that it takes to fill.
 
@@ -60,10 +44,3 @@ def adapted_size(size: float, *, lifetime_s: float, source_latency_s: float, siz
     if latency_s <= sizing.no_latency_s:
         return min(sizing.largest, size * sizing.grow)
     return size
-
-
-def resized(buffer: Buffer, wanted: Resize) -> Buffer:
-    """The buffer after a manager's wish: of several managers the first one counts, for the others saw an older size."""
-    if wanted.of_version != buffer.version or wanted.size == buffer.size:
-        return buffer
-    return Buffer(wanted.size, buffer.version + 1)

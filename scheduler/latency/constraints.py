@@ -13,8 +13,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
-from scheduler.model.dataflow import Dataflow
-
 from .runtime_graph import Channel, RuntimeGraph
 
 StreamEnds = tuple[str, str]  # the task that writes a stream, and the one that reads it
@@ -69,13 +67,6 @@ def along(tasks: tuple[str, ...]) -> tuple[JobElement, ...]:
     for source, target in pairwise(tasks):
         elements += [(source, target), target]
     return tuple(elements)
-
-
-def misplaced(sequence: tuple[JobElement, ...], dataflow: Dataflow) -> JobElement | None:
-    """The first task or stream of a sequence that the dataflow does not have, or None."""
-    elements: set[JobElement] = {task.id for task in dataflow.tasks}
-    elements |= {(stream.source, stream.target) for stream in dataflow.streams}
-    return next((element for element in sequence if element not in elements), None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -124,16 +124,14 @@ def graph_expand(graph: RuntimeGraph, constraint: LatencyConstraint, anchor: str
 def reporters(graph: RuntimeGraph, managers: Iterable[Manager]) -> Mapping[str, Mapping[str, frozenset[Element]]]:
     """What each node's reporter sends to whom: by node, by manager's node, the elements that it measures there.
 
-    A task is measured where it runs, the latency of a channel where it is read. How long blocks wait to be sent is
-    measured where a channel is written, so a channel between two nodes is reported by both.
+    A task is measured where it runs. A channel is measured where it is read: there blocks wait for a batch.
     """
     reports: dict[str, dict[str, set[Element]]] = defaultdict(lambda: defaultdict(set))
     for manager in managers:
         for vertex in manager.vertices:
             reports[graph.vertices[vertex].worker][manager.worker].add(vertex)
         for channel in manager.channels:
-            for end in (channel.source, channel.target):
-                reports[graph.vertices[end].worker][manager.worker].add(channel)
+            reports[graph.vertices[channel.target].worker][manager.worker].add(channel)
     return {worker: {to: frozenset(elements) for to, elements in by_manager.items()}
             for worker, by_manager in reports.items()}
 

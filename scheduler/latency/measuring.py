@@ -6,66 +6,84 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from scheduler.contracts.qos import QosReport
+
 from .constraints import Element
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
-    """What a node's reporter sends a manager at the end of an interval: a mean in seconds for each element.
+@dataclass(slots=True)
+class Sample:
+    """What was measured of a query between two looks, in seconds; None where nothing was.
 
-    ``lifetimes_s`` are those of output buffers, by the channels that they belong to. They are no part of the latency
-    of a sequence: that of a channel contains them.
+    ``channel_s`` is the latency of the channels that it reads, which it cannot tell apart.
     """
 
-    at_s: float
-    latencies_s: Mapping[Element, float] = field(default_factory=dict)
-    lifetimes_s: Mapping[Element, float] = field(default_factory=dict)
+    latency_s: float
+    interval_s: float
+    batch_s: float
+    lifetime_s: float | None = None
+    channel_s: float | None = None
 
-    @property
-    def empty(self) -> bool:
-        """Whether there is nothing to send."""
-        return not self.latencies_s and not self.lifetimes_s
+
+@dataclass(slots=True)
+class _Gathered:
+    latencies_s: dict[str, float] = field(default_factory=dict)
+    lifetimes_s: dict[str, float] = field(default_factory=dict)
+    intervals_s: dict[str, float] = field(default_factory=dict)
+    batches_s: dict[str, float] = field(default_factory=dict)
 
 
 class Reporter:
-    """What one node measured since its last report to a manager. An interval keeps one sample of an element.
+    """What one node measured for a manager since its last report. An interval keeps one sample of an element.
 
     Parameters
     ----------
+    node : str
+        The node that measures.
+    queries : mapping of str to sequences of str
+        The queries to measure, each with the channels into it that are to be measured, as reports name them.
     interval_s : float
         The time between two reports.
     offset_s : float
         When the first one is due, from 0 up to the interval: drawn at random, so that reports do not come in bursts.
     """
 
-    def __init__(self, *, interval_s: float, offset_s: float) -> None:
+    def __init__(
+        self, node: str, queries: Mapping[str, tuple[str, ...]], *, interval_s: float, offset_s: float
+    ) -> None:
         if not 0 <= offset_s < interval_s:
             raise ValueError(f"the offset of a report lies within its interval of {interval_s:g} s, not {offset_s:g} s")
+        self._node, self._queries = node, queries
         self._interval_s, self._due_s = interval_s, offset_s
-        self._latencies_s: dict[Element, float] = {}
-        self._lifetimes_s: dict[Element, float] = {}
+        self._gathered = _Gathered()
 
-    def wants(self, element: Element) -> bool:
-        """Whether this interval has no sample of an element yet: whether to tag the next event."""
-        return element not in self._latencies_s
+    def wants(self, query: str) -> bool:
+        """Whether this interval has no sample of a query yet: whether to look at its meters."""
+        return query in self._queries and query not in self._gathered.latencies_s
 
-    def latency(self, element: Element, seconds: float) -> None:
-        """A sample of the latency of a task or a channel; further ones of the same interval do not count."""
-        self._latencies_s.setdefault(element, seconds)
+    def take(self, query: str, sample: Sample) -> None:
+        """A sample of a query and the channels that it reads; further ones of the same interval do not count."""
+        if not self.wants(query):
+            return
+        gathered = self._gathered
+        gathered.latencies_s[query] = sample.latency_s
+        gathered.intervals_s[query], gathered.batches_s[query] = sample.interval_s, sample.batch_s
+        if sample.lifetime_s is not None:
+            gathered.lifetimes_s[query] = sample.lifetime_s
+        if sample.channel_s is not None:
+            gathered.latencies_s.update(dict.fromkeys(self._queries[query], sample.channel_s))
 
-    def lifetime(self, channel: Element, seconds: float) -> None:
-        """How long an output buffer took to fill; one a channel and interval counts."""
-        self._lifetimes_s.setdefault(channel, seconds)
-
-    def due(self, now_s: float) -> Report | None:
+    def due(self, now_s: float) -> QosReport | None:
         """The report of an interval that has ended, or None: before its end, and where nothing was measured."""
         if now_s < self._due_s:
             return None
         intervals = (now_s - self._due_s) // self._interval_s + 1
         self._due_s += intervals * self._interval_s
-        report = Report(now_s, self._latencies_s, self._lifetimes_s)
-        self._latencies_s, self._lifetimes_s = {}, {}
-        return None if report.empty else report
+        gathered, self._gathered = self._gathered, _Gathered()
+        if not gathered.latencies_s:
+            return None
+        return QosReport(
+            self._node, gathered.latencies_s, gathered.lifetimes_s, gathered.intervals_s, gathered.batches_s)
 
 
 class RunningMeans:

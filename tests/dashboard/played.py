@@ -46,6 +46,8 @@ class Played:
     state: str = "running"  # of every query
     refusal: str = "it is played"  # why batches cannot stay open; empty where they can: then all takes 5 ms
     open_ms: float = 5.0
+    by_managers_ms: int | None = None  # how far apart batches are, as managers on the nodes chose it
+    qos: int = 0  # the version of the set-up that the node works by
     steps: bool = True  # whether the loop of controllers takes its turns
     known: tuple[Estate, Mapping[str, WantedFragment]] | None = None  # while nothing changes
 
@@ -101,7 +103,8 @@ class Played:
         queries: dict[str, float] = {}
         for name in sorted(part, key=lambda query: int(query.partition("-")[0][1:])):
             fragment = estate.fragments[name]
-            interval_s = part[name].trigger_ms / 1000
+            trigger_ms = self.by_managers_ms or part[name].trigger_ms
+            interval_s = trigger_ms / 1000
             batches, busy_ms = self.counted.get(name, (0.0, 0.0))
             is_open = part[name].real_time and not self.refusal
             batches += 1 / interval_s
@@ -109,7 +112,7 @@ class Played:
             self.counted[name] = (batches, busy_ms)
             slots.setdefault(str(Slot.of(fragment.slot).index), {"state": "running", "fragments": {}})["fragments"][
                 name] = {"state": self.state, "batches": int(batches), "busy_ms": int(busy_ms),
-                         "trigger_ms": part[name].trigger_ms, "rate_per_s": RATE,
+                         "trigger_ms": trigger_ms, "rate_per_s": RATE,
                          "real_time": is_open, "not_real_time": self.refusal}
             before = max((age_ms[parent] for parent in estate.tasks[fragment.tasks[0]].parents), default=None)
             waited_ms = 500 * interval_s + 1000 * self.beyond_s if before is None else before
@@ -119,7 +122,7 @@ class Played:
             queries[name] = RATE
         return jobs.LiveReading(
             available=self.available, measured=True, flows=Flows(tasks=tasks, queries=queries),
-            reports=Reports.of({"n1": {"node": "n1", "slots": slots}}))
+            reports=Reports.of({"n1": {"node": "n1", "qos": self.qos, "slots": slots}}))
 
 
 def opened(record: DataflowRecord) -> frozenset[str]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from django.test import Client
 
-from dashboard import queue
+from dashboard import jobs, queue
 from dashboard.alerts.readers import READERS, Evidence
 from dashboard.audit.models import AuditEntry
 from dashboard.catalog.models import DataflowRecord
@@ -23,6 +23,7 @@ from dashboard.plans.latency_remedies import latency_with_remedies
 from dashboard.plans.prices import prices_in_force
 from dashboard.teams.permissions import viewer_of
 from dashboard.teams.services import InvalidValue, set_freshness
+from scheduler.contracts.qos import QosSetup
 from scheduler.model.errors import NotFound, PermissionDenied
 from scheduler.model.latency import LatencyLimit
 from tests.dashboard.building import World, approved, document, enacted, planned, removal_planned, running
@@ -106,14 +107,34 @@ def test_an_installation_may_have_micro_batches_alone(world: World, played: Play
     assert not opened(record)
 
 
-def test_the_papers_steps_may_be_chosen_instead(world: World, played: Played, settings) -> None:
+def test_the_papers_steps_are_taken_by_nodes_and_noted_here(
+    world: World, played: Played, settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    published: list[dict[str, QosSetup]] = []
+    monkeypatch.setattr(
+        jobs, "publish_qos", lambda setups, at_ms: published.append({setup.node: setup for setup in setups}))
     settings.PACING = "steps"
     record = running(world.carla, world.city, document("stepped", latency="300 ms"), world.ana)
 
-    played.run(120)
+    assert not played.run(60)
+    assert status(record).state == "missed"
+    assert intervals(record) <= {settings.TRIGGER_MS}, "the site chooses nothing"
+    setup = published[-1]["n1"]
+    assert {share.limit_s for share in setup.shares} == {0.3}
+    assert all(own.managers == ("n1",) and own.longest_ms == 30_000 for own in setup.own.values())
 
+    played.by_managers_ms = 125
+    notes = played.run(60)
     assert status(record).state == "met"
-    assert status(record).measured_s <= 0.3
+    assert intervals(record) == {125}, "what is in force is kept for a node that takes a query over"
+    assert [(note.what, note.subject) for note in notes] == [(REPACED, str(record.pk))]
+
+    settings.PACING, played.qos = "planned", setup.version or 1
+    played.run(10)
+    assert published[-1] == {"n1": QosSetup(node="n1")}, "the site chooses intervals from now on"
+    played.qos, number = 0, len(published)
+    played.run(20)
+    assert len(published) == number
 
 
 def test_what_cannot_be_met_says_why_and_what_would(world: World, played: Played) -> None:

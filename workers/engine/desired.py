@@ -273,6 +273,18 @@ def without(desired: DesiredState, void: Collection[str]) -> DesiredState:
         for slot, wanted in desired.slots.items()})
 
 
+def with_intervals(desired: DesiredState, intervals_ms: Mapping[str, int]) -> DesiredState:
+    """The desired state in which batches of these queries are so far apart; open ones stay as they are."""
+    if not intervals_ms:
+        return desired
+    return replace(desired, slots={
+        slot: WantedSlot(tuple(
+            replace(fragment, trigger_ms=intervals_ms[fragment.id])
+            if fragment.id in intervals_ms and not fragment.real_time else fragment
+            for fragment in wanted.fragments))
+        for slot, wanted in desired.slots.items()})
+
+
 def _with_heirs_passed(desired: DesiredState) -> DesiredState:
     """The desired state with those of other nodes that a fragment comes back from, though this node may not have heard
     of them: they go on with what this node has, and are followed in their turn."""

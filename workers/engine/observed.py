@@ -165,7 +165,7 @@ def flows(
     """
     elapsed_s = (after.at_ms - before.at_ms) / 1000
     growths = {
-        name: Growth(_grown(before.counts.get(name, {}), counts), elapsed_s) for name, counts in after.counts.items()}
+        name: Growth(grown(before.counts.get(name, {}), counts), elapsed_s) for name, counts in after.counts.items()}
     return flows_of(growths, after, fragments, parents, over_s=elapsed_s)
 
 
@@ -198,7 +198,7 @@ def flows_of(
         grown = [growths[bundle.id] for bundle in queries if bundle.id in growths]
         totals = [after.counts.get(bundle.id, {}) for bundle in queries]
         of_staying = [counts for bundle, counts in zip(queries, totals, strict=True) if not bundle.leaving]
-        histograms[fragment.id] = _histograms(growth)
+        histograms[fragment.id] = histograms_of(growth)
         for position, task_id in enumerate(fragment.active_tasks):
             latency, passed = histograms[fragment.id].get(f"{position}:lat", {}), f"{position}:n"
             p50_ms, p95_ms, p99_ms = percentiles_ms(latency, (0.50, 0.95, 0.99))
@@ -308,12 +308,13 @@ def _stream_flow(rate_per_s: float, histograms: Histograms) -> StreamFlow:
     )
 
 
-def _grown(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, int]:
+def grown(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, int]:
+    """What was counted between two readings of one meter; one that went backwards counts from zero."""
     grown = {name: count - before.get(name, 0) for name, count in after.items()}
     return {name: growth if growth >= 0 else after[name] for name, growth in grown.items()}
 
 
-def _histograms(counts: Mapping[str, int]) -> Histograms:
+def histograms_of(counts: Mapping[str, int]) -> Histograms:
     """Counts by bucket of each histogram, by what its fields begin with: one pass over all fields."""
     return {
         histogram: {bucket: counts[name] for bucket, name in buckets}

@@ -10,7 +10,8 @@ from scheduler.contracts.desired import DesiredState, WantedFragment
 from scheduler.contracts.savepoints import RestorePoint, Savepoint
 from scheduler.model.dataflow import Task
 from workers.engine.agents.atomic_files import write_atomically
-from workers.engine.agents.store import FileLock, NewestDesired, NodeStore, SlotStore
+from workers.engine.agents.node_store import NewestDesired, NodeStore
+from workers.engine.agents.store import FileLock, SlotStore
 
 GRACE_S = 100.0
 

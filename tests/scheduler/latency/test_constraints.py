@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.latency.constraints import LatencyConstraint, Watched, along, misplaced
+from scheduler.latency.constraints import LatencyConstraint, Watched, along
 from scheduler.latency.runtime_graph import Channel, RuntimeGraph, Vertex
-from scheduler.model.dataflow import Dataflow, Stream, Task
 
 from . import graphs
 
@@ -73,10 +72,3 @@ def test_what_is_no_path_is_refused(sequence: tuple[object, ...]) -> None:
 def test_limits_and_spans_are_above_zero(limit_s: float, over_s: float) -> None:
     with pytest.raises(ValueError, match="above 0 seconds"):
         LatencyConstraint(("a",), limit_s=limit_s, over_s=over_s)
-
-
-def test_a_sequence_of_another_dataflow_names_what_is_not_there() -> None:
-    flow = Dataflow("flow", (Task("a", "t"), Task("b", "t"), Task("c", "t")), (Stream("a", "b"), Stream("b", "c")))
-    assert misplaced(along(("a", "b", "c")), flow) is None
-    assert misplaced(along(("a", "c")), flow) == ("a", "c")
-    assert misplaced(("d",), flow) == "d"

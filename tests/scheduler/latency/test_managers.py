@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.latency.constraints import LatencyConstraint, Watched, along
+from scheduler.latency.constraints import Watched
 from scheduler.latency.managers import Manager, compute_qos_setup, get_anchor_vertex, reporters
 from scheduler.latency.runtime_graph import Channel, RuntimeGraph, Vertex
 
@@ -62,8 +62,8 @@ def test_reporters_send_each_manager_all_that_it_needs(data: st.DataObject) -> N
         assert set(sent) == manager.vertices | manager.channels
         assert all(sent[vertex] == 1 for vertex in manager.vertices)
         for channel in manager.channels:
-            ends = {graph.vertices[channel.source].worker, graph.vertices[channel.target].worker}
-            assert sent[channel] == len(ends)
+            assert sent[channel] == 1
+            assert channel in reports[graph.vertices[channel.target].worker][manager.worker], "it is measured there"
 
 
 def test_the_anchor_is_on_most_nodes_and_has_the_fewest_channels() -> None:
@@ -75,25 +75,6 @@ def test_the_anchor_is_on_most_nodes_and_has_the_fewest_channels() -> None:
         [Vertex("a0", "a", "n1"), Vertex("a1", "a", "n2"), Vertex("b0", "b", "n1")],
         [Channel("a0", "b0"), Channel("a1", "b0")])
     assert get_anchor_vertex(on_one_node, ("b", "a")) == "a"
-
-
-def test_a_thousand_nodes_watch_a_hundred_thousand_bundles() -> None:
-    groups, width = 200, 100  # each group five tasks of 100 bundles on five nodes of its own
-    vertices, channels, constraints = [], [], []
-    for group in range(groups):
-        names = tuple(f"{name}@{group}" for name in ("split", "decode", "merge", "encode", "send"))
-        vertices += [Vertex(f"{name}.{number}", name, f"n{group * 5 + number % 5}")
-                     for name in names for number in range(width)]
-        channels += [Channel(f"{before}.{number}", f"{after}.{number}")
-                     for before, after in itertools.pairwise(names) for number in range(width)]
-        constraints.append(LatencyConstraint(along(names), limit_s=0.3, over_s=10))
-    graph = RuntimeGraph(vertices, channels)
-
-    managers = compute_qos_setup(graph, constraints)
-
-    assert len(vertices) == 100_000
-    assert len(managers) == 1000
-    assert {len(manager.vertices) for manager in managers} == {100}
 
 
 def _subgraph(manager: Manager, graph: RuntimeGraph) -> RuntimeGraph:

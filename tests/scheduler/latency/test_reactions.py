@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.latency.buffers import Buffer, BufferSizing, Resize, adapted_size, resized
+from scheduler.contracts.qos import QosReport
+from scheduler.latency.buffers import BufferSizing, adapted_size
 from scheduler.latency.chaining import ChainingFacts, longest_chain, overloaded
-from scheduler.latency.measuring import Reporter, RunningMeans
+from scheduler.latency.measuring import Reporter, RunningMeans, Sample
 from scheduler.latency.runtime_graph import Channel, RuntimeGraph, Vertex
 
 SIZING = BufferSizing()
@@ -39,13 +40,6 @@ def test_a_buffer_that_fills_at_a_steady_rate_comes_to_rest(per_s: float, source
     if latency_s <= SIZING.no_latency_s:
         assert size == SIZING.largest
     assert adapted_size(size, lifetime_s=size / per_s, source_latency_s=source_s, sizing=SIZING) == size
-
-
-def test_of_several_managers_the_first_one_counts() -> None:
-    buffer = resized(Buffer(1000), Resize(500, of_version=0))
-    assert buffer == Buffer(500, version=1)
-    assert resized(buffer, Resize(800, of_version=0)) == buffer
-    assert resized(buffer, Resize(800, of_version=1)) == Buffer(800, version=2)
 
 
 @pytest.mark.parametrize("bad", [{"smallest": 0}, {"smallest": 10, "largest": 5}, {"shrink": 1}, {"grow": 1}])
@@ -94,21 +88,23 @@ def test_a_chain_that_takes_nine_tenths_of_a_core_is_cut() -> None:
 
 
 def test_a_reporter_takes_one_sample_an_interval_and_sends_no_empty_report() -> None:
-    reporter = Reporter(interval_s=15, offset_s=4)
+    reporter = Reporter("n1", {"a": (), "b": ("a>b",)}, interval_s=15, offset_s=4)
     assert reporter.due(3) is None
     assert reporter.wants("a")
-    reporter.latency("a", 0.2)
+    assert not reporter.wants("c")
+    reporter.take("a", Sample(0.2, interval_s=1.0, batch_s=0.1, lifetime_s=1.0))
     assert not reporter.wants("a")
-    reporter.latency("a", 0.9)
-    reporter.lifetime(Channel("a", "b"), 0.05)
-    report = reporter.due(4)
-    assert report is not None
-    assert (report.latencies_s, report.lifetimes_s) == ({"a": 0.2}, {Channel("a", "b"): 0.05})
+    reporter.take("a", Sample(0.9, interval_s=1.0, batch_s=0.1))
+    reporter.take("b", Sample(0.1, interval_s=2.0, batch_s=0.1, channel_s=0.5))
+    assert reporter.due(4) == QosReport(
+        "n1", {"a": 0.2, "b": 0.1, "a>b": 0.5}, {"a": 1.0}, {"a": 1.0, "b": 2.0}, {"a": 0.1, "b": 0.1})
     assert reporter.due(18) is None  # the next is due at 19
     assert reporter.due(60) is None  # three have passed, nothing was measured
-    reporter.latency("a", 0.1)
+    reporter.take("a", Sample(0.1, interval_s=1.0, batch_s=0.1))
     assert reporter.due(63) is None
     assert reporter.due(64) is not None
+    with pytest.raises(ValueError, match="offset"):
+        Reporter("n1", {}, interval_s=5, offset_s=5)
 
 
 def test_means_are_of_the_samples_within_the_span() -> None:

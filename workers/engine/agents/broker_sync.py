@@ -17,7 +17,7 @@ from workers.engine.observed import REPORT_LIVES_S
 
 from .lease import Lease, LeaseState
 from .logs import logger
-from .store import NodeStore
+from .node_store import NodeStore
 
 RETRY_S = 1.0  # after the broker was away, or something else went wrong
 RENEW_S = 3.0

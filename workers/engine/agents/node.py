@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import random
 import signal
 import sys
 import threading
@@ -40,8 +41,10 @@ from .carrying import still_leaving
 from .lease import Lease, LeaseState
 from .logs import configure, logger
 from .look_runner import LookRunner
+from .node_store import NewestDesired, NodeStore
+from .qos import NodeQos, QosThread, reports_of
 from .spiller import Spiller, SpillThread, shared_inputs
-from .store import FileLock, NewestDesired, NodeStore, SlotStore
+from .store import FileLock, SlotStore
 from .supervision import READY, SPARE, SlotProcess, Spare, reap_orphans
 from .trial_runner import TrialRunner
 from .usage import TreeMeter, Usage
@@ -98,6 +101,7 @@ class Node:
             readers=lambda: shared_inputs(newest()),
             hold_ms=round(settings.hold_s * 1000),
             most_bytes=settings.spill_mb << 20, team_bytes=settings.spill_team_mb << 20)
+        self._qos: NodeQos | None = None  # likewise
         self._calibration = Calibration(
             self._store.folder / "speed.json", machine=machine_class(settings.slots))
         self._memory_mb = psutil.virtual_memory().total >> 20
@@ -120,21 +124,22 @@ class Node:
             self._settings, slots=lambda: self._slots, folder=self._store.folder, task_types=task_types())
         self._look_runner = LookRunner(
             self._settings, self._slot_environment(), slots=lambda: self._slots)
+        self._qos = NodeQos(
+            self._broker, self._store, reports=lambda: reports_of(self._slots), chance=random.Random(),
+            on_intervals=self._poke_slots, on_event=publisher.send_event)
+        managing = QosThread(self._qos, clock_s=time.time, cycle_s=self._settings.supervisor_cycle_s)
         spilling = SpillThread(self._spiller, clock_ms=_now_ms)
         files = FileThread(FileKeeper.of(self._settings, report=self._log.warning))
         while not self._stopping.is_set():
             if not self._wait_until(self._may_serve, "the broker does not grant the lease of this node's name"):
                 break
-            for thread in (watcher, publisher, self._trial_runner, self._look_runner, spilling, files):
+            for thread in (watcher, publisher, self._trial_runner, self._look_runner, spilling, files, managing):
                 if not thread.is_alive():
                     thread.start()
             self._serve(publisher)
         files.stop(within_s=CLOSE_S)
-        self._trial_runner.stop()
-        self._look_runner.stop()
-        spilling.stop()
-        watcher.stop()
-        publisher.stop()
+        for thread in (self._trial_runner, self._look_runner, managing, spilling, watcher, publisher):
+            thread.stop()
         if self._lease_state is LeaseState.HELD:
             self._lease.give_back()
         lock.release()
@@ -268,9 +273,7 @@ class Node:
 
     def _report(self, now_ms: int) -> dict[str, Any]:
         return {
-            "node": self._settings.node,
-            "version": self._version,
-            "at_ms": now_ms,
+            "node": self._settings.node, "version": self._version, "at_ms": now_ms,
             "cores": os.cpu_count(),
             "memory_mb": self._memory_mb,
             "machine": machine_class(self._settings.slots),
@@ -282,6 +285,7 @@ class Node:
             "spare": self._spare_report(now_ms),
             "connectors": self._connectors_report(now_ms),
             **self._spiller.report(),
+            "qos": self._qos.version if self._qos is not None else 0,
             "handing_over": still_leaving(self._newest(), self._records),
             "slots": {slot.name: self._slot_report(slot, now_ms) for slot in self._slots},
         }
@@ -318,6 +322,9 @@ class Node:
 
     def _on_desired(self) -> None:
         self._version = self._store.read_desired().version
+        self._poke_slots()
+
+    def _poke_slots(self) -> None:
         for process in self._processes:
             if process is not self._spare and self._tells_slots:
                 process.poke()

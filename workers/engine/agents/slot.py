@@ -53,11 +53,12 @@ from .heap_sampler import HeapSampler
 from .line_writer import LineWriter
 from .logs import configure, logger
 from .long_batches import LongBatches, batching
+from .node_store import NewestDesired, NodeStore
 from .pulse import Pulse
 from .reconcile import Action, State, reconcile
 from .spare import wait_for_a_slot
 from .standby import Patience, stages_of
-from .store import NewestDesired, NodeStore, SlotStore
+from .store import SlotStore
 from .supervision import SPARE
 from .usage_attribution import Rates
 from .view import DesiredView, Looking

@@ -26,8 +26,8 @@ from workers.library.registry import task_types
 from .broker_sync import connect
 from .line_writer import LineWriter
 from .logs import logger
+from .node_store import NodeStore
 from .pulse import Pulse
-from .store import NodeStore
 from .supervision import READY
 
 AGAIN_S = 1.0  # it says so often that it is there

@@ -1,8 +1,6 @@
-"""The node's local store: what it should run and what its slots have started, in files that survive everything else.
+"""The node's local store: what its slots have started, in files that survive everything else. What it should run is in
+``node_store``.
 
-    <data-dir>/nodes/<node>/desired.json              the newest desired state that reached the node
-    <data-dir>/nodes/<node>/taken/<fragment>          one of another node has begun with what one of this node left
-    <data-dir>/nodes/<node>/void/<fragment>           the last that it goes on with never began, on another node
     <data-dir>/nodes/<node>/slot-<n>/<fragment>.json  a fragment that the slot has started and not yet removed
     <data-dir>/checkpoints/<fragment>/                its checkpoint (Spark's), and beside it <fragment>.json (the chain
                                                       that made it), <fragment>.lock (held by who runs it) and
@@ -32,79 +30,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from scheduler.contracts.desired import DESIRED_STATES, WANTED_FRAGMENTS, DesiredState, WantedFragment
+from scheduler.contracts.desired import WANTED_FRAGMENTS, WantedFragment
 from scheduler.contracts.savepoints import RESTORE_POINTS, SAVEPOINTS, RestorePoint, Savepoint
 from workers.engine.channels import real_time
-from workers.engine.desired import keep_handing_over, without
 
 from .atomic_files import write_atomically
 from .checkpoint import Progress, read_progress
 from .fold_stores import FoldStores
+from .node_store import TAKEN, VOID, names_in
 from .parcels import COMING, FilesBeside
-
-TAKEN, VOID = "taken", "void"
-
-
-@dataclass(frozen=True, slots=True)
-class NodeStore:
-    """Where a node keeps what it was told."""
-
-    data_dir: Path
-    node: str
-
-    @property
-    def folder(self) -> Path:
-        return self.data_dir / "nodes" / self.node
-
-    @property
-    def desired_path(self) -> Path:
-        return self.folder / "desired.json"
-
-    def slot_dir(self, slot: str) -> Path:
-        """A slot's own folder."""
-        return self.folder / f"slot-{slot}"
-
-    def read_desired(self) -> DesiredState:
-        """The newest desired state that reached the node; version 0 before the first."""
-        try:
-            return DESIRED_STATES.loads(self.desired_path.read_text())
-        except FileNotFoundError:
-            return DesiredState()
-
-    def write_desired(self, desired: DesiredState) -> bool:
-        """Keep a desired state and what it lets go for others; False where it is kept already, or older."""
-        earlier = self.read_desired() if self.desired_path.exists() else None
-        whole = keep_handing_over(without(desired, _names(self.folder / VOID)), earlier)
-        text = DESIRED_STATES.dumps(whole)
-        if earlier is not None and (desired.version < earlier.version or text == self.desired_path.read_text()):
-            return False
-        write_atomically(self.desired_path, text)
-        for folder, known in ((TAKEN, whole.heirs_elsewhere), (VOID, desired.wanted)):
-            for name in _names(self.folder / folder) - known.keys():
-                (self.folder / folder / name).unlink(missing_ok=True)
-        return True
-
-
-class NewestDesired:
-    """Gives the newest desired state that reached a node, parsed once, however often it is asked for.
-
-    A file that is gone counts on as it was.
-    """
-
-    def __init__(self, store: NodeStore) -> None:
-        self._store = store
-        self._known: tuple[tuple[int, ...], DesiredState] = ((), DesiredState())
-
-    def __call__(self) -> DesiredState:
-        try:
-            status = self._store.desired_path.stat()
-        except FileNotFoundError:
-            return self._known[1]
-        file = (status.st_ino, status.st_mtime_ns, status.st_size)
-        known = self._known
-        if known[0] != file:  # before it is read: what replaces it meanwhile is read the next time
-            known = self._known = (file, self._store.read_desired())
-        return known[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,7 +192,7 @@ class SlotStore:
 
     def taken(self) -> frozenset[str]:
         """The fragments of other nodes that have begun with what one of this node left."""
-        return _names(self.folder.parent / TAKEN)
+        return names_in(self.folder.parent / TAKEN)
 
     def is_recorded(self, fragment_id: str) -> bool:
         """Whether any slot of the node has a record of its own of the fragment."""
@@ -359,10 +293,6 @@ class SlotStore:
 
     def _beside(self, fragment_id: str, what: str) -> Path:
         return self.data_dir / "checkpoints" / f"{fragment_id}.{what}"
-
-
-def _names(folder: Path) -> frozenset[str]:
-    return frozenset(path.name for path in folder.iterdir() if path.name[0] != ".") if folder.is_dir() else frozenset()
 
 
 def _text_of(fragment: WantedFragment) -> str:

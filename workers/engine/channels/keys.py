@@ -187,3 +187,18 @@ def desired(node: str) -> str:
 def observed(node: str) -> str:
     """A node's report."""
     return f"{PREFIX}observed:{node}"
+
+
+def qos(node: str) -> str:
+    """A node's part in watching latency limits: the set-up of its manager and its reporter."""
+    return f"{PREFIX}qos:{node}"
+
+
+def qos_reports(node: str) -> str:
+    """The list of what reporters sent to a node's manager, the oldest first."""
+    return f"{qos(node)}:reports"
+
+
+def qos_wishes(node: str) -> str:
+    """The hash of the intervals that managers wish for a node's queries, by the managers' nodes."""
+    return f"{qos(node)}:wishes"

@@ -30,7 +30,7 @@ from scheduler.model.task_types import TaskType, TaskTypes
 from workers.engine.agents.broker_sync import connect
 from workers.engine.agents.line_writer import LineWriter
 from workers.engine.agents.logs import configure, logger
-from workers.engine.agents.store import NewestDesired, NodeStore
+from workers.engine.agents.node_store import NewestDesired, NodeStore
 from workers.engine.agents.usage_attribution import Rates
 from workers.engine.retried import RETRYING
 from workers.engine.secrets import opened

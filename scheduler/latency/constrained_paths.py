@@ -1,0 +1,108 @@
+"""GetConstrainedPaths (paper [5], 3.4.2): the paths of queries that a limit covers, as constraints of managers.
+
+A limit of the paper is on one path; one of a dataflow is on each path of its way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import pairwise
+
+from .constraints import LatencyConstraint, along
+from .ways import Way
+
+MOST_PATHS = 256  # of one limit, to be watched each
+MEAN = 0.5  # of a wait for the next batch counts in the mean
+
+
+def constrained_paths(way: Way) -> tuple[tuple[str, ...], ...]:
+    """Every path of a way from a start to an end; of more than `MOST_PATHS` so many that each stream is on one."""
+    forward = _within(way)
+    number: dict[str, int] = {}  # of paths from each query to an end
+    for query in reversed(way.upstream_first):
+        number[query] = (query in way.ends) + sum(number[reader] for reader in forward.get(query, ()))
+    if sum(number.get(query, 0) for query in way.starts) <= MOST_PATHS:
+        return tuple(path for start in sorted(way.starts & forward.keys()) for path in _all_from(start, way, forward))
+    return _covering(way, forward)
+
+
+def constraints_on(
+    way: Way, *, limit_s: float, over_s: float, share: float = MEAN,
+    writers: Mapping[str, Iterable[str]] | None = None,
+) -> list[LatencyConstraint]:
+    """The constraints that a limit on a way comes to.
+
+    Parameters
+    ----------
+    way : Way
+        The queries that the limit covers.
+    limit_s, over_s : float
+        The limit, and the span of its mean, in seconds.
+    share : float, optional
+        The part of a wait that counts. Managers know means alone: a limit on a percentile, of which more of the wait
+        counts, is as much shorter.
+    writers : mapping of str to str, optional
+        Of a first query that reads others: who writes what it reads. The limit begins with these streams.
+    """
+    mean_s, constraints = limit_s * MEAN / share, []
+    for path in constrained_paths(way):
+        before = sorted((writers or {}).get(path[0], ()))
+        sequences = [along((writer, *path))[1:] for writer in before] or [along(path)]
+        constraints += [LatencyConstraint(sequence, mean_s, over_s) for sequence in sequences]
+    return constraints
+
+
+def strictest(constraints: Iterable[LatencyConstraint]) -> list[LatencyConstraint]:
+    """Of constraints on the same path over the same span the one with the lowest limit: dataflows share queries."""
+    least: dict[object, LatencyConstraint] = {}
+    for constraint in constraints:
+        key = (constraint.sequence, constraint.over_s)
+        if key not in least or constraint.limit_s < least[key].limit_s:
+            least[key] = constraint
+    return list(least.values())
+
+
+def _within(way: Way) -> dict[str, list[str]]:
+    """Who reads each query that lies between a start and an end."""
+    reached: set[str] = set()
+    for query in way.upstream_first:
+        if query in way.starts or reached.intersection(way.writers[query]):
+            reached.add(query)
+    leads: dict[str, list[str]] = {}
+    for query in reversed(way.upstream_first):
+        if query in reached and (query in way.ends or leads.get(query)):
+            leads.setdefault(query, [])
+            for writer in way.writers[query]:
+                if writer in reached:
+                    leads.setdefault(writer, []).append(query)
+    return leads
+
+
+def _all_from(query: str, way: Way, forward: Mapping[str, list[str]]) -> Iterator[tuple[str, ...]]:
+    waiting = [(query,)]
+    while waiting:
+        path = waiting.pop()
+        if path[-1] in way.ends:
+            yield path
+        waiting += [(*path, reader) for reader in sorted(forward[path[-1]], reverse=True)]
+
+
+def _covering(way: Way, forward: Mapping[str, list[str]]) -> tuple[tuple[str, ...], ...]:
+    until: dict[str, tuple[str, ...]] = {}  # some path from a start
+    for query in way.upstream_first:
+        if query in forward:
+            writer = next((writer for writer in way.writers[query] if writer in until), None)
+            until[query] = (query,) if query in way.starts or writer is None else (*until[writer], query)
+    rest: dict[str, tuple[str, ...]] = {}  # some path to an end
+    for query in reversed(way.upstream_first):
+        if query in forward:
+            rest[query] = (query,) if query in way.ends else (query, *rest[forward[query][0]])
+    paths = {until[query] for query in way.ends & until.keys()}
+    seen = {stream for path in paths for stream in pairwise(path)}
+    for query, readers in forward.items():
+        for reader in readers:
+            if (query, reader) not in seen:
+                path = (*until[query], *rest[reader])
+                paths.add(path)
+                seen.update(pairwise(path))
+    return tuple(sorted(paths))

@@ -1,0 +1,239 @@
+"""Managers on nodes hold a limit by themselves, over the real broker and while no site is there; played queries."""
+
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+import redis
+
+from scheduler.contracts.desired import DESIRED_STATES
+from scheduler.contracts.qos import QOS_SETUPS, QosReport, QosSetup, QosWishes
+from scheduler.latency.constraints import LatencyConstraint, along
+from scheduler.latency.runtime_graph import Channel, RuntimeGraph, Vertex
+from scheduler.latency.setting_up import qos_setups
+from workers.engine import qos
+from workers.engine.agents.node_store import NewestDesired, NodeStore
+from workers.engine.agents.qos import NodeQos
+from workers.engine.agents.qos_sampling import Sampler
+from workers.engine.channels import keys
+
+pytestmark = pytest.mark.broker
+
+LIMIT_S = 3.0
+NODES = {"a": "n1", "b": "n2"}
+DESIRED_MS = 4_000
+
+
+@dataclass
+class World:
+    """Two queries in a line on two nodes: what their batches count is what intervals and durations come to."""
+
+    broker: redis.Redis
+    folder: Path
+    now_s: float = 1_000.0
+    batch_s: dict[str, float] = field(default_factory=lambda: {"a": 0.1, "b": 0.1})
+    done: dict[str, tuple[int, float]] = field(default_factory=lambda: {"a": (0, 0.0), "b": (0, 0.0)})
+    ended_s: dict[str, float] = field(default_factory=lambda: dict.fromkeys("ab", 1_000.0))
+    agents: dict[str, NodeQos] = field(default_factory=dict)
+    events: list[dict[str, object]] = field(default_factory=list)
+    pokes: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        for node in NODES.values():
+            self.start(node)
+
+    def start(self, node: str) -> None:
+        """An agent, as if it had just been started."""
+        self.agents[node] = NodeQos(
+            self.broker, self.store(node), reports=lambda: self.reports(node), chance=random.Random(node),
+            on_intervals=lambda: self.pokes.append(node),
+            on_event=lambda kind, **facts: self.events.append({"kind": kind, **facts}))
+
+    def store(self, node: str) -> NodeStore:
+        folder = self.folder / node
+        (folder / "nodes" / node).mkdir(parents=True, exist_ok=True)
+        return NodeStore(folder, node)
+
+    def interval_s(self, query: str) -> float:
+        return self.store(NODES[query]).read_intervals().get(query, DESIRED_MS) / 1000
+
+    @property
+    def latency_s(self) -> float:
+        first_s, then_s = self.interval_s("a"), self.interval_s("b")
+        return first_s / 2 + self.batch_s["a"] + max(0.0, then_s - first_s) / 2 + self.batch_s["b"]
+
+    def reports(self, node: str) -> dict[str, dict[str, object]]:
+        return {
+            query: {"state": "running", "trigger_ms": round(1000 * self.interval_s(query)),
+                    "batches": self.done[query][0], "busy_ms": round(self.done[query][1])}
+            for query, of in NODES.items() if of == node}
+
+    def run(self, seconds: int) -> None:
+        for _ in range(seconds):
+            self.now_s += 1
+            for query in NODES:
+                self.count(query)
+            for agent in self.agents.values():
+                agent.turn(self.now_s)
+
+    def count(self, query: str) -> None:
+        """What a query's meter says once its next batch has ended."""
+        if self.now_s - self.ended_s[query] < self.interval_s(query):
+            return
+        self.ended_s[query] = self.now_s
+        batches, busy_ms = self.done[query]
+        self.done[query] = (batches + 1, busy_ms + 1000 * self.batch_s[query])
+        first_s, meter = self.interval_s("a"), keys.meter(query)
+        if query == "a":
+            age_ms = 1000 * (first_s / 2 + self.batch_s["a"])
+        else:
+            wait_ms, age_ms = 500 * max(0.0, self.interval_s("b") - first_s), 1000 * self.latency_s
+            for name in ("in:chan", "in:wait"):
+                self.broker.hincrby(meter, f"{name}:{math.floor(4 * math.log2(wait_ms + 1))}", 10)
+        self.broker.hincrby(meter, "0:age", round(10 * age_ms))
+        self.broker.hincrby(meter, "0:aged", 10)
+
+    def set_up(self, *, up: set[str], limited: bool = True) -> list[str]:
+        """What the site does, while it is there."""
+        graph = RuntimeGraph([Vertex(query, query, node) for query, node in NODES.items()], [Channel("a", "b")])
+        limits = [LatencyConstraint(along(("a", "b")), LIMIT_S, 60.0)] if limited else []
+        setups = qos_setups(graph, limits, up=up, longest_ms=dict.fromkeys(NODES, 8_000), sources={"a"})
+        return qos.publish(self.broker, setups.values(), at_ms=round(1000 * self.now_s))
+
+
+@pytest.fixture
+def world(broker: redis.Redis, tmp_path: Path) -> World:
+    return World(broker, tmp_path)
+
+
+def test_managers_alone_bring_a_limit_back_that_a_change_of_rate_has_violated(world: World) -> None:
+    assert world.set_up(up={"n1", "n2"}) == ["n1", "n2"]
+    assert world.set_up(up={"n1", "n2"}) == [], "nothing has changed"
+    world.run(120)
+    assert world.latency_s <= LIMIT_S
+    assert not world.events, "a limit that holds is left alone"
+
+    world.batch_s["b"] = 1.5  # more events come
+    assert world.latency_s > LIMIT_S
+    world.run(300)
+
+    assert world.latency_s <= LIMIT_S
+    assert {event["fragment"] for event in world.events} == {"a", "b"}, "the first step alone was not enough"
+    assert all("3 s are asked for" in str(event["error"]) for event in world.events)
+    assert set(world.pokes) == {"n1", "n2"}
+    assert 0 < world.broker.ttl(keys.qos_wishes("n2")) <= qos.WISHES_LIVE_S
+    assert world.broker.llen(keys.qos_reports("n1")) <= 2, "its manager takes them"
+
+
+def test_another_node_watches_for_a_manager_whose_node_was_killed(world: World) -> None:
+    world.set_up(up={"n1", "n2"})
+    world.run(30)
+    assert world.store("n1").read_qos().shares
+    assert not world.store("n2").read_qos().shares
+
+    del world.agents["n1"]
+    world.batch_s["b"] = 1.5
+    before_s = {query: world.interval_s(query) for query in NODES}
+    world.run(60)
+    assert {query: world.interval_s(query) for query in NODES} == before_s, "nobody manages, and all stays as it is"
+    assert 0 < world.broker.ttl(keys.qos_reports("n1")) <= qos.REPORTS_LIVE_S
+
+    world.set_up(up={"n2"})
+    world.run(2)
+    assert world.store("n2").read_qos().shares
+    world.start("n1")
+    world.run(300)
+    assert world.latency_s <= LIMIT_S
+    assert {event["kind"] for event in world.events} == {"stepped"}
+
+
+def test_an_agent_that_comes_back_goes_by_its_disk_though_the_broker_lost_all(world: World) -> None:
+    world.set_up(up={"n1", "n2"})
+    world.batch_s["b"] = 1.5
+    world.run(300)
+    intervals = {query: world.interval_s(query) for query in NODES}
+    world.broker.flushall()
+    world.start("n1")
+    world.start("n2")
+    world.run(120)
+    assert {query: world.interval_s(query) for query in NODES} == intervals
+    assert world.agents["n1"].version > 0
+
+
+def test_what_no_limit_is_on_gets_fewer_batches_and_an_empty_set_up_ends_it_all(world: World) -> None:
+    world.set_up(up={"n1", "n2"}, limited=False)
+    world.run(60)
+    assert {world.interval_s(query) for query in NODES} == {8.0}
+
+    qos.publish(world.broker, [QosSetup(node="n1")], at_ms=0)
+    world.run(2)
+    assert world.interval_s("a") == 4.0, "as the site says"
+    assert world.agents["n1"].version == 0
+    assert not world.store("n1").intervals_path.exists()
+    assert world.interval_s("b") == 8.0
+
+
+def test_an_older_set_up_and_what_cannot_be_read_change_nothing(world: World) -> None:
+    world.set_up(up={"n1", "n2"})
+    world.run(2)
+    stands = world.store("n1").read_qos()
+    world.broker.set(keys.qos("n1"), QOS_SETUPS.dumps(QosSetup(version=1, node="n1")))
+    world.broker.rpush(keys.qos_reports("n1"), "no report")
+    world.broker.hset(keys.qos_wishes("n1"), "n2", "no wish")
+    world.run(2)
+    assert world.store("n1").read_qos() == stands
+    world.broker.set(keys.qos("n1"), "no set-up")
+    world.run(2)
+    assert world.store("n1").read_qos() == stands
+    assert world.set_up(up={"n1", "n2"}) == ["n1"]
+
+
+def test_without_a_set_up_nothing_is_measured(world: World) -> None:
+    world.run(20)
+    assert {agent.version for agent in world.agents.values()} == {0}
+    assert {key.decode().split(":")[1] for key in world.broker.keys("weir:*")} == {"meter"}
+
+
+def test_slots_see_the_intervals_of_managers_in_place_of_the_sites(tmp_path: Path) -> None:
+    store = NodeStore(tmp_path, "n1")
+    fragments = [
+        {"id": name, "tasks": [], "inputs": [], "outlets": {}, "active": 1, "trigger_ms": 500, "real_time": is_open}
+        for name, is_open in (("a", False), ("b", False), ("open", True))]
+    store.write_desired(DESIRED_STATES.read({
+        "version": 1, "node": "n1", "generation": 1, "slots": {"0": {"fragments": fragments}}}))
+    newest = NewestDesired(store)
+
+    def seen() -> dict[str, int]:
+        return {name: fragment.trigger_ms for name, fragment in newest().wanted.items()}
+
+    assert seen() == {"a": 500, "b": 500, "open": 500}
+    assert store.write_intervals({"a": 90, "open": 90, "gone": 90})
+    assert not store.write_intervals({"a": 90, "open": 90, "gone": 90})
+    assert seen() == {"a": 90, "b": 500, "open": 500}
+    assert store.write_intervals({})
+    assert seen() == {"a": 500, "b": 500, "open": 500}
+
+
+def test_a_sample_is_of_a_batch_that_has_ended_and_been_reported() -> None:
+    sampler, report = Sampler(), {"state": "running", "trigger_ms": 1_000, "batches": 5, "busy_ms": 500}
+    counts = {"0:age": 1_000, "0:aged": 10, "1:age": 400, "1:aged": 2}
+    assert sampler.look("q", counts, report, source=True) is None, "the first look"
+    later = {"0:age": 3_000, "0:aged": 20, "1:age": 400, "1:aged": 2}
+    assert sampler.look("q", later, report, source=True) is None, "its slot has not said it yet"
+    sample = sampler.look("q", later, {**report, "batches": 6, "busy_ms": 700}, source=True)
+    assert (sample.latency_s, sample.interval_s, sample.batch_s, sample.lifetime_s) == (0.2, 1.0, 0.2, 1.0)
+    assert sampler.look("q", later, {**report, "batches": 1, "busy_ms": 9}, source=True) is None, "another driver"
+    assert sampler.look("q", {**later, "0:aged": 30}, {**report, "state": "waiting"}, source=True) is None
+
+
+def test_lists_of_reports_are_cut(broker: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(qos, "REPORTS_KEPT", 3)
+    for number in range(5):
+        qos.send(broker, [("n1", QosReport(f"n{number}"))], {"n1": QosWishes("n2", 1, {"a": 5})})
+    mail = qos.fetch(broker, "n1", [])
+    assert [report.node for report in mail.reports] == ["n2", "n3", "n4"]
+    assert mail.wishes["n2"].intervals_ms == {"a": 5}

@@ -1,0 +1,186 @@
+"""What nodes are sent to watch limits: together every sequence once, also while nodes are away; and at what size."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler.contracts.codec import InvalidContract
+from scheduler.contracts.qos import (
+    INTERVALS,
+    QOS_REPORTS,
+    QOS_SETUPS,
+    QOS_WISHES,
+    Intervals,
+    QosReport,
+    QosSetup,
+    QosWishes,
+)
+from scheduler.latency.constrained_paths import MOST_PATHS, constrained_paths, constraints_on, strictest
+from scheduler.latency.constraints import LatencyConstraint, Watched, along
+from scheduler.latency.managing import REPORT_S, ROUND_S, QosManager
+from scheduler.latency.runtime_graph import Channel, RuntimeGraph, Vertex
+from scheduler.latency.setting_up import constraint_of, graph_of, qos_setups
+from scheduler.latency.ways import Way
+
+from . import graphs
+
+
+def set_up(
+    graph: RuntimeGraph, constraints: list[LatencyConstraint], up: set[str] | None = None
+) -> dict[str, QosSetup]:
+    """The set-ups as nodes read them."""
+    nodes = {vertex.worker for vertex in graph.vertices.values()}
+    setups = qos_setups(
+        graph, constraints, up=nodes if up is None else up, longest_ms=dict.fromkeys(graph.by_task, 8_000),
+        sources={"t0"}, version=1)
+    return {node: QOS_SETUPS.loads(QOS_SETUPS.dumps(setup)) for node, setup in setups.items()}
+
+
+@given(st.data())
+def test_all_nodes_watch_each_sequence_exactly_once_also_while_some_are_away(data: st.DataObject) -> None:
+    graph = data.draw(graphs.graphs())
+    constraints = data.draw(st.lists(graphs.constraints(graph).filter(
+        lambda constraint: isinstance(constraint.sequence[-1], str)), max_size=3))  # limits end with a query
+    known = data.draw(graphs.latencies(graph))
+    nodes = sorted({vertex.worker for vertex in graph.vertices.values()})
+    up = data.draw(st.sets(st.sampled_from(nodes)))
+
+    setups = set_up(graph, constraints, up)
+
+    wanted = Counter(
+        (constraint.sequence, constraint.limit_s, graphs.latency_s(constraint, graph, path, known))
+        for constraint in constraints for path in graphs.sequences(constraint, graph)
+        if graphs.latency_s(constraint, graph, path, known) > constraint.limit_s)
+    watched: Counter[object] = Counter()
+    for setup in setups.values():
+        part = graph_of(setup)
+        for share in setup.shares:
+            constraint = constraint_of(share)
+            watched.update(
+                (constraint.sequence, constraint.limit_s, violation.latency_s)
+                for violation in Watched(constraint, part, known, frozenset(share.anchors)).violations())
+        if setup.node not in up:
+            assert up.isdisjoint(vertex.worker for vertex in part.vertices.values()), "nobody else could watch it"
+    assert watched == wanted
+
+
+@given(st.data())
+def test_who_decides_on_a_query_and_who_measures_it_know_of_each_other(data: st.DataObject) -> None:
+    graph = data.draw(graphs.graphs())
+    constraints = data.draw(st.lists(graphs.constraints(graph), max_size=3))
+
+    setups = set_up(graph, constraints)
+
+    for query, vertex in graph.vertices.items():
+        deciding = {node for node, setup in setups.items() if query in setup.queries}
+        assert set(setups[vertex.worker].own[query].managers) == deciding
+        measured_for = {node for node, elements in setups[vertex.worker].reports.items() if query in elements}
+        assert measured_for == deciding
+
+
+def ways() -> st.SearchStrategy[Way]:
+    """Acyclic ways of up to seven queries."""
+    def made(streams: set[tuple[int, int]], starts: set[int], ends: set[int]) -> Way:
+        return Way(
+            {f"q{reader}": tuple(sorted(f"q{a}" for a, b in streams if b == reader)) for reader in range(7)},
+            frozenset(f"q{start}" for start in starts), frozenset(f"q{end}" for end in ends))
+
+    pairs = list(itertools.combinations(range(7), 2))
+    return st.builds(made, st.sets(st.sampled_from(pairs)), st.sets(st.integers(0, 6), min_size=1),
+                     st.sets(st.integers(0, 6), min_size=1))
+
+
+@given(ways())
+def test_a_limit_is_on_each_path_of_its_way(way: Way) -> None:
+    def onwards(path: tuple[str, ...]) -> list[tuple[str, ...]]:
+        own = [path] if path[-1] in way.ends else []
+        return own + [longer for reader, writers in way.writers.items() if path[-1] in writers
+                      for longer in onwards((*path, reader))]
+
+    wanted = [path for start in way.starts for path in onwards((start,))]
+    assert sorted(constrained_paths(way)) == sorted(wanted)
+
+
+def test_of_very_many_paths_so_many_are_watched_that_each_stream_is_on_one() -> None:
+    depth = 12  # layers of two, joined all to all
+    writers: dict[str, tuple[str, ...]] = {"a0": (), "b0": ()}
+    for layer in range(1, depth):
+        writers |= dict.fromkeys((f"a{layer}", f"b{layer}"), (f"a{layer - 1}", f"b{layer - 1}"))
+    way = Way(writers, frozenset({"a0", "b0"}), frozenset({f"a{depth - 1}", f"b{depth - 1}"}))
+
+    paths = constrained_paths(way)
+
+    assert len(paths) <= MOST_PATHS < 2**depth
+    streams = {stream for path in paths for stream in itertools.pairwise(path)}
+    assert streams == {(writer, query) for query, of in writers.items() for writer in of}
+    assert all(path[0] in way.starts and path[-1] in way.ends for path in paths)
+
+
+def test_of_one_path_the_strictest_limit_is_watched_and_a_percentile_as_a_shorter_mean() -> None:
+    way = Way({"a": (), "b": ("a",)}, frozenset({"a"}), frozenset({"b"}))
+    short = constraints_on(way, limit_s=2.0, over_s=60, share=0.5)
+    tail = constraints_on(way, limit_s=2.0, over_s=60, share=1.0)
+    assert strictest([*short, *tail]) == tail
+    assert tail[0].limit_s == 1.0
+    [within] = constraints_on(way, limit_s=2.0, over_s=60, writers={"a": ("before",)})
+    assert within.sequence == (("before", "a"), "a", ("a", "b"), "b")
+
+
+def test_a_thousand_nodes_are_set_up_and_one_of_them_decides_on_its_part_of_a_hundred_thousand_bundles() -> None:
+    groups, width = 200, 100  # each group five tasks of 100 bundles on five nodes of its own
+    vertices, channels, constraints = [], [], []
+    for group in range(groups):
+        names = tuple(f"{name}@{group}" for name in ("split", "decode", "merge", "encode", "send"))
+        vertices += [Vertex(f"{name}.{number}", name, f"n{group * 5 + number % 5}")
+                     for name in names for number in range(width)]
+        channels += [Channel(f"{before}.{number}", f"{after}.{number}")
+                     for before, after in itertools.pairwise(names) for number in range(width)]
+        constraints.append(LatencyConstraint(along(names), limit_s=0.3, over_s=60))
+    graph = RuntimeGraph(vertices, channels)
+    up = {f"n{number}" for number in range(5 * groups)} - {"n7"}
+
+    setups = qos_setups(
+        graph, constraints, up=up, longest_ms=dict.fromkeys(graph.by_task, 60_000),
+        sources={f"split@{group}" for group in range(groups)})
+
+    assert len(setups) == 5 * groups
+    assert sum(len(setup.queries) for setup in setups.values()) == 100_000
+    assert {len(setup.queries) for node, setup in setups.items() if node != "n7"} == {100}
+    assert len(setups["n7"].own) == 100, "it is away, its part has no other node, and it is as it was"
+
+    manager, now_s = QosManager(setups["n12"], now_s=0.0), 0.0
+    for _ in range(40):
+        now_s += REPORT_S
+        manager.take(QosReport(
+            "n12", dict.fromkeys(setups["n12"].reports["n12"], 0.2), dict.fromkeys(setups["n12"].own, 1.0),
+            dict.fromkeys(setups["n12"].own, 1.0), dict.fromkeys(setups["n12"].own, 0.05)), now_s=now_s)
+        manager.decide(now_s)
+    assert ROUND_S == REPORT_S
+    assert set(manager.wishes()["n12"].intervals_ms.values()) == {63}, "a batch of 50 ms needs as much"
+
+
+WRITTEN = [
+    (QOS_REPORTS, QosReport("n1", {"a": 0.2, "a>b": 0.1}, {"a": 1.0}, {"a": 1.0}, {"a": 0.1})),
+    (QOS_WISHES, QosWishes("n1", 3, {"a": 100})),
+    (INTERVALS, Intervals({"a": 100}))]
+
+
+@pytest.mark.parametrize(("codec", "value"), WRITTEN)
+def test_what_is_written_is_read_again_by_an_earlier_version_too(codec, value) -> None:
+    assert codec.loads(codec.dumps(value)) == value
+    assert codec.read({**codec.document(value), "of_a_later_version": 1}) == value
+
+
+@pytest.mark.parametrize("document", [
+    {"channels": [["a", "b"]]}, {"version": "new"}, {"own": {"a": {}}},
+    {"shares": [{"path": ["f"], "limit_s": 0, "over_s": 1, "anchors": ["a"]}]},
+    {"shares": [{"path": ["f"], "limit_s": 1, "over_s": 1, "anchors": ["a"]}]},
+    {"shares": [{"path": [], "limit_s": 1, "over_s": 1, "anchors": ["a"]}]}])
+def test_a_set_up_that_makes_no_sense_is_refused(document) -> None:
+    with pytest.raises(InvalidContract, match="QosSetup"):
+        QOS_SETUPS.read({"node": "n1", **document})

@@ -1,0 +1,135 @@
+"""What a node was told: files in its own folder, which survive everything else.
+
+    <data-dir>/nodes/<node>/desired.json      the newest desired state that reached the node
+    <data-dir>/nodes/<node>/qos.json          the newest set-up of its latency manager and reporter
+    <data-dir>/nodes/<node>/intervals.json    how far apart batches are to be, as managers chose it
+    <data-dir>/nodes/<node>/taken/<fragment>  one of another node has begun with what one of this node left
+    <data-dir>/nodes/<node>/void/<fragment>   the last that it goes on with never began, on another node
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from scheduler.contracts.desired import DESIRED_STATES, DesiredState
+from scheduler.contracts.qos import INTERVALS, QOS_SETUPS, Intervals, QosSetup
+from workers.engine.desired import keep_handing_over, with_intervals, without
+
+from .atomic_files import write_atomically
+
+TAKEN, VOID = "taken", "void"  # folders
+
+
+@dataclass(frozen=True, slots=True)
+class NodeStore:
+    """Where a node keeps what it was told."""
+
+    data_dir: Path
+    node: str
+
+    @property
+    def folder(self) -> Path:
+        return self.data_dir / "nodes" / self.node
+
+    @property
+    def desired_path(self) -> Path:
+        return self.folder / "desired.json"
+
+    @property
+    def intervals_path(self) -> Path:
+        return self.folder / "intervals.json"
+
+    @property
+    def qos_path(self) -> Path:
+        return self.folder / "qos.json"
+
+    def slot_dir(self, slot: str) -> Path:
+        """A slot's own folder."""
+        return self.folder / f"slot-{slot}"
+
+    def read_desired(self) -> DesiredState:
+        """The newest desired state that reached the node; version 0 before the first."""
+        try:
+            return DESIRED_STATES.loads(self.desired_path.read_text())
+        except FileNotFoundError:
+            return DesiredState()
+
+    def write_desired(self, desired: DesiredState) -> bool:
+        """Keep a desired state and what it lets go for others; False where it is kept already, or older."""
+        earlier = self.read_desired() if self.desired_path.exists() else None
+        whole = keep_handing_over(without(desired, names_in(self.folder / VOID)), earlier)
+        text = DESIRED_STATES.dumps(whole)
+        if earlier is not None and (desired.version < earlier.version or text == self.desired_path.read_text()):
+            return False
+        write_atomically(self.desired_path, text)
+        for folder, known in ((TAKEN, whole.heirs_elsewhere), (VOID, desired.wanted)):
+            for name in names_in(self.folder / folder) - known.keys():
+                (self.folder / folder / name).unlink(missing_ok=True)
+        return True
+
+    def read_qos(self) -> QosSetup:
+        """The newest set-up of its latency manager and reporter; an empty one before the first."""
+        try:
+            return QOS_SETUPS.loads(self.qos_path.read_text())
+        except FileNotFoundError:
+            return QosSetup(node=self.node)
+
+    def write_qos(self, setup: QosSetup) -> None:
+        """Keep a set-up."""
+        write_atomically(self.qos_path, QOS_SETUPS.dumps(setup))
+
+    def read_intervals(self) -> Mapping[str, int]:
+        """How far apart batches are to be as managers chose it, in ms by query."""
+        try:
+            return INTERVALS.loads(self.intervals_path.read_text()).intervals_ms
+        except FileNotFoundError:
+            return {}
+
+    def write_intervals(self, intervals_ms: Mapping[str, int]) -> bool:
+        """Keep intervals that managers chose, or none any more; False where they are kept already."""
+        if intervals_ms == self.read_intervals():
+            return False
+        if intervals_ms:
+            write_atomically(self.intervals_path, INTERVALS.dumps(Intervals(intervals_ms)))
+        else:
+            self.intervals_path.unlink(missing_ok=True)
+        return True
+
+
+class NewestDesired:
+    """Gives the newest desired state that reached a node, with the intervals that managers chose; parsed once, however
+    often it is asked for.
+
+    A file that is gone counts on as it was; without one of intervals those of the site hold.
+    """
+
+    def __init__(self, store: NodeStore) -> None:
+        self._store = store
+        self._known: tuple[tuple[int, ...], DesiredState] = ((), DesiredState())
+
+    def __call__(self) -> DesiredState:
+        file = _state_of(self._store.desired_path)
+        known = self._known
+        if not file:
+            return known[1]
+        file += _state_of(self._store.intervals_path)
+        if known[0] != file:  # before it is read: what replaces it meanwhile is read the next time
+            desired = with_intervals(self._store.read_desired(), self._store.read_intervals())
+            known = self._known = (file, desired)
+        return known[1]
+
+
+def _state_of(path: Path) -> tuple[int, ...]:
+    """By what a file is told from another of its name; nothing where there is none."""
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return ()
+    return status.st_ino, status.st_mtime_ns, status.st_size
+
+
+def names_in(folder: Path) -> frozenset[str]:
+    """The files in a folder that are whole; none where there is no folder."""
+    return frozenset(path.name for path in folder.iterdir() if path.name[0] != ".") if folder.is_dir() else frozenset()
