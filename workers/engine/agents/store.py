@@ -2,6 +2,7 @@
 
     <data-dir>/nodes/<node>/desired.json              the newest desired state that reached the node
     <data-dir>/nodes/<node>/taken/<fragment>          one of another node has begun with what one of this node left
+    <data-dir>/nodes/<node>/let-go/<fragment>         what a connector did for it here is that node's (``passing``)
     <data-dir>/nodes/<node>/void/<fragment>           the last that it goes on with never began, on another node
     <data-dir>/nodes/<node>/slot-<n>/<fragment>.json  a fragment that the slot has started and not yet removed
     <data-dir>/checkpoints/<fragment>/                its checkpoint (Spark's), and beside it <fragment>.json (the chain
@@ -37,12 +38,12 @@ from scheduler.contracts.savepoints import RESTORE_POINTS, SAVEPOINTS, RestorePo
 from workers.engine.channels import real_time
 from workers.engine.desired import keep_handing_over, without
 
-from .atomic_files import write_atomically
+from .atomic_files import names_in, write_atomically
 from .checkpoint import Progress, read_progress
 from .fold_stores import FoldStores
 from .parcels import COMING, FilesBeside
 
-TAKEN, VOID = "taken", "void"
+TAKEN, LET_GO, VOID = "taken", "let-go", "void"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,13 +75,14 @@ class NodeStore:
     def write_desired(self, desired: DesiredState) -> bool:
         """Keep a desired state and what it lets go for others; False where it is kept already, or older."""
         earlier = self.read_desired() if self.desired_path.exists() else None
-        whole = keep_handing_over(without(desired, _names(self.folder / VOID)), earlier)
+        whole = keep_handing_over(without(desired, names_in(self.folder / VOID)), earlier)
         text = DESIRED_STATES.dumps(whole)
         if earlier is not None and (desired.version < earlier.version or text == self.desired_path.read_text()):
             return False
         write_atomically(self.desired_path, text)
-        for folder, known in ((TAKEN, whole.heirs_elsewhere), (VOID, desired.wanted)):
-            for name in _names(self.folder / folder) - known.keys():
+        heirs = whole.heirs_elsewhere
+        for folder, known in ((TAKEN, heirs), (LET_GO, heirs), (VOID, desired.wanted)):
+            for name in names_in(self.folder / folder) - known.keys():
                 (self.folder / folder / name).unlink(missing_ok=True)
         return True
 
@@ -258,7 +260,7 @@ class SlotStore:
 
     def taken(self) -> frozenset[str]:
         """The fragments of other nodes that have begun with what one of this node left."""
-        return _names(self.folder.parent / TAKEN)
+        return names_in(self.folder.parent / TAKEN)
 
     def is_recorded(self, fragment_id: str) -> bool:
         """Whether any slot of the node has a record of its own of the fragment."""
@@ -359,10 +361,6 @@ class SlotStore:
 
     def _beside(self, fragment_id: str, what: str) -> Path:
         return self.data_dir / "checkpoints" / f"{fragment_id}.{what}"
-
-
-def _names(folder: Path) -> frozenset[str]:
-    return frozenset(path.name for path in folder.iterdir() if path.name[0] != ".") if folder.is_dir() else frozenset()
 
 
 def _text_of(fragment: WantedFragment) -> str:
