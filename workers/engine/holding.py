@@ -71,7 +71,17 @@ class Holding:
         return bool(script(keys=[self._state(name), self._held(node), self._held(to)], args=[node, name, to]))
 
     def end(self, name: str, node: str, *, whole: Sequence[str], after_s: int = 0) -> bool:
-        """Nobody is to hold it any more: these keys go after a while, or at once; False where another holds it."""
+        """Nobody is to hold it any more, and all of it goes; False where another holds it.
+
+        Parameters
+        ----------
+        name, node : str
+            What, and who held it.
+        whole : sequence of str
+            The keys that go.
+        after_s : int, optional
+            In how many seconds; at once by default.
+        """
         script = self._broker.register_script(_END)
         return bool(script(keys=[self._state(name), self._held(node), *whole], args=[node, name, after_s]))
 

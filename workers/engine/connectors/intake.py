@@ -139,7 +139,17 @@ class IntakeStore:
         return True
 
     def pass_on(self, task: str, *, node: str, to: str, heirs: Collection[str]) -> None:
-        """Let another node read the source on for those that go on with its readers there."""
+        """Let another node read the source on.
+
+        Parameters
+        ----------
+        task : str
+            The running task.
+        node, to : str
+            Who reads it now, and next.
+        heirs : collection of str
+            The fragments that go on with its readers there: by them the source is known as the one that it was.
+        """
         self.know(task, heirs)
         self.holding.pass_on(task, node, to=to)
 
