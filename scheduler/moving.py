@@ -68,14 +68,13 @@ def why_not_to_other_nodes(
 
 def _why_on_its_node(task_type: TaskType, config: Mapping[str, Any], file_secrets: FileSecrets) -> str:
     """What of a task is on its node and does not go along, in words between its type and the node's name."""
-    if task_type.connector is not None:
-        return "is read by the connectors of"
-    if task_type.writer is not None:
-        return "is written by the connectors of"
+    if task_type.keeps_on_node:
+        return "keeps how far it has read on"
     if task_type.terminal in ("parquet", "json"):
         return "writes files on"
-    if any(parameter.is_file and config.get(parameter.name) for parameter in task_type.parameters):
-        return "reads a file on"
+    values = [config.get(parameter.name) for parameter in task_type.parameters if parameter.is_file]
+    if any(value and "://" not in str(value) for value in values):
+        return "writes files on" if task_type.kind == "sink" else "reads a file on"
     if any((reference.get(TEAM), reference[SECRET]) in file_secrets for _, reference in secrets_of(config, task_type)):
         return "reads a file on"
     return ""

@@ -35,7 +35,8 @@ class Parameter:
     - ``is_set``, of lists: order and repetitions don't count.
     - ``bounds``, of objects: each value is a list of two numbers, lowest and highest; their form doesn't count.
 
-    ``is_file`` says that the value names a file or folder of the node that the task runs on: what has one stays there.
+    ``is_file`` says that the value names a file or folder of the node that the task runs on, where it is no address
+    (``s3://…``): what has one stays there.
 
     ``column`` says that the value (or each element of a list) names a column of the input (``names``), which is checked
     before anything runs, or may hold such names within it (``within``); an editor completes both.
@@ -106,7 +107,8 @@ class TaskType:
     ``version`` changes when the logic changes: it is part of a task's identity.
     ``connector`` makes a source live: ``"package.module:function"``, which opens what it reads (see
     ``workers.engine.connectors``). Its ``inputs`` are then the events that the node's connector host has written, and
-    its rate is what comes, which is no part of its identity.
+    its rate is what comes, which is no part of its identity. It goes along where its task moves to another node, unless
+    it ``keeps_on_node`` what it needs to read on.
 
     ``effects`` names what a task of this type reaches beyond Weir: ``network``, ``database``, ``files`` (other than the
     replay folders, which it reads, and the data folder's outputs) or ``code`` that its config names. A type without any
@@ -129,6 +131,7 @@ class TaskType:
     movable_state: bool = False
     connector: str | None = None
     writer: str | None = None
+    keeps_on_node: bool = False
     effects: tuple[Effect, ...] | None = None
 
     @property

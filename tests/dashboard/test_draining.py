@@ -103,6 +103,29 @@ def test_what_stays_is_named_with_its_reason(world: World, sent) -> None:
     assert not drain_of("n1").draining
 
 
+def test_a_live_source_leaves_a_drained_node_and_what_keeps_its_place_there_does_not(
+    world: World, sent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WEIR_CONNECTOR_HOSTS", "kafka.example.org:9092,mqtt.example.org:1883")
+    monkeypatch.setenv("WEIR_SPARK_SOURCES", "rate-micro-batch")
+    topic = {"type": "kafka", "config": {"servers": ["kafka.example.org:9092"], "topics": ["orders"]}}
+    ticks = {"type": "spark_source", "config": {
+        "source": "rate-micro-batch", "options": {"rowsPerBatch": "10"}, "columns": ["value:string"]}}
+    sink = {"type": "to_mqtt", "config": {"server": "mqtt.example.org:1883", "topic": "orders"}}
+    for name, source in (("orders", topic), ("ticks", ticks)):
+        tasks = [{"id": "in", **source}, {"id": "out", **sink}]
+        running(world.carla, world.city, json.dumps(
+            {"name": name, "tasks": tasks, "streams": [{"from": "in", "to": "out"}]}), world.ana)
+    register_node(name="n2", slots=1)
+    drain_node(name="n1")
+    [stays] = drain_of("n1").staying
+    assert stays.why_not == "spark_source keeps how far it has read on n1"
+    drained(world)
+    assert on("n1") == {stays.id} and len(on("n2")) == 3
+    wanted = desired_of(load_part_of("n1"), "n1", jobs.task_types())
+    assert {"kafka", "to_mqtt"} == {heir.tasks[0].type for heir in wanted.remote_heirs["n2"]}
+
+
 def test_a_secret_that_stands_for_a_file_binds_what_reads_it(world: World) -> None:
     for name, value in (("stations", "sqlite:stations.db"), ("live", "postgresql://me@db/stations")):
         Secret.objects.create(team=world.city, name=name, sealed=jobs.seal(value), set_by=world.dev)

@@ -87,10 +87,11 @@ def test_a_query_goes_to_another_node_and_back_before_it_is_there() -> None:
 
 @pytest.mark.parametrize(("name", "changes", "words"), [
     ("archive", {"terminal": "parquet"}, "archive writes files on n1"),
-    ("archive", {"terminal": "connector", "writer": "a:b"}, "archive is written by the connectors of n1"),
-    ("archive", {"parameters": (Parameter("name", "string", "File.", default="out", is_file=True),)},
-     "archive reads a file on n1"),
-    ("sensors", {"connector": "a:b"}, "sensors is read by the connectors of n1"),
+    ("archive", {"terminal": "connector", "writer": "a:b",
+                 "parameters": (Parameter("name", "string", "Folder.", is_file=True),)}, "archive writes files on n1"),
+    ("sensors", {"parameters": (Parameter("name", "string", "File.", default="out", is_file=True),)},
+     "sensors reads a file on n1"),
+    ("sensors", {"connector": "a:b", "keeps_on_node": True}, "sensors keeps how far it has read on n1"),
 ])
 def test_what_is_on_the_node_stays_there(name: str, changes: dict, words: str) -> None:
     estate = submit(Estate(slots=TWO_NODES), LINE)
@@ -103,6 +104,20 @@ def test_what_is_on_the_node_stays_there(name: str, changes: dict, words: str) -
     with pytest.raises(InvalidTransition, match=words):
         plan_move(estate, "line", query="f1-0", slot="n2/0", task_types=types, prices=PRICES)
     assert plan_move(estate, "line", query="f1-0", slot="n1/1", task_types=types, prices=PRICES)
+
+
+@pytest.mark.parametrize(("name", "changes"), [
+    ("archive", {"terminal": "connector", "writer": "a:b"}),
+    ("sensors", {"connector": "a:b", "parameters": (Parameter("name", "string", "Folder.", is_file=True),)}),
+])
+def test_what_connectors_read_and_write_goes_to_another_node(name: str, changes: dict) -> None:
+    estate = submit(Estate(slots=TWO_NODES), LINE)
+    task = next(task for task in estate.tasks.values() if task.type == name)
+    estate = replace(estate, tasks={**estate.tasks, task.id: replace(task, config={"name": "s3://city/some"})})
+    types = TaskTypes([*(kind for kind in TYPES.values() if kind.name != name), replace(TYPES[name], **changes)])
+    assert not why_not_to_other_nodes(estate, estate.fragments["f1-0"], task_types=types)
+    plan = plan_move(estate, "line", query="f1-0", slot="n2/0", task_types=types, prices=PRICES)
+    check_plan(estate, plan)
 
 
 def test_what_reads_a_file_that_only_a_secret_names_stays_on_its_node() -> None:

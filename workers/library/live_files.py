@@ -23,7 +23,7 @@ FILES = TaskType(
     connector="workers.engine.connectors.files:open_files",
     parameters=(
         Parameter("path", "string", "A folder below one that the operator names (WEIR_INBOX_DIRS), or s3://bucket/prefix.",
-                  required=True, pattern=r".{1,500}"),
+                  required=True, is_file=True, pattern=r".{1,500}"),
         Parameter("match", "string", "Which files, by their path below it: * and ? within a name, ** for any folders.",
                   default="**", pattern=r".{1,200}"),
         written_as("ndjson", "json", "csv", "parquet", "arrow", "text", "bytes", default="ndjson"),

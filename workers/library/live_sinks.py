@@ -73,7 +73,7 @@ TO_DELTA = TaskType(
     parameters=(
         Parameter("url", "string", "The table in S3, s3://bucket/path.", pattern=r"s3://[a-z0-9][a-z0-9.-]+(/[^\s/]+)+"),
         Parameter("folder", "string", "Or the folder of the table, relative to the installation's folder of tables.",
-                  pattern=FOLDER.pattern),
+                  is_file=True, pattern=FOLDER.pattern),
         *_S3,
         Parameter("partition_by", "list", "Columns whose values have folders of their own, where the table is made "
                   "anew.", default=(), items="string", column="names"),

@@ -21,6 +21,7 @@ SPARK_SOURCE = TaskType(
         "files do), else each at least once.",
     build="workers.library.spark_sources:spark_source", effects=("network", "files"),
     connector="workers.engine.connectors.spark_source:open_spark_source",
+    keeps_on_node=True,
     parameters=(
         Parameter("source", "string", "The format's name, as readStream.format takes it; the operator must allow it "
                   "(WEIR_SPARK_SOURCES).", required=True, pattern=r"[A-Za-z_][\w.-]{0,199}"),

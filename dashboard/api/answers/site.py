@@ -53,6 +53,7 @@ class TaskTypeRow(Answer):
     effects: list[str] | None
     connector: str | None
     writer: str | None
+    keeps_on_node: bool
 
 
 class Sample(Answer):

@@ -73,8 +73,9 @@ def test_who_is_known_goes_on_and_a_stranger_begins_a_new_life_behind_the_old_on
 
 def test_another_nodes_source_is_not_removed(store, broker):
     store.open("t", LAYOUT, known_readers=["r"], node="n1")
-    store.open("t", LAYOUT, known_readers=["r"], node="n2")
-    assert not store.delete("t", node="n1") and store.hosted("n1") == frozenset()
+    assert store.open("t", LAYOUT, known_readers=["r"], node="n2") is None
+    assert store.open("t", LAYOUT, known_readers=["r"], node="n2", by_force=True)
+    assert not store.delete("t", node="n1") and store.holding.names("n1") == frozenset()
     assert Channels(broker).info(keys.intake("t")) is not None
     assert store.delete("t", node="n2") and broker.keys("weir:*") == []
 

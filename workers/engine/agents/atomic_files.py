@@ -15,3 +15,8 @@ def write_atomically(path: Path, content: str | bytes) -> None:
         file.flush()
         os.fsync(file.fileno())
     temporary.replace(path)
+
+
+def names_in(folder: Path) -> frozenset[str]:
+    """The names that a folder of marks has."""
+    return frozenset(path.name for path in folder.iterdir() if path.name[0] != ".") if folder.is_dir() else frozenset()

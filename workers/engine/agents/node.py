@@ -24,12 +24,12 @@ import psutil
 
 from workers.engine.channels.registry import Channels
 from workers.engine.channels.spill import spill_folder
-from workers.engine.connectors.selection import wanted_sources
+from workers.engine.connectors.selection import wants_connectors
 from workers.engine.files.keeper import FileKeeper, FileThread
 from workers.engine.measuring.calibration import Calibration
 from workers.engine.measuring.machine import disk_of, machine_class, slot_memory_mb
+from workers.engine.passing import PassingRecords
 from workers.engine.settings import ROOT, Settings, from_environment
-from workers.engine.sinks.selection import wanted_sinks
 from workers.engine.spark.pinning import core_of, pinning
 from workers.engine.spark.scratch import clear_spares
 from workers.library.registry import task_types
@@ -37,14 +37,13 @@ from workers.processes import adopt_orphans, python_path
 
 from .archiver import Archiver
 from .broker_sync import DesiredStateWatcher, ReportPublisher, connect
-from .carrying import still_leaving
 from .lease import Lease, LeaseState
 from .logs import configure, logger
 from .look_runner import LookRunner
 from .node_store import NewestDesired, NodeStore
 from .qos import NodeQos, QosThread, reports_of
 from .spiller import Spiller, SpillThread, shared_inputs
-from .store import FileLock, SlotStore
+from .store import FileLock
 from .supervision import READY, SPARE, SlotProcess, Spare, reap_orphans
 from .trial_runner import TrialRunner
 from .usage import TreeMeter, Usage
@@ -95,7 +94,7 @@ class Node:
         self._meters: dict[tuple[str, int], TreeMeter] = {}  # by slot (or spare) and process
         self._shares: dict[str, UsageAttribution] = {}
         self._newest = newest = NewestDesired(self._store)
-        self._records = SlotStore(settings.data_dir, self._store.slot_dir("0"))
+        self._passing = PassingRecords(self._store)
         self._spiller = Spiller(
             Channels(self._broker), spill_folder(settings.data_dir, settings.node),
             readers=lambda: shared_inputs(newest()),
@@ -235,8 +234,7 @@ class Node:
             host.check(now_ms)
 
     def _wants_connectors(self) -> bool:
-        desired = self._newest()
-        return bool(wanted_sources(desired, task_types()) or wanted_sinks(desired, task_types()))
+        return wants_connectors(self._newest(), task_types(), let_go=self._passing.let_go())
 
     def _connectors_report(self, now_ms: int) -> dict[str, Any] | None:
         host = self._connectors
@@ -286,7 +284,7 @@ class Node:
             "connectors": self._connectors_report(now_ms),
             **self._spiller.report(),
             "qos": self._qos.version if self._qos is not None else 0,
-            "handing_over": still_leaving(self._newest(), self._records),
+            "handing_over": self._passing.still_leaving(self._newest(), task_types()),
             "slots": {slot.name: self._slot_report(slot, now_ms) for slot in self._slots},
         }
 

@@ -4,6 +4,7 @@
     <data-dir>/nodes/<node>/qos.json          the newest set-up of its latency manager and reporter
     <data-dir>/nodes/<node>/intervals.json    how far apart batches are to be, as managers chose it
     <data-dir>/nodes/<node>/taken/<fragment>  one of another node has begun with what one of this node left
+    <data-dir>/nodes/<node>/let-go/<fragment> what a connector did for it here is that node's (``passing``)
     <data-dir>/nodes/<node>/void/<fragment>   the last that it goes on with never began, on another node
 """
 
@@ -17,9 +18,9 @@ from scheduler.contracts.desired import DESIRED_STATES, DesiredState
 from scheduler.contracts.qos import INTERVALS, QOS_SETUPS, Intervals, QosSetup
 from workers.engine.desired import keep_handing_over, with_intervals, without
 
-from .atomic_files import write_atomically
+from .atomic_files import names_in, write_atomically
 
-TAKEN, VOID = "taken", "void"  # folders
+TAKEN, LET_GO, VOID = "taken", "let-go", "void"  # folders
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,8 @@ class NodeStore:
         if earlier is not None and (desired.version < earlier.version or text == self.desired_path.read_text()):
             return False
         write_atomically(self.desired_path, text)
-        for folder, known in ((TAKEN, whole.heirs_elsewhere), (VOID, desired.wanted)):
+        heirs = whole.heirs_elsewhere
+        for folder, known in ((TAKEN, heirs), (LET_GO, heirs), (VOID, desired.wanted)):
             for name in names_in(self.folder / folder) - known.keys():
                 (self.folder / folder / name).unlink(missing_ok=True)
         return True
@@ -128,8 +130,3 @@ def _state_of(path: Path) -> tuple[int, ...]:
     except FileNotFoundError:
         return ()
     return status.st_ino, status.st_mtime_ns, status.st_size
-
-
-def names_in(folder: Path) -> frozenset[str]:
-    """The files in a folder that are whole; none where there is no folder."""
-    return frozenset(path.name for path in folder.iterdir() if path.name[0] != ".") if folder.is_dir() else frozenset()

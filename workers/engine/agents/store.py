@@ -34,10 +34,10 @@ from scheduler.contracts.desired import WANTED_FRAGMENTS, WantedFragment
 from scheduler.contracts.savepoints import RESTORE_POINTS, SAVEPOINTS, RestorePoint, Savepoint
 from workers.engine.channels import real_time
 
-from .atomic_files import write_atomically
+from .atomic_files import names_in, write_atomically
 from .checkpoint import Progress, read_progress
 from .fold_stores import FoldStores
-from .node_store import TAKEN, VOID, names_in
+from .node_store import TAKEN, VOID
 from .parcels import COMING, FilesBeside
 
 

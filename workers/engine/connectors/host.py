@@ -32,7 +32,9 @@ from workers.engine.agents.line_writer import LineWriter
 from workers.engine.agents.logs import configure, logger
 from workers.engine.agents.node_store import NewestDesired, NodeStore
 from workers.engine.agents.usage_attribution import Rates
-from workers.engine.retried import RETRYING
+from workers.engine.holding import HELD_MS
+from workers.engine.passing import PassingRecords, Phase
+from workers.engine.retried import RETRYING, STARTING
 from workers.engine.secrets import opened
 from workers.engine.settings import Settings, from_environment
 from workers.engine.sinks.hosting import Sinks
@@ -70,12 +72,14 @@ class ConnectorHost:
         self._settings, self._tell, self._types = settings, tell, types
         self._broker = connect(settings.redis_url)
         self._store = IntakeStore(self._broker)
-        self._newest = NewestDesired(NodeStore(settings.data_dir, settings.node))
+        store = NodeStore(settings.data_dir, settings.node)
+        self._newest, self._passing = NewestDesired(store), PassingRecords(store)
         self._runners: dict[str, Runner] = {}
         self._ending: dict[str, tuple[Runner, int]] = {}  # by task: since when
         self._left: dict[str, int] = {}  # what is in the broker of sources that nobody wants, by task: since when
         self._swept_version = 0
-        self._sinks = Sinks(settings, self._broker, types, self._on_event)
+        self._awaited: dict[str, ConnectorReport] = {}  # sources that another node is to let go, by task
+        self._sinks = Sinks(settings, self._broker, types, self._on_event, passing=self._passing)
         self._registered: dict[str, frozenset[str]] = {}
         self._rates = Rates()
         self._unready: dict[str, ConnectorReport] = {}  # sources that could not begin, by task
@@ -121,21 +125,32 @@ class ConnectorHost:
 
     def turn(self) -> bool:
         """One look; True where nothing is left to do for what is wanted now."""
-        wanted = wanted_sources(self._newest(), self._types)
-        active = {task: source for task, source in wanted.items() if source.readers}
+        desired = self._newest()
+        wanted = wanted_sources(desired, self._types, let_go=self._passing.let_go())
+        phases = {task: self._passing.phase_of(source.passed) for task, source in wanted.items()}
+        active = {
+            task: source for task, source in wanted.items() if source.readers or phases[task] is Phase.KEEP}
         for task in self._runners.keys() - active.keys():
             self._end(task, for_good=task not in wanted)
-        for task in self._closed & self._runners.keys():  # the broker has lost it: it is opened again
+        overtaken = {task for task, runner in self._runners.items() if runner.is_overtaken}
+        for task in (self._closed | overtaken) & self._runners.keys():  # or the broker has lost it: it is opened again
             self._end(task, for_good=False)
         self._closed.clear()
-        self._unready = {task: report for task, report in self._unready.items() if task in active}
+        for reports in (self._unready, self._awaited):
+            for task in reports.keys() - active.keys():
+                del reports[task]
         self._clear(wanted)
-        is_settled = not (self._ending or self._left)
+        is_settled = not (self._ending or self._left or {Phase.KEEP, Phase.GIVE} & set(phases.values()))
+        for task, source in wanted.items():
+            if phases[task] is Phase.GIVE and task not in self._ending:
+                self._store.pass_on(
+                    task, node=self._settings.node, to=source.passed.goes_to, heirs=source.passed.heirs)
+                self._passing.record_let_go(source.passed.heirs)
         for task, source in active.items():
-            is_settled = self._look_at(task, source) and is_settled
-        return self._sinks.turn(self._newest()) and is_settled
+            is_settled = self._look_at(task, source, phases[task]) and is_settled
+        return self._sinks.turn(desired) and is_settled
 
-    def _look_at(self, task: str, source: WantedSource) -> bool:
+    def _look_at(self, task: str, source: WantedSource, phase: Phase) -> bool:
         """Begin a source, or see to its readers. One that cannot even begin, by its config or its package, takes no
         others with it."""
         if task in self._runners:
@@ -144,7 +159,7 @@ class ConnectorHost:
         if before is not None and _now_ms() < (before.retry_at_ms or 0):
             return True
         try:
-            is_settled = self._begin(task, source)
+            is_settled = self._begin(task, source, phase)
         except (redis.RedisError, OSError):
             raise
         except Exception as error:
@@ -161,14 +176,21 @@ class ConnectorHost:
 
     # -- beginning and ending ------------------------------------------------------------------------------------------
 
-    def _begin(self, task: str, source: WantedSource) -> bool:
-        """Open a source and start to read it; False where its last runner has not ended yet."""
+    def _begin(self, task: str, source: WantedSource, phase: Phase) -> bool:
+        """Open a source and start to read it; False where its last runner has not ended yet, or another node has it."""
         if task in self._ending and not self._ending[task][0].join(0):
             return False
         self._ending.pop(task, None)
         prepared = self._source(source)
+        awaited = self._awaited.get(task)
+        if awaited is None or phase is not Phase.OWN:
+            awaited = self._awaited[task] = ConnectorReport(STARTING, _now_ms())
         token = self._store.open(
-            task, prepared.layout, known_readers=source.known, node=self._settings.node)
+            task, prepared.layout, known_readers=source.known, node=self._settings.node,
+            by_force=phase is Phase.OWN and _now_ms() - awaited.since_ms >= HELD_MS)
+        if token is None:
+            return False
+        del self._awaited[task]
         self._register(task, source)
         runner = Runner(prepared, self._store, token=token, on_event=self._on_event)
         self._runners[task] = runner
@@ -183,13 +205,14 @@ class ConnectorHost:
             lambda: {**config, "columns": list(typed_columns(config["columns"])), **{
                 name: value for name, value in opened(
                     config, redis_url=self._settings.redis_url, data_dir=self._settings.data_dir).items()
-                if name != "columns"}})
+                if name != "columns"}}, self._settings.node)
 
     def _register(self, task: str, source: WantedSource) -> bool:
         """Give readers their places, and take away those of readers that are gone; False while one has none yet."""
         wanted, generation = frozenset(source.readers), self._newest().generation
         if self._registered.get(task) == wanted:
             return True
+        self._store.know(task, wanted)
         registered = self._store.registered(task)
         joined = [
             reader for reader, before in source.readers.items()
@@ -224,7 +247,7 @@ class ConnectorHost:
         """Remove what is left of sources that went while they rested, or while no host was there to clear up."""
         version = self._newest().version
         if version > self._swept_version:
-            hosted = self._store.hosted(self._settings.node) - wanted.keys() - self._ending.keys()
+            hosted = self._store.holding.names(self._settings.node) - wanted.keys() - self._ending.keys()
             self._left = {task: self._left.get(task, now_ms) for task in hosted}
             self._swept_version = version
         for task, since_ms in list(self._left.items()):
@@ -240,7 +263,8 @@ class ConnectorHost:
 
     def _say(self) -> None:
         now_ms = _now_ms()
-        reports = {**self._unready, **{task: runner.report() for task, runner in self._runners.items()}}
+        reports = {
+            **self._awaited, **self._unready, **{task: runner.report() for task, runner in self._runners.items()}}
         shape = {task: (report.state, report.error, report.restarts) for task, report in reports.items()}
         shape = (shape, self._sinks.shape())
         if shape == self._reported and now_ms < self._report_at_ms and not self._events:
@@ -252,7 +276,8 @@ class ConnectorHost:
             states = self._store.states(list(reports))
         self._closed |= {task for task, state in states.items() if task in self._runners and not state.is_open}
         self._rates.take({task: state.seq for task, state in states.items()}, at_ms=now_ms)
-        is_idle = not (self._runners or self._ending or self._left or self._unready) and self._sinks.is_idle
+        at_hand = (self._runners, self._ending, self._left, self._unready, self._awaited)
+        is_idle = not any(at_hand) and self._sinks.is_idle
         self._tell({"state": "running", "events": events, "sinks": self._sinks.reports(), "idle": is_idle,
                     "connectors": {
             task: {

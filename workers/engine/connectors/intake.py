@@ -18,6 +18,7 @@ import redis
 from workers.engine.channels import codec, keys, scripts
 from workers.engine.channels.config import CAPACITY_BLOCKS
 from workers.engine.channels.registry import Channels
+from workers.engine.holding import Holding
 
 from .contract import DeadLetter, Position
 from .formats import Decoded, Layout
@@ -79,13 +80,14 @@ class IntakeStore:
     def __init__(self, broker: redis.Redis) -> None:
         self._broker = broker
         self._channels = Channels(broker)
+        self.holding = Holding(broker, state=keys.connector, held=keys.hosted)
 
     # -- life ------------------------------------------------------------------------------------------------------
 
     def open(
-        self, task: str, layout: Layout, *, known_readers: Collection[str], node: str = ""
-    ) -> int:
-        """Open the channel of a source and take its token.
+        self, task: str, layout: Layout, *, known_readers: Collection[str], node: str = "", by_force: bool = False
+    ) -> int | None:
+        """Open the channel of a source and take its token; None where another node holds the source.
 
         Its blocks are numbered from the present time on, so that no checkpoint of an earlier life, however far it had
         come, is beyond them.
@@ -101,11 +103,15 @@ class IntakeStore:
             was somebody else's: nothing of it stays.
         node : str
             Who runs it.
+        by_force : bool
+            Take it from another node that is not heard of.
         """
         channel = keys.intake(task)
         earlier = self.readers(task)
         if earlier and earlier.isdisjoint(known_readers):
             self.delete(task)
+        if not self.holding.take(task, node, by_force=by_force):
+            return None
         begin = f"{time.time_ns() // 1_000_000}-0"
         meta = keys.meta(channel)
         pipeline = self._broker.pipeline(transaction=True)
@@ -113,39 +119,54 @@ class IntakeStore:
         pipeline.hsetnx(meta, "trimmed", begin)
         pipeline.execute()
         self._channels.open_channel(channel, schema_json=layout.schema_json, capacity=CAPACITY_BLOCKS)
-        self._broker.hset(keys.connector(task), "node", node)
-        self._broker.sadd(keys.hosted(node), task)
         return self._channels.take_fence(channel)
 
-    def take_token(self, task: str) -> int:
-        """A new token: whoever wrote with an older one can write no more."""
-        return self._channels.take_fence(keys.intake(task))
+    def take_token(self, task: str, *, node: str = "") -> int:
+        """A new token: whoever wrote with an older one can write no more. ``Overtaken`` where another node holds it."""
+        token = self.holding.token(task, node, keys.meta(keys.intake(task)))
+        if token is None:
+            raise Overtaken(f"another node than {node} holds {task}")
+        return token
 
     def delete(self, task: str, *, node: str | None = None) -> bool:
         """Remove all of a source; with ``node`` only where no other has taken it."""
-        runs_on = self._broker.hget(keys.connector(task), "node")
+        channel = keys.intake(task)
+        whole = [*(key(channel) for key in (keys.channel, keys.meta, keys.readers)),
+                 keys.connector(task), keys.dead_letters(task), keys.posted(task)]
         if node is not None:
-            self._broker.srem(keys.hosted(node), task)
-            if runs_on is not None and runs_on.decode() != node:
-                return False
-        self._channels.delete_channel(keys.intake(task))
-        self._broker.delete(keys.connector(task), keys.dead_letters(task), keys.posted(task))
+            return self.holding.end(task, node, whole=whole)
+        self._broker.delete(*whole)
         return True
 
-    def hosted(self, node: str) -> frozenset[str]:
-        """The sources that a node has begun, and not removed."""
-        return frozenset(name.decode() for name in self._broker.smembers(keys.hosted(node)))
+    def pass_on(self, task: str, *, node: str, to: str, heirs: Collection[str]) -> None:
+        """Let another node read the source on.
+
+        Parameters
+        ----------
+        task : str
+            The running task.
+        node, to : str
+            Who reads it now, and next.
+        heirs : collection of str
+            The fragments that go on with its readers there: by them the source is known as the one that it was.
+        """
+        self.know(task, heirs)
+        self.holding.pass_on(task, node, to=to)
 
     def readers(self, task: str) -> frozenset[str]:
         """Every fragment that has read the source in its present life."""
         text = self._broker.hget(keys.connector(task), READERS)
         return frozenset(json.loads(text)) if text else frozenset()
 
+    def know(self, task: str, readers: Collection[str]) -> None:
+        """Remember that these have read the source, where it is there."""
+        known = self.readers(task)
+        if not known.issuperset(readers) and self._broker.exists(keys.connector(task)):
+            self._broker.hset(keys.connector(task), READERS, json.dumps(sorted({*known, *readers})))
+
     def join(self, task: str, reader: str, *, predecessors: Iterable[str] = ()) -> bool:
         """Give a reader its place, from now on; False while one that it goes on with still has one."""
-        known = self.readers(task)
-        if reader not in known:
-            self._broker.hset(keys.connector(task), READERS, json.dumps(sorted({*known, reader})))
+        self.know(task, [reader])
         joined = self._channels.join(keys.intake(task), reader, predecessors=predecessors)
         return joined.offset is not None
 

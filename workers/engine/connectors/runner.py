@@ -29,13 +29,15 @@ REST_S = 0.2  # while the channel is full
 @dataclass(frozen=True, slots=True)
 class Source:
     """A live source to run: the running task, how its messages are read, how many dead letters are kept, what opens
-    it (None for one that is pushed to), and what gives its config with the values of its secrets."""
+    it (None for one that is pushed to), what gives its config with the values of its secrets, and the node that reads
+    it."""
 
     task: str
     layout: Layout
     keep_dead: int
     open: Callable[[Opening], Reader] | None
     config: Callable[[], Mapping[str, Any]]
+    node: str = ""
 
 
 class Runner(Retried):
@@ -61,6 +63,7 @@ class Runner(Retried):
         self.token = token
         self._store = store
         self._for_good = False
+        self.is_overtaken = False  # another node has taken the source
 
     def stop(self, *, for_good: bool = False) -> None:
         """Ask it to end; ``for_good`` where nobody will read on from its position."""
@@ -79,7 +82,7 @@ class Runner(Retried):
         """Read the source until asked to stop."""
         source, store = self.source, self._store
         if self._restarts:
-            self.token = store.take_token(source.task)
+            self.token = store.take_token(source.task, node=source.node)
         state = store.state(source.task)
         if source.open is None:  # it is pushed to: there is nothing to do but be open
             self._become(RUNNING)
@@ -117,6 +120,10 @@ class Runner(Retried):
             position=polled.position, keep_dead=self.source.keep_dead, lost=polled.lost)
         reader.written()
         return len(decoded.rows)
+
+    def _fail(self, error: Exception, *, ran_ms: int) -> None:
+        self.is_overtaken = isinstance(error, Overtaken)
+        super()._fail(error, ran_ms=ran_ms)
 
     def _words_of(self, error: Exception) -> str:
         return words_of(error)

@@ -2,33 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 
 from scheduler.contracts.desired import DesiredState
 from scheduler.model.dataflow import Task
 from scheduler.model.task_types import TaskTypes
+from workers.engine.passing import Passed
+from workers.engine.sinks.selection import wanted_sinks
 
 
 @dataclass(frozen=True, slots=True)
 class WantedSource:
-    """A live source: its task; the fragments that read it, each with those that it goes on with; and those that may
-    have a place still: they hand over, or rest."""
+    """A live source: its task; the fragments that read it, each with those that it goes on with; those that may have a
+    place still (they hand over, or rest); and how it passes between nodes."""
 
     task: Task
     readers: Mapping[str, frozenset[str]]
     staying: frozenset[str]
+    passed: Passed = field(default_factory=Passed)
 
     @property
     def known(self) -> frozenset[str]:
         """Every fragment by which the source is known as the one that it was."""
-        return self.staying.union(self.readers, *self.readers.values())
+        return self.staying.union(self.readers, *self.readers.values(), self.passed.heirs)
 
 
-def wanted_sources(desired: DesiredState, task_types: TaskTypes) -> dict[str, WantedSource]:
+def wanted_sources(
+    desired: DesiredState, task_types: TaskTypes, *, let_go: Collection[str] = ()
+) -> dict[str, WantedSource]:
     """The live sources of a node, by running task; one that is paused has no readers.
 
-    A source is read where the fragment runs that begins with it. One whose fragment hands over to another is read on.
+    A source is read where the fragment runs that begins with it. One whose fragment hands over to another is read on;
+    one that goes on on another node, until that is let go.
+
+    Parameters
+    ----------
+    desired : DesiredState
+        What the node should run and bring to an end.
+    task_types : TaskTypes
+        The catalogue.
+    let_go : collection of str
+        The fragments of other nodes for which this node has let go what it held.
     """
     sources: dict[str, WantedSource] = {}
     fragments = [*desired.wanted.values(), *desired.outgoing.values()]
@@ -39,10 +54,21 @@ def wanted_sources(desired: DesiredState, task_types: TaskTypes) -> dict[str, Wa
         known = sources.get(head.id, WantedSource(head, {}, frozenset()))
         before = _line(desired, fragment.inherits)
         if fragment.paused or fragment.id in desired.outgoing:
-            sources[head.id] = WantedSource(head, known.readers, known.staying | before | {fragment.id})
+            known = replace(known, staying=known.staying | before | {fragment.id})
         else:
-            sources[head.id] = WantedSource(head, {**known.readers, fragment.id: before}, known.staying)
-    return sources
+            known = replace(known, readers={**known.readers, fragment.id: before})
+        sources[head.id] = replace(known, passed=known.passed.seen(desired, fragment))
+    for node, heirs in desired.remote_heirs.items():
+        for heir in heirs:
+            known = sources.get(heir.tasks[0].id)
+            if known is not None:
+                sources[known.task.id] = replace(known, passed=known.passed.followed_by(heir.id, node))
+    return {task: source for task, source in sources.items() if not source.passed.is_over(let_go)}
+
+
+def wants_connectors(desired: DesiredState, task_types: TaskTypes, *, let_go: Collection[str]) -> bool:
+    """Whether a node has a live source to read, or a sink to write."""
+    return bool(wanted_sources(desired, task_types, let_go=let_go) or wanted_sinks(desired, task_types, let_go=let_go))
 
 
 def _line(desired: DesiredState, names: tuple[str, ...]) -> frozenset[str]:

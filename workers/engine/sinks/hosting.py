@@ -22,6 +22,8 @@ from scheduler.contracts.desired import DesiredState
 from scheduler.model.dataflow import Task
 from scheduler.model.task_types import TaskType
 from workers.engine.agents.usage_attribution import Rates
+from workers.engine.holding import HELD_MS
+from workers.engine.passing import PassingRecords, Phase
 from workers.engine.secrets import opened
 from workers.engine.settings import Settings
 from workers.library.config import settings as with_defaults
@@ -46,13 +48,17 @@ class Sinks:
         The catalogue.
     on_event : callable
         Takes a kind and facts.
+    passing : PassingRecords
+        What the node knows of what passes between it and others.
     """
 
     def __init__(
-        self, settings: Settings, broker: redis.Redis, types: Mapping[str, TaskType], on_event: Callable[..., None]
+        self, settings: Settings, broker: redis.Redis, types: Mapping[str, TaskType], on_event: Callable[..., None],
+        *, passing: PassingRecords,
     ) -> None:
         self._settings, self._types, self._on_event = settings, types, on_event
-        self._store = SinkStore(broker)
+        self._store, self._passing = SinkStore(broker), passing
+        self._awaited: dict[str, int] = {}  # since when (ms) another node is to let go, by channel
         self._lives = Lives(settings.data_dir / "nodes" / settings.node / "sinks.json")
         self._runners: dict[str, SinkRunner] = {}  # by channel
         self._unwanted: dict[str, int] = {}  # since when (ms), by channel
@@ -62,22 +68,29 @@ class Sinks:
     @property
     def is_idle(self) -> bool:
         """Whether there is nothing to write, and nothing to clear up."""
-        return not self._runners
+        return not (self._runners or self._awaited)
 
     def turn(self, desired: DesiredState) -> bool:
         """One look; True where nothing is left to do for what is wanted now."""
-        wanted = wanted_sinks(desired, self._types)
+        wanted = wanted_sinks(desired, self._types, let_go=self._passing.let_go())
+        phases = {channel: self._passing.phase_of(sink.passed) for channel, sink in wanted.items()}
+        for channel in self._awaited.keys() - wanted.keys():
+            del self._awaited[channel]
         for channel, sink in wanted.items():
             self._unwanted.pop(channel, None)
-            if channel in self._runners:
-                self._runners[channel].drain(False)
+            if phases[channel] is Phase.GIVE:
+                self._let_go(sink)
+            elif channel not in self._runners:
+                self._await(sink, phases[channel])
+            elif phases[channel] is Phase.KEEP and self._store.holding.holder(channel) != self._settings.node:
+                self._end_runner(channel)
             else:
-                self._begin(sink)
+                self._runners[channel].drain(False)
         if not self._is_swept and desired.version:
             self._sweep(wanted)
         for channel in self._runners.keys() - wanted.keys():
             self._end(channel)
-        return not self._unwanted
+        return not (self._unwanted or self._awaited or {Phase.KEEP, Phase.GIVE} & set(phases.values()))
 
     def reports(self) -> dict[str, dict[str, Any]]:
         """How sinks stand, by running task."""
@@ -111,11 +124,22 @@ class Sinks:
 
     # -- beginning and ending ------------------------------------------------------------------------------------------
 
-    def _begin(self, wanted: WantedSink) -> SinkRunner:
+    def _await(self, wanted: WantedSink, phase: Phase) -> None:
+        """Begin a sink, once no other node holds it."""
+        now_ms, channel = _now_ms(), wanted.channel
+        since_ms = self._awaited.get(channel, now_ms) if phase is Phase.OWN else now_ms
+        if self._begin(wanted, by_force=now_ms - since_ms >= HELD_MS):
+            self._awaited.pop(channel, None)
+        else:
+            self._awaited[channel] = since_ms
+
+    def _begin(self, wanted: WantedSink, *, by_force: bool = False) -> bool:
         task, channel = wanted.task, wanted.channel
         life = self._store.open(
             channel, node=self._settings.node, life=self._lives.of(channel),
-            task={"id": task.id, "type": task.type, "config": dict(task.config)})
+            task={"id": task.id, "type": task.type, "config": dict(task.config)}, by_force=by_force)
+        if life is None:
+            return False
         self._lives.keep(channel, life)
         task_type = self._types[task.type]
         config = with_defaults(task_type, task.config)
@@ -126,7 +150,25 @@ class Sinks:
         runner = SinkRunner(sink, self._store, on_event=self._on_event)
         self._runners[channel] = runner
         runner.start()
-        return runner
+        return True
+
+    def _let_go(self, wanted: WantedSink) -> None:
+        """Let another node write a sink on: what waits in its channel, too."""
+        if self._end_runner(wanted.channel):
+            self._store.holding.pass_on(wanted.channel, self._settings.node, to=wanted.passed.goes_to)
+            self._lives.forget(wanted.channel)
+            self._passing.record_let_go(wanted.passed.heirs)
+
+    def _end_runner(self, channel: str) -> bool:
+        """End it between two batches; whether it has."""
+        runner = self._runners.get(channel)
+        if runner is None:
+            return True
+        runner.stop()
+        if runner.join(0):
+            del self._runners[channel]
+            return True
+        return False
 
     def _end(self, channel: str) -> None:
         """Let a sink write what waits, then let it go."""
@@ -145,9 +187,8 @@ class Sinks:
         for channel, task in self._store.left(self._settings.node).items():
             if channel in wanted or channel in self._runners:
                 continue
-            if task.get("type") in self._types:
-                self._begin(WantedSink(Task(**task), channel))
-            else:
+            is_known = task.get("type") in self._types
+            if not is_known or not self._begin(WantedSink(Task(**task), channel)):
                 self._store.leave(channel, node=self._settings.node)
         self._is_swept = True
 

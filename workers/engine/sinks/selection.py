@@ -2,28 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 
 from scheduler.contracts.desired import DesiredState
 from scheduler.model.dataflow import Task
 from scheduler.model.task_types import TaskType
+from workers.engine.passing import Passed
 
 
 @dataclass(frozen=True, slots=True)
 class WantedSink:
-    """A sink: its task, and the channel in which its events come."""
+    """A sink: its task, the channel in which its events come, and how it passes between nodes."""
 
     task: Task
     channel: str
+    passed: Passed = field(default_factory=Passed)
 
 
-def wanted_sinks(desired: DesiredState, task_types: Mapping[str, TaskType]) -> dict[str, WantedSink]:
-    """The sinks that a node's connector host writes, by channel; one that is paused writes what is there still."""
-    sinks = {}
+def wanted_sinks(
+    desired: DesiredState, task_types: Mapping[str, TaskType], *, let_go: Collection[str] = ()
+) -> dict[str, WantedSink]:
+    """The sinks that a node's connector host writes, by channel; one that is paused writes what is there still.
+
+    Parameters
+    ----------
+    desired : DesiredState
+        What the node should run and bring to an end.
+    task_types : mapping of str to TaskType
+        The catalogue.
+    let_go : collection of str
+        The fragments of other nodes for which this node has let go what it held.
+    """
+    sinks: dict[str, WantedSink] = {}
     for fragment in (*desired.wanted.values(), *desired.outgoing.values()):
         last = fragment.tasks[-1]
         if last.type in task_types and task_types[last.type].writer is not None:
             channel = fragment.channel(len(fragment.tasks) - 1)
-            sinks[channel] = WantedSink(last, channel)
-    return sinks
+            known = sinks.get(channel, WantedSink(last, channel))
+            sinks[channel] = replace(known, passed=known.passed.seen(desired, fragment))
+    for node, heirs in desired.remote_heirs.items():
+        for heir in heirs:
+            known = sinks.get(heir.channel(len(heir.tasks) - 1))
+            if known is not None:
+                sinks[known.channel] = replace(known, passed=known.passed.followed_by(heir.id, node))
+    return {channel: sink for channel, sink in sinks.items() if not sink.passed.is_over(let_go)}

@@ -20,6 +20,7 @@ from workers.engine.channels import codec, keys, scripts
 from workers.engine.channels.config import CAPACITY_BLOCKS
 from workers.engine.channels.registry import Channels
 from workers.engine.channels.spill import Entry
+from workers.engine.holding import Holding
 
 KEPT_S = 24 * 3600  # for which all of a sink stays that nobody wants any more: as long as its channel
 SAMPLE_CHARACTERS = 2_000
@@ -83,11 +84,15 @@ class SinkStore:
     def __init__(self, broker: redis.Redis) -> None:
         self._broker = broker
         self.channels = Channels(broker)
+        self.holding = Holding(broker, state=keys.sink, held=keys.sinks)
 
     # -- life ----------------------------------------------------------------------------------------------------------
 
-    def open(self, channel: str, *, node: str, task: Mapping[str, Any], life: str = "") -> str:
-        """Begin a sink, or go on with it; its life: what tells it outside from all others.
+    def open(
+        self, channel: str, *, node: str, task: Mapping[str, Any], life: str = "", by_force: bool = False
+    ) -> str | None:
+        """Begin a sink, or go on with it; its life: what tells it outside from all others. None where another node
+        holds it.
 
         Parameters
         ----------
@@ -99,15 +104,18 @@ class SinkStore:
             Its task as JSON, so that what is in the channel is written also when nobody wants the sink any more.
         life : str, optional
             The life that the node has on its disk, for a broker that has lost it.
+        by_force : bool, optional
+            Take it from another node that is not heard of.
         """
+        if not self.holding.take(channel, node, by_force=by_force):
+            return None
         state = keys.sink(channel)
         pipeline = self._broker.pipeline(transaction=True)
         pipeline.hsetnx(state, "life", life or uuid.uuid4().hex)
-        pipeline.hset(state, mapping={"node": node, "task": json.dumps(task)})
+        pipeline.hset(state, "task", json.dumps(task))
         pipeline.hget(state, "life")
         for key in (state, keys.refused(channel), keys.sink_orders(channel)):
             pipeline.persist(key)
-        pipeline.sadd(keys.sinks(node), channel)
         return pipeline.execute()[2].decode()
 
     def restored(self, channel: str) -> Offset | None:
@@ -125,16 +133,14 @@ class SinkStore:
         return (pipeline.execute()[-1] or b"").decode()
 
     def leave(self, channel: str, *, node: str) -> None:
-        """Nobody wants it any more, and all is written: what stands here goes with its channel."""
-        pipeline = self._broker.pipeline(transaction=True)
-        for key in (keys.sink(channel), keys.refused(channel), keys.sink_orders(channel)):
-            pipeline.expire(key, KEPT_S)
-        pipeline.srem(keys.sinks(node), channel)
-        pipeline.execute()
+        """Nobody wants it any more, and all is written: what stands here goes with its channel, unless another node
+        has taken it."""
+        whole = (keys.sink(channel), keys.refused(channel), keys.sink_orders(channel))
+        self.holding.end(channel, node, whole=whole, after_s=KEPT_S)
 
     def left(self, node: str) -> dict[str, dict[str, Any]]:
         """The tasks of the sinks that a node has begun and not left, by channel."""
-        channels = sorted(name.decode() for name in self._broker.smembers(keys.sinks(node)))
+        channels = sorted(self.holding.names(node))
         tasks = {channel: self._broker.hget(keys.sink(channel), "task") for channel in channels}
         return {channel: json.loads(task) if task else {} for channel, task in tasks.items()}
 

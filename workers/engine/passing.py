@@ -1,0 +1,113 @@
+"""Passing: a live source, or a sink that a connector writes, goes from one node's connector host to another's. Pure,
+but for what a node keeps of it on disk.
+
+It follows its fragment. The node that has it keeps it until the heir has begun on the other node, and passes it on.
+Where that does not happen in time, the other takes it by force (``holding.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from scheduler.contracts.desired import DesiredState, WantedFragment, made_in
+from scheduler.model.task_types import TaskTypes
+from workers.engine.agents.atomic_files import names_in, write_atomically
+from workers.engine.agents.carrying import still_leaving
+from workers.engine.agents.node_store import LET_GO, NodeStore
+from workers.engine.agents.store import SlotStore
+
+
+class Phase(StrEnum):
+    """What a node does with a source or sink."""
+
+    OWN = "own"  # it works here
+    COME = "come"  # those that it works for here have not begun: it is taken if it is free
+    KEEP = "keep"  # it works here until those elsewhere have begun
+    GIVE = "give"  # it is to be let go
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """Fragments that one thing works for: those wanted here; those of them that go on with what another node has; and
+    those of other nodes that go on with what this one has, the newest of them on ``goes_to``."""
+
+    wanted: frozenset[str] = frozenset()
+    arriving: frozenset[str] = frozenset()
+    heirs: frozenset[str] = frozenset()
+    goes_to: str = ""
+
+    def seen(self, desired: DesiredState, fragment: WantedFragment) -> Passed:
+        """With a fragment of this node."""
+        if fragment.id not in desired.wanted:
+            return self
+        arriving = {fragment.id} if desired.is_from_elsewhere(fragment) else set()
+        return replace(self, wanted=self.wanted | {fragment.id}, arriving=self.arriving | arriving)
+
+    def followed_by(self, heir: str, node: str) -> Passed:
+        """With a fragment of another node."""
+        is_newest = all(made_in(heir) >= made_in(other) for other in self.heirs)
+        return replace(self, heirs=self.heirs | {heir}, goes_to=node if is_newest else self.goes_to)
+
+    def is_over(self, let_go: Collection[str]) -> bool:
+        """Whether it is another node's altogether."""
+        return not self.wanted and bool(self.heirs) and self.heirs <= set(let_go)
+
+    def phase(self, *, begun: Collection[str], taken: Collection[str]) -> Phase:
+        """What is to be done.
+
+        Parameters
+        ----------
+        begun : collection of str
+            The fragments of this node with a record of their beginning.
+        taken : collection of str
+            Those of other nodes that have begun with what this one left.
+        """
+        if not self.wanted and self.heirs:
+            return Phase.GIVE if self.heirs <= set(taken) else Phase.KEEP
+        is_coming = bool(self.wanted) and self.wanted <= self.arriving and self.wanted.isdisjoint(begun)
+        return Phase.COME if is_coming else Phase.OWN
+
+
+class PassingRecords:
+    """What a node has on disk of fragments that go on with what other nodes have, or others with what it has.
+
+    Parameters
+    ----------
+    store : NodeStore
+        The node's store.
+    """
+
+    def __init__(self, store: NodeStore) -> None:
+        self._records = SlotStore(store.data_dir, store.slot_dir("0"))
+        self._folder = store.folder / LET_GO
+
+    def phase_of(self, passed: Passed) -> Phase:
+        """What is to be done with something."""
+        begun = {name for name in passed.arriving if self._records.has(name, "begun")}
+        return passed.phase(begun=begun, taken=self._records.taken() if passed.heirs else frozenset())
+
+    def let_go(self) -> frozenset[str]:
+        """The fragments of other nodes for which this node has let go what it held."""
+        return names_in(self._folder)
+
+    def still_leaving(self, desired: DesiredState, task_types: TaskTypes) -> list[str]:
+        """The fragments that go on on other nodes and of which this one has still something to do, to clear away, or to
+        let go."""
+        let_go = self.let_go() if desired.remote_heirs else frozenset()
+        held = {
+            heir.inherits[-1] for heir in desired.heirs_elsewhere.values()
+            if heir.inherits[-1] in desired.outgoing and heir.id not in let_go and _has_connector(heir, task_types)}
+        return sorted({*still_leaving(desired, self._records), *held})
+
+    def record_let_go(self, heirs: Collection[str]) -> None:
+        """From now on these have what this node held."""
+        for heir in heirs:
+            write_atomically(self._folder / heir, "")
+
+
+def _has_connector(fragment: WantedFragment, task_types: TaskTypes) -> bool:
+    """Whether a connector reads what a fragment begins with, or writes what it ends with."""
+    ends = [task_types[task.type] for task in (fragment.tasks[0], fragment.tasks[-1]) if task.type in task_types]
+    return any(end.connector is not None or end.writer is not None for end in ends)
