@@ -58,12 +58,14 @@ class WithTables(Moving):
         self.hosts.wait(lambda: self.holders() == where, what=f"source and sink on {where}, not {self.holders()}")
 
 
-def kill_host(hosts: Hosts, node: str) -> None:
-    """Kill a node's connector host, where it has one."""
+def signal_host(hosts: Hosts, node: str, number: signal.Signals) -> bool:
+    """Send a signal to a node's connector host; False where it has none now."""
     pid = (hosts.nodes[node].report().get("connectors") or {}).get("pid")
     if pid:
         with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+            os.kill(pid, number)
+            return True
+    return False
 
 
 class Database:
@@ -162,7 +164,7 @@ def test_source_and_sink_go_there_and_back_though_the_host_that_lets_go_is_kille
             name = moving.move(task)
             hosts.wait_running(name)  # from now on the source or sink is passed on
             if task == "orders":
-                kill_host(hosts, moving.fragments[name].origin)
+                assert signal_host(hosts, moving.fragments[name].origin, signal.SIGKILL)
             moving.is_over(name)
             moving.are_held()
             grows(moving, database)
@@ -189,13 +191,54 @@ def test_ten_moves_with_kills_at_random_moments_lose_and_double_no_row(
                 time.sleep(moving.chance.uniform(0, 6))
                 match victims.pop():
                     case "leaving host":
-                        kill_host(hosts, moved.origin)
+                        signal_host(hosts, moved.origin, signal.SIGKILL)
                     case "taking host":
-                        kill_host(hosts, node_of(moved.slot))
+                        signal_host(hosts, node_of(moved.slot), signal.SIGKILL)
                     case what:
                         disturb(hosts, moving.chance.choice(NODES), what, moving.chance)
             moving.is_over(name)
             moving.are_held()
             grows(moving, database)
+    check(moving, database)
+    leaves_nothing(moving)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3_600)
+def test_what_a_dead_node_has_not_let_go_is_taken_by_force_and_a_move_is_taken_back(
+    hosts: Hosts, database: Database
+) -> None:
+    moving = WithTables(hosts, 4)
+
+    def move(task: str) -> None:
+        moving.is_over(moving.move(task))
+        moving.are_held()
+
+    def move_off_a_dying_node(task: str, origin: str) -> None:
+        """All runs on the other node then, while this one is away; it comes back."""
+        assert signal_host(hosts, origin, signal.SIGSTOP)  # so that it lets nothing go
+        name = moving.move(task)
+        hosts.wait_running(name)
+        hosts.nodes[origin].kill()
+        moving.are_held()
+        grows(moving, database)
+        hosts.nodes[origin].start()
+        moving.is_over(name)
+        grows(moving, database)
+
+    with database.growing():
+        moving.publish()
+        moving.are_held()
+        grows(moving, database)
+        for task in ("orders", "rows"):
+            name = moving.move(task)
+            time.sleep(moving.chance.uniform(0, 2))
+            moving.is_over(moving.take_back(name))
+            moving.are_held()
+            grows(moving, database)
+        move("rows")
+        move_off_a_dying_node("orders", "n1")
+        move("orders")
+        move_off_a_dying_node("rows", "n2")
     check(moving, database)
     leaves_nothing(moving)
