@@ -16,17 +16,19 @@ from workers.benches.services import NotInstalled, postgresql_program
 
 
 @contextmanager
-def cluster(*, certificate: str = "", private_key: str = "", port: int = 5432) -> Iterator[str]:
+def cluster(
+    *, folder: Path | None = None, certificate: str = "", private_key: str = "", port: int = 5432
+) -> Iterator[str]:
     """The address of a cluster in a folder of its own, reached over a socket; skips where PostgreSQL is not there.
 
-    With a certificate (PEM) it speaks TLS on that port of 127.0.0.1, too.
+    With a certificate (PEM) it speaks TLS on that port of 127.0.0.1, too. A folder that is given is empty, and goes.
     """
     try:
         initdb, pg_ctl = postgresql_program("initdb"), postgresql_program("pg_ctl")
     except NotInstalled as error:
         pytest.skip(f"PostgreSQL is optional: {error}")
     # PostgreSQL refuses to run as root: Debian's package brings a user for it, who cannot enter pytest's own folders.
-    folder = Path(tempfile.mkdtemp(prefix="weir-pg-"))
+    folder = folder or Path(tempfile.mkdtemp(prefix="weir-pg-"))
     prefix = ["runuser", "-u", "postgres", "--"] if os.geteuid() == 0 else []
     if prefix:
         shutil.chown(folder, "postgres")

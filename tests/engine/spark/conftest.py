@@ -1,8 +1,11 @@
 """An agent with two real slots that all tests here share, beside a broker of its own: a driver takes long to start."""
 
+import shutil
 import sys
+import tempfile
 import time
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 import redis
@@ -54,7 +57,15 @@ def rig(tmp_path_factory, test_types, replayed, with_jar):
 
 
 @pytest.fixture(scope="package")
-def hosts(tmp_path_factory, test_types, with_jar):
+def postgresql_folder():
+    """Where both agents may reach a PostgreSQL; a test that needs one makes it."""
+    folder = Path(tempfile.mkdtemp(prefix="weir-pg-"))  # its server could not enter pytest's own folders
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="package")
+def hosts(tmp_path_factory, test_types, with_jar, postgresql_folder):
     """Two agents with a slot and a data folder each; either reaches a broker of theirs by a wire of its own."""
     plugin_folder, types = test_types
     with ExitStack() as stack:
@@ -66,7 +77,8 @@ def hosts(tmp_path_factory, test_types, with_jar):
             stack.callback(wire.close)
             nodes[node] = stack.enter_context(running_agent(
                 client, wire.url, with_jar(tmp_path_factory.mktemp(node)), plugin=plugin_folder,
-                task_types=catalogue(*types), node=node, WEIR_SLOT_MEMORY_MB="2048"))
+                task_types=catalogue(*types), node=node, WEIR_SLOT_MEMORY_MB="2048",
+                WEIR_DATABASE_HOSTS=str(postgresql_folder), WEIR_SECRETS_KEY="of both nodes"))
             nodes[node].wire = wire
         hosts = Hosts(client, nodes)
         hosts.wait_serving()

@@ -24,16 +24,22 @@ pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.xdist_group("no
 class Moving:
     """A source, a chain with two sums, and somebody else who reads the first of them; each part moves by itself."""
 
+    tasks, outputs = TASKS, frozenset({"out", "looked"})
+
     def __init__(self, hosts: Hosts, seed: int) -> None:
-        self.hosts, self.chance, name = hosts, random.Random(seed), f"f{hosts.version + 1}-"
-        self.fragments = {fragment.id: fragment for fragment in (
+        self.hosts, self.chance = hosts, random.Random(seed)
+        self.fragments = {fragment.id: fragment for fragment in self.begin(f"f{hosts.version + 1}-")}
+
+    def begin(self, name: str) -> tuple[Fragment, ...]:
+        """The queries as they are before anything moves; their names begin with that."""
+        self.out, self.looked = f"{name}1.2", f"{name}2.1"
+        return (
             Fragment(f"{name}0", ("count", "t1"), "n1/0", 2, {"t1": (f"{name}1", f"{name}2")}),
             Fragment(f"{name}1", ("shift", "t2", "out"), "n2/0", 3),
-            Fragment(f"{name}2", ("look", "looked"), "n2/0", 2))}
-        self.out, self.looked = f"{name}1.2", f"{name}2.1"
+            Fragment(f"{name}2", ("look", "looked"), "n2/0", 2))
 
     def publish(self) -> None:
-        self.hosts.publish(estate_of(list(self.fragments.values()), TASKS, slots=self.hosts.slots))
+        self.hosts.publish(estate_of(list(self.fragments.values()), self.tasks, slots=self.hosts.slots))
 
     def move(self, task: str = "") -> str:
         """One query goes to the other node; its new name."""
@@ -51,7 +57,7 @@ class Moving:
         slot = next(slot.name for slot in self.hosts.slots if slot.name != fragment.slot)
         above = [part for part in self.fragments.values() if any(name in to for to in part.outlets.values())]
         change = recut(
-            [fragment], [Piece(fragment.active, slot)], upstream=above, outputs={"out", "looked"},
+            [fragment], [Piece(fragment.active, slot)], upstream=above, outputs=self.outputs,
             generation=self.hosts.version)
         for before in change.before:
             del self.fragments[before]
