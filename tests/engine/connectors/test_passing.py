@@ -14,7 +14,8 @@ from scheduler.contracts.offsets import Offset
 from scheduler.contracts.savepoints import RestorePoint
 from scheduler.model.dataflow import Task
 from scheduler.model.task_types import TaskType, TaskTypes
-from workers.engine.agents.store import NodeStore, SlotStore
+from workers.engine.agents.node_store import NodeStore
+from workers.engine.agents.store import SlotStore
 from workers.engine.channels import keys
 from workers.engine.channels.registry import Channels
 from workers.engine.connectors import host as host_module
