@@ -22,7 +22,7 @@ from .conftest import NODES
 from .rig import Hosts
 from .test_moves_between_nodes import Moving, disturb
 
-pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.xdist_group("nodes")]
+pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.long, pytest.mark.xdist_group("nodes")]
 SECRET = {"secret": "db", "team": "city"}
 EVERY_S = 0.05
 
@@ -172,7 +172,6 @@ def test_source_and_sink_go_there_and_back_though_the_host_that_lets_go_is_kille
     leaves_nothing(moving)
 
 
-@pytest.mark.long
 @pytest.mark.timeout(7_200)
 @pytest.mark.parametrize("seed", [2, 3])
 def test_ten_moves_with_kills_at_random_moments_lose_and_double_no_row(
@@ -203,7 +202,6 @@ def test_ten_moves_with_kills_at_random_moments_lose_and_double_no_row(
     leaves_nothing(moving)
 
 
-@pytest.mark.long
 @pytest.mark.timeout(3_600)
 def test_what_a_dead_node_has_not_let_go_is_taken_by_force_and_a_move_is_taken_back(
     hosts: Hosts, database: Database
