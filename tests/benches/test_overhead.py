@@ -37,3 +37,14 @@ def test_each_batch_counts_once_and_the_one_under_way_does_not() -> None:
     events, busy_s, batches = followed(lambda: newest.pop(0) if len(newest) > 1 else newest[0], seconds=0.3)
 
     assert (events, busy_s, batches) == (50, pytest.approx(0.4), 2)
+
+
+def test_a_run_without_two_batches_goes_on_until_there_are_two() -> None:
+    def progress(batch: int) -> dict:
+        return {"batchId": batch, "numInputRows": 10, "durationMs": {"triggerExecution": 300, "latestOffset": 100}}
+
+    newest = [progress(4), progress(4), progress(5), progress(5), progress(6), progress(7)]
+    result = followed(lambda: newest.pop(0) if len(newest) > 1 else newest[0], seconds=0.001, longest_s=60)
+
+    assert result == (20, pytest.approx(0.4), 2)
+    assert followed(lambda: progress(4), seconds=0.001, longest_s=0.05) == (0, 0, 0)

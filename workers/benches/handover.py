@@ -1,7 +1,7 @@
 """Measures what a handover costs on this machine: how long an output stands still, and how late its events come then.
 
-    python -m workers.benches.handover [--repeats 6] [--rate 50] [--trigger 100] [--stateless | --state-mb 100]
-        [--log FILE] [--json FILE]
+    python -m workers.benches.handover [--repeats 6] [--warm-ups 0] [--rate 50] [--trigger 100]
+        [--stateless | --state-mb 100] [--log FILE] [--json FILE]
 
 A chain in two fragments on two slots is fused, moved to the other slot and cut, again and again, on a node of its own.
 17 repeats are 51 handovers. With ``--state-mb`` one of its tasks holds so much state, by key, from its first event on.
@@ -116,7 +116,7 @@ def _every_event(chain: Sequence[Task], *, has_state: bool, state_mb: int) -> li
     return [*chain[:2], third, Task("out", "output", {**chain[-1].config, "keep_events": 200_000})]
 
 
-def measure(chains: Chains, *, repeats: int) -> dict[str, Any]:
+def measure(chains: Chains, *, repeats: int, warm_ups: int = 0) -> dict[str, Any]:
     """Bring the chain into each form so often; what the output shows of it.
 
     Parameters
@@ -125,6 +125,8 @@ def measure(chains: Chains, *, repeats: int) -> dict[str, Any]:
         What runs.
     repeats : int
         How often.
+    warm_ups : int, optional
+        How often before that, which is not measured: drivers compile what they do for the first times.
 
     Returns
     -------
@@ -135,6 +137,9 @@ def measure(chains: Chains, *, repeats: int) -> dict[str, Any]:
     chains.run(CUT)
     _until(chains.blocks, within_s=chains.start_s)
     time.sleep(2 * SETTLE_S)
+    for form in FORMS * warm_ups:
+        chains.run(form)
+        time.sleep(SETTLE_S)
     for form in FORMS * repeats:
         quiet = chains.blocks()
         began_ms = time.time_ns() // 1_000_000
@@ -166,6 +171,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and print."""
     parser = argparse.ArgumentParser(description="Measure handovers on this machine.")
     parser.add_argument("--repeats", type=int, default=6)
+    parser.add_argument(
+        "--warm-ups", type=int, default=0, metavar="N", help="repeats before them that are not measured")
     parser.add_argument("--rate", type=float, default=50.0)
     parser.add_argument("--trigger", type=int, default=500, help="ms between batches")
     sizes = parser.add_mutually_exclusive_group()
@@ -181,7 +188,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             at, rate_per_s=given.rate, trigger_ms=given.trigger, has_state=not given.stateless,
             state_mb=given.state_mb, log=given.log)
         try:
-            results = measure(chains, repeats=given.repeats)
+            results = measure(chains, repeats=given.repeats, warm_ups=given.warm_ups)
         finally:
             stop(chains.agent, timeout_s=10)
     results["state_mb"] = given.state_mb
