@@ -89,7 +89,7 @@ class Sides:
 
     def run(
         self, side: str, tasks: tuple[Task, ...], *, trigger_ms: int, warm_s: float, seconds: float,
-        is_calm: bool = True,
+        is_even: bool = True,
     ) -> Run:
         """Run one side for a while.
 
@@ -103,12 +103,12 @@ class Sides:
             Between its batches.
         warm_s, seconds : float
             For how long it runs before it is measured, and how long that takes.
-        is_calm : bool, optional
-            Whether its batches are done in time: by hand each has as many events then.
+        is_even : bool, optional
+            By hand, whether each batch has as many events, whenever it comes.
         """
         self._number += 1
         name = f"overhead-{self._number}"
-        query, stop = self._by_hand(name, tasks, trigger_ms, is_calm) if side == BY_HAND else self._weir(
+        query, stop = self._by_hand(name, tasks, trigger_ms, is_even) if side == BY_HAND else self._weir(
             name, tasks, trigger_ms, is_open=side == WEIR)
         try:
             _await_events(query)
@@ -130,9 +130,9 @@ class Sides:
         self.driver.spark.stop()
 
     def _by_hand(
-        self, name: str, tasks: Sequence[Task], trigger_ms: int, is_calm: bool
+        self, name: str, tasks: Sequence[Task], trigger_ms: int, is_even: bool
     ) -> tuple[Any, Callable[[], None]]:
-        frame = self._events_by_hand(tasks[0].config["rate_per_s"], trigger_ms, is_calm).selectExpr(
+        frame = self._events_by_hand(tasks[0].config["rate_per_s"], trigger_ms, is_even).selectExpr(
             "value AS _seq", "unix_millis(timestamp) AS _time", "unix_millis(timestamp) AS _born")
         for task in tasks:
             with going_on(task.id, inherited=None):
@@ -142,10 +142,10 @@ class Sides:
             processingTime=f"{trigger_ms} milliseconds").format("noop").start()
         return query, query.stop
 
-    def _events_by_hand(self, rate_per_s: float, trigger_ms: int, is_calm: bool) -> DataFrame:
-        """Events with a number and a time: as many for each batch where that is in time, or by the clock."""
+    def _events_by_hand(self, rate_per_s: float, trigger_ms: int, is_even: bool) -> DataFrame:
+        """Events with a number and a time: as many for each batch, or by the clock."""
         reader = self.driver.spark.readStream.option("numPartitions", 1)
-        if not is_calm:
+        if not is_even:
             return reader.format("rate").option("rowsPerSecond", round(rate_per_s)).load()
         return reader.format("rate-micro-batch").option(
             "rowsPerBatch", max(1, round(rate_per_s * trigger_ms / 1000))).option(
@@ -233,15 +233,14 @@ def measure(
             for side in SIDES:  # code is compiled, Python's workers are there
                 sides.run(side, usual, trigger_ms=trigger_ms, warm_s=1, seconds=seconds / 2)
             tried = sides.run(
-                BY_HAND, chain_of(flow, rate_per_s=peak_per_s), trigger_ms=trigger_ms, warm_s=0, seconds=1,
-                is_calm=False)
+                BY_HAND, chain_of(flow, rate_per_s=peak_per_s), trigger_ms=trigger_ms, warm_s=0, seconds=1)
             most = chain_of(flow, rate_per_s=min(peak_per_s, ABOVE_PEAK * max(rate_per_s, tried.per_busy_s)))
             for number in range(rounds):
                 for side in SIDES[number % 3:] + SIDES[: number % 3]:
                     for tasks, runs in ((usual, calm), (most, saturated)):
                         runs[side].append(sides.run(
                             side, tasks, trigger_ms=trigger_ms, warm_s=seconds / 2, seconds=seconds,
-                            is_calm=tasks is usual))
+                            is_even=tasks is usual))
         finally:
             sides.close()
     return [{"dataflow": flow, **row} for row in compared(calm, saturated)]
