@@ -1,7 +1,7 @@
 """What Weir adds: a dataflow as one query of Weir, against the same operators in a query that is written by hand.
 
 Both run in the same driver, one after the other, in alternating order, with batches as far apart and as large. By hand
-there is one of Spark's rate sources and a sink that drops everything; Weir has its own source, a valve behind each task,
+there is one of Spark's rate sources and a sink that drops everything; Weir has its own source, a valve behind a task,
 and a channel in which the output is published. Neither has an agent beside it. For CPU the source by hand is
 ``rate-micro-batch``, which has events for each batch: ``rate`` has new ones once a second only, so that half of the
 batches were left out, and their cost, with batches half a second apart.
@@ -35,7 +35,7 @@ BY_HAND, WEIR, CLOSED = "by hand", "Weir", "Weir, output closed"
 SIDES = (BY_HAND, WEIR, CLOSED)
 WAITS_S = 120  # for a first batch, for an end, and for batches that take longer than a run
 FEWEST_BATCHES = 2  # of a run
-ABOVE_PEAK = 1.5  # so much more than by hand was done in a first try: with much more each batch is far longer than the last
+ABOVE_PEAK = 1.5  # so much more than by hand was done in a first try: with far more each batch is longer than the last
 FLOWS: Mapping[str, Sequence[tuple[str, Mapping[str, Any]]]] = {
     "ETL": (
         ("senml_parse", {"schema": "urban"}), ("range_filter", {"ranges": {"temperature": [-12.5, 43.1]}}),
