@@ -1,4 +1,4 @@
-"""Moving: the plan that lets queries go on in another slot, of their node or of another, and the one that takes it back.
+"""Moving: the plan that lets queries go on in another slot, of their node or of another, and that which takes it back.
 
 A query ends and its heir, which stands by in the other slot, goes on exactly where it ended: the same handover as for
 fusing and cutting (paper [4] stops a task and starts it again elsewhere).

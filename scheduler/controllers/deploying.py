@@ -61,8 +61,8 @@ class Deploying:
 
     name = "deployment"
     title = "Deployment"
-    about = ("Moves a query to a slot with room where its own has too much to do, and one or several nearer to what they "
-             "exchange most with where no slot has.")
+    about = ("Moves a query to a slot with room where its own has too much to do, and one or several nearer to what "
+             "they exchange most with where no slot has.")
     reads = "deployments"
     every_s = 60.0
     usual = Policy(changes_per_hour=6, changes_per_day=48, cool_down_s=600.0)

@@ -47,7 +47,7 @@ class Search:
     least : float
         What each move has to bring, in the unit of the traffic.
     groups : mapping of str to collection of str, optional
-        The groups of bundles that may go together, by bundle: a series has one that all of it is in. Without it any may.
+        By bundle the groups that it is in: all of a series are in one together. Without it any may go together.
     """
 
     def __init__(

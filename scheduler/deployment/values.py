@@ -70,7 +70,8 @@ class Deployment:
 
     def moved(self, names: Iterable[str], slot: str) -> Deployment:
         """The deployment with some bundles in another slot."""
-        return replace(self, bundles={**self.bundles, **{name: replace(self.bundles[name], slot=slot) for name in names}})
+        moved = {name: replace(self.bundles[name], slot=slot) for name in names}
+        return replace(self, bundles={**self.bundles, **moved})
 
     @property
     def share_between_nodes(self) -> float:

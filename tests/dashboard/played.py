@@ -129,3 +129,10 @@ class Played:
 def opened(record: DataflowRecord) -> frozenset[str]:
     estate = load_estate()
     return open_of({estate.places[task][0] for task in estate.submitted[str(record.pk)].running.values()})
+
+
+def intervals(record: DataflowRecord) -> set[int]:
+    """How far apart batches of its queries are to be, in ms."""
+    estate = load_estate()
+    running_tasks = estate.submitted[str(record.pk)].running.values()
+    return set(trigger_ms_of({estate.places[task][0] for task in running_tasks}).values())

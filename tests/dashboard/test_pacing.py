@@ -17,7 +17,7 @@ from dashboard.explorer.preview import preview_submission
 from dashboard.operations.estate import load_estate
 from dashboard.operations.latency_view import latency_of
 from dashboard.operations.models import FragmentPace, LatencyStatus
-from dashboard.operations.pacing import EVERY_S, REPACED, SOONEST_S, Pacer, trigger_ms_of
+from dashboard.operations.pacing import EVERY_S, REPACED
 from dashboard.plans.latency_prices import latency_prices
 from dashboard.plans.latency_remedies import latency_with_remedies
 from dashboard.plans.prices import prices_in_force
@@ -27,19 +27,13 @@ from scheduler.contracts.qos import QosSetup
 from scheduler.model.errors import NotFound, PermissionDenied
 from scheduler.model.latency import LatencyLimit
 from tests.dashboard.building import World, approved, document, enacted, planned, removal_planned, running
-from tests.dashboard.played import Played, opened
+from tests.dashboard.played import Played, intervals, opened
 
 
 @pytest.fixture
 def played(monkeypatch: pytest.MonkeyPatch, settings) -> Iterator[Played]:
     settings.LONGEST_TRIGGER_MS = 30_000
     return Played(monkeypatch)
-
-
-def intervals(record: DataflowRecord) -> set[int]:
-    estate = load_estate()
-    running_tasks = estate.submitted[str(record.pk)].running.values()
-    return set(trigger_ms_of({estate.places[task][0] for task in running_tasks}).values())
 
 
 def status(record: DataflowRecord) -> LatencyStatus:
@@ -208,69 +202,6 @@ def test_other_limits_hold_within_rounds_and_nothing_is_restarted(
     choose_latency(actor=world.carla, dataflow_id=record.pk, limits=None)
     played.run(60)
     assert intervals(record) == before
-
-
-def test_another_limit_is_paced_for_in_the_next_second(world: World, played: Played) -> None:
-    record = running(world.carla, world.city, document("tuned"), world.ana)
-    played.run(64)
-    before = intervals(record)
-    choose_latency(actor=world.carla, dataflow_id=record.pk, limits=(LatencyLimit(0.4),))
-    played.run(1)
-    assert max(intervals(record)) < min(before) / 5
-    assert status(record).limit == 0.4
-
-
-def test_what_is_new_is_paced_for_in_the_next_second(world: World, played: Played) -> None:
-    running(world.carla, world.city, document("old"), world.ana)
-    played.run(64)
-    record = running(world.carla, world.city, document("new", window=20, latency="400 ms"), world.ana)
-    played.run(1)
-    assert max(intervals(record)) < 400
-
-
-def test_limits_that_come_one_after_the_other_do_not_keep_the_recorder_busy(
-    world: World, played: Played, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    record, rounds, choose = running(world.carla, world.city, document("busy"), world.ana), [], Pacer._round
-    monkeypatch.setattr(Pacer, "_round", lambda *args: rounds.append(args[-1]) or choose(*args))
-    played.run(60)
-    assert len(rounds) == 6, "nothing has changed"
-    for number in range(9):
-        choose_latency(actor=world.carla, dataflow_id=record.pk, limits=(LatencyLimit(1.0 + number),))
-        played.run(1)
-    assert len(rounds) - 6 <= 9 / SOONEST_S
-    played.run(1)
-    assert status(record).limit == 9.0, "the last one counts"
-
-
-def test_a_limit_is_hopeless_where_neither_intervals_nor_open_batches_meet_it(world: World, played: Played) -> None:
-    record = running(world.carla, world.city, document("tuned"), world.ana)
-    played.run(124)
-    assert not status(record).hopeless
-    choose_latency(actor=world.carla, dataflow_id=record.pk, limits=(LatencyLimit(0.05),))
-    played.run(1)
-    assert (status(record).state, status(record).hopeless) == ("impossible", True)
-    played.run(20)
-    assert status(record).hopeless, "batches are at other intervals meanwhile, and were not seen yet"
-    choose_latency(actor=world.carla, dataflow_id=record.pk, limits=(LatencyLimit(2.0),))
-    played.run(2)
-    assert not status(record).hopeless
-
-
-def test_a_limit_is_not_hopeless_that_open_batches_would_meet(world: World, played: Played) -> None:
-    played.refusal, played.steps = "", False
-    record = running(world.carla, world.city, document("tuned"), world.ana)
-    played.run(124)
-    choose_latency(actor=world.carla, dataflow_id=record.pk, limits=(LatencyLimit(0.05),))
-    played.run(1)
-    assert (status(record).state, status(record).hopeless) == ("impossible", False)
-
-
-def test_a_limit_is_not_hopeless_while_its_queries_are_not_known(world: World, played: Played) -> None:
-    played.state = "starting"
-    record = running(world.carla, world.city, document("tuned", latency="50 ms"), world.ana)
-    played.run(30)
-    assert (status(record).state, status(record).hopeless) == ("impossible", False)
 
 
 def test_the_strictest_limit_holds_where_a_query_is_shared_and_pays_for_it(world: World, played: Played) -> None:

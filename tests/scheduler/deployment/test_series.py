@@ -96,7 +96,8 @@ def chances(number: int) -> Deployment:
 def best_of_all(running: Deployment, thresholds: Thresholds) -> float:
     """The greatest worth of any set of bundles on any slot that it may go to: what it brings beyond what it has to."""
     low = [slot for slot in SLOTS if running.loads[slot] < thresholds.low]
-    coolest = {min((running.loads[slot], slot) for slot in low if node_of(slot) == node)[1] for node in map(node_of, low)}
+    coolest = {
+        min((running.loads[slot], slot) for slot in low if node_of(slot) == node)[1] for node in map(node_of, low)}
     best = 0.0
     for slot in coolest:
         may_go = [name for name, bundle in running.bundles.items()
