@@ -294,7 +294,7 @@ def test_a_limit_that_nothing_else_would_meet_is_acted_on_at_once(loop: Loop, la
     assert made_by_weir() == []
 
     status_of(late, IMPOSSIBLE, lasting=timedelta(), hopeless=True)
-    loop.run(later_s=1)
+    loop.run(later_s=10)
     assert len(made_by_weir()) == 1
 
 
