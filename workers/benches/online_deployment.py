@@ -90,8 +90,17 @@ def growth(nodes: Sequence[int], *, seeds: Sequence[int]) -> list[dict[str, Any]
 
 
 def decision_s(bundles: int, nodes: int, *, repeats: int, score_change: float = 0.0) -> list[float]:
-    """How long one round takes, in seconds, each time anew from plain values; with a threshold that nothing reaches,
-    one that looks at bundles and series and finds none."""
+    """How long one round takes, in seconds, each time anew from plain values.
+
+    Parameters
+    ----------
+    bundles, nodes : int
+        How many there are.
+    repeats : int
+        How many rounds are timed.
+    score_change : float, optional
+        What traffic a move has to save; where nothing reaches it, a round looks at bundles and series and finds none.
+    """
     chance, slots = random.Random(1), slots_of(nodes)
     placed = {f"b{number}": PlacedBundle(f"b{number}", chance.choice(slots), 0.05) for number in range(bundles)}
     names = list(placed)
