@@ -1,12 +1,12 @@
-"""Moving: the plan that lets a query go on in another slot, of its node or of another, and the one that takes it back.
+"""Moving: the plan that lets queries go on in another slot, of their node or of another, and that which takes it back.
 
-The query ends and its heir, which stands by in the other slot, goes on exactly where it ended: the same handover as for
+A query ends and its heir, which stands by in the other slot, goes on exactly where it ended: the same handover as for
 fusing and cutting (paper [4] stops a task and starts it again elsewhere).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -23,7 +23,7 @@ from .model.task_types import TaskType, TaskTypes
 from .plan_building import plan_of_change, price_of_rearrangement, submitted_in, touched_by
 from .reuse.cutting import stuck_types
 from .reuse.division import is_scheduled
-from .reuse.handover import Piece, recut_in
+from .reuse.handover import moved_in
 
 FileSecrets = Collection[tuple[str, str]]
 
@@ -107,21 +107,23 @@ def slots_for(
 
 
 def plan_move(
-    estate: EstateView, dataflow_id: str, *, query: str, slot: str, task_types: TaskTypes, prices: Prices,
-    why: str = "", file_secrets: FileSecrets = frozenset(),
+    estate: EstateView, dataflow_id: str, *, query: str, slot: str, along: Sequence[str] = (), task_types: TaskTypes,
+    prices: Prices, why: str = "", file_secrets: FileSecrets = frozenset(),
 ) -> Plan:
-    """Plan that one query of a submitted dataflow goes on in another slot.
+    """Plan that one query of a submitted dataflow, or several, go on in another slot.
 
     Parameters
     ----------
     estate : EstateView
         What runs, for whom and where.
     dataflow_id : str
-        A dataflow that runs in the query.
+        A dataflow that runs in each of the queries.
     query : str
         The fragment.
     slot : str
         The slot's name.
+    along : sequence of str, optional
+        Fragments that go there with it: all of them or none.
     task_types : TaskTypes
         The catalogue: whether state can be handed over.
     prices : Prices
@@ -142,16 +144,39 @@ def plan_move(
     """
     submitted = submitted_in(estate, dataflow_id)
     own = {estate.places[task_id][0] for task_id in submitted.running.values()}
-    if query not in own:
-        raise NotFound(
-            f"{submitted.name} has no query {query}.",
-            remedy=f"Name one of {', '.join(sorted(own))}.", dataflow=dataflow_id, query=query)
+    queries = tuple(dict.fromkeys((query, *along)))
+    for name in queries:
+        if name not in own:
+            raise NotFound(
+                f"{submitted.name} has no query {name}.",
+                remedy=f"Name one of {', '.join(sorted(own))}.", dataflow=dataflow_id, query=name)
     if slot not in estate.slot_loads([slot]):
         raise NotFound(
             f"There is no slot {slot} that a query may go to: a measurement may have it to itself, or its node is "
             "drained.",
             remedy="The page Slots lists all that there are.", slot=slot)
-    fragment = estate.fragments[query]
+    fragments = [estate.fragments[name] for name in queries]
+    for fragment in fragments:
+        _require_movable(estate, fragment, slot, task_types=task_types, file_secrets=file_secrets)
+    outputs = {
+        task_id for fragment in fragments for task_id in fragment.active_tasks
+        if task_types[estate.tasks[task_id].type].terminal == "output"}
+    return freeze_plan(plan_of_change(
+        MOVE, estate, submitted, moved_in(estate, dict.fromkeys(queries, slot), outputs=outputs),
+        heads=(fragment.tasks[0] for fragment in fragments),
+        reused=tuple(sorted(set(submitted.running.values()))),
+        price=price_of_rearrangement(
+            estate, submitted, task_types=task_types, prices=prices, queries_started=len(queries),
+            queries_stopped=len(queries), task_cores_delta=0.0),
+        why=why,
+    ))
+
+
+def _require_movable(
+    estate: EstateView, fragment: Fragment, slot: str, *, task_types: TaskTypes, file_secrets: FileSecrets
+) -> None:
+    """Raise where a query cannot go to a slot."""
+    query = fragment.id
     why_not = why_not_moved(estate, fragment, task_types=task_types)
     if why_not:
         raise InvalidTransition(
@@ -166,23 +191,10 @@ def plan_move(
             f"{query} cannot be moved to {slot}: {why_not}.",
             remedy=f"Choose another slot of {node_of(fragment.slot)}, or schedule the dataflow on that node.",
             query=query, slot=slot)
-    outputs = {
-        task_id for task_id in fragment.active_tasks
-        if task_types[estate.tasks[task_id].type].terminal == "output"}
-    change = recut_in(estate, [fragment], [Piece(fragment.active, slot)], outputs=outputs)
-    return freeze_plan(plan_of_change(
-        MOVE, estate, submitted, change,
-        heads=(fragment.tasks[0],),
-        reused=tuple(sorted(set(submitted.running.values()))),
-        price=price_of_rearrangement(
-            estate, submitted, task_types=task_types, prices=prices, queries_started=1, queries_stopped=1,
-            task_cores_delta=0.0),
-        why=why,
-    ))
 
 
 def plan_moving_back(estate: EstateView, plan: Plan) -> Plan:
-    """Plan to undo a move: the query goes on in the slot where it was.
+    """Plan to undo a move: each query goes on in the slot where it was.
 
     Parameters
     ----------
@@ -194,30 +206,36 @@ def plan_moving_back(estate: EstateView, plan: Plan) -> Plan:
     NotSubmitted
         The dataflow that it was for has left the estate.
     InvalidTransition
-        The query was changed since, or its former slot is gone.
+        A query was changed since, or its former slot is gone.
     """
     submitted = submitted_in(estate, plan.dataflow.id)
-    moved = plan.fragments_after[plan.steps[0].fragment]
-    former = plan.fragments_before[moved.inherits[-1]]
-    fragment = estate.fragments.get(moved.id)
-    if fragment is None or (fragment.tasks, fragment.active) != (moved.tasks, moved.active) or is_scheduled(
-            estate, fragment):
+    moved = [plan.fragments_after[step.fragment] for step in plan.steps]
+    former = {heir.id: plan.fragments_before[heir.inherits[-1]] for heir in moved}
+    fragments = [estate.fragments[heir.id] for heir in moved if heir.id in estate.fragments]
+    if [(fragment.tasks, fragment.active) for fragment in fragments] != [
+            (heir.tasks, heir.active) for heir in moved] or any(
+            is_scheduled(estate, fragment) for fragment in fragments):
         raise InvalidTransition(
-            f"The queries of {submitted.name} were changed again since one was moved.",
+            f"The queries of {submitted.name} were changed again since {'some were' if moved[1:] else 'one was'} "
+            "moved.",
             remedy="There is nothing left to undo.", dataflow=submitted.id)
-    if former.slot not in estate.slot_loads([former.slot]):
+    slots = {name: fragment.slot for name, fragment in former.items()}
+    offered = estate.slot_loads(list(slots.values()))
+    gone = next((slot for slot in slots.values() if slot not in offered), None)
+    if gone is not None:
         raise InvalidTransition(
-            f"The slot {former.slot} is gone, or its node is drained.", remedy="Move the query to another slot.",
+            f"The slot {gone} is gone, or its node is drained.", remedy="Move the query to another slot.",
             dataflow=submitted.id)
-    outputs = {task_id for task_id in fragment.channels if task_id not in fragment.outlets}
-    change = recut_in(estate, [fragment], [Piece(fragment.active, former.slot)], outputs=outputs)
-    # The one before it, too: it may still work, where the move was not over.
-    heir = change.after[change.steps[0].fragment]
-    back = replace(heir, inherits=(former.id, *heir.inherits))
-    change = replace(change, after={**change.after, back.id: back})
+    outputs = {task_id for fragment in fragments for task_id in fragment.channels if task_id not in fragment.outlets}
+    change = moved_in(estate, slots, outputs=outputs)
+    # The ones before them, too: they may still work, where the move was not over.
+    back = {
+        step.fragment: replace(heir, inherits=(old.id, *heir.inherits))
+        for step, old in zip(change.steps, former.values(), strict=True) for heir in [change.after[step.fragment]]}
+    change = replace(change, after={**change.after, **back})
     return freeze_plan(replace(
         reversed_plan(plan, change), generation=estate.generation, dataflow=submitted,
-        **touched_by(estate, (fragment.tasks[0],), besides=submitted)))
+        **touched_by(estate, (fragment.tasks[0] for fragment in fragments), besides=submitted)))
 
 
 def _remedy(estate: EstateView, fragment: Fragment) -> str:

@@ -138,9 +138,9 @@ def defragment(request: HttpRequest, dataflow_id: UUID) -> dict[str, Any]:
 
 @router.post("/dataflows/{uuid:dataflow_id}/move", response=ProposalRow)
 def move(request: HttpRequest, dataflow_id: UUID, choice: schemas.MoveIn) -> dict[str, Any]:
-    """Propose that one of the dataflow's queries goes on in another slot."""
+    """Propose that one of the dataflow's queries, or several, go on in another slot."""
     return schemas.proposal_row(services.move_query(
-        actor=request.user, dataflow_id=dataflow_id, query=choice.query, slot=choice.slot))
+        actor=request.user, dataflow_id=dataflow_id, query=choice.query, slot=choice.slot, along=choice.along))
 
 
 @router.post("/dataflows/{uuid:dataflow_id}/when-behind", response=WhenBehind)

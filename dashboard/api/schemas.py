@@ -94,10 +94,11 @@ class ControllerIn(Schema):
 
 
 class MoveIn(Schema):
-    """Which query is to go on in which other slot."""
+    """Which query is to go on in which other slot, and which go along with it: all of them or none."""
 
     query: str
     slot: str
+    along: list[str] = []
 
 
 class CommentIn(Schema):

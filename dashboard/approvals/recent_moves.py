@@ -13,6 +13,7 @@ from dashboard.operations.handover_pauses import HANDED_OVER
 from dashboard.plans.selectors import plan_of
 from dashboard.teams.permissions import Viewer
 from scheduler.history.series import QUERY
+from scheduler.model.plan import Plan
 from scheduler.model.plan_kinds import MOVE
 
 LISTED = 8
@@ -39,12 +40,17 @@ def recent_moves(viewer: Viewer) -> list[RecentMove]:
     """The newest moves that the viewer may know of, of those that began to be carried out."""
     rows = proposals(viewer).filter(
         plan__kind=MOVE.name, status__in=[EXECUTING, FAILED, DONE, ROLLING_BACK, ROLLED_BACK])[:LISTED]
-    return [_move(row) for row in rows]
+    return [move for row in rows for move in _moves(row)][:LISTED]
 
 
-def _move(proposal: Proposal) -> RecentMove:
-    query, target = (str(proposal.plan.options.get(name, "")) for name in ("query", "slot"))
-    plan = plan_of(proposal.plan)
+def _moves(proposal: Proposal) -> list[RecentMove]:
+    """The queries that went to a slot by one plan."""
+    options, plan = proposal.plan.options, plan_of(proposal.plan)
+    return [_move(proposal, plan, query) for query in (str(options.get("query", "")), *options.get("along", ()))]
+
+
+def _move(proposal: Proposal, plan: Plan, query: str) -> RecentMove:
+    target = str(proposal.plan.options.get("slot", ""))
     before = plan.fragments_before.get(query)
     heir = next((
         fragment.id for fragment in plan.fragments_after.values()

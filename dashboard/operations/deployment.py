@@ -140,18 +140,22 @@ def deployment_rows(viewer: Viewer) -> dict[str, Any]:
 def _suggestion(
     view: View, deployment: Deployment, thresholds: Thresholds, own: Mapping[str, dict[str, str] | None]
 ) -> dict[str, Any]:
-    """A move of one of these queries that is worth it by what is measured now, with what it would bring; or why none
+    """A move of some of these queries that is worth it by what is measured now, with what it would bring; or why none
     is. Unlike the controller's decisions it is of one moment."""
-    turn = decide(deployment.moving_only(own), thresholds)
+    turn = decide(
+        deployment.moving_only(own), thresholds,
+        groups={query: [dataflow["id"]] for query, dataflow in own.items() if dataflow is not None})
     suggestion: dict[str, Any] = {"why": turn.why, "lacking": turn.lacking, "query": None}
     if turn.move is None:
         return suggestion
-    cores, loads = deployment.bundles[turn.move.bundle].cores, deployment.loads
+    move, loads = turn.move, deployment.loads
+    bundles = [deployment.bundles[name] for name in move.bundles]
+    source, after = bundles[0].slot, deployment.moved(move.bundles, move.target).loads
+    longest = max((_foreseen(view, name) for name in move.bundles), key=lambda foreseen: foreseen["pause_s"])
     return suggestion | {
-        "query": turn.move.bundle, "source": turn.move.source, "target": turn.move.target,
-        "dataflow": own[turn.move.bundle], "source_cores": round(loads[turn.move.source], 3),
-        "source_after": round(loads[turn.move.source] - cores, 3),
-        "target_after": round(loads[turn.move.target] + cores, 3), **_foreseen(view, turn.move.bundle)}
+        "query": bundles[0].id, "along": list(move.bundles[1:]), "source": source, "target": move.target,
+        "dataflow": own[bundles[0].id], "source_cores": round(loads[source], 3),
+        "source_after": round(after[source], 3), "target_after": round(after[move.target], 3), **longest}
 
 
 def _foreseen(view: View, query: str) -> dict[str, Any]:

@@ -258,6 +258,7 @@ class LatencyStatus(models.Model):
     full = models.JSONField(default=list)  # slots for want of whose CPU it is not met
     since = models.DateTimeField()  # that it is in this state
     late_since = models.DateTimeField(null=True)  # that it is not met, in one state or the other
+    hopeless = models.BooleanField(default=False)  # neither intervals nor open batches would meet it, by far
     at = models.DateTimeField()
 
     class Meta:

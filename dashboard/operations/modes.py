@@ -76,8 +76,8 @@ def is_still_wanted(opens: Mapping[str, bool], *, at: datetime) -> bool:
 
 def note_wanted(
     now: Chosen, queries: Queries, wants: Sequence[Wanted], refusals: Mapping[str, str], *, at: datetime
-) -> None:
-    """Choose as if modes were free, and keep where that is not what is in force.
+) -> Chosen:
+    """Choose as if modes were free, and keep where that is not what is in force; what would be chosen.
 
     Parameters
     ----------
@@ -99,7 +99,7 @@ def note_wanted(
     others = now.open ^ free.open
     if not others:
         ModesWanted.objects.exclude(queries={}).update(at=at, queries={}, cores={}, limits={})
-        return
+        return free
     readers = {name for name, writers in queries.reads.items() if not others.isdisjoint(writers)}
     ModesWanted.objects.update_or_create(pk=1, defaults={
         "at": at,
@@ -110,6 +110,7 @@ def note_wanted(
         "limits": {want.key: [round(free.paced.expected[want.key].latency_s, 4),
                               free.paced.expected[want.key].least_s is None]
                    for want in wants if not others.isdisjoint(want.way.writers)}})
+    return free
 
 
 def no_longer_open(opened: Collection[str], refusals: Mapping[str, str], estate: Estate) -> frozenset[str]:

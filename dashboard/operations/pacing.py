@@ -23,7 +23,16 @@ from django.db import transaction
 from dashboard import jobs
 from dashboard.operations.costs import costs_here
 from dashboard.operations.interval_words import change_in_words
-from dashboard.operations.latency_problem import Key, Wants, latency_ms, parts_along, queries_of, wants_of
+from dashboard.operations.latency_problem import (
+    LEAST_BATCHES,
+    Key,
+    Wants,
+    latency_ms,
+    parts_along,
+    queries_of,
+    wants_of,
+)
+from dashboard.operations.limit_statuses import beyond_reach, store_statuses
 from dashboard.operations.models import FragmentPace, LatencyStatus
 from dashboard.operations.modes import close_at_once, no_longer_open, note_wanted
 from dashboard.operations.open_batches import may_be_open, refusals_in
@@ -33,7 +42,7 @@ from scheduler.contracts.reports import RUNNING
 from scheduler.history.series import DATAFLOW, Annotation, Series
 from scheduler.latency import status
 from scheduler.latency.batch_costs import BatchesSeen, times_its_cpu
-from scheduler.latency.pacing import STAYS, Expected, Pacing, Queries, Wanted, expected_at
+from scheduler.latency.pacing import STAYS, Queries, Wanted, expected_at
 from scheduler.latency.real_time import (
     Chosen,
     apart_s_of,
@@ -42,16 +51,16 @@ from scheduler.latency.real_time import (
     keep_modes,
     opening,
 )
-from scheduler.latency.status import Settled, state_of
+from scheduler.latency.status import Settled
 from scheduler.latency.triggers import SMALLEST_S, BatchCost
 from scheduler.model.estate import Estate
 from scheduler.model.latency import LatencyLimit, to_json
 
 EVERY_S = 10
+SOONEST_S = 2  # after the last round, where a limit is another
 SEEN_FOR_S = 60.0
 REPACED = "repaced"
 MOST_USERS = 200  # of a query, for which it is told apart who needs it how often
-TOLD_AGAIN_S = 60.0  # what a limit comes to is written so often, though nothing has changed
 
 
 @dataclass(slots=True)
@@ -99,6 +108,8 @@ class Pacer:
         self._settled: dict[Key, Settled] = {}
         self._nodes = NodesSetUp()
         self._open: frozenset[str] | None = None  # at the last round; None before the first
+        self._limits: dict[Key, tuple[LatencyLimit, frozenset[str]]] | None = None  # likewise
+        self._chosen_s = 0
 
     def look(self, view: View, now_s: int) -> list[Annotation]:
         """Take a second in; what was changed, where this is a second in which intervals are chosen."""
@@ -107,10 +118,18 @@ class Pacer:
         self._look_at_queries(view, now_s)
         wants = self._wants_of(view)
         self._look_at_limits(view, wants, now_s)
-        if now_s % EVERY_S:
+        if not self._is_due(wants, now_s):
             return []
         rows = {(str(row.dataflow_id), row.number): row for row in LatencyStatus.objects.all()}
+        self._limits, self._chosen_s = _limits_of(wants), now_s
         return self._round(view, wants, rows, now_s)
+
+    def _is_due(self, wants: Wants, now_s: int) -> bool:
+        """Every ten seconds; and at once where a limit, or the queries on its way, are others than at the last round.
+        """
+        if now_s % EVERY_S == 0:
+            return True
+        return self._limits is not None and now_s >= self._chosen_s + SOONEST_S and self._limits != _limits_of(wants)
 
     def _wants_of(self, view: View) -> Wants:
         """The limits, found anew only where the estate or a limit is another than a second ago."""
@@ -182,7 +201,7 @@ class Pacer:
             other_s = 0.0 if row is None else row.other_s
             if row is not None and row.limit != to_json((limit,)):
                 other_s = status.carried_over(other_s, limit.limit_s)
-            elif measured_s is not None and modelled[want.key].path:
+            elif measured_s is not None and modelled[want.key].path and now_s % EVERY_S == 0:
                 other_s = status.corrected(
                     other_s, measured_s=measured_s, modelled_s=modelled[want.key].latency_s, limit_s=limit.limit_s)
             corrected[key] = (limit, replace(want, other_s=other_s))
@@ -193,11 +212,12 @@ class Pacer:
         at = self._now()
         if settings.PACING == "steps":  # managers choose; what is in force is noted
             self._nodes.publish(view, wants, queries, at=at)
-            chosen_now = as_it_is(queries, limits, in_force)
+            chosen_now, beyond = as_it_is(queries, limits, in_force), {}
         else:
             end_all(view, at=at)
             chosen_now = keep_modes(queries, limits, opened - closed, before=opened)
-            note_wanted(chosen_now, queries, limits, refusals if may_be_open() else {}, at=at)
+            free = note_wanted(chosen_now, queries, limits, refusals if may_be_open() else {}, at=at)
+            beyond = beyond_reach(corrected, chosen_now, free, known=self._known_well(queries, refusals, opened))
         paced, alone_ms = chosen_now.paced, self._alone(view, queries, corrected, chosen_now)
         was_open = opened if self._open is None else self._open
         changed = self._store_intervals(
@@ -205,7 +225,9 @@ class Pacer:
             fragments=view.estate.fragments)
         close_at_once(closed)
         self._open = chosen_now.open
-        self._store_statuses(corrected, paced, rows, at)
+        store_statuses(
+            corrected, paced, rows, at=at, beyond=beyond,
+            measured_s={key: self._settled[key].mean_s for key in corrected})
         self._paths = {key: paced.expected[want.key].path for key, (_, want) in corrected.items()}
         if not changed:
             return []
@@ -228,6 +250,13 @@ class Pacer:
         are being restarted for it."""
         chosen = {name: "" for name, row in paces.items() if row.real_time and name in view.estate.fragments}
         return chosen | refusals_in(view.reading.reports, view.estate)
+
+    def _known_well(self, queries: Queries, refusals: Mapping[str, str], opened: Collection[str]) -> set[str]:
+        """The queries of which it is known what their batches take, and whether they may stay open: those of a query
+        that is divided may not."""
+        seen = {name for name, query in self._queries.items() if query.seen.batches >= LEAST_BATCHES}
+        return {name for name in queries.costs if name in opened or (name in seen and (
+            name in refusals or name in queries.bounds_s or not may_be_open()))}
 
     def _known(self, view: View, chosen: Mapping[str, int]) -> Queries:
         costs = costs_here()
@@ -321,23 +350,10 @@ class Pacer:
                 update_fields=["trigger_ms", "since", "cost", "alone_ms", "refusal"])
         return changed
 
-    def _store_statuses(
-        self, wants: Wants, paced: Pacing, rows: Mapping[Key, LatencyStatus], at: datetime
-    ) -> None:
-        fresh = []
-        for key, (limit, want) in wants.items():
-            expected, row = paced.expected[want.key], rows.get(key)
-            made = _status(key, limit, want, expected, self._settled[key].mean_s, row, paced.full, at)
-            if row is None or _differ(row, made):
-                fresh.append(made)
-        gone = [row.pk for key, row in rows.items() if key not in wants]
-        if not fresh and not gone:
-            return
-        names = [name.name for name in LatencyStatus._meta.fields if name.name not in ("id", "dataflow", "number")]
-        with transaction.atomic():
-            LatencyStatus.objects.filter(pk__in=gone).delete()
-            LatencyStatus.objects.bulk_create(
-                fresh, update_conflicts=True, unique_fields=["dataflow", "number"], update_fields=names)
+
+def _limits_of(wants: Wants) -> dict[Key, tuple[LatencyLimit, frozenset[str]]]:
+    """The limits, each with the queries on its way."""
+    return {key: (limit, frozenset(want.way.writers)) for key, (limit, want) in wants.items()}
 
 
 def trigger_ms_of(fragments: Iterable[str]) -> dict[str, int]:
@@ -357,39 +373,6 @@ def priced_ms_of(fragments: Iterable[str] | None = None) -> dict[str, int]:
 def open_of(fragments: Iterable[str]) -> frozenset[str]:
     """Those of these fragments whose batches are to stay open."""
     return frozenset(FragmentPace.objects.filter(pk__in=list(fragments), real_time=True).values_list("pk", flat=True))
-
-
-def _status(
-    key: Key, limit: LatencyLimit, want: Wanted, expected: Expected, measured_s: float | None,
-    row: LatencyStatus | None, full: tuple[str, ...], at: datetime,
-) -> LatencyStatus:
-    same_limit = row is not None and row.limit == to_json((limit,))
-    if measured_s is None and same_limit:
-        measured_s = row.measured_s  # while a change settles, what was known counts
-    state = state_of(limit.limit_s, expected, measured_s)
-    late_since = row.late_since if same_limit and row.late_since is not None else at
-    return LatencyStatus(
-        dataflow_id=key[0], number=key[1], limit=to_json((limit,)), state=state,
-        expected_s=round(expected.latency_s, 4), measured_s=None if measured_s is None else round(measured_s, 4),
-        least_s=None if expected.least_s is None else round(expected.least_s, 4), other_s=round(want.other_s, 4),
-        path=[[query, round(wait, 4), round(batch, 4)]
-              for query, (wait, batch) in zip(expected.path, expected.parts_s, strict=True)],
-        full=list(full) if expected.least_s is not None else [],
-        since=row.since if same_limit and row.state == state else at,
-        late_since=late_since if state in status.LATE else None, at=at)
-
-
-def _differ(row: LatencyStatus, made: LatencyStatus) -> bool:
-    """Whether a row is worth writing again."""
-    if (row.limit, row.state, [part[0] for part in row.path]) != (
-            made.limit, made.state, [part[0] for part in made.path]):
-        return True
-    if (made.at - row.at).total_seconds() >= TOLD_AGAIN_S:
-        return True
-    pairs: list[tuple[Any, Any]] = [
-        (row.expected_s, made.expected_s), (row.measured_s, made.measured_s), (row.other_s, made.other_s)]
-    return any((old is None) != (new is None) or (old is not None and abs(new - old) > 0.05 * max(abs(old), 0.05))
-               for old, new in pairs)
 
 
 def _differs(before: Mapping[str, float], cost: Mapping[str, float]) -> bool:

@@ -128,10 +128,11 @@ def _isolation(record: PlanRecord, estate: Reading) -> Plan:
 
 
 def _move(record: PlanRecord, estate: Reading) -> Plan:
-    query = record.options["query"]
-    tasks = estate.fragments[query].active_tasks if query in estate.fragments else ()
+    query, along = record.options["query"], record.options.get("along", ())
+    tasks = [task for name in (query, *along) if name in estate.fragments
+             for task in estate.fragments[name].active_tasks]
     return moving.plan_move(
-        estate, str(record.dataflow_id), query=query, slot=record.options["slot"],
+        estate, str(record.dataflow_id), query=query, slot=record.options["slot"], along=along,
         task_types=jobs.task_types(), prices=prices_in_force(), why=record.options.get("why", ""),
         file_secrets=file_secrets(estate.tasks[task] for task in tasks))
 

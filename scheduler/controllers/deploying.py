@@ -1,14 +1,15 @@
-"""Online task deployment as a controller: one query a round leaves the hottest slot, or goes nearer to what it
-exchanges most with (paper [4], algorithms 1 and 2; the decision is ``scheduler.deployment.online``).
+"""Online task deployment as a controller: one query a round leaves the hottest slot, or one or a series goes nearer to
+what it exchanges most with (paper [4], algorithms 1 and 2; the decision is ``scheduler.deployment.online``).
 
-A query's load is the median of the last minutes, a query that moved rests, and no slot is given more than makes it
+A series is one plan of one dataflow, which runs in all of its queries: one promise, one budget, one way back. A query's
+load is the median of the last minutes, a query that moved rests, and no slot is given more than makes it
 high: so nothing goes back and forth where load swings.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from scheduler.deployment.online import Move, Thresholds, decide
@@ -28,7 +29,7 @@ class Asker:
     """A dataflow that runs in a query, and so may ask for its move: its team, and the others that would notice.
 
     ``tasks`` are those of the query, ``load_tasks`` those whose rate is its load, ``latency_ms`` and ``load_per_s``
-    what the dataflow and they have now, None where that is not measured.
+    what the dataflow and they have now, None where that is not measured. A query may have several askers of one team.
     """
 
     dataflow: str
@@ -60,8 +61,8 @@ class Deploying:
 
     name = "deployment"
     title = "Deployment"
-    about = ("Moves a query to a slot with room where its own has too much to do, and nearer to what it exchanges most "
-             "with where no slot has.")
+    about = ("Moves a query to a slot with room where its own has too much to do, and one or several nearer to what "
+             "they exchange most with where no slot has.")
     reads = "deployments"
     every_s = 60.0
     usual = Policy(changes_per_hour=6, changes_per_day=48, cool_down_s=600.0)
@@ -69,11 +70,13 @@ class Deploying:
     def evaluate(self, evidence: Deployments, policies: Mapping[str, Policy]) -> Evaluation:
         """One move for the whole estate, by the team that may ask for it; or why there is none."""
         allowed = {
-            bundle: asker for bundle, askers in evidence.askers.items()
-            if (asker := self._asker(askers, policies)) is not None}
-        turn = decide(evidence.deployment.moving_only(allowed), evidence.thresholds, resting=evidence.resting)
+            bundle: own for bundle, askers in evidence.askers.items()
+            if (own := [asker for asker in askers if self._mode(asker, policies) != OFF])}
+        turn = decide(
+            evidence.deployment.moving_only(allowed), evidence.thresholds, resting=evidence.resting,
+            groups={bundle: frozenset(asker.dataflow for asker in own) for bundle, own in allowed.items()})
         if turn.move is not None:
-            return Evaluation((_move(turn.move, allowed[turn.move.bundle], turn.why, evidence),))
+            return Evaluation((_move(turn.move, self._askers(turn.move, allowed, policies), turn.why, evidence),))
         why = turn.why
         if turn.lacking > 0:
             slots = math.ceil(turn.lacking / evidence.thresholds.high)
@@ -83,12 +86,19 @@ class Deploying:
                     f"{'s' if slots > 1 else ''}{price} would do.")
         return Evaluation(reasons=tuple(Reason(team, "", why) for team in self._teams(evidence, policies)))
 
-    def _asker(self, askers: tuple[Asker, ...], policies: Mapping[str, Policy]) -> Asker | None:
-        """Of those who may ask one whose team lets it act, else one whose team is asked."""
-        modes = {asker: policies.get(asker.team, self.usual).mode for asker in askers}
-        return next(
-            (asker for mode in (ACTS, None) for asker in askers
-             if (modes[asker] == mode if mode else modes[asker] != OFF)), None)
+    def _askers(
+        self, move: Move, allowed: Mapping[str, Sequence[Asker]], policies: Mapping[str, Policy]
+    ) -> tuple[Asker, ...]:
+        """One dataflow that may ask for all of a move, as the asker for each query: of those whose team lets it act,
+        else of those whose team is asked."""
+        common = set.intersection(*({asker.dataflow for asker in allowed[bundle]} for bundle in move.bundles))
+        first, *others = (
+            {asker.dataflow: asker for asker in allowed[bundle] if asker.dataflow in common} for bundle in move.bundles)
+        chosen = min(first, key=lambda name: self._mode(first[name], policies) != ACTS)
+        return (first[chosen], *(askers[chosen] for askers in others))
+
+    def _mode(self, asker: Asker, policies: Mapping[str, Policy]) -> str:
+        return policies.get(asker.team, self.usual).mode
 
     def _teams(self, evidence: Deployments, policies: Mapping[str, Policy]) -> Iterator[str]:
         teams = {asker.team for askers in evidence.askers.values() for asker in askers}
@@ -99,25 +109,31 @@ class Deploying:
         return held_to_bounds(promise, effect)
 
     def rollback(self, decision: Decision) -> tuple[Change, ...]:
-        """The query goes back to where it was."""
+        """Each query goes back to where it was."""
         return reversed_changes(decision.changes)
 
 
-def _move(move: Move, asker: Asker, why: str, evidence: Deployments) -> Decision:
-    bundle = evidence.deployment.bundles[move.bundle]
-    load = evidence.deployment.loads[move.source]
+def _move(move: Move, askers: tuple[Asker, ...], why: str, evidence: Deployments) -> Decision:
+    deployment, first = evidence.deployment, askers[0]
+    bundles = [deployment.bundles[name] for name in move.bundles]
+    source, target_load = bundles[0].slot, deployment.loads[move.target]
+    load, cores = deployment.loads[source], sum(bundle.cores for bundle in bundles)
     bounds = []
     if load > evidence.thresholds.high:
-        bounds.append(Bound(SLOT, "cores", load, max(evidence.thresholds.high, load - bundle.cores / 2)))
-    if asker.latency_ms is not None:
-        bounds.append(Bound(LATENCY, "ms", asker.latency_ms, asker.latency_ms * LATER + LATER_MS))
-    text = f"{move.source} has less to do" if load > evidence.thresholds.high else (
+        bounds.append(Bound(SLOT, "cores", load, max(evidence.thresholds.high, load - cores / 2)))
+    if first.latency_ms is not None:
+        bounds.append(Bound(LATENCY, "ms", first.latency_ms, first.latency_ms * LATER + LATER_MS))
+    text = f"{source} has less to do" if load > evidence.thresholds.high else (
         f"{move.gain:.3g} bytes a second less pass between nodes")
-    target_load = evidence.deployment.loads[move.target]
+    takes = "the query takes" if len(bundles) == 1 else f"the {len(bundles)} queries that go there together take"
+    teams = {team for asker in askers for team in asker.touched}
     return Decision(
-        asker.dataflow, asker.team, (Change("slot", f"query of {asker.tasks[0]}", move.source, move.target),),
-        Promise(f"{text}, and events come no later", WITHIN_S, tuple(bounds), asker.load_per_s),
-        f"{why} {move.target} has {target_load:.2f} cores to do, and the query takes {bundle.cores:.2f}.",
-        worth=load, touched=asker.touched, moves_queries=True, arguments={
-            "query": move.bundle, "slot": move.target, "source": move.source,
-            "tasks": " ".join(asker.tasks), "load_tasks": " ".join(asker.load_tasks)})
+        first.dataflow, first.team,
+        tuple(Change("slot", f"query of {asker.tasks[0]}", bundle.slot, move.target)
+              for asker, bundle in zip(askers, bundles, strict=True)),
+        Promise(f"{text}, and events come no later", WITHIN_S, tuple(bounds), first.load_per_s),
+        f"{why} {move.target} has {target_load:.2f} cores to do, and {takes} {cores:.2f}.",
+        worth=load, touched=tuple(sorted(teams - {first.team})), moves_queries=True, arguments={
+            "query": move.bundles[0], "slot": move.target, "source": source, "along": " ".join(move.bundles[1:]),
+            "tasks": " ".join(task for asker in askers for task in asker.tasks),
+            "load_tasks": " ".join(first.load_tasks)})

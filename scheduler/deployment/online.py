@@ -4,9 +4,11 @@ Slots are high, low or normal by what is asked of them. Where some are high and 
 slot (load balancing); where all that are not normal are high, CPU lacks; where none is high and some are low, a bundle
 moves nearer to what it exchanges most with (communication optimisation), if that is worth it; else nothing moves.
 
-Beyond the paper: no move makes a slot high, and a balancing move leaves its target below what its source had. So with
-loads that stay, rounds come to an end: balancing ends as soon as no slot is high, and from then on each move makes the
-traffic between nodes less. With loads that change, a bundle that has moved rests for some rounds.
+Beyond the paper: no move makes a slot high, and a balancing move leaves its target below what its source had. And where
+traffic decides, others go along with the bundle, where that is worth more; where no bundle is worth a move alone, a
+series of them goes (``series.py``). Each of so many moves brings as much as one has to. So with loads that stay, rounds
+come to an end: balancing ends as soon as no slot is high, and from then on each round makes the traffic between nodes
+less. With loads that change, what has moved rests for some rounds.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from typing import Literal
 
 from scheduler.model.fragment import node_of
 
+from .series import Groups, Search
 from .values import Deployment, PlacedBundle
 
 Case = Literal["balance", "lacking", "communication", "settled"]
@@ -41,10 +44,10 @@ class Thresholds:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A bundle to another slot. ``gain`` is the change of its allocation score."""
+    """Bundles that go to another slot, together. ``gain`` is how much more passes within nodes then: of one bundle,
+    the change of its allocation score."""
 
-    bundle: str
-    source: str
+    bundles: tuple[str, ...]
     target: str
     gain: float
 
@@ -59,7 +62,9 @@ class Turn:
     lacking: float = 0.0
 
 
-def decide(deployment: Deployment, thresholds: Thresholds, *, resting: Collection[str] = ()) -> Turn:
+def decide(
+    deployment: Deployment, thresholds: Thresholds, *, resting: Collection[str] = (), groups: Groups | None = None
+) -> Turn:
     """One round.
 
     Parameters
@@ -70,11 +75,14 @@ def decide(deployment: Deployment, thresholds: Thresholds, *, resting: Collectio
         What is high and low, and what is worth a move.
     resting : collection of str
         Bundles that moved lately.
+    groups : mapping of str to collection of str, optional
+        By bundle the groups that it is in: bundles that go together are in one. Without it any may.
 
     Returns
     -------
     Turn
-        At most one move. Its cost is linear in the bundles, the nodes and the pairs that exchange something.
+        At most one move, of one bundle or a series. Its cost is nearly linear in the bundles, the nodes and the pairs
+        that exchange something.
     """
     loads = deployment.loads
     high = [slot for slot in deployment.slots if loads[slot] > thresholds.high]
@@ -91,11 +99,29 @@ def decide(deployment: Deployment, thresholds: Thresholds, *, resting: Collectio
         lacking = sum(loads[slot] - thresholds.high for slot in high)
         return Turn("lacking", f"{len(high)} slots have too much to do, and no slot has room.", lacking=lacking)
     if low:
-        move = _best(deployment, deployment.bundles.values(), coolest, thresholds, resting, balances=False)
-        if move is not None and move.gain > thresholds.score_change:
-            return Turn("communication", "What it exchanges most with is on another node.", move)
+        move = _nearer(deployment, coolest, thresholds, resting, groups)
+        if move is not None:
+            exchanges = "What it exchanges" if len(move.bundles) == 1 else "What they exchange"
+            return Turn("communication", f"{exchanges} most with is on another node.", move)
         return Turn("settled", "No slot has too much to do, and no move saves enough of the traffic between nodes.")
     return Turn("settled", "All slots have as much to do as they should.")
+
+
+def _nearer(
+    deployment: Deployment, coolest: Mapping[str, str], thresholds: Thresholds, resting: Collection[str],
+    groups: Groups | None,
+) -> Move | None:
+    """The best move of one bundle, with those for which it is worth it to go along; else the best series."""
+    bundles = deployment.bundles
+    alone = _best(deployment, bundles.values(), coolest, thresholds, resting, balances=False)
+    search = Search(
+        deployment, least=thresholds.score_change, most_cores=thresholds.high - thresholds.margin, groups=groups,
+        may_go=lambda name: bundles[name].movable and not bundles[name].node_bound and name not in resting)
+    if alone is not None and alone.gain > thresholds.score_change:
+        series = search.with_company(alone.bundles[0], alone.target)
+    else:
+        series = search.from_ties(coolest)
+    return None if series is None else Move(series.bundles, series.target, series.gain)
 
 
 def _coolest(deployment: Deployment, low: Iterable[str]) -> dict[str, str]:
@@ -123,8 +149,8 @@ def _best(
         if not bundle.movable or bundle.id in resting or (balances and bundle.cores <= 0):
             continue
         by_node = deployment.by_node(bundle.id)
-        own = by_node.get(node_of(bundle.slot), 0.0)
-        own_node = node_of(bundle.slot)
+        own_node = deployment.nodes[bundle.id]
+        own = by_node.get(own_node, 0.0)
         targets = [coolest[node] for node in (*by_node, own_node) if node in coolest]
         if bundle.node_bound:
             targets = [slot for slot in targets if node_of(slot) == own_node]
@@ -140,7 +166,7 @@ def _best(
     if best is None:
         return None
     gain, _, name, slot = best
-    return Move(name, deployment.bundles[name].slot, slot, gain)
+    return Move((name,), slot, gain)
 
 
 def _has_room(
@@ -169,5 +195,5 @@ class Rest:
         """A round is over: what moved begins to rest."""
         left = {name: count - 1 for name, count in (self._left or {}).items() if count > 1}
         if turn.move is not None:
-            left[turn.move.bundle] = self.rounds
+            left |= dict.fromkeys(turn.move.bundles, self.rounds)
         self._left = left

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -42,6 +42,11 @@ class Deployment:
         return loads
 
     @cached_property
+    def nodes(self) -> Mapping[str, str]:
+        """The node of each bundle."""
+        return {name: node_of(bundle.slot) for name, bundle in self.bundles.items()}
+
+    @cached_property
     def partners(self) -> Mapping[str, Mapping[str, float]]:
         """By bundle: what passes between it and each other, in both directions together."""
         partners: dict[str, dict[str, float]] = defaultdict(dict)
@@ -53,26 +58,27 @@ class Deployment:
 
     def by_node(self, bundle: str) -> dict[str, float]:
         """What passes between a bundle and all bundles of each node."""
-        nodes: dict[str, float] = defaultdict(float)
+        rates: dict[str, float] = defaultdict(float)
         for partner, rate in self.partners.get(bundle, {}).items():
-            nodes[node_of(self.bundles[partner].slot)] += rate
-        return nodes
+            rates[self.nodes[partner]] += rate
+        return rates
 
     def moving_only(self, names: Collection[str]) -> Deployment:
         """The deployment in which only those of these bundles can move that could."""
         return replace(self, bundles={
             name: bundle if name in names else replace(bundle, movable=False) for name, bundle in self.bundles.items()})
 
-    def moved(self, bundle: str, slot: str) -> Deployment:
-        """The deployment with one bundle elsewhere."""
-        return replace(self, bundles={**self.bundles, bundle: replace(self.bundles[bundle], slot=slot)})
+    def moved(self, names: Iterable[str], slot: str) -> Deployment:
+        """The deployment with some bundles in another slot."""
+        moved = {name: replace(self.bundles[name], slot=slot) for name in names}
+        return replace(self, bundles={**self.bundles, **moved})
 
     @property
     def share_between_nodes(self) -> float:
         """The part of all traffic that passes between nodes."""
         total = sum(self.traffic.values())
         between = sum(rate for (source, target), rate in self.traffic.items()
-                      if node_of(self.bundles[source].slot) != node_of(self.bundles[target].slot))
+                      if self.nodes[source] != self.nodes[target])
         return between / total if total else 0.0
 
     @property
@@ -91,4 +97,4 @@ def allocation_score(deployment: Deployment, bundle: str, node: str) -> float:
 def score_change(deployment: Deployment, bundle: str, node: str) -> float:
     """ASC of moving a bundle to a node: what would then pass within nodes more than now (equation 5)."""
     by_node = deployment.by_node(bundle)
-    return by_node.get(node, 0.0) - by_node.get(node_of(deployment.bundles[bundle].slot), 0.0)
+    return by_node.get(node, 0.0) - by_node.get(deployment.nodes[bundle], 0.0)

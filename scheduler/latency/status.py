@@ -26,6 +26,21 @@ def state_of(limit_s: float, expected: Expected, measured_s: float | None) -> st
     return MISSED if measured_s > TOLERATED * limit_s else MET
 
 
+def is_beyond(limit_s: float, expected: Expected, *, other_s: float) -> bool:
+    """Whether a limit cannot be met, by more than would count as missed and whatever was measured beyond the model.
+
+    Parameters
+    ----------
+    limit_s : float
+        The limit, in seconds.
+    expected : Expected
+        What the limit comes to, with the intervals and modes that suit it best.
+    other_s : float
+        What of that is no part of the model, in seconds.
+    """
+    return expected.least_s is not None and expected.latency_s - max(0.0, other_s) > TOLERATED * limit_s
+
+
 def corrected(other_s: float, *, measured_s: float, modelled_s: float, limit_s: float) -> float:
     """The latency beyond what is modelled, from what was assumed of it and what a new measurement says: half of each.
 

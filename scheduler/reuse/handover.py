@@ -7,7 +7,7 @@ under their old ids, so that nobody outside notices more than a pause.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from scheduler.model.fragment import Fragment, node_of
@@ -107,3 +107,40 @@ def recut_in(
     return recut(
         path, pieces, upstream=[estate.fragments[name] for name in above], outputs=outputs,
         generation=estate.generation)
+
+
+def moved_in(
+    estate: EstateView, slots: Mapping[str, str], *, outputs: Collection[str]
+) -> FragmentChange:
+    """Whole fragments go on in other slots, each for itself, though they read from one another.
+
+    Parameters
+    ----------
+    estate : EstateView
+        What runs.
+    slots : mapping of str to str
+        By fragment, none of which has tasks that rest, where it goes on.
+    outputs : collection of str
+        Tasks whose channels are kept for those who look at them.
+    """
+    heirs = {name: f"f{estate.generation + 1}-{number}" for number, name in enumerate(slots)}
+
+    def read_by_heirs(fragment: Fragment) -> Fragment:
+        return replace(fragment, outlets={
+            task_id: tuple(heirs.get(reader, reader) for reader in readers)
+            for task_id, readers in fragment.outlets.items()})
+
+    before: dict[str, Fragment] = {}
+    after: dict[str, Fragment] = {}
+    for name, slot in slots.items():
+        before[name] = fragment = estate.fragments[name]
+        [heir] = recut(
+            [fragment], [Piece(fragment.active, slot)], outputs=outputs, generation=estate.generation).after.values()
+        after[heirs[name]] = read_by_heirs(replace(heir, id=heirs[name]))
+        for parent in estate.tasks[fragment.tasks[0]].parents:
+            above = estate.places[parent][0]
+            if above not in slots and above not in before:
+                before[above] = estate.fragments[above]
+                after[above] = read_by_heirs(estate.fragments[above])
+    return FragmentChange(
+        before=before, after=after, steps=tuple(Step(kind=HAND_OVER.name, fragment=heir) for heir in heirs.values()))

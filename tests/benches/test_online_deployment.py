@@ -20,10 +20,10 @@ def test_use_rises_and_traffic_between_nodes_falls(seed: int) -> None:
 
     assert 0 < rounds < 100
     assert busy_after.use > busy.use
-    assert chatty_after.share_between_nodes < 0.5 * chatty.share_between_nodes
+    assert chatty_after.share_between_nodes < 0.06, "as published"
     assert decide(busy_after, THRESHOLDS).move is None
 
 
 def test_a_row_for_each_number_of_nodes() -> None:
     assert [row["nodes"] for row in growth([2, 3], seeds=[1])] == [2, 3]
-    assert len(decision_s(200, 20, repeats=3)) == 3
+    assert len(decision_s(200, 20, repeats=3)) == len(decision_s(200, 20, repeats=3, score_change=1e9)) == 3

@@ -65,16 +65,17 @@ class Played:
                 self.known = self.wanted()
             else:
                 view = replace(view, reading=self.reading())
-            acts = self.now_s % 10 in (0, 5)  # the estate changes in no other second
+            acts = self.now_s % 10 in (0, 5)  # the estate changes in no other second, unless a limit is another
             if acts:
                 self.known = None
             if self.now_s % 10 == 0:
                 self.history.append(self.now_s, values_of(view))
                 self.history.flush()
-            notes += self.pacer.look(view, self.now_s)
+            changed = self.pacer.look(view, self.now_s)
+            notes += changed
             if self.steps and self.now_s % 10 == 5:
                 self.turn()
-            if acts:
+            if acts or changed:
                 view = None
         self.known = None
         return notes
@@ -128,3 +129,10 @@ class Played:
 def opened(record: DataflowRecord) -> frozenset[str]:
     estate = load_estate()
     return open_of({estate.places[task][0] for task in estate.submitted[str(record.pk)].running.values()})
+
+
+def intervals(record: DataflowRecord) -> set[int]:
+    """How far apart batches of its queries are to be, in ms."""
+    estate = load_estate()
+    running_tasks = estate.submitted[str(record.pk)].running.values()
+    return set(trigger_ms_of({estate.places[task][0] for task in running_tasks}).values())

@@ -51,6 +51,7 @@ WRITERS = {
     "dashboard/core/sessions.py": "of sessions that have ended",
     "dashboard/operations/cost_learning.py": "measurements, no state",
     "dashboard/operations/pacing.py": "follows limits and measurements; that somebody chose a limit is a command",
+    "dashboard/operations/limit_statuses.py": "notes what became of limits",
     "dashboard/schedules/outcome_store.py": "measurements, no state",
     "dashboard/bills/needs.py": "follows the states of dataflows, whose commands leave rows",
     "dashboard/bills/prices.py": "follows the settings",

@@ -63,14 +63,16 @@ def late(world: World, loop: Loop) -> DataflowRecord:
     return record
 
 
-def status_of(record: DataflowRecord, state: str, *, lasting: timedelta = chains.LASTS) -> None:
+def status_of(
+    record: DataflowRecord, state: str, *, lasting: timedelta = chains.LASTS, hopeless: bool = False
+) -> None:
     estate, now = load_estate(), timezone.now()
     tasks = estate.submitted[str(record.pk)].running
     path = list(dict.fromkeys(estate.places[tasks[name]][0] for name in ("sense", "parse", "average", "out")))
     LatencyStatus.objects.update_or_create(dataflow=record, number=0, defaults={
         "limit": to_json((LatencyLimit(0.2),)), "state": state, "expected_s": 0.5, "measured_s": 0.6, "least_s": 0.4,
         "path": [[query, 0.1, 0.15] for query in path], "since": now, "at": now,
-        "late_since": now - lasting if state in LATE else None})
+        "late_since": now - lasting if state in LATE else None, "hopeless": hopeless})
 
 
 def figures(
@@ -282,6 +284,17 @@ def test_a_limit_is_acted_on_once_it_was_not_met_for_two_rounds(loop: Loop, late
     assert made_by_weir() == []
 
     loop.run(later_s=20)
+    assert len(made_by_weir()) == 1
+
+
+def test_a_limit_that_nothing_else_would_meet_is_acted_on_at_once(loop: Loop, late: DataflowRecord) -> None:
+    loop.at = timezone.now()
+    status_of(late, IMPOSSIBLE, lasting=timedelta())
+    loop.run(later_s=0)
+    assert made_by_weir() == []
+
+    status_of(late, IMPOSSIBLE, lasting=timedelta(), hopeless=True)
+    loop.run(later_s=10)
     assert len(made_by_weir()) == 1
 
 

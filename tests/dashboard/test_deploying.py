@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import timedelta
 
 import pytest
@@ -12,12 +13,15 @@ from dashboard.catalog.models import DataflowRecord
 from dashboard.controllers.models import ReasonRow, RoundRow
 from dashboard.history.store import DatabaseHistory
 from dashboard.operations.estate import load_estate
+from dashboard.operations.services import register_node
+from dashboard.plans.selectors import plan_of
 from scheduler.contracts.reports import Reports
 from scheduler.history.series import DATAFLOW, QUERY, SLOT, TASK, Series
-from scheduler.model.fragment import Slot
+from scheduler.model.fragment import Slot, node_of
 from tests.dashboard.building import World, document, enacted, running
-from tests.dashboard.controlling import Loop, made_by_weir, phases
+from tests.dashboard.controlling import Loop, made_by_weir, measured, phases
 from tests.dashboard.rearranging import prepared
+from workers.engine.observed import Flows, TaskFlow
 
 
 @pytest.fixture
@@ -31,11 +35,14 @@ def loop(world: World, monkeypatch: pytest.MonkeyPatch) -> Loop:
 
 
 def reading() -> jobs.LiveReading:
-    slots: dict[str, dict] = {}
-    for fragment in load_estate().fragments.values():
-        slot = slots.setdefault(str(Slot.of(fragment.slot).index), {"state": "running", "fragments": {}})
+    nodes: dict[str, dict] = {}
+    estate = load_estate()
+    for fragment in estate.fragments.values():
+        node = nodes.setdefault(node_of(fragment.slot), {"node": node_of(fragment.slot), "slots": {}})
+        slot = node["slots"].setdefault(str(Slot.of(fragment.slot).index), {"state": "running", "fragments": {}})
         slot["fragments"][fragment.id] = {"state": "running", "cpu": 0.3}
-    return jobs.LiveReading(reports=Reports.of({"n1": {"node": "n1", "slots": slots}}))
+    flows = Flows(tasks={task: TaskFlow(10.0, 100, 20.0, 30.0) for task in estate.tasks})
+    return jobs.LiveReading(reports=Reports.of(nodes), flows=flows)
 
 
 @pytest.fixture
@@ -116,3 +123,45 @@ def test_where_cpu_lacks_its_price_is_told(loop: Loop, crowded: list[DataflowRec
     loop.run()
     assert not made_by_weir() and not RoundRow.objects.exists()
     assert "more slot" in ReasonRow.objects.filter(controller="deployment").latest("pk").why
+
+
+def scattered(world: World) -> DataflowRecord:
+    """A dataflow of four queries on two nodes."""
+    register_node(name="n2", slots=2)
+    text = json.loads(document("line"))
+    text["tasks"] = [task | {"chain": "never"} for task in text["tasks"]]
+    return running(world.carla, world.city, json.dumps(text), world.ana)
+
+
+def nodes() -> list[str]:
+    return sorted(node_of(fragment.slot) for fragment in load_estate().fragments.values())
+
+
+def test_several_queries_go_to_another_node_by_one_plan_and_come_back_by_one(loop: Loop, world: World) -> None:
+    record = scattered(world)
+    assert nodes() == ["n1", "n1", "n2", "n2"]
+
+    def took(begin_s: float, end_s: float, latency_ms: float) -> None:
+        estate = load_estate()
+        measured(loop.at + timedelta(seconds=begin_s), loop.at + timedelta(seconds=end_s), dataflow=str(record.pk),
+                 queries=list(estate.fragments), tasks=list(estate.tasks), cores=0.4, latency_ms=latency_ms)
+
+    took(-540, 0, 200.0)
+    loop.run()
+    (proposal,) = made_by_weir()
+    prepared(proposal)
+    proposal.refresh_from_db()
+    assert proposal.status == EXECUTING
+    assert len(plan_of(proposal.plan).steps) == 2 == 1 + len(proposal.plan.options["along"])
+    enacted(proposal)
+    assert len(set(nodes())) == 1
+    loop.run()
+    turn = RoundRow.objects.get()
+    assert len(turn.decision["changes"]) == 2 and "bytes a second less" in turn.decision["promise"]["text"]
+
+    took(0, 960, 900.0)
+    loop.run(later_s=960)
+    (proposal,) = made_by_weir()
+    assert proposal.status == ROLLING_BACK, "what was promised of latency did not come"
+    enacted(proposal)
+    assert nodes() == ["n1", "n1", "n2", "n2"]

@@ -17,7 +17,7 @@ from dashboard.explorer.preview import preview_submission
 from dashboard.operations.estate import load_estate
 from dashboard.operations.latency_view import latency_of
 from dashboard.operations.models import FragmentPace, LatencyStatus
-from dashboard.operations.pacing import EVERY_S, REPACED, trigger_ms_of
+from dashboard.operations.pacing import EVERY_S, REPACED
 from dashboard.plans.latency_prices import latency_prices
 from dashboard.plans.latency_remedies import latency_with_remedies
 from dashboard.plans.prices import prices_in_force
@@ -27,19 +27,13 @@ from scheduler.contracts.qos import QosSetup
 from scheduler.model.errors import NotFound, PermissionDenied
 from scheduler.model.latency import LatencyLimit
 from tests.dashboard.building import World, approved, document, enacted, planned, removal_planned, running
-from tests.dashboard.played import Played, opened
+from tests.dashboard.played import Played, intervals, opened
 
 
 @pytest.fixture
 def played(monkeypatch: pytest.MonkeyPatch, settings) -> Iterator[Played]:
     settings.LONGEST_TRIGGER_MS = 30_000
     return Played(monkeypatch)
-
-
-def intervals(record: DataflowRecord) -> set[int]:
-    estate = load_estate()
-    running_tasks = estate.submitted[str(record.pk)].running.values()
-    return set(trigger_ms_of({estate.places[task][0] for task in running_tasks}).values())
 
 
 def status(record: DataflowRecord) -> LatencyStatus:

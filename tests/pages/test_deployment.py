@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 
 import pytest
@@ -11,10 +12,11 @@ from dashboard import jobs
 from dashboard.approvals.models import Proposal
 from dashboard.history.store import DatabaseHistory
 from dashboard.operations.estate import load_estate
+from dashboard.operations.services import register_node
 from dashboard.plans.selectors import plan_of
 from scheduler.contracts.reports import Reports
 from scheduler.history.series import Annotation
-from scheduler.model.fragment import Slot
+from scheduler.model.fragment import Slot, node_of
 from tests.dashboard.building import World, approved, document, enacted, planned, removal_planned, running
 from tests.dashboard.rearranging import prepared
 from tests.pages.conftest import ClientOf
@@ -24,13 +26,14 @@ from workers.engine.observed import Flows, TaskFlow
 
 def reading(cpu: Mapping[str, float] | None = None) -> jobs.LiveReading:
     """Every query takes nearly a core, or so much CPU, and every task gives 10 events/s."""
-    slots: dict[str, dict] = {}
+    nodes: dict[str, dict] = {}
     estate = load_estate()
     for fragment in estate.fragments.values():
-        slot = slots.setdefault(str(Slot.of(fragment.slot).index), {"state": "running", "fragments": {}})
+        node = nodes.setdefault(node_of(fragment.slot), {"node": node_of(fragment.slot), "slots": {}})
+        slot = node["slots"].setdefault(str(Slot.of(fragment.slot).index), {"state": "running", "fragments": {}})
         slot["fragments"][fragment.id] = {"state": "running", "cpu": (cpu or {}).get(fragment.id, 0.95)}
     flows = Flows(tasks={task: TaskFlow(10.0, 100, 20.0, 30.0) for task in estate.tasks})
-    return jobs.LiveReading(reports=Reports.of({"n1": {"node": "n1", "slots": slots}}), flows=flows)
+    return jobs.LiveReading(reports=Reports.of(nodes), flows=flows)
 
 
 @pytest.fixture(autouse=True)
@@ -97,6 +100,32 @@ def test_a_suggestion_says_what_a_move_would_take(
     assert suggestion["query"] and suggestion["pause_s"] == pytest.approx(0.8)
     assert "block_average" in suggestion["risk"], "its state goes along"
     assert "stands still for about 0.8 s" in client_of("carla").get("/estate/deployment/").text
+
+
+def test_a_suggestion_of_several_queries_is_one_proposal(
+    world: World, client_of: ClientOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    register_node(name="n2", slots=2)
+    text = json.loads(document("line"))
+    text["tasks"] = [task | {"chain": "never"} for task in text["tasks"]]
+    record = running(world.carla, world.city, json.dumps(text), world.ana)
+    monkeypatch.setattr(jobs, "read_live", lambda *_: reading(cpu=dict.fromkeys(load_estate().fragments, 0.05)))
+    suggestion = client_of("carla").get("/api/deployment").json()["suggestion"]
+    assert len(suggestion["along"]) == 1 and suggestion["dataflow"]["id"] == str(record.pk)
+    response = client_of("carla").get("/estate/deployment/")
+    assert_sound(response, "/estate/deployment/")
+    assert f'name="along" value="{suggestion["along"][0]}"' in response.text and "Their outputs stand" in response.text
+
+    client_of("carla").post(f"/dataflows/{record.pk}/move", {
+        "query": suggestion["query"], "slot": suggestion["target"], "along": suggestion["along"]})
+    proposal = Proposal.objects.get(plan__kind="move")
+    assert len(plan_of(prepared(proposal).plan).steps) == 2
+    enacted(approved(proposal, world.ana))
+    (node,) = {node_of(fragment.slot) for fragment in load_estate().fragments.values()}
+    assert node == node_of(suggestion["target"])
+    response = client_of("carla").get("/estate/deployment/")
+    assert_sound(response, "/estate/deployment/")
+    assert Markup(response.text).values("data-move") == [str(proposal.pk)] * 2
 
 
 def test_what_cannot_be_moved_says_why(world: World, client_of: ClientOf) -> None:

@@ -6,6 +6,7 @@ Weir itself undoes a plan from the estate as it is by then (``scheduler.undoing`
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 from scheduler.applying import reversed_plan
 from scheduler.model.encoding import freeze_plan
@@ -13,7 +14,7 @@ from scheduler.model.plan import Plan, Step
 from scheduler.model.plan_kinds import DEFRAGMENT, ISOLATE, MOVE, SCHEDULE
 from scheduler.reuse.activity import FragmentChange
 from scheduler.reuse.division import divided_back
-from scheduler.reuse.handover import Piece, recut
+from scheduler.reuse.handover import Piece, moved_in, recut
 from scheduler.step_kinds import kind_of
 
 
@@ -31,13 +32,30 @@ def reverse_plan(plan: Plan) -> Plan:
     Fragments that were stopped start again under their ids, from where they had come to. What was handed over is
     handed over again, to fragments cut as those before it were; bundles that left come back under other ids.
     """
-    if plan.kind in {DEFRAGMENT.name, ISOLATE.name, MOVE.name}:
+    if plan.kind == MOVE.name:
+        change = moved_back(plan)
+    elif plan.kind in {DEFRAGMENT.name, ISOLATE.name}:
         change = recut_back(plan)
     elif plan.kind == SCHEDULE.name:
         change = divided_back(plan.fragments_before, plan.fragments_after, generation=plan.generation + 1)
     else:
         change = FragmentChange(plan.fragments_after, plan.fragments_before, reverse_steps(plan))
     return freeze_plan(reversed_plan(plan, change))
+
+
+def moved_back(plan: Plan) -> FragmentChange:
+    """The handovers that undo a plan's, each for itself."""
+    moved = [plan.fragments_after[step.fragment] for step in plan.steps]
+    parents = {heir.tasks[0]: [
+        task for fragment in plan.fragments_after.values() for task, readers in fragment.outlets.items()
+        if heir.id in readers] for heir in moved}
+    estate = SimpleNamespace(
+        generation=plan.generation + 1, fragments=plan.fragments_after,
+        places={task: (fragment.id, 0) for fragment in plan.fragments_after.values() for task in fragment.tasks},
+        tasks={task: SimpleNamespace(parents=of_task) for task, of_task in parents.items()})
+    return moved_in(
+        estate, {heir.id: plan.fragments_before[heir.inherits[-1]].slot for heir in moved},
+        outputs={task for heir in moved for task in heir.channels if task not in heir.outlets})
 
 
 def recut_back(plan: Plan) -> FragmentChange:

@@ -155,6 +155,58 @@ def test_a_move_is_not_taken_back_once_others_have_changed_it() -> None:
         undo(again, plan)
 
 
+def test_several_queries_go_together_and_come_back_together() -> None:
+    estate = submit(submit(Estate(slots=TWO_NODES), LINE), OTHER)
+    names = tuple(estate.fragments)
+    assert len(names) == 2, "one reads from the other"
+    target = next(slot.name for slot in TWO_NODES if slot.name not in {
+        fragment.slot for fragment in estate.fragments.values()})
+    dataflow = next(user for user, entry in estate.submitted.items() if {
+        estate.places[task][0] for task in entry.running.values()} == set(names))
+    plan = plan_move(
+        estate, dataflow, query=names[0], along=names[1:], slot=target, task_types=TYPES, prices=PRICES)
+    check_plan(estate, plan)
+    after = apply_plan(estate, plan)
+    heirs = [after.fragments[step.fragment] for step in plan.steps]
+    assert {heir.slot for heir in heirs} == {target} and [heir.inherits for heir in heirs] == [(names[0],), (names[1],)]
+    (reader,) = {reader for readers in heirs[0].outlets.values() for reader in readers}
+    assert reader == heirs[1].id, "it reads from the one that goes with it"
+    back = apply_plan(after, undo(after, plan))
+    assert cut_of(back) == cut_of(estate)
+
+
+def test_all_go_or_none() -> None:
+    estate = submit(submit(Estate(slots=TWO_NODES), LINE), OTHER)
+    (other,) = [name for name in estate.fragments if name != "f1-0"]
+    taken = estate.fragments[other].slot
+    with pytest.raises(NotFound, match=f"has no query {other}"):
+        plan_move(estate, "line", query="f1-0", along=[other], slot="n2/0", task_types=TYPES, prices=PRICES)
+    with pytest.raises(InvalidTransition, match=f"runs in {taken} already"):
+        plan_move(estate, "other", query="f1-0", along=[other], slot=taken, task_types=TYPES, prices=PRICES)
+
+
+@SHORT
+@given(lives(longest=6), st.randoms())
+def test_every_move_of_several_keeps_the_invariants_and_can_be_taken_back(life, chance) -> None:
+    estate, reference = live(life)
+    for dataflow, entry in sorted(estate.submitted.items()):
+        own = {estate.places[task][0] for task in entry.running.values()}
+        if entry.paused:
+            continue
+        slot = chance.choice(estate.slots).name
+        able = [name for name in sorted(own) if not why_not_moved(estate, estate.fragments[name], task_types=TYPES)
+                and slot in slots_for(estate, estate.fragments[name], estate.slots, task_types=TYPES)]
+        if len(able) < 2:
+            continue
+        going = chance.sample(able, chance.randint(2, len(able)))
+        plan = plan_move(
+            estate, dataflow, query=going[0], along=going[1:], slot=slot, task_types=TYPES, prices=PRICES)
+        check_plan(estate, plan)
+        after = apply_plan(estate, plan)
+        check_estate(after, reference)
+        assert cut_of(apply_plan(after, undo(after, plan))) == cut_of(estate)
+
+
 @SHORT
 @given(lives(longest=6), st.randoms())
 def test_every_move_keeps_the_invariants_and_can_be_taken_back(life, chance) -> None:

@@ -62,6 +62,11 @@ def read(text: bytes | None) -> QosSetup | None:
         return None
 
 
+def set_up_of(broker: redis.Redis, node: str) -> bytes | None:
+    """The set-up of a node as the broker has it."""
+    return broker.get(keys.qos(node))
+
+
 def fetch(broker: redis.Redis, node: str, queries: Sequence[str]) -> Mail:
     """All that has come for a node, in one round trip; reports are taken away. What cannot be read is passed over."""
     pipeline = broker.pipeline(transaction=False)

@@ -47,11 +47,15 @@ class SlotTraffic(Answer):
 
 
 class SuggestedMove(Answer):
-    """A move that is worth it by what is measured now, with what its slots would have to do then; or why none is."""
+    """A move that is worth it by what is measured now, with what its slots would have to do then; or why none is.
+
+    ``along`` are queries that go to the slot with it.
+    """
 
     why: str
     lacking: float
     query: str | None
+    along: list[str] = []
     source: str | None = None
     target: str | None = None
     dataflow: Named | None = None

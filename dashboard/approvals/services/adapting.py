@@ -225,6 +225,7 @@ class CutActuator(PlanActuator):
 DEFRAGMENTATION = PlanActuator(DEFRAGMENT, lambda decision: {"queries": decision["arguments"]["queries"].split()})
 CHAINING = ChainActuator(
     DEFRAGMENT, lambda decision: {"queries": decision["arguments"]["queries"].split(), "for_latency": True})
-DEPLOYMENT = PlanActuator(
-    MOVE, lambda decision: {name: decision["arguments"][name] for name in ("query", "slot")})
+DEPLOYMENT = PlanActuator(MOVE, lambda decision: {
+    "query": decision["arguments"]["query"], "slot": decision["arguments"]["slot"],
+    "along": decision["arguments"].get("along", "").split()})
 ISOLATION = CutActuator(ISOLATE, lambda decision: {"slow": decision["arguments"]["slow"], "why": decision["why"]})

@@ -1,7 +1,8 @@
-"""Proposals for what runs already: pause a dataflow, resume it, defragment it, move one of its queries."""
+"""Proposals for what runs already: pause a dataflow, resume it, defragment it, move queries of it."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from uuid import UUID
 
 from dashboard.approvals.models import Proposal
@@ -31,23 +32,28 @@ def defragment_dataflow(*, actor: User, dataflow_id: UUID | str) -> Proposal:
     return _propose(actor, dataflow_id, kind=DEFRAGMENT)
 
 
-def move_query(*, actor: User, dataflow_id: UUID | str, query: str, slot: str) -> Proposal:
-    """Propose that one of a dataflow's queries goes on in another slot; an open proposal of just that is returned as it
-    is.
+def move_query(
+    *, actor: User, dataflow_id: UUID | str, query: str, slot: str, along: Sequence[str] = ()
+) -> Proposal:
+    """Propose that one of a dataflow's queries, or several, go on in another slot; an open proposal of just that is
+    returned as it is.
 
     Parameters
     ----------
     actor : User
         Who asks.
     dataflow_id : UUID or str
-        A dataflow that runs in the query.
+        A dataflow that runs in each of the queries.
     query, slot : str
         The query's id, and the slot's name.
+    along : sequence of str, optional
+        Queries that go there with it.
     """
-    return _propose(actor, dataflow_id, kind=MOVE, query=query, slot=slot)
+    others = {"along": list(along)} if along else {}
+    return _propose(actor, dataflow_id, kind=MOVE, query=query, slot=slot, **others)
 
 
-def _propose(actor: User, dataflow_id: UUID | str, *, kind: PlanKind, **options: str) -> Proposal:
+def _propose(actor: User, dataflow_id: UUID | str, *, kind: PlanKind, **options: str | list[str]) -> Proposal:
     viewer = viewer_of(actor)
     with audited(actor=actor, verb=f"dataflow.propose_{kind.name}") as audit:
         lock_generation()

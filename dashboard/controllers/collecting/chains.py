@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 
 from dashboard import jobs
 from dashboard.controllers.collecting.fusions import NO_LOAD, asked_by, measured_now
@@ -36,14 +36,16 @@ from scheduler.reuse.defragment import Fusion, series_along
 
 MEAN, LIMIT = "latency_mean_ms", "latency_limit_ms"
 LATELY = timedelta(minutes=2)  # over which a chain is held to what a core has: longer would be too late
-# That a limit is not met before its queries are fused: two rounds in which other intervals or modes may meet it.
+# That a limit is not met before its queries are fused: two rounds in which other intervals or modes may meet it. One is
+# enough where it is known that neither will.
 LASTS = timedelta(seconds=20)
 NOTHING = Chains((), RuntimeGraph((), ()), ChainingFacts({}, {}))
 
 
 def evidence(at: datetime) -> Chains | None:
-    """Every limit that has not been met for a while; None where nothing is known of what runs."""
-    late = list(LatencyStatus.objects.filter(state__in=LATE, number=0, late_since__lte=at - LASTS))
+    """Every limit that has not been met for a while, or cannot be; None where nothing is known of what runs."""
+    late = list(LatencyStatus.objects.filter(
+        Q(late_since__lte=at - LASTS) | Q(hopeless=True), state__in=LATE, number=0))
     if not late and not _made_rounds().exists():
         return NOTHING
     view = view_for(EVERYTHING)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -25,6 +26,8 @@ from scheduler.controllers.values import DECLINED, Round
 from scheduler.history.series import MINUTE, TEN_SECONDS, Series
 from scheduler.history.series import SLOT as SLOT_KIND
 from scheduler.reuse.defragment import Fusion
+
+MOST_OF_A_TEAM = 10  # dataflows of a query that may ask for its move
 
 
 def evidence(at: datetime) -> Deployments | None:
@@ -80,7 +83,8 @@ def effect(turn: Round, row: RoundRow, at: datetime) -> Effect | None:
 
 
 def _askers(view: View) -> dict[str, tuple[Asker, ...]]:
-    """Of each query that no schedule divides the running dataflows that may ask for its move, one of each team."""
+    """Of each query that no schedule divides the running dataflows that may ask for its move, some of each team: of
+    several queries that go together one is needed that runs in all."""
     estate = view.estate
     askers_of: dict[str, tuple[Asker, ...]] = {}
     for name, fragment in estate.fragments.items():
@@ -89,15 +93,17 @@ def _askers(view: View) -> dict[str, tuple[Asker, ...]]:
             continue
         users = sorted({user for task in tasks for user in estate.users.get(task, ())})
         teams = {estate.submitted[user].team for user in users}
-        by_team: dict[str, Asker] = {}
+        askers: list[Asker] = []
+        by_team: Counter[str] = Counter()
         for user in users:
             record, team = view.records.get(user), estate.submitted[user].team
-            if record is not None and record.status == dataflows.RUNNING and team not in by_team:
+            if record is not None and record.status == dataflows.RUNNING and by_team[team] < MOST_OF_A_TEAM:
+                by_team[team] += 1
                 head = estate.tasks[tasks[0]]
-                by_team[team] = Asker(
-                    user, team, tuple(sorted(teams - {team})), tuple(tasks), head.parents or (head.id,))
-        if by_team:
-            askers_of[name] = tuple(by_team.values())
+                askers.append(Asker(
+                    user, team, tuple(sorted(teams - {team})), tuple(tasks), head.parents or (head.id,)))
+        if askers:
+            askers_of[name] = tuple(askers)
     return askers_of
 
 

@@ -36,12 +36,12 @@ def deployment(request: HttpRequest) -> HttpResponse:
 @require_POST
 @login_required
 def dataflow_move(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
-    """Propose that one of a dataflow's queries goes on in another slot."""
+    """Propose that one of a dataflow's queries, or several, go on in another slot."""
     catalog.dataflow(request.viewer, dataflow_id)
     try:
         proposal = services.move_query(
             actor=request.user, dataflow_id=dataflow_id, query=request.POST.get("query", ""),
-            slot=request.POST.get("slot", ""))
+            slot=request.POST.get("slot", ""), along=request.POST.getlist("along"))
     except WeirError as error:
         flash.failure(request, error)
         return redirect("deployment")

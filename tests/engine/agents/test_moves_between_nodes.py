@@ -1,7 +1,8 @@
 """Queries move between nodes: no event is lost, none comes twice, whoever dies when, and whoever hears late.
 
-The played world is that of ``divided_world.py``, with a chain of ``recut_chains.py`` whose parts move one by one to any
-slot of either node, as ``scheduler.moving`` plans it. State, a source's next number, and places go along.
+The played world is that of ``divided_world.py``, with a chain of ``recut_chains.py`` whose parts move one by one, or
+several at once, to any slot of either node, as ``scheduler.moving`` plans it. State, a source's next number, and places
+go along.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from hypothesis import strategies as st
 from scheduler.contracts.desired import DesiredState, WantedFragment, WantedSlot, made_in
 from scheduler.model.estate import Estate
 from scheduler.model.fragment import Fragment, channel_id, node_of
-from scheduler.reuse.handover import Piece, recut
+from scheduler.reuse.handover import moved_in
 from workers.engine.agents import differences, parcels
 from workers.engine.agents.ahead import Limits
 from workers.engine.agents.carrying import Carrier, Elsewhere, still_leaving
@@ -101,7 +102,8 @@ class Moves:
             self.fragments[name] = Fragment(name, tasks, slot, len(tasks), outlets)
         self.fragments["f1-90"] = Fragment("f1-90", ("w", "x"), NAMES[slots[-1]], 2)
         out = self.fragments[ids[-1]]
-        self.moving, self.former, self.is_back = "", out, False
+        self.moving: dict[str, Fragment] = {}  # by heir who was before it
+        self.is_back = False
         self.out, self.watched = out.channel_of(f"t{LENGTH - 1}"), channel_id("f1-90", 1)
 
     def estate(self) -> Estate:
@@ -109,36 +111,38 @@ class Moves:
             generation=self.generation, tasks={**CHAIN, **WATCHER}, fragments=dict(self.fragments), slots=SLOTS)
 
     def move(self, chance: random.Random) -> None:
-        """One query goes to another slot."""
-        fragment = self.fragments[chance.choice(sorted(self.fragments))]
-        self._recut(fragment, chance.choice([name for name in NAMES if name != fragment.slot]))
-        self.former, self.is_back = fragment, False
+        """A query goes to another slot, or several do, from whatever slots they are in."""
+        slot = chance.choice(NAMES)
+        others = sorted(name for name, fragment in self.fragments.items() if fragment.slot != slot)
+        if others:
+            self._go(dict.fromkeys(chance.sample(others, chance.randint(1, len(others))), slot))
+            self.is_back = False
 
     def take_back(self) -> None:
-        """The query that moves last goes to where it was, before it has come to where it goes."""
-        heir = self.fragments[self.moving]
-        self._recut(heir, self.former.slot)
-        back = self.fragments[self.moving]
-        self.fragments[back.id] = replace(back, inherits=(self.former.id, heir.id))
+        """The queries that moved last go to where they were, before they have come to where they go."""
+        former = self.moving
+        self._go({heir: fragment.slot for heir, fragment in former.items()})
+        for name, heir in self.moving.items():
+            self.fragments[name] = replace(self.fragments[name], inherits=(former[heir.id].id, heir.id))
         self.is_back = True
 
-    def _recut(self, fragment: Fragment, slot: str) -> None:
-        above = [other for other in self.fragments.values()
-                 if any(fragment.id in readers for readers in other.outlets.values())]
-        change = recut(
-            [fragment], [Piece(fragment.active, slot)], upstream=above, outputs={f"t{LENGTH - 1}", "x"},
-            generation=self.generation)
+    def _go(self, slots: dict[str, str]) -> None:
+        change = moved_in(self.estate(), slots, outputs={f"t{LENGTH - 1}", "x"})
         for name in change.before:
             del self.fragments[name]
         self.fragments |= change.after
         self.generation += 1
-        self.moving = change.steps[0].fragment
+        self.moving = {
+            step.fragment: change.before[name] for step, name in zip(change.steps, slots, strict=True)}
 
     def is_calm(self, world: World) -> bool:
         """Whether what was planned last is in force, as the site knows it: only then queries are moved."""
         if not self.moving:
             return set(world.running) == set(self.fragments)
-        moved = self.fragments[self.moving]
+        return all(self._is_over(world, self.fragments[name]) for name in self.moving)
+
+    @staticmethod
+    def _is_over(world: World, moved: Fragment) -> bool:
         nodes = {node_of(moved.slot), moved.origin or node_of(moved.slot)}
         if any(world.heard.get(node, DesiredState()).version < made_in(moved.id) for node in nodes):
             return False

@@ -129,6 +129,23 @@ def test_managers_alone_bring_a_limit_back_that_a_change_of_rate_has_violated(wo
     assert world.broker.llen(keys.qos_reports("n1")) <= 2, "its manager takes them"
 
 
+def test_a_node_without_a_set_up_asks_for_one_and_nothing_else(world: World) -> None:
+    def commands() -> dict[str, int]:
+        stats = world.broker.info("commandstats")
+        return {name: stats.get(f"cmdstat_{name}", {"calls": 0})["calls"] for name in ("get", "lpop", "hgetall")}
+
+    before = commands()
+    world.agents["n1"].turn(1.0)
+    assert {name: count - before[name] for name, count in commands().items()} == {"get": 1, "lpop": 0, "hgetall": 0}
+
+    world.set_up(up={"n1", "n2"})
+    world.agents["n1"].turn(2.0)
+    assert world.agents["n1"].version
+    before = commands()
+    world.agents["n1"].turn(3.0)
+    assert all(count > before[name] for name, count in commands().items())
+
+
 def test_another_node_watches_for_a_manager_whose_node_was_killed(world: World) -> None:
     world.set_up(up={"n1", "n2"})
     world.run(30)

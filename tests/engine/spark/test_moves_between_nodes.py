@@ -1,4 +1,5 @@
-"""A chain moves between two nodes, a query at a time, with state and its source, while slots and agents are killed."""
+"""A chain moves between two nodes, a query at a time or all together, with state and its source, while slots and agents
+are killed."""
 
 from __future__ import annotations
 
@@ -6,13 +7,14 @@ import os
 import random
 import signal
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import pytest
 
 from scheduler.contracts.desired import made_in
 from scheduler.model.fragment import Fragment, node_of
-from scheduler.reuse.handover import Piece, recut
+from scheduler.reuse.handover import moved_in
 
 from .conftest import NODES
 from .rig import Hosts, estate_of
@@ -45,29 +47,39 @@ class Moving:
         """One query goes to the other node; its new name."""
         name = next((name for name, part in self.fragments.items() if task in part.tasks), None) or self.chance.choice(
             sorted(self.fragments))
-        return self._recut(self.fragments[name])
+        return self._go([name])[0]
 
-    def take_back(self, name: str) -> str:
-        """A query that is on its way goes back to where it was."""
-        [former] = self.fragments[name].inherits
-        return self._recut(self.fragments[name], former)
+    def move_together(self, *tasks: str) -> list[str]:
+        """The queries with these tasks go to the other node by one plan; their new names."""
+        return self._go([
+            next(name for name, part in self.fragments.items() if task in part.tasks) for task in tasks])
 
-    def _recut(self, fragment: Fragment, *before_it: str) -> str:
-        name = fragment.id
-        slot = next(slot.name for slot in self.hosts.slots if slot.name != fragment.slot)
-        above = [part for part in self.fragments.values() if any(name in to for to in part.outlets.values())]
-        change = recut(
-            [fragment], [Piece(fragment.active, slot)], upstream=above, outputs=self.outputs,
-            generation=self.hosts.version)
+    def take_back(self, *names: str) -> list[str]:
+        """Queries that are on their way go back to where they were."""
+        return self._go(names, was={name: self.fragments[name].inherits for name in names})
+
+    def _go(self, names: Sequence[str], was: Mapping[str, tuple[str, ...]] | None = None) -> list[str]:
+        estate = estate_of(list(self.fragments.values()), self.tasks, slots=self.hosts.slots)
+        other = {
+            name: next(slot.name for slot in self.hosts.slots if slot.name != self.fragments[name].slot)
+            for name in names}
+        change = moved_in(replace(estate, generation=self.hosts.version), other, outputs=self.outputs)
         for before in change.before:
             del self.fragments[before]
-        heir = change.after[change.steps[0].fragment]
-        self.fragments |= change.after | {heir.id: replace(heir, inherits=(*before_it, *heir.inherits))}
+        self.fragments |= change.after
+        heirs = [step.fragment for step in change.steps]
+        for name, heir in zip(names, heirs, strict=True):
+            self.fragments[heir] = replace(
+                change.after[heir], inherits=(*(was or {}).get(name, ()), *change.after[heir].inherits))
         self.publish()
-        return heir.id
+        return heirs
 
-    def is_over(self, name: str) -> None:
-        """Wait until a query runs where it went, and the node that it left has nothing more to do for it."""
+    def is_over(self, *names: str) -> None:
+        """Wait until queries run where they went, and the nodes that they left have nothing more to do for them."""
+        for name in names:
+            self._is_over(name)
+
+    def _is_over(self, name: str) -> None:
         moved = self.fragments[name]
 
         def has_settled() -> bool:
@@ -99,7 +111,7 @@ def play(hosts: Hosts, seed: int, *, moves: int, kills: int, back: str = "out") 
             disturb(hosts, node.node, moving.chance.choice(("slot", "agent", "wire")), moving.chance)
         moving.is_over(name)
         moving.grows()
-    moving.is_over(moving.take_back(moving.move(back)))
+    moving.is_over(*moving.take_back(moving.move(back)))
     moving.grows()
     time.sleep(1)
     check(moving)
@@ -140,6 +152,28 @@ def check(moving: Moving) -> None:
 @pytest.mark.timeout(1_500)
 def test_source_state_and_reader_move_between_nodes_and_change_no_output(hosts: Hosts) -> None:
     play(hosts, 1, moves=2, kills=1, back="looked")
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3_600)
+def test_queries_that_go_together_change_no_output(hosts: Hosts) -> None:
+    moving = Moving(hosts, 4)
+    moving.publish()
+    hosts.wait_running(*moving.fragments)
+    moving.grows(50)
+    moving.is_over(moving.move("count"))  # all are on one node by now
+    for number, what in enumerate(("", "slot", "agent", "wire")):
+        names = moving.move_together("count", "out", "looked")
+        if what:
+            time.sleep(moving.chance.uniform(0, 3))
+            disturb(hosts, NODES[number % 2], what, moving.chance)
+        moving.is_over(*names)
+        moving.grows()
+    moving.is_over(*moving.take_back(*moving.move_together("count", "looked")))
+    moving.grows()
+    time.sleep(1)
+    check(moving)
+    hosts.end()
 
 
 @pytest.mark.long

@@ -231,7 +231,7 @@ def test_what_a_dead_node_has_not_let_go_is_taken_by_force_and_a_move_is_taken_b
         for task in ("orders", "rows"):
             name = moving.move(task)
             time.sleep(moving.chance.uniform(0, 2))
-            moving.is_over(moving.take_back(name))
+            moving.is_over(*moving.take_back(name))
             moving.are_held()
             grows(moving, database)
         move("rows")

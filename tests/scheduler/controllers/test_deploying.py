@@ -79,3 +79,32 @@ def test_a_promise_is_of_the_slot_that_was_left_and_of_latency() -> None:
 
     assert verdict(0.6, 210.0) == "kept"
     assert verdict(0.95, 210.0) == "broken" and verdict(0.6, 900.0) == "broken"
+
+
+def halves(**askers: tuple[Asker, ...]) -> Deployments:
+    """Four queries in a line, two on each node; ``f3`` and ``f4`` stay where they are."""
+    bundles = {name: PlacedBundle(name, slot, 0.1, movable=name in askers) for name, slot in (
+        ("f1", "n1/0"), ("f2", "n1/1"), ("f3", "n2/0"), ("f4", "n2/0"))}
+    traffic = {("f1", "f2"): 500.0, ("f2", "f3"): 500.0, ("f3", "f4"): 500.0}
+    return Deployments(Deployment(bundles, ("n1/0", "n1/1", "n2/0"), traffic), askers)
+
+
+def test_queries_that_gain_by_going_together_are_one_decision() -> None:
+    others = replace(ANA, touched=("cem",), tasks=("b",))
+    (decision,) = CONTROLLER.evaluate(halves(f1=(ANA, BEN), f2=(others, BEN)), policies(ben=OFF)).decisions
+    assert {decision.arguments["query"], decision.arguments["along"]} == {"f1", "f2"}
+    assert decision.arguments["slot"] == "n2/0" and set(decision.arguments["tasks"].split()) == {"a", "b"}
+    assert {(change.subject, change.before, change.after) for change in decision.changes} == {
+        ("query of a", "n1/0", "n2/0"), ("query of b", "n1/1", "n2/0")}
+    assert (decision.target, decision.team, decision.touched) == ("d1", "ana", ("ben", "cem"))
+    assert "500 bytes a second less" in decision.promise.text and "2 queries that go there together" in decision.why
+    assert CONTROLLER.rollback(decision) == tuple(change.reverse for change in reversed(decision.changes))
+
+
+def test_a_dataflow_asks_for_queries_that_it_runs_in_and_one_that_may_act_comes_first() -> None:
+    apart = CONTROLLER.evaluate(halves(f1=(ANA,), f2=(replace(BEN, team="ana"),)), {})
+    assert not apart.decisions, "no dataflow runs in both"
+    both = halves(f1=(ANA, BEN), f2=(ANA, BEN))
+    teams = [CONTROLLER.evaluate(both, policies(ana=first, ben=second)).decisions[0].team
+             for first, second in ((ACTS, RECOMMENDS), (RECOMMENDS, ACTS), (OFF, RECOMMENDS))]
+    assert teams == ["ana", "ben", "ben"]

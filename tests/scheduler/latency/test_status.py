@@ -16,6 +16,7 @@ from scheduler.latency.status import (
     Settled,
     carried_over,
     corrected,
+    is_beyond,
     settling_s,
     state_of,
 )
@@ -64,3 +65,17 @@ def test_the_last_seconds_decide_and_the_whole_span_is_told() -> None:
     assert settled.mean_s == pytest.approx(1.25)
     assert settled.recent_s == pytest.approx(1.75)
     assert LEAST_POINTS <= len(settled.points) <= 60
+
+
+@pytest.mark.parametrize(("least_s", "latency_s", "other_s", "is_so"), [
+    (None, 1.5, 0.0, False),
+    (1.2, 1.5, 0.0, True),
+    (0.9, 1.5, 0.0, True),  # its slots are full
+    (1.05, 1.05, 0.0, False),  # it may be another a moment later
+    (1.2, 1.5, 0.6, False),  # it is not the model that says so
+    (1.2, 1.2, -0.5, True),
+])
+def test_a_limit_is_beyond_reach_where_the_model_says_so_by_far(
+    least_s: float | None, latency_s: float, other_s: float, is_so: bool
+) -> None:
+    assert is_beyond(1.0, Expected("w", latency_s, ("a",), ((0.5, 0.5),), least_s), other_s=other_s) is is_so

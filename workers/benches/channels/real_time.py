@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from itertools import product
 
 from pyspark.sql import functions as F
@@ -19,7 +20,8 @@ def real_time(
 ) -> dict[str, float]:
     """A source and a reader of it with two expressions: how long events take, and what CPU both queries do.
 
-    Micro-batches follow one another as fast as they can, with a trigger of 0 ms and with that of the bench.
+    Micro-batches follow one another as fast as they can, with a trigger of 0 ms and with that of the bench. Where the
+    bench names how far apart groups of events begin, open batches alone are measured, with each of these.
 
     Parameters
     ----------
@@ -34,7 +36,10 @@ def real_time(
     seconds : float, optional
         How long is measured, in seconds.
     """
-    ways = {"batches_0": 0, f"batches_{bench.trigger_ms}": bench.trigger_ms, "real_time": None}
+    ways = {
+        "batches_0": _Way(trigger_ms=0), f"batches_{bench.trigger_ms}": _Way(trigger_ms=bench.trigger_ms),
+        "real_time": _Way(),
+    } if not bench.groups_ms else {f"groups_{apart_ms}": _Way(apart_ms=apart_ms) for apart_ms in bench.groups_ms}
     seen: dict[tuple[int, str], tuple[list[float], list[float], list[float]]] = {}
     for turn, rate_per_s, way in product(range(rounds), rates_per_s, ways):
         name = f"{way}{rate_per_s}r{turn}"
@@ -53,14 +58,26 @@ def real_time(
     return figures
 
 
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """Micro-batches with a trigger; without one open batches, whose groups of events begin so far apart, or as soon as
+    they can."""
+
+    trigger_ms: int | None = None
+    apart_ms: int | None = None
+
+
 def _measure(
-    bench: Bench, name: str, trigger_ms: int | None, *, rate_per_s: float, warm_s: float, seconds: float
+    bench: Bench, name: str, way: _Way, *, rate_per_s: float, warm_s: float, seconds: float
 ) -> tuple[list[float], list[float], float]:
-    is_open, first, second = trigger_ms is None, f"{name}a", f"{name}b"
+    is_open, first, second = way.trigger_ms is None, f"{name}a", f"{name}b"
     source = bench.source(first, second, rate_per_s=rate_per_s, real_time=is_open)
     events = bench.copy(second, first, real_time=is_open).withColumn("x", F.col("_seq") * 2).where("x % 20 != 7")
+    if way.apart_ms is not None:
+        for fragment in (first, second):
+            bench.channels.pace(fragment, way.apart_ms)
     before = bench.trigger_ms
-    bench.trigger_ms = trigger_ms or 0
+    bench.trigger_ms = way.trigger_ms or 0
     queries = [bench.start(source, first, real_time=is_open), bench.start(events, second, real_time=is_open)]
     bench.trigger_ms = before
     time.sleep(warm_s)

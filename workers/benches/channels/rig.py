@@ -24,12 +24,16 @@ EVENTS_PER_S = 10
 
 @dataclass
 class Bench:
-    """A session and a broker to measure with. Fragments and channels of each measurement have a prefix of its own."""
+    """A session and a broker to measure with. Fragments and channels of each measurement have a prefix of its own.
+
+    ``groups_ms`` says how far apart groups of open batches begin, where these alone are measured.
+    """
 
     spark: SparkSession
     config: ChannelConfig
     folder: Path
     trigger_ms: int
+    groups_ms: tuple[int, ...] = ()
     channels: Channels = field(init=False)
     broker: redis.Redis = field(init=False)
 

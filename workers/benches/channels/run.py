@@ -95,6 +95,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--trigger-ms", type=int, default=200)
     parser.add_argument("--wait-ms", type=int, default=ChannelConfig("").wait_ms)
     parser.add_argument("--only", default="hop,throughput,valve,idle,restart,many")
+    parser.add_argument(
+        "--groups-ms", type=int, nargs="+", default=[], metavar="MS",
+        help="of real_time: only open batches, with groups of events so far apart (5 to 200)")
     parser.add_argument("--data-dir", type=Path, default=Path(os.environ.get("WEIR_DATA_DIR", "data")))
     parser.add_argument("--conf", action="append", default=[], help="a Spark setting, name=value; may be repeated")
     parser.add_argument("--json", type=Path)
@@ -107,7 +110,7 @@ def main(arguments: list[str] | None = None) -> int:
         config = ChannelConfig(url, data_dir=options.data_dir, wait_ms=options.wait_ms)
         settings = {"spark.local.dir": f"{scratch}/{LOCAL}", **dict(option.split("=", 1) for option in options.conf)}
         with session(config, settings=settings) as spark:
-            bench = Bench(spark, config, Path(scratch), options.trigger_ms)
+            bench = Bench(spark, config, Path(scratch), options.trigger_ms, tuple(options.groups_ms))
             for name in options.only.split(","):
                 figures[name] = MEASUREMENTS[name](bench)
                 for figure, value in figures[name].items():

@@ -1,7 +1,7 @@
 """Latency on the node itself: its QoS reporter, its QoS manager, and the intervals that managers chose (paper [5]).
 
 What the site set up is on the node's disk, and so are the intervals: they hold while site, broker or managers are away.
-Without a set-up, as where the site plans intervals, a look in each supervisor cycle is all that is done.
+Without a set-up, as where the site plans intervals, a look for one in each supervisor cycle is all that is done.
 """
 
 from __future__ import annotations
@@ -71,13 +71,12 @@ class NodeQos:
         if self._setup is None:
             self._begin(self._store.read_qos(), now_s)
         setup = self._setup
+        if setup.empty:  # nobody reports to it, and nobody has wishes
+            self._renew(qos.set_up_of(self._broker, self._store.node), now_s)
+            return
         wanted = [query for query in setup.own if any(to.wants(query) for to in self._reporters.values())]
         mail = qos.fetch(self._broker, self._store.node, wanted)
-        if (newer := qos.read(mail.setup)) is not None and newer.version > setup.version:
-            self._store.write_qos(newer)
-            self._begin(newer, now_s)
-            return
-        if setup.empty:
+        if self._renew(mail.setup, now_s):
             return
         running = self._reports()
         for query, counts in mail.meters.items():
@@ -94,6 +93,15 @@ class NodeQos:
             wish.node: wish for node, wish in self._wishes.items() if node == self._store.node}}, running, is_round)
         if is_round:
             self._round_s = now_s + ROUND_S
+
+    def _renew(self, text: bytes | None, now_s: float) -> bool:
+        """Work by the set-up that stands in the broker, where that is a newer one; whether it is."""
+        newer = qos.read(text)
+        if newer is None or newer.version <= self._setup.version:
+            return False
+        self._store.write_qos(newer)
+        self._begin(newer, now_s)
+        return True
 
     def _begin(self, setup: QosSetup, now_s: float) -> None:
         """Work by another set-up. What was measured for the one before is measured anew."""

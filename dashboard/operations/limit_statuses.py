@@ -1,0 +1,116 @@
+"""What became of latency limits, as rows: their state, since when they are not met, and whether they can be at all.
+
+A limit is *hopeless* where the model alone says that neither intervals nor open batches would meet it, by far, and it
+is known of each query on its way what its batches take and whether they may stay open. Then nothing is waited for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from datetime import datetime
+from typing import Any
+
+from django.db import transaction
+
+from dashboard.operations.latency_problem import Key, Wants
+from dashboard.operations.models import LatencyStatus
+from scheduler.latency import status
+from scheduler.latency.pacing import Expected, Pacing, Wanted
+from scheduler.latency.real_time import Chosen
+from scheduler.latency.status import is_beyond, state_of
+from scheduler.model.latency import LatencyLimit, to_json
+
+TOLD_AGAIN_S = 60.0  # what a limit comes to is written so often, though nothing has changed
+
+
+def beyond_reach(wants: Wants, now: Chosen, free: Chosen, *, known: Collection[str]) -> dict[Key, bool | None]:
+    """Whether limits are beyond what intervals and open batches can do; None where not enough is known.
+
+    Parameters
+    ----------
+    wants : mapping
+        The limits.
+    now, free : Chosen
+        With the modes in force, and with those that would be chosen. Where these differ on a limit's way they come
+        first, whether they meet it or only help.
+    known : collection of str
+        Queries of which it is known what their batches take, and whether they may stay open.
+    """
+    others, known = now.open ^ free.open, frozenset(known)
+    return {
+        key: is_beyond(limit.limit_s, free.paced.expected[want.key], other_s=want.other_s)
+        and others.isdisjoint(want.way.writers) if known.issuperset(want.way.writers) else None
+        for key, (limit, want) in wants.items()}
+
+
+def store_statuses(
+    wants: Wants, paced: Pacing, rows: Mapping[Key, LatencyStatus], *, measured_s: Mapping[Key, float | None],
+    beyond: Mapping[Key, bool | None], at: datetime,
+) -> None:
+    """Write what has changed of the limits, and forget those that are gone.
+
+    Parameters
+    ----------
+    wants : mapping
+        The limits.
+    paced : Pacing
+        The intervals that were chosen, and what limits come to with them.
+    rows : mapping of Key to LatencyStatus
+        What is stored.
+    measured_s : mapping of Key to float or None
+        What was measured of each since the intervals in force were, in seconds.
+    beyond : mapping of Key to bool or None
+        See `beyond_reach`.
+    at : datetime
+        The present moment.
+    """
+    fresh = []
+    for key, (limit, want) in wants.items():
+        expected, row = paced.expected[want.key], rows.get(key)
+        made = _status(key, limit, want, expected, measured_s[key], row, paced.full, beyond.get(key), at)
+        if row is None or _differ(row, made):
+            fresh.append(made)
+    gone = [row.pk for key, row in rows.items() if key not in wants]
+    if not fresh and not gone:
+        return
+    names = [name.name for name in LatencyStatus._meta.fields if name.name not in ("id", "dataflow", "number")]
+    with transaction.atomic():
+        LatencyStatus.objects.filter(pk__in=gone).delete()
+        LatencyStatus.objects.bulk_create(
+            fresh, update_conflicts=True, unique_fields=["dataflow", "number"], update_fields=names)
+
+
+def _status(
+    key: Key, limit: LatencyLimit, want: Wanted, expected: Expected, measured_s: float | None,
+    row: LatencyStatus | None, full: tuple[str, ...], is_beyond_reach: bool | None, at: datetime,
+) -> LatencyStatus:
+    same_limit = row is not None and row.limit == to_json((limit,))
+    if measured_s is None and same_limit:
+        measured_s = row.measured_s  # while a change settles, what was known counts
+    state = state_of(limit.limit_s, expected, measured_s)
+    late_since = row.late_since if same_limit and row.late_since is not None else at
+    if is_beyond_reach is None:  # batches have other intervals since, and none was seen yet: what was known counts
+        is_beyond_reach = same_limit and row.hopeless and [part[0] for part in row.path] == list(expected.path)
+    return LatencyStatus(
+        dataflow_id=key[0], number=key[1], limit=to_json((limit,)), state=state,
+        expected_s=round(expected.latency_s, 4), measured_s=None if measured_s is None else round(measured_s, 4),
+        least_s=None if expected.least_s is None else round(expected.least_s, 4), other_s=round(want.other_s, 4),
+        path=[[query, round(wait, 4), round(batch, 4)]
+              for query, (wait, batch) in zip(expected.path, expected.parts_s, strict=True)],
+        full=list(full) if expected.least_s is not None else [],
+        since=row.since if same_limit and row.state == state else at,
+        late_since=late_since if state in status.LATE else None, at=at,
+        hopeless=state == status.IMPOSSIBLE and is_beyond_reach)
+
+
+def _differ(row: LatencyStatus, made: LatencyStatus) -> bool:
+    """Whether a row is worth writing again."""
+    if (row.limit, row.state, row.hopeless, [part[0] for part in row.path]) != (
+            made.limit, made.state, made.hopeless, [part[0] for part in made.path]):
+        return True
+    if (made.at - row.at).total_seconds() >= TOLD_AGAIN_S:
+        return True
+    pairs: list[tuple[Any, Any]] = [
+        (row.expected_s, made.expected_s), (row.measured_s, made.measured_s), (row.other_s, made.other_s)]
+    return any((old is None) != (new is None) or (old is not None and abs(new - old) > 0.05 * max(abs(old), 0.05))
+               for old, new in pairs)

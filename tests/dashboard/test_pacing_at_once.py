@@ -1,0 +1,86 @@
+"""Another limit is paced for in the next second; and whether it is hopeless is known as soon."""
+
+from __future__ import annotations
+
+import pytest
+
+from dashboard.catalog.models import DataflowRecord
+from dashboard.catalog.services import choose_latency
+from dashboard.operations.models import LatencyStatus
+from dashboard.operations.pacing import SOONEST_S, Pacer
+from scheduler.model.latency import LatencyLimit
+from tests.dashboard.building import World, document, running
+from tests.dashboard.played import Played, intervals
+
+
+@pytest.fixture
+def played(monkeypatch: pytest.MonkeyPatch, settings) -> Played:
+    settings.LONGEST_TRIGGER_MS = 30_000
+    return Played(monkeypatch)
+
+
+def status(record: DataflowRecord) -> LatencyStatus:
+    return LatencyStatus.objects.get(dataflow=record)
+
+
+def test_another_limit_is_paced_for_in_the_next_second(world: World, played: Played) -> None:
+    record = running(world.carla, world.city, document("tuned"), world.ana)
+    played.run(64)
+    before = intervals(record)
+    choose_latency(actor=world.carla, dataflow_id=record.pk, limits=(LatencyLimit(0.4),))
+    played.run(1)
+    assert max(intervals(record)) < min(before) / 5
+    assert status(record).limit == 0.4
+
+
+def test_what_is_new_is_paced_for_in_the_next_second(world: World, played: Played) -> None:
+    running(world.carla, world.city, document("old"), world.ana)
+    played.run(64)
+    record = running(world.carla, world.city, document("new", window=20, latency="400 ms"), world.ana)
+    played.run(1)
+    assert max(intervals(record)) < 400
+
+
+def test_limits_that_come_one_after_the_other_do_not_keep_the_recorder_busy(
+    world: World, played: Played, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record, rounds, choose = running(world.carla, world.city, document("busy"), world.ana), [], Pacer._round
+    monkeypatch.setattr(Pacer, "_round", lambda *args: rounds.append(args[-1]) or choose(*args))
+    played.run(60)
+    assert len(rounds) == 6, "nothing has changed"
+    for number in range(9):
+        choose_latency(actor=world.carla, dataflow_id=record.pk, limits=(LatencyLimit(1.0 + number),))
+        played.run(1)
+    assert len(rounds) - 6 <= 9 / SOONEST_S
+    played.run(1)
+    assert status(record).limit == 9.0, "the last one counts"
+
+
+def test_a_limit_is_hopeless_where_neither_intervals_nor_open_batches_meet_it(world: World, played: Played) -> None:
+    record = running(world.carla, world.city, document("tuned"), world.ana)
+    played.run(124)
+    assert not status(record).hopeless
+    choose_latency(actor=world.carla, dataflow_id=record.pk, limits=(LatencyLimit(0.05),))
+    played.run(1)
+    assert (status(record).state, status(record).hopeless) == ("impossible", True)
+    played.run(20)
+    assert status(record).hopeless, "batches are at other intervals meanwhile, and were not seen yet"
+    choose_latency(actor=world.carla, dataflow_id=record.pk, limits=(LatencyLimit(2.0),))
+    played.run(2)
+    assert not status(record).hopeless
+
+
+def test_a_limit_is_not_hopeless_that_open_batches_would_meet(world: World, played: Played) -> None:
+    played.refusal, played.steps = "", False
+    record = running(world.carla, world.city, document("tuned"), world.ana)
+    played.run(124)
+    choose_latency(actor=world.carla, dataflow_id=record.pk, limits=(LatencyLimit(0.05),))
+    played.run(1)
+    assert (status(record).state, status(record).hopeless) == ("impossible", False)
+
+
+def test_a_limit_is_not_hopeless_while_its_queries_are_not_known(world: World, played: Played) -> None:
+    played.state = "starting"
+    record = running(world.carla, world.city, document("tuned", latency="50 ms"), world.ana)
+    played.run(30)
+    assert (status(record).state, status(record).hopeless) == ("impossible", False)
