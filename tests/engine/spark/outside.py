@@ -1,0 +1,157 @@
+"""Other systems that a source reads and a sink writes: they are given numbers, and say what has come of them."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+import paho.mqtt.client as mqtt
+import psycopg
+from paho.mqtt.enums import CallbackAPIVersion
+
+from scheduler.model.fragment import RunningTask
+from tests.engine.connectors.rigs import MqttRig
+
+from .rig import Hosts, meanwhile
+
+EVERY_S = 0.05
+Row = tuple[int, float]  # a number and its sum
+
+
+class Outside(Protocol):
+    """A system.
+
+    ``reads`` is the task that reads it; ``given`` is how many numbers it was given, from 0 on; ``source_again`` and ``sink_again`` are how much of what was
+    under way may come twice after a disturbance.
+    """
+
+    reads: str
+    given: int
+    source_again: int
+    sink_again: int
+
+    def source(self) -> RunningTask:
+        """The task that reads them."""
+
+    def sink(self) -> RunningTask:
+        """The task ``rows``, which writes what comes of ``sums``."""
+
+    def begin(self, hosts: Hosts, out: str) -> None:
+        """Give the first number, once somebody reads; and wait until it is in an output."""
+
+    def give(self) -> None:
+        """Give the next number."""
+
+    def rows(self) -> list[Row]:
+        """What was written, in that order."""
+
+    def close(self) -> None:
+        """End what the test has of it."""
+
+
+class Database:
+    """A table that grows and one that is written: each row once."""
+
+    reads = "orders"
+    source_again = sink_again = 0
+    secret = {"secret": "db", "team": "city"}
+
+    def __init__(self, address: str) -> None:
+        self.address, self.given = address, 0
+        self._gives = psycopg.connect(address, autocommit=True)
+        self._gives.execute("drop table if exists orders, sunk")
+        self._gives.execute("create table orders (id bigserial primary key, n bigint)")
+        self._gives.execute("create table sunk (place bigserial, n float8, sum float8)")
+
+    def source(self) -> RunningTask:
+        return RunningTask(self.reads, "postgresql", {
+            "database": self.secret, "table": "orders", "column": "id", "columns": ["n:bigint"], "every": 0.1,
+            "start": "oldest"}, ())
+
+    def sink(self) -> RunningTask:
+        return RunningTask("rows", "to_postgresql", {
+            "database": self.secret, "table": "sunk", "columns": ["n", "sum"]}, ("sums",))
+
+    def begin(self, hosts: Hosts, out: str) -> None:
+        self.give()
+        hosts.wait(lambda: hosts.events(out), what="the first row")
+
+    def give(self) -> None:
+        self._gives.execute("insert into orders (n) values (%s)", (self.given,))
+        self.given += 1
+
+    def rows(self) -> list[Row]:
+        with psycopg.connect(self.address) as connection:
+            return connection.execute("select n, sum from sunk order by place").fetchall()
+
+    def close(self) -> None:
+        self._gives.close()
+
+
+class Messages:
+    """An MQTT server, whose messages of QoS 1 come at least once."""
+
+    reads = "messages"
+    source_again = 20  # messages that it lets be unacknowledged
+    sink_again = 500  # of a batch of the sink
+
+    def __init__(self, folder: Path, port: int) -> None:
+        self._server, self.given = MqttRig(folder, port=port), 0
+        self._rows: list[Row] = []
+        self._publisher, self._reader = self._client("gives"), self._client("looks")
+        ready = threading.Event()
+        self._reader.on_subscribe = lambda *_: ready.set()
+        self._reader.on_message = self._on_message
+        self._reader.subscribe("sunk", qos=1)
+        assert ready.wait(20)
+
+    def _client(self, name: str) -> mqtt.Client:
+        client = mqtt.Client(CallbackAPIVersion.VERSION2, client_id=name, protocol=mqtt.MQTTv311)
+        client.connect("127.0.0.1", self._server.port)
+        client.loop_start()
+        return client
+
+    def _on_message(self, _client: Any, _data: Any, message: Any) -> None:
+        row = json.loads(message.payload)
+        self._rows.append((row["n"], row["sum"]))
+
+    def source(self) -> RunningTask:
+        return RunningTask(self.reads, "mqtt", {
+            "server": f"127.0.0.1:{self._server.port}", "topics": ["numbers"], "qos": 1, "columns": ["n:bigint"]}, ())
+
+    def sink(self) -> RunningTask:
+        return RunningTask("rows", "to_mqtt", {
+            "server": f"127.0.0.1:{self._server.port}", "topic": "sunk", "columns": ["n", "sum"]}, ("sums",))
+
+    def begin(self, hosts: Hosts, out: str) -> None:
+        self._give(retain=True)  # for who subscribes later
+        hosts.wait(lambda: hosts.events(out), what="the first message")
+
+    def give(self) -> None:
+        self._give(retain=False)
+
+    def _give(self, *, retain: bool) -> None:
+        message = self._publisher.publish("numbers", json.dumps({"n": self.given}), qos=1, retain=retain)
+        message.wait_for_publish(20)
+        assert message.is_published()
+        self.given += 1
+
+    def rows(self) -> list[Row]:
+        return list(self._rows)
+
+    def close(self) -> None:
+        for client in (self._publisher, self._reader):
+            client.disconnect()
+            client.loop_stop()
+        self._server.close()
+
+
+@contextmanager
+def growing(outside: Outside) -> Iterator[None]:
+    """Numbers are given meanwhile."""
+    with meanwhile(outside.give, every_s=EVERY_S):
+        yield
