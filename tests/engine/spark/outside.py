@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -49,6 +50,9 @@ class Outside(Protocol):
     def rows(self) -> list[Row]:
         """What was written, in that order."""
 
+    def times_s(self) -> list[float]:
+        """When each of these was."""
+
     def close(self) -> None:
         """End what the test has of it."""
 
@@ -65,7 +69,8 @@ class Database:
         self._gives = psycopg.connect(address, autocommit=True)
         self._gives.execute("drop table if exists orders, sunk")
         self._gives.execute("create table orders (id bigserial primary key, n bigint)")
-        self._gives.execute("create table sunk (place bigserial, n float8, sum float8)")
+        self._gives.execute("create table sunk (place bigserial, n float8, sum float8, "
+                            "at timestamptz default clock_timestamp())")
 
     def source(self) -> RunningTask:
         return RunningTask(self.reads, "postgresql", {
@@ -85,8 +90,14 @@ class Database:
         self.given += 1
 
     def rows(self) -> list[Row]:
+        return self._written("n, sum")
+
+    def times_s(self) -> list[float]:
+        return [at_s for at_s, in self._written("extract(epoch from at)::float8")]
+
+    def _written(self, columns: str) -> list[tuple]:
         with psycopg.connect(self.address) as connection:
-            return connection.execute("select n, sum from sunk order by place").fetchall()
+            return connection.execute(f"select {columns} from sunk order by place").fetchall()
 
     def close(self) -> None:
         self._gives.close()
@@ -101,7 +112,7 @@ class Messages:
 
     def __init__(self, folder: Path, port: int) -> None:
         self._server, self.given = MqttRig(folder, port=port), 0
-        self._rows: list[Row] = []
+        self._written: list[tuple[Row, float]] = []
         self._publisher, self._reader = self._client("gives"), self._client("looks")
         ready = threading.Event()
         self._reader.on_subscribe = lambda *_: ready.set()
@@ -117,7 +128,7 @@ class Messages:
 
     def _on_message(self, _client: Any, _data: Any, message: Any) -> None:
         row = json.loads(message.payload)
-        self._rows.append((row["n"], row["sum"]))
+        self._written.append(((row["n"], row["sum"]), time.time()))
 
     def source(self) -> RunningTask:
         return RunningTask(self.reads, "mqtt", {
@@ -141,7 +152,10 @@ class Messages:
         self.given += 1
 
     def rows(self) -> list[Row]:
-        return list(self._rows)
+        return [row for row, _ in self._written]
+
+    def times_s(self) -> list[float]:
+        return [at_s for _, at_s in self._written]
 
     def close(self) -> None:
         for client in (self._publisher, self._reader):

@@ -87,6 +87,14 @@ class WithOutside(Moving):
                 return True
         return False
 
+    def tell_of(self, task: str, *, began_s: float) -> None:
+        """Print for how long nothing was read, or written, while a task moved: between two that came at once before."""
+        born_s = [event["_born"] / 1000 for event in self.hosts.events(self.out)]
+        for what, times_s in (("read", born_s), ("written", self.outside.times_s())):
+            during = [at_s for at_s in times_s if at_s > began_s - 1]
+            longest_s = max(after - before for before, after in pairwise(during))
+            print(f"{self.outside.reads}, {task} moved: nothing was {what} for {longest_s:.2f} s")
+
     def check(self) -> None:
         """Each number in order, with the sum up to it, in the output and in the other system; what was under way at a
         disturbance again, where that may be."""
@@ -165,9 +173,11 @@ def test_where_nothing_is_disturbed_nothing_comes_twice(hosts: Hosts, outside: O
     moving = WithOutside(hosts, 5, outside)
     with moving.working():
         for task in (outside.reads, "rows", "rows", outside.reads):
+            began_s = time.time()
             moving.is_over(moving.move(task))
             moving.are_held()
             moving.arrives()
+            moving.tell_of(task, began_s=began_s)
     moving.check()
     moving.leaves_nothing()
 
