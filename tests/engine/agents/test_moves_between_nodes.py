@@ -43,8 +43,8 @@ LIMITS = Limits(least_bytes=1, most_share=100, small_bytes=0, most_rounds=3, shr
 class Nodes(World):
     """Slots die often, and nodes hear of plans late, or of the next one only.
 
-    All state goes ahead, in rounds and in pieces of some bytes and a few at a time; a copy or round is now and then lost
-    again, or spoiled.
+    All state goes ahead, in rounds and in pieces of some bytes and a few at a time; now and then a copy or round is
+    lost again, or spoiled.
     """
 
     DEADLINESS = 0.02

@@ -26,8 +26,8 @@ Row = tuple[int, float]  # a number and its sum
 class Outside(Protocol):
     """A system.
 
-    ``reads`` is the task that reads it; ``given`` is how many numbers it was given, from 0 on; ``source_again`` and ``sink_again`` are how much of what was
-    under way may come twice after a disturbance.
+    ``reads`` is the task that reads it; ``given`` is how many numbers it was given, from 0 on; ``source_again`` and
+    ``sink_again`` are how much of what was under way may come twice after a disturbance.
     """
 
     reads: str

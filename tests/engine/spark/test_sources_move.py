@@ -1,5 +1,5 @@
-"""What is read of another system and what is written to one goes with its queries from node to node and back, while it
-grows and connector hosts, slots and agents are killed: each number once and in order, or again where that is documented."""
+"""What is read of another system and written to it goes with its queries from node to node and back, while it grows and
+connector hosts, slots and agents are killed: each number once and in order, or again where that is documented."""
 
 from __future__ import annotations
 

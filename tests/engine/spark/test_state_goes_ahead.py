@@ -1,5 +1,5 @@
-"""A query with much state moves between two nodes: a copy goes ahead, then in rounds what is new; its output is as of one
-that nobody moves."""
+"""A query with much state moves between two nodes: a copy goes ahead, then in rounds what is new; its output is as of
+one that nobody moves."""
 
 from __future__ import annotations
 

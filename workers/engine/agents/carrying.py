@@ -12,11 +12,9 @@ the connection to the broker may go at any moment; and a fragment works on until
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import redis
