@@ -11,7 +11,7 @@ from scheduler.contracts.savepoints import RestorePoint
 from workers.engine.agents import carrying, copies_ahead, parcels
 from workers.engine.agents.carrying import Elsewhere
 from workers.engine.agents.claims import claim, withdraw
-from workers.engine.agents.copies_ahead import NOTHING
+from workers.engine.agents.copies_ahead import OF_NO_USE
 from workers.engine.agents.parcels import FilesBeside
 from workers.engine.agents.store import SlotStore
 from workers.engine.channels import keys
@@ -124,7 +124,7 @@ def test_a_round_of_a_copy_that_is_gone_or_broken_is_of_no_use(in_rounds, what):
         way.there.files.drop("h", "copy")
     else:
         way.there.files.texts["h", "copy"] = way.there.files.texts["h", "copy"].replace(b"key9", b"key8")
-    assert way.turns() == Elsewhere(ready=frozenset("h")) and way.stored == NOTHING
+    assert way.turns() == Elsewhere(ready=frozenset("h")) and way.stored == OF_NO_USE
     way.start()
     assert way.turns() == Elsewhere(ready=frozenset("h"))
     way.here.record_ended("a", state((1, 700), but=2))

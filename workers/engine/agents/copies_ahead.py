@@ -23,7 +23,7 @@ from .parcels import MANIFEST, Manifest, Manifests, Parcel, Parcels, fetch, is_w
 from .store_copies import MOST_OF_HEAD
 
 STORED = "stored"
-NOTHING = b"nothing"  # stored of what came, for it was of no use
+OF_NO_USE = b"nothing"  # stored of what came, for it was of no use
 AHEAD_S = 3600  # after which a copy goes from the broker: it is sent again, if it is still needed
 
 Note = Callable[[str, object], int]  # how far something is on its way to an heir: since when it is so far, in ms
@@ -95,12 +95,12 @@ class CopySender:
                 self._copies[heir] += 1
                 self._lengths[heir] = ((copy.makes, copy.length),)
             going = newer if is_there else copy
-            if going is not None and stored != NOTHING:
+            if going is not None and stored != OF_NO_USE:
                 taken = offer(self._broker, keys.ahead(heir), going, expires_s=AHEAD_S)
         so_far = copy and copy.makes, newer and newer.makes, taken
         still_ms = note(heir, (is_ready, stored, *so_far))
         sent = Sent(
-            has_copy=copy is not None, is_refused=stored == NOTHING,
+            has_copy=copy is not None, is_refused=stored == OF_NO_USE,
             is_stored=copy is not None and newer is None and stored == copy.makes.encode(),
             copies=self._copies[heir], lengths=tuple(length for _, length in self._lengths.get(heir, ())))
         self._how_far[heir] = now = how_far(
@@ -189,7 +189,7 @@ class CopyReceiver:
         """
         key, files = keys.ahead(heir), self._store.files
         text, stored = self._broker.hmget(key, MANIFEST, STORED)
-        if text is None or stored == NOTHING:
+        if text is None or stored == OF_NO_USE:
             return
         manifest = self._manifests.of(key, text)
         made, length = makes_of(manifest), files.size(heir, COPY)
@@ -201,7 +201,7 @@ class CopyReceiver:
             note(heir, (COPY, made["sha256"], taken))
             if kind is None:
                 return
-        self._broker.hset(key, STORED, made["sha256"] if self._take(heir, kind, manifest) else NOTHING)
+        self._broker.hset(key, STORED, made["sha256"] if self._take(heir, kind, manifest) else OF_NO_USE)
         self._broker.expire(key, AHEAD_S)
 
     def _take(self, heir: str, kind: str, manifest: Manifest) -> bool:
