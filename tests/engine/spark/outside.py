@@ -16,21 +16,23 @@ from paho.mqtt.enums import CallbackAPIVersion
 
 from scheduler.model.fragment import RunningTask
 from tests.engine.connectors.rigs import MqttRig
+from tests.engine.connectors.s3_server import S3Server
 
 from .rig import Hosts, meanwhile
 
-EVERY_S = 0.05
 Row = tuple[int, float]  # a number and its sum
 
 
 class Outside(Protocol):
     """A system.
 
-    ``reads`` is the task that reads it; ``given`` is how many numbers it was given, from 0 on; ``source_again`` and
-    ``sink_again`` are how much of what was under way may come twice after a disturbance.
+    ``reads`` is the task that reads it; ``given`` is how many numbers it was given, from 0 on, some more every
+    ``every_s``; ``source_again`` and ``sink_again`` are how much of what was under way may come twice after a
+    disturbance.
     """
 
     reads: str
+    every_s: float
     given: int
     source_again: int
     sink_again: int
@@ -45,7 +47,7 @@ class Outside(Protocol):
         """Give the first number, once somebody reads; and wait until it is in an output."""
 
     def give(self) -> None:
-        """Give the next number."""
+        """Give the next numbers."""
 
     def rows(self) -> list[Row]:
         """What was written, in that order."""
@@ -60,7 +62,7 @@ class Outside(Protocol):
 class Database:
     """A table that grows and one that is written: each row once."""
 
-    reads = "orders"
+    reads, every_s = "orders", 0.05
     source_again = sink_again = 0
     secret = {"secret": "db", "team": "city"}
 
@@ -106,7 +108,7 @@ class Database:
 class Messages:
     """An MQTT server, whose messages of QoS 1 come at least once."""
 
-    reads = "messages"
+    reads, every_s = "messages", 0.05
     source_again = 20  # messages that it lets be unacknowledged
     sink_again = 500  # of a batch of the sink
 
@@ -164,8 +166,60 @@ class Messages:
         self._server.close()
 
 
+class Bucket:
+    """A bucket of S3 where objects are put and others are written: each event once."""
+
+    reads, every_s = "objects", 0.25
+    source_again = sink_again = 0
+    each = 5  # numbers of an object
+
+    def __init__(self, port: int) -> None:
+        self._server, self.given, self._objects = S3Server(port), 0, 0
+        self._written: list[tuple[Row, float]] = []
+        self._newest = ""  # object that was looked into
+        self._server.client.create_bucket(Bucket="city")
+
+    def source(self) -> RunningTask:
+        return RunningTask(self.reads, "files", {
+            **self._server.config, "endpoint": self._server.endpoint.removeprefix("http://"), "tls": False,
+            "path": "s3://city/in", "columns": ["n:bigint"], "start": "oldest", "every": 0.5}, ())
+
+    def sink(self) -> RunningTask:
+        return RunningTask("rows", "to_s3", {
+            **self._server.config, "bucket": "city", "prefix": "out", "format": "json", "columns": ["n", "sum"],
+            "every": 0.5}, ("sums",))
+
+    def begin(self, hosts: Hosts, out: str) -> None:
+        self.give()
+        hosts.wait(lambda: hosts.events(out), what="the first object")
+
+    def give(self) -> None:
+        lines = (json.dumps({"n": n}) for n in range(self.given, self.given + self.each))
+        self._server.client.put_object(Bucket="city", Key=f"in/{self._objects:06}.ndjson", Body="\n".join(lines))
+        self.given, self._objects = self.given + self.each, self._objects + 1
+
+    def rows(self) -> list[Row]:
+        self._look()
+        return [row for row, _ in self._written]
+
+    def times_s(self) -> list[float]:
+        return [at_s for _, at_s in self._written]
+
+    def _look(self) -> None:
+        """Look into the objects that are new; they come in the order of their names, and none changes."""
+        listed = self._server.client.list_objects_v2(Bucket="city", Prefix="out/", StartAfter=self._newest)
+        for entry in listed.get("Contents", ()):
+            body = self._server.client.get_object(Bucket="city", Key=entry["Key"])["Body"].read()
+            rows = [json.loads(line) for line in body.splitlines()]
+            self._written += [((row["n"], row["sum"]), entry["LastModified"].timestamp()) for row in rows]
+            self._newest = entry["Key"]
+
+    def close(self) -> None:
+        self._server.close()
+
+
 @contextmanager
 def growing(outside: Outside) -> Iterator[None]:
     """Numbers are given meanwhile."""
-    with meanwhile(outside.give, every_s=EVERY_S):
+    with meanwhile(outside.give, every_s=outside.every_s):
         yield

@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import accumulate, pairwise
 from pathlib import Path
@@ -18,7 +18,7 @@ from tests.postgresql import cluster
 from workers.engine.secrets import Vault, publish
 
 from .conftest import NODES
-from .outside import Database, Messages, Outside, growing
+from .outside import Bucket, Database, Messages, Outside, growing
 from .rig import Hosts
 from .test_moves_between_nodes import Moving, disturb
 
@@ -138,10 +138,12 @@ def address(postgresql_folder):
         yield address
 
 
-@pytest.fixture(params=["postgresql", "mqtt"])
-def outside(request, hosts: Hosts, mqtt_port: int, tmp_path: Path) -> Iterator[Outside]:
+@pytest.fixture(params=["postgresql", "mqtt", "s3"])
+def outside(request, hosts: Hosts, ports: Mapping[str, int], tmp_path: Path) -> Iterator[Outside]:
     if request.param == "mqtt":
-        outside = Messages(tmp_path, mqtt_port)
+        outside = Messages(tmp_path, ports["mqtt"])
+    elif request.param == "s3":
+        outside = Bucket(ports["s3"])
     else:
         address, node = request.getfixturevalue("address"), hosts.nodes[NODES[0]]
         publish(hosts.broker, {"city/db": Vault(node.data_dir, node.environment).seal(address)})
