@@ -83,32 +83,19 @@ class CopySender:
         note : callable
             Notes how far it is.
         """
-        before, copy = self._how_far.get(heir), self._copy(heir)
+        before, has_copy = self._how_far.get(heir), self._parcel(heir, AHEAD) is not None
         # What was too little to go ahead may be enough after the batch that is under way.
-        is_over = before is Ahead.OVER and (copy is not None or heir in self._given_up)
-        stored, newer, taken = None, None, 0
-        if copy is not None and is_ready and not is_over:
-            stored = self._broker.hget(keys.ahead(heir), STORED)
-            copy, newer = self._advanced(heir, copy, stored)
-            is_there, lengths = stored == copy.makes.encode(), self._lengths.get(heir, ())
-            if is_there and (not lengths or lengths[-1][0] != copy.makes):
-                self._copies[heir] += 1
-                self._lengths[heir] = ((copy.makes, copy.length),)
-            going = newer if is_there else copy
-            if going is not None and stored != OF_NO_USE:
-                taken = offer(self._broker, keys.ahead(heir), going, expires_s=AHEAD_S)
-        so_far = copy and copy.makes, newer and newer.makes, taken
-        still_ms = note(heir, (is_ready, stored, *so_far))
-        sent = Sent(
-            has_copy=copy is not None, is_refused=stored == OF_NO_USE,
-            is_stored=copy is not None and newer is None and stored == copy.makes.encode(),
-            copies=self._copies[heir], lengths=tuple(length for _, length in self._lengths.get(heir, ())))
+        is_over = before is Ahead.OVER and (has_copy or heir in self._given_up)
+        sent, so_far = Sent(has_copy=has_copy), None
+        if has_copy and is_ready and not is_over:
+            sent, so_far = self._send(heir)
+        still_ms = note(heir, (is_ready, has_copy, so_far))
         self._how_far[heir] = now = how_far(
             sent, is_ready=is_ready, is_over=is_over, still_ms=still_ms, limits=self._limits,
             state_bytes=0 if is_over else self._store.state_bytes(fragment_id))
         if before is Ahead.COPY and now is Ahead.OVER:
             self._given_up.add(heir)
-        if now is Ahead.OVER and before is not Ahead.OVER and copy is not None:
+        if now is Ahead.OVER and before is not Ahead.OVER and has_copy:
             self._log.info(
                 "state went ahead", fragment=fragment_id, to=heir, bytes=list(sent.lengths), is_stored=sent.is_stored)
 
@@ -122,12 +109,10 @@ class CopySender:
         is_refused : bool
             Whether it asks for the whole record.
         """
-        copy = self._copy(heir)
-        if copy is None:
-            return None
         stored = self._broker.hget(keys.ahead(heir), STORED)
-        copy, _ = self._advanced(heir, copy, stored)
-        return copy if goes_as_difference(copied=copy.makes, stored=stored, is_refused=is_refused) else None
+        copy, _ = self._advanced(heir, stored)
+        copied = copy and copy.makes
+        return copy if goes_as_difference(copied=copied, stored=stored, is_refused=is_refused) else None
 
     def drop(self, heir: str) -> None:
         """An heir has begun, or nobody wants it any more: what is here of it goes."""
@@ -136,19 +121,35 @@ class CopySender:
         self._how_far.pop(heir, None)
         self._lengths.pop(heir, None)
 
-    def _copy(self, heir: str) -> Parcel | None:
-        return self._parcel(heir, AHEAD)
+    def _send(self, heir: str) -> tuple[Sent, object]:
+        """Send what is next: what has gone ahead then, and how far what is on its way is."""
+        stored = self._broker.hget(keys.ahead(heir), STORED)
+        copy, newer = self._advanced(heir, stored)
+        is_there = copy is not None and stored == copy.makes.encode()
+        lengths = self._lengths.get(heir, ())
+        if is_there and (not lengths or lengths[-1][0] != copy.makes):
+            self._copies[heir] += 1
+            self._lengths[heir] = lengths = ((copy.makes, copy.length),)
+        going, taken = newer if is_there else copy, 0
+        if going is not None and stored != OF_NO_USE:
+            taken = offer(self._broker, keys.ahead(heir), going, expires_s=AHEAD_S)
+        sent = Sent(
+            has_copy=copy is not None, is_stored=is_there and newer is None, is_refused=stored == OF_NO_USE,
+            copies=self._copies[heir], lengths=tuple(length for _, length in lengths))
+        return sent, (stored, going and going.makes, taken)
 
-    def _advanced(self, heir: str, copy: Parcel, stored: bytes | None) -> tuple[Parcel, Parcel | None]:
+    def _advanced(self, heir: str, stored: bytes | None) -> tuple[Parcel | None, Parcel | None]:
         """What the heir has, or is to have first, and the round after it, by what it says that it has."""
-        newer = self._parcel(heir, NEWER)
+        copy, newer = self._parcel(heir, AHEAD), self._parcel(heir, NEWER)
+        if copy is None:
+            return None, None
         if newer is not None and newer.base != copy.makes:
             self._store.files.drop(heir, NEWER)  # of another copy; or it was put into this one, and something died then
             newer = None
         if newer is not None and stored == newer.makes.encode():
             self._lengths[heir] = (*self._lengths.get(heir, ()), (newer.makes, newer.length))
             self._news.advance(heir)
-            return self._copy(heir) or copy, None
+            return self._parcel(heir, AHEAD), None
         return copy, newer
 
     def _parcel(self, heir: str, kind: str) -> Parcel | None:

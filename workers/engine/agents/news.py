@@ -92,13 +92,17 @@ class News:
         return Change(change, check_of(whole)) if len(change) <= self._most_share * len(whole) else None
 
     def advance(self, heir: str) -> None:
-        """The heir has the round: what is newer from now on is newer than that."""
+        """The heir has the round: what is newer from now on is newer than that. Where what is here is broken, all of it
+        is to go again."""
         files = self._store.files
         if is_round(files.read(heir, NEWER, 0, MOST_OF_HEAD)):
             files.rename(heir, NEWER, AHEAD)
-        else:
+            return
+        try:
             files.write(heir, AHEAD, self._whole(files.read(heir, AHEAD), files.read(heir, NEWER)))
-            files.drop(heir, NEWER)
+        except Broken:
+            files.drop(heir, AHEAD)
+        files.drop(heir, NEWER)
 
     def take(self, heir: str, kind: str, manifest: Manifest) -> None:
         """Make ready what has come ahead for an heir, and keep it as its copy; repeating it is safe.
@@ -125,10 +129,7 @@ class News:
                 elif "base" in manifest:
                     raise Broken("no stores are kept here")
             elif "whole" in manifest and kind != COPY:
-                whole = self._whole(files.read(heir, COPY), files.read(heir, kind))
-                if not is_whole(whole, manifest["whole"]):
-                    raise Broken("it is not what was sent")
-                files.write(heir, COPY, whole)
+                files.write(heir, COPY, self._whole(files.read(heir, COPY), files.read(heir, kind)))
                 files.drop(heir, kind)
                 return
         except (ValueError, FileNotFoundError, StateLost) as error:
@@ -169,7 +170,15 @@ class News:
 
     @staticmethod
     def _whole(last: bytes, newer: bytes) -> bytes:
-        return put_together(last, newer.partition(b"\n")[2])
+        """A text, of that before and a round."""
+        head, _, change = newer.partition(b"\n")
+        try:
+            whole = put_together(last, change)
+        except ValueError as error:
+            raise Broken(str(error)) from error
+        if not is_whole(whole, json.loads(head)["whole"]):
+            raise Broken("it is not what was sent")
+        return whole
 
     def _by_rows(self, fragment_id: str, heir: str, head: bytes) -> Change | None:
         ended = self._store.ended(fragment_id)
