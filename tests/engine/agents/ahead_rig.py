@@ -28,7 +28,7 @@ HEIR = WantedFragment("h", (), inherits=("a",), origin="n1")
 LEAVES = DesiredState(node="n1", remote_heirs={"n2": (HEIR,)}, handing_over={"0": (OLD,)})
 COMES = DesiredState(node="n2", slots={"0": WantedSlot((HEIR,))})
 KEYS = 2_000
-ROUNDS = Limits(least_bytes=1, small_bytes=1_000)
+ROUNDS = Limits(least_bytes=1, small_bytes=3_000)
 
 
 def state(*changes: tuple[int, int], but: int = 0) -> Savepoint:

@@ -158,8 +158,8 @@ class Killed(StoreWay):
         except Died:
             self.start()
         if self.deadly and self.chance.random() < 0.01:
-            files = self.chance.choice((self.here.files, self.there.files))
-            files.drop("h", self.chance.choice(("ahead", "newer", "copy")))
+            folder = self.chance.choice((self.here.files.folder, self.there.files.folder))
+            (folder / f"h.{self.chance.choice(('ahead', 'newer', 'copy'))}").unlink(missing_ok=True)
 
     def _work(self, elsewhere: Elsewhere) -> None:
         if self.chance.random() < 0.5:
