@@ -165,21 +165,21 @@ def test_without_the_stores_of_the_copy_nothing_is_put_together(old: Old, tmp_pa
 
 
 def test_a_round_is_put_into_what_it_is_newer_than_alone(old: Old, tmp_path: Path) -> None:
-    copies, there = StoreCopies(Path(old.place.folder)), StoreCopies(tmp_path / "there")
+    copies, heirs = StoreCopies(Path(old.place.folder)), StoreCopies(tmp_path / "there")
     copy = copies.copy(old.record.states)
     newer = []
     for number in range(2):
         old.batch([("a", "x", number)], "done")
         newer.append(copies.newer((copy, *newer)[-1], old.record.states, base=check_of((copy, *newer)[-1])))
     with pytest.raises(StateLost):
-        there.take("h", newer[0], check=check_of(newer[0]))
-    there.take("h", copy, check=check_of(copy))
+        heirs.take("h", newer[0], check=check_of(newer[0]))
+    heirs.take("h", copy, check=check_of(copy))
     with pytest.raises(StateLost):
-        there.take("h", newer[1], check=check_of(newer[1]))
+        heirs.take("h", newer[1], check=check_of(newer[1]))
     for text in newer:
-        there.take("h", text, check=check_of(text))
+        heirs.take("h", text, check=check_of(text))
     with pytest.raises(StateLost):
-        there.put_together("h", copies.change(copy, old.record), check=check_of(copy))
+        heirs.put_together("h", copies.change(copy, old.record), check=check_of(copy))
     assert went(old, newer[1], tmp_path / "there") == old.states
 
 

@@ -101,13 +101,13 @@ class WithOutside(Moving):
         given, outside = self.outside.given, self.outside
         self.arrives(given - 1)
         time.sleep(2)  # what would come twice
-        events, kept = self.hosts.events(self.out), self.kept()
+        events, output = self.hosts.events(self.out), self.kept()
         assert [event["_seq"] for event in events] == list(range(len(events)))
-        numbers = [n for n, _ in kept]
+        numbers = [n for n, _ in output]
         assert sorted(set(numbers)) == list(range(given))
-        assert [total for _, total in kept] == list(accumulate(map(float, numbers)))
+        assert [total for _, total in output] == list(accumulate(map(float, numbers)))
         goes_back(numbers, by=outside.source_again, times=self.disturbances)
-        place = {row: number for number, row in enumerate(kept)}
+        place = {row: number for number, row in enumerate(output)}
         written = [place[row] for row in outside.rows()]
         assert sorted(set(written)) == sorted(place.values())
         goes_back(written, by=outside.sink_again, times=self.disturbances)
