@@ -56,7 +56,7 @@ _ALL = (
           "workers.benches.engine:main"),
     Bench("cluster", "Batches on a Spark cluster's executors, against those of a local slot, in turn.",
           "workers.benches.cluster:main"),
-    Bench("handover", "Fusing two queries into one and cutting one into two: how long the output stands still.",
+    Bench("handover", "Fusing queries, cutting and moving them, also between nodes: how long the output stands still.",
           "workers.benches.handover:main"),
     Bench("migration", "Schemes of moving queries, from Storm's to ours: seconds of degradation, throughput, outputs.",
           "workers.benches.migration.command:main"),

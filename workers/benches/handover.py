@@ -1,10 +1,12 @@
 """Measures what a handover costs on this machine: how long an output stands still, and how late its events come then.
 
-    python -m workers.benches.handover [--repeats 6] [--warm-ups 0] [--rate 50] [--trigger 100]
+    python -m workers.benches.handover [--between-nodes] [--repeats 6] [--warm-ups 0] [--rate 50] [--trigger 100]
         [--stateless | --state-mb 100] [--log FILE] [--json FILE]
 
 A chain in two fragments on two slots is fused, moved to the other slot and cut, again and again, on a node of its own.
-17 repeats are 51 handovers. With ``--state-mb`` one of its tasks holds so much state, by key, from its first event on.
+17 repeats are 51 handovers. With ``--between-nodes`` the chain, in one fragment, moves to another node and back: an
+agent of its own on this machine. With ``--state-mb`` one of its tasks holds so much state, by key, from its first event
+on.
 """
 
 from __future__ import annotations
@@ -16,7 +18,8 @@ import os
 import statistics
 import sys
 import time
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,15 +38,19 @@ from workers.processes import spawn, stop
 from .engine import Bench, _chain, _defaults, _until, bench
 from .hoard import HOARD, offer_task_types
 
-NODE = "bench"
+NODE, OTHER = "bench", "other"
 FORMS = FUSED, MOVED, CUT = "fused", "moved", "cut"  # each from the one before
+BETWEEN_NODES = THERE, BACK = "there", "back"
 ALL = "all"
-OUT = "f1-1.1"  # where the output stays, whoever writes it
 SETTLE_S = 5.0
 
 
 class Chains:
     """An agent that runs one chain, in one fragment or in two."""
+
+    forms: Sequence[str] = FORMS  # that follow each other; it begins with the last one
+    slots: Sequence[Slot] = (Slot(NODE, 0), Slot(NODE, 1))
+    out = "f1-1.1"  # where the output stays, whoever writes it
 
     def __init__(
         self, at: Bench, *, rate_per_s: float, trigger_ms: int, has_state: bool = True, state_mb: int = 0,
@@ -62,46 +69,70 @@ class Chains:
         paths = [str(ROOT), offer_task_types(at.folder / "types")]
         env = {"WEIR_SLOT_MEMORY_MB": str(max(1024, 20 * state_mb)), **os.environ, "REDIS_URL": at.url,
                "PYTHONPATH": os.pathsep.join(paths)}
-        argv = [sys.executable, "-m", "workers.engine.agents.node", "--node", NODE, "--slots", "2", "--data-dir",
-                str(at.folder)]
-        with open(log or os.devnull, "wb") as output:
-            self.agent = spawn(argv, env=env, stdout=output)
+        self._nodes = Counter(slot.node for slot in self.slots)
+        self._agents = []
+        with open(log or os.devnull, "ab") as output:
+            for node, slots in self._nodes.items():
+                argv = [sys.executable, "-m", "workers.engine.agents.node", "--node", node, "--slots", str(slots),
+                        "--data-dir", str(at.folder / node)]
+                self._agents.append(spawn(argv, env=env, stdout=output))
 
     def run(self, form: str) -> float:
         """Let the chain go on in this form; how long it took until it did, in seconds."""
         self._generation += 1
-        tasks, name = tuple(self._tasks), f"f{self._generation}"
-        out = {"out": OUT}
+        fragments = {fragment.id: fragment for fragment in self._fragments(form, f"f{self._generation}")}
+        estate = Estate(self._generation, self._tasks, fragments=fragments, slots=self.slots)
+        began_s = time.monotonic()
+        for node in self._nodes:
+            desired.publish(self._broker, desired.desired_of(
+                estate, node, {**task_types(), HOARD.name: HOARD}, self._trigger_ms))
+        _until(lambda: self._is_done(fragments.keys()), within_s=600)
+        self._inherits = tuple(sorted(fragments))
+        return time.monotonic() - began_s
+
+    def end(self) -> None:
+        """End the agents."""
+        for agent in self._agents:
+            stop(agent, timeout_s=10)
+
+    def _fragments(self, form: str, name: str) -> list[Fragment]:
+        tasks, out = tuple(self._tasks), {"out": self.out}
         if form == CUT:
-            fragments = [
+            return [
                 Fragment(f"{name}-0", tasks[:2], f"{NODE}/0", 2, {tasks[1]: (f"{name}-1",)}, inherits=self._inherits),
                 Fragment(f"{name}-1", tasks[2:], f"{NODE}/1", 2, channels=out, inherits=self._inherits),
             ]
-        else:
-            slot = f"{NODE}/{1 if form == MOVED else 0}"
-            fragments = [Fragment(f"{name}-0", tasks, slot, 4, channels=out, inherits=self._inherits)]
-        estate = Estate(
-            self._generation, self._tasks, fragments={fragment.id: fragment for fragment in fragments},
-            slots=(Slot(NODE, 0), Slot(NODE, 1)),
-        )
-        began_s = time.monotonic()
-        desired.publish(self._broker, desired.desired_of(
-            estate, NODE, {**task_types(), HOARD.name: HOARD}, self._trigger_ms))
-        names = {fragment.id for fragment in fragments}
-        _until(lambda: self._running() == names, within_s=600)
-        self._inherits = tuple(sorted(names))
-        return time.monotonic() - began_s
+        slot = f"{NODE}/{1 if form == MOVED else 0}"
+        return [Fragment(f"{name}-0", tasks, slot, 4, channels=out, inherits=self._inherits)]
+
+    def _is_done(self, fragments: Collection[str]) -> bool:
+        """Whether these run, and nothing else does or has something left to do for them."""
+        reports = read_reports(self._broker)
+        running = {name for name, query in reports.queries() if query.state == "running"}
+        leaving = {name for _, report in reports.items() for name in report.handing_over}
+        return running == set(fragments) and not leaving
 
     def blocks(self) -> list[tuple[int, int]]:
         """When each block of the output was written, and how old its oldest event was then (ms)."""
         rows = []
-        for _, fields in self._broker.xrange(keys.channel(OUT)):
+        for _, fields in self._broker.xrange(keys.channel(self.out)):
             written_ms = int(fields[b"t"])
             rows.append((written_ms, written_ms - codec.block_rows(fields[b"b"])[0]["_born"]))
         return rows
 
-    def _running(self) -> set[str]:
-        return {name for name, query in read_reports(self._broker).queries() if query.state == "running"}
+
+class ChainsBetweenNodes(Chains):
+    """Two agents, of which one or the other runs one chain in one fragment."""
+
+    forms = BETWEEN_NODES
+    slots = (Slot(NODE, 0), Slot(OTHER, 0))
+    out = "f1-0.3"
+
+    def _fragments(self, form: str, name: str) -> list[Fragment]:
+        to, origin = (OTHER, NODE) if form == THERE else (NODE, OTHER)
+        return [Fragment(
+            f"{name}-0", tuple(self._tasks), f"{to}/0", 4, channels={"out": self.out}, inherits=self._inherits,
+            origin=origin if self._inherits else "")]
 
 
 def _every_event(chain: Sequence[Task], *, has_state: bool, state_mb: int) -> list[Task]:
@@ -133,14 +164,14 @@ def measure(chains: Chains, *, repeats: int, warm_ups: int = 0) -> dict[str, Any
     dict
         By form (and of all) and figure: median, the value that 95 of 100 do not exceed, worst, and how many there are.
     """
-    results: dict[str, dict[str, list[float]]] = {form: {} for form in FORMS}
-    chains.run(CUT)
+    results: dict[str, dict[str, list[float]]] = {form: {} for form in chains.forms}
+    chains.run(chains.forms[-1])
     _until(chains.blocks, within_s=chains.start_s)
     time.sleep(2 * SETTLE_S)
-    for form in FORMS * warm_ups:
+    for form in [*chains.forms] * warm_ups:
         chains.run(form)
         time.sleep(SETTLE_S)
-    for form in FORMS * repeats:
+    for form in [*chains.forms] * repeats:
         quiet = chains.blocks()
         began_ms = time.time_ns() // 1_000_000
         took_s = chains.run(form)
@@ -175,6 +206,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--warm-ups", type=int, default=0, metavar="N", help="repeats before them that are not measured")
     parser.add_argument("--rate", type=float, default=50.0)
     parser.add_argument("--trigger", type=int, default=500, help="ms between batches")
+    parser.add_argument("--between-nodes", action="store_true", help="the chain moves to another agent and back")
     sizes = parser.add_mutually_exclusive_group()
     sizes.add_argument("--stateless", action="store_true", help="no task has state")
     sizes.add_argument(
@@ -184,14 +216,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     load_before = os.getloadavg()
     with bench() as at:
-        chains = Chains(
+        chains = (ChainsBetweenNodes if given.between_nodes else Chains)(
             at, rate_per_s=given.rate, trigger_ms=given.trigger, has_state=not given.stateless,
             state_mb=given.state_mb, log=given.log)
         try:
             results = measure(chains, repeats=given.repeats, warm_ups=given.warm_ups)
         finally:
-            stop(chains.agent, timeout_s=10)
-    results["state_mb"] = given.state_mb
+            chains.end()
+    results |= {"state_mb": given.state_mb, "between_nodes": given.between_nodes}
     results["load_average"] = {"before": load_before[0], "after": os.getloadavg()[0]}
     print(json.dumps(results, indent=2))
     if given.json:

@@ -39,8 +39,9 @@ def copied(folder: Path, pointer: Pointer) -> tuple[Mark, list[Row]]:
         return mark, [Row(*row) for row in connection.execute("SELECT owner, part, member, due, value FROM rows")]
 
 
-def changed(folder: Path, pointer: Pointer, mark: Mark) -> list[Row] | None:
-    """What turns a copy into a version of the store; None where the store does not know that any more.
+def changed(folder: Path, pointer: Pointer, mark: Mark) -> tuple[Mark, list[Row]] | None:
+    """What turns a copy into a version of the store, and as of when it is then; None where the store does not know that
+    any more.
 
     Rows may be in it that are as they were.
 
@@ -73,7 +74,8 @@ def changed(folder: Path, pointer: Pointer, mark: Mark) -> list[Row] | None:
         newer = connection.execute(
             "SELECT owner, part, member, due, value FROM before WHERE version > ? ORDER BY version DESC",
             (pointer.version,))
-        return list((rows | {row[:3]: Row(*row) for row in newer}).values())
+        is_now = Mark(pointer.version, _returns(connection))
+        return is_now, list((rows | {row[:3]: Row(*row) for row in newer}).values())
 
 
 def put_copy(folder: Path, pointer: Pointer, rows: Iterable[Row]) -> None:

@@ -23,7 +23,7 @@ from scheduler.model.fragment import Fragment, RunningBundle, RunningTask, Slot
 from scheduler.model.task_types import TaskType
 from scheduler.reuse.division import WantedBundle, divided_anew
 from workers.engine import desired as wishes
-from workers.engine.agents import carrying, executor, query_actuator, record_actuator
+from workers.engine.agents import carrying, copies_ahead, executor, query_actuator, record_actuator
 from workers.engine.agents.carrying import Carrier
 from workers.engine.agents.context import SlotContext
 from workers.engine.agents.executor import FragmentExecutor
@@ -67,7 +67,7 @@ class World:
     def __init__(self, chance: random.Random, patch: pytest.MonkeyPatch) -> None:
         self.chance, self.deadly, self.now_ms, self.limit, self.gaps = chance, True, 0, NUMBERS, 0
         quiet = SimpleNamespace(info=lambda *_, **__: None, warning=self._warned)
-        for module in (carrying, executor, query_actuator, record_actuator):
+        for module in (carrying, copies_ahead, executor, query_actuator, record_actuator):
             patch.setattr(module, "logger", lambda: quiet)
         self.broker = Broker(self.may_die)
         self.running: dict[str, Query] = {}

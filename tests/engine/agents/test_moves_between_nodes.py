@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -21,9 +22,10 @@ from scheduler.contracts.desired import DesiredState, WantedFragment, WantedSlot
 from scheduler.model.estate import Estate
 from scheduler.model.fragment import Fragment, channel_id, node_of
 from scheduler.reuse.handover import moved_in
-from workers.engine.agents import differences, parcels
+from workers.engine.agents import differences, parcels, record_actuator
 from workers.engine.agents.ahead import Limits
-from workers.engine.agents.carrying import Carrier, Elsewhere, still_leaving
+from workers.engine.agents.carrying import NOTHING, Carrier, Elsewhere, still_leaving
+from workers.engine.agents.copying import make_copies
 from workers.engine.agents.fold_stores import FoldStores
 from workers.engine.agents.handover import predecessors, remote_successors, successors
 from workers.engine.agents.instructions import RecordCopy
@@ -36,12 +38,14 @@ from .recut_chains import CHAIN, LENGTH, WATCHER
 from .test_handover import counted
 
 NAMES = [slot.name for slot in SLOTS]
+LIMITS = Limits(least_bytes=1, most_share=100, small_bytes=0, most_rounds=3, shrinks_to=100)
 
 
 class Nodes(World):
     """Slots die often, and nodes hear of plans late, or of the next one only.
 
-    All state goes ahead, in pieces of some bytes and a few at a time; a copy that has come is now and then lost again.
+    All state goes ahead, in rounds and in pieces of some bytes and a few at a time; now and then a copy or round is
+    lost again, or spoiled. Numbers come one by one, so that state changes meanwhile.
     """
 
     DEADLINESS = 0.02
@@ -51,16 +55,18 @@ class Nodes(World):
         patch.setattr(parcels, "PIECES_AT_ONCE", 2)
         patch.setattr(differences, "_BITS", 2)
         patch.setattr(differences, "_LEAST", 4)
-        self.kinds: Counter[str] = Counter()  # how records came
+        patch.setattr(record_actuator, "make_copies", partial(make_copies, limits=LIMITS))
+        self.sent: set[tuple[bytes, bytes]] = set()  # manifests of what was on its way
         super().__init__(chance, patch)
+        self.limit = 1
 
     def _carrier(self, slot: str) -> Carrier:
         return Carrier(
-            self.broker, self.stores[slot], clock_ms=lambda: self.now_ms,
-            limits=Limits(least_bytes=1, most_share=100), piece_bytes=60)
+            self.broker, self.stores[slot], clock_ms=lambda: self.now_ms, limits=LIMITS, piece_bytes=60)
 
     def turn(self, slot: str) -> None:
-        if self.deadly and self.chance.random() < 0.02:
+        self.limit = min(NUMBERS, self.limit + (self.chance.random() < 0.3))
+        if self.deadly and self.chance.random() < 0.01:
             self._spoil(self.stores[slot].files.texts)
         super().turn(slot)
         self._count()
@@ -69,20 +75,18 @@ class Nodes(World):
             assert len(pieces) <= 2 * parcels.WINDOW, "the broker holds more than a window"
 
     def _spoil(self, texts: dict[tuple[str, str], bytes]) -> None:
-        copies = sorted(place for place in texts if place[1] in ("copy", "ahead"))
+        copies = sorted(place for place in texts if place[1] in ("copy", "ahead", "newer"))
         if copies:
             place = self.chance.choice(copies)
             text = texts.pop(place)
-            if place[1] == "copy" and self.chance.random() < 0.5:
+            if place[1] != "ahead" and self.chance.random() < 0.5:
                 texts[place] = text[:-1] + b"?"
 
     def _count(self) -> None:
-        for key in self.broker.keys(":handover:"):
+        for key in self.broker.keys(":ahead:") + self.broker.keys(":handover:"):
             manifest = self.broker.hget(key, "manifest")
-            if manifest is not None:
-                kind = "difference" if b'"base"' in manifest else "whole"
-                refused = self.broker.hexists(key, "refused")
-                self.kinds["refused" if refused else kind] += 1
+            if manifest is not None and manifest != NOTHING.manifest.encode():
+                self.sent.add((key, manifest))
 
 
 class Moves:
@@ -151,7 +155,7 @@ class Moves:
 
 
 def play(cuts: list[int], slots: list[int], turns: list[int], seed: int, patch: pytest.MonkeyPatch) -> Counter[str]:
-    """Play a history; how records came, by how many turns that took."""
+    """Play a history; how many records and rounds came as differences, and how many whole."""
     chance = random.Random(seed)
     world, moves = Nodes(chance, patch), Moves(cuts, slots)
     world.want(moves.estate())
@@ -173,7 +177,11 @@ def play(cuts: list[int], slots: list[int], turns: list[int], seed: int, patch: 
         for slot in NAMES:
             turn(world, chance, slot)
     check(world, moves)
-    return world.kinds
+    kinds = Counter(
+        ("round " if b":ahead:" in key else "record ") + ("from a base" if b'"base"' in manifest else "whole")
+        for key, manifest in world.sent)
+    rounds = Counter(key for key, manifest in world.sent if b":ahead:" in key and b'"base"' in manifest)
+    return kinds + Counter({"many rounds": sum(count > 1 for count in rounds.values())})
 
 
 def turn(world: World, chance: random.Random, slot: str = "") -> None:
@@ -222,12 +230,13 @@ def test_queries_move_between_nodes_and_lose_nothing_whoever_dies(cuts, slots, t
         play(cuts, slots, turns, seed, patch)
 
 
-def test_most_state_goes_ahead():
+def test_most_state_goes_ahead_and_in_rounds():
     kinds = Counter()
-    for seed in range(3):
+    for seed in range(6):
         with pytest.MonkeyPatch.context() as patch:
-            kinds += play([2, 4], [0, 2, 1], [70, 90, 80, 60], seed, patch)
-    assert kinds["difference"] > kinds["whole"]
+            kinds += play([2, 4], [0, 2, 1], [60] * 6, seed, patch)
+    assert kinds["record from a base"] > 4, "though copies are lost, and what has no state goes whole"
+    assert kinds["round from a base"] > 2 * kinds["round whole"] and kinds["many rounds"] > 4
 
 
 @pytest.mark.long
@@ -261,12 +270,13 @@ def test_a_fragment_works_on_until_its_heir_is_ready_elsewhere():
         assert stages_of(here, Records(), elsewhere, Patience(), runs={"a"}, now_ms=10**9)["a"] == stage
 
 
-def test_a_copy_that_is_there_is_not_made_anew():
-    """It may be on the heir's disk already, and the difference is found from just that one."""
+def test_a_copy_or_round_that_is_there_is_not_made_anew():
+    """It may be on the heir's disk already, and what is new is found from just that one."""
     files = PlayedFiles(store=None)
     stores = FoldStores(Path("nowhere"))
     records = RecordActuator(SimpleNamespace(store=SimpleNamespace(files=files, fold_stores=stores)))
-    for number in (1, 2):
-        run = SimpleNamespace(id="a", copied={"t": (f"state {number}",)})
+    same = " ".join(map(str, range(5_000)))
+    for number in (1, 2, 3):
+        run = SimpleNamespace(id="a", copied={"t": (same, f"state {number}")})
         records.do(run, RecordCopy(("b",)))
-    assert b"state 1" in files.read("b", "ahead")
+    assert b"state 1" in files.read("b", "ahead") and b"state 2" in files.read("b", "newer")

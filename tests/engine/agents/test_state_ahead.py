@@ -1,83 +1,38 @@
-"""What a query leaves goes to another node: ahead, as a difference and whole, in pieces, over losses and restarts."""
+"""What a query leaves goes to another node: ahead, in rounds, as a difference and whole, in pieces, over losses and
+restarts. State by key is in ``test_rows_ahead.py``."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
-from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from scheduler.contracts.desired import DesiredState, WantedFragment, WantedSlot
-from scheduler.contracts.savepoints import SAVEPOINTS, RestorePoint, Savepoint
-from workers.engine.agents import carrying, parcels
-from workers.engine.agents.ahead import Limits
-from workers.engine.agents.carrying import Carrier, Elsewhere
-from workers.engine.agents.checkpoint import Progress
+from scheduler.contracts.savepoints import RestorePoint
+from workers.engine.agents import carrying, copies_ahead, parcels
+from workers.engine.agents.carrying import Elsewhere
 from workers.engine.agents.claims import claim, withdraw
-from workers.engine.agents.instructions import RecordCopy
+from workers.engine.agents.copies_ahead import OF_NO_USE
 from workers.engine.agents.parcels import FilesBeside
-from workers.engine.agents.record_actuator import RecordActuator
 from workers.engine.agents.store import SlotStore
 from workers.engine.channels import keys
-from workers.library import store_files
-from workers.library.pieces import States
-from workers.library.state_store import Pointer, StoreLocation
 
-from ..channels.played_redis import PlayedRedis
-from .played_queries import Store
-
-OLD = WantedFragment("a", ())
-HEIR = WantedFragment("h", (), inherits=("a",), origin="n1")
-LEAVES = DesiredState(node="n1", remote_heirs={"n2": (HEIR,)}, handing_over={"0": (OLD,)})
-COMES = DesiredState(node="n2", slots={"0": WantedSlot((HEIR,))})
-KEYS = 2_000
-
-
-def state(*, but: int = 0) -> Savepoint:
-    keys_of = {f"key{number}": number + but * (number == 7) for number in range(KEYS)}
-    return Savepoint(source_offset={"t0": 5, "next": 7 + but}, states={"t": [json.dumps(keys_of), None]})
-
-
-class Way:
-    """A node that a fragment leaves, the one where it goes on, and the broker between them."""
-
-    def __init__(self) -> None:
-        self.broker, self.now_ms = PlayedRedis(), 0
-        self.here, self.there = Store({}, "n1/0"), Store({}, "n2/0")
-        self.here.states["a"] = {"t": KEYS}
-        self.start()
-        self.there.kept["standby"]["h"] = ()
-        self.there.checkpoints["h"] = Progress(0)
-
-    def start(self) -> None:
-        """Both slots start anew."""
-        self.carriers = [
-            Carrier(self.broker, store, clock_ms=lambda: self.now_ms, limits=Limits(least_bytes=1), piece_bytes=500)
-            for store in (self.here, self.there)]
-
-    def turns(self, count: int = 200) -> Elsewhere:
-        for _ in range(count):
-            self.now_ms += 100
-            elsewhere = self.carriers[0].turn(LEAVES, "0")
-            self.carriers[1].turn(COMES, "0")
-        return elsewhere
-
-    def copy(self) -> None:
-        self.here.files.write("h", "ahead", SAVEPOINTS.dumps(replace(state(), source_offset=None)).encode())
-
-    @property
-    def manifest(self) -> dict:
-        return json.loads(self.broker.hget(keys.handover("a"), "manifest"))
+from .ahead_rig import COMES, KEYS, LEAVES, ROUNDS, Way, state
 
 
 @pytest.fixture
 def way(monkeypatch: pytest.MonkeyPatch) -> Way:
     quiet = SimpleNamespace(info=lambda *_, **__: None, warning=lambda *_, **__: None)
-    monkeypatch.setattr(carrying, "logger", lambda: quiet)
+    for module in (carrying, copies_ahead):
+        monkeypatch.setattr(module, "logger", lambda: quiet)
     return Way()
+
+
+@pytest.fixture
+def in_rounds(way: Way) -> Way:
+    """The same, where less has to be left before a fragment may end."""
+    way.limits = ROUNDS
+    way.start()
+    return way
 
 
 def test_a_copy_goes_ahead_and_then_what_is_new(way):
@@ -116,6 +71,100 @@ def test_where_a_copy_is_gone_or_broken_the_whole_is_sent(way, what):
     way.start()
     way.turns()
     assert way.there.received("h") == state(but=1) and "base" not in way.manifest
+
+
+def test_what_was_written_meanwhile_goes_in_rounds_until_that_is_little(in_rounds):
+    way = in_rounds
+    way.copy()
+    rounds = [(1, 700), (1, 300)]
+    for number in (1, 2):
+        assert way.turns() == Elsewhere(to_copy=frozenset("h"))
+        way.round(*rounds[:number])
+        assert way.turns(1) == Elsewhere(), "it is on its way"
+    assert way.turns() == Elsewhere(to_copy=frozenset("h"))
+    assert way.there.files.read("h", "copy") == way.here.files.read("h", "ahead")
+    way.round(*rounds, (1, 1))
+    assert way.turns() == Elsewhere(ready=frozenset("h"))
+    way.here.record_ended("a", state(*rounds, but=4))
+    way.turns()
+    assert way.there.received("h") == state(*rounds, but=4)
+    assert way.manifest["length"] < way.manifest["whole"]["length"] / 5
+    way.there.record_begun("h", RestorePoint())
+    way.turns(5)
+    assert not way.broker.hashes and not way.here.files.texts and not way.there.files.texts
+
+
+def test_rounds_that_become_no_less_come_to_an_end(in_rounds):
+    in_rounds.copy()
+    for number in range(2):
+        assert in_rounds.turns() == Elsewhere(to_copy=frozenset("h"))
+        in_rounds.round((1 + number, 700))
+    assert in_rounds.turns() == Elsewhere(ready=frozenset("h"))
+
+
+def test_a_round_that_is_as_long_as_all_of_it_goes_as_a_copy(in_rounds):
+    in_rounds.copy()
+    for number in (1, 2):
+        assert in_rounds.turns() == Elsewhere(to_copy=frozenset("h"))
+        in_rounds.round((number * 1_000_000, KEYS))
+        assert in_rounds.here.files.size("h", "newer") is None
+    assert in_rounds.turns() == Elsewhere(ready=frozenset("h")), "not for ever"
+    in_rounds.here.record_ended("a", state((2_000_000, KEYS), but=1))
+    in_rounds.turns()
+    assert in_rounds.there.received("h") == state((2_000_000, KEYS), but=1) and "base" in in_rounds.manifest
+
+
+@pytest.mark.parametrize("what", ["lost there", "broken there"])
+def test_a_round_of_a_copy_that_is_gone_or_broken_is_of_no_use(in_rounds, what):
+    way = in_rounds
+    way.copy()
+    way.turns()
+    way.round((1, 700))
+    if what == "lost there":
+        way.there.files.drop("h", "copy")
+    else:
+        way.there.files.texts["h", "copy"] = way.there.files.texts["h", "copy"].replace(b"key9", b"key8")
+    assert way.turns() == Elsewhere(ready=frozenset("h")) and way.stored == OF_NO_USE
+    way.start()
+    assert way.turns() == Elsewhere(ready=frozenset("h"))
+    way.here.record_ended("a", state((1, 700), but=2))
+    way.turns()
+    assert way.there.received("h") == state((1, 700), but=2) and "base" not in way.manifest
+
+
+@pytest.mark.parametrize("what", ["ahead", "newer"])
+def test_what_is_lost_of_a_copy_or_round_here_is_made_anew(in_rounds, what):
+    way = in_rounds
+    way.copy()
+    way.turns()
+    way.round((1, 700))
+    way.turns(2)
+    way.here.files.drop("h", what)
+    assert way.turns() == Elsewhere(to_copy=frozenset("h"))
+    way.round((1, 700), (1, 300))
+    assert way.turns() == Elsewhere(to_copy=frozenset("h"))
+    way.round((1, 700), (1, 300), (1, 1))
+    assert way.turns() == Elsewhere(ready=frozenset("h"))
+    way.here.record_ended("a", state((1, 700), but=4))
+    way.turns()
+    assert way.there.received("h") == state((1, 700), but=4) and "base" in way.manifest
+
+
+def test_an_heir_that_has_a_round_before_its_end_is_told_goes_on_from_there(in_rounds):
+    """The slot that sends it has died, and its fragment ends before it looks again."""
+    way = in_rounds
+    way.copy()
+    way.turns()
+    way.round((1, 700))
+    before = way.stored
+    while way.stored == before:
+        way.now_ms += 100
+        way.carriers[0].turn(LEAVES, "0")
+        way.carriers[1].turn(COMES, "0")
+    way.here.record_ended("a", state(but=2))
+    way.start()
+    way.turns()
+    assert way.there.received("h") == state(but=2) and "base" in way.manifest
 
 
 def test_a_small_state_does_not_go_ahead(way):
@@ -167,98 +216,6 @@ def test_what_was_broken_on_disk_is_asked_for_again(way):
     way.there.files.texts["h", kind] = b"?" * len(text)
     way.turns()
     assert way.there.received("h") == state()
-
-
-# -- stores by key ---------------------------------------------------------------------------------------------------
-
-
-class StoreWay(Way):
-    """Two nodes with disks; what is left has its state in a store."""
-
-    def __init__(self, folder: Path, *, keeps_stores: bool = True) -> None:
-        self.broker, self.now_ms, self.keeps_stores = PlayedRedis(), 0, keeps_stores
-        self.here, self.there = (SlotStore(folder / name, folder / name / "slot-0") for name in ("n1", "n2"))
-        self.place = StoreLocation(str(self.here.fold_stores.folder), "a.t-0", large=0)
-        self.pointer = self.place.create({f"key{number}": [number] for number in range(KEYS)}, {})
-        self.here.record_begun("a", RestorePoint(states=self.record.states))
-        self.there.record_standby("h", ())
-        (self.there.checkpoint("h") / "commits").mkdir(parents=True)
-        (self.there.checkpoint("h") / "commits" / "0").touch()
-        self.start()
-
-    def start(self) -> None:
-        self.carriers = [
-            Carrier(self.broker, store, clock_ms=lambda: self.now_ms, limits=Limits(least_bytes=1),
-                    keeps_stores=self.keeps_stores)
-            for store in (self.here, self.there)]
-
-    @property
-    def record(self) -> Savepoint:
-        return Savepoint(source_offset={"t0": 5, "next": 7}, states={"t": [str(self.pointer)]})
-
-    def work(self) -> None:
-        batch = self.place.begin(self.pointer)
-        states = States(batch, {})
-        states.get("key7")[0] = -1
-        states.save()
-        self.pointer = batch.commit()
-
-    def copy(self) -> None:
-        run = SimpleNamespace(id="a", copied=self.record.states)
-        RecordActuator(SimpleNamespace(store=self.here)).do(run, RecordCopy(("h",)))
-
-    def states(self) -> dict:
-        """What the heir begins with."""
-        received = self.there.received("h")
-        assert received.source_offset == {"t0": 5, "next": 7}
-        return json.loads(self.there.fold_stores.whole(received.states)["t"][0])
-
-
-WORKED = {f"key{number}": [-1 if number == 7 else number] for number in range(KEYS)}
-
-
-@pytest.fixture
-def quiet(way: Way) -> Iterator[None]:
-    yield
-    while store_files._OPEN:
-        store_files._OPEN.popitem()[1].close()
-
-
-def test_a_store_goes_ahead_and_then_the_rows_that_are_new(quiet, tmp_path: Path):
-    way = StoreWay(tmp_path)
-    way.turns(3)
-    way.copy()
-    assert way.turns() == Elsewhere(ready=frozenset("h"))
-    way.work()
-    way.here.record_ended("a", way.record)
-    way.turns()
-    assert way.states() == WORKED
-    assert Pointer.read(way.there.received("h").states["t"][0]).version == way.pointer.version
-    assert way.manifest["rows"] and way.manifest["length"] < 1_000, "the record and a row"
-    assert Pointer.read(way.here.ended("a").states["t"][0]) is not None, "nobody has made a text of it"
-
-
-@pytest.mark.parametrize("what", ["store lost there", "store lost here", "no stores there", "taken back"])
-def test_where_rows_are_of_no_use_the_whole_is_sent(quiet, tmp_path: Path, what: str):
-    way = StoreWay(tmp_path, keeps_stores=what != "no stores there")
-    before = way.pointer
-    if what == "taken back":
-        way.work()
-    way.turns(3)
-    way.copy()
-    way.turns()
-    if what == "store lost there":
-        [path] = way.there.fold_stores.folder.glob("*.fold")
-        store_files.remove(path)
-    elif what == "store lost here":
-        way.here.files.drop("h", "ahead")
-    elif what == "taken back":
-        way.pointer = before  # Spark has not heard of what the copy has
-    way.work()
-    way.here.record_ended("a", way.record)
-    way.start()
-    way.turns()
-    assert way.states() == WORKED and "base" not in way.manifest
 
 
 # -- on disk -----------------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sqlite3
 from contextlib import closing
@@ -14,13 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.contracts.savepoints import SAVEPOINTS, Savepoint
-from workers.engine.agents.store_copies import StoreCopies, is_of_stores
+from workers.engine.agents.store_copies import StoreCopies, is_of_stores, is_round
 from workers.library import state_store, store_changes, store_files
 from workers.library.pieces import States
 from workers.library.state_store import Pointer, StoreLocation, read_whole
 from workers.library.store_files import StateLost
 
-CHECK = "0123456789abcdef" * 4
 PARTS = {"held": int}
 keys = st.sampled_from("abc")
 members = st.sampled_from("xyz")
@@ -66,14 +66,18 @@ class Old:
         return Savepoint(source_offset={"next": 3}, states={"t": [None, str(self.pointer), "{}"]})
 
 
-def went(old: Old, copy: bytes, target: Path) -> dict | None:
-    """What the heir goes on with; None where the copy is of no use any more."""
-    change = StoreCopies(Path(old.place.folder)).change(copy, old.record)
+def check_of(text: bytes) -> str:
+    return hashlib.sha256(text).hexdigest()
+
+
+def went(old: Old, last: bytes, target: Path) -> dict | None:
+    """What the heir goes on with, where a copy or round went last; None where that is of no use any more."""
+    change = StoreCopies(Path(old.place.folder)).change(last, old.record)
     if change is None:
         return None
     copies = StoreCopies(target)
     for _ in range(2):  # a slot that was killed does it again
-        text = copies.put_together("h", change, check=CHECK)
+        text = copies.put_together("h", change, check=check_of(last))
     record = SAVEPOINTS.loads(text)
     nothing, pointer, small = record.states["t"]
     assert (record.source_offset, nothing, small) == ({"next": 3}, None, "{}")
@@ -87,24 +91,33 @@ def went(old: Old, copy: bytes, target: Path) -> dict | None:
     return states_of
 
 
+phases = st.lists(st.tuples(batches, ends), max_size=4)
+
+
 @settings(deadline=None)
-@given(st.lists(st.tuples(batches, ends), max_size=6), st.lists(st.tuples(batches, ends), max_size=6))
-def test_a_copy_and_what_is_new_are_the_state_that_was_left(before: list, after: list) -> None:
+@given(before=phases, rounds=st.lists(phases, max_size=3), after=phases)
+def test_a_copy_rounds_and_what_is_new_are_the_state_that_was_left(before: list, rounds: list, after: list) -> None:
     try:
         with TemporaryDirectory() as here, TemporaryDirectory() as elsewhere:
-            old = Old(here)
+            old, copies = Old(here), StoreCopies(Path(here))
             for events, end in before:
                 old.batch(events, end)
-            copy = StoreCopies(Path(here)).copy(old.record.states)
-            assert is_of_stores(copy)
-            StoreCopies(Path(elsewhere)).take("h", copy, check=CHECK)
-            is_lost = False
-            [[version, _]] = json.loads(copy.partition(b"\n")[0])["marks"]
-            for events, end in after:
-                # What was written after the pointer is taken back with the next batch, and may be in the copy.
-                is_lost = is_lost or (end != "died" and old.pointer.version < version)
-                old.batch(events, end)
-            assert went(old, copy, Path(elsewhere)) == (None if is_lost else old.states)
+            last, is_lost = copies.copy(old.record.states), False
+            assert is_of_stores(last) and not is_round(last)
+            for number, phase in enumerate([*rounds, after]):
+                for _ in range(2):  # a slot that was killed does it again
+                    StoreCopies(Path(elsewhere)).take("h", last, check=check_of(last))
+                [[version, _]] = json.loads(last.partition(b"\n")[0])["marks"]
+                for events, end in phase:
+                    # What was written after the pointer is taken back with the next batch, and may be in the copy.
+                    is_lost = is_lost or (end != "died" and old.pointer.version < version)
+                    old.batch(events, end)
+                if number < len(rounds):
+                    newer = copies.newer(last, old.record.states, base=check_of(last))
+                    assert (newer is None) == is_lost
+                    assert newer is None or (is_of_stores(newer) and is_round(newer))
+                    last, is_lost = newer or copies.copy(old.record.states), False
+            assert went(old, last, Path(elsewhere)) == (None if is_lost else old.states)
     finally:
         forget_connections()
 
@@ -124,7 +137,7 @@ def test_only_what_is_new_is_sent_at_last(old: Old, tmp_path: Path) -> None:
     for number in range(200):
         old.batch([("a", f"m{number}", number)], "done")
     copy = StoreCopies(Path(old.place.folder)).copy(old.record.states)
-    StoreCopies(tmp_path / "there").take("h", copy, check=CHECK)
+    StoreCopies(tmp_path / "there").take("h", copy, check=check_of(copy))
     old.batch([("a", "m7", None), ("b", "x", 1)], "done")
     change = StoreCopies(Path(old.place.folder)).change(copy, old.record)
     assert len(change.splitlines()) == 1 + 4  # the record; both keys' own rows, one that went, one that came
@@ -145,9 +158,29 @@ def test_what_went_is_not_remembered_for_ever(old: Old, monkeypatch: pytest.Monk
 
 def test_without_the_stores_of_the_copy_nothing_is_put_together(old: Old, tmp_path: Path) -> None:
     copies = StoreCopies(Path(old.place.folder))
-    change = copies.change(copies.copy(old.record.states), old.record)
+    copy = copies.copy(old.record.states)
+    change = copies.change(copy, old.record)
     with pytest.raises(StateLost):
-        StoreCopies(tmp_path / "there").put_together("h", change, check=CHECK)
+        StoreCopies(tmp_path / "there").put_together("h", change, check=check_of(copy))
+
+
+def test_a_round_is_put_into_what_it_is_newer_than_alone(old: Old, tmp_path: Path) -> None:
+    copies, heirs = StoreCopies(Path(old.place.folder)), StoreCopies(tmp_path / "there")
+    copy = copies.copy(old.record.states)
+    newer = []
+    for number in range(2):
+        old.batch([("a", "x", number)], "done")
+        newer.append(copies.newer((copy, *newer)[-1], old.record.states, base=check_of((copy, *newer)[-1])))
+    with pytest.raises(StateLost):
+        heirs.take("h", newer[0], check=check_of(newer[0]))
+    heirs.take("h", copy, check=check_of(copy))
+    with pytest.raises(StateLost):
+        heirs.take("h", newer[1], check=check_of(newer[1]))
+    for text in newer:
+        heirs.take("h", text, check=check_of(text))
+    with pytest.raises(StateLost):
+        heirs.put_together("h", copies.change(copy, old.record), check=check_of(copy))
+    assert went(old, newer[1], tmp_path / "there") == old.states
 
 
 def test_another_store_than_the_copy_has_goes_whole(old: Old) -> None:

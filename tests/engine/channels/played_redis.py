@@ -59,6 +59,9 @@ class PlayedRedis:
     def hgetall(self, key: str) -> dict[bytes, bytes]:
         return dict(self.hashes.get(_bytes(key), {}))
 
+    def hkeys(self, key: str) -> list[bytes]:
+        return self.call(b"HKEYS", key)
+
     def hexists(self, key: str, name: str) -> bool:
         return bool(self.call(b"HEXISTS", key, name))
 

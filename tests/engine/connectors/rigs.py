@@ -85,11 +85,13 @@ class MqttRig:
 
     exact, takes_garbage = False, True
 
-    def __init__(self, folder: Path, *, version: str = "5", qos: int = 1, more: str = "") -> None:
+    def __init__(
+        self, folder: Path, *, version: str = "5", qos: int = 1, more: str = "", port: int | None = None
+    ) -> None:
         program = next((path for name in ("mosquitto", "/usr/sbin/mosquitto") if (path := shutil.which(name))), None)
         if program is None:
             pytest.skip("mosquitto is not installed: apt-get install mosquitto")
-        self.port = free_port()
+        self.port = port or free_port()
         self._config = folder / "mosquitto.conf"
         self._config.write_text(
             f"listener {self.port} 127.0.0.1\nallow_anonymous true\npersistence true\nautosave_interval 1\n"

@@ -24,9 +24,9 @@ sys.stdin.read()
 class S3Server:
     """moto's S3, in a process of its own: real HTTP, conditional puts; all in memory."""
 
-    def __init__(self) -> None:
+    def __init__(self, port: int = 0) -> None:
         self._process = spawn(
-            [sys.executable, "-c", SERVER, "0"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            [sys.executable, "-c", SERVER, str(port)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL)
         port = int(self._process.stdout.readline())
         self.endpoint, self.environment = f"http://127.0.0.1:{port}", {"WEIR_CONNECTOR_HOSTS": f"127.0.0.1:{port}"}

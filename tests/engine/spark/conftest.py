@@ -11,6 +11,7 @@ import pytest
 import redis
 
 from tests.conftest import running_broker
+from workers.launcher.broker import free_port
 
 from . import plugin, recording
 from .rig import Hosts, Rig, catalogue, estate_of, running_agent
@@ -65,7 +66,13 @@ def postgresql_folder():
 
 
 @pytest.fixture(scope="package")
-def hosts(tmp_path_factory, test_types, with_jar, postgresql_folder):
+def ports():
+    """Where both agents may reach an MQTT server and one of S3; a test that needs one starts it."""
+    return {"mqtt": free_port(), "s3": free_port()}
+
+
+@pytest.fixture(scope="package")
+def hosts(tmp_path_factory, test_types, with_jar, postgresql_folder, ports):
     """Two agents with a slot and a data folder each; either reaches a broker of theirs by a wire of its own."""
     plugin_folder, types = test_types
     with ExitStack() as stack:
@@ -78,7 +85,8 @@ def hosts(tmp_path_factory, test_types, with_jar, postgresql_folder):
             nodes[node] = stack.enter_context(running_agent(
                 client, wire.url, with_jar(tmp_path_factory.mktemp(node)), plugin=plugin_folder,
                 task_types=catalogue(*types), node=node, WEIR_SLOT_MEMORY_MB="2048",
-                WEIR_DATABASE_HOSTS=str(postgresql_folder), WEIR_SECRETS_KEY="of both nodes"))
+                WEIR_DATABASE_HOSTS=str(postgresql_folder), WEIR_SECRETS_KEY="of both nodes",
+                WEIR_CONNECTOR_HOSTS=",".join(f"127.0.0.1:{port}" for port in ports.values())))
             nodes[node].wire = wire
         hosts = Hosts(client, nodes)
         hosts.wait_serving()

@@ -29,6 +29,24 @@ from workers.processes import spawn, stop
 NODE = "test"
 
 
+@contextmanager
+def meanwhile(step: Callable[[], object], *, every_s: float) -> Iterator[None]:
+    """Do something again and again, in a thread of its own."""
+    done = threading.Event()
+
+    def repeat() -> None:
+        while not done.wait(every_s):
+            step()
+
+    thread = threading.Thread(target=repeat, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+
+
 class Watched:
     """What runs on one node or on several, as a test sees it."""
 
@@ -85,11 +103,6 @@ class Watched:
         """Everything that is written to these channels meanwhile, though they keep only the newest."""
         collected: dict[str, list[dict[str, Any]]] = {channel: [] for channel in channels}
         after = dict.fromkeys(channels, "0-0")
-        done = threading.Event()
-
-        def collect() -> None:
-            while not done.wait(0.1):
-                take()
 
         def take() -> None:
             for channel in channels:
@@ -97,13 +110,8 @@ class Watched:
                     collected[channel].extend(events)
                     after[channel] = entry
 
-        thread = threading.Thread(target=collect, daemon=True)
-        thread.start()
-        try:
+        with meanwhile(take, every_s=0.1):
             yield collected
-        finally:
-            done.set()
-            thread.join()
         take()
 
     def events(self, channel: str) -> list[dict[str, Any]]:
@@ -188,22 +196,18 @@ class Rig(Watched):
     def repacing(self, *, seed: int, every_s: float = 1.0, paces_ms: Sequence[int] = (100, 200, 500, 1_500)) -> (
             Iterator[None]):
         """Give every query of what is wanted another interval at random, again and again meanwhile."""
-        chance, done = random.Random(seed), threading.Event()
+        chance = random.Random(seed)
 
         def repace() -> None:
-            while not done.wait(every_s):
-                with self._turn:
-                    if self._wanted is not None:
-                        self.paces_ms = {name: chance.choice(paces_ms) for name in sorted(self._wanted[0].fragments)}
-                        self.publish(self._wanted[0], when_behind=self._wanted[1])
+            with self._turn:
+                if self._wanted is not None:
+                    self.paces_ms = {name: chance.choice(paces_ms) for name in sorted(self._wanted[0].fragments)}
+                    self.publish(self._wanted[0], when_behind=self._wanted[1])
 
-        thread = threading.Thread(target=repace, daemon=True)
-        thread.start()
         try:
-            yield
+            with meanwhile(repace, every_s=every_s):
+                yield
         finally:
-            done.set()
-            thread.join()
             self.paces_ms = {}
 
     def want(self, estate: Estate, *, when_behind: Mapping[str, str] | None = None) -> None:

@@ -1,5 +1,5 @@
-"""A query with much state moves between two nodes: a copy goes ahead, then what is new; its output is as of one that
-nobody moves."""
+"""A query with much state moves between two nodes: a copy goes ahead, then in rounds what is new; its output is as of
+one that nobody moves."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import pytest
 from scheduler.contracts.desired import made_in
 from scheduler.model.fragment import Fragment, RunningTask
 from scheduler.reuse.handover import Piece, recut
+from workers.engine.agents.ahead import LIMITS, is_worth_another
 
 from .rig import Hosts, estate_of
 
@@ -78,10 +79,10 @@ class Hoarding:
             sums[key] += number
             assert (event["sum"], event["held"]) == (sums[key], self.length)
 
-    def sent(self) -> list[dict]:
-        """What the nodes logged of the record that was sent for the last move."""
+    def logged(self, what: str) -> list[dict]:
+        """What the nodes logged of the last move."""
         lines = [line for rig in self.hosts.nodes.values() for line in rig.log.read_text().splitlines()]
-        records = [json.loads(line) for line in lines if "record sent" in line and line.startswith("{")]
+        records = [json.loads(line) for line in lines if what in line and line.startswith("{")]
         return [record for record in records if record["to"] == self.query.id]
 
 
@@ -95,8 +96,11 @@ def play(
     hoarding.grows(hoarding.length_of_out() + 10)  # a batch with all of it is over
     hoarding.move()
     hoarding.is_over()
-    [record] = hoarding.sent()
-    assert record["of_bytes"] > keys * length > 3 * record["bytes"], "only what was new was sent at last"
+    [ahead], [record] = hoarding.logged("state went ahead"), hoarding.logged("record sent")
+    copy, *rounds = ahead["bytes"]
+    assert ahead["is_stored"] and rounds and not is_worth_another(ahead["bytes"], LIMITS)
+    assert copy > keys * length > 3 * record["bytes"], "only what was new was sent at last"
+    print(f"ahead {copy}, in rounds {rounds}, at last {record['bytes']} bytes")
     hoarding.grows(hoarding.length_of_out() + 10)
     hoarding.move()
     if kill_after_s is not None:

@@ -1,11 +1,15 @@
 """Whether the state of a fragment goes ahead to the node of its heir, and what is sent when it ends. Pure.
 
 What is large would keep its outputs still for as long as it is on its way. So a copy goes ahead while the fragment
-works on, and at its end only what is new since then. Where that does not come about the whole record is sent instead.
+works on, then in rounds what was written meanwhile (pre-copy [1]), and at its end only what is new since the last one.
+Where that does not come about the whole record is sent instead.
+
+[1] Clark, Fraser, Hand, Hansen, Jul, Limpach, Pratt and Warfield, "Live Migration of Virtual Machines", NSDI 2005.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -16,47 +20,101 @@ class Ahead(StrEnum):
     """How far the copy of a fragment's state is."""
 
     WAIT = "wait"  # for its heir to be ready
-    COPY = "copy"  # one is to be made
-    SEND = "send"  # it is on its way
+    COPY = "copy"  # one is to be made, or what was written since
+    SEND = "send"  # that is on its way
     OVER = "over"  # the fragment may end
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """From how many bytes on disk a state goes ahead, and up to which share of a record its difference is sent."""
+    """What goes ahead.
+
+    Parameters
+    ----------
+    least_bytes : int
+        From how many bytes on disk on a state goes ahead.
+    most_share : float
+        Up to which share of a text its difference is sent, and not all of it.
+    small_bytes : int
+        What was sent last and is no longer than that is the last round: what is new since will be as little.
+    most_rounds : int
+        Rounds after the copy, at most.
+    shrinks_to : float
+        Up to which share of the round before a round is followed by another one.
+    most_copies : int
+        Copies that rounds follow, at most: where a round cannot be told from a copy, all goes again.
+    """
 
     least_bytes: int = 256 << 10
     most_share: float = 0.5
+    small_bytes: int = 1 << 20
+    most_rounds: int = 5
+    shrinks_to: float = 0.7
+    most_copies: int = 2
 
 
 LIMITS = Limits()
 
 
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """What has gone ahead of a state: whether this node has a copy, whether the heir's has all that this one has of it,
+    or has found that it cannot use it; how many copies have come there, and how many bytes the last one and each round
+    after it took."""
+
+    has_copy: bool = False
+    is_stored: bool = False
+    is_refused: bool = False
+    copies: int = 1
+    lengths: tuple[int, ...] = ()
+
+
 def how_far(
-    *, is_ready: bool, is_over: bool, state_bytes: int, least_bytes: int, has_copy: bool, is_stored: bool, still_ms: int
+    sent: Sent, *, is_ready: bool, is_over: bool, state_bytes: int, still_ms: int, limits: Limits = LIMITS
 ) -> Ahead:
     """How far the copy for an heir is.
 
     Parameters
     ----------
+    sent : Sent
+        What has gone ahead.
     is_ready : bool
         Whether the heir stands by.
     is_over : bool
         Whether it was over before: a copy is not made again for an heir that was ready once.
-    state_bytes, least_bytes : int
-        What the fragment's state takes on disk, and from where on a copy is worth it.
-    has_copy, is_stored : bool
-        Whether it is on this node's disk, and on the heir's.
+    state_bytes : int
+        What the fragment's state takes on disk.
     still_ms : int
         Since when nothing of it has come any further.
+    limits : Limits, optional
+        What goes ahead.
     """
     if not is_ready:
         return Ahead.WAIT
-    if is_over or is_stored or still_ms >= STILL_MS:
+    if is_over or sent.is_refused or still_ms >= STILL_MS:
         return Ahead.OVER
-    if has_copy:
+    if not sent.has_copy:
+        return Ahead.COPY if state_bytes >= limits.least_bytes else Ahead.OVER
+    if not sent.is_stored:
         return Ahead.SEND
-    return Ahead.COPY if state_bytes >= least_bytes else Ahead.OVER
+    is_due = sent.copies <= limits.most_copies and is_worth_another(sent.lengths, limits)
+    return Ahead.COPY if is_due else Ahead.OVER
+
+
+def is_worth_another(lengths: Sequence[int], limits: Limits) -> bool:
+    """Whether another round would leave less to be sent at the end.
+
+    Parameters
+    ----------
+    lengths : sequence of int
+        How many bytes the copy and each round after it took.
+    limits : Limits
+        From where on it is not.
+    """
+    *before, last = lengths
+    if last <= limits.small_bytes or len(before) >= limits.most_rounds:
+        return False
+    return not before or last <= limits.shrinks_to * before[-1]
 
 
 def goes_as_difference(*, copied: str | None, stored: bytes | None, is_refused: bool) -> bool:

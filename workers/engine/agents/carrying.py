@@ -1,7 +1,7 @@
 """Carrying: what a fragment leaves goes through the broker to the node of the one that goes on with its work.
 
-Where its state is large, a copy of it goes ahead while the fragment works on (``ahead.py``). The record that it leaves
-on its own node (``<fragment>.ended``) is sent then, or what is new in it since the copy, as a parcel
+Where its state is large, a copy of it goes ahead while the fragment works on (``copies_ahead.py``). The record that it
+leaves on its own node (``<fragment>.ended``) is sent then, or what is new in it since the copy, as a parcel
 (``parcels.py``). The heir's node puts both together, checks it, claims it, and keeps it beside the heir's checkpoint
 (``<heir>.received``); from there on a handover is as on one node. When the heir has begun, its node says so, and what
 is left of the old one is cleared away.
@@ -12,11 +12,9 @@ the connection to the broker may go at any moment; and a fragment works on until
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import redis
@@ -25,19 +23,19 @@ from scheduler.contracts.desired import DesiredState, WantedFragment
 from scheduler.contracts.savepoints import SAVEPOINTS, Savepoint
 from workers.engine.channels import keys
 
-from .ahead import LIMITS, Ahead, Limits, goes_as_difference, how_far
+from .ahead import LIMITS, Limits
 from .claims import CLAIM, claim
+from .copies_ahead import CopyReceiver, CopySender
 from .delays import RETRY_MS, SOON_MS
 from .handover import remote_successors
 from .logs import logger
-from .news import AHEAD, COPY, ENDED, Broken, News
-from .parcels import COMING, MANIFEST, PIECE_BYTES, Manifest, Parcel, fetch, is_whole, offer, parcel_of
+from .news import COPY, ENDED, Broken, News
+from .parcels import COMING, MANIFEST, PIECE_BYTES, Manifest, Manifests, Parcel, Parcels, fetch, offer, parcel_of
 
 READY_S = 5  # after which an heir that is not heard of counts as one that does not stand by
 QUICK_MS = 20_000  # for so long each moment counts, then the other node may be away
 LEFT_S = 7 * 24 * 3600  # after which a record goes that nobody has claimed: it is sent again, if it is still needed
-AHEAD_S = 3600  # the same of a copy that goes ahead
-BEGUN, STORED, REFUSED = "begun", "stored", "refused"
+BEGUN, REFUSED = "begun", "refused"
 DIFFERENCE, RECEIVED = "difference", "received"  # kinds of files
 WHOLE = f"{COMING}-{RECEIVED}-whole"
 READY = b"ready"
@@ -81,19 +79,16 @@ class Carrier:
         self._broker = broker
         self._store = store
         self._clock_ms = clock_ms
-        self._limits = limits
-        self._piece_bytes = piece_bytes
         self._news = News(store, most_share=limits.most_share, keeps_stores=keeps_stores)
+        self._parcels, self._manifests = Parcels(store.files, piece_bytes=piece_bytes), Manifests()
+        self._leaving = CopySender(broker, store, self._news, self._parcels, limits=limits)
+        self._coming = CopyReceiver(broker, store, self._news, self._manifests)
         self._since_ms: dict[str, int] = {}  # of what is under way, by heir
         self._due_ms: dict[str, int] = {}
         self._ready: dict[str, bool] = {}  # heirs elsewhere, as they said last
-        self._ahead: dict[str, Ahead] = {}  # how far the copies for them are
         self._seen: dict[str, object] = {}  # by heir, how far what is on its way was when it was last looked at
         self._moved_ms: dict[str, int] = {}  # and since when it is so far
         self._sent: dict[str, Parcel] = {}  # by heir, what is sent as its record
-        self._parcels: dict[tuple[str, str], tuple[object, Parcel]] = {}
-        self._manifests: dict[str, tuple[bytes, Manifest]] = {}
-        self._given_up: set[str] = set()  # heirs for which no copy came about in time
         self._settled: set[str] = set()
         self._log = logger()
 
@@ -112,7 +107,7 @@ class Carrier:
         leaving = [(fragment, heir) for fragment in mine for heir in remote_successors(desired, fragment.id)]
         coming = [
             fragment for fragment in (*desired.of_slot(slot), *mine) if desired.is_from_elsewhere(fragment)]
-        if not leaving and not coming and not desired.remote_heirs and not self._ahead:
+        if not leaving and not coming and not desired.remote_heirs and not self._leaving.heirs:
             self._forget(())
             return Elsewhere()
         under_way = [heir.id for _, heir in leaving if heir.id not in self._settled]
@@ -133,10 +128,8 @@ class Carrier:
         ready = frozenset(name for name, is_ready in self._ready.items() if is_ready and name in heirs)
         return Elsewhere(
             begun=self._store.taken() & heirs,
-            ready=frozenset(name for name in ready if self._ahead.get(name) is Ahead.OVER),
-            to_copy=frozenset(
-                name for name in ready
-                if self._ahead.get(name) is Ahead.COPY and self._store.files.size(name, AHEAD) is None))
+            ready=frozenset(name for name in ready if self._leaving.is_over(name)),
+            to_copy=frozenset(name for name in ready if self._leaving.is_asked_for(name)))
 
     # -- the node that a fragment leaves -------------------------------------------------------------------------------
 
@@ -147,8 +140,9 @@ class Carrier:
         if is_taken or begun == heir.id.encode():
             if not is_taken:
                 self._store.record_taken(heir.id)
-            self._broker.delete(key, keys.ahead(heir.id))
-            self._store.files.drop(heir.id, AHEAD, DIFFERENCE)
+            self._broker.delete(key)
+            self._store.files.drop(heir.id, DIFFERENCE)
+            self._leaving.drop(heir.id)
             self._settled.add(heir.id)
             return
         is_ready = self._broker.get(keys.heir(heir.id)) == READY
@@ -158,29 +152,7 @@ class Carrier:
         if self._store.has(fragment.id, ENDED):
             self._send_end(fragment, heir)
         else:
-            self._send_ahead(fragment, heir, is_ready=is_ready)
-
-    def _send_ahead(self, fragment: WantedFragment, heir: WantedFragment, *, is_ready: bool) -> None:
-        """See how far the copy of its state is, and send what is there of it."""
-        before, copy = self._ahead.get(heir.id), self._parcel(heir.id, AHEAD)
-        # What was too little to go ahead may be enough after the batch that is under way.
-        is_over = before is Ahead.OVER and (copy is not None or heir.id in self._given_up)
-        taken, stored = 0, None
-        if copy is not None and is_ready and not is_over:
-            taken = offer(self._broker, keys.ahead(heir.id), copy, expires_s=AHEAD_S)
-            stored = self._broker.hget(keys.ahead(heir.id), STORED)
-        self._note(heir.id, (is_ready, copy is not None, taken))
-        still_ms = self._clock_ms() - self._moved_ms[heir.id]
-        self._ahead[heir.id] = how_far(
-            is_ready=is_ready, is_over=is_over, has_copy=copy is not None, least_bytes=self._limits.least_bytes,
-            state_bytes=0 if is_over else self._store.state_bytes(fragment.id),
-            is_stored=copy is not None and stored == copy.sha256.encode(), still_ms=still_ms)
-        if before is Ahead.COPY and self._ahead[heir.id] is Ahead.OVER:
-            self._given_up.add(heir.id)
-        if self._ahead[heir.id] is Ahead.OVER and before is not Ahead.OVER and copy is not None:
-            self._log.info(
-                "state went ahead", fragment=fragment.id, to=heir.id, bytes=copy.length,
-                is_stored=stored is not None)
+            self._leaving.turn(fragment.id, heir.id, is_ready=is_ready, note=self._note)
 
     def _send_end(self, fragment: WantedFragment, heir: WantedFragment) -> None:
         key = keys.handover(fragment.id)
@@ -194,52 +166,34 @@ class Carrier:
             if sent is None:
                 return  # it goes on after all
             self._sent[heir.id] = sent
-            copy = self._parcel(heir.id, AHEAD)
             self._log.info(
-                "record sent", fragment=fragment.id, to=heir.id, bytes=sent.length,
-                of_bytes=sent.length if copy is None else copy.length,
+                "record sent", fragment=fragment.id, to=heir.id, bytes=sent.length, is_whole=sent.base is None,
                 took_ms=round(1000 * (time.monotonic() - began_s)))
         taken = offer(self._broker, key, sent, expires_s=LEFT_S)
         self._note(heir.id, (ENDED, taken))
 
     def _whole(self, fragment: WantedFragment, *, ended_ms: int | None) -> Parcel | None:
-        if (fragment.id, ENDED) not in self._parcels:
+        if not self._parcels.has(fragment.id, ENDED):
             self._store.make_whole(fragment.id)
-        return self._parcel(fragment.id, ENDED, ended_ms=ended_ms)
+        return self._parcels.of(fragment.id, ENDED, ended_ms=ended_ms)
 
     def _difference(
         self, fragment: WantedFragment, heir: WantedFragment, *, is_refused: bool, ended_ms: int | None
     ) -> Parcel | None:
         """What is new in its record since the copy that went ahead; None where the whole is to be sent."""
-        files, copy = self._store.files, self._parcel(heir.id, AHEAD)
-        stored = self._broker.hget(keys.ahead(heir.id), STORED)
-        if copy is None or not goes_as_difference(copied=copy.sha256, stored=stored, is_refused=is_refused):
-            return None
-        change = self._news.since_copy(fragment.id, heir.id)
+        copy = self._leaving.on_both_nodes(heir.id, is_refused=is_refused)
+        change = None if copy is None else self._news.since_copy(fragment.id, heir.id)
         if change is None:
             return None
-        files.write(heir.id, DIFFERENCE, change.text)
+        self._store.files.write(heir.id, DIFFERENCE, change.text)
         facts = {"rows": True} if change.whole is None else {"whole": change.whole}
-        return self._parcel(heir.id, DIFFERENCE, base=copy.sha256, ended_ms=ended_ms, **facts)
-
-    def _parcel(self, name: str, kind: str, **facts: Any) -> Parcel | None:
-        """A file as it is sent; read again only where it has changed."""
-        files, stamp = self._store.files, self._store.files.stamp(name, kind)
-        if stamp is None:
-            return None
-        known = self._parcels.get((name, kind))
-        if known is None or known[0] != stamp:
-            length = files.size(name, kind) or 0
-            parcel = parcel_of(length, partial(files.read, name, kind), piece_bytes=self._piece_bytes, **facts)
-            known = self._parcels[name, kind] = (stamp, parcel)
-        return known[1]
+        return self._parcels.of(heir.id, DIFFERENCE, base=copy.makes, ended_ms=ended_ms, **facts)
 
     def _take_back_copies(self, leaving: set[str]) -> None:
         """What went ahead to an heir that nobody wants any more goes."""
-        for heir in self._ahead.keys() - leaving:
-            self._broker.delete(keys.ahead(heir))
-            self._store.files.drop(heir, AHEAD, DIFFERENCE)
-            del self._ahead[heir]
+        for heir in self._leaving.heirs - leaving:
+            self._store.files.drop(heir, DIFFERENCE)
+            self._leaving.drop(heir)
 
     def _say_nothing_is_left(self, desired: DesiredState) -> None:
         """An heir elsewhere of what this node never ran is not to wait for it: it begins with nothing."""
@@ -273,28 +227,8 @@ class Carrier:
                 self._ready[heir.id], self._since_ms[heir.id] = True, self._clock_ms()
             self._broker.set(keys.heir(heir.id), READY, ex=READY_S)
         if not self._store.has(heir.id, RECEIVED):
-            self._fetch_copy(heir)
+            self._coming.turn(heir.id, note=self._note)
             self._fetch_end(heir)
-
-    def _fetch_copy(self, heir: WantedFragment) -> None:
-        """Take what goes ahead of its predecessor's record, and say when it is on disk."""
-        key, files = keys.ahead(heir.id), self._store.files
-        text, stored = self._broker.hmget(key, MANIFEST, STORED)
-        if text is None:
-            return
-        manifest = self._manifest(key, text)
-        length = files.size(heir.id, COPY)
-        if stored == manifest["sha256"].encode() and length is not None:
-            return
-        if length != manifest["length"] or not is_whole(files.read(heir.id, COPY), manifest):
-            taken, kind = fetch(self._broker, key, files, heir.id, manifest, to=COPY, expires_s=AHEAD_S)
-            self._note(heir.id, (COPY, taken))
-            if kind is None:
-                return
-            files.rename(heir.id, kind, COPY)
-        self._news.take_copy(heir.id, check=manifest["sha256"])
-        self._broker.hset(key, STORED, manifest["sha256"])
-        self._broker.expire(key, AHEAD_S)
 
     def _fetch_end(self, heir: WantedFragment) -> None:
         """Take what its predecessor left, and claim it, so that nobody else goes on with it."""
@@ -303,7 +237,7 @@ class Carrier:
         text, claimed, refused = self._broker.hmget(key, MANIFEST, CLAIM, REFUSED)
         if text is None or claimed not in (None, heir.id.encode()):
             return
-        manifest = self._manifest(key, text)
+        manifest = self._manifests.of(key, text)
         if refused is not None and "base" in manifest:
             return  # the whole is to come
         taken, kind = fetch(self._broker, key, files, heir.id, manifest, to=RECEIVED, expires_s=LEFT_S)
@@ -337,12 +271,6 @@ class Carrier:
         self._store.files.write(heir.id, WHOLE, whole)
         return WHOLE
 
-    def _manifest(self, key: str, text: bytes) -> Manifest:
-        known = self._manifests.get(key)
-        if known is None or known[0] != text:
-            known = self._manifests[key] = (text, json.loads(text))
-        return known[1]
-
     def _say_begun(self, heir: WantedFragment) -> None:
         """Say that it has begun, until the other node has cleared away what it left."""
         key = keys.handover(heir.inherits[-1])
@@ -354,13 +282,17 @@ class Carrier:
 
     # -- when ----------------------------------------------------------------------------------------------------------
 
-    def _note(self, heir: str, so_far: object) -> None:
-        """Note how far something is that is on its way to an heir: as long as it gets further, every moment counts."""
+    def _note(self, heir: str, so_far: object) -> int:
+        """Note how far something is that is on its way to an heir: as long as it gets further, every moment counts.
+
+        It gives since when it is so far, in ms.
+        """
         now_ms = self._clock_ms()
         if self._seen.get(heir) != so_far or heir not in self._moved_ms:
             if heir in self._moved_ms:
                 self._since_ms[heir] = now_ms
             self._seen[heir], self._moved_ms[heir] = so_far, now_ms
+        return now_ms - self._moved_ms[heir]
 
     def _forget(self, under_way: Iterable[str]) -> None:
         now_ms = self._clock_ms()
@@ -369,8 +301,8 @@ class Carrier:
             for heir in of_heirs.keys() - self._since_ms.keys():
                 del of_heirs[heir]
         if not self._since_ms:
-            self._parcels.clear()
-            self._manifests.clear()
+            self._parcels.forget()
+            self._manifests.forget()
 
     def _is_due(self, heir: str) -> bool:
         now_ms = self._clock_ms()

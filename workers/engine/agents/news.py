@@ -5,6 +5,7 @@ State that is kept by key goes by rows (``store_copies``), other state as the di
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -14,13 +15,15 @@ from workers.library.store_files import StateLost
 from .differences import difference, put_together
 from .logs import logger
 from .parcels import Manifest, check_of, is_whole
-from .store_copies import MOST_OF_HEAD, StoreCopies, is_of_stores
+from .store_copies import MOST_OF_HEAD, StoreCopies, is_of_stores, is_round
 
-AHEAD, COPY, ENDED = "ahead", "copy", "ended"  # kinds of files: a copy where it was made and where it came; a record
+AHEAD, NEWER, COPY, ENDED = "ahead", "newer", "copy", "ended"
+# kinds of files: what goes ahead, and the round after it, where they were made; what has come of that; a record
+_TEXT_ROUND = b'{"whole": '  # how the round of a text begins
 
 
 class Broken(Exception):
-    """Why a record cannot be put together: the whole has to be asked for."""
+    """Why something cannot be put together: the whole has to be asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +32,33 @@ class Change:
 
     text: bytes
     whole: Mapping[str, Any] | None = None
+
+
+def facts_of(head: bytes) -> Mapping[str, Any]:
+    """What a round's manifest says besides, by how the round begins: what it is based on, and what it makes; nothing of
+    a copy."""
+    if not head.startswith(_TEXT_ROUND) and not is_round(head):
+        return {}
+    facts = json.loads(head.partition(b"\n")[0])
+    return {name: facts[name] for name in ("base", "rows", "whole") if name in facts}
+
+
+def text_round(last: bytes, text: bytes, *, base: str, most_share: float) -> bytes | None:
+    """A round of a text; None where all of it is to go again.
+
+    Parameters
+    ----------
+    last, text : bytes
+        The text as it went before, and as it is now.
+    base : str
+        The SHA-256 of the former.
+    most_share : float
+        Up to which share of the text its difference is worth sending.
+    """
+    change = difference(last, text)
+    if len(change) > most_share * len(text):
+        return None
+    return json.dumps({"whole": check_of(text), "base": base}).encode() + b"\n" + change
 
 
 class News:
@@ -50,7 +80,8 @@ class News:
         self._log = logger()
 
     def since_copy(self, fragment_id: str, heir: str) -> Change | None:
-        """What is new in the record that a fragment left since the copy for its heir; None where the whole is to go."""
+        """What is new in the record that a fragment left since what went ahead to its heir last; None where the whole
+        is to go."""
         files = self._store.files
         head = files.read(heir, AHEAD, 0, MOST_OF_HEAD)
         if is_of_stores(head):
@@ -60,11 +91,51 @@ class News:
         change = difference(files.read(heir, AHEAD), whole)
         return Change(change, check_of(whole)) if len(change) <= self._most_share * len(whole) else None
 
-    def take_copy(self, heir: str, *, check: str) -> None:
-        """Make ready what has come ahead for an heir; ``check`` is its SHA-256."""
+    def advance(self, heir: str) -> None:
+        """The heir has the round: what is newer from now on is newer than that. Where what is here is broken, all of it
+        is to go again."""
         files = self._store.files
-        if self._keeps_stores and is_of_stores(files.read(heir, COPY, 0, MOST_OF_HEAD)):
-            self._copies.take(heir, files.read(heir, COPY), check=check)
+        if is_round(files.read(heir, NEWER, 0, MOST_OF_HEAD)):
+            files.rename(heir, NEWER, AHEAD)
+            return
+        try:
+            files.write(heir, AHEAD, self._whole(files.read(heir, AHEAD), files.read(heir, NEWER)))
+        except Broken:
+            files.drop(heir, AHEAD)
+        files.drop(heir, NEWER)
+
+    def take(self, heir: str, kind: str, manifest: Manifest) -> None:
+        """Make ready what has come ahead for an heir, and keep it as its copy; repeating it is safe.
+
+        Parameters
+        ----------
+        heir : str
+            The fragment that is to go on with it.
+        kind : str
+            The kind of the file with it; the copy itself, where a slot was killed before it was told.
+        manifest : mapping
+            Its manifest.
+
+        Raises
+        ------
+        Broken
+            It is a round, and what it is newer than is not there.
+        """
+        files = self._store.files
+        try:
+            if is_of_stores(files.read(heir, kind, 0, MOST_OF_HEAD)):
+                if self._keeps_stores:
+                    self._copies.take(heir, files.read(heir, kind), check=manifest["sha256"])
+                elif "base" in manifest:
+                    raise Broken("no stores are kept here")
+            elif "whole" in manifest and kind != COPY:
+                files.write(heir, COPY, self._whole(files.read(heir, COPY), files.read(heir, kind)))
+                files.drop(heir, kind)
+                return
+        except (ValueError, FileNotFoundError, StateLost) as error:
+            raise Broken(str(error)) from error
+        if kind != COPY:
+            files.rename(heir, kind, COPY)
 
     def put_together(self, heir: str, kind: str, manifest: Manifest) -> bytes:
         """The record, of what came ahead for an heir and what is new since.
@@ -94,6 +165,18 @@ class News:
         except (ValueError, FileNotFoundError, StateLost) as error:
             raise Broken(str(error)) from error
         if not is_whole(whole, manifest["whole"]):
+            raise Broken("it is not what was sent")
+        return whole
+
+    @staticmethod
+    def _whole(last: bytes, newer: bytes) -> bytes:
+        """A text, of that before and a round."""
+        head, _, change = newer.partition(b"\n")
+        try:
+            whole = put_together(last, change)
+        except ValueError as error:
+            raise Broken(str(error)) from error
+        if not is_whole(whole, json.loads(head)["whole"]):
             raise Broken("it is not what was sent")
         return whole
 

@@ -13,6 +13,7 @@ import json
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -23,7 +24,7 @@ from .atomic_files import write_atomically
 PIECE_BYTES = 256 << 10
 WINDOW = 32  # pieces that the broker holds at once
 PIECES_AT_ONCE = 8  # of which it is asked in one round trip
-MANIFEST, NEXT = "manifest", "next"
+MANIFEST, NEXT, _PIECE = "manifest", "next", "piece:"
 COMING = "coming"  # what a file is while it comes, with what it is to be and the beginning of its checksum
 
 Manifest = Mapping[str, Any]
@@ -158,11 +159,11 @@ class FilesBeside:
 
 @dataclass(frozen=True, slots=True)
 class Parcel:
-    """A file to be sent: its manifest as text and what it says, how a part of it is read, and the checksum of that from
-    which it is the difference, where it is one."""
+    """A file to be sent: its manifest as text and what it says, the checksum of what the receiver has of it in the end,
+    how a part of it is read, and the checksum of that from which it is the difference, where it is one."""
 
     manifest: str
-    sha256: str
+    makes: str
     length: int
     lengths: tuple[int, ...]
     read: Callable[[int, int], bytes] = field(repr=False)
@@ -181,8 +182,48 @@ def parcel_of(length: int, read: Callable[[int, int], bytes], *, piece_bytes: in
         whole.update(piece)
         checks.append(check_of(piece))
     manifest = {"length": length, "sha256": whole.hexdigest(), "pieces": checks, **facts}
-    lengths = tuple(check["length"] for check in checks)
-    return Parcel(json.dumps(manifest), whole.hexdigest(), length, lengths, read, facts.get("base"))
+    lengths, makes = tuple(check["length"] for check in checks), makes_of(manifest)["sha256"]
+    return Parcel(json.dumps(manifest), makes, length, lengths, read, facts.get("base"))
+
+
+def makes_of(manifest: Manifest) -> Manifest:
+    """Length and SHA-256 of what is made of a parcel: of the text that it is the difference for, or of the file."""
+    return manifest.get("whole", manifest)
+
+
+class Parcels:
+    """A node's files as they are sent; one is read again only where it has changed.
+
+    Parameters
+    ----------
+    files : Files
+        The files.
+    piece_bytes : int
+        How long pieces are.
+    """
+
+    def __init__(self, files: Files, *, piece_bytes: int) -> None:
+        self._files, self._piece_bytes = files, piece_bytes
+        self._known: dict[tuple[str, str], tuple[object, Parcel]] = {}
+
+    def of(self, name: str, kind: str, **facts: Any) -> Parcel | None:
+        """The parcel of a file; None where it is not there. ``facts`` go into its manifest."""
+        stamp = self._files.stamp(name, kind)
+        if stamp is None:
+            return None
+        known = self._known.get((name, kind))
+        if known is None or known[0] != stamp:
+            length, read = self._files.size(name, kind) or 0, partial(self._files.read, name, kind)
+            known = self._known[name, kind] = (stamp, parcel_of(length, read, piece_bytes=self._piece_bytes, **facts))
+        return known[1]
+
+    def has(self, name: str, kind: str) -> bool:
+        """Whether it was asked for before."""
+        return (name, kind) in self._known
+
+    def forget(self) -> None:
+        """Nothing is sent any more."""
+        self._known.clear()
 
 
 def check_of(text: bytes) -> dict[str, Any]:
@@ -207,7 +248,8 @@ def offer(broker: redis.Redis, key: str, parcel: Parcel, *, expires_s: int) -> i
     manifest, taken = broker.hmget(key, MANIFEST, NEXT)
     first = int(taken or 0)
     if manifest != parcel.manifest.encode():  # the first time, or another file was sent here before
-        broker.hdel(key, NEXT)
+        others = [name for name in broker.hkeys(key) if name.startswith(_PIECE.encode())]
+        broker.hdel(key, NEXT, *others)
         broker.hset(key, MANIFEST, parcel.manifest)
         first = 0
     broker.expire(key, expires_s)
@@ -222,6 +264,24 @@ def offer(broker: redis.Redis, key: str, parcel: Parcel, *, expires_s: int) -> i
 
 
 # -- receiving ---------------------------------------------------------------------------------------------------------
+
+
+class Manifests:
+    """Manifests of what comes, each read once."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[bytes, Manifest]] = {}
+
+    def of(self, key: str, text: bytes) -> Manifest:
+        """What a parcel's hash has as its manifest."""
+        known = self._known.get(key)
+        if known is None or known[0] != text:
+            known = self._known[key] = (text, json.loads(text))
+        return known[1]
+
+    def forget(self) -> None:
+        """Nothing comes any more."""
+        self._known.clear()
 
 
 def fetch(
@@ -292,4 +352,4 @@ def _pieces_in(size: int, checks: list[Manifest]) -> tuple[int, int]:
 
 
 def _piece(number: int) -> str:
-    return f"piece:{number}"
+    return f"{_PIECE}{number}"

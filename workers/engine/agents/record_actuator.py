@@ -6,9 +6,10 @@ import time
 from collections.abc import Iterable
 from dataclasses import replace
 
-from scheduler.contracts.savepoints import SAVEPOINTS, Savepoint, States
+from scheduler.contracts.savepoints import States
 
 from .context import SlotContext
+from .copying import make_copies
 from .fragment_run import FragmentRun
 from .instructions import (
     ClearCheckpoint,
@@ -31,7 +32,6 @@ from .instructions import (
     TakeOver,
 )
 from .logs import logger
-from .store_copies import StoreCopies
 
 
 class RecordActuator:
@@ -64,12 +64,7 @@ class RecordActuator:
                 run.copied = self._states(run, state)
             case RecordCopy(heirs):
                 copied, run.copied = run.copied, {}
-                # One may be on its way, or there already. And a copy may have what came after it was asked for: what is
-                # new since is sent.
-                missing = [heir for heir in heirs if store.files.size(heir, "ahead") is None]
-                copy = StoreCopies(store.fold_stores.folder).copy(copied) if missing else None
-                for heir in missing:
-                    store.files.write(heir, "ahead", copy or SAVEPOINTS.dumps(Savepoint(states=copied)).encode())
+                make_copies(store, heirs, copied)
             case DropSavepoint():
                 store.record_ended(run.id, None)
             case RecordStandby(channels):

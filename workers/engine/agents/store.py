@@ -11,8 +11,9 @@
                                                       <fragment>.standby (its query waits for its turn),
                                                       <fragment>.received (what came for it from another node),
                                                       <fragment>.copy and <fragment>.coming-* (what comes ahead of that,
-                                                      and what has come so far), <fragment>.ahead and
-                                                      <fragment>.difference (sent to one of another node),
+                                                      and what has come so far), <fragment>.ahead,
+                                                      <fragment>.newer and <fragment>.difference (sent to one of
+                                                      another node),
                                                       and <fragment>.folds (of each of its tasks)
     <data-dir>/folds/<fragment>.<…>.fold              state by key that a fold of it made (``fold_stores``)
     <data-dir>/checkpoints/handover.lock              held while a fragment takes over
@@ -277,7 +278,7 @@ class SlotStore:
                 mark.unlink(missing_ok=True)
                 swept.append(mark.stem)
             lock.release(remove=True)
-        for kind in ("ahead", "difference", "copy", f"{COMING}-*"):  # without them whole records are sent
+        for kind in ("ahead", "newer", "difference", "copy", f"{COMING}-*"):  # without them whole records are sent
             for path in folder.glob(f"*.{kind}"):
                 if now_s - path.stat().st_mtime >= grace_s:
                     path.unlink(missing_ok=True)

@@ -1,14 +1,15 @@
 """Fold stores on their way to another node: a copy that goes ahead, then the rows that are new since, as lines of JSON.
 
 A copy begins with a line that names its stores and as of when it has them (``Mark``). The heir's node makes stores of
-it as soon as it is there, while its predecessor works on. What is new begins with the record that was left, whose
-pointers then point to those stores. So nothing that is done while outputs stand still grows with the state.
+it as soon as it is there, while its predecessor works on; and so it brings them up to date with each round after it,
+which begins with such a line, too. What is new at last begins with the record that was left, whose pointers then point
+to those stores. So nothing that is done while outputs stand still grows with the state.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,14 +18,24 @@ from scheduler.contracts.savepoints import SAVEPOINTS, Savepoint, States
 from workers.library.state_store import SUFFIX, Pointer
 from workers.library.store_changes import Mark, Row, changed, copied, put_changes, put_copy
 
-_BEGINS = b'{"stores": '  # a copy; a record that has all states itself does not
+_COPY, _ROUND = b'{"stores": ', b'{"rows": '  # how they begin; a record that has all states itself does not
 MOST_OF_HEAD = 64 << 10  # bytes of a copy that have its first line
 _SHORT = 16  # characters of a checksum that tell copies apart
 
 
 def is_of_stores(head: bytes) -> bool:
-    """Whether that is the beginning of a copy of stores."""
-    return head.startswith(_BEGINS)
+    """Whether that is the beginning of a copy of stores, or of a round after it."""
+    return head.startswith((_COPY, _ROUND))
+
+
+def points_to_stores(states: States) -> bool:
+    """Whether any of these states is in a store."""
+    return any(True for _ in _pointers(states))
+
+
+def is_round(head: bytes) -> bool:
+    """Whether that is the beginning of such a round."""
+    return head.startswith(_ROUND)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +54,44 @@ class StoreCopies:
             marks.append(astuple(mark))
         return _joined({"stores": names, "marks": marks}, lines) if names else None
 
-    def change(self, copy: bytes, ended: Savepoint) -> bytes | None:
-        """What is new in a record and its stores since a copy was made; None where that cannot be told from it.
+    def newer(self, last: bytes, states: States, *, base: str) -> bytes | None:
+        """A round: what is new in the stores that states point to since a copy, or the round before, was made.
 
         Parameters
         ----------
-        copy : bytes
-            What `copy` gave; its first line is enough.
+        last : bytes
+            The copy or round; its first line is enough.
+        states : States
+            As of which versions.
+        base : str
+            The SHA-256 of that copy or round.
+
+        Returns
+        -------
+        bytes or None
+            None where it cannot be told from them.
+
+        Raises
+        ------
+        StateLost
+            A store does not have the version that the states point to.
+        """
+        head = _head(last)
+        news = self._news(head, states)
+        if news is None:
+            return None
+        marks, lines = news
+        versions = [version for version, _ in head["marks"]]
+        about = {"rows": True, "base": base, "copy": head.get("copy", base), "since": versions}
+        return _joined({**about, "stores": head["stores"], "marks": marks}, lines)
+
+    def change(self, last: bytes, ended: Savepoint) -> bytes | None:
+        """What is new in a record and its stores; None where that cannot be told.
+
+        Parameters
+        ----------
+        last : bytes
+            What went ahead last; its first line is enough.
         ended : Savepoint
             What was left, with pointers.
 
@@ -58,53 +100,59 @@ class StoreCopies:
         StateLost
             A store does not have the version that the record points to.
         """
-        head = json.loads(copy.partition(b"\n")[0])
-        marks = dict(zip(head["stores"], head["marks"], strict=True))
-        lines: list[str] = []
-        for pointer in _pointers(ended.states):
-            rows = changed(self.folder, pointer, Mark(*marks[pointer.store])) if pointer.store in marks else None
-            if rows is None:
-                return None
-            lines += _lines(head["stores"].index(pointer.store), rows)
-        return _joined({**head, "record": SAVEPOINTS.document(ended)}, lines)
+        head = _head(last)
+        news = self._news(head, ended.states)
+        return None if news is None else _joined({**head, "record": SAVEPOINTS.document(ended)}, news[1])
 
-    def take(self, heir: str, copy: bytes, *, check: str) -> None:
-        """Make stores of a copy.
+    def take(self, heir: str, text: bytes, *, check: str) -> None:
+        """Make stores of a copy, or bring them to where a round has them; repeating it is safe.
 
         Parameters
         ----------
         heir : str
             The fragment that is to go on with them.
-        copy : bytes
-            The copy.
+        text : bytes
+            The copy or round.
         check : str
             Its SHA-256.
-        """
-        head, rows = _read(copy)
-        for number, (version, _) in enumerate(head["marks"]):
-            put_copy(self.folder, _pointer(heir, check, number, version), rows[number])
-
-    def put_together(self, heir: str, change: bytes, *, check: str) -> bytes:
-        """Bring the stores of a copy to where the predecessor ended; the record, as its heir goes on with it.
-
-        Parameters
-        ----------
-        heir, check : str
-            As `take` was given them.
-        change : bytes
-            What `change` gave.
 
         Raises
         ------
         StateLost
-            The stores of that copy are not there.
+            What the round is newer than is not there.
+        """
+        head, rows = _read(text)
+        for number, (version, _) in enumerate(head["marks"]):
+            to = _pointer(heir, head, number, version=version, check=check)
+            if "rows" in head:
+                base = _pointer(heir, head, number, version=head["since"][number], check=head["base"])
+                put_changes(self.folder, base, rows[number], to=to)
+            else:
+                put_copy(self.folder, to, rows[number])
+
+    def put_together(self, heir: str, change: bytes, *, check: str) -> bytes:
+        """Bring the stores to where the predecessor ended; the record, as its heir goes on with it.
+
+        Parameters
+        ----------
+        heir : str
+            As `take` was given it.
+        change : bytes
+            What `change` gave.
+        check : str
+            The SHA-256 of what went ahead last.
+
+        Raises
+        ------
+        StateLost
+            The stores are not there as that has them.
         """
         head, rows = _read(change)
         ended = SAVEPOINTS.read(head["record"])
         local: dict[str, str] = {}
         for pointer in _pointers(ended.states):
             number = head["stores"].index(pointer.store)
-            base = _pointer(heir, check, number, head["marks"][number][0])
+            base = _pointer(heir, head, number, version=head["marks"][number][0], check=check)
             to = replace(pointer, store=base.store)
             put_changes(self.folder, base, rows[number], to=to)
             local[str(pointer)] = str(to)
@@ -112,9 +160,26 @@ class StoreCopies:
                   for task, texts in ended.states.items()}
         return SAVEPOINTS.dumps(replace(ended, states=states)).encode()
 
+    def _news(self, head: Mapping[str, Any], states: States) -> tuple[list[tuple[int, int]], list[str]] | None:
+        """As of when the stores of a copy are now, and the rows that are new; None where that cannot be told."""
+        marks, lines = [tuple(mark) for mark in head["marks"]], []
+        for pointer in _pointers(states):
+            if pointer.store not in head["stores"]:
+                return None
+            number = head["stores"].index(pointer.store)
+            change = changed(self.folder, pointer, Mark(*marks[number]))
+            if change is None:
+                return None
+            mark, rows = change
+            lines += _lines(number, rows)
+            marks[number] = astuple(mark)
+        return marks, lines
 
-def _pointer(heir: str, check: str, number: int, version: int) -> Pointer:
-    return Pointer(f"{heir}.{check[:_SHORT]}-{number}{SUFFIX}", version, check[:_SHORT])
+
+def _pointer(heir: str, head: Mapping[str, Any], number: int, *, version: int, check: str) -> Pointer:
+    """A version of a store at the heir's node: named after the copy that it was made of, with the checksum of what
+    made the version as its token."""
+    return Pointer(f"{heir}.{head.get('copy', check)[:_SHORT]}-{number}{SUFFIX}", version, check[:_SHORT])
 
 
 def _pointers(states: States) -> Iterator[Pointer]:
@@ -131,6 +196,10 @@ def _lines(number: int, rows: Iterable[Row]) -> Iterator[str]:
 
 def _joined(head: dict[str, Any], lines: Iterable[str]) -> bytes:
     return "\n".join((json.dumps(head), *lines)).encode()
+
+
+def _head(text: bytes) -> dict[str, Any]:
+    return json.loads(text.partition(b"\n")[0])
 
 
 def _read(text: bytes) -> tuple[dict[str, Any], list[list[Row]]]:
