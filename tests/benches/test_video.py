@@ -71,6 +71,16 @@ def test_what_an_event_takes_is_told_from_batches_of_two_sizes() -> None:
     assert cost.batch_s == pytest.approx(0.1)
 
 
+def test_batches_that_are_long_apart_count_as_soon_as_there_are_two() -> None:
+    batches = BatchesOf()
+    for number in range(4):  # a batch of 80 events and 0.9 s in each
+        batches.look(number, number * 900, events_per_s=8.0, over_s=10.0)
+    assert list(batches.windows) == [(pytest.approx(80.0), pytest.approx(0.9))]
+    batches.look(0, 0, events_per_s=8.0, over_s=10.0)  # its driver died
+    batches.look(2, 1_000, events_per_s=8.0, over_s=10.0)
+    assert batches.windows[-1] == (pytest.approx(40.0), pytest.approx(0.5))
+
+
 def test_the_job_is_a_query_for_each_task_and_one_in_the_end() -> None:
     estate = estate_of(rate_per_s=10.0, width=64, height=48, slots=2)
     assert [fragment.tasks for fragment in estate.fragments.values()] == [(name,) for name in CHAIN]

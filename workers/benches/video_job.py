@@ -35,9 +35,10 @@ class BatchesOf:
 
     windows: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=6))  # events, seconds; of a batch
     _last: tuple[int, int] | None = None
+    _over_s: float = 0.0  # since then
 
     def look(self, batches: int, busy_ms: int, *, events_per_s: float, over_s: float) -> None:
-        """Take in what was counted over a time.
+        """Take in what was counted over a time; it counts as soon as there were two batches.
 
         Parameters
         ----------
@@ -48,11 +49,13 @@ class BatchesOf:
         over_s : float
             Since it was looked at last, in seconds.
         """
-        last, self._last = self._last, (batches, busy_ms)
-        if last is None or batches - last[0] < 2:
+        last = self._last
+        self._over_s += over_s
+        if last is not None and 0 <= (done := batches - last[0]) < 2:
             return
-        done = batches - last[0]
-        self.windows.append((events_per_s * over_s / done, (busy_ms - last[1]) / 1000 / done))
+        if last is not None and done > 0:
+            self.windows.append((events_per_s * self._over_s / done, (busy_ms - last[1]) / 1000 / done))
+        self._last, self._over_s = (batches, busy_ms), 0.0
 
     def cost(self, rate_per_s: float) -> BatchCost | None:
         """What a batch takes, and an event in it as far as batches of two sizes tell; None where nothing was seen.
@@ -77,6 +80,7 @@ class Job:
     apart_ms: int
     paces_ms: dict[str, int] = field(default_factory=dict)
     seen: dict[str, BatchesOf] = field(default_factory=dict)
+    looked_s: float = 0.0  # at batches
     meters: deque[observed.Meters] = field(default_factory=lambda: deque(maxlen=round(LOOKED_S) + 1))
 
     @property
@@ -101,14 +105,15 @@ class Job:
         parts = broken_down(hops, first_interval_ms=self.interval_ms(self.path[0].id))
         return parts, flows.tasks[CHAIN[-1]].rate_per_s
 
-    def look_at_batches(self) -> None:
-        """Take in what batches took since it was called last."""
+    def look_at_batches(self, now_s: float) -> None:
+        """Take in what batches took since it was called last; ``now_s`` is by any clock."""
+        over_s, self.looked_s = now_s - self.looked_s, now_s
         flows, reports = self._flows(), self.at.fragments()
         for fragment in self.path:
             report = reports.get(fragment.id)
             if flows is not None and report is not None:
                 self.seen.setdefault(fragment.id, BatchesOf()).look(
-                    report.batches, report.busy_ms, events_per_s=flows.queries.get(fragment.id, 0.0), over_s=EVERY_S)
+                    report.batches, report.busy_ms, events_per_s=flows.queries.get(fragment.id, 0.0), over_s=over_s)
 
     def interval_ms(self, name: str) -> int:
         """How far apart batches of a query begin."""
@@ -150,7 +155,10 @@ class Job:
             self.at.estate, NODE, registry.task_types(), self.apart_ms, paces_ms=self.paces_ms))
 
     def fuse(self, names: Sequence[str]) -> None:
-        """Make one query of a series of neighbours, by a handover; back when it has begun."""
+        """Make one query of a series of neighbours, by a handover; back when it has begun.
+
+        As any new one it has batches half a second apart at most, until it is known what they take.
+        """
         estate = self.at.estate
         path = [estate.fragments[name] for name in names]
         change = recut_in(estate, path, [Piece(sum(part.active for part in path), path[0].slot)], outputs={CHAIN[-1]})
@@ -158,7 +166,7 @@ class Job:
         self.at.estate = replace(
             estate, generation=estate.generation + 1, fragments={**fragments, **change.after})
         (made,) = set(change.after) - set(estate.fragments)
-        self.paces_ms[made] = min(map(self.interval_ms, names))
+        self.paces_ms[made] = min(desired.DEFAULT_TRIGGER_MS, *map(self.interval_ms, names))
         self.publish()
         self.at.wait(
             lambda: self.at.fragments().get(made, QueryReport()).state == RUNNING, what=f"{made} runs",
