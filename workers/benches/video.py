@@ -61,7 +61,7 @@ class Second:
 
 
 class Optimiser:
-    """Chooses intervals for a limit as soon as there is one and then every ten seconds, and fuses where none hold it."""
+    """Chooses intervals as soon as there is a limit and every ten seconds, and fuses where none hold it."""
 
     def __init__(self, job: Job, *, limit_s: float) -> None:
         self._job, self._limit_s = job, limit_s
