@@ -255,7 +255,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--flows", nargs="+", choices=tuple(FLOWS), default=list(FLOWS))
     parser.add_argument("--rate", type=positive, default=500.0, help="events/s, for CPU")
     parser.add_argument("--peak", type=positive, default=20_000.0, help="events/s that no side can do")
-    parser.add_argument("--trigger-ms", type=int, default=500)
+    parser.add_argument("--trigger-ms", type=int, default=1000)
     parser.add_argument("--seconds", type=positive, default=15.0, help="of each run")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--json", type=Path, default=Path("overhead.json"))
