@@ -143,14 +143,15 @@ def test_a_node_in_a_namespace_reaches_the_broker_by_its_link_alone(broker_url: 
             check=True)
         assert done.stdout.split() == ["True", "False"]
         assert f"weir-{NODE}" in link.words and "1 ms each way, 100 Mbit/s" in link.words
-        held = subprocess.Popen(link.command(["sleep", "60"]))
+        held = subprocess.Popen(link.command(["sh", "-c", "echo joined; exec sleep 60"]), stdout=subprocess.PIPE)
         try:
+            assert held.stdout.readline() == b"joined\n"  # ``ip netns exec`` joins it some time after it began
             with pytest.raises(NoLink, match="processes run in the network namespace"), linked(
                     NODE, broker_url, Wanted("netns")):
                 pass
         finally:
             held.kill()
-            held.wait()
+            held.communicate()
     names = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True).stdout
     interfaces = subprocess.run(["ip", "-o", "link"], capture_output=True, text=True, check=True).stdout
     assert f"weir-{NODE}" not in names and link.joined.interface not in interfaces
