@@ -1,13 +1,14 @@
 """What runs on which slot, what each query takes, and what passes between queries: for the page, the API and OTD.
 
 - ``deployment_of(view, cores)``: as a value of ``scheduler.deployment``
+- ``bytes_between_nodes(view, tasks)``: what an event of each task sends to other nodes, of the queries of some tasks
 - ``deployment_rows(viewer)``: slots, their queries and the traffic between slots, for pages and the API
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -43,10 +44,7 @@ def deployment_of(view: View, cores: Mapping[str, float] | None = None) -> Deplo
         The sizes of events are not known.
     """
     estate, types = view.estate, jobs.task_types()
-    working = {name: fragment for name, fragment in estate.fragments.items() if fragment.active_tasks}
-    channels = {channel for fragment in working.values() for task in fragment.outlets
-                for channel in fragment.channels_of(task)}
-    sizes = jobs.event_bytes(channels)
+    working = _working(view)
     on_nodes = file_secrets(estate.tasks.values())
     bundles: dict[str, PlacedBundle] = {}
     for fragment in working.values():
@@ -59,12 +57,34 @@ def deployment_of(view: View, cores: Mapping[str, float] | None = None) -> Deplo
             bundles[bundle.id] = PlacedBundle(
                 bundle.id, bundle.slot, known or 0.0, movable=is_movable, node_bound=is_bound)
     traffic: dict[tuple[str, str], float] = defaultdict(float)
-    for writer, reader, events_per_s, size in _streams(view, working, sizes):
-        for source, part in _shares(writer):
-            for target, other in _shares(reader):
-                traffic[source, target] += events_per_s * size * part * other
+    for task, source, target, size in _streams(working):
+        flow = view.reading.flows.tasks.get(task)
+        if flow is not None:
+            traffic[source.id, target.id] += flow.rate_per_s * size
     slots = sorted({*(slot.name for slot in _open_slots(view)), *(bundle.slot for bundle in bundles.values())})
     return Deployment(bundles, slots, dict(traffic))
+
+
+def bytes_between_nodes(view: View, tasks: Collection[str]) -> dict[str, float]:
+    """What each event of a task sends between nodes, to or from the queries that some tasks are in now.
+
+    Returns
+    -------
+    dict
+        Bytes an event by running task; only of tasks that send any.
+
+    Raises
+    ------
+    BrokerAway
+        The sizes of events are not known.
+    """
+    estate = view.estate
+    names = {estate.places[task][0] for task in tasks if task in estate.places}
+    sent: dict[str, float] = defaultdict(float)
+    for task, source, target, size in _streams(_working(view), about=names):
+        if node_of(source.slot) != node_of(target.slot):
+            sent[task] += size
+    return dict(sent)
 
 
 def _open_slots(view: View) -> list[Slot]:
@@ -73,25 +93,33 @@ def _open_slots(view: View) -> list[Slot]:
     return [slot for slot in view.estate.slots if slot.node not in drained]
 
 
+def _working(view: View) -> dict[str, Fragment]:
+    return {name: fragment for name, fragment in view.estate.fragments.items() if fragment.active_tasks}
+
+
 def _streams(
-    view: View, working: Mapping[str, Fragment], sizes: Mapping[str, float]
-) -> Iterator[tuple[Fragment, Fragment, float, float]]:
-    """Every stream between two fragments: who writes and who reads, events a second, and bytes an event."""
-    flows = view.reading.flows.tasks
-    for writer in working.values():
-        for task, readers in writer.outlets.items():
-            flow = flows.get(task)
-            known = [sizes[channel] for channel in writer.channels_of(task) if channel in sizes]
-            for reader in readers:
-                if flow is not None and known and reader in working:
-                    yield writer, working[reader], flow.rate_per_s, max(known)
+    working: Mapping[str, Fragment], about: Collection[str] | None = None
+) -> Iterator[tuple[str, RunningBundle, RunningBundle, float]]:
+    """Every stream between two queries: its task, who writes and who reads, and bytes that an event of it has there
+    in the mean; where fragments are named, only streams to and from these. One whose events nobody has sized is left
+    out."""
+    ends = [
+        (writer, task, working[reader]) for writer in working.values() for task, readers in writer.outlets.items()
+        for reader in readers if reader in working and (about is None or {writer.id, reader} & set(about))]
+    sizes = jobs.event_bytes({channel for writer, task, _ in ends for channel in writer.channels_of(task)})
+    for writer, task, reader in ends:
+        known = [sizes[channel] for channel in writer.channels_of(task) if channel in sizes]
+        if known:
+            for source, part in _shares(writer):
+                for target, other in _shares(reader):
+                    yield task, source, target, max(known) * part * other
 
 
-def _shares(fragment: Fragment) -> list[tuple[str, float]]:
+def _shares(fragment: Fragment) -> list[tuple[RunningBundle, float]]:
     """What part of a stream each bundle of a fragment has."""
     bundles = fragment.queries
     total = sum(bundle.weight for bundle in bundles)
-    return [(bundle.id, bundle.weight / total if total else 0.0) for bundle in bundles]
+    return [(bundle, bundle.weight / total if total else 0.0) for bundle in bundles]
 
 
 def deployment_rows(viewer: Viewer) -> dict[str, Any]:

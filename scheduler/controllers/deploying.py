@@ -20,6 +20,7 @@ from .protocol import Effect, Evaluation, Verdict, held_to_bounds, reversed_chan
 from .values import ACTS, OFF, Bound, Change, Decision, Policy, Promise, Reason
 
 SLOT = "CPU of the slot that it left"
+TRAFFIC = "traffic with other nodes, at the load of before"
 WITHIN_S = 900.0
 RESTS_S = 1_800.0  # a query that has moved stays where it is
 
@@ -105,7 +106,8 @@ class Deploying:
         return (team for team in sorted(teams) if policies.get(team, self.usual).mode != OFF)
 
     def check(self, promise: Promise, effect: Effect) -> tuple[Verdict, str]:
-        """By the medians of the left slot's CPU and the dataflow's latency at about the same load."""
+        """By the medians of the left slot's CPU, or of what passes between nodes, and the dataflow's latency, at about
+        the same load."""
         return held_to_bounds(promise, effect)
 
     def rollback(self, decision: Decision) -> tuple[Change, ...]:
@@ -121,6 +123,9 @@ def _move(move: Move, askers: tuple[Asker, ...], why: str, evidence: Deployments
     bounds = []
     if load > evidence.thresholds.high:
         bounds.append(Bound(SLOT, "cores", load, max(evidence.thresholds.high, load - cores / 2)))
+    else:
+        between = deployment.between_nodes(move.bundles)
+        bounds.append(Bound(TRAFFIC, "bytes a second", between, between - move.gain / 2))
     if first.latency_ms is not None:
         bounds.append(Bound(LATENCY, "ms", first.latency_ms, first.latency_ms * LATER + LATER_MS))
     text = f"{source} has less to do" if load > evidence.thresholds.high else (

@@ -63,6 +63,11 @@ class Deployment:
             rates[self.nodes[partner]] += rate
         return rates
 
+    def between_nodes(self, names: Collection[str]) -> float:
+        """What passes between some bundles and those of other nodes, among them too."""
+        return sum(rate for (source, target), rate in self.traffic.items()
+                   if (source in names or target in names) and self.nodes[source] != self.nodes[target])
+
     def moving_only(self, names: Collection[str]) -> Deployment:
         """The deployment in which only those of these bundles can move that could."""
         return replace(self, bundles={

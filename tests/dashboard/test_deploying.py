@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import json
+import math
 from datetime import timedelta
 
 import pytest
 
 from dashboard import jobs
 from dashboard.approvals.lifecycle import EXECUTING, ROLLING_BACK
+from dashboard.approvals.models import Proposal
 from dashboard.catalog.models import DataflowRecord
+from dashboard.controllers.collecting import deployments
 from dashboard.controllers.models import ReasonRow, RoundRow
+from dashboard.controllers.stored import round_of
 from dashboard.history.store import DatabaseHistory
+from dashboard.operations.deployment import bytes_between_nodes
 from dashboard.operations.estate import load_estate
 from dashboard.operations.services import register_node
+from dashboard.operations.telemetry import EVERYTHING
+from dashboard.operations.view import view_for
 from dashboard.plans.selectors import plan_of
 from scheduler.contracts.reports import Reports
+from scheduler.controllers.deploying import TRAFFIC
+from scheduler.controllers.values import Round
 from scheduler.history.series import DATAFLOW, QUERY, SLOT, TASK, Series
 from scheduler.model.fragment import Slot, node_of
 from tests.dashboard.building import World, document, enacted, running
@@ -137,31 +146,65 @@ def nodes() -> list[str]:
     return sorted(node_of(fragment.slot) for fragment in load_estate().fragments.values())
 
 
-def test_several_queries_go_to_another_node_by_one_plan_and_come_back_by_one(loop: Loop, world: World) -> None:
-    record = scattered(world)
+def moved_together(loop: Loop, record: DataflowRecord) -> tuple[str, Proposal]:
+    """Two queries of a dataflow go to the other node, where two of it are; its id, and the proposal."""
     assert nodes() == ["n1", "n1", "n2", "n2"]
-
-    def took(begin_s: float, end_s: float, latency_ms: float) -> None:
-        estate = load_estate()
-        measured(loop.at + timedelta(seconds=begin_s), loop.at + timedelta(seconds=end_s), dataflow=str(record.pk),
-                 queries=list(estate.fragments), tasks=list(estate.tasks), cores=0.4, latency_ms=latency_ms)
-
-    took(-540, 0, 200.0)
+    took(loop, record.pk, -540, 0, latency_ms=200.0)
     loop.run()
     (proposal,) = made_by_weir()
     prepared(proposal)
     proposal.refresh_from_db()
     assert proposal.status == EXECUTING
     assert len(plan_of(proposal.plan).steps) == 2 == 1 + len(proposal.plan.options["along"])
+    return str(record.pk), proposal
+
+
+def took(loop: Loop, dataflow: object, begin_s: float, end_s: float, *, latency_ms: float, rate: float = 10.0) -> None:
+    estate = load_estate()
+    measured(loop.at + timedelta(seconds=begin_s), loop.at + timedelta(seconds=end_s), dataflow=str(dataflow),
+             queries=list(estate.fragments), tasks=list(estate.tasks), cores=0.4, latency_ms=latency_ms,
+             rate_per_s=rate)
+
+
+def test_several_queries_go_to_another_node_by_one_plan_and_come_back_by_one(loop: Loop, world: World) -> None:
+    dataflow, proposal = moved_together(loop, scattered(world))
     enacted(proposal)
     assert len(set(nodes())) == 1
     loop.run()
     turn = RoundRow.objects.get()
     assert len(turn.decision["changes"]) == 2 and "bytes a second less" in turn.decision["promise"]["text"]
 
-    took(0, 960, 900.0)
+    took(loop, dataflow, 0, 960, latency_ms=900.0)
     loop.run(later_s=960)
     (proposal,) = made_by_weir()
     assert proposal.status == ROLLING_BACK, "what was promised of latency did not come"
     enacted(proposal)
     assert nodes() == ["n1", "n1", "n2", "n2"]
+
+
+def traffic_seen(loop: Loop, turn: Round) -> set[float]:
+    """What is measured of a promise's traffic in the sixteen minutes that come."""
+    effect = deployments.effect(turn, RoundRow.objects.get(), loop.at + timedelta(seconds=960))
+    return {round(sample.values[TRAFFIC], 6) for sample in effect.samples if math.isfinite(sample.load)}
+
+
+def test_traffic_between_nodes_is_promised_and_measured(loop: Loop, world: World, monkeypatch) -> None:
+    record = scattered(world)
+    view = view_for(EVERYTHING)
+    dataflow, proposal = moved_together(loop, record)
+    turn = round_of(RoundRow.objects.get())
+    (promised,) = (bound for bound in turn.decision.promise.bounds if bound.measure == TRAFFIC)
+    tasks = turn.decision.arguments["tasks"].split()
+    sent = bytes_between_nodes(view, tasks)
+    assert promised.before == sum(sent.values()) * 10.0 and promised.at_most < promised.before
+
+    enacted(proposal)
+    loop.run()
+    assert not bytes_between_nodes(view_for(EVERYTHING), tasks)
+    took(loop, dataflow, 0, 960, latency_ms=200.0, rate=11.0)
+    assert traffic_seen(loop, turn) == {0.0}
+    with monkeypatch.context() as patched:
+        patched.setattr(deployments, "bytes_between_nodes", lambda view, tasks: sent)  # as if they had never moved
+        assert traffic_seen(loop, turn) == {promised.before}, "at the load of before"
+    loop.run(later_s=960)
+    assert phases("deployment") == ["kept"]

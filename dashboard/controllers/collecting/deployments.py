@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
+import numpy as np
 from django.conf import settings
 
+from dashboard import jobs
 from dashboard.catalog import lifecycle as dataflows
 from dashboard.controllers.collecting import fusions
 from dashboard.controllers.collecting.lines import Lines, middle
 from dashboard.controllers.models import RoundRow
 from dashboard.controllers.stored import round_of
 from dashboard.history.store import DatabaseHistory
-from dashboard.operations.deployment import deployment_of
+from dashboard.operations.deployment import bytes_between_nodes, deployment_of
 from dashboard.operations.telemetry import EVERYTHING
 from dashboard.operations.view import View, view_for
 from scheduler.controllers.defragmentation import Candidate
-from scheduler.controllers.deploying import RESTS_S, SLOT, Asker, Deploying, Deployments
+from scheduler.controllers.deploying import RESTS_S, SLOT, TRAFFIC, Asker, Deploying, Deployments
 from scheduler.controllers.dry_run import Frame
 from scheduler.controllers.protocol import Effect, Sample
 from scheduler.controllers.values import DECLINED, Round
@@ -28,6 +31,7 @@ from scheduler.history.series import SLOT as SLOT_KIND
 from scheduler.reuse.defragment import Fusion
 
 MOST_OF_A_TEAM = 10  # dataflows of a query that may ask for its move
+LEAST_RATE = 1e-6  # events/s by which a rate is divided at the least
 
 
 def evidence(at: datetime) -> Deployments | None:
@@ -67,19 +71,48 @@ def frames(begin: datetime, end: datetime) -> Iterator[Frame]:
 
 
 def effect(turn: Round, row: RoundRow, at: datetime) -> Effect | None:
-    """The dataflow's latency, and the CPU of the slot that was left, since the move had settled."""
+    """The dataflow's latency, and the CPU of the slot that was left or the traffic with other nodes, since the move had
+    settled."""
     measured = fusions.effect(turn, row, at)
     if measured is None or not measured.samples:
         return measured
-    series = Series(SLOT_KIND, turn.decision.arguments.get("source", ""), "cpu")
-    begin_s, end_s = int(measured.begin_s), int(at.timestamp())
-    points = DatabaseHistory().read([series], TEN_SECONDS, begin_s=begin_s, end_s=end_s).get(series)
-    if points is None:
-        return measured
-    cpu = {points.begin_s + number * TEN_SECONDS.step_s: float(value) for number, value in enumerate(points.values)}
+    begin = datetime.fromtimestamp(measured.begin_s, UTC)
+    promised = {bound.measure for bound in turn.decision.promise.bounds}
+    figures = {
+        measure: read(turn, begin, at) for measure, read in ((SLOT, _left_slot), (TRAFFIC, _traffic))
+        if measure in promised}
     return replace(measured, samples=tuple(
-        Sample(sample.at_s, {**sample.values, SLOT: cpu.get(int(sample.at_s), float("nan"))}, sample.load)
+        Sample(sample.at_s, {**sample.values, **{
+            measure: by_s.get(int(sample.at_s), math.nan) for measure, by_s in figures.items()}}, sample.load)
         for sample in measured.samples))
+
+
+def _left_slot(turn: Round, begin: datetime, end: datetime) -> dict[int, float]:
+    """CPU of the slot that was left, in cores, by second."""
+    series = Series(SLOT_KIND, turn.decision.arguments.get("source", ""), "cpu")
+    points = DatabaseHistory().read(
+        [series], TEN_SECONDS, begin_s=int(begin.timestamp()), end_s=int(end.timestamp())).get(series)
+    if points is None:
+        return {}
+    return {points.begin_s + number * TEN_SECONDS.step_s: float(value) for number, value in enumerate(points.values)}
+
+
+def _traffic(turn: Round, begin: datetime, end: datetime) -> dict[int, float]:
+    """Bytes a second between the queries that moved and those on other nodes, by second: what was sent, as it would be
+    at the load of the promise."""
+    view, arguments = view_for(EVERYTHING), turn.decision.arguments
+    try:
+        sent = bytes_between_nodes(view, arguments.get("tasks", "").split())
+    except jobs.BrokerAway:
+        return {}
+    load_tasks = arguments.get("load_tasks", "").split()
+    about = Candidate(turn.decision.target, "", (), Fusion((), "", 0), fusions.NO_LOAD, (), (*sent, *load_tasks))
+    lines = Lines(view.estate, [about], begin=begin, end=end, grain=TEN_SECONDS)
+    rates = sum((size * lines.rates([task]) for task, size in sent.items()), np.zeros(len(lines.times_s)))
+    load = turn.decision.promise.load
+    if load is not None:
+        rates = rates * load / np.maximum(lines.rates(load_tasks), LEAST_RATE)
+    return {int(at_s): float(rate) for at_s, rate in zip(lines.times_s, rates, strict=True)}
 
 
 def _askers(view: View) -> dict[str, tuple[Asker, ...]]:

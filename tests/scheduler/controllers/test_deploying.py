@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from scheduler.controllers.deploying import SLOT, Asker, Deploying, Deployments
+from scheduler.controllers.defragmentation import LATENCY
+from scheduler.controllers.deploying import SLOT, TRAFFIC, Asker, Deploying, Deployments
 from scheduler.controllers.protocol import Effect, Sample
 from scheduler.controllers.values import ACTS, OFF, RECOMMENDS, Policy
 from scheduler.deployment.values import Deployment, PlacedBundle
@@ -99,6 +100,19 @@ def test_queries_that_gain_by_going_together_are_one_decision() -> None:
     assert (decision.target, decision.team, decision.touched) == ("d1", "ana", ("ben", "cem"))
     assert "500 bytes a second less" in decision.promise.text and "2 queries that go there together" in decision.why
     assert CONTROLLER.rollback(decision) == tuple(change.reverse for change in reversed(decision.changes))
+
+
+def test_a_move_nearer_is_held_to_the_traffic_that_it_saves() -> None:
+    (decision,) = CONTROLLER.evaluate(halves(f1=(ANA,), f2=(replace(ANA, tasks=("b",)),)), {}).decisions
+    (traffic,) = (bound for bound in decision.promise.bounds if bound.measure == TRAFFIC)
+    assert (traffic.before, traffic.at_most) == (500.0, 250.0)
+
+    def verdict(bytes_per_s: float) -> str:
+        samples = tuple(Sample(float(at), {TRAFFIC: bytes_per_s, LATENCY: 210.0}, 10.0) for at in range(20))
+        return CONTROLLER.check(decision.promise, Effect(0.0, samples))[0]
+
+    assert [verdict(figure) for figure in (0.0, 240.0, 500.0, float("nan"))] == [
+        "kept", "kept", "broken", "too early"]
 
 
 def test_a_dataflow_asks_for_queries_that_it_runs_in_and_one_that_may_act_comes_first() -> None:
