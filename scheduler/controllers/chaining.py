@@ -163,4 +163,5 @@ def _why_not(way: LateWay) -> str:
     if len(way.path) < 2:
         return f"A {way.limit} is not met, and its way is one query already: there is nothing to chain."
     return (f"A {way.limit} is not met, and no two neighbours on its way may be one query: they are on two nodes, "
-            f"others read between them, tasks stay apart, or together they take {FUSES_BELOW:g} cores or more.")
+            f"others read between them, tasks stay apart, what they take is not known yet, or together they take "
+            f"{FUSES_BELOW:g} cores or more.")

@@ -80,13 +80,17 @@ def test_what_a_driver_takes_by_itself_is_no_query_s(tmp_path):
     assert taken["a"]["cpu"] == pytest.approx(0.3, abs=0.005), "a slot that starts with queries knows it from before"
 
 
-def test_a_driver_that_never_rests_has_no_base(tmp_path):
+def test_a_driver_that_never_rested_has_no_base_and_all_its_cpu_is_told_once_it_is_warm(tmp_path):
+    """Else a node of one slot that is given queries as soon as it starts would never tell what these take."""
     shares = UsageAttribution(slot_memory_mb=1_100, base_path=tmp_path / "base_mb")
     for second in range(20):
         shares.take(usage(second, 500 * second, 50), report(50), now_ms=1_000 * second)
-    for second in range(20, 40):
+    for second in range(20, 141):
         taken = shares.take(usage(second, 500 * second, 50), report(50, a=100 * second), now_ms=1_000 * second)
-    assert "cpu" not in taken["a"], "half a core would be the driver's, as likely as not"
+        assert ("cpu" in taken["a"]) == (second >= 139), "half a core would be the driver's, as likely as not"
+    assert taken["a"]["cpu"] == pytest.approx(0.5)
+    again = shares.take(usage(141, 0, 50, since_ms=9), report(50, a=0), now_ms=141_000)
+    assert "cpu" not in again["a"], "it has started anew"
 
 
 def test_a_slot_where_only_what_is_paused_rests_tells_what_its_driver_takes(tmp_path):

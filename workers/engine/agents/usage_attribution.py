@@ -2,8 +2,9 @@
 
 A slot's CPU (without that of the JVM's compilers) and memory are measured over its processes, and told above what its
 driver takes without any query. That is known from when it had none; until then it is the least of the node's other
-slots, for drivers are alike, and where none of them knows either, nothing is told. A query's part goes by the time that
-it was busy: where a bundle has its slot to itself, as full ones do, that is no model but what was measured.
+slots, for drivers are alike. Where none of them knows either, memory is not told, and CPU is from when the driver has
+warmed up: what it takes by itself then, some hundredths of a core, is told of its queries. A query's part goes by the
+time that it was busy: where a bundle has its slot to itself, as full ones do, that is no model but what was measured.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ WINDOW_MS = 10_000  # rates and shares are over this much
 SHORTEST_MS = 2_500  # and are not told of less
 RESTS_MS = 8_000  # a driver without queries for so long shows what it takes by itself
 AT_REST = 0.1  # of a core: one that takes more is still warming up, or measuring something
+WARM_AFTER_MS = 120_000  # a driver that has had queries for so long has warmed up
 
 
 class Rates:
@@ -89,6 +91,7 @@ class UsageAttribution:
         self._is_of_this_slot = False
         self._rested = False  # whether the CPU without queries is of this slot
         self._samples: deque[_Sample] = deque()
+        self._busy_since_ms: int | None = None  # no longer without queries since
 
     def take(self, usage: Usage, report: Mapping[str, Any], *, now_ms: int) -> dict[str, dict[str, float]]:
         """``cpu`` and ``memory`` of each query of a slot's report, as shares of the slot, as far as they are known.
@@ -100,7 +103,10 @@ class UsageAttribution:
         if self._samples and self._samples[-1].since_ms != usage.since_ms:
             self._samples.clear()
             self._is_of_this_slot = self._rested = False
+            self._busy_since_ms = None
         is_idle = all(report["state"] == State.STOPPED for report in fragments.values())  # what is paused rests there
+        if is_idle or self._busy_since_ms is None:
+            self._busy_since_ms = now_ms
         self._samples.append(
             _Sample(now_ms, usage.since_ms, usage.cpu_ms - usage.compiling_ms, busy_ms, is_idle))
         while len(self._samples) > 2 and now_ms - self._samples[1].at_ms >= WINDOW_MS:
@@ -138,6 +144,8 @@ class UsageAttribution:
             self._base_cpu, self._rested = cpu, True
             _keep(self._base_cpu_path, cpu)
         base = _of_the_node(self._base_cpu, self._base_cpu_path)
+        if base is None and self._samples[-1].at_ms - self._busy_since_ms >= WARM_AFTER_MS:
+            base = 0.0
         return None if base is None else max(0.0, cpu - base)
 
     @staticmethod
