@@ -39,5 +39,6 @@ def drain_row(state: StateOfNode) -> dict[str, Any]:
     """What is on a node as the API gives it."""
     return {
         "node": state.node, "draining": state.draining, "others": state.others,
+        "leaving": state.leaving, "is_empty": state.is_empty,
         "queries": [{"id": query.id, "slot": query.slot, "name": query.name, "why_not": query.why_not}
                     for query in state.queries]}

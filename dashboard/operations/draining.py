@@ -32,17 +32,27 @@ class QueryThere:
 
 @dataclass(frozen=True, slots=True)
 class Drain:
-    """What is on a node, and whether it is drained. Whoever may not know of a query sees that it is there alone."""
+    """What is on a node, and whether it is drained. Whoever may not know of a query sees that it is there alone.
+
+    ``leaving`` counts what has another place by now and that the node still has to do with: it ends it, hands it over,
+    or has not heard of it yet. None while nothing is heard of the node.
+    """
 
     node: str
     draining: bool
     queries: tuple[QueryThere, ...] = ()
     others: int = 0
+    leaving: int | None = None
 
     @property
     def staying(self) -> tuple[QueryThere, ...]:
         """Those that cannot go."""
         return tuple(query for query in self.queries if query.why_not)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether its agent can be stopped, and nothing notices."""
+        return not self.queries and not self.others and self.leaving == 0
 
 
 def drain_of(name: str, viewer: Viewer = EVERYTHING) -> Drain:
@@ -55,6 +65,7 @@ def drain_of(name: str, viewer: Viewer = EVERYTHING) -> Drain:
     """
     row = node_row(name)
     estate = current_estate()
+    report = view_for(EVERYTHING).reading.reports.node(name)
     seen = {fragment.id for fragment in view_for(viewer).fragments()}
     fragments = fragments_there(estate, name)
     queries = tuple(
@@ -62,8 +73,10 @@ def drain_of(name: str, viewer: Viewer = EVERYTHING) -> Drain:
                                                       if task in estate.tasks), why)
         for fragment, why in fragments if fragment.id in seen
         for bundle in fragment.queries if node_of(bundle.slot) == name)
-    return Drain(name, row.draining_since is not None, queries, len(fragments) - len({
-        fragment.id for fragment, _ in fragments if fragment.id in seen}))
+    others = len(fragments) - len({fragment.id for fragment, _ in fragments if fragment.id in seen})
+    return Drain(name, row.draining_since is not None, queries, others, None if report is None else len(
+        {*report.handing_over, *(query for slot in report.slots.values() for query in slot.fragments)}
+        - {bundle.id for fragment, _ in fragments for bundle in fragment.queries}))
 
 
 def fragments_there(estate: Estate, node: str) -> list[tuple[Fragment, str]]:

@@ -20,6 +20,7 @@ from dashboard.operations.file_secrets import file_secrets
 from dashboard.operations.offered_slots import offered_slots
 from dashboard.operations.services import NothingElsewhere, drain_node, register_node, undrain_node
 from dashboard.teams.models import Secret
+from scheduler.contracts.reports import Reports
 from scheduler.model.errors import NotFound, PermissionDenied
 from scheduler.model.fragment import RunningTask, node_of
 from tests.dashboard.building import World, document, running
@@ -78,6 +79,34 @@ def test_what_can_move_leaves_a_drained_node_one_after_the_other(world: World, s
     undrain_node(name="n1")
     assert not drain_of("n1").draining
     assert {slot.node_id for slot in offered_slots()} == {"n1", "n2"}
+
+
+def test_an_agent_can_be_stopped_once_it_has_nothing_more_to_do(world: World, sent, monkeypatch) -> None:
+    """Where a query has another place it may still be ending, or handed over: whoever stops its agent then stops it."""
+    running(world.carla, world.city, document("line"), world.ana)
+    (query,) = on("n1")
+    register_node(name="n2", slots=2)
+    drain_node(name="n1")
+    drained(world)
+    client = Client()
+    client.force_login(world.root)
+
+    def seen(report: dict | None) -> tuple[int | None, bool, str, str]:
+        reports = Reports.of({} if report is None else {"n1": {"node": "n1", **report}})
+        monkeypatch.setattr(jobs, "read_live", lambda *_: jobs.LiveReading(reports=reports))
+        answer, out = client.get("/api/nodes/n1/drain").json(), StringIO()
+        call_command("node", "list", stdout=out)
+        page = client.get("/estate/nodes/n1").content.decode()
+        assert ("can be stopped" in page) == ("can be stopped" in out.getvalue()) == answer["is_empty"]
+        return answer["leaving"], answer["is_empty"], page, out.getvalue()
+
+    slots = {"0": {"state": "running", "fragments": {query: {"state": "draining"}}}}
+    for report in ({"slots": slots}, {"slots": {}, "handing_over": [query]}, {"slots": slots, "handing_over": [query]}):
+        leaving, is_empty, page, words = seen(report)
+        assert (leaving, is_empty) == (1, False) and "1 query is still handed over" in page
+        assert "1 queries still handed over" in words
+    assert seen(None)[:2] == (None, False) and "Nothing is heard of its agent" in seen(None)[2]
+    assert seen({"slots": {"0": {"state": "running", "fragments": {}}}})[:2] == (0, True)
 
 
 def test_what_stays_is_named_with_its_reason(world: World, sent) -> None:
@@ -170,7 +199,8 @@ def test_a_node_is_drained_over_the_api_and_used_again(world: World, sent) -> No
     assert known["draining"] and known["queries"] == [] and known["others"] == len(on("n1"))
     assert str(record.pk) not in str(known)
     drained(world)
-    assert root.get("/api/nodes/n1/drain").json() == {"node": "n1", "draining": True, "queries": [], "others": 0}
+    assert root.get("/api/nodes/n1/drain").json() == {
+        "node": "n1", "draining": True, "queries": [], "others": 0, "leaving": None, "is_empty": False}
     assert ana.post("/api/nodes/n1/undrain").status_code == 403
     assert root.post("/api/nodes/n1/undrain").json()["draining"] is False
     assert {slot.node_id for slot in offered_slots()} == {"n1", "n2"}

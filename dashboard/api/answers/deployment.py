@@ -87,9 +87,13 @@ class QueryOnNode(Answer):
 
 
 class Drain(Answer):
-    """Whether a node is drained, and what is on it; ``others`` counts queries that the caller may not know of."""
+    """Whether a node is drained, and what is on it; ``others`` counts queries that the caller may not know of,
+    ``leaving`` those that it still hands over or ends (null: nothing is heard of it). One that ``is_empty`` can be
+    stopped."""
 
     node: str
     draining: bool
     queries: list[QueryOnNode]
     others: int
+    leaving: int | None
+    is_empty: bool

@@ -7,7 +7,7 @@ from argparse import ArgumentParser
 from django.core.management.base import BaseCommand, CommandError
 
 from dashboard import jobs
-from dashboard.operations.draining import drain_of
+from dashboard.operations.draining import Drain, drain_of
 from dashboard.operations.nodes import take_out_node, unpinned
 from dashboard.operations.selectors import nodes
 from dashboard.operations.services import drain_node, undrain_node
@@ -57,6 +57,14 @@ class Command(BaseCommand):
                 f"{len(drain.staying)} cannot go:",
                 *(f"  {query.id} on {query.slot} ({query.name}): {query.why_not}" for query in drain.staying)]))
 
+    @staticmethod
+    def _left(drain: Drain) -> str:
+        if drain.queries:
+            return f"{len(drain.queries)} queries left"
+        if drain.leaving:
+            return f"{drain.leaving} queries still handed over"
+        return "empty: its agent can be stopped" if drain.is_empty else "nothing is to run there"
+
     def _list(self) -> None:
         reports = jobs.read_live((), {}).reports
         for node in nodes():
@@ -66,6 +74,6 @@ class Command(BaseCommand):
             held = f", slots not held to cores of their own: {report}" if report else ""
             own = reports.node(node.name)
             link = f", link to the broker: {own.link}" if own and own.link else ""
-            drained = f", drained, {len(drain_of(node.name).queries)} queries left" if node.draining_since else ""
+            drained = f", drained, {self._left(drain_of(node.name))}" if node.draining_since else ""
             self.stdout.write(
                 f"{node.name}: {node.slots} slots, {node.machine or 'unknown machine'}, {seen}{held}{link}{drained}")
