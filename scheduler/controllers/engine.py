@@ -178,7 +178,7 @@ def _checked(controller: Controller, turn: Round, effect: Effect | None, now_s: 
     if verdict in {"broken", "harmful"}:
         return replace(turn, phase=ROLLING_BACK, why=words) if turn.mode == ACTS else replace(
             turn, phase=BROKEN, ended_s=now_s, why=words)
-    if waited_s >= 2 * promise.within_s:
+    if waited_s >= (2 if promise.bounds else 1) * promise.within_s:  # what promises no figure is not waited for
         return replace(turn, phase=UNCHECKED, ended_s=now_s, why=words)
     return replace(turn, why=words)
 

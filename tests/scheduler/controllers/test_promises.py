@@ -9,8 +9,9 @@ import pytest
 
 from scheduler.controllers.defragmentation import CORES, LATENCY, Candidate, Defragmentation, Fusions
 from scheduler.controllers.dry_run import Frame, dry_run
-from scheduler.controllers.protocol import Effect, Sample, held_to_bounds
-from scheduler.controllers.values import ACTS, OFF, Bound, Policy, Promise
+from scheduler.controllers.engine import step
+from scheduler.controllers.protocol import Effect, Observations, Progress, Sample, held_to_bounds
+from scheduler.controllers.values import ACTS, CHECKING, OFF, UNCHECKED, Bound, Policy, Promise, Round, State
 from scheduler.model.prices import Prices
 from scheduler.reuse.defragment import Fusion, Load, Rule
 
@@ -45,6 +46,16 @@ def test_a_step_promises_half_of_what_it_saves_and_that_nothing_comes_later() ->
     assert Defragmentation().rollback(decision) == (change.reverse,)
     unmeasured = replace(EVIDENCE, candidates=(replace(CANDIDATE, cores=None, latency_ms=None),))
     assert Defragmentation().evaluate(unmeasured, {}).decisions[0].promise.bounds == ()
+
+
+def test_what_promises_no_figure_is_over_when_its_time_is_and_other_promises_are_waited_for_as_long_again() -> None:
+    [decision] = Defragmentation().evaluate(EVIDENCE, {}).decisions
+    for promise, over_s in ((replace(decision.promise, bounds=()), 900.0), (decision.promise, 1_800.0)):
+        begun = Round("r1", "defragmentation", ACTS, replace(decision, promise=promise), 0.0, CHECKING, changed_s=0.0)
+        for now_s in (over_s - 1, over_s):
+            seen = Observations(progress={"r1": Progress("in_force")})
+            [turn] = step(Defragmentation(), State((begun,)), seen, {}, now_s=now_s).state.rounds
+            assert turn.phase == (UNCHECKED if now_s == over_s else CHECKING)
 
 
 def test_what_is_not_worth_it_or_not_wanted_is_no_decision() -> None:
