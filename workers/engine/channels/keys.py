@@ -166,6 +166,11 @@ def meter(fragment_id: str) -> str:
     return f"{PREFIX}meter:{fragment_id}"
 
 
+def channel_meters(fragment_id: str) -> str:
+    """The hash of what a fragment's meters say of each channel that it reads; it goes by itself."""
+    return f"{meter(fragment_id)}:channels"
+
+
 def tap(fragment_id: str) -> str:
     """Is there while somebody looks at the streams of a fragment."""
     return f"{PREFIX}tap:{fragment_id}"
