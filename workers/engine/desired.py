@@ -148,7 +148,7 @@ def _wanted(
         joins=_joins(estate, fragment),
         routes=_routes(estate, fragment),
         leaving=bundle.leaving,
-        writers=_writers(estate, fragment, bundle, tasks[0].parents) if bundle.leaving else {},
+        writers=writers_of(estate, fragment, bundle, tasks[0].parents) if bundle.leaving else {},
     )
 
 
@@ -188,7 +188,7 @@ def _read(
     return zip(own, estate.fragments[estate.places[parent][0]].queries, strict=True)
 
 
-def _writers(
+def writers_of(
     estate: Estate, fragment: Fragment, bundle: RunningBundle, parents: Iterable[str]
 ) -> dict[str, Writer]:
     """By channel that a bundle reads: who writes it, at which position, and for which divided fragment."""

@@ -26,7 +26,7 @@ def manager_of(limit_s: float) -> QosManager:
     """The manager of two queries on one node, with a limit on both."""
     graph = RuntimeGraph([Vertex("a", "a", "n1"), Vertex("b", "b", "n1")], [Channel("a", "b")])
     setups = qos_setups(
-        graph, constraints_on(WAY, limit_s=limit_s, over_s=60.0), up={"n1"},
+        graph, constraints_on(WAY, limit_s=limit_s, over_s=60.0),
         longest_ms=dict.fromkeys("ab", 8_000), sources={"a"})
     return QosManager(setups["n1"], now_s=0.0)
 
