@@ -234,8 +234,8 @@ class QosManager:
         return {query: min(most_s[query], factor * interval_s) for query, interval_s in growing.items()}
 
     def _written_s(self, query: str) -> float:
-        """The longest interval of those that a query reads; 0 where it reads none."""
-        return max((self._in_force_s.get(channel.source, 0.0) for channel in self._graph.into(query)), default=0.0)
+        """The shortest interval of those that a query reads; 0 where it reads none."""
+        return min((self._in_force_s.get(channel.source, 0.0) for channel in self._graph.into(query)), default=0.0)
 
     def _longest(self, values_s: Mapping[str, float]) -> list[float]:
         """Of some queries the highest value of each task: sequences have one query of each."""
