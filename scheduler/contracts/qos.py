@@ -47,8 +47,8 @@ class QosShare:
 
 @dataclass(frozen=True, slots=True)
 class QosVertex:
-    """A query of a manager's graph: the fragment that it executes, the node that it is on, and how far apart its batches
-    may be at most."""
+    """A query of a manager's graph: the fragment that it executes, the node that it is on, and how far apart its
+    batches may be at most."""
 
     task: str
     node: str
@@ -65,7 +65,8 @@ class OwnQuery:
     """A query of the node: how far apart its batches may be at most, and the nodes whose managers decide on that.
 
     Where it is a ``source``, events wait in it from when they come until a batch takes them. ``reads`` says of each
-    channel that it reads which query writes it. Where a limit on a percentile ends with it, ``ages`` of events are told.
+    channel that it reads which query writes it. Where a limit on a percentile ends with it, it tells ``ages`` of
+    events.
     """
 
     longest_ms: int

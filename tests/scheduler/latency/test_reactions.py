@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from scheduler.contracts.qos import QosReport
 from scheduler.latency.buffers import BufferSizing, adapted_size
 from scheduler.latency.chaining import ChainingFacts, longest_chain, overloaded
-from scheduler.latency.measuring import ChannelSample, Reporter, RunningHistogram, RunningMeans, Sample
 from scheduler.latency.constraints import LatencyConstraint, along
 from scheduler.latency.managing import QosManager
+from scheduler.latency.measuring import ChannelSample, Reporter, RunningHistogram, RunningMeans, Sample
 from scheduler.latency.runtime_graph import Channel, RuntimeGraph, Vertex
 from scheduler.latency.setting_up import qos_setups
 
@@ -133,7 +133,7 @@ def test_ages_are_of_the_reports_within_the_span() -> None:
 def test_only_what_lies_on_a_slow_channel_is_made_quicker() -> None:
     """Two sources into one query, with a limit on both paths: events of the second wait."""
     graph = RuntimeGraph(
-        [Vertex("a", "a", "n1"), Vertex("b", "b", "n1"), Vertex("c", "c", "n1")], [Channel("a", "c"), Channel("b", "c")])
+        [Vertex(query, query, "n1") for query in "abc"], [Channel("a", "c"), Channel("b", "c")])
     setups = qos_setups(
         graph, [LatencyConstraint(along((source, "c")), 2.0, 60) for source in "ab"],
         longest_ms=dict.fromkeys("abc", 8_000), sources={"a", "b"})

@@ -76,7 +76,8 @@ def test_all_nodes_watch_each_sequence_exactly_once_also_while_some_are_away(dat
 
 def test_a_set_up_says_who_reads_whom_and_whose_ages_are_told() -> None:
     graph = RuntimeGraph(
-        [Vertex("a", "a", "n1"), Vertex("b", "b", "n2"), Vertex("c", "c", "n2")], [Channel("a", "b"), Channel("b", "c")])
+        [Vertex("a", "a", "n1"), Vertex("b", "b", "n2"), Vertex("c", "c", "n2")],
+        [Channel("a", "b"), Channel("b", "c")])
     setups = qos_setups(
         graph, [LatencyConstraint(along(("a", "b")), 1.0, 60, 99)], longest_ms=dict.fromkeys("abc", 8_000),
         sources={"a"}, reads={"b": {"old.0": "a"}, "c": {"b.1": "b"}})

@@ -24,8 +24,9 @@ def test_a_node_is_away_that_was_silent_while_others_could_hear(looks: list[tupl
 
 
 def test_the_nodes_with_most_of_a_share_stand_in_one_after_the_other() -> None:
-    vertices = [Vertex("a0", "a", "n1"), Vertex("b0", "b", "n2"), *(Vertex(f"c{n}", "c", f"n{3 + n}") for n in range(2)),
-                Vertex("d0", "d", "n4")]
+    vertices = [
+        Vertex("a0", "a", "n1"), Vertex("b0", "b", "n2"), Vertex("c0", "c", "n3"), Vertex("c1", "c", "n4"),
+        Vertex("d0", "d", "n4")]
     channels = [Channel("a0", "b0"), *(Channel("b0", f"c{n}") for n in range(2)), Channel("c1", "d0")]
     graph = RuntimeGraph(vertices, channels)
     [manager] = compute_qos_setup(graph, [LatencyConstraint(along(("a", "b")), 1.0, 60)])

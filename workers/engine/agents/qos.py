@@ -16,7 +16,7 @@ import redis
 from scheduler.contracts.qos import ARROW, QosReport, QosSetup, QosWishes
 from scheduler.latency.managing import REPORT_S, ROUND_S, Decision, QosManager, agreed_ms, grown_ms
 from scheduler.latency.measuring import Reporter
-from scheduler.latency.standing_in import Hearing, listened_for, stood_in_for
+from scheduler.latency.standing_in import AWAY_S, Hearing, listened_for, stood_in_for
 from workers.engine import qos
 
 from .logs import logger
@@ -62,7 +62,7 @@ class NodeQos:
         self._wishes: QosWishes | None = None  # its own manager's of its own queries, since the last round
         self._reporters: dict[str, Reporter] = {}  # by the manager's node
         self._sampler = Sampler()
-        self._round_s = 0.0
+        self._round_s = self._turned_s = 0.0
         self._log = logger()
 
     @property
@@ -84,6 +84,9 @@ class NodeQos:
             listened_for=listened_for(setup.stands_in))
         if self._renew(mail.setup, now_s):
             return
+        if now_s - self._turned_s > AWAY_S:  # another one may have stood in for its manager, and wished otherwise
+            self._begin(setup, now_s)
+        self._turned_s = now_s
         self._stand_in(stood_in_for(setup.stands_in, self._hearing.away(mail.heard, now_s)), now_s)
         running = self._reports()
         for query, counts in mail.meters.items():
@@ -94,10 +97,11 @@ class NodeQos:
                     reporter.take(query, sample)
         due = [(node, report) for node, reporter in self._reporters.items() if (report := reporter.due(now_s))]
         is_round = now_s >= self._round_s
-        own = [report for node, report in due if node == self._store.node]
-        wishes = self._manage({**mail.reports, self._store.node: (*mail.reports[self._store.node], *own)}, now_s, is_round)
-        qos.send(self._broker, [item for item in due if item[0] != self._store.node], wishes)
-        said = mail.wishes if self._wishes is None else {**mail.wishes, self._store.node: self._wishes}
+        own = self._store.node
+        to_itself = [report for node, report in due if node == own]
+        wishes = self._manage({**mail.reports, own: (*mail.reports[own], *to_itself)}, now_s, is_round)
+        qos.send(self._broker, [item for item in due if item[0] != own], wishes)
+        said = mail.wishes if self._wishes is None else {**mail.wishes, own: self._wishes}
         self._keep(said, running, is_round)
         if is_round:
             self._round_s = now_s + ROUND_S
@@ -113,7 +117,7 @@ class NodeQos:
 
     def _begin(self, setup: QosSetup, now_s: float) -> None:
         """Work by another set-up. What was measured for the one before is measured anew."""
-        self._setup = setup
+        self._setup, self._turned_s = setup, now_s
         self._manager = QosManager(setup, now_s=now_s) if setup.shares else None
         self._stand_ins, self._wishes = {}, None
         self._hearing = Hearing(listened_for(setup.stands_in), now_s=now_s)
