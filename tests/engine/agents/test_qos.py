@@ -335,10 +335,10 @@ def test_a_sample_is_of_a_batch_that_has_ended_and_been_reported() -> None:
     assert not sample.ages, "no limit on a percentile ends with it"
     assert sampler.look("q", later, {**report, "batches": 1, "busy_ms": 9}, own=own) is None, "another driver"
     assert sampler.look("q", {**later, "0:aged": 30}, {**report, "state": "waiting"}, own=own) is None
-    told = sampler.look(
+    later_sample = sampler.look(
         "q", {**later, "0:aged": 30, "0:lat:30": 9}, {**report, "batches": 2, "busy_ms": 20},
         own=OwnQuery(8_000, source=True, ages=True))
-    assert told.ages == {30: 5}
+    assert later_sample.ages == {30: 5}
 
 
 def test_a_sample_of_a_reader_tells_its_channels_apart() -> None:

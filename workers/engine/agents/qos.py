@@ -101,8 +101,8 @@ class NodeQos:
         to_itself = [report for node, report in due if node == own]
         wishes = self._manage({**mail.reports, own: (*mail.reports[own], *to_itself)}, now_s, is_round)
         qos.send(self._broker, [item for item in due if item[0] != own], wishes)
-        said = mail.wishes if self._wishes is None else {**mail.wishes, own: self._wishes}
-        self._keep(said, running, is_round)
+        own_wishes = {} if self._wishes is None else {own: self._wishes}
+        self._keep({**mail.wishes, **own_wishes}, running, is_round)
         if is_round:
             self._round_s = now_s + ROUND_S
 
@@ -146,19 +146,20 @@ class NodeQos:
 
         Its own manager's wishes of its own queries stay here.
         """
-        own = {} if self._manager is None else {self._store.node: self._manager}
+        own = self._store.node
+        managers = {own: self._manager, **self._stand_ins} if self._manager is not None else self._stand_ins
         wishes: list[tuple[str, QosWishes]] = []
-        for node, manager in {**own, **self._stand_ins}.items():
-            for report in reports.get(node, ()):
+        for manages, manager in managers.items():
+            for report in reports.get(manages, ()):
                 manager.take(report, now_s=now_s)
-            if is_round:
-                for decision in manager.decide(now_s):
-                    self._tell(decision, now_s)
-                wishes += manager.wishes().items()
-        for node, wish in wishes:
-            if node == wish.node == self._store.node:
-                self._wishes = wish
-        return [(node, wish) for node, wish in wishes if not node == wish.node == self._store.node]
+            for decision in manager.decide(now_s) if is_round else ():
+                self._tell(decision, now_s)
+            for node, wish in manager.wishes().items() if is_round else ():
+                if node == manages == own:
+                    self._wishes = wish
+                else:
+                    wishes.append((node, wish))
+        return wishes
 
     def _tell(self, decision: Decision, now_s: float) -> None:
         what = "" if decision.percentile is None else f"p{decision.percentile:g}: "
