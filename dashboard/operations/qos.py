@@ -21,7 +21,6 @@ from scheduler.latency.runtime_graph import Channel, RuntimeGraph, Vertex
 from scheduler.latency.setting_up import qos_setups
 from scheduler.model.estate import Estate
 from scheduler.model.fragment import RunningBundle, node_of
-from workers.engine.desired import writers_of
 
 
 class NodesSetUp:
@@ -90,8 +89,8 @@ def setups_of(estate: Estate, wants: Wants, queries: Queries) -> dict[str, QosSe
         sources={name for name in queries.costs if not _parents(estate, name)},
         reads={
             bundle.id: {
-                channel: writer.fragment for channel, writer in writers_of(
-                    estate, estate.fragments[name], bundle, _parents(estate, name)).items()}
+                channel: writer.id for parent in _parents(estate, name)
+                for channel, writer in estate.read_by(estate.fragments[name], bundle, parent).items()}
             for name in queries.costs for bundle in estate.fragments[name].queries})
 
 
