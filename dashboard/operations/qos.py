@@ -24,14 +24,14 @@ from scheduler.model.fragment import RunningBundle, node_of
 
 
 class NodesSetUp:
-    """What was set up last, so that it is worked out anew only for another estate, other limits or other nodes."""
+    """What was set up last, so that it is worked out anew only for another estate or other limits."""
 
     def __init__(self) -> None:
-        self._of: tuple[Estate, Wants, frozenset[str]] | None = None
+        self._of: tuple[Estate, Wants] | None = None
         self._setups: Mapping[str, QosSetup] = {}
 
     def publish(self, view: View, wants: Wants, queries: Queries, *, at: datetime) -> None:
-        """Let each node that is heard of, or has queries, have its part; what stands there already is left alone.
+        """Let each node that has queries have its part; what stands there already is left alone.
 
         Parameters
         ----------
@@ -44,9 +44,8 @@ class NodesSetUp:
         at : datetime
             The present moment: of two set-ups of a node the later one counts.
         """
-        up = frozenset(name for name, _ in view.reading.reports.items())
-        if self._of is None or self._of[0] is not view.estate or self._of[1] is not wants or self._of[2] != up:
-            self._setups, self._of = setups_of(view.estate, wants, queries, up=up), (view.estate, wants, up)
+        if self._of is None or self._of[0] is not view.estate or self._of[1] is not wants:
+            self._setups, self._of = setups_of(view.estate, wants, queries), (view.estate, wants)
         idle = [QosSetup(node=name) for name in nodes_set_up(view) if name not in self._setups]
         jobs.publish_qos([*self._setups.values(), *idle], at_ms=_ms(at))
 
@@ -69,7 +68,7 @@ def nodes_set_up(view: View) -> list[str]:
     return [name for name, report in view.reading.reports.items() if report.qos]
 
 
-def setups_of(estate: Estate, wants: Wants, queries: Queries, *, up: frozenset[str]) -> dict[str, QosSetup]:
+def setups_of(estate: Estate, wants: Wants, queries: Queries) -> dict[str, QosSetup]:
     """What each node is sent.
 
     Parameters
@@ -80,16 +79,19 @@ def setups_of(estate: Estate, wants: Wants, queries: Queries, *, up: frozenset[s
         The limits.
     queries : Queries
         Those that work.
-    up : frozenset of str
-        The nodes that are heard of.
     """
     return qos_setups(
         runtime_graph(estate, queries), strictest(
             constraint for key in wants for constraint in _constraints(estate, wants, key, queries)),
-        up=up, longest_ms={
+        longest_ms={
             name: round(1000 * min(queries.largest_s, queries.bounds_s.get(name, queries.largest_s)))
             for name in queries.costs},
-        sources={name for name in queries.costs if not estate.tasks[estate.fragments[name].tasks[0]].parents})
+        sources={name for name in queries.costs if not _parents(estate, name)},
+        reads={
+            bundle.id: {
+                channel: writer.id for parent in _parents(estate, name)
+                for channel, writer in estate.read_by(estate.fragments[name], bundle, parent).items()}
+            for name in queries.costs for bundle in estate.fragments[name].queries})
 
 
 def runtime_graph(estate: Estate, queries: Queries) -> RuntimeGraph:
@@ -99,6 +101,10 @@ def runtime_graph(estate: Estate, queries: Queries) -> RuntimeGraph:
         [Vertex(bundle.id, name, node_of(bundle.slot)) for name, of in bundles.items() for bundle in of],
         [Channel(writer.id, reader.id) for name, writers in queries.reads.items() for before in writers
          for writer, reader in product(bundles[before], bundles[name])])
+
+
+def _parents(estate: Estate, name: str) -> tuple[str, ...]:
+    return estate.tasks[estate.fragments[name].tasks[0]].parents
 
 
 def _working(bundles: tuple[RunningBundle, ...]) -> list[RunningBundle]:
@@ -114,7 +120,7 @@ def _constraints(
         query, position = estate.places[estate.submitted[key[0]].running[limit.along[0]]]
         writers = {query: queries.reads.get(query, ())} if position == 0 else {}
     return constraints_on(
-        want.way, limit_s=limit.limit_s, over_s=limit.over_s, share=limit.share, writers=writers)
+        want.way, limit_s=limit.limit_s, over_s=limit.over_s, percentile=limit.percentile, writers=writers)
 
 
 def _ms(at: datetime) -> int:

@@ -7,7 +7,7 @@ The managers and reporters are those of paper [5], 3.3 and 3.4. A task of theirs
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from .codec import Codec
@@ -25,7 +25,8 @@ class QosShare:
     """What a manager watches of one limit: the sequences along ``path`` (fragments) through one of the ``anchors``.
 
     The mean over ``over_s`` is at most ``limit_s``. Without ``counts_first`` the first fragment is there only because
-    it writes the first stream: the limit begins with that.
+    it writes the first stream: the limit begins with that. Where a ``percentile`` is limited, ``limit_s`` is the mean
+    that it allows of ages that are spread evenly: what was asked for is ``percentile`` / 50 of that.
     """
 
     path: tuple[str, ...]
@@ -33,32 +34,62 @@ class QosShare:
     over_s: float
     anchors: tuple[str, ...]
     counts_first: bool = True
+    percentile: float | None = None
 
     def __post_init__(self) -> None:
         if not self.path or not self.anchors:
             raise ValueError("a share has a path and an anchor")
         if not all(math.isfinite(value) and value > 0 for value in (self.limit_s, self.over_s)):
             raise ValueError("limit and span are above 0 seconds")
+        if self.percentile is not None and not 0 < self.percentile < 100:
+            raise ValueError("a percentile is above 0 and below 100")
 
 
 @dataclass(frozen=True, slots=True)
 class QosVertex:
-    """A query of a manager's graph: the fragment that it executes, and the node that it is on."""
+    """A query of a manager's graph: the fragment that it executes, the node that it is on, and how far apart its
+    batches may be at most."""
 
     task: str
     node: str
+    longest_ms: int | None = None
+
+    @property
+    def longest_s(self) -> float:
+        """How far apart its batches may be at most, in seconds; without an end where that is not known here."""
+        return math.inf if self.longest_ms is None else self.longest_ms / 1000
 
 
 @dataclass(frozen=True, slots=True)
 class OwnQuery:
     """A query of the node: how far apart its batches may be at most, and the nodes whose managers decide on that.
 
-    Where it is a ``source``, events wait in it from when they come until a batch takes them.
+    Where it is a ``source``, events wait in it from when they come until a batch takes them. ``reads`` says of each
+    channel that it reads which query writes it. Where a limit on a percentile ends with it, it tells ``ages`` of
+    events.
     """
 
     longest_ms: int
     managers: tuple[str, ...] = ()
     source: bool = False
+    reads: Mapping[str, str] = field(default_factory=dict)
+    ages: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class QosStandIn:
+    """What a node watches in place of another one's manager while that node, and those ``before`` it, are away.
+
+    ``shares`` are watched in the graph of ``queries`` and ``channels``, as in the set-up of the node that is away.
+    """
+
+    shares: tuple[QosShare, ...]
+    queries: Mapping[str, QosVertex]
+    channels: tuple[tuple[str, str], ...] = ()
+    before: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        _check(self.shares, self.queries, self.channels)
 
 
 @dataclass(frozen=True)
@@ -67,7 +98,7 @@ class QosSetup:
 
     ``shares`` are watched by its manager, in the graph of ``queries`` and ``channels`` (pairs of them). ``reports`` are
     the queries and channels that its reporter measures for the managers of other nodes or of this, by node. ``own`` are
-    the queries of the node itself.
+    the queries of the node itself. ``stands_in`` is, by node, what it watches for others while they are away.
     """
 
     version: int = 0
@@ -77,28 +108,30 @@ class QosSetup:
     channels: tuple[tuple[str, str], ...] = ()
     reports: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     own: Mapping[str, OwnQuery] = field(default_factory=dict)
+    stands_in: Mapping[str, QosStandIn] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for end in (end for channel in self.channels for end in channel):
-            if end not in self.queries:
-                raise ValueError(f"a channel ends at {end}, which is no query of the graph")
-        for share in self.shares:
-            if not self.queries.keys() >= set(share.anchors):
-                raise ValueError(f"a query that a share on {share.path[0]} is anchored at is not in the graph")
+        _check(self.shares, self.queries, self.channels)
 
     @property
     def empty(self) -> bool:
         """Whether the node has nothing to do."""
         return not self.shares and not self.own
 
+    def in_place_of(self, node: str) -> QosSetup:
+        """What its manager would have been set up with that this node stands in for."""
+        part = self.stands_in[node]
+        return QosSetup(self.version, node, part.shares, part.queries, part.channels)
+
 
 @dataclass(frozen=True, slots=True)
 class QosReport:
     """What a node's reporter sends a manager at the end of an interval: one sample of each element, in seconds.
 
-    ``latencies_s`` are of queries and channels. The rest is of queries: ``lifetimes_s`` is twice what events waited for
-    a batch (of an output buffer: how long it takes to fill), ``intervals_s`` how far apart batches are in force, and
-    ``batches_s`` how long one takes.
+    ``latencies_s`` are of queries and channels. So are ``lifetimes_s``, twice what events waited for a batch (of an
+    output buffer: how long it takes to fill); a query's is of all that it reads. The rest is of queries:
+    ``intervals_s`` is how far apart batches are in force, ``batches_s`` how long one takes, and ``ages`` how many
+    events left it at which age, by bucket (`scheduler.latency.histograms`).
     """
 
     node: str = ""
@@ -106,11 +139,15 @@ class QosReport:
     lifetimes_s: Mapping[str, float] = field(default_factory=dict)
     intervals_s: Mapping[str, float] = field(default_factory=dict)
     batches_s: Mapping[str, float] = field(default_factory=dict)
+    ages: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class QosWishes:
-    """How far apart a manager wants the batches of one node's queries, by query, and by which set-up it does."""
+    """How far apart a manager wants the batches of one node's queries, by query, and by which set-up it does.
+
+    ``node`` is the manager's own; one that stands in for another speaks in the name of that.
+    """
 
     node: str
     version: int = 0
@@ -122,6 +159,18 @@ class Intervals:
     """The node's own record of how far apart batches of its queries are to be, by query."""
 
     intervals_ms: Mapping[str, int] = field(default_factory=dict)
+
+
+def _check(
+    shares: Iterable[QosShare], queries: Mapping[str, QosVertex], channels: Iterable[tuple[str, str]]
+) -> None:
+    """Whether what is watched is in the graph."""
+    for end in (end for channel in channels for end in channel):
+        if end not in queries:
+            raise ValueError(f"a channel ends at {end}, which is no query of the graph")
+    for share in shares:
+        if not queries.keys() >= set(share.anchors):
+            raise ValueError(f"a query that a share on {share.path[0]} is anchored at is not in the graph")
 
 
 QOS_SETUPS = Codec(QosSetup, sparse=True, always=frozenset({"version", "node"}))

@@ -12,7 +12,7 @@ from .constraints import LatencyConstraint, along
 from .ways import Way
 
 MOST_PATHS = 256  # of one limit, to be watched each
-MEAN = 0.5  # of a wait for the next batch counts in the mean
+MIDDLE = 50.0  # the percentile that is the mean of ages that are spread evenly
 
 
 def constrained_paths(way: Way) -> tuple[tuple[str, ...], ...]:
@@ -27,7 +27,7 @@ def constrained_paths(way: Way) -> tuple[tuple[str, ...], ...]:
 
 
 def constraints_on(
-    way: Way, *, limit_s: float, over_s: float, share: float = MEAN,
+    way: Way, *, limit_s: float, over_s: float, percentile: float | None = None,
     writers: Mapping[str, Iterable[str]] | None = None,
 ) -> list[LatencyConstraint]:
     """The constraints that a limit on a way comes to.
@@ -38,25 +38,25 @@ def constraints_on(
         The queries that the limit covers.
     limit_s, over_s : float
         The limit, and the span of its mean, in seconds.
-    share : float, optional
-        The part of a wait that counts. Managers know means alone: a limit on a percentile, of which more of the wait
-        counts, is as much shorter.
+    percentile : float, optional
+        Where the limit is on that.
     writers : mapping of str to str, optional
         Of a first query that reads others: who writes what it reads. The limit begins with these streams.
     """
-    mean_s, constraints = limit_s * MEAN / share, []
+    mean_s, constraints = limit_s * MIDDLE / (percentile or MIDDLE), []
     for path in constrained_paths(way):
         before = sorted((writers or {}).get(path[0], ()))
         sequences = [along((writer, *path))[1:] for writer in before] or [along(path)]
-        constraints += [LatencyConstraint(sequence, mean_s, over_s) for sequence in sequences]
+        constraints += [LatencyConstraint(sequence, mean_s, over_s, percentile) for sequence in sequences]
     return constraints
 
 
 def strictest(constraints: Iterable[LatencyConstraint]) -> list[LatencyConstraint]:
-    """Of constraints on the same path over the same span the one with the lowest limit: dataflows share queries."""
+    """Of constraints on the same path, over the same span and on the same percentile, the one with the lowest limit:
+    dataflows share queries."""
     least: dict[object, LatencyConstraint] = {}
     for constraint in constraints:
-        key = (constraint.sequence, constraint.over_s)
+        key = (constraint.sequence, constraint.over_s, constraint.percentile)
         if key not in least or constraint.limit_s < least[key].limit_s:
             least[key] = constraint
     return list(least.values())

@@ -26,12 +26,14 @@ class LatencyConstraint:
     """The mean latency along ``sequence`` is at most ``limit_s``, over any span of ``over_s`` (equation 1).
 
     ``sequence`` alternates tasks and streams, and begins and ends with either. ``ValueError`` where it is no path, or
-    where a figure is not above 0.
+    where a figure is not above 0. Where a ``percentile`` is limited, ``limit_s`` is the mean that it allows of ages
+    that are spread evenly, as long as nothing else was measured.
     """
 
     sequence: tuple[JobElement, ...]
     limit_s: float
     over_s: float
+    percentile: float | None = None
 
     def __post_init__(self) -> None:
         if not self.sequence:

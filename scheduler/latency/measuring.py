@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from scheduler.contracts.qos import QosReport
+from scheduler.contracts.qos import ARROW, QosReport
 
 from .constraints import Element
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelSample:
+    """Of one channel: from written to read; and twice what blocks waited for a batch."""
+
+    latency_s: float
+    lifetime_s: float
 
 
 @dataclass(slots=True)
 class Sample:
     """What was measured of a query between two looks, in seconds; None where nothing was.
 
-    ``channel_s`` is the latency of the channels that it reads, which it cannot tell apart.
+    ``channel_s`` is the latency of all that it reads, ``channels`` by query that writes it; without them, as long as a
+    driver runs that does not tell channels apart, all have the same. ``ages`` is a histogram.
     """
 
     latency_s: float
@@ -23,6 +32,8 @@ class Sample:
     batch_s: float
     lifetime_s: float | None = None
     channel_s: float | None = None
+    channels: Mapping[str, ChannelSample] = field(default_factory=dict)
+    ages: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -31,6 +42,7 @@ class _Gathered:
     lifetimes_s: dict[str, float] = field(default_factory=dict)
     intervals_s: dict[str, float] = field(default_factory=dict)
     batches_s: dict[str, float] = field(default_factory=dict)
+    ages: dict[str, Mapping[int, int]] = field(default_factory=dict)
 
 
 class Reporter:
@@ -70,8 +82,17 @@ class Reporter:
         gathered.intervals_s[query], gathered.batches_s[query] = sample.interval_s, sample.batch_s
         if sample.lifetime_s is not None:
             gathered.lifetimes_s[query] = sample.lifetime_s
-        if sample.channel_s is not None:
-            gathered.latencies_s.update(dict.fromkeys(self._queries[query], sample.channel_s))
+        if sample.ages:
+            gathered.ages[query] = sample.ages
+        for channel in self._queries[query]:
+            self._take_channel(channel, sample)
+
+    def _take_channel(self, channel: str, sample: Sample) -> None:
+        gathered, own = self._gathered, sample.channels.get(channel.partition(ARROW)[0])
+        if own is not None:
+            gathered.latencies_s[channel], gathered.lifetimes_s[channel] = own.latency_s, own.lifetime_s
+        elif not sample.channels and sample.channel_s is not None:
+            gathered.latencies_s[channel] = sample.channel_s
 
     def due(self, now_s: float) -> QosReport | None:
         """The report of an interval that has ended, or None: before its end, and where nothing was measured."""
@@ -83,7 +104,8 @@ class Reporter:
         if not gathered.latencies_s:
             return None
         return QosReport(
-            self._node, gathered.latencies_s, gathered.lifetimes_s, gathered.intervals_s, gathered.batches_s)
+            self._node, gathered.latencies_s, gathered.lifetimes_s, gathered.intervals_s, gathered.batches_s,
+            gathered.ages)
 
 
 class RunningMeans:
@@ -119,3 +141,34 @@ class RunningMeans:
             else:
                 del self._samples[element]
         return means_s
+
+
+class RunningHistogram:
+    """The ages of events that left some queries, as far as they are fresher than a span.
+
+    Parameters
+    ----------
+    over_s : float
+        The span of the constraint, in seconds.
+    """
+
+    def __init__(self, over_s: float) -> None:
+        self._over_s = over_s
+        self._samples: deque[tuple[float, Mapping[int, int]]] = deque()
+
+    def add(self, at_s: float, counts: Mapping[int, int]) -> None:
+        """What one report says of one query. Reports come in the order of their times."""
+        self._samples.append((at_s, counts))
+
+    def forget(self) -> None:
+        """Drop all, after a change that it does not know of."""
+        self._samples.clear()
+
+    def at(self, now_s: float) -> Mapping[int, int]:
+        """How many events had which age, by bucket."""
+        while self._samples and self._samples[0][0] <= now_s - self._over_s:
+            self._samples.popleft()
+        merged: Counter[int] = Counter()
+        for _, counts in self._samples:
+            merged.update(counts)
+        return merged

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 
-from scheduler.contracts.qos import OwnQuery, QosSetup, QosShare, QosVertex, channel_text
+from scheduler.contracts.qos import OwnQuery, QosSetup, QosShare, QosStandIn, QosVertex, channel_text
 
 from .constraints import Element, LatencyConstraint, along
-from .managers import Manager, Share, compute_qos_setup, reporters
+from .managers import Manager, compute_qos_setup, reporters
 from .runtime_graph import Channel, RuntimeGraph, Vertex
+from .standing_in import successors
 
 
 def qos_setups(
-    graph: RuntimeGraph, constraints: Iterable[LatencyConstraint], *, up: Collection[str],
-    longest_ms: Mapping[str, int], sources: Collection[str], version: int = 0,
+    graph: RuntimeGraph, constraints: Iterable[LatencyConstraint], *, longest_ms: Mapping[str, int],
+    sources: Collection[str], reads: Mapping[str, Mapping[str, str]] | None = None, version: int = 0,
 ) -> dict[str, QosSetup]:
     """What each node is sent, by node; those with neither queries nor anything to watch are left out.
 
@@ -24,47 +25,34 @@ def qos_setups(
         All queries that work: a task is a fragment, a vertex one of its queries.
     constraints : iterable of LatencyConstraint
         Along fragments of the graph.
-    up : collection of str
-        The nodes that are heard of: who watched for another one gives its share to one of these.
     longest_ms : mapping of str to int
         How far apart batches may be at most, by fragment.
     sources : collection of str
         The fragments that events come into from outside.
+    reads : mapping of str to mapping, optional
+        By query, of each channel that it reads: the query that writes it.
     version : int, optional
         Of all these.
     """
-    managers = stood_in(compute_qos_setup(graph, constraints), graph, up=up)
+    managers = compute_qos_setup(graph, constraints)
     reports = reporters(graph, managers)
-    deciding: dict[str, list[str]] = defaultdict(list)
-    for manager in managers:
-        for query in manager.vertices:
-            deciding[query].append(manager.worker)
-    own: dict[str, dict[str, OwnQuery]] = defaultdict(dict)
-    for vertex in graph.vertices.values():
-        own[vertex.worker][vertex.id] = OwnQuery(
-            longest_ms[vertex.task], tuple(deciding.get(vertex.id, ())), vertex.task in sources)
-    watching = {manager.worker: manager for manager in managers}
+    watched = {manager.worker: _watched(manager, graph, longest_ms) for manager in managers}
+    own = _own(graph, managers, longest_ms=longest_ms, sources=sources, reads=reads or {})
+    stands_in: dict[str, dict[str, QosStandIn]] = defaultdict(dict)
+    for away, nodes in successors(managers, graph).items():
+        for number, node in enumerate(nodes):
+            stands_in[node][away] = QosStandIn(*watched[away], nodes[:number])
     return {
-        node: _setup(node, version, graph, watching.get(node, Manager(node, ())), reports.get(node, {}), own[node])
-        for node in sorted({*own, *watching})}
-
-
-def stood_in(managers: Iterable[Manager], graph: RuntimeGraph, *, up: Collection[str]) -> tuple[Manager, ...]:
-    """The managers with the shares of nodes that are away given to others: to that node which has most of a share.
-
-    A share of which no node is heard stays where it is, for none of it works.
-    """
-    shares: dict[str, list[Share]] = defaultdict(list)
-    for manager in managers:
-        for share in manager.shares:
-            shares[manager.worker if manager.worker in up else _nearest(share, graph, up) or manager.worker].append(
-                share)
-    return tuple(Manager(worker, tuple(shares[worker])) for worker in sorted(shares))
+        node: QosSetup(
+            version, node, *watched.get(node, ((), {}, ())), _named(reports.get(node, {})),
+            dict(sorted(own[node].items())), stands_in.get(node, {}))
+        for node in sorted(own)}
 
 
 def constraint_of(share: QosShare) -> LatencyConstraint:
     """What a share's sequences are held to."""
-    return LatencyConstraint(along(share.path)[0 if share.counts_first else 1:], share.limit_s, share.over_s)
+    return LatencyConstraint(
+        along(share.path)[0 if share.counts_first else 1:], share.limit_s, share.over_s, share.percentile)
 
 
 def graph_of(setup: QosSetup) -> RuntimeGraph:
@@ -82,23 +70,40 @@ def _vertex(query: str, of: QosVertex) -> Vertex:
     return Vertex(query, of.task, of.node)
 
 
-def _nearest(share: Share, graph: RuntimeGraph, up: Collection[str]) -> str | None:
-    number = Counter(worker for vertex in share.vertices if (worker := graph.vertices[vertex].worker) in up)
-    return min(number, key=lambda worker: (-number[worker], worker), default=None)
+def _own(
+    graph: RuntimeGraph, managers: Iterable[Manager], *, longest_ms: Mapping[str, int], sources: Collection[str],
+    reads: Mapping[str, Mapping[str, str]],
+) -> Mapping[str, Mapping[str, OwnQuery]]:
+    """The queries of each node, with who decides on them; of those that nobody decides on no channel is told."""
+    deciding: dict[str, list[str]] = defaultdict(list)
+    ending: set[str] = set()  # the fragments that a limit on a percentile ends with
+    for manager in managers:
+        for query in manager.vertices:
+            deciding[query].append(manager.worker)
+        constraints = (share.constraint for share in manager.shares)
+        ending |= {constraint.tasks[-1] for constraint in constraints if constraint.percentile is not None}
+    own: dict[str, dict[str, OwnQuery]] = defaultdict(dict)
+    for vertex in graph.vertices.values():
+        own[vertex.worker][vertex.id] = OwnQuery(
+            longest_ms[vertex.task], tuple(deciding.get(vertex.id, ())), vertex.task in sources,
+            reads.get(vertex.id, {}) if vertex.id in deciding else {}, vertex.task in ending)
+    return own
 
 
-def _setup(
-    node: str, version: int, graph: RuntimeGraph, manager: Manager, reports: Mapping[str, Collection[Element]],
-    own: Mapping[str, OwnQuery],
-) -> QosSetup:
+def _watched(
+    manager: Manager, graph: RuntimeGraph, longest_ms: Mapping[str, int]
+) -> tuple[tuple[QosShare, ...], dict[str, QosVertex], tuple[tuple[str, str], ...]]:
+    """What a manager watches, and the graph that it needs for that."""
     vertices = (graph.vertices[query] for query in sorted(manager.vertices))
-    return QosSetup(
-        version=version, node=node,
-        shares=tuple(
+    return (
+        tuple(
             QosShare(share.constraint.tasks, share.constraint.limit_s, share.constraint.over_s,
-                     tuple(sorted(share.anchors)), share.constraint.counts(share.constraint.tasks[0]))
+                     tuple(sorted(share.anchors)), share.constraint.counts(share.constraint.tasks[0]),
+                     share.constraint.percentile)
             for share in manager.shares),
-        queries={vertex.id: QosVertex(vertex.task, vertex.worker) for vertex in vertices},
-        channels=tuple(sorted((channel.source, channel.target) for channel in manager.channels)),
-        reports={to: tuple(sorted(map(text_of, elements))) for to, elements in sorted(reports.items())},
-        own=dict(sorted(own.items())))
+        {vertex.id: QosVertex(vertex.task, vertex.worker, longest_ms[vertex.task]) for vertex in vertices},
+        tuple(sorted((channel.source, channel.target) for channel in manager.channels)))
+
+
+def _named(reports: Mapping[str, Collection[Element]]) -> dict[str, tuple[str, ...]]:
+    return {to: tuple(sorted(map(text_of, elements))) for to, elements in sorted(reports.items())}

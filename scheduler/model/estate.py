@@ -10,7 +10,7 @@ from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
 
 from .dataflow import _frozen
-from .fragment import Fragment, RunningTask, Slot, divided_among
+from .fragment import Fragment, RunningBundle, RunningTask, Slot, divided_among, part_id
 from .usage import NAMED, NANO, SlotLoad, Users, loads_of
 
 
@@ -120,6 +120,15 @@ class Estate:
     def channels_of(self, task_id: str) -> tuple[str, ...]:
         """The channels that together carry a running task's stream: several where its fragment is divided."""
         return self.fragments[self.places[task_id][0]].channels_of(task_id)
+
+    def read_by(self, fragment: Fragment, bundle: RunningBundle, task_id: str) -> dict[str, RunningBundle]:
+        """The channels in which a bundle of a fragment reads a running task's stream, each with what writes it.
+
+        They are parts where the fragment is divided.
+        """
+        channels = self.channels_of(task_id)
+        own = [part_id(channel, bundle.id) for channel in channels] if fragment.divided else channels
+        return dict(zip(own, self.fragments[self.places[task_id][0]].queries, strict=True))
 
 
 def fragments_upstream_first(estate: Estate) -> list[str]:

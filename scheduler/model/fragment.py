@@ -166,6 +166,11 @@ def divided_among(fragments: Iterable[Fragment], slots: Collection[str]) -> tupl
         if not fragment.paused and any(bundle.slot in slots for bundle in fragment.bundles))
 
 
+def part_id(channel: str, reader: str) -> str:
+    """One bundle's part of a divided stream: a channel of its own, which that bundle alone reads."""
+    return f"{channel}@{reader}"
+
+
 def channel_id(fragment_id: str, position: int) -> str:
     """The channel that carries the stream of a fragment's ``position``-th task (0-based)."""
     return f"{fragment_id}.{position}"

@@ -24,11 +24,12 @@ from typing import Any
 import psutil
 import redis
 
+from scheduler.latency.histograms import percentile_ms
 from scheduler.model.dataflow import Task
 from scheduler.model.fragment import channel_id
 from workers.engine.channels.config import ChannelConfig
 from workers.engine.channels.registry import Channels
-from workers.engine.observed import percentile_ms, read_meters, read_reports
+from workers.engine.observed import read_meters, read_reports
 from workers.engine.settings import ROOT, Settings, from_environment
 from workers.launcher import broker as embedded
 from workers.library.registry import task_types

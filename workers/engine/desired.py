@@ -160,7 +160,7 @@ def _inputs(
         return (Input(keys.intake(head.id), head.id),)
     return tuple(
         Input(channel, parent, writer.leaving)
-        for parent in head.parents for channel, writer in _read(estate, fragment, bundle, parent))
+        for parent in head.parents for channel, writer in estate.read_by(fragment, bundle, parent).items())
 
 
 def _with_terms(
@@ -179,22 +179,13 @@ def _needed_by(estate: Estate, task_id: str, needs: Mapping[str, Needed]) -> Nee
     return needs.get(estate.fragments[estate.places[task_id][0]].tasks[0], Needed())
 
 
-def _read(
-    estate: Estate, fragment: Fragment, bundle: RunningBundle, parent: str
-) -> Iterable[tuple[str, RunningBundle]]:
-    """The channels in which a bundle reads a stream, and who writes them: parts where its fragment is divided."""
-    channels = estate.channels_of(parent)
-    own = [keys.part(channel, bundle.id) for channel in channels] if fragment.divided else channels
-    return zip(own, estate.fragments[estate.places[parent][0]].queries, strict=True)
-
-
 def _writers(
     estate: Estate, fragment: Fragment, bundle: RunningBundle, parents: Iterable[str]
 ) -> dict[str, Writer]:
     """By channel that a bundle reads: who writes it, at which position, and for which divided fragment."""
     return {
         channel: Writer(writer.id, estate.places[parent][1], fragment.id)
-        for parent in parents for channel, writer in _read(estate, fragment, bundle, parent)
+        for parent in parents for channel, writer in estate.read_by(fragment, bundle, parent).items()
     }
 
 

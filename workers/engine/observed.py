@@ -6,13 +6,14 @@ Reading is here, judging is pure: rates come from the difference of two readings
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 
 import redis
 
 from scheduler.contracts.reports import Reports, reports_of
+from scheduler.latency.histograms import mean_ms, percentiles_ms
 from scheduler.model.fragment import Fragment
 from workers.engine.channels import keys
 from workers.engine.channels.config import CAPACITY_BLOCKS
@@ -237,45 +238,6 @@ def selectivities(meters: Meters, fragments: Iterable[Fragment], *, least: int) 
                 rates[task_id] = made / read
             read = made
     return rates
-
-
-def percentile_ms(histogram: Mapping[int, int], share: float) -> float | None:
-    """The latency that ``share`` of the counted events stay under; None where nothing was counted.
-
-    Bucket ``b`` holds latencies of which floor(4·log2(ms + 1)) is ``b``; within a bucket events are spread evenly.
-    """
-    return percentiles_ms(histogram, (share,))[0]
-
-
-def percentiles_ms(histogram: Mapping[int, int], shares: Sequence[float]) -> list[float | None]:
-    """The same for several shares, in rising order: the histogram is gone through once for all of them."""
-    percentiles: list[float | None] = [None] * len(shares)
-    counted = sum(histogram.values())
-    if not counted:
-        return percentiles
-    number, rank, seen = 0, shares[0] * counted, 0
-    for bucket, count in sorted(histogram.items()):
-        while count and seen + count >= rank:
-            low, high = 2 ** (bucket / 4) - 1, 2 ** ((bucket + 1) / 4) - 1
-            percentiles[number] = low + (high - low) * (rank - seen) / count
-            number += 1
-            if number == len(shares):
-                return percentiles
-            rank = shares[number] * counted
-        seen += count
-    return percentiles
-
-
-def mean_ms(histogram: Mapping[int, int]) -> float | None:
-    """The mean of the counted latencies, each taken to be in the middle of its bucket: within 10% of it and 1 ms."""
-    counted = sum(histogram.values())
-    if not counted:
-        return None
-    return sum(count * _middle_ms(bucket) for bucket, count in histogram.items()) / counted
-
-
-def _middle_ms(bucket: int) -> float:
-    return (2 ** (bucket / 4) + 2 ** ((bucket + 1) / 4)) / 2 - 1
 
 
 def _mean_age_ms(growth: Mapping[str, int], position: int) -> float | None:

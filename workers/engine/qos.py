@@ -30,13 +30,19 @@ return 1
 
 @dataclass(frozen=True, slots=True)
 class Mail:
-    """What has come for a node: its set-up as the broker has it, reports for its manager, wishes by manager, and the
-    meters that were asked for, by query."""
+    """What has come for a node: its set-up as the broker has it, and wishes by manager.
+
+    ``reports`` are by the manager's node, for its own and those that it stands in for. ``heard`` are those of the nodes
+    that it listens for of which there is a report. ``meters`` and ``channels`` (meters of each channel that is read)
+    are of the queries that were asked for.
+    """
 
     setup: bytes | None
-    reports: tuple[QosReport, ...]
+    reports: Mapping[str, tuple[QosReport, ...]]
     wishes: Mapping[str, QosWishes]
+    heard: frozenset[str]
     meters: Mapping[str, Mapping[str, int]]
+    channels: Mapping[str, Mapping[str, int]]
 
 
 def publish(broker: redis.Redis, setups: Iterable[QosSetup], *, at_ms: int) -> list[str]:
@@ -67,33 +73,65 @@ def set_up_of(broker: redis.Redis, node: str) -> bytes | None:
     return broker.get(keys.qos(node))
 
 
-def fetch(broker: redis.Redis, node: str, queries: Sequence[str]) -> Mail:
-    """All that has come for a node, in one round trip; reports are taken away. What cannot be read is passed over."""
+def fetch(
+    broker: redis.Redis, node: str, queries: Sequence[str], *, managers: Iterable[str] = (),
+    listened_for: Iterable[str] = (),
+) -> Mail:
+    """All that has come for a node, in one round trip; reports are taken away. What cannot be read is passed over.
+
+    Parameters
+    ----------
+    broker : redis.Redis
+        By which it comes.
+    node : str
+        The node.
+    queries : sequence of str
+        Those to measure.
+    managers : iterable of str, optional
+        The nodes for whose managers it acts besides its own.
+    listened_for : iterable of str, optional
+        The nodes of which it wants to know whether there is a report.
+    """
+    taking, nodes = (node, *managers), tuple(listened_for)
     pipeline = broker.pipeline(transaction=False)
-    pipeline.get(keys.qos(node)).lpop(keys.qos_reports(node), REPORTS_KEPT).hgetall(keys.qos_wishes(node))
+    pipeline.get(keys.qos(node)).hgetall(keys.qos_wishes(node))
+    for manager in taking:
+        pipeline.lpop(keys.qos_reports(manager), REPORTS_KEPT)
+    for other in nodes:
+        pipeline.exists(keys.observed(other))
     for query in queries:
-        pipeline.hgetall(keys.meter(query))
-    setup, reports, wishes, *meters = pipeline.execute()
+        pipeline.hgetall(keys.meter(query)).hgetall(keys.channel_meters(query))
+    setup, wishes, *answers = pipeline.execute()
+    reports, answers = answers[:len(taking)], answers[len(taking):]
+    heard, meters = answers[:len(nodes)], answers[len(nodes):]
     readable = {manager.decode(): wish for manager, text in wishes.items() if (wish := _wishes(text)) is not None}
     return Mail(
-        setup, tuple(report for text in reports or () if (report := _report(text)) is not None), readable,
-        {query: {name.decode(): int(value) for name, value in fields.items() if value.isdigit()}
-         for query, fields in zip(queries, meters, strict=True)})
+        setup,
+        {manager: tuple(report for text in texts or () if (report := _report(text)) is not None)
+         for manager, texts in zip(taking, reports, strict=True)},
+        readable, frozenset(other for other, is_there in zip(nodes, heard, strict=True) if is_there),
+        _counts(queries, meters[::2]), _counts(queries, meters[1::2]))
 
 
 def send(
-    broker: redis.Redis, reports: Iterable[tuple[str, QosReport]], wishes: Mapping[str, QosWishes]
+    broker: redis.Redis, reports: Iterable[tuple[str, QosReport]], wishes: Iterable[tuple[str, QosWishes]]
 ) -> None:
     """Send reports to the managers of nodes, and wishes to the nodes that run the queries."""
     pipeline = broker.pipeline(transaction=False)
     for node, report in reports:
         key = keys.qos_reports(node)
         pipeline.rpush(key, QOS_REPORTS.dumps(report)).ltrim(key, -REPORTS_KEPT, -1).expire(key, REPORTS_LIVE_S)
-    for node, wish in wishes.items():
+    for node, wish in wishes:
         key = keys.qos_wishes(node)
         pipeline.hset(key, wish.node, QOS_WISHES.dumps(wish)).expire(key, WISHES_LIVE_S)
     if pipeline.command_stack:
         pipeline.execute()
+
+
+def _counts(queries: Sequence[str], hashes: Iterable[Mapping[bytes, bytes]]) -> dict[str, dict[str, int]]:
+    return {
+        query: {name.decode(): int(value) for name, value in fields.items() if value.isdigit()}
+        for query, fields in zip(queries, hashes, strict=True)}
 
 
 def _report(text: bytes) -> QosReport | None:

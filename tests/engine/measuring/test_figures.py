@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scheduler.latency.histograms import percentile_ms
 from workers.engine.measuring.figures import (
     Batch,
     achieved_per_s,
@@ -15,7 +16,6 @@ from workers.engine.measuring.figures import (
     latency_slope,
     quantiles_s,
 )
-from workers.engine.observed import percentile_ms
 
 TRIGGER_S = 0.5
 SLOPE = 0.03  # what parts stable from unstable, as sweeps have it

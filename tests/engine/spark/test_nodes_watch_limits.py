@@ -56,8 +56,8 @@ def test_managers_bring_a_violated_limit_to_hold_while_no_site_runs(hosts: Hosts
     graph = RuntimeGraph(
         [Vertex(fragment.id, fragment.id, node_of(fragment.slot)) for fragment in fragments], [Channel(first, then)])
     setups = qos_setups(
-        graph, [LatencyConstraint(along((first, then)), LIMIT_S, 60.0)], up=set(NODES),
-        longest_ms={first: 8_000, then: 8_000}, sources={first})
+        graph, [LatencyConstraint(along((first, then)), LIMIT_S, 60.0)],
+        longest_ms={first: 8_000, then: 8_000}, sources={first}, reads={then: {f"{first}.0": first}})
     qos.publish(hosts.broker, setups.values(), at_ms=time.time_ns() // 1_000_000)
 
     hosts.wait(lambda: min(intervals_ms()) < BEGIN_MS, what="a manager has stepped")

@@ -11,8 +11,11 @@ from hypothesis import strategies as st
 from scheduler.contracts.qos import QosReport
 from scheduler.latency.buffers import BufferSizing, adapted_size
 from scheduler.latency.chaining import ChainingFacts, longest_chain, overloaded
-from scheduler.latency.measuring import Reporter, RunningMeans, Sample
+from scheduler.latency.constraints import LatencyConstraint, along
+from scheduler.latency.managing import QosManager
+from scheduler.latency.measuring import ChannelSample, Reporter, RunningHistogram, RunningMeans, Sample
 from scheduler.latency.runtime_graph import Channel, RuntimeGraph, Vertex
+from scheduler.latency.setting_up import qos_setups
 
 SIZING = BufferSizing()
 
@@ -105,6 +108,44 @@ def test_a_reporter_takes_one_sample_an_interval_and_sends_no_empty_report() -> 
     assert reporter.due(64) is not None
     with pytest.raises(ValueError, match="offset"):
         Reporter("n1", {}, interval_s=5, offset_s=5)
+
+
+def test_each_channel_is_reported_with_its_own_latency_and_ages_where_they_are_told() -> None:
+    reporter = Reporter("n1", {"c": ("a>c", "b>c", "x>c")}, interval_s=5, offset_s=0)
+    reporter.take("c", Sample(
+        0.1, interval_s=1.0, batch_s=0.1, lifetime_s=0.3, channel_s=0.5,
+        channels={"a": ChannelSample(0.2, 0.1), "b": ChannelSample(0.9, 1.0)}, ages={20: 3}))
+    assert reporter.due(0) == QosReport(
+        "n1", {"c": 0.1, "a>c": 0.2, "b>c": 0.9}, {"c": 0.3, "a>c": 0.1, "b>c": 1.0}, {"c": 1.0}, {"c": 0.1},
+        {"c": {20: 3}}), "nothing came along the third"
+
+
+def test_ages_are_of_the_reports_within_the_span() -> None:
+    ages = RunningHistogram(over_s=30)
+    ages.add(0, {20: 1})
+    ages.add(15, {20: 2, 30: 1})
+    assert ages.at(15) == {20: 3, 30: 1}
+    assert ages.at(30) == {20: 2, 30: 1}
+    ages.forget()
+    assert ages.at(30) == {}
+
+
+def test_only_what_lies_on_a_slow_channel_is_made_quicker() -> None:
+    """Two sources into one query, with a limit on both paths: events of the second wait."""
+    graph = RuntimeGraph(
+        [Vertex(query, query, "n1") for query in "abc"], [Channel("a", "c"), Channel("b", "c")])
+    setups = qos_setups(
+        graph, [LatencyConstraint(along((source, "c")), 2.0, 60) for source in "ab"],
+        longest_ms=dict.fromkeys("abc", 8_000), sources={"a", "b"})
+    manager, decided = QosManager(setups["n1"], now_s=0.0), []
+    for now_s in range(0, 60, 5):
+        manager.take(QosReport(
+            "n1", {"a": 0.5, "b": 0.5, "c": 0.1, "a>c": 0.1, "b>c": 2.0},
+            {"a": 0.8, "b": 0.8, "c": 0.0, "a>c": 0.2, "b>c": 4.0}, dict.fromkeys("abc", 0.8),
+            dict.fromkeys("abc", 0.1)), now_s=now_s)
+        decided += manager.decide(now_s)
+    assert decided[0].intervals_s.keys() == {"b", "c"}
+    assert decided[0].worst_s == pytest.approx(2.6)
 
 
 def test_means_are_of_the_samples_within_the_span() -> None:

@@ -25,19 +25,16 @@ from scheduler.latency.constraints import LatencyConstraint, Watched, along
 from scheduler.latency.managing import REPORT_S, ROUND_S, QosManager
 from scheduler.latency.runtime_graph import Channel, RuntimeGraph, Vertex
 from scheduler.latency.setting_up import constraint_of, graph_of, qos_setups
+from scheduler.latency.standing_in import STAND_INS, stood_in_for
 from scheduler.latency.ways import Way
 
 from . import graphs
 
 
-def set_up(
-    graph: RuntimeGraph, constraints: list[LatencyConstraint], up: set[str] | None = None
-) -> dict[str, QosSetup]:
+def set_up(graph: RuntimeGraph, constraints: list[LatencyConstraint]) -> dict[str, QosSetup]:
     """The set-ups as nodes read them."""
-    nodes = {vertex.worker for vertex in graph.vertices.values()}
     setups = qos_setups(
-        graph, constraints, up=nodes if up is None else up, longest_ms=dict.fromkeys(graph.by_task, 8_000),
-        sources={"t0"}, version=1)
+        graph, constraints, longest_ms=dict.fromkeys(graph.by_task, 8_000), sources={"t0"}, version=1)
     return {node: QOS_SETUPS.loads(QOS_SETUPS.dumps(setup)) for node, setup in setups.items()}
 
 
@@ -48,25 +45,49 @@ def test_all_nodes_watch_each_sequence_exactly_once_also_while_some_are_away(dat
         lambda constraint: isinstance(constraint.sequence[-1], str)), max_size=3))  # limits end with a query
     known = data.draw(graphs.latencies(graph))
     nodes = sorted({vertex.worker for vertex in graph.vertices.values()})
-    up = data.draw(st.sets(st.sampled_from(nodes)))
+    away = data.draw(st.sets(st.sampled_from(nodes)))
 
-    setups = set_up(graph, constraints, up)
+    setups = set_up(graph, constraints)
 
     wanted = Counter(
         (constraint.sequence, constraint.limit_s, graphs.latency_s(constraint, graph, path, known))
         for constraint in constraints for path in graphs.sequences(constraint, graph)
         if graphs.latency_s(constraint, graph, path, known) > constraint.limit_s)
     watched: Counter[object] = Counter()
-    for setup in setups.values():
+    parts = [setup for setup in setups.values() if setup.node not in away]
+    for setup in list(parts):
+        parts += [setup.in_place_of(node) for node in stood_in_for(setup.stands_in, away)]
+    managing = [part.node for part in parts if part.shares]
+    assert len(managing) == len(set(managing)), "nobody manages what another does"
+    for node, setup in setups.items():
+        if setup.shares and node not in managing:
+            others = {vertex.node for vertex in setup.queries.values()} - {node}
+            assert len(others & away) >= min(len(others), STAND_INS), "too many are away"
+            parts.append(setup)
+    for setup in parts:
         part = graph_of(setup)
         for share in setup.shares:
             constraint = constraint_of(share)
             watched.update(
                 (constraint.sequence, constraint.limit_s, violation.latency_s)
                 for violation in Watched(constraint, part, known, frozenset(share.anchors)).violations())
-        if setup.node not in up:
-            assert up.isdisjoint(vertex.worker for vertex in part.vertices.values()), "nobody else could watch it"
     assert watched == wanted
+
+
+def test_a_set_up_says_who_reads_whom_and_whose_ages_are_told() -> None:
+    graph = RuntimeGraph(
+        [Vertex("a", "a", "n1"), Vertex("b", "b", "n2"), Vertex("c", "c", "n2")],
+        [Channel("a", "b"), Channel("b", "c")])
+    setups = qos_setups(
+        graph, [LatencyConstraint(along(("a", "b")), 1.0, 60, 99)], longest_ms=dict.fromkeys("abc", 8_000),
+        sources={"a"}, reads={"b": {"old.0": "a"}, "c": {"b.1": "b"}})
+    own = setups["n2"].own
+    assert (own["b"].reads, own["b"].ages) == ({"old.0": "a"}, True)
+    assert (own["c"].reads, own["c"].ages) == ({}, False), "no limit is on it"
+    assert not setups["n1"].own["a"].ages
+    assert setups["n1"].shares[0].percentile == 99
+    assert setups["n2"].stands_in["n1"].shares == setups["n1"].shares
+    assert setups["n2"].in_place_of("n1").queries == setups["n1"].queries
 
 
 @given(st.data())
@@ -121,12 +142,12 @@ def test_of_very_many_paths_so_many_are_watched_that_each_stream_is_on_one() -> 
     assert all(path[0] in way.starts and path[-1] in way.ends for path in paths)
 
 
-def test_of_one_path_the_strictest_limit_is_watched_and_a_percentile_as_a_shorter_mean() -> None:
+def test_of_one_path_the_strictest_limit_is_watched_and_a_percentile_beside_a_mean() -> None:
     way = Way({"a": (), "b": ("a",)}, frozenset({"a"}), frozenset({"b"}))
-    short = constraints_on(way, limit_s=2.0, over_s=60, share=0.5)
-    tail = constraints_on(way, limit_s=2.0, over_s=60, share=1.0)
-    assert strictest([*short, *tail]) == tail
-    assert tail[0].limit_s == 1.0
+    short = constraints_on(way, limit_s=2.0, over_s=60)
+    tail, longer = (constraints_on(way, limit_s=limit_s, over_s=60, percentile=80) for limit_s in (2.0, 3.0))
+    assert strictest([*short, *longer, *tail]) == [*short, *tail]
+    assert (tail[0].limit_s, tail[0].percentile) == (1.25, 80), "so much a mean may be of ages that are spread evenly"
     [within] = constraints_on(way, limit_s=2.0, over_s=60, writers={"a": ("before",)})
     assert within.sequence == (("before", "a"), "a", ("a", "b"), "b")
 
@@ -142,16 +163,15 @@ def test_a_thousand_nodes_are_set_up_and_one_of_them_decides_on_its_part_of_a_hu
                      for before, after in itertools.pairwise(names) for number in range(width)]
         constraints.append(LatencyConstraint(along(names), limit_s=0.3, over_s=60))
     graph = RuntimeGraph(vertices, channels)
-    up = {f"n{number}" for number in range(5 * groups)} - {"n7"}
 
     setups = qos_setups(
-        graph, constraints, up=up, longest_ms=dict.fromkeys(graph.by_task, 60_000),
+        graph, constraints, longest_ms=dict.fromkeys(graph.by_task, 60_000),
         sources={f"split@{group}" for group in range(groups)})
 
     assert len(setups) == 5 * groups
     assert sum(len(setup.queries) for setup in setups.values()) == 100_000
-    assert {len(setup.queries) for node, setup in setups.items() if node != "n7"} == {100}
-    assert len(setups["n7"].own) == 100, "it is away, its part has no other node, and it is as it was"
+    assert {len(setup.queries) for setup in setups.values()} == {100}
+    assert not any(setup.stands_in for setup in setups.values()), "what one node has alone nobody else could watch"
 
     manager, now_s = QosManager(setups["n12"], now_s=0.0), 0.0
     for _ in range(40):
@@ -165,7 +185,7 @@ def test_a_thousand_nodes_are_set_up_and_one_of_them_decides_on_its_part_of_a_hu
 
 
 WRITTEN = [
-    (QOS_REPORTS, QosReport("n1", {"a": 0.2, "a>b": 0.1}, {"a": 1.0}, {"a": 1.0}, {"a": 0.1})),
+    (QOS_REPORTS, QosReport("n1", {"a": 0.2, "a>b": 0.1}, {"a": 1.0}, {"a": 1.0}, {"a": 0.1}, {"a": {30: 5, 41: 1}})),
     (QOS_WISHES, QosWishes("n1", 3, {"a": 100})),
     (INTERVALS, Intervals({"a": 100}))]
 
@@ -180,6 +200,9 @@ def test_what_is_written_is_read_again_by_an_earlier_version_too(codec, value) -
     {"channels": [["a", "b"]]}, {"version": "new"}, {"own": {"a": {}}},
     {"shares": [{"path": ["f"], "limit_s": 0, "over_s": 1, "anchors": ["a"]}]},
     {"shares": [{"path": ["f"], "limit_s": 1, "over_s": 1, "anchors": ["a"]}]},
+    {"shares": [{"path": ["f"], "limit_s": 1, "over_s": 1, "anchors": ["a"], "percentile": 100}],
+     "queries": {"a": {"task": "f", "node": "n1"}}},
+    {"stands_in": {"n2": {"shares": [], "queries": {}, "channels": [["a", "b"]]}}},
     {"shares": [{"path": [], "limit_s": 1, "over_s": 1, "anchors": ["a"]}]}])
 def test_a_set_up_that_makes_no_sense_is_refused(document) -> None:
     with pytest.raises(InvalidContract, match="QosSetup"):

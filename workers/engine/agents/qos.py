@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from typing import Any
 
 import redis
@@ -16,6 +16,7 @@ import redis
 from scheduler.contracts.qos import ARROW, QosReport, QosSetup, QosWishes
 from scheduler.latency.managing import REPORT_S, ROUND_S, Decision, QosManager, agreed_ms, grown_ms
 from scheduler.latency.measuring import Reporter
+from scheduler.latency.standing_in import AWAY_S, Hearing, listened_for, stood_in_for
 from workers.engine import qos
 
 from .logs import logger
@@ -56,10 +57,13 @@ class NodeQos:
         self._on_intervals, self._on_event = on_intervals, on_event
         self._setup: QosSetup | None = None  # before the first turn
         self._manager: QosManager | None = None
-        self._wishes: Mapping[str, QosWishes] = {}  # of the last round, by the node that runs the queries
+        self._stand_ins: dict[str, QosManager] = {}  # by the node that is away
+        self._hearing = Hearing((), now_s=0.0)
+        self._wishes: QosWishes | None = None  # its own manager's of its own queries, since the last round
         self._reporters: dict[str, Reporter] = {}  # by the manager's node
         self._sampler = Sampler()
-        self._round_s = 0.0
+        self._round_s = self._turned_s = 0.0
+        self._log = logger()
 
     @property
     def version(self) -> int:
@@ -75,22 +79,30 @@ class NodeQos:
             self._renew(qos.set_up_of(self._broker, self._store.node), now_s)
             return
         wanted = [query for query in setup.own if any(to.wants(query) for to in self._reporters.values())]
-        mail = qos.fetch(self._broker, self._store.node, wanted)
+        mail = qos.fetch(
+            self._broker, self._store.node, wanted, managers=list(self._stand_ins),
+            listened_for=listened_for(setup.stands_in))
         if self._renew(mail.setup, now_s):
             return
+        if now_s - self._turned_s > AWAY_S:  # another one may have stood in for its manager, and wished otherwise
+            self._begin(setup, now_s)
+        self._turned_s = now_s
+        self._stand_in(stood_in_for(setup.stands_in, self._hearing.away(mail.heard, now_s)), now_s)
         running = self._reports()
         for query, counts in mail.meters.items():
-            sample = self._sampler.look(query, counts, running.get(query, {}), source=setup.own[query].source)
+            sample = self._sampler.look(
+                query, counts, running.get(query, {}), own=setup.own[query], channels=mail.channels[query])
             if sample is not None:
                 for reporter in self._reporters.values():
                     reporter.take(query, sample)
         due = [(node, report) for node, reporter in self._reporters.items() if (report := reporter.due(now_s))]
         is_round = now_s >= self._round_s
-        self._manage([*mail.reports, *(report for node, report in due if node == self._store.node)], now_s, is_round)
-        others = {node: wish for node, wish in self._wishes.items() if node != self._store.node}
-        qos.send(self._broker, [item for item in due if item[0] != self._store.node], others if is_round else {})
-        self._keep({**mail.wishes, **{
-            wish.node: wish for node, wish in self._wishes.items() if node == self._store.node}}, running, is_round)
+        own = self._store.node
+        to_itself = [report for node, report in due if node == own]
+        wishes = self._manage({**mail.reports, own: (*mail.reports[own], *to_itself)}, now_s, is_round)
+        qos.send(self._broker, [item for item in due if item[0] != own], wishes)
+        own_wishes = {} if self._wishes is None else {own: self._wishes}
+        self._keep({**mail.wishes, **own_wishes}, running, is_round)
         if is_round:
             self._round_s = now_s + ROUND_S
 
@@ -105,9 +117,10 @@ class NodeQos:
 
     def _begin(self, setup: QosSetup, now_s: float) -> None:
         """Work by another set-up. What was measured for the one before is measured anew."""
-        self._setup = setup
+        self._setup, self._turned_s = setup, now_s
         self._manager = QosManager(setup, now_s=now_s) if setup.shares else None
-        self._wishes = {}
+        self._stand_ins, self._wishes = {}, None
+        self._hearing = Hearing(listened_for(setup.stands_in), now_s=now_s)
         self._reporters = {
             node: Reporter(self._store.node, _queries_of(elements), interval_s=REPORT_S,
                            offset_s=self._chance.uniform(0, REPORT_S) % REPORT_S)
@@ -117,21 +130,43 @@ class NodeQos:
         if setup.empty and self._store.write_intervals({}):
             self._on_intervals()
 
-    def _manage(self, reports: Iterable[QosReport], now_s: float, is_round: bool) -> None:
-        if self._manager is None:
-            return
-        for report in reports:
-            self._manager.take(report, now_s=now_s)
-        if is_round:
-            for decision in self._manager.decide(now_s):
+    def _stand_in(self, nodes: Set[str], now_s: float) -> None:
+        """Manage for these nodes besides its own, and for no others any more."""
+        for node in self._stand_ins.keys() - nodes:
+            del self._stand_ins[node]
+            self._log.info("a manager is back", manager=node)
+        for node in nodes - self._stand_ins.keys():
+            self._stand_ins[node] = QosManager(self._setup.in_place_of(node), now_s=now_s)
+            self._log.info("stands in for a manager that is away", manager=node)
+
+    def _manage(
+        self, reports: Mapping[str, Iterable[QosReport]], now_s: float, is_round: bool
+    ) -> list[tuple[str, QosWishes]]:
+        """Let managers take what was reported to them, and decide in a round; what they wish of the queries of nodes.
+
+        Its own manager's wishes of its own queries stay here.
+        """
+        own = self._store.node
+        managers = {own: self._manager, **self._stand_ins} if self._manager is not None else self._stand_ins
+        wishes: list[tuple[str, QosWishes]] = []
+        for manages, manager in managers.items():
+            for report in reports.get(manages, ()):
+                manager.take(report, now_s=now_s)
+            for decision in manager.decide(now_s) if is_round else ():
                 self._tell(decision, now_s)
-            self._wishes = self._manager.wishes()
+            for node, wish in manager.wishes().items() if is_round else ():
+                if node == manages == own:
+                    self._wishes = wish
+                else:
+                    wishes.append((node, wish))
+        return wishes
 
     def _tell(self, decision: Decision, now_s: float) -> None:
+        what = "" if decision.percentile is None else f"p{decision.percentile:g}: "
         for query, interval_s in decision.intervals_s.items():
             self._on_event(
                 "stepped", at_ms=round(1000 * now_s), fragment=query, trigger_ms=round(1000 * interval_s),
-                error=f"{decision.worst_s:.3g} s where {decision.limit_s:g} s are asked for: batches "
+                error=f"{what}{decision.worst_s:.3g} s where {decision.limit_s:.3g} s are asked for: batches "
                       f"{interval_s:.3g} s apart.")
 
     def _keep(self, wishes: Mapping[str, QosWishes], running: Mapping[str, Mapping[str, Any]], is_round: bool) -> None:

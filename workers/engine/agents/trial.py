@@ -14,6 +14,7 @@ from typing import Any
 import redis
 
 from scheduler.contracts.trials import Progress, Sample, TrialOrder, TrialResult
+from scheduler.latency.histograms import percentile_ms
 from scheduler.model.canonical import RATE_KEY, canonical_json
 from scheduler.model.effects import effects_in_words, needs_approval
 from scheduler.model.task_types import TaskType, TaskTypes
@@ -28,7 +29,6 @@ from workers.engine.measuring.load import TreeLoad, held_to
 from workers.engine.measuring.machine import Stolen, slot_memory_mb
 from workers.engine.measuring.speed import CoreSpeed
 from workers.engine.measuring.window import Weight, Window, sample_of
-from workers.engine.observed import percentile_ms
 from workers.engine.settings import Settings
 from workers.engine.spark.pinning import core_for
 from workers.engine.trials import TrialFailed

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from scheduler.model.fragment import part_id
+
 PREFIX = "weir:"
 PUSH = f"{PREFIX}push"
 EVENTS = f"{PREFIX}events"
@@ -32,7 +34,7 @@ def room(channel_id: str) -> str:
 
 def part(channel_id: str, reader: str) -> str:
     """The id of one bundle's part of a divided stream: a channel of its own, which that bundle alone reads."""
-    return f"{channel_id}@{reader}"
+    return part_id(channel_id, reader)
 
 
 def whole_of(part_id: str) -> str:
@@ -164,6 +166,11 @@ def try_again(fragment_id: str) -> str:
 def meter(fragment_id: str) -> str:
     """The hash of a fragment's meters."""
     return f"{PREFIX}meter:{fragment_id}"
+
+
+def channel_meters(fragment_id: str) -> str:
+    """The hash of what a fragment's meters say of each channel that it reads; it goes by itself."""
+    return f"{meter(fragment_id)}:channels"
 
 
 def tap(fragment_id: str) -> str:

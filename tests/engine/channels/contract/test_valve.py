@@ -75,7 +75,7 @@ def test_a_closed_tail_passes_nothing_on_while_the_outlet_continues(rig: Rig) ->
     wait_until(lambda: max(rig.batches("a.1")) > boundary, what="an open tail", alive=(query,))
 
 
-def test_meters_count_every_event_and_sample_latency(rig: Rig) -> None:
+def test_meters_count_every_event_and_sample_latency(rig: Rig, broker: redis.Redis) -> None:
     # Names of its own: what a query of the test before counted last is told up to half a second after its end.
     ticks = rig.ticks("m", rate_per_s=2_000, limit=5_000)
     first = rig.publish(ticks, "m", 0, readers=("n",))
@@ -90,6 +90,11 @@ def test_meters_count_every_event_and_sample_latency(rig: Rig) -> None:
     batches = len(rig.batches("n.0"))
     assert batches <= sum(histogram_of(n, "0:lat").values()) < 5_000
     assert sum(histogram_of(n, "in:chan").values()) == sum(histogram_of(n, "in:wait").values()) > 0
+    of_channel = {name.decode(): int(count) for name, count in broker.hgetall(keys.channel_meters("n")).items()}
+    assert of_channel.keys() == {"m.0:blocks", "m.0:chan", "m.0:wait"}, "it reads one"
+    assert broker.ttl(keys.channel_meters("n")) > 0
+    assert of_channel["m.0:blocks"] == sum(histogram_of(n, "in:chan").values())
+    assert of_channel["m.0:chan"] >= of_channel["m.0:wait"] >= 0
     assert "throttled_by" not in m
 
 

@@ -62,6 +62,7 @@ final class ChannelReader implements PartitionReader<ColumnarBatch> {
   private final Broker broker;
   private final BufferAllocator allocator;
   private final Map<String, Long> meters = new HashMap<>();
+  private final Map<String, Long> channelMeters = new HashMap<>();
   private final Iterator<Slice.Piece> pieces;
   private Slice.Piece piece;
   private Iterator<Block> fetched;
@@ -180,6 +181,9 @@ final class ChannelReader implements PartitionReader<ColumnarBatch> {
     meters.merge("in:bytes", (long) next.payload.length, Long::sum);
     meters.merge("in:chan:" + Meters.bucket(now - next.writtenMs), 1L, Long::sum);
     meters.merge("in:wait:" + Meters.bucket(slice.plannedMs - next.writtenMs), 1L, Long::sum);
+    channelMeters.merge(piece.channel + ":blocks", 1L, Long::sum);
+    channelMeters.merge(piece.channel + ":chan", Math.max(0, now - next.writtenMs), Long::sum);
+    channelMeters.merge(piece.channel + ":wait", Math.max(0, slice.plannedMs - next.writtenMs), Long::sum);
   }
 
   @Override
@@ -191,6 +195,7 @@ final class ChannelReader implements PartitionReader<ColumnarBatch> {
   public void close() throws IOException {
     closeBlock();
     if (!meters.isEmpty()) broker.meters.add(slice.reader, meters);
+    if (!channelMeters.isEmpty()) broker.meters.addByChannel(slice.reader, channelMeters);
     if (!staysWhole) free();
   }
 

@@ -55,6 +55,11 @@ final class Keys {
     return "weir:meter:" + fragment;
   }
 
+  /** What a fragment's meters say of each channel that it reads. */
+  static String channelMeters(String fragment) {
+    return meter(fragment) + ":channels";
+  }
+
   /** Is there while somebody looks at the streams of a fragment. */
   static String tap(String fragment) {
     return "weir:tap:" + fragment;

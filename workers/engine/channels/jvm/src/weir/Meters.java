@@ -13,9 +13,11 @@ import java.util.Map;
  */
 final class Meters {
   private static final long FLUSH_MS = 500;
+  private static final int BY_CHANNEL_KEPT_S = 600; // a reader that goes on counts anew, and channels come and go
 
   private final Broker broker;
   private final Map<String, Map<String, Long>> counts = new HashMap<>(); // fragment -> field -> difference
+  private final Map<String, Map<String, Long>> byChannel = new HashMap<>(); // likewise, of the channels that it reads
   private final Map<String, Map<String, Long>> reached = new HashMap<>(); // fragment -> field -> highest value
   private final Map<String, String> throttled = new HashMap<>(); // fragment -> full channel, "" when none any more
   private List<Object[]> others = new ArrayList<>(); // commands that go along once
@@ -32,7 +34,16 @@ final class Meters {
 
   /** Adds to several fields of a fragment at once. */
   synchronized void add(String fragment, Map<String, Long> differences) {
-    Map<String, Long> fields = counts.computeIfAbsent(fragment, any -> new HashMap<>());
+    add(counts, fragment, differences);
+  }
+
+  /** Adds to several fields of the channels that a fragment reads. */
+  synchronized void addByChannel(String fragment, Map<String, Long> differences) {
+    add(byChannel, fragment, differences);
+  }
+
+  private void add(Map<String, Map<String, Long>> all, String fragment, Map<String, Long> differences) {
+    Map<String, Long> fields = all.computeIfAbsent(fragment, any -> new HashMap<>());
     differences.forEach((field, difference) -> fields.merge(field, difference, Long::sum));
     start();
   }
@@ -76,12 +87,15 @@ final class Meters {
   void flush() {
     List<Object[]> commands = new ArrayList<>();
     Map<String, Map<String, Long>> taken;
+    Map<String, Map<String, Long>> takenByChannel;
     synchronized (this) {
-      if (counts.isEmpty() && throttled.isEmpty() && others.isEmpty()) return;
+      if (counts.isEmpty() && byChannel.isEmpty() && throttled.isEmpty() && others.isEmpty()) return;
       commands.addAll(others);
       others = new ArrayList<>();
       taken = new HashMap<>(counts);
       counts.clear();
+      takenByChannel = new HashMap<>(byChannel);
+      byChannel.clear();
       // With the counts of the same events: what counted nothing has come no further.
       for (String fragment : taken.keySet()) {
         reached.getOrDefault(fragment, Map.of()).forEach((field, value) ->
@@ -94,10 +108,16 @@ final class Meters {
     }
     taken.forEach((fragment, fields) -> fields.forEach((field, difference) ->
         commands.add(new Object[] {"HINCRBY", Keys.meter(fragment), field, difference})));
+    takenByChannel.forEach((fragment, fields) -> {
+      String key = Keys.channelMeters(fragment);
+      fields.forEach((field, difference) -> commands.add(new Object[] {"HINCRBY", key, field, difference}));
+      commands.add(new Object[] {"EXPIRE", key, BY_CHANNEL_KEPT_S});
+    });
     try {
       broker.once(redis -> redis.pipeline(commands));
     } catch (IOException | RuntimeException away) {
       taken.forEach(this::add);
+      takenByChannel.forEach(this::addByChannel);
     }
   }
 }

@@ -1,0 +1,71 @@
+"""Longer intervals under limits that hold with room: equation 3 of paper [5], and more of it. Ours.
+
+In the paper a buffer in which nothing waits becomes larger. Here that is a query that begins a batch as soon as it is
+written to; where a limit holds with much room, all others as well, for batches cost CPU whatever they carry.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from .stepping import GROW
+
+ROOM = 0.5  # of a limit: as long as the worst sequence is below that, there is much room
+FULL = 0.9  # of a limit: no step leads further
+LEAST_STEP = 1.01  # a smaller one is not worth a change
+NO_WAIT_S = 0.005  # events that wait for less do not wait
+REMEMBERED_S = 1800.0  # for how long it is known which intervals were too long
+
+
+def growth(worst_s: float, limit_s: float, intervals_s: Iterable[float]) -> float:
+    """By which factor intervals may grow together: 1 where not at all.
+
+    Parameters
+    ----------
+    worst_s : float
+        The latency of the worst sequence.
+    limit_s : float
+        Its limit: that is not reached though events wait for all that the intervals become longer by.
+    intervals_s : iterable of float
+        The longest interval of those that grow, for each task along the sequence.
+    """
+    together_s = sum(intervals_s)
+    if together_s <= 0:
+        return 1.0
+    factor = min(GROW, 1 + (FULL * limit_s - worst_s) / together_s)
+    return factor if factor >= LEAST_STEP else 1.0
+
+
+def held_at(interval_s: float, *, worst_s: float, limit_s: float, waits_s: float) -> float:
+    """The interval with which a limit that is violated would have held with some room, all others changed alike.
+
+    Parameters
+    ----------
+    interval_s : float
+        The one in force.
+    worst_s : float
+        The latency of the worst sequence.
+    limit_s : float
+        Its limit.
+    waits_s : float
+        What of that latency events wait for batches.
+    """
+    return interval_s * max(0.0, 1 - (worst_s - FULL * limit_s) / waits_s) if waits_s > 0 else 0.0
+
+
+class Ceilings:
+    """How long the intervals of queries may become, by what was violated lately. So load that swings moves them once.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[float, float]] = {}  # interval, and until when it counts
+
+    def note(self, query: str, interval_s: float, *, now_s: float) -> None:
+        """A longer interval than this violated a limit."""
+        self._known[query] = (min(interval_s, self.of(query, now_s=now_s)), now_s + REMEMBERED_S)
+
+    def of(self, query: str, *, now_s: float) -> float:
+        """The longest interval that a query may have now."""
+        interval_s, until_s = self._known.get(query, (math.inf, -math.inf))
+        return interval_s if now_s < until_s else math.inf
