@@ -177,23 +177,3 @@ def _has_room(
     if balances and after > loads[bundle.slot] - thresholds.margin:
         return False
     return after <= thresholds.high - thresholds.margin
-
-
-@dataclass(slots=True)
-class Rest:
-    """Which bundles rest, and for how many rounds still."""
-
-    rounds: int = 5
-    _left: dict[str, int] | None = None
-
-    @property
-    def bundles(self) -> frozenset[str]:
-        """Those that moved within the last rounds."""
-        return frozenset(self._left or ())
-
-    def after(self, turn: Turn) -> None:
-        """A round is over: what moved begins to rest."""
-        left = {name: count - 1 for name, count in (self._left or {}).items() if count > 1}
-        if turn.move is not None:
-            left |= dict.fromkeys(turn.move.bundles, self.rounds)
-        self._left = left

@@ -12,7 +12,7 @@ from scheduler.model.fragment import node_of
 
 @dataclass(frozen=True, slots=True)
 class PlacedBundle:
-    """A bundle on a slot: the CPU that it takes or would take, in cores, and the events that wait for it.
+    """A bundle on a slot, and the CPU that it takes or would take, in cores.
 
     One that is not ``movable`` stays where it is; one that is ``node_bound`` stays on its node, which has its state.
     """
@@ -20,7 +20,6 @@ class PlacedBundle:
     id: str
     slot: str
     cores: float
-    waiting: int = 0
     movable: bool = True
     node_bound: bool = False
 

@@ -126,8 +126,13 @@ def record(world: World, case: Case) -> Iterator[DataflowRecord]:
     assert {model: list(model.objects.order_by("pk").values()) for model in KEPT} == before
 
 
-@pytest.mark.parametrize(
-    "way", [over_the_page, over_the_api, submitted_over_the_api, by_command, submitted_by_command])
+WAYS = (over_the_page, over_the_api, submitted_over_the_api, by_command, submitted_by_command)
+FIRST = next(iter(CASES))
+
+
+@pytest.mark.parametrize(("case", "way"), [  # every way and every case; the long run has each case by each way
+    pytest.param(name, way, marks=() if name == FIRST or way is over_the_api else pytest.mark.long)
+    for name in CASES for way in WAYS], indirect=["case"])
 def test_what_has_no_schedule_is_refused_before_anything_is_proposed(
     world: World, record: DataflowRecord, case: Case, way: Callable[..., Answer], tmp_path: Path
 ) -> None:

@@ -40,7 +40,8 @@ CONFIGS = {
 }
 
 
-@pytest.mark.parametrize("case", CONFIGS)
+@pytest.mark.parametrize("case", [  # sessions are kept as other windows are: test_windows.py
+    pytest.param(case, marks=pytest.mark.long) if case == "window, sessions" else case for case in CONFIGS])
 def test_batches_and_restarts_change_nothing(case, stream, tmp_path):
     """Nor does it that state is kept by key, as it is where there is much."""
     name, config = case.partition(",")[0], CONFIGS[case]

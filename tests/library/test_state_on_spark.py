@@ -35,7 +35,13 @@ CONFIGS = {
 }
 
 
-@pytest.mark.parametrize("name", CONFIGS)
+# One of each way that a fold keeps its state: by key, by message, and a window of values that a model is fitted to.
+# Of the others test_folds.py and test_state_store.py say the same without Spark.
+IN_SHORT = {"kalman_filter", "join_by_message", "sliding_linear_regression"}
+
+
+@pytest.mark.parametrize("name", [
+    name if name in IN_SHORT else pytest.param(name, marks=pytest.mark.long) for name in CONFIGS])
 def test_batches_and_restarts_change_nothing(name, stream):
     rows = readings(60)
     whole = stream(OBSERVATIONS)

@@ -13,7 +13,7 @@ import redis
 from scheduler.contracts.looks import DONE, FAILED, LookOrder
 from scheduler.model.dataflow import Task
 from workers.engine import looks
-from workers.engine.agents.look_runner import LookRunner
+from workers.engine.agents import look_runner
 from workers.engine.looks import Seen
 from workers.engine.settings import Settings
 
@@ -24,10 +24,17 @@ pytestmark = pytest.mark.broker
 KINDS = ("kafka", "mqtt 5", "postgresql", "files", "files of S3")
 VARIANTS = ("mqtt 3.1.1", "of a package")  # the long run has them
 OWNER = "1"
-# What a node does of a look, whatever it looks at: the long run has it with every kind.
-OF_ANY_KIND = pytest.mark.parametrize("server", [
-    kind if kind == "files" else pytest.param(kind, marks=pytest.mark.long) for kind in (*KINDS, *VARIANTS)],
-    indirect=True)
+
+
+def in_short(*kinds: str) -> pytest.MarkDecorator:
+    """The short run has a test with these kinds, the long one with every kind."""
+    return pytest.mark.parametrize("server", [
+        kind if kind in kinds else pytest.param(kind, marks=pytest.mark.long) for kind in (*KINDS, *VARIANTS)],
+        indirect=True)
+
+
+OF_ANY_KIND = in_short("files")  # what a node does of a look, whatever it looks at
+OF_ANY_STORE = in_short(*(kind for kind in KINDS if kind != "files of S3"))  # it is read as a folder's files are
 
 
 @pytest.fixture(scope="module", params=[*KINDS, *(pytest.param(kind, marks=pytest.mark.long) for kind in VARIANTS)])
@@ -48,7 +55,7 @@ class Node:
 
     def __init__(self, broker: redis.Redis, url: str, data_dir: Any, environment: dict[str, str]) -> None:
         self.broker, self.data_dir = broker, data_dir
-        self.runner = LookRunner(Settings(redis_url=url, data_dir=data_dir), {
+        self.runner = look_runner.LookRunner(Settings(redis_url=url, data_dir=data_dir), {
             **os.environ, "REDIS_URL": url, "WEIR_NODE": "n1", "WEIR_DATA_DIR": str(data_dir),
             "PYTHONPATH": str(ROOT), **environment})
         self.runner.start()
@@ -78,7 +85,13 @@ class Node:
 
 
 @pytest.fixture
-def node(rig: Any, broker: redis.Redis, broker_url: str, tmp_path: Any) -> Iterator[Node]:
+def ends_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node that is closed does not wait long for a last order."""
+    monkeypatch.setattr(look_runner, "TAKE_S", 0.05)
+
+
+@pytest.fixture
+def node(rig: Any, ends_soon: None, broker: redis.Redis, broker_url: str, tmp_path: Any) -> Iterator[Node]:
     node = Node(broker, broker_url, tmp_path / "data", rig.environment)
     yield node
     node.close()
@@ -105,6 +118,7 @@ def test_the_newest_events_come_newest_first_with_their_types(node, rig):
         assert seen.events[0] == {"n": 49, "text": "event 49"} and numbers[-1] == 30
 
 
+@OF_ANY_STORE
 def test_what_cannot_be_read_is_told_as_the_connector_tells_it(node, rig):
     def send() -> None:
         rig.send([1])
@@ -118,12 +132,14 @@ def test_what_cannot_be_read_is_told_as_the_connector_tells_it(node, rig):
         assert unread.reason and unread.place
 
 
+@OF_ANY_STORE
 def test_a_source_without_events_is_told_from_one_that_does_not_answer(node, rig):
     seen = node.look(rig.task(), waits_s=3.0)
     assert (seen.state.state, seen.events, seen.state.message) == (DONE, [], ""), seen.state
     assert set(seen.types) == {"n", "text"}
 
 
+@OF_ANY_STORE
 def test_what_comes_while_somebody_looks_at_an_empty_source_is_seen(node, rig):
     look_id = node.begin(rig.task(), waits_s=20.0)
     until(lambda: node.seen(look_id).state.state == "looking", saying=lambda: node.seen(look_id).state)
@@ -134,7 +150,7 @@ def test_what_comes_while_somebody_looks_at_an_empty_source_is_seen(node, rig):
 def test_a_source_that_is_away_says_so_and_what_to_do(node, rig):
     rig.leave()
     try:
-        seen = node.look(rig.task(), waits_s=8.0)
+        seen = node.look(rig.task(), waits_s=4.0)
     finally:
         rig.return_()
     assert (seen.state.state, seen.state.code, seen.events) == (FAILED, "source_away", []), seen.state

@@ -26,7 +26,7 @@ from workers.engine.secrets import Vault, publish
 from .playing import until
 from .rig import event
 from .rigs import MqttRig, rig_of
-from .test_looks import OWNER, Node
+from .test_looks import OWNER, Node, ends_soon  # noqa: F401
 
 pytestmark = pytest.mark.broker
 
@@ -36,7 +36,9 @@ def node_for(rig: Any, broker: redis.Redis, url: str, folder: Path) -> Node:
 
 
 @pytest.fixture
-def started(broker: redis.Redis, broker_url: str, tmp_path: Path) -> Iterator[Any]:
+def started(
+    ends_soon: None, broker: redis.Redis, broker_url: str, tmp_path: Path  # noqa: F811
+) -> Iterator[Any]:
     """What starts a node for a rig, and ends it afterwards."""
     nodes: list[Node] = []
 

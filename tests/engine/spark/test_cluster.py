@@ -93,7 +93,7 @@ def test_each_slot_has_an_executor_and_neither_takes_all(clustered: Clustered, r
 
 
 def test_queries_move_between_slots_of_a_cluster_and_no_output_changes(rig: Rig) -> None:
-    play(rig, 7, moves=4, kills=1)
+    play(rig, 7, moves=4, kills=1, on_cluster=True)
 
 
 def slow_chain(name: str, slot: int) -> tuple[Fragment, list[RunningTask]]:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.deployment.online import Rest, Thresholds, Turn, decide
+from scheduler.deployment.online import Thresholds, decide
 from scheduler.deployment.values import Deployment, PlacedBundle, allocation_score, score_change
 from scheduler.model.fragment import node_of
 
@@ -151,34 +151,6 @@ def test_with_loads_that_stay_rounds_come_to_an_end(running: Deployment) -> None
 
     assert turn.move is None
     assert decide(running, USUAL).move is None, "what is settled stays so"
-
-
-@given(deployments(), st.integers(2, 4))
-def test_with_a_load_that_oscillates_nothing_goes_to_and_fro(running: Deployment, period: int) -> None:
-    rest, last_moved = Rest(rounds=6), dict[str, int]()
-    for number in range(40):
-        swings = number // period % 2
-        loaded = replace(running, bundles={
-            name: replace(bundle, cores=bundle.cores * (1.6 if (swings + at) % 2 else 0.4))
-            for at, (name, bundle) in enumerate(running.bundles.items())})
-        turn = decide(loaded, USUAL, resting=rest.bundles)
-        rest.after(turn)
-        if turn.move is not None:
-            for name in turn.move.bundles:
-                assert name not in last_moved or number - last_moved[name] > 6
-                last_moved[name] = number
-            running = running.moved(turn.move.bundles, turn.move.target)
-
-
-def test_who_rests_and_for_how_long() -> None:
-    rest = Rest(rounds=2)
-    move = decide(deployment({"a": ("n1/0", 0.1), "b": ("n2/0", 0.1)}, {"ab": 6}), USUAL)
-    rest.after(move)
-    assert rest.bundles == set(move.move.bundles)
-    rest.after(Turn("settled", ""))
-    assert rest.bundles == set(move.move.bundles)
-    rest.after(Turn("settled", ""))
-    assert rest.bundles == frozenset()
 
 
 @pytest.mark.parametrize("values", [{"low": 0.9}, {"margin": -1.0}, {"score_change": -1.0}])

@@ -67,7 +67,8 @@ def test_what_is_stopped_in_an_open_batch_is_read_again_and_made_once(rig: Rig) 
     assert rig.channels.info("b.0").duplicates > 0
 
 
-@pytest.mark.parametrize("kills", [1, pytest.param(3, marks=pytest.mark.long)])
+@pytest.mark.long  # a slot is killed in open batches: tests/engine/spark/test_real_time.py
+@pytest.mark.parametrize("kills", [1, 3])
 def test_a_killed_driver_goes_on_in_the_open_batch(rig: Rig, kills: int) -> None:
     chance = random.Random(7)
     for _ in range(kills):
