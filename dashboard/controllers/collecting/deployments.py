@@ -26,8 +26,8 @@ from scheduler.controllers.deploying import RESTS_S, SLOT, TRAFFIC, Asker, Deplo
 from scheduler.controllers.dry_run import Frame
 from scheduler.controllers.protocol import Effect, Sample
 from scheduler.controllers.values import DECLINED, Round
-from scheduler.history.series import MINUTE, TEN_SECONDS, Series
-from scheduler.history.series import SLOT as SLOT_KIND
+from scheduler.history.points import grid
+from scheduler.history.series import MINUTE, QUERY, TEN_SECONDS, Series
 from scheduler.reuse.defragment import Fusion
 
 MOST_OF_A_TEAM = 10  # dataflows of a query that may ask for its move
@@ -88,13 +88,18 @@ def effect(turn: Round, row: RoundRow, at: datetime) -> Effect | None:
 
 
 def _left_slot(turn: Round, begin: datetime, end: datetime) -> dict[int, float]:
-    """CPU of the slot that was left, in cores, by second."""
-    series = Series(SLOT_KIND, turn.decision.arguments.get("source", ""), "cpu")
-    points = DatabaseHistory().read(
-        [series], TEN_SECONDS, begin_s=int(begin.timestamp()), end_s=int(end.timestamp())).get(series)
-    if points is None:
-        return {}
-    return {points.begin_s + number * TEN_SECONDS.step_s: float(value) for number, value in enumerate(points.values)}
+    """What the queries on the slot that was left take, in cores, by second: what its driver takes is in no promise."""
+    slot = turn.decision.arguments.get("source", "")
+    queries = [
+        Series(QUERY, bundle.id, "cpu") for fragment in view_for(EVERYTHING).estate.fragments.values()
+        if fragment.active_tasks for bundle in fragment.queries if bundle.slot == slot]
+    begin_s, end_s = int(begin.timestamp()), int(end.timestamp())
+    points = DatabaseHistory().read(queries, TEN_SECONDS, begin_s=begin_s, end_s=end_s)
+    first_s, count = grid(begin_s, end_s, TEN_SECONDS.step_s)
+    cores = np.zeros(count)
+    for query in queries:
+        cores += points[query].values if query in points else math.nan
+    return {first_s + number * TEN_SECONDS.step_s: float(value) for number, value in enumerate(cores)}
 
 
 def _traffic(turn: Round, begin: datetime, end: datetime) -> dict[int, float]:
