@@ -7,6 +7,7 @@ the coarser ones are there.
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import get_args
 
 import numpy as np
 from django.db import transaction
@@ -18,7 +19,7 @@ from dashboard.history.layout import LAYOUTS, complete_until
 from dashboard.history.models import Block, SeriesRow
 from dashboard.history.names import metrics_of, note_seen
 from scheduler.history.points import folded
-from scheduler.history.series import GRAINS, MINUTE, Grain, Series
+from scheduler.history.series import GRAINS, MINUTE, Fold, Grain, Series
 
 LATE_S = 60  # after the end of a window, in which what was measured in it may still come
 SEEN_EVERY_S = 24 * 3600  # how exactly it is kept when a series had points
@@ -91,8 +92,8 @@ def _joined(blocks: object, grain: Grain, begins_s: int, span_s: int) -> Matrix:
 def _folded_rows(ids: NDArray[np.int64], values: NDArray[np.float32], times: int) -> NDArray[np.float32]:
     """Each row folded as its series' metric is."""
     metrics = metrics_of(int(ids[0]), int(ids[-1])) if len(ids) else {}
-    highest = np.array([Series("", "", metrics.get(series_id, "")).fold == "max" for series_id in ids.tolist()], bool)
+    folds = np.array([Series("", "", metrics.get(series_id, "")).fold for series_id in ids.tolist()], dtype=object)
     result = np.empty((len(ids), values.shape[1] // times), dtype=np.float32)
-    result[highest] = folded(values[highest], times, "max")
-    result[~highest] = folded(values[~highest], times, "mean")
+    for fold in get_args(Fold):
+        result[folds == fold] = folded(values[folds == fold], times, fold)
     return result

@@ -77,14 +77,20 @@ def _dataflows(view: View) -> Named:
             view, {task for task in running if not view.estate.tasks[task].parents})
         yield series_of(DATAFLOW, dataflow, "events_out_per_s"), exact_rate(view, sinks)
         yield series_of(DATAFLOW, dataflow, "running_tasks"), len(running)
-        for name in (*_LATENCIES, _LAG):
+        for name in (*_LATENCIES, _LAG, "latency_max_ms"):
             yield series_of(DATAFLOW, dataflow, name), _slowest(view, sinks, name)
+        yield series_of(DATAFLOW, dataflow, "latency_min_ms"), min(
+            _known(view, sinks, "latency_min_ms"), default=None)
 
 
 def _slowest(view: View, sinks: Iterable[str], name: str) -> float | None:
+    return max(_known(view, sinks, name), default=None)
+
+
+def _known(view: View, sinks: Iterable[str], name: str) -> Iterator[float]:
     flows = view.reading.flows.tasks
-    latencies = [getattr(flows[task], name) for task in sinks if task in flows]
-    return max((ms for ms in latencies if ms is not None), default=None)
+    latencies = (getattr(flows[task], name) for task in sinks if task in flows)
+    return (ms for ms in latencies if ms is not None)
 
 
 def _tasks(view: View) -> Named:

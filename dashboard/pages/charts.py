@@ -57,7 +57,8 @@ CHARTS: Mapping[str, Sequence[Chart]] = {
         Chart("latency", "Latency, source to sink", _LATENCY),
         Chart("latency_parts", "Where mean latency goes", {
             "latency_waiting_ms": "waiting for batches", "latency_transport_ms": "transport",
-            "latency_working_ms": "work", "latency_limit_ms": "limit"},
+            "latency_working_ms": "work", "latency_limit_ms": "limit", "latency_min_ms": "min",
+            "latency_max_ms": "max"},
               stacked=("latency_waiting_ms", "latency_transport_ms", "latency_working_ms")),
         Chart("watermark", "Watermark, behind the clock", _LAG),
         Chart("backlog", "Blocks that wait in the fullest channel", _BACKLOG, without=_NO_CHANNELS),

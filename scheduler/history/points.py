@@ -48,6 +48,8 @@ def folded(values: Values, times: int, fold: Fold) -> Values:
     grouped = values.reshape(*values.shape[:-1], values.shape[-1] // times, times)
     if fold == "max":
         return np.fmax.reduce(grouped, axis=-1)
+    if fold == "min":
+        return np.fmin.reduce(grouped, axis=-1)
     total = np.nansum(grouped, axis=-1, dtype=np.float64)
     count = np.count_nonzero(~np.isnan(grouped), axis=-1)
     return np.divide(total, count, out=np.full(total.shape, np.nan), where=count > 0).astype(np.float32)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Fold = Literal["mean", "max"]
+Fold = Literal["mean", "max", "min"]
 
 ESTATE, DATAFLOW, TASK, STREAM, QUERY, SLOT, NODE = (
     "estate", "dataflow", "task", "stream", "query", "slot", "node")
@@ -52,6 +52,8 @@ _ALL = (
     Metric("latency_p95_ms", "ms", "The same, 95th percentile; of the estate that of its slowest sink.",
            (ESTATE, DATAFLOW, TASK), "max"),
     Metric("latency_p99_ms", "ms", "The same, 99th percentile.", (ESTATE, DATAFLOW, TASK), "max"),
+    Metric("latency_min_ms", "ms", "Of the youngest event that reached a sink.", (DATAFLOW,), "min"),
+    Metric("latency_max_ms", "ms", "Of the oldest event that reached a sink.", (DATAFLOW,), "max"),
     Metric("watermark_lag_ms", "ms", "How far the latest event time that has left is behind the clock; of a dataflow "
            "that of its sink that is furthest behind.", (DATAFLOW, TASK, QUERY), "max"),
     Metric("latency_waiting_ms", "ms", "Of the mean latency, waiting for batches along the slowest way.", (DATAFLOW,)),

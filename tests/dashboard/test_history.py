@@ -35,6 +35,7 @@ NOW_S = 1_800_000_000  # a whole number of hours and of 6 hours
 CLOSE = 2.0**-12  # of a value that is stored
 RATE, LATENCY, OTHER = (
     Series("task", "a", "rate_per_s"), Series("task", "a", "latency_p99_ms"), Series("dataflow", "d", "cpu"))
+YOUNGEST = Series("dataflow", "d", "latency_min_ms")
 
 
 @pytest.fixture(params=[MemoryHistory, DatabaseHistory])
@@ -71,7 +72,8 @@ def by_hand(seconds: Mapping[int, float], grain: Grain, fold: str) -> dict[int, 
         groups: dict[int, list[float]] = {}
         for at_s, value in points.items():
             groups.setdefault(at_s - at_s % coarse.step_s, []).append(value)
-        points = {at_s: max(group) if fold == "max" else sum(group) / len(group) for at_s, group in groups.items()}
+        made = {"max": max, "min": min, "mean": lambda group: sum(group) / len(group)}[fold]
+        points = {at_s: made(group) for at_s, group in groups.items()}
     return points
 
 
@@ -124,12 +126,12 @@ def test_coarser_points_are_means_or_the_highest(history: History) -> None:
 def test_points_are_the_same_before_and_after_they_are_made_coarser(history: History) -> None:
     chance = random.Random(7)
     seconds = {
-        NOW_S - 200 + at_s: {RATE: chance.uniform(0, 1e5), LATENCY: chance.uniform(0, 1e3)}
+        NOW_S - 200 + at_s: {RATE: chance.uniform(0, 1e5), LATENCY: chance.uniform(0, 1e3), YOUNGEST: chance.random()}
         for at_s in range(2_400) if chance.random() > 0.3}
     played(history, seconds, tidied=False)
     for moment_s in (NOW_S, NOW_S + 900, NOW_S + 2_000, NOW_S + 3_000, NOW_S + 20_000):
         history.tidy(moment_s)
-        for series, fold in ((RATE, "mean"), (LATENCY, "max")):
+        for series, fold in ((RATE, "mean"), (LATENCY, "max"), (YOUNGEST, "min")):
             wanted = {at_s: values[series] for at_s, values in seconds.items()}
             for grain in (TEN_SECONDS, MINUTE):
                 check(values_of(history, series, grain, NOW_S - 600, NOW_S + 3_600), by_hand(wanted, grain, fold))

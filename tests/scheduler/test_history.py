@@ -20,17 +20,17 @@ def by_hand(values: list[float], fold: str) -> float:
     present = [value for value in values if not math.isnan(value)]
     if not present:
         return math.nan
-    return max(present) if fold == "max" else sum(present) / len(present)
+    return {"max": max, "min": min}.get(fold, lambda known: sum(known) / len(known))(present)
 
 
-@given(VALUES, st.sampled_from(["mean", "max"]))
+@given(VALUES, st.sampled_from(["mean", "max", "min"]))
 def test_a_group_is_folded_over_what_is_there(values: list[float], fold: str) -> None:
     result = folded(np.array([values, values[::-1]], dtype=np.float32), len(values), fold)
     assert result.shape == (2, 1) and result.dtype == np.float32
     np.testing.assert_allclose(result[:, 0], [by_hand(values, fold)] * 2, rtol=1e-5)
 
 
-@given(st.integers(0, 10_000), VALUES, st.integers(1, 20), st.sampled_from(["mean", "max"]))
+@given(st.integers(0, 10_000), VALUES, st.integers(1, 20), st.sampled_from(["mean", "max", "min"]))
 def test_coarser_points_keep_range_and_values(begin: int, values: list[float], most: int, fold: str) -> None:
     points = Points(begin * 10, 10, np.array(values, dtype=np.float32))
     fewer = coarser(points, most, fold)

@@ -57,6 +57,8 @@ class TaskFlow:
     latency_p95_ms: float | None = None
     watermark_lag_ms: float | None = None
     latency_mean_ms: float | None = None
+    latency_min_ms: float | None = None
+    latency_max_ms: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,12 +204,12 @@ def flows_of(
         histograms[fragment.id] = histograms_of(growth)
         for position, task_id in enumerate(fragment.active_tasks):
             latency, passed = histograms[fragment.id].get(f"{position}:lat", {}), f"{position}:n"
-            p50_ms, p95_ms, p99_ms = percentiles_ms(latency, (0.50, 0.95, 0.99))
+            min_ms, p50_ms, p95_ms, p99_ms, max_ms = percentiles_ms(latency, (0.0, 0.50, 0.95, 0.99, 1.0))
             tasks[task_id] = TaskFlow(
                 rate_per_s=sum(_rate(part.counts.get(passed, 0), part.over_s) for part in grown),
                 events=sum(counts.get(passed, 0) for counts in totals),
                 latency_p50_ms=p50_ms, latency_p99_ms=p99_ms, latency_p95_ms=p95_ms,
-                latency_mean_ms=_mean_age_ms(growth, position),
+                latency_mean_ms=_mean_age_ms(growth, position), latency_min_ms=min_ms, latency_max_ms=max_ms,
                 watermark_lag_ms=_behind_ms(after.at_ms, of_staying, position),
             )
     for fragment in fragments:

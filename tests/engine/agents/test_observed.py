@@ -114,6 +114,16 @@ def test_a_watermark_is_of_the_bundle_that_is_furthest_behind():
     assert {flow.watermark_lag_ms for task, flow in behind.items() if task != "k"} == {None}
 
 
+def test_the_youngest_and_the_oldest_event_are_told_by_the_ends_of_their_buckets() -> None:
+    before = Meters(0, {"f1-0": {"0:lat:20": 9, "0:lat:40": 1}})
+    after = Meters(2_000, {"f1-0": {"0:n": 40, "0:lat:20": 9, "0:lat:24": 3, "0:lat:32": 7, "0:lat:40": 1}})
+
+    flow = flows(before, after, FRAGMENTS, PARENTS).tasks["s"]
+
+    assert (flow.latency_min_ms, flow.latency_max_ms) == (2 ** 6 - 1, 2 ** 8.25 - 1)
+    assert flow.latency_min_ms < flow.latency_p50_ms < flow.latency_max_ms
+
+
 def test_mean_latencies_are_exact_and_of_the_time_between_the_readings() -> None:
     before = Meters(0, {"f1-0": {"0:age": 900_000, "0:aged": 100}})
     after = Meters(2_000, {"f1-0": {"0:n": 40, "0:age": 912_000, "0:aged": 140, "1:n": 3}})
