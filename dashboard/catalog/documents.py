@@ -15,7 +15,7 @@ from scheduler.model.column_checks import TaskColumns
 from scheduler.model.dataflow import Dataflow
 from scheduler.model.documents import columns_of_document, dataflow_from_json, read_document, read_limits
 from scheduler.model.errors import InvalidDataflow, Problem, WeirError
-from scheduler.model.latency import Limits
+from scheduler.model.latency import LatencyLimit, Limits
 from scheduler.model.task_types import require_types
 
 FORMATS = ("json", "yaml")
@@ -135,10 +135,16 @@ def freshness_of(text: str) -> float | None:
     Raises
     ------
     InvalidLatency
-        It is no time.
+        It is no time, or says more than one.
     """
     limits = _limits(text, tasks=(), streams=())
-    return limits[0].limit_s if limits else None
+    if not limits:
+        return None
+    if limits != (LatencyLimit(limits[0].limit_s),):
+        raise InvalidLatency(
+            "A team's freshness is one time: it holds for the mean of all events, over a minute.",
+            remedy="Write a time (400 ms, 2 s) or none. A dataflow's own latency may say more.")
+    return limits[0].limit_s
 
 
 def _limits(text: str, *, tasks: Collection[str], streams: Collection[tuple[str, str]]) -> Limits | None:

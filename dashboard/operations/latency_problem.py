@@ -15,7 +15,7 @@ from scheduler.latency.triggers import BatchCost
 from scheduler.latency.ways import way_of
 from scheduler.model.costs import Costs
 from scheduler.model.fragment import Fragment
-from scheduler.model.latency import LatencyLimit
+from scheduler.model.latency import PERCENTILES, LatencyLimit
 
 Key = tuple[str, int]  # dataflow, number of its limit
 Wants = dict[Key, tuple[LatencyLimit, Wanted]]
@@ -109,10 +109,11 @@ def parts_along(view: View, path: Sequence[str]) -> Breakdown | None:
 
 
 def metric_of(limit: LatencyLimit) -> str:
-    """The metric by which a limit is measured."""
+    """The metric by which a limit is measured; of an older one on a percentile that is not measured, the next one."""
     if limit.percentile is None:
         return "latency_mean_ms"
-    return next((f"latency_p{known}_ms" for known in (50, 95) if limit.percentile <= known), "latency_p99_ms")
+    measured = next((known for known in PERCENTILES if limit.percentile <= known), PERCENTILES[-1])
+    return f"latency_p{measured}_ms"
 
 
 def _slowest(view: View, tasks: Collection[str], name: str) -> float | None:

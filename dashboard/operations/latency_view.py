@@ -98,7 +98,9 @@ def _limit(
 
 
 def _why(row: LatencyStatus, path: list[dict[str, Any]]) -> str:
-    """Why a limit is not met: which element takes how long, and what was tried."""
+    """Why a limit is not met: which element takes how long, and what was tried; or that it is met by measurement."""
+    if row.state == MET and row.least_s is not None:
+        return f"It is met by measurement: by the model events would take {in_words(row.least_s)} at the least."
     if row.state not in (MISSED, IMPOSSIBLE) or not path:
         return ""
     slowest = max(path, key=lambda part: part["batch_s"])

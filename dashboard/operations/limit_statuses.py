@@ -17,7 +17,7 @@ from dashboard.operations.models import LatencyStatus
 from scheduler.latency import status
 from scheduler.latency.pacing import Expected, Pacing, Wanted
 from scheduler.latency.real_time import Chosen
-from scheduler.latency.status import is_beyond, state_of
+from scheduler.latency.status import Settled, is_beyond, state_of
 from scheduler.model.latency import LatencyLimit, to_json
 
 TOLD_AGAIN_S = 60.0  # what a limit comes to is written so often, though nothing has changed
@@ -44,7 +44,7 @@ def beyond_reach(wants: Wants, now: Chosen, free: Chosen, *, known: Collection[s
 
 
 def store_statuses(
-    wants: Wants, paced: Pacing, rows: Mapping[Key, LatencyStatus], *, measured_s: Mapping[Key, float | None],
+    wants: Wants, paced: Pacing, rows: Mapping[Key, LatencyStatus], *, settled: Mapping[Key, Settled],
     beyond: Mapping[Key, bool | None], at: datetime,
 ) -> None:
     """Write what has changed of the limits, and forget those that are gone.
@@ -57,8 +57,8 @@ def store_statuses(
         The intervals that were chosen, and what limits come to with them.
     rows : mapping of Key to LatencyStatus
         What is stored.
-    measured_s : mapping of Key to float or None
-        What was measured of each since the intervals in force were, in seconds.
+    settled : mapping of Key to Settled
+        What was measured of each since the intervals in force were.
     beyond : mapping of Key to bool or None
         See `beyond_reach`.
     at : datetime
@@ -67,7 +67,7 @@ def store_statuses(
     fresh = []
     for key, (limit, want) in wants.items():
         expected, row = paced.expected[want.key], rows.get(key)
-        made = _status(key, limit, want, expected, measured_s[key], row, paced.full, beyond.get(key), at)
+        made = _status(key, limit, want, expected, settled[key], row, paced.full, beyond.get(key), at)
         if row is None or _differ(row, made):
             fresh.append(made)
     gone = [row.pk for key, row in rows.items() if key not in wants]
@@ -81,13 +81,15 @@ def store_statuses(
 
 
 def _status(
-    key: Key, limit: LatencyLimit, want: Wanted, expected: Expected, measured_s: float | None,
+    key: Key, limit: LatencyLimit, want: Wanted, expected: Expected, settled: Settled,
     row: LatencyStatus | None, full: tuple[str, ...], is_beyond_reach: bool | None, at: datetime,
 ) -> LatencyStatus:
     same_limit = row is not None and row.limit == to_json((limit,))
+    measured_s, is_whole = settled.mean_s, settled.is_whole
     if measured_s is None and same_limit:
-        measured_s = row.measured_s  # while a change settles, what was known counts
-    state = state_of(limit.limit_s, expected, measured_s)
+        measured_s, is_whole = row.measured_s, False  # while a change settles, what was known counts
+    state = state_of(
+        limit.limit_s, expected, measured_s, is_whole=is_whole, is_proven=same_limit and _is_met_by_measurement(row))
     late_since = row.late_since if same_limit and row.late_since is not None else at
     if is_beyond_reach is None:  # batches have other intervals since, and none was seen yet: what was known counts
         is_beyond_reach = same_limit and row.hopeless and [part[0] for part in row.path] == list(expected.path)
@@ -103,10 +105,14 @@ def _status(
         hopeless=state == status.IMPOSSIBLE and is_beyond_reach)
 
 
+def _is_met_by_measurement(row: LatencyStatus) -> bool:
+    return row.state == status.MET and row.least_s is not None
+
+
 def _differ(row: LatencyStatus, made: LatencyStatus) -> bool:
     """Whether a row is worth writing again."""
-    if (row.limit, row.state, row.hopeless, [part[0] for part in row.path]) != (
-            made.limit, made.state, made.hopeless, [part[0] for part in made.path]):
+    if (row.limit, row.state, row.hopeless, row.least_s is None, [part[0] for part in row.path]) != (
+            made.limit, made.state, made.hopeless, made.least_s is None, [part[0] for part in made.path]):
         return True
     if (made.at - row.at).total_seconds() >= TOLD_AGAIN_S:
         return True

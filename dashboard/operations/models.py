@@ -242,8 +242,8 @@ class LatencyStatus(models.Model):
     """What became of one latency limit of a running dataflow, as it was last looked at.
 
     ``number`` counts the dataflow's limits. Seconds: ``expected_s`` with the intervals that were chosen; ``measured_s``
-    since these were in force; ``least_s``, where it cannot be met, what there is at the least; ``other_s`` what was
-    measured beyond what is modelled. ``path`` lists its slowest way: fragment, wait and batch, in seconds.
+    since these were in force; ``least_s``, where it cannot be met by the model, what there is at the least; ``other_s``
+    what was measured beyond what is modelled. ``path`` lists its slowest way: fragment, wait and batch, in seconds.
     """
 
     dataflow = models.ForeignKey("catalog.DataflowRecord", on_delete=models.CASCADE, related_name="latency_statuses")

@@ -226,8 +226,7 @@ class Pacer:
         close_at_once(closed)
         self._open = chosen_now.open
         store_statuses(
-            corrected, paced, rows, at=at, beyond=beyond,
-            measured_s={key: self._settled[key].mean_s for key in corrected})
+            corrected, paced, rows, at=at, beyond=beyond, settled=self._settled)
         self._paths = {key: paced.expected[want.key].path for key, (_, want) in corrected.items()}
         if not changed:
             return []

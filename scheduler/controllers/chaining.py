@@ -29,7 +29,8 @@ UNDO = "undo"  # in a decision's arguments: the round whose chain is cut
 class LateWay:
     """A limit that is not met: of which dataflow, along which queries, and the steps that may fuse a series of them.
 
-    ``batch_s`` is what a batch of each query takes, in seconds.
+    ``batch_s`` is what a batch of each query takes, in seconds. ``is_of_the_mean`` says that the limit is on the mean
+    of the whole dataflow: a chain is held to that, and to no part of a dataflow and no percentile.
     """
 
     dataflow: str
@@ -40,6 +41,7 @@ class LateWay:
     path: tuple[str, ...]
     steps: tuple[Candidate, ...] = ()
     batch_s: Mapping[str, float] = field(default_factory=dict)
+    is_of_the_mean: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +132,7 @@ def _fuse(way: LateWay, candidate: Candidate, facts: ChainingFacts) -> Decision:
         cores = sum(facts.cores.get(query, 0.0) for query in series)
     saved_ms = 1000 * sum(way.batch_s.get(query, 0.0) for query in series[1:])
     bounds = []
-    if latency_ms is not None:
+    if latency_ms is not None and way.is_of_the_mean:
         bounds.append(Bound(LATENCY, "ms", latency_ms, max(1000 * way.limit_s, latency_ms - saved_ms / 2)))
     bounds.append(Bound(CORES, "cores", cores, CAPACITY, hard=True))
     load = candidate.load.rate_per_s if candidate.load.rate_per_s > 0 else None

@@ -17,8 +17,29 @@ CARRIED_OVER = 0.3  # of a limit: as much of a correction that was measured unde
 RECENT_S = 20.0  # what is measured over so long decides; over a limit's own span is told
 
 
-def state_of(limit_s: float, expected: Expected, measured_s: float | None) -> str:
-    """``met``, ``missed``, ``impossible`` (no intervals would meet it) or ``waiting`` (it is not measured yet)."""
+def state_of(
+    limit_s: float, expected: Expected, measured_s: float | None, *, is_whole: bool = False, is_proven: bool = False
+) -> str:
+    """``met``, ``missed``, ``impossible`` (no intervals would meet it) or ``waiting`` (it is not measured yet).
+
+    A measurement counts before the model: a limit that held over its whole span is met, whatever the model says.
+
+    Parameters
+    ----------
+    limit_s : float
+        The limit, in seconds.
+    expected : Expected
+        What the model says.
+    measured_s : float, optional
+        What was measured, in seconds; None where nothing was.
+    is_whole : bool, optional
+        Whether that is of the limit's whole span.
+    is_proven : bool, optional
+        Whether it was met by measurement until now: then it is until it is missed.
+    """
+    most_s = TOLERATED * limit_s if is_proven else limit_s
+    if measured_s is not None and (is_whole or is_proven) and measured_s <= most_s:
+        return MET
     if expected.least_s is not None:
         return IMPOSSIBLE
     if measured_s is None:
@@ -74,6 +95,8 @@ class Settled:
     intervals_s: tuple[float, ...] = ()
     since_s: float = 0.0
     points: list[tuple[float, float]] = field(default_factory=list)  # moment, latency; in seconds
+    first_s: float | None = None  # the moment of the first point since then
+    is_whole: bool = False  # whether points cover the whole span
 
     def look(self, now_s: float, intervals_s: Iterable[float], latency_s: float | None, *, over_s: float) -> None:
         """Take in what is measured at a moment.
@@ -91,10 +114,12 @@ class Settled:
         """
         intervals_s = tuple(intervals_s)
         if intervals_s != self.intervals_s:
-            self.intervals_s, self.since_s, self.points = intervals_s, now_s, []
+            self.intervals_s, self.since_s, self.points, self.first_s = intervals_s, now_s, [], None
         if latency_s is not None and now_s >= self.since_s + settling_s(intervals_s):
             self.points.append((now_s, latency_s))
+            self.first_s = now_s if self.first_s is None else self.first_s
         self.points = [point for point in self.points if point[0] > now_s - over_s]
+        self.is_whole = self.first_s is not None and now_s - self.first_s >= over_s - 1  # there is a point a second
 
     @property
     def mean_s(self) -> float | None:

@@ -10,6 +10,8 @@ from typing import Any
 SHORTEST_S = 0.02  # a batch without any event takes longer than that on every machine that was measured
 LONGEST_S = 3600.0
 OVER_S = 60.0  # the span of a mean, where a limit says none
+SHORTEST_SPAN_S = 10.0  # there is a measurement each second, and a few are needed before they say anything
+PERCENTILES = (50, 95, 99)  # those that are measured
 FRESHNESS_S = 5.0  # of a team that has chosen nothing
 
 
@@ -24,9 +26,10 @@ class LatencyLimit:
     along : tuple of str, optional
         Tasks of the dataflow, each joined to the next by a stream. Empty for each path from a source to a sink.
     over_s : float, optional
-        The span over which it is measured, in seconds.
+        The span over which it is measured, in seconds. Only spans from `SHORTEST_SPAN_S` are accepted by now.
     percentile : float, optional
-        Such a part of all events, in percent, is no later; None where the mean counts.
+        Such a part of all events, in percent, is no later; None where the mean counts. Only `PERCENTILES` are accepted
+        by now.
     """
 
     limit_s: float

@@ -5,7 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Collection
 
-from .latency import LONGEST_S, OVER_S, SHORTEST_S, LatencyLimit, Limits, in_words
+from .latency import (
+    LONGEST_S,
+    OVER_S,
+    PERCENTILES,
+    SHORTEST_S,
+    SHORTEST_SPAN_S,
+    LatencyLimit,
+    Limits,
+    in_words,
+)
 from .positions import Node, Problems, shown
 from .units import in_unit
 
@@ -13,6 +22,9 @@ NONE = "none"
 _KEYS = ("limit", "along", "over", "percentile")
 _FORM = "Write a time (400 ms, 2 s), none, or a mapping with limit and, if wanted, along, over and percentile."
 MOST = 20  # limits of one dataflow
+_MEASURED = f"{', '.join(map(str, PERCENTILES[:-1]))} or {PERCENTILES[-1]}"
+_SOONEST = "no batch ends sooner"
+_MEASURED_EACH_S = "it is measured once a second, and in a shorter span too seldom to say anything"
 
 
 def read_latency(
@@ -48,7 +60,7 @@ def _limit(
     node: Node, problems: Problems, tasks: Collection[str], streams: Collection[tuple[str, str]]
 ) -> LatencyLimit | None:
     if not node.is_mapping:
-        limit_s = _time(node, problems, "latency limit", SHORTEST_S, LONGEST_S)
+        limit_s = _time(node, problems, "latency limit", SHORTEST_S, _SOONEST)
         return None if limit_s is None else LatencyLimit(limit_s)
     for key in node.value:
         if key not in _KEYS:
@@ -58,9 +70,10 @@ def _limit(
     if "limit" not in node.value:
         problems.add("missing_key", node.position, "The latency limit needs limit.", "Add limit, as in limit: 400 ms.")
         return None
-    limit_s = _time(node.value["limit"], problems, "latency limit", SHORTEST_S, LONGEST_S)
+    limit_s = _time(node.value["limit"], problems, "latency limit", SHORTEST_S, _SOONEST)
     over = node.value.get("over")
-    over_s = OVER_S if over is None else _time(over, problems, "span of a latency limit", 1.0, LONGEST_S)
+    over_s = OVER_S if over is None or over.value is None else _time(
+        over, problems, "span of a latency limit", SHORTEST_SPAN_S, _MEASURED_EACH_S)
     percentile, is_right = _percentile(node.value.get("percentile"), problems)
     along = _along(node.value.get("along"), problems, tasks, streams)
     if limit_s is None or over_s is None or along is None or not is_right:
@@ -68,8 +81,8 @@ def _limit(
     return LatencyLimit(limit_s, along, over_s, percentile)
 
 
-def _time(node: Node, problems: Problems, what: str, least_s: float, most_s: float) -> float | None:
-    """Seconds, written as a number of them or with a unit."""
+def _time(node: Node, problems: Problems, what: str, least_s: float, why_least: str) -> float | None:
+    """Seconds up to `LONGEST_S`, written as a number of them or with a unit."""
     value = node.value
     seconds: float | None = None
     if isinstance(value, int | float) and not isinstance(value, bool):
@@ -80,11 +93,10 @@ def _time(node: Node, problems: Problems, what: str, least_s: float, most_s: flo
     if seconds is None or not math.isfinite(seconds):
         problems.add("ill_typed", node.position, f"The {what} is no time.", _FORM)
         return None
-    if not least_s <= seconds <= most_s:
+    if not least_s <= seconds <= LONGEST_S:
         problems.add(
             "out_of_range", node.position, f"The {what} is {in_words(seconds)}.",
-            f"Write {in_words(least_s)} to {in_words(most_s)}"
-            + (": no batch ends sooner." if seconds < least_s and what == "latency limit" else "."))
+            f"Write {in_words(least_s)} to {in_words(LONGEST_S)}{f': {why_least}' if seconds < least_s else ''}.")
         return None
     return seconds
 
@@ -93,11 +105,11 @@ def _percentile(node: Node | None, problems: Problems) -> tuple[float | None, bo
     if node is None or node.value is None:
         return None, True
     if isinstance(node.value, bool) or not isinstance(node.value, int | float):
-        problems.add("ill_typed", node.position, "The percentile must be a number.", "Write one from 50 to below 100.")
+        problems.add("ill_typed", node.position, "The percentile must be a number.", f"Write {_MEASURED}.")
         return None, False
-    if not 50 <= node.value < 100:
-        problems.add("out_of_range", node.position, f"The percentile is {shown(node.value)}.",
-                     "Write a number from 50 to below 100.")
+    if node.value not in PERCENTILES:
+        problems.add("out_of_range", node.position, f"The percentile is {shown(node.value)}, which is not measured.",
+                     f"Write {_MEASURED}.")
         return None, False
     return float(node.value), True
 

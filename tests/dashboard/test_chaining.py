@@ -21,6 +21,7 @@ from dashboard.operations.estate import load_estate
 from dashboard.operations.models import FragmentPace, LatencyStatus
 from dashboard.teams.permissions import viewer_of
 from scheduler.contracts.reports import Reports
+from scheduler.controllers.defragmentation import CORES, LATENCY
 from scheduler.controllers.registry import CONTROLLERS
 from scheduler.controllers.values import Policy
 from scheduler.history.series import DATAFLOW, Series
@@ -32,6 +33,8 @@ from scheduler.model.latency import LatencyLimit, to_json
 from tests.dashboard.building import World, approved, document, enacted, removal_planned, running
 from tests.dashboard.controlling import Loop, made_by_weir, measured, phases
 from tests.dashboard.rearranging import prepared
+
+LIMIT = LatencyLimit(0.2)
 
 
 @pytest.fixture
@@ -64,13 +67,14 @@ def late(world: World, loop: Loop) -> DataflowRecord:
 
 
 def status_of(
-    record: DataflowRecord, state: str, *, lasting: timedelta = chains.LASTS, hopeless: bool = False
+    record: DataflowRecord, state: str, *, lasting: timedelta = chains.LASTS, hopeless: bool = False, number: int = 0,
+    limit: LatencyLimit = LIMIT,
 ) -> None:
     estate, now = load_estate(), timezone.now()
     tasks = estate.submitted[str(record.pk)].running
     path = list(dict.fromkeys(estate.places[tasks[name]][0] for name in ("sense", "parse", "average", "out")))
-    LatencyStatus.objects.update_or_create(dataflow=record, number=0, defaults={
-        "limit": to_json((LatencyLimit(0.2),)), "state": state, "expected_s": 0.5, "measured_s": 0.6, "least_s": 0.4,
+    LatencyStatus.objects.update_or_create(dataflow=record, number=number, defaults={
+        "limit": to_json((limit,)), "state": state, "expected_s": 0.5, "measured_s": 0.6, "least_s": 0.4,
         "path": [[query, 0.1, 0.15] for query in path], "since": now, "at": now,
         "late_since": now - lasting if state in LATE else None, "hopeless": hopeless})
 
@@ -303,6 +307,35 @@ def test_a_limit_that_is_met_changes_nothing(loop: Loop, late: DataflowRecord) -
     loop.run()
 
     assert made_by_weir() == []
+
+
+@pytest.mark.parametrize(("second", "is_held"), [
+    (LatencyLimit(0.3), True), (LatencyLimit(0.3, along=("parse", "average")), False),
+    (LatencyLimit(0.3, percentile=99.0), False)])
+def test_a_second_limit_that_is_not_met_makes_two_queries_one(
+    loop: Loop, late: DataflowRecord, second: LatencyLimit, is_held: bool
+) -> None:
+    status_of(late, MET)
+    status_of(late, IMPOSSIBLE, number=1, limit=second)
+    figures(loop, late, -540, 0, cores=0.3, latency_ms=600.0)
+    loop.run()
+
+    (turn,) = RoundRow.objects.all()
+    assert second.words in turn.decision["why"]
+    measures = {bound["measure"] for bound in turn.decision["promise"]["bounds"]}
+    assert measures == ({LATENCY, CORES} if is_held else {CORES}), "what is measured is the whole dataflow's mean"
+
+
+def test_of_limits_that_are_not_met_the_worst_is_acted_on(loop: Loop, late: DataflowRecord) -> None:
+    status_of(late, IMPOSSIBLE, number=1, limit=LatencyLimit(0.1, along=("sense", "parse")))
+    status_of(late, IMPOSSIBLE, number=2, limit=LatencyLimit(0.3))
+
+    (way,) = chains.evidence(timezone.now()).late
+
+    assert (way.limit_s, way.is_of_the_mean) == (0.1, False)
+    LatencyStatus.objects.filter(number=1).update(path=[["only", 0.1, 0.15]])
+    (way,) = chains.evidence(timezone.now()).late
+    assert way.limit_s == 0.2, "one query less is no help to a way that is one query"
 
 
 def test_what_cannot_be_chained_is_told(world: World, loop: Loop) -> None:

@@ -11,10 +11,12 @@ from django.test import Client
 from dashboard import jobs, queue
 from dashboard.alerts.readers import READERS, Evidence
 from dashboard.audit.models import AuditEntry
+from dashboard.catalog.documents import InvalidLatency, freshness_of
 from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.services import choose_latency
 from dashboard.explorer.preview import preview_submission
 from dashboard.operations.estate import load_estate
+from dashboard.operations.latency_problem import metric_of
 from dashboard.operations.latency_view import latency_of
 from dashboard.operations.models import FragmentPace, LatencyStatus
 from dashboard.operations.pacing import EVERY_S, REPACED
@@ -27,7 +29,8 @@ from scheduler.contracts.qos import QosSetup
 from scheduler.model.errors import NotFound, PermissionDenied
 from scheduler.model.latency import LatencyLimit
 from tests.dashboard.building import World, approved, document, enacted, planned, removal_planned, running
-from tests.dashboard.played import Played, intervals, opened
+from tests.dashboard.played import RATE, Played, intervals, opened
+from workers.engine.observed import TaskFlow
 
 
 @pytest.fixture
@@ -153,6 +156,27 @@ def test_what_cannot_be_met_says_why_and_what_would(world: World, played: Played
     assert not any(reading.value for reading in other_rule.values())
 
 
+def test_a_limit_that_held_over_its_span_is_met_though_the_model_says_it_cannot_be(
+    world: World, played: Played
+) -> None:
+    played.batch_s, played.beyond_s = 0.3, -0.4  # events take less than any model would believe
+    record = running(world.carla, world.city, document("better", latency="100 ms"), world.ana)
+
+    played.run(60)
+    assert status(record).state == "impossible", "it was not measured over a whole span yet"
+    played.run(60)
+
+    assert (status(record).state, status(record).hopeless, status(record).late_since) == ("met", False, None)
+    assert status(record).least_s > 0.1
+    (limit,) = latency_of(viewer_of(world.carla), record.pk)["limits"]
+    assert limit["why"].startswith("It is met by measurement")
+    rule = READERS["latency_limit"](Evidence(world.city, played.now_s))
+    assert not any(reading.value for reading in rule.values())
+    played.beyond_s = 0.0
+    played.run(60)
+    assert status(record).state == "impossible"
+
+
 def test_the_estate_says_how_many_limits_are_held(world: World, played: Played) -> None:
     played.batch_s = 0.3
     hasty = running(world.carla, world.city, document("hasty", latency="100 ms"), world.ana)
@@ -169,6 +193,10 @@ def test_the_estate_says_how_many_limits_are_held(world: World, played: Played) 
     assert "impossible" in own
     assert "300 ms" in own
     assert client.get(f"/dataflows/{hasty.pk}/latency/prices").json()["offers"]
+    LatencyStatus.objects.update(state="waiting")
+    waiting = client.get("/").content.decode()
+    assert ('<dd class="" id="limits-held" data-refresh>0 of 2<span class="sub">2 not measured yet</span></dd>'
+            in waiting)
 
 
 def test_what_is_out_of_reach_is_told_before_anything_runs(world: World) -> None:
@@ -289,6 +317,27 @@ def test_who_may_choose(world: World) -> None:
         choose_latency(actor=world.carla, dataflow_id=record.pk, limits=(LatencyLimit(1.0, along=("sense", "out")),))
     with pytest.raises(InvalidValue, match="from 0"):
         set_freshness(actor=world.dev, team=world.city, limit_s=0.001)
+
+
+@pytest.mark.parametrize(("written", "freshness_s"), [("2 s", 2.0), ("{limit: 2 s}", 2.0), ("none", None), ("", None)])
+def test_a_freshness_is_a_time_or_none(written: str, freshness_s: float | None) -> None:
+    assert freshness_of(written) == freshness_s
+
+
+@pytest.mark.parametrize("written", ["{limit: 2 s, percentile: 99}", "{limit: 2 s, over: 5 min}", "[2 s, 3 s]"])
+def test_a_freshness_that_says_more_than_a_time_is_refused(written: str) -> None:
+    with pytest.raises(InvalidLatency, match="one time") as caught:
+        freshness_of(written)
+
+    assert "400 ms" in caught.value.remedy
+
+
+@pytest.mark.parametrize(("percentile", "metric"), [
+    (None, "latency_mean_ms"), (50, "latency_p50_ms"), (95, "latency_p95_ms"), (99, "latency_p99_ms"),
+    (75, "latency_p95_ms"), (99.9, "latency_p99_ms")])  # the last two are of before only measured ones were accepted
+def test_a_limit_is_measured_by_its_own_percentile(percentile: float | None, metric: str) -> None:
+    assert metric_of(LatencyLimit(1.0, percentile=percentile)) == metric
+    assert hasattr(TaskFlow(RATE, 0, None, None, None, None, None), metric)
 
 
 def test_a_teams_freshness_is_of_those_that_ask_for_nothing(world: World, played: Played) -> None:

@@ -63,8 +63,12 @@ def test_a_document_that_says_nothing_leaves_it_to_the_team() -> None:
     ("{over: 1 s}", "missing_key", "limit", "limit: 400 ms"),
     ("{limit: 1 s, along: [city, out]}", "no_path", "from city to out", "each task on the way"),
     ("{limit: 1 s, along: [cty, parse]}", "unknown_task", "cty", "city"),
-    ("{limit: 1 s, percentile: 100}", "out_of_range", "100", "below 100"),
-    ("{limit: 1 s, percentile: most}", "ill_typed", "number", "50"),
+    ("{limit: 1 s, percentile: 100}", "out_of_range", "100, which is not measured", "Write 50, 95 or 99."),
+    ("{limit: 1 s, percentile: 99.9}", "out_of_range", "99.9, which is not measured", "Write 50, 95 or 99."),
+    ("{limit: 1 s, percentile: 75}", "out_of_range", "75, which is not measured", "Write 50, 95 or 99."),
+    ("{limit: 1 s, percentile: most}", "ill_typed", "number", "Write 50, 95 or 99."),
+    ("{limit: 1 s, over: 4 s}", "out_of_range", "span of a latency limit is 4 s", "10 s to 3600 s: it is measured"),
+    ("{limit: 1 s, over: 2 h}", "out_of_range", "7200 s", "10 s to 3600 s."),
     ("{limit: 1 s, along: []}", "ill_typed", "list of tasks", "first to the last"),
 ])
 def test_a_mistake_is_told_with_its_place_and_remedy(written: str, code: str, message: str, remedy: str) -> None:
@@ -74,6 +78,13 @@ def test_a_mistake_is_told_with_its_place_and_remedy(written: str, code: str, me
     assert message in mistake.message
     assert remedy in mistake.remedy
     assert mistake.line == 7
+
+
+@pytest.mark.parametrize("stored", [{"limit": 1.0, "over": 1.0}, {"limit": 1.0, "percentile": 99.9}])
+def test_what_was_accepted_before_is_read_from_its_row(stored: dict[str, float]) -> None:
+    limits = from_json([stored])
+
+    assert to_json(limits) == [stored]
 
 
 def test_the_limit_that_asks_most_is_found() -> None:

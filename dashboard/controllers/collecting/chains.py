@@ -30,7 +30,7 @@ from scheduler.latency.runtime_graph import Channel, RuntimeGraph, Vertex
 from scheduler.latency.status import LATE, TOLERATED
 from scheduler.latency.triggers import SMALLEST_S, BatchCost
 from scheduler.model.fragment import node_of
-from scheduler.model.latency import from_json
+from scheduler.model.latency import LatencyLimit, from_json
 from scheduler.performance.pricing import query_cores
 from scheduler.reuse.defragment import Fusion, series_along
 
@@ -43,22 +43,31 @@ NOTHING = Chains((), RuntimeGraph((), ()), ChainingFacts({}, {}))
 
 
 def evidence(at: datetime) -> Chains | None:
-    """Every limit that has not been met for a while, or cannot be; None where nothing is known of what runs."""
+    """Of each dataflow the worst limit that has not been met for a while, or cannot be; None where nothing is known of
+    what runs."""
     late = list(LatencyStatus.objects.filter(
-        Q(late_since__lte=at - LASTS) | Q(hopeless=True), state__in=LATE, number=0))
+        Q(late_since__lte=at - LASTS) | Q(hopeless=True), state__in=LATE))
     if not late and not _made_rounds().exists():
         return NOTHING
     view = view_for(EVERYTHING)
     if not view.reading.available:
         return None
-    rows = [row for row in late if str(row.dataflow_id) in view.records]
-    return _chains(view, _ways(view, rows, at).values(), at)
+    worst: dict[str, LatencyStatus] = {}
+    for row in sorted(late, key=_how_late):
+        if str(row.dataflow_id) in view.records:
+            worst[str(row.dataflow_id)] = row
+    return _chains(view, _ways(view, worst.values(), at).values(), at)
 
 
 def frames(begin: datetime, end: datetime) -> Iterator[Frame]:
-    """When limits were missed, by kept history, along the ways of now; those of then are not kept."""
+    """When limits were missed, by kept history, along the ways of now; those of then are not kept.
+
+    History has the first limit of each dataflow, and its mean: so only first limits on that.
+    """
     view = view_for(EVERYTHING)
-    ways = _ways(view, LatencyStatus.objects.filter(number=0, dataflow__in=list(view.records)), end)
+    rows = [row for row in LatencyStatus.objects.filter(number=0, dataflow__in=list(view.records))
+            if _is_of_the_mean(_limit_of(row))]
+    ways = _ways(view, rows, end)
     series = [Series(DATAFLOW, key, metric) for key in ways for metric in (MEAN, LIMIT)]
     points = DatabaseHistory().read(
         series, MINUTE, begin_s=int(begin.timestamp()), end_s=int(end.timestamp())) if series else {}
@@ -76,20 +85,42 @@ def frames(begin: datetime, end: datetime) -> Iterator[Frame]:
 
 
 def _ways(view: View, rows: Iterable[LatencyStatus], at: datetime) -> dict[str, LateWay]:
-    """The ways of limits, by dataflow, with every step that may fuse a series on them and what is measured of it."""
+    """The ways of limits, by dataflow, with every step that may fuse a series on them and what is measured of it.
+
+    There is at most one row of each dataflow.
+    """
     rules = {"task_types": jobs.task_types(), "query_cores": query_cores(prices_in_force()), "apart": cut_tasks()}
     ways, possible = {}, []
     for row in rows:
-        key, (limit,) = str(row.dataflow_id), from_json(row.limit) or ()
+        key, limit = str(row.dataflow_id), _limit_of(row)
         path = tuple(part[0] for part in row.path if part[0] in view.estate.fragments)
         possible += [asked_by(view, fusion, key) for fusion in series_along(view.estate, path, **rules)]
         ways[key] = LateWay(
             key, view.estate.submitted[key].team, limit.words, limit.limit_s,
-            max(row.measured_s or 0.0, row.least_s or row.expected_s), path,
-            batch_s={part[0]: part[2] for part in row.path})
+            _comes_to_s(row), path, batch_s={part[0]: part[2] for part in row.path},
+            is_of_the_mean=_is_of_the_mean(limit))
     for step in measured_now(view, possible, at) if possible else ():
         ways[step.dataflow] = replace(ways[step.dataflow], steps=(*ways[step.dataflow].steps, step))
     return ways
+
+
+def _limit_of(row: LatencyStatus) -> LatencyLimit:
+    (limit,) = from_json(row.limit) or ()
+    return limit
+
+
+def _is_of_the_mean(limit: LatencyLimit) -> bool:
+    """Whether a limit is on what is measured of its dataflow as a whole, which is all that a chain is held to."""
+    return not limit.along and limit.percentile is None
+
+
+def _comes_to_s(row: LatencyStatus) -> float:
+    return max(row.measured_s or 0.0, row.least_s or row.expected_s)
+
+
+def _how_late(row: LatencyStatus) -> tuple[bool, float]:
+    """The worst has the highest: those that one query less may help, then by how many times the limit they come to."""
+    return len(row.path) > 1, _comes_to_s(row) / _limit_of(row).limit_s
 
 
 def _chains(view: View, late: Collection[LateWay], at: datetime) -> Chains:

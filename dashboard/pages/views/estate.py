@@ -33,11 +33,13 @@ def estate(request: HttpRequest) -> HttpResponse:
     document = operations.live_estate(request.viewer)
     counts = document["counts"]
     limits = worst_states(document["dataflows"])
+    held, waiting = (list(limits.values()).count(state) for state in (MET, WAITING))
     rows = [{"id": key, "limit": limits.get(key, ""), **row} for key, row in document["dataflows"].items()]
     return render(request, "estate.html", {
         "doc": document,
         "counts": counts,
-        "limits": len(limits), "limits_held": sum(state in (MET, WAITING) for state in limits.values()),
+        "limits": len(limits), "limits_held": held, "limits_waiting": waiting,
+        "limits_late": held + waiting < len(limits),
         "saved": counts["without_reuse"] - counts["running_tasks"],
         "rows": listed(rows), "more": max(0, len(rows) - LISTED),
         "slots": [{"name": key, "node": node_of(key), "index": int(key.rpartition("/")[2]), **row,

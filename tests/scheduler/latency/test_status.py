@@ -25,7 +25,21 @@ from scheduler.latency.status import (
 @pytest.mark.parametrize(("least_s", "measured_s", "state"), [
     (None, None, WAITING), (None, 1.0, MET), (None, 1.09, MET), (None, 1.2, MISSED), (1.5, 0.5, IMPOSSIBLE)])
 def test_what_became_of_a_limit(least_s: float | None, measured_s: float | None, state: str) -> None:
-    assert state_of(1.0, Expected("w", 1.0, ("a",), ((0.5, 0.5),), least_s), measured_s) == state
+    assert state_of(1.0, expected(least_s), measured_s) == state
+
+
+@pytest.mark.parametrize(("measured_s", "is_whole", "is_proven", "state"), [
+    (0.9, True, False, MET), (1.0, True, False, MET), (1.05, True, False, IMPOSSIBLE),
+    (1.05, False, True, MET), (1.2, False, True, IMPOSSIBLE), (1.2, True, True, IMPOSSIBLE),
+    (None, False, True, IMPOSSIBLE)])
+def test_a_limit_that_held_over_its_span_is_met_whatever_the_model_says(
+    measured_s: float | None, is_whole: bool, is_proven: bool, state: str
+) -> None:
+    assert state_of(1.0, expected(1.5), measured_s, is_whole=is_whole, is_proven=is_proven) == state
+
+
+def expected(least_s: float | None) -> Expected:
+    return Expected("w", 1.0, ("a",), ((0.5, 0.5),), least_s)
 
 
 def test_what_the_model_lacks_is_learned_in_a_few_rounds() -> None:
@@ -55,6 +69,16 @@ def test_nothing_counts_until_a_change_is_through() -> None:
     settled.look(60, (1.0, 4.0), 9.0, over_s=60)
     assert settled.mean_s is None
     assert settled.recent_s is None
+
+
+def test_a_span_is_whole_once_it_was_measured_from_end_to_end() -> None:
+    settled, whole = Settled(), []
+    for second in range(100):
+        settled.look(second, (1.0,) if second < 80 else (2.0,), 1.0, over_s=30)
+        whole.append(settled.is_whole)
+
+    first = int(settling_s((1.0,))) + 29
+    assert whole == [False] * first + [True] * (80 - first) + [False] * 20
 
 
 def test_the_last_seconds_decide_and_the_whole_span_is_told() -> None:
