@@ -124,13 +124,14 @@ def interval_alone(limits: Limits, *, batch_s: float, largest_s: float = LARGEST
     Parameters
     ----------
     limits : Limits
-        Of the dataflow; only those of the whole count, and without one the interval is the longest.
+        Of the dataflow; without one the interval is the longest. One along a part counts as one of the whole: the
+        price is then an upper bound.
     batch_s : float
         What a batch takes, in seconds.
     largest_s : float, optional
         The longest interval.
     """
-    intervals_s = [(AIM * limit.limit_s - batch_s) / limit.share for limit in limits if not limit.along]
+    intervals_s = [(AIM * limit.limit_s - batch_s) / limit.share for limit in limits]
     return min([largest_s, *(max(batch_s / BUSY, SMALLEST_S, seconds) for seconds in intervals_s)])
 
 
@@ -138,6 +139,19 @@ def expected_at(queries: Queries, wants: Iterable[Wanted], interval_s: Mapping[s
     """What limits come to with given intervals, by key; whether they could be met is not looked at."""
     plan = _plan(queries, queries.costs, ())
     return {want.key: _expected(plan, want, interval_s) for want in wants}
+
+
+def expected_in_steps(
+    queries: Queries, wants: Iterable[Wanted], interval_s: Mapping[str, float]
+) -> dict[str, Expected]:
+    """As `expected_at`, for intervals that are on their way: the least latency is that of the shortest ones, given
+    where these miss the limit."""
+    plan = _plan(queries, queries.costs, ())
+    made = {}
+    for want in wants:
+        expected, least_s = _expected(plan, want, interval_s), _least_s(plan, want)
+        made[want.key] = replace(expected, least_s=least_s) if least_s > want.limit_s else expected
+    return made
 
 
 def _solved(queries: Queries, members: Sequence[str], wants: Sequence[Wanted], *, with_slots: bool) -> Pacing:
@@ -177,12 +191,17 @@ def _with_least(plan: BatchPlan, want: Wanted, expected: Expected, full: Collect
     """The same with the least latency that there is, where the limit is not met."""
     if expected.latency_s <= want.limit_s:
         return expected
-    shortest_s = {query: max(plan.smallest_s, min(cost.least_s, plan.longest_s(query)))
-                  for query, cost in plan.costs.items() if query in want.way.writers}
-    least_s = _slowest(plan, want, shortest_s)[1]
+    least_s = _least_s(plan, want)
     here = tuple(sorted({plan.slot_of.get(query, "") for query in want.way.writers} & set(full)))
     # Of a full slot the shortest intervals take more CPU than it has: what was reached is the least.
     return replace(expected, least_s=expected.latency_s if here or least_s <= want.limit_s else least_s, full=here)
+
+
+def _least_s(plan: BatchPlan, want: Wanted) -> float:
+    """The latency with the shortest intervals that queries can keep to, whatever CPU their slots have."""
+    shortest_s = {query: max(plan.smallest_s, min(cost.least_s, plan.longest_s(query)))
+                  for query, cost in plan.costs.items() if query in want.way.writers}
+    return _slowest(plan, want, shortest_s)[1]
 
 
 def _slowest(plan: BatchPlan, want: Wanted, interval_s: Mapping[str, float]) -> tuple[tuple[str, ...], float]:

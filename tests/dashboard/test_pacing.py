@@ -131,6 +131,20 @@ def test_the_papers_steps_are_taken_by_nodes_and_noted_here(
     assert len(published) == number
 
 
+def test_steps_that_cannot_get_there_are_not_awaited(world: World, played: Played, settings) -> None:
+    settings.PACING, played.batch_s, played.by_managers_ms, played.refusal = "steps", 0.3, 375, ""
+    record = running(world.carla, world.city, document("hasty", latency="100 ms"), world.ana)
+
+    played.run(60)
+    (limit,) = latency_with_remedies(viewer_of(world.carla), record.pk)["limits"]
+
+    assert limit["state"] == "impossible"
+    assert limit["least_s"] > 0.3
+    assert limit["why"].startswith("With the shortest intervals")
+    assert [remedy["kind"] for remedy in limit["remedies"]] == ["ask"], "batches do not stay open by steps"
+    assert limit["remedies"][0]["limit_s"] > limit["least_s"]
+
+
 def test_what_cannot_be_met_says_why_and_what_would(world: World, played: Played) -> None:
     played.batch_s = 0.3
     record = running(world.carla, world.city, document("hasty", latency="100 ms"), world.ana)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.latency.pacing import AIM, Queries, Wanted, interval_alone, pace
+from scheduler.latency.pacing import AIM, Queries, Wanted, expected_in_steps, interval_alone, pace
 from scheduler.latency.triggers import BatchCost, BatchPlan, Limit, choose_intervals, latency_s
 from scheduler.latency.ways import Way
 from scheduler.model.latency import LatencyLimit
@@ -107,6 +107,21 @@ def test_a_limit_that_is_impossible_needs_more_than_it_allows(
 
 @settings(deadline=None)
 @given(problems())
+def test_steps_miss_for_good_what_no_intervals_meet(problem: tuple[Queries, list[Wanted]]) -> None:
+    queries, wants = problem
+    planned = pace(queries, wants).expected
+
+    stepped = expected_in_steps(queries, wants, dict.fromkeys(queries.costs, LARGEST_S))
+
+    for want in wants:
+        least_s = stepped[want.key].least_s
+        assert least_s is None or least_s > want.limit_s
+        if planned[want.key].least_s is not None:
+            assert least_s == pytest.approx(planned[want.key].least_s), "slots have no bound here"
+
+
+@settings(deadline=None)
+@given(problems())
 def test_it_takes_no_more_than_with_all_paths_listed(problem: tuple[Queries, list[Wanted]]) -> None:
     queries, wants = problem
     limits = [Limit(path, AIM * want.limit_s, want.other_s, want.share) for want in wants for path in
@@ -194,3 +209,4 @@ def test_what_plans_are_priced_with_is_what_a_query_alone_gets(limit_s: float, p
 
     assert alone_s == pytest.approx(paced.interval_s["a"], rel=0.06), "but for what is rounded"
     assert interval_alone((), batch_s=CHEAP.batch_s, largest_s=LARGEST_S) == LARGEST_S
+    assert interval_alone((replace(limit, along=("t",)),), batch_s=CHEAP.batch_s, largest_s=LARGEST_S) == alone_s
