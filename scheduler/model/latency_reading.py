@@ -84,7 +84,7 @@ def _time(node: Node, problems: Problems, what: str, least_s: float, most_s: flo
         problems.add(
             "out_of_range", node.position, f"The {what} is {in_words(seconds)}.",
             f"Write {in_words(least_s)} to {in_words(most_s)}"
-            + (": no batch ends sooner." if seconds < least_s and what == "latency limit" else "."))
+            + (": Weir promises no less." if seconds < least_s and what == "latency limit" else "."))
         return None
     return seconds
 
