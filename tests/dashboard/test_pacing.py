@@ -206,8 +206,8 @@ def test_what_is_out_of_reach_is_told_of_another_version_too(world: World) -> No
     text = document("calm", window=20, latency="30 ms")
 
     shown = preview_submission(viewer_of(world.carla), team=world.city, text=text, changed=record)
-    asked = change_dataflow(actor=world.carla, dataflow_id=record.pk, text=text)
-    proposal = prepare_proposal(proposal_id=asked.pk)
+    change = change_dataflow(actor=world.carla, dataflow_id=record.pk, text=text)
+    proposal = prepare_proposal(proposal_id=change.pk)
 
     (remark,) = [note for note in shown["notes"] if "out of reach" in note]
     assert remark in plan_of(proposal.plan).notes
