@@ -8,7 +8,7 @@ Both are one plan: there is no moment at which neither version is there.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -46,6 +46,7 @@ def plan_change(
     fresh: bool = False,
     begin: str = NOW,
     longest_chain: int | None = None,
+    remarks: Sequence[str] = (),
 ) -> Plan:
     """Plan that another version of a dataflow takes the place of the one that runs.
 
@@ -69,6 +70,8 @@ def plan_change(
         Where new fragments begin in the streams of running tasks: ``now``, ``oldest``, or a time in ms since the epoch.
     longest_chain : int, optional
         Most tasks in a new fragment; None for no limit.
+    remarks : sequence of str
+        What reviewers should know besides; they become notes.
 
     Returns
     -------
@@ -102,7 +105,7 @@ def plan_change(
             alone, with_scoped_secrets(former, team=team, task_types=task_types), before, scope=scope,
             task_types=task_types))
     version = _Version(estate, before, newcomer, newcomer.merged(fresh=fresh))
-    return freeze_plan(version.plan(dataflow, begin=begin, otherwise=not fresh))
+    return freeze_plan(version.plan(dataflow, begin=begin, otherwise=not fresh, remarks=remarks))
 
 
 def _unchanged(
@@ -169,7 +172,7 @@ class _Version:
         return tuple(
             task_id for task_id, stands in self.left.items() if stands != "works" and is_working(self.estate, task_id))
 
-    def plan(self, dataflow: Dataflow, *, begin: str, otherwise: bool) -> Plan:
+    def plan(self, dataflow: Dataflow, *, begin: str, otherwise: bool, remarks: Sequence[str]) -> Plan:
         """The plan; not frozen. ``otherwise`` is the other choice of starting fresh, for its price."""
         estate, newcomer = self.estate, self.newcomer
         started = newcomer.started(self.merged)
@@ -195,7 +198,7 @@ class _Version:
             notes=tuple(filter(None, [
                 order_note(reads_divided(estate, started, task_types=newcomer.task_types), started),
                 crowding_note(estate, adjusted, own=self.reused), self._state_note(), self._schedule_note(),
-                chained_note(estate, {task: self.running[task] for task in dataflow.unchained})])))
+                chained_note(estate, {task: self.running[task] for task in dataflow.unchained}), *remarks])))
 
     def _noticed(self, change: FragmentChange) -> list[str]:
         """Running tasks whose users notice: what is joined, most upstream, and the heads of fragments that change."""

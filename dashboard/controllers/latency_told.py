@@ -19,6 +19,7 @@ from dashboard.operations.modes import WantedModes, wanted_modes
 from dashboard.plans.latency_prices import latency_prices
 from dashboard.plans.latency_remedies import latency_card_with_remedies, latency_with_remedies
 from dashboard.plans.prices import tariff
+from dashboard.plans.reach import limit_remarks
 from dashboard.teams.models import Team
 from dashboard.teams.permissions import Viewer
 from scheduler.controllers.opening import Opening
@@ -32,10 +33,14 @@ OPENED = "open"  # the kind of remedy
 
 
 def latency_told(viewer: Viewer, dataflow_id: UUID | str) -> dict[str, Any]:
-    """A dataflow's limits, what became of each, and what would meet one that is not met as things are."""
+    """A dataflow's limits, what became of each, and what would meet one that is not met as things are.
+
+    ``remarks`` are of limits that are out of reach whatever else runs, as a plan would tell.
+    """
     record = dataflow_of(viewer, dataflow_id)
     mode = _mode(record)
-    return _told(record, latency_with_remedies(viewer, dataflow_id, opens=mode == ACTS), mode)
+    answer = latency_with_remedies(viewer, dataflow_id, opens=mode == ACTS)
+    return _told(record, answer, mode) | {"remarks": list(limit_remarks(record))}
 
 
 def latency_card_told(viewer: Viewer, record: DataflowRecord) -> dict[str, Any]:

@@ -103,17 +103,17 @@ def _asked(viewer: Viewer, plan: Plan, team: Team) -> list[dict[str, Any]]:
 def _planned(
     estate: StoredEstate, dataflow: Dataflow, team: Team, *, fresh: bool, changed: DataflowRecord | None
 ) -> Plan:
-    limits = limits_of(to_document(dataflow), team)
+    limits, task_types = limits_of(to_document(dataflow), team), jobs.task_types()
     priced = prices(limits, dataflow=dataflow)
+    remarks = out_of_reach(dataflow, limits, task_types=task_types, costs=priced.costs)
     if changed is None:
         return planning.plan_submission(
-            estate, dataflow, dataflow_id=NOT_STORED, team=team.slug, task_types=jobs.task_types(), prices=priced,
-            containment=containment_of(team), fresh=fresh,
-            remarks=out_of_reach(dataflow, limits, task_types=jobs.task_types(), costs=priced.costs))
+            estate, dataflow, dataflow_id=NOT_STORED, team=team.slug, task_types=task_types, prices=priced,
+            containment=containment_of(team), fresh=fresh, remarks=remarks)
     former = stored_dataflow(current_version(changed).document, installed=False)
     return changing.plan_change(
         estate, dataflow, former=former, dataflow_id=str(changed.pk), team=changed.team.slug,
-        task_types=jobs.task_types(), prices=priced, fresh=fresh)
+        task_types=task_types, prices=priced, fresh=fresh, remarks=remarks)
 
 
 def _change(plan: Plan) -> dict[str, int] | None:

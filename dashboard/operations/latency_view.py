@@ -109,12 +109,12 @@ def _why(row: LatencyStatus, path: list[dict[str, Any]]) -> str:
         return (f"{in_words(row.measured_s)} are measured where {in_words(row.expected_s)} were expected. {what}; "
                 "intervals are shortened until it is met.")
     number = "query" if len(path) == 1 else f"{len(path)} queries"
-    tried = f"With the shortest intervals that its {number} can keep to, events take {in_words(row.least_s)}."
-    full = f" There is no more CPU on {', '.join(row.full)}." if row.full else ""
+    allows = f"the CPU of {', '.join(row.full)} allows" if row.full else f"its {number} can keep to"
+    tried = f"With the shortest intervals that {allows}, events take {in_words(row.least_s)}."
     refused = "".join(
         f" {_named(part)} cannot pass events on as they come: {part['not_real_time']}." for part in path
         if part["not_real_time"])
-    return f"{tried} {what}.{full}{refused}"
+    return f"{tried} {what}.{refused}"
 
 
 def _named(part: Mapping[str, Any]) -> str:

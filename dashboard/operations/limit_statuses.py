@@ -67,7 +67,7 @@ def store_statuses(
     fresh = []
     for key, (limit, want) in wants.items():
         expected, row = paced.expected[want.key], rows.get(key)
-        made = _status(key, limit, want, expected, settled[key], row, paced.full, beyond.get(key), at)
+        made = _status(key, limit, want, expected, settled[key], row, beyond.get(key), at)
         if row is None or _differ(row, made):
             fresh.append(made)
     gone = [row.pk for key, row in rows.items() if key not in wants]
@@ -82,7 +82,7 @@ def store_statuses(
 
 def _status(
     key: Key, limit: LatencyLimit, want: Wanted, expected: Expected, settled: Settled,
-    row: LatencyStatus | None, full: tuple[str, ...], is_beyond_reach: bool | None, at: datetime,
+    row: LatencyStatus | None, is_beyond_reach: bool | None, at: datetime,
 ) -> LatencyStatus:
     same_limit = row is not None and row.limit == to_json((limit,))
     measured_s, is_whole = settled.mean_s, settled.is_whole
@@ -99,7 +99,7 @@ def _status(
         least_s=None if expected.least_s is None else round(expected.least_s, 4), other_s=round(want.other_s, 4),
         path=[[query, round(wait, 4), round(batch, 4)]
               for query, (wait, batch) in zip(expected.path, expected.parts_s, strict=True)],
-        full=list(full) if expected.least_s is not None else [],
+        full=list(expected.full),
         since=row.since if same_limit and row.state == state else at,
         late_since=late_since if state in status.LATE else None, at=at,
         hopeless=state == status.IMPOSSIBLE and is_beyond_reach)

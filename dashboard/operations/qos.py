@@ -15,7 +15,7 @@ from dashboard.operations.view import View
 from scheduler.contracts.qos import QosSetup
 from scheduler.latency.constrained_paths import constraints_on, strictest
 from scheduler.latency.constraints import LatencyConstraint
-from scheduler.latency.pacing import Pacing, Queries, Wanted, expected_at
+from scheduler.latency.pacing import Pacing, Queries, Wanted, expected_in_steps
 from scheduler.latency.real_time import Chosen
 from scheduler.latency.runtime_graph import Channel, RuntimeGraph, Vertex
 from scheduler.latency.setting_up import qos_setups
@@ -60,7 +60,7 @@ def as_it_is(queries: Queries, limits: Iterable[Wanted], in_force: Mapping[str, 
     """The intervals that managers chose, as far as nodes report them, and what limits come to with them."""
     interval_s = {query: in_force.get(query, before_s) for query, before_s in queries.before_s.items()}
     cores = sum(cost.cores(interval_s[query]) for query, cost in queries.costs.items())
-    return Chosen(frozenset(), Pacing(interval_s, cores, expected_at(queries, limits, interval_s)), interval_s)
+    return Chosen(frozenset(), Pacing(interval_s, cores, expected_in_steps(queries, limits, interval_s)), interval_s)
 
 
 def nodes_set_up(view: View) -> list[str]:

@@ -144,11 +144,12 @@ def _change(record: PlanRecord, estate: Reading) -> Plan:
             dataflow_id=record.dataflow_id, number__in=[record.version, options["former"]])}
     former = versions[options.pop("former")]
     dataflow = stored_dataflow(versions[record.version].document)
+    limits, task_types = limits_of(versions[record.version].document, former.dataflow.team), jobs.task_types()
     return changing.plan_change(
         estate, dataflow,
         former=stored_dataflow(former.document, installed=False), dataflow_id=str(record.dataflow_id),
-        team=former.dataflow.team.slug, task_types=jobs.task_types(),
-        prices=prices(limits_of(versions[record.version].document, former.dataflow.team), dataflow=dataflow), **options)
+        team=former.dataflow.team.slug, task_types=task_types, prices=prices(limits, dataflow=dataflow),
+        remarks=out_of_reach(dataflow, limits, task_types=task_types, costs=prices().costs), **options)
 
 
 def _scheduling(record: PlanRecord, estate: Reading) -> Plan:

@@ -114,7 +114,7 @@ def planned_interval_s(
     way : Way
         Of its events.
     limits : Limits
-        Of the dataflow; only those of the whole count.
+        Of the dataflow; one along a part counts as one of the whole.
     able : collection of str
         The queries whose batches may stay open.
     batch_s : float
@@ -122,7 +122,7 @@ def planned_interval_s(
     """
     micro_s = interval_alone(limits, batch_s=batch_s, largest_s=queries.largest_s)
     wants = [Wanted(f"{number}", way, limit.limit_s, limit.share)
-             for number, limit in enumerate(limits) if not limit.along]
+             for number, limit in enumerate(limits)]
     chosen = choose_modes(queries, wants, dict.fromkeys(able, ""))
     if not chosen.open:
         return micro_s, 0

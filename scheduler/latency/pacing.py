@@ -6,7 +6,7 @@ under the intervals chosen so far is added until all hold. Queries that no limit
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from graphlib import TopologicalSorter
 
@@ -56,7 +56,8 @@ class Queries:
 class Expected:
     """What a limit comes to: the latency along its slowest path. ``least_s`` is given where the limit cannot be met.
 
-    ``parts_s`` says by query what its events wait for a batch, and what the batch takes.
+    ``parts_s`` says by query what its events wait for a batch, and what the batch takes. ``full`` are the slots of the
+    way for want of whose CPU the limit is not met: ``least_s`` is then what that CPU allows beside all other limits.
     """
 
     key: str
@@ -64,6 +65,7 @@ class Expected:
     path: tuple[str, ...]
     parts_s: tuple[tuple[float, float], ...]
     least_s: float | None = None
+    full: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +113,7 @@ def pace(queries: Queries, wants: Sequence[Wanted]) -> Pacing:
                 too_slow |= set(part.too_slow)
     interval_s = _with_room(queries, interval_s)
     plan = _plan(queries, queries.costs, ())
-    expected = {want.key: _expected(plan, want, interval_s) for want in wants}
+    expected = {want.key: _with_least(plan, want, _expected(plan, want, interval_s), full) for want in wants}
     cores = sum(cost.cores(interval_s[query]) for query, cost in queries.costs.items())
     return Pacing(interval_s, cores, expected, tuple(sorted(full)), tuple(sorted(too_slow)))
 
@@ -122,20 +124,34 @@ def interval_alone(limits: Limits, *, batch_s: float, largest_s: float = LARGEST
     Parameters
     ----------
     limits : Limits
-        Of the dataflow; only those of the whole count, and without one the interval is the longest.
+        Of the dataflow; without one the interval is the longest. One along a part counts as one of the whole: the
+        price is then an upper bound.
     batch_s : float
         What a batch takes, in seconds.
     largest_s : float, optional
         The longest interval.
     """
-    intervals_s = [(AIM * limit.limit_s - batch_s) / limit.share for limit in limits if not limit.along]
+    intervals_s = [(AIM * limit.limit_s - batch_s) / limit.share for limit in limits]
     return min([largest_s, *(max(batch_s / BUSY, SMALLEST_S, seconds) for seconds in intervals_s)])
 
 
 def expected_at(queries: Queries, wants: Iterable[Wanted], interval_s: Mapping[str, float]) -> dict[str, Expected]:
     """What limits come to with given intervals, by key; whether they could be met is not looked at."""
     plan = _plan(queries, queries.costs, ())
-    return {want.key: replace(_expected(plan, want, interval_s), least_s=None) for want in wants}
+    return {want.key: _expected(plan, want, interval_s) for want in wants}
+
+
+def expected_in_steps(
+    queries: Queries, wants: Iterable[Wanted], interval_s: Mapping[str, float]
+) -> dict[str, Expected]:
+    """As `expected_at`, for intervals that are on their way: the least latency is that of the shortest ones, given
+    where these miss the limit."""
+    plan = _plan(queries, queries.costs, ())
+    made = {}
+    for want in wants:
+        expected, least_s = _expected(plan, want, interval_s), _least_s(plan, want)
+        made[want.key] = replace(expected, least_s=least_s) if least_s > want.limit_s else expected
+    return made
 
 
 def _solved(queries: Queries, members: Sequence[str], wants: Sequence[Wanted], *, with_slots: bool) -> Pacing:
@@ -168,12 +184,24 @@ def _expected(plan: BatchPlan, want: Wanted, interval_s: Mapping[str, float]) ->
     parts = tuple(
         (wait_s(plan, writer, reader, interval_s, share=want.share), plan.costs[reader].duration_s(interval_s[reader]))
         for writer, reader in zip((None, *path), path, strict=False))
-    least_s = None
-    if latency > want.limit_s:
-        shortest_s = {query: max(plan.smallest_s, min(cost.least_s, plan.longest_s(query)))
-                      for query, cost in plan.costs.items() if query in want.way.writers}
-        least_s = _slowest(plan, want, shortest_s)[1]
-    return Expected(want.key, latency, path, parts, least_s)
+    return Expected(want.key, latency, path, parts)
+
+
+def _with_least(plan: BatchPlan, want: Wanted, expected: Expected, full: Collection[str]) -> Expected:
+    """The same with the least latency that there is, where the limit is not met."""
+    if expected.latency_s <= want.limit_s:
+        return expected
+    least_s = _least_s(plan, want)
+    here = tuple(sorted({plan.slot_of.get(query, "") for query in want.way.writers} & set(full)))
+    # Of a full slot the shortest intervals take more CPU than it has: what was reached is the least.
+    return replace(expected, least_s=expected.latency_s if here or least_s <= want.limit_s else least_s, full=here)
+
+
+def _least_s(plan: BatchPlan, want: Wanted) -> float:
+    """The latency with the shortest intervals that queries can keep to, whatever CPU their slots have."""
+    shortest_s = {query: max(plan.smallest_s, min(cost.least_s, plan.longest_s(query)))
+                  for query, cost in plan.costs.items() if query in want.way.writers}
+    return _slowest(plan, want, shortest_s)[1]
 
 
 def _slowest(plan: BatchPlan, want: Wanted, interval_s: Mapping[str, float]) -> tuple[tuple[str, ...], float]:

@@ -130,7 +130,7 @@ def _gathering(queries: Queries, wants: Sequence[Wanted], chosen: Chosen, before
                 aparts_s = trial_s
     interval_s = {**chosen.paced.interval_s, **aparts_s}
     then = opening(queries, aparts_s)
-    expected = {key: replace(now, least_s=chosen.paced.expected[key].least_s)
+    expected = {key: replace(now, least_s=chosen.paced.expected[key].least_s, full=chosen.paced.expected[key].full)
                 for key, now in expected_at(then, wants, interval_s).items()}
     cores = sum(cost.cores(interval_s[query]) for query, cost in then.costs.items())
     return Chosen(chosen.open, replace(chosen.paced, interval_s=interval_s, cores=cores, expected=expected), interval_s)

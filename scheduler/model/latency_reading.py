@@ -23,7 +23,7 @@ _KEYS = ("limit", "along", "over", "percentile")
 _FORM = "Write a time (400 ms, 2 s), none, or a mapping with limit and, if wanted, along, over and percentile."
 MOST = 20  # limits of one dataflow
 _MEASURED = f"{', '.join(map(str, PERCENTILES[:-1]))} or {PERCENTILES[-1]}"
-_SOONEST = "no batch ends sooner"
+_SOONEST = "Weir promises no less"
 _MEASURED_EACH_S = "it is measured once a second, and in a shorter span too seldom to say anything"
 
 

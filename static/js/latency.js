@@ -4,6 +4,7 @@ import { fetchJson } from "./scripts.js";
 
 const CORES = new Intl.NumberFormat("en", { maximumFractionDigits: 3, minimumFractionDigits: 3 });
 const MONEY = new Intl.NumberFormat("en", { maximumFractionDigits: 5, minimumFractionDigits: 2 });
+const HOLDS_MORE = /[[{:]/; // a list, a percentile or a part of the way: no offer is that
 
 class LatencyOffers {
   constructor(card, prices) {
@@ -32,7 +33,7 @@ class LatencyOffers {
     this.part("unmet").hidden = offer.met;
     this.part("estimated").hidden = !this.prices.estimated;
     this.slider.setAttribute("aria-valuetext", offer.words);
-    if (isChosen && this.choice) this.choice.value = offer.words;
+    if (isChosen && this.choice && !HOLDS_MORE.test(this.choice.value)) this.choice.value = offer.words;
   }
 }
 

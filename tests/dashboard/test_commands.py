@@ -149,6 +149,7 @@ def test_a_latency_limit_is_chosen_from_a_terminal(world: World) -> None:
     record = running(world.carla, world.city, document("late"), world.ana)
 
     assert run("latency", "late", "400ms", username="carla") == "late: mean of at most 400 ms.\n"
+    assert "out of reach" in run("latency", "late", "30ms", username="carla")
     assert run("latency", "late", "none", username="carla") == "late: no limit.\n"
     assert run("latency", "late", "document", username="carla") == "late: mean of at most 5 s.\n"
     with pytest.raises(CommandError, match="no time"):

@@ -7,13 +7,16 @@ from collections.abc import Iterator
 
 import pytest
 from django.test import Client
+from django.urls import reverse
 
 from dashboard import jobs, queue
 from dashboard.alerts.readers import READERS, Evidence
+from dashboard.approvals.services import change_dataflow, prepare_proposal
 from dashboard.audit.models import AuditEntry
 from dashboard.catalog.documents import InvalidLatency, freshness_of
 from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.services import choose_latency
+from dashboard.controllers.latency_told import latency_told
 from dashboard.explorer.preview import preview_submission
 from dashboard.operations.estate import load_estate
 from dashboard.operations.latency_problem import metric_of
@@ -23,6 +26,7 @@ from dashboard.operations.pacing import EVERY_S, REPACED
 from dashboard.plans.latency_prices import latency_prices
 from dashboard.plans.latency_remedies import latency_with_remedies
 from dashboard.plans.prices import prices_in_force
+from dashboard.plans.selectors import plan_of
 from dashboard.teams.permissions import viewer_of
 from dashboard.teams.services import InvalidValue, set_freshness
 from scheduler.contracts.qos import QosSetup
@@ -134,6 +138,20 @@ def test_the_papers_steps_are_taken_by_nodes_and_noted_here(
     assert len(published) == number
 
 
+def test_steps_that_cannot_get_there_are_not_awaited(world: World, played: Played, settings) -> None:
+    settings.PACING, played.batch_s, played.by_managers_ms, played.refusal = "steps", 0.3, 375, ""
+    record = running(world.carla, world.city, document("hasty", latency="100 ms"), world.ana)
+
+    played.run(60)
+    (limit,) = latency_with_remedies(viewer_of(world.carla), record.pk)["limits"]
+
+    assert limit["state"] == "impossible"
+    assert limit["least_s"] > 0.3
+    assert limit["why"].startswith("With the shortest intervals")
+    assert [remedy["kind"] for remedy in limit["remedies"]] == ["ask"], "batches do not stay open by steps"
+    assert limit["remedies"][0]["limit_s"] > limit["least_s"]
+
+
 def test_what_cannot_be_met_says_why_and_what_would(world: World, played: Played) -> None:
     played.batch_s = 0.3
     record = running(world.carla, world.city, document("hasty", latency="100 ms"), world.ana)
@@ -209,6 +227,36 @@ def test_what_is_out_of_reach_is_told_before_anything_runs(world: World) -> None
     shown = preview_submission(viewer_of(world.carla), team=world.city, text=text)
     assert "out of reach" in " ".join(shown["notes"])
     assert not preview_submission(viewer_of(world.carla), team=world.city, text=document("calm"))["notes"]
+
+
+def test_what_is_out_of_reach_is_told_of_another_version_too(world: World) -> None:
+    record = running(world.carla, world.city, document("calm"), world.ana)
+    text = document("calm", window=20, latency="30 ms")
+
+    shown = preview_submission(viewer_of(world.carla), team=world.city, text=text, changed=record)
+    change = change_dataflow(actor=world.carla, dataflow_id=record.pk, text=text)
+    proposal = prepare_proposal(proposal_id=change.pk)
+
+    (remark,) = [note for note in shown["notes"] if "out of reach" in note]
+    assert remark in plan_of(proposal.plan).notes
+
+
+@pytest.mark.parametrize(("limit", "state", "words"), [
+    ("30 ms", "running", "out of reach"), ("2 s", "running", "Batches follow"), ("2 s", "paused", "It counts while")])
+def test_who_chooses_a_limit_is_told_what_follows(world: World, limit: str, state: str, words: str) -> None:
+    record = running(world.carla, world.city, document("calm"), world.ana)
+    DataflowRecord.objects.filter(pk=record.pk).update(status=state)
+    client = Client()
+    client.force_login(world.carla)
+
+    answer = client.post(reverse("dataflow_latency", args=[record.pk]), {"latency": limit}, follow=True)
+    (message,) = answer.context["messages"]
+
+    assert words in str(message)
+    assert ("follow" in str(message)) == (words == "Batches follow")
+    remarks = latency_told(viewer_of(world.carla), record.pk)["remarks"]
+    assert " ".join(remarks) in str(message)
+    assert bool(remarks) == (words == "out of reach")
 
 
 def test_other_limits_hold_within_rounds_and_nothing_is_restarted(

@@ -56,7 +56,7 @@ def test_a_document_that_says_nothing_leaves_it_to_the_team() -> None:
 
 @pytest.mark.parametrize(("written", "code", "message", "remedy"), [
     ("soon", "ill_typed", "no time", "400 ms"),
-    ("5 ms", "out_of_range", "5 ms", "no batch ends sooner"),
+    ("5 ms", "out_of_range", "5 ms", "Weir promises no less"),
     ("2 h", "out_of_range", "7200 s", "3600 s"),
     ("true", "ill_typed", "no time", "400 ms"),
     ("{limit: 1 s, alnog: [city]}", "unknown_key", "alnog", "along"),

@@ -69,11 +69,15 @@ class LatencyLimitStatus(Answer):
 
 
 class DataflowLatency(Answer):
-    """The latency limits of a dataflow; ``said_by`` is ``chosen``, ``document`` or ``team``."""
+    """The latency limits of a dataflow; ``said_by`` is ``chosen``, ``document`` or ``team``.
+
+    ``remarks`` tell of limits that are below what batches of its tasks take at the least.
+    """
 
     id: str
     said_by: str
     limits: list[LatencyLimitStatus]
+    remarks: list[str]
 
 
 class LatencyOffer(Answer):

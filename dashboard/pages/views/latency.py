@@ -11,10 +11,13 @@ from django.views.decorators.http import require_POST, require_safe
 
 from dashboard.catalog import selectors as catalog
 from dashboard.catalog.documents import limits_for
+from dashboard.catalog.lifecycle import RUNNING
+from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.services import choose_latency
 from dashboard.controllers.latency_told import latency_prices_told
 from dashboard.operations.latency_view import limits_in_words
 from dashboard.pages import flash
+from dashboard.plans.reach import limit_remarks
 
 
 @require_POST
@@ -27,9 +30,16 @@ def dataflow_latency(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
         request, lambda: choose_latency(
             actor=request.user, dataflow_id=record.pk,
             limits=None if written is None else limits_for(record, written)),
-        text=lambda record: f"{record.name}: {limits_in_words(record)}. Batches follow within seconds.",
+        text=_chosen_in_words,
         code="latency")
     return redirect("dataflow", dataflow_id)
+
+
+def _chosen_in_words(record: DataflowRecord) -> str:
+    """The limits that hold now, and what follows from them."""
+    follows = "Batches follow, and this page says what comes of it." if record.status == RUNNING else \
+        "It counts while the dataflow runs."
+    return " ".join([f"{record.name}: {limits_in_words(record)}.", *(limit_remarks(record) or [follows])])
 
 
 @require_safe

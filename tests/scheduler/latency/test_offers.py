@@ -87,6 +87,8 @@ def test_open_batches_meet_no_less_and_cost_no_more_and_are_priced_as_they_are_c
     alone_s = interval_alone(limits, batch_s=batch_s, largest_s=queries.largest_s)
     assert planned_interval_s(queries, way, limits, able=(), batch_s=batch_s) == (alone_s, 0)
     interval_s, opened = planned_interval_s(queries, way, limits, able=able, batch_s=batch_s)
+    along = tuple(replace(limit, along=("a", "b")) for limit in limits)
+    assert planned_interval_s(queries, way, along, able=able, batch_s=batch_s) == (interval_s, opened)
     assert opened == offer.open_queries
     if opened == len(queries.costs):  # then a plan's CPU is exactly that of the offer
         assert abs(sum(cost.cores(interval_s) for cost in queries.costs.values()) - offer.cores) < 1e-9

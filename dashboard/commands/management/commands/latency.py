@@ -11,6 +11,7 @@ from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.services import choose_latency
 from dashboard.commands.proposing import DataflowCommand
 from dashboard.operations.latency_view import limits_in_words
+from dashboard.plans.reach import limit_remarks
 from dashboard.teams.models import User
 
 DOCUMENT = "document"
@@ -28,4 +29,4 @@ class Command(DataflowCommand):
     def act(self, record: DataflowRecord, actor: User, options: Mapping[str, Any]) -> str:
         limits = None if options["limit"] == DOCUMENT else limits_for(record, options["limit"])
         chosen = choose_latency(actor=actor, dataflow_id=record.pk, limits=limits)
-        return f"{chosen.name}: {limits_in_words(chosen)}."
+        return " ".join([f"{chosen.name}: {limits_in_words(chosen)}.", *limit_remarks(chosen)])
