@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,7 +18,7 @@ from dashboard import jobs
 from dashboard.catalog.lifecycle import RUNNING
 from dashboard.operations.file_secrets import file_secrets
 from dashboard.operations.handover_pauses import usual_pause_ms
-from dashboard.operations.offered_slots import drained_nodes
+from dashboard.operations.offered_slots import offered_slots
 from dashboard.operations.telemetry import EVERYTHING
 from dashboard.operations.view import View, view_for
 from dashboard.teams.permissions import Viewer
@@ -48,7 +48,9 @@ def deployment_of(view: View, cores: Mapping[str, float] | None = None) -> Deplo
     on_nodes = file_secrets(estate.tasks.values())
     bundles: dict[str, PlacedBundle] = {}
     for fragment in working.values():
-        is_movable = not why_not_moved(estate, fragment, task_types=types)
+        # What is on a silent node would leave it only once the node is back, and all other plans would wait for that.
+        is_heard = all(node_of(bundle.slot) in view.reading.reports for bundle in fragment.queries)
+        is_movable = is_heard and not why_not_moved(estate, fragment, task_types=types)
         is_bound = is_movable and bool(
             why_not_to_other_nodes(estate, fragment, task_types=types, file_secrets=on_nodes))
         for bundle in fragment.queries:
@@ -61,8 +63,9 @@ def deployment_of(view: View, cores: Mapping[str, float] | None = None) -> Deplo
         flow = view.reading.flows.tasks.get(task)
         if flow is not None:
             traffic[source.id, target.id] += flow.rate_per_s * size
-    slots = sorted({*(slot.name for slot in _open_slots(view)), *(bundle.slot for bundle in bundles.values())})
-    return Deployment(bundles, slots, dict(traffic))
+    targets = frozenset(slot.name for slot in _targets(view))
+    return Deployment(
+        bundles, sorted(targets.union(bundle.slot for bundle in bundles.values())), dict(traffic), targets)
 
 
 def bytes_between_nodes(view: View, tasks: Collection[str]) -> dict[str, float]:
@@ -87,10 +90,10 @@ def bytes_between_nodes(view: View, tasks: Collection[str]) -> dict[str, float]:
     return dict(sent)
 
 
-def _open_slots(view: View) -> list[Slot]:
-    """The slots of nodes that are not drained."""
-    drained = drained_nodes()
-    return [slot for slot in view.estate.slots if slot.node not in drained]
+def _targets(view: View) -> list[Slot]:
+    """The slots that queries may go to: those on offer, of nodes that report now."""
+    offered = set(offered_slots().values_list("name", flat=True))
+    return [slot for slot in view.estate.slots if slot.name in offered and slot.node in view.reading.reports]
 
 
 def _working(view: View) -> dict[str, Fragment]:
@@ -138,13 +141,13 @@ def deployment_rows(viewer: Viewer) -> dict[str, Any]:
     types, thresholds = jobs.task_types(), Thresholds()
     if not view.reading.available:
         return {"available": False, "slots": [], "traffic": [], "between_nodes": 0.0, "queries": 0, "suggestion": None}
-    deployment, on_nodes = deployment_of(whole), file_secrets(view.estate.tasks.values())
+    deployment, on_nodes, open_slots = deployment_of(whole), file_secrets(view.estate.tasks.values()), _targets(whole)
     visible = {bundle.id: (fragment, bundle) for fragment in view.fragments() for bundle in fragment.queries}
     rows = []
     for slot in deployment.slots:
         cores = deployment.loads[slot]
         queries = [
-            _query(view, *visible[bundle.id], cores=bundle.cores, types=types, on_nodes=on_nodes)
+            _query(view, *visible[bundle.id], cores=bundle.cores, types=types, slots=open_slots, on_nodes=on_nodes)
             for bundle in deployment.bundles.values() if bundle.slot == slot and bundle.id in visible]
         rows.append({
             "slot": slot, "node": node_of(slot), "cores": round(cores, 3),
@@ -210,7 +213,8 @@ def _foreseen(view: View, query: str) -> dict[str, Any]:
 
 
 def _query(
-    view: View, fragment: Fragment, bundle: RunningBundle, *, cores: float, types: Any, on_nodes: FileSecrets
+    view: View, fragment: Fragment, bundle: RunningBundle, *, cores: float, types: Any, slots: Sequence[Slot],
+    on_nodes: FileSecrets
 ) -> dict[str, Any]:
     estate = view.estate
     why_not = why_not_moved(estate, fragment, task_types=types)
@@ -222,4 +226,4 @@ def _query(
         "cores": round(cores, 4), "users": view.users(fragment.active_tasks),
         "dataflow": users[0] if users else None, "why_not": why_not,
         "targets": [] if why_not or not users else list(
-            slots_for(estate, fragment, _open_slots(view), task_types=types, file_secrets=on_nodes))}
+            slots_for(estate, fragment, slots, task_types=types, file_secrets=on_nodes))}
