@@ -10,7 +10,7 @@ import pytest
 from django.utils import timezone
 
 from dashboard import jobs
-from dashboard.approvals.lifecycle import UNPLANNABLE
+from dashboard.approvals.lifecycle import STALE, UNPLANNABLE
 from dashboard.approvals.models import Proposal
 from dashboard.catalog.models import DataflowRecord
 from dashboard.history.store import DatabaseHistory
@@ -112,8 +112,9 @@ def test_a_suggestion_says_what_a_move_would_take(
 
 
 def test_a_suggestion_of_several_queries_is_one_proposal(
-    world: World, client_of: ClientOf, monkeypatch: pytest.MonkeyPatch
+    world: World, client_of: ClientOf, monkeypatch: pytest.MonkeyPatch, settings
 ) -> None:
+    settings.DEPLOYMENT_LEAST_KB_S = 0.0
     register_node(name="n2", slots=2)
     text = json.loads(document("line"))
     text["tasks"] = [task | {"chain": "never"} for task in text["tasks"]]
@@ -158,8 +159,9 @@ def test_private_queries_of_others_are_not_shown(world: World, client_of: Client
 
 
 @pytest.fixture
-def halves(world: World, monkeypatch: pytest.MonkeyPatch) -> DataflowRecord:
+def halves(world: World, monkeypatch: pytest.MonkeyPatch, settings) -> DataflowRecord:
     """A dataflow of four queries on n1 and n2; what n3 has is idle, and it reports as they do."""
+    settings.DEPLOYMENT_LEAST_KB_S = 0.0
     for node, slots in (("n2", 2), ("n3", 1)):
         register_node(name=node, slots=slots)
     text = json.loads(document("line"))
@@ -211,6 +213,40 @@ def test_nothing_goes_to_a_silent_node(
     proposal = prepared(Proposal.objects.get(plan__kind="move"))
     assert proposal.status == UNPLANNABLE and proposal.plan.error["code"] == "invalid_transition"
     assert "nothing is heard of n2" in proposal.plan.error["message"] and "n2" in proposal.plan.error["remedy"]
+
+
+def test_a_move_that_is_approved_once_its_target_is_silent_does_not_begin(
+    world: World, client_of: ClientOf, halves: DataflowRecord
+) -> None:
+    (fragment,) = (part for part in load_estate().fragments.values() if part.slot == "n1/0")
+    client_of("carla").post(f"/dataflows/{halves.pk}/move", {"query": fragment.id, "slot": "n3/0"})
+    proposal = prepared(Proposal.objects.get(plan__kind="move"))
+    NodeRow.objects.update(seen=timezone.now())
+    NodeRow.objects.filter(name="n3").update(seen=timezone.now() - 2 * SILENT_AFTER)
+    assert approved(proposal, world.ana).status == STALE
+    proposal = Proposal.objects.get(pk=proposal.pk)
+    assert "heard of n3" in proposal.plan.error["message"] and proposal.plan.error["remedy"]
+    assert fragment.id in load_estate().fragments
+
+
+def test_a_little_traffic_is_not_worth_a_move(client_of: ClientOf, halves: DataflowRecord, settings) -> None:
+    def suggested() -> str | None:
+        return client_of("carla").get("/api/deployment").json()["suggestion"]["query"]
+
+    assert suggested()
+    settings.DEPLOYMENT_LEAST_KB_S = 10.0
+    assert not suggested()
+
+
+def test_what_nobody_has_measured_yet_is_no_zero(
+    client_of: ClientOf, halves: DataflowRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hears(monkeypatch, "n1", "n3")
+    by_slot = {slot["slot"]: slot["queries"] for slot in client_of("carla").get("/api/deployment").json()["slots"]}
+    assert [[query["cores"] for query in by_slot[slot]] for slot in ("n1/0", "n2/0")] == [[0.05], [None]]
+    response = client_of("carla").get("/estate/deployment/")
+    assert_sound(response, "/estate/deployment/")
+    assert response.text.count("not measured yet") == 2 and "0.000 cores" not in response.text
 
 
 def test_nothing_goes_to_a_drained_node_on_which_a_query_stays(
