@@ -16,8 +16,8 @@ class Named(Answer):
 
 
 class DeployedQuery(Answer):
-    """A query on a slot: its tasks in words, the cores that it takes (null: not measured yet), whose dataflows run in it, the one of the
-    viewer's own to ask for its move, to which slots it may go, and why it stays where it does."""
+    """A query on a slot: its tasks in words, the cores that it takes (null: not measured yet), whose dataflows run in
+    it, the one of the viewer's own to ask for its move, to which slots it may go, and why it stays where it does."""
 
     id: str
     name: str
