@@ -108,7 +108,7 @@ def slots_for(
 
 def plan_move(
     estate: EstateView, dataflow_id: str, *, query: str, slot: str, along: Sequence[str] = (), task_types: TaskTypes,
-    prices: Prices, why: str = "", file_secrets: FileSecrets = frozenset(),
+    prices: Prices, why: str = "", file_secrets: FileSecrets = frozenset(), silent: Collection[str] = frozenset(),
 ) -> Plan:
     """Plan that one query of a submitted dataflow, or several, go on in another slot.
 
@@ -132,6 +132,8 @@ def plan_move(
         What it is for, for those who look at the plan.
     file_secrets : collection of (str, str), optional
         Team and name of the secrets that stand for a file of the node.
+    silent : collection of str, optional
+        Nodes of which nothing is heard: a move there would wait until they are back, and all other plans with it.
 
     Raises
     ------
@@ -140,7 +142,7 @@ def plan_move(
     NotFound
         The dataflow has no such query, or the estate no such slot.
     InvalidTransition
-        The query stays where it is; the error says why.
+        The query stays where it is, or nothing is heard of the slot's node; the error says why.
     """
     submitted = submitted_in(estate, dataflow_id)
     own = {estate.places[task_id][0] for task_id in submitted.running.values()}
@@ -155,6 +157,11 @@ def plan_move(
             f"There is no slot {slot} that a query may go to: a measurement may have it to itself, or its node is "
             "drained.",
             remedy="The page Slots lists all that there are.", slot=slot)
+    if node_of(slot) in silent:
+        raise InvalidTransition(
+            f"{query} cannot be moved to {slot}: nothing is heard of {node_of(slot)}.",
+            remedy=f"Choose a slot of another node, or start the agent of {node_of(slot)} and try again.",
+            query=query, slot=slot)
     fragments = [estate.fragments[name] for name in queries]
     for fragment in fragments:
         _require_movable(estate, fragment, slot, task_types=task_types, file_secrets=file_secrets)

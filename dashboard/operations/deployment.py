@@ -1,6 +1,7 @@
 """What runs on which slot, what each query takes, and what passes between queries: for the page, the API and OTD.
 
 - ``deployment_of(view, cores)``: as a value of ``scheduler.deployment``
+- ``thresholds()``: when a slot has too much or little to do, and what is worth a move
 - ``bytes_between_nodes(view, tasks)``: what an event of each task sends to other nodes, of the queries of some tasks
 - ``deployment_rows(viewer)``: slots, their queries and the traffic between slots, for pages and the API
 """
@@ -8,7 +9,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,7 +19,7 @@ from dashboard import jobs
 from dashboard.catalog.lifecycle import RUNNING
 from dashboard.operations.file_secrets import file_secrets
 from dashboard.operations.handover_pauses import usual_pause_ms
-from dashboard.operations.offered_slots import drained_nodes
+from dashboard.operations.offered_slots import offered_slots
 from dashboard.operations.telemetry import EVERYTHING
 from dashboard.operations.view import View, view_for
 from dashboard.teams.permissions import Viewer
@@ -48,12 +49,13 @@ def deployment_of(view: View, cores: Mapping[str, float] | None = None) -> Deplo
     on_nodes = file_secrets(estate.tasks.values())
     bundles: dict[str, PlacedBundle] = {}
     for fragment in working.values():
-        is_movable = not why_not_moved(estate, fragment, task_types=types)
+        # What is on a silent node would leave it only once the node is back, and all other plans would wait for that.
+        is_heard = all(node_of(bundle.slot) in view.reading.reports for bundle in fragment.queries)
+        is_movable = is_heard and not why_not_moved(estate, fragment, task_types=types)
         is_bound = is_movable and bool(
             why_not_to_other_nodes(estate, fragment, task_types=types, file_secrets=on_nodes))
         for bundle in fragment.queries:
-            report = view.reading.reports.query(bundle.slot, bundle.id)
-            known = (cores or {}).get(bundle.id, report.cpu if report is not None else None)
+            known = (cores or {}).get(bundle.id, _cpu(view, bundle))
             bundles[bundle.id] = PlacedBundle(
                 bundle.id, bundle.slot, known or 0.0, movable=is_movable, node_bound=is_bound)
     traffic: dict[tuple[str, str], float] = defaultdict(float)
@@ -61,8 +63,14 @@ def deployment_of(view: View, cores: Mapping[str, float] | None = None) -> Deplo
         flow = view.reading.flows.tasks.get(task)
         if flow is not None:
             traffic[source.id, target.id] += flow.rate_per_s * size
-    slots = sorted({*(slot.name for slot in _open_slots(view)), *(bundle.slot for bundle in bundles.values())})
-    return Deployment(bundles, slots, dict(traffic))
+    targets = frozenset(slot.name for slot in _targets(view))
+    return Deployment(
+        bundles, sorted(targets.union(bundle.slot for bundle in bundles.values())), dict(traffic), targets)
+
+
+def thresholds() -> Thresholds:
+    """When a slot is high or low, and what a move has to save of the traffic between nodes."""
+    return Thresholds(score_change=1000 * settings.DEPLOYMENT_LEAST_KB_S)
 
 
 def bytes_between_nodes(view: View, tasks: Collection[str]) -> dict[str, float]:
@@ -87,10 +95,16 @@ def bytes_between_nodes(view: View, tasks: Collection[str]) -> dict[str, float]:
     return dict(sent)
 
 
-def _open_slots(view: View) -> list[Slot]:
-    """The slots of nodes that are not drained."""
-    drained = drained_nodes()
-    return [slot for slot in view.estate.slots if slot.node not in drained]
+def _targets(view: View) -> list[Slot]:
+    """The slots that queries may go to: those on offer, of nodes that report now."""
+    offered = set(offered_slots().values_list("name", flat=True))
+    return [slot for slot in view.estate.slots if slot.name in offered and slot.node in view.reading.reports]
+
+
+def _cpu(view: View, bundle: RunningBundle) -> float | None:
+    """What a bundle takes now, in cores; None where its node has not measured that yet."""
+    report = view.reading.reports.query(bundle.slot, bundle.id)
+    return None if report is None else report.cpu
 
 
 def _working(view: View) -> dict[str, Fragment]:
@@ -129,27 +143,27 @@ def deployment_rows(viewer: Viewer) -> dict[str, Any]:
     -------
     dict
         ``slots``: ``slot``, ``node``, ``cores``, ``load`` (``high``, ``normal`` or ``low``) and ``queries``: ``id``,
-        ``name`` (its tasks in words), ``cores``, ``dataflow`` (id and name, the one to ask for), ``targets`` and
-        ``why_not``; ``traffic``: bytes a second by pair of slots, as rows; ``between_nodes``: its part that passes
-        between nodes; ``suggestion``: a move that is worth it now, or why there is none. Whatever belongs to dataflows
-        that the viewer may not know of counts in the load of its slot alone.
+        ``name`` (its tasks in words), ``cores`` (None: not measured yet), ``dataflow`` (id and name, the one to ask
+        for), ``targets`` and ``why_not``; ``traffic``: bytes a second by pair of slots, as rows; ``between_nodes``: its
+        part that passes between nodes; ``suggestion``: a move that is worth it now, or why there is none. Whatever
+        belongs to dataflows that the viewer may not know of counts in the load of its slot alone.
     """
     view, whole = view_for(viewer), view_for(EVERYTHING)
-    types, thresholds = jobs.task_types(), Thresholds()
+    types, limits = jobs.task_types(), thresholds()
     if not view.reading.available:
         return {"available": False, "slots": [], "traffic": [], "between_nodes": 0.0, "queries": 0, "suggestion": None}
-    deployment, on_nodes = deployment_of(whole), file_secrets(view.estate.tasks.values())
+    deployment, on_nodes, open_slots = deployment_of(whole), file_secrets(view.estate.tasks.values()), _targets(whole)
     visible = {bundle.id: (fragment, bundle) for fragment in view.fragments() for bundle in fragment.queries}
     rows = []
     for slot in deployment.slots:
         cores = deployment.loads[slot]
         queries = [
-            _query(view, *visible[bundle.id], cores=bundle.cores, types=types, on_nodes=on_nodes)
+            _query(view, *visible[bundle.id], types=types, slots=open_slots, on_nodes=on_nodes)
             for bundle in deployment.bundles.values() if bundle.slot == slot and bundle.id in visible]
         rows.append({
             "slot": slot, "node": node_of(slot), "cores": round(cores, 3),
-            "load": "high" if cores > thresholds.high else "low" if cores < thresholds.low else "normal",
-            "queries": sorted(queries, key=lambda row: (-row["cores"], row["id"]))})
+            "load": "high" if cores > limits.high else "low" if cores < limits.low else "normal",
+            "queries": sorted(queries, key=lambda row: (-(row["cores"] or 0.0), row["id"]))})
     between: dict[tuple[str, str], float] = defaultdict(float)
     seen = replace(deployment, traffic={
         pair: rate for pair, rate in deployment.traffic.items() if visible.keys() >= set(pair)})
@@ -161,17 +175,17 @@ def deployment_rows(viewer: Viewer) -> dict[str, Any]:
             {"source": source, "target": target, "bytes_per_s": round(rate, 1)}
             for (source, target), rate in sorted(between.items())],
         "between_nodes": round(seen.share_between_nodes, 4),
-        "suggestion": _suggestion(whole, deployment, thresholds, {
+        "suggestion": _suggestion(whole, deployment, limits, {
             query["id"]: query["dataflow"] for row in rows for query in row["queries"] if query["targets"]})}
 
 
 def _suggestion(
-    view: View, deployment: Deployment, thresholds: Thresholds, own: Mapping[str, dict[str, str] | None]
+    view: View, deployment: Deployment, limits: Thresholds, own: Mapping[str, dict[str, str] | None]
 ) -> dict[str, Any]:
     """A move of some of these queries that is worth it by what is measured now, with what it would bring; or why none
     is. Unlike the controller's decisions it is of one moment."""
     turn = decide(
-        deployment.moving_only(own), thresholds,
+        deployment.moving_only(own), limits,
         groups={query: [dataflow["id"]] for query, dataflow in own.items() if dataflow is not None})
     suggestion: dict[str, Any] = {"why": turn.why, "lacking": turn.lacking, "query": None}
     if turn.move is None:
@@ -210,16 +224,17 @@ def _foreseen(view: View, query: str) -> dict[str, Any]:
 
 
 def _query(
-    view: View, fragment: Fragment, bundle: RunningBundle, *, cores: float, types: Any, on_nodes: FileSecrets
+    view: View, fragment: Fragment, bundle: RunningBundle, *, types: Any, slots: Sequence[Slot],
+    on_nodes: FileSecrets
 ) -> dict[str, Any]:
-    estate = view.estate
+    estate, cores = view.estate, _cpu(view, bundle)
     why_not = why_not_moved(estate, fragment, task_types=types)
     users = [
         user for user in view.users(fragment.active_tasks)
         if user["id"] in view.own and view.records[user["id"]].status == RUNNING]
     return {
         "id": bundle.id, "name": " → ".join(estate.tasks[task].type for task in fragment.active_tasks),
-        "cores": round(cores, 4), "users": view.users(fragment.active_tasks),
+        "cores": None if cores is None else round(cores, 4), "users": view.users(fragment.active_tasks),
         "dataflow": users[0] if users else None, "why_not": why_not,
         "targets": [] if why_not or not users else list(
-            slots_for(estate, fragment, _open_slots(view), task_types=types, file_secrets=on_nodes))}
+            slots_for(estate, fragment, slots, task_types=types, file_secrets=on_nodes))}

@@ -22,11 +22,6 @@ def unreserved_slots() -> QuerySet[SlotRow]:
     return SlotRow.objects.filter(reserved_for="", node__draining_since=None)
 
 
-def drained_nodes() -> frozenset[str]:
-    """The nodes on which nothing new is placed."""
-    return frozenset(NodeRow.objects.exclude(draining_since=None).values_list("name", flat=True))
-
-
 def silent_nodes() -> QuerySet[NodeRow]:
     """The nodes that were last heard of long before the others: while the site was away, nobody was."""
     newest = NodeRow.objects.aggregate(newest=Max("seen"))["newest"]

@@ -4,11 +4,11 @@ Slots are high, low or normal by what is asked of them. Where some are high and 
 slot (load balancing); where all that are not normal are high, CPU lacks; where none is high and some are low, a bundle
 moves nearer to what it exchanges most with (communication optimisation), if that is worth it; else nothing moves.
 
-Beyond the paper: no move makes a slot high, and a balancing move leaves its target below what its source had. And where
-traffic decides, others go along with the bundle, where that is worth more; where no bundle is worth a move alone, a
-series of them goes (``series.py``). Each of so many moves brings as much as one has to. So with loads that stay, rounds
-come to an end: balancing ends as soon as no slot is high, and from then on each round makes the traffic between nodes
-less. With loads that change, what has moved rests for some rounds.
+Beyond the paper: low are only slots that a bundle may go to; no move makes a slot high, and a balancing move leaves its
+target below what its source had. And where traffic decides, others go along with the bundle, where that is worth more;
+where no bundle is worth a move alone, a series of them goes (``series.py``). Each of so many moves brings as much as
+one has to. So with loads that stay, rounds come to an end: balancing ends as soon as no slot is high, and from then on
+each round makes the traffic between nodes less. With loads that change, what has moved rests for some rounds.
 """
 
 from __future__ import annotations
@@ -86,7 +86,8 @@ def decide(
     """
     loads = deployment.loads
     high = [slot for slot in deployment.slots if loads[slot] > thresholds.high]
-    low = [slot for slot in deployment.slots if loads[slot] < thresholds.low]
+    low = [slot for slot in deployment.slots if loads[slot] < thresholds.low and (
+        deployment.targets is None or slot in deployment.targets)]
     coolest = _coolest(deployment, low)
     if high and low:
         hottest = max(high, key=lambda slot: (loads[slot], slot))
@@ -104,7 +105,7 @@ def decide(
             exchanges = "What it exchanges" if len(move.bundles) == 1 else "What they exchange"
             return Turn("communication", f"{exchanges} most with is on another node.", move)
         return Turn("settled", "No slot has too much to do, and no move saves enough of the traffic between nodes.")
-    return Turn("settled", "All slots have as much to do as they should.")
+    return Turn("settled", "All slots that a query may go to have as much to do as they should.")
 
 
 def _nearer(

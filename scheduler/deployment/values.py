@@ -26,11 +26,16 @@ class PlacedBundle:
 
 @dataclass(frozen=True)
 class Deployment:
-    """Bundles by id, all slots by name, and traffic by pair of bundles, in bytes (or events) a second."""
+    """Bundles by id, all slots by name, and traffic by pair of bundles, in bytes (or events) a second.
+
+    ``targets`` are the slots that bundles may go to, all where it is None: what others have to do counts, and they get
+    nothing more.
+    """
 
     bundles: Mapping[str, PlacedBundle]
     slots: Sequence[str]
     traffic: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    targets: frozenset[str] | None = None
 
     @cached_property
     def loads(self) -> Mapping[str, float]:

@@ -34,7 +34,8 @@ from workers.engine.observed import Flows, TaskFlow
 
 
 @pytest.fixture
-def loop(world: World, monkeypatch: pytest.MonkeyPatch) -> Loop:
+def loop(world: World, monkeypatch: pytest.MonkeyPatch, settings) -> Loop:
+    settings.DEPLOYMENT_LEAST_KB_S = 0.0
     monkeypatch.setattr(jobs, "read_live", lambda *_: reading())
     monkeypatch.setattr(jobs, "event_bytes", lambda channels: dict.fromkeys(channels, 50.0))
     made = Loop(world)
@@ -180,6 +181,14 @@ def test_several_queries_go_to_another_node_by_one_plan_and_come_back_by_one(loo
     assert proposal.status == ROLLING_BACK, "what was promised of latency did not come"
     enacted(proposal)
     assert nodes() == ["n1", "n1", "n2", "n2"]
+
+
+def test_a_little_traffic_moves_nothing(loop: Loop, world: World, settings) -> None:
+    settings.DEPLOYMENT_LEAST_KB_S = 10.0
+    record = scattered(world)
+    took(loop, record.pk, -540, 0, latency_ms=200.0)
+    loop.run()
+    assert not made_by_weir() and nodes() == ["n1", "n1", "n2", "n2"]
 
 
 def traffic_seen(loop: Loop, turn: Round) -> set[float]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from io import StringIO
 
 import pytest
@@ -12,8 +13,10 @@ from django.test import Client
 from dashboard import jobs
 from dashboard.approvals.lifecycle import DONE, EXECUTING
 from dashboard.approvals.models import Proposal
-from dashboard.approvals.services import empty_nodes, prepare_proposal
+from dashboard.approvals.services import draining, empty_nodes, prepare_proposal
 from dashboard.audit.models import AuditEntry
+from dashboard.catalog.lifecycle import REMOVING
+from dashboard.catalog.models import DataflowRecord
 from dashboard.operations.draining import drain_of
 from dashboard.operations.estate import load_estate, load_part_of, stored_estate
 from dashboard.operations.file_secrets import file_secrets
@@ -104,9 +107,24 @@ def test_an_agent_can_be_stopped_once_it_has_nothing_more_to_do(world: World, se
     for report in ({"slots": slots}, {"slots": {}, "handing_over": [query]}, {"slots": slots, "handing_over": [query]}):
         leaving, is_empty, page, words = seen(report)
         assert (leaving, is_empty) == (1, False) and "1 query is still handed over" in page
-        assert "1 queries still handed over" in words
+        assert "1 query still handed over" in words
     assert seen(None)[:2] == (None, False) and "Nothing is heard of its agent" in seen(None)[2]
     assert seen({"slots": {"0": {"state": "running", "fragments": {}}}})[:2] == (0, True)
+
+
+def test_any_dataflow_that_works_in_a_query_can_ask_for_its_move(world: World, sent, monkeypatch) -> None:
+    first, second = (running(world.carla, world.city, document(name), world.ana) for name in ("line", "same"))
+    register_node(name="n2", slots=2)
+    drain_node(name="n1")
+    DataflowRecord.objects.filter(pk=first.pk).update(status=REMOVING)
+    estate = load_estate()
+    heads = {fragment.tasks[0] for fragment in estate.fragments.values() if len(fragment.tasks) > 1}
+    own = estate.submitted[str(second.pk)]
+    later = replace(own, running={task: name for task, name in own.running.items() if name not in heads})
+    assert heads and later.running and later != own
+    monkeypatch.setattr(draining, "current_estate", lambda: replace(
+        estate, submitted={**estate.submitted, str(second.pk): later}))
+    assert empty_nodes().dataflow == second
 
 
 def test_what_stays_is_named_with_its_reason(world: World, sent) -> None:

@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 from django.utils import timezone
 
 from dashboard import jobs
+from dashboard.approvals.lifecycle import STALE, UNPLANNABLE
 from dashboard.approvals.models import Proposal
+from dashboard.catalog.models import DataflowRecord
 from dashboard.history.store import DatabaseHistory
+from dashboard.operations.deployment import deployment_of
 from dashboard.operations.estate import load_estate
+from dashboard.operations.models import FragmentRow, NodeRow, SlotRow
+from dashboard.operations.offered_slots import SILENT_AFTER
 from dashboard.operations.services import register_node
+from dashboard.operations.telemetry import EVERYTHING
+from dashboard.operations.view import view_for
 from dashboard.plans.selectors import plan_of
-from scheduler.contracts.reports import Reports
+from scheduler.contracts.reports import NodeReport, Reports
+from scheduler.deployment.online import Thresholds, decide
 from scheduler.history.series import Annotation
 from scheduler.model.fragment import Slot, node_of
 from tests.dashboard.building import World, approved, document, enacted, planned, removal_planned, running
@@ -103,8 +112,9 @@ def test_a_suggestion_says_what_a_move_would_take(
 
 
 def test_a_suggestion_of_several_queries_is_one_proposal(
-    world: World, client_of: ClientOf, monkeypatch: pytest.MonkeyPatch
+    world: World, client_of: ClientOf, monkeypatch: pytest.MonkeyPatch, settings
 ) -> None:
+    settings.DEPLOYMENT_LEAST_KB_S = 0.0
     register_node(name="n2", slots=2)
     text = json.loads(document("line"))
     text["tasks"] = [task | {"chain": "never"} for task in text["tasks"]]
@@ -143,3 +153,117 @@ def test_private_queries_of_others_are_not_shown(world: World, client_of: Client
     running(world.carla, world.city, document("hush", visibility="private"), world.ana)
     answer = client_of("mo").get("/api/deployment").json()
     assert not [query for slot in answer["slots"] for query in slot["queries"]] and answer["traffic"] == []
+
+
+# Where nothing may go -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def halves(world: World, monkeypatch: pytest.MonkeyPatch, settings) -> DataflowRecord:
+    """A dataflow of four queries on n1 and n2; what n3 has is idle, and it reports as they do."""
+    settings.DEPLOYMENT_LEAST_KB_S = 0.0
+    for node, slots in (("n2", 2), ("n3", 1)):
+        register_node(name=node, slots=slots)
+    text = json.loads(document("line"))
+    text["tasks"] = [task | {"chain": "never"} for task in text["tasks"]]
+    record = running(world.carla, world.city, json.dumps(text), world.ana)
+    for number, fragment in enumerate(FragmentRow.objects.order_by("pk")):
+        fragment.slot = ("n1/0", "n1/1", "n2/0", "n2/1")[number]
+        fragment.save()
+    hears(monkeypatch, "n1", "n2", "n3")
+    return record
+
+
+def hears(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
+    """These nodes alone report."""
+    def heard() -> jobs.LiveReading:
+        known = reading(cpu=dict.fromkeys(load_estate().fragments, 0.05))
+        return replace(known, reports=Reports(
+            {name: known.reports.get(name) or NodeReport(node=name) for name in names}))
+
+    monkeypatch.setattr(jobs, "read_live", lambda *_: heard())
+
+
+def reached(client_of: ClientOf) -> set[str]:
+    """The slots that the page, the API and the suggestion have queries go to."""
+    answer = client_of("carla").get("/api/deployment").json()
+    offered = {target for slot in answer["slots"] for query in slot["queries"] for target in query["targets"]}
+    page = client_of("carla").get("/estate/deployment/").text
+    assert {name for value in Markup(page).values("data-targets") for name in value.split()} == offered
+    assert answer["suggestion"]["target"] in {*offered, None}
+    return offered
+
+
+def test_nothing_goes_to_a_silent_node(
+    world: World, client_of: ClientOf, halves: DataflowRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert reached(client_of) == {"n1/0", "n1/1", "n2/0", "n2/1", "n3/0"}
+    hears(monkeypatch, "n1", "n3")
+    assert reached(client_of) == {"n1/0", "n1/1", "n3/0"}
+    answer = client_of("carla").get("/api/deployment").json()
+    assert {slot["slot"] for slot in answer["slots"] if slot["queries"]} == {"n1/0", "n1/1", "n2/0", "n2/1"}
+    deployment = deployment_of(view_for(EVERYTHING))
+    assert all(not bundle.movable for bundle in deployment.bundles.values() if node_of(bundle.slot) == "n2"), (
+        "nor does it leave one")
+
+    NodeRow.objects.update(seen=timezone.now())
+    NodeRow.objects.filter(name="n2").update(seen=timezone.now() - 2 * SILENT_AFTER)
+    (fragment,) = (part for part in load_estate().fragments.values() if part.slot == "n1/0")
+    client_of("carla").post(f"/dataflows/{halves.pk}/move", {"query": fragment.id, "slot": "n2/0"})
+    proposal = prepared(Proposal.objects.get(plan__kind="move"))
+    assert proposal.status == UNPLANNABLE and proposal.plan.error["code"] == "invalid_transition"
+    assert "nothing is heard of n2" in proposal.plan.error["message"] and "n2" in proposal.plan.error["remedy"]
+
+
+def test_a_move_that_is_approved_once_its_target_is_silent_does_not_begin(
+    world: World, client_of: ClientOf, halves: DataflowRecord
+) -> None:
+    (fragment,) = (part for part in load_estate().fragments.values() if part.slot == "n1/0")
+    client_of("carla").post(f"/dataflows/{halves.pk}/move", {"query": fragment.id, "slot": "n3/0"})
+    proposal = prepared(Proposal.objects.get(plan__kind="move"))
+    NodeRow.objects.update(seen=timezone.now())
+    NodeRow.objects.filter(name="n3").update(seen=timezone.now() - 2 * SILENT_AFTER)
+    assert approved(proposal, world.ana).status == STALE
+    proposal = Proposal.objects.get(pk=proposal.pk)
+    assert "heard of n3" in proposal.plan.error["message"] and proposal.plan.error["remedy"]
+    assert fragment.id in load_estate().fragments
+
+
+def test_a_little_traffic_is_not_worth_a_move(client_of: ClientOf, halves: DataflowRecord, settings) -> None:
+    def suggested() -> str | None:
+        return client_of("carla").get("/api/deployment").json()["suggestion"]["query"]
+
+    assert suggested()
+    settings.DEPLOYMENT_LEAST_KB_S = 10.0
+    assert not suggested()
+
+
+def test_what_nobody_has_measured_yet_is_no_zero(
+    client_of: ClientOf, halves: DataflowRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hears(monkeypatch, "n1", "n3")
+    by_slot = {slot["slot"]: slot["queries"] for slot in client_of("carla").get("/api/deployment").json()["slots"]}
+    assert [[query["cores"] for query in by_slot[slot]] for slot in ("n1/0", "n2/0")] == [[0.05], [None]]
+    response = client_of("carla").get("/estate/deployment/")
+    assert_sound(response, "/estate/deployment/")
+    assert response.text.count("not measured yet") == 2 and "0.000 cores" not in response.text
+
+
+def test_nothing_goes_to_a_drained_node_on_which_a_query_stays(
+    client_of: ClientOf, halves: DataflowRecord
+) -> None:
+    NodeRow.objects.filter(name="n2").update(draining_since=timezone.now())
+    assert reached(client_of) == {"n1/0", "n1/1", "n3/0"}
+    loads = {slot["slot"]: slot["cores"] for slot in client_of("carla").get("/api/deployment").json()["slots"]}
+    assert loads["n2/0"] == loads["n2/1"] == 0.05, "what is there counts"
+    deployment = deployment_of(view_for(EVERYTHING))
+    assert deployment.traffic and deployment.share_between_nodes > 0
+    turn = decide(deployment, Thresholds())
+    assert turn.move is None or node_of(turn.move.target) != "n2"
+
+
+def test_nothing_goes_to_a_reserved_slot(client_of: ClientOf, halves: DataflowRecord) -> None:
+    SlotRow.objects.filter(name__in=["n2/0", "n3/0"]).update(reserved_for="a measurement")
+    assert reached(client_of) == {"n1/0", "n1/1", "n2/1"}
+    turn = decide(deployment_of(view_for(EVERYTHING)), Thresholds())
+    assert turn.move is None or turn.move.target not in {"n2/0", "n3/0"}

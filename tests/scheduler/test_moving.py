@@ -47,6 +47,15 @@ def test_a_query_goes_on_elsewhere_with_its_channels_and_readers() -> None:
     assert cut_of(back) == cut_of(estate)
 
 
+def test_nothing_moves_to_a_node_of_which_nothing_is_heard() -> None:
+    estate = submit(Estate(slots=TWO_NODES), LINE)
+    by = {"query": "f1-0", "task_types": TYPES, "prices": PRICES, "silent": {"n2"}}
+    with pytest.raises(InvalidTransition, match="nothing is heard of n2") as raised:
+        plan_move(estate, "line", slot="n2/0", **by)
+    assert "n2" in raised.value.remedy
+    assert plan_move(estate, "line", slot="n1/1", **by)
+
+
 @pytest.mark.parametrize(("query", "slot", "error", "words"), [
     ("f9-9", "n1/1", NotFound, "has no query f9-9"),
     ("f1-0", "n1/9", NotFound, "no slot n1/9"),

@@ -16,12 +16,12 @@ class Named(Answer):
 
 
 class DeployedQuery(Answer):
-    """A query on a slot: its tasks in words, the cores that it takes, whose dataflows run in it, the one of the
-    viewer's own to ask for its move, to which slots it may go, and why it stays where it does."""
+    """A query on a slot: its tasks in words, the cores that it takes (null: not measured yet), whose dataflows run in
+    it, the one of the viewer's own to ask for its move, to which slots it may go, and why it stays where it does."""
 
     id: str
     name: str
-    cores: Annotated[float, Moving()]
+    cores: Annotated[float | None, Moving()]
     users: list[Named]
     dataflow: Named | None
     targets: list[str]

@@ -6,6 +6,8 @@ stop it. What cannot go stays, and is told where the drain is.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from dashboard.approvals.lifecycle import STALE, UNPLANNABLE
 from dashboard.approvals.models import Proposal
 from dashboard.approvals.services.submission import open_proposal, plan_anew
@@ -31,17 +33,17 @@ def empty_nodes() -> Proposal | None:
         for fragment, why_not in fragments_there(estate, node):
             if why_not:
                 continue
-            record, slot = _asker(estate, fragment.active_tasks[0]), _target(node)
+            record, slot = _asker(estate, fragment.active_tasks), _target(node)
             proposal = record and slot and _propose(record, query=fragment.id, slot=slot, node=node)
             if proposal:
                 return proposal
     return None
 
 
-def _asker(estate: Estate, task: str) -> DataflowRecord | None:
-    """A running dataflow that works in the query."""
+def _asker(estate: Estate, tasks: Iterable[str]) -> DataflowRecord | None:
+    """A running dataflow that works in the query with these tasks: not each of them has one."""
     return DataflowRecord.objects.select_related("team").filter(
-        pk__in=estate.users[task], status=dataflows.RUNNING).order_by("pk").first()
+        pk__in={user for task in tasks for user in estate.users[task]}, status=dataflows.RUNNING).order_by("pk").first()
 
 
 def _target(node: str) -> str:

@@ -29,6 +29,7 @@ from dashboard.operations.estate_reader import StoredEstate
 from dashboard.operations.estate_writer import drop_bundles, on_slots_there, store_plan
 from dashboard.operations.generation import lock_generation
 from dashboard.operations.models import EstateState
+from dashboard.operations.offered_slots import silent_nodes
 from dashboard.plans import services as plans
 from dashboard.plans.carrying_over import Carrier
 from dashboard.plans.computing import compute
@@ -42,8 +43,9 @@ from dashboard.teams.models import Team, User
 from dashboard.teams.permissions import viewer_of
 from scheduler.history.series import DATAFLOW, QUERY, Annotation
 from scheduler.model.errors import InvalidTransition, WeirError
+from scheduler.model.fragment import node_of
 from scheduler.model.plan import Plan
-from scheduler.model.plan_kinds import PLAN_KINDS, names_where
+from scheduler.model.plan_kinds import MOVE, PLAN_KINDS, names_where
 from scheduler.reading import Reads
 from scheduler.step_kinds import HAND_OVER, kind_of
 from scheduler.undoing import undo
@@ -73,7 +75,8 @@ def _tell_who_pays(audit: Audit, proposal: Proposal, plan: Plan) -> None:
 
 
 def execute(audit: Audit, proposal: Proposal, *, generation: int) -> None:
-    """Take the approved plan into the estate; where that has moved on, or a profile has, it becomes stale instead.
+    """Take the approved plan into the estate; where that has moved on, or a profile has, or the node that it moves
+    something to has fallen silent, it becomes stale instead.
 
     The caller holds the estate's lock, at ``generation``, inside its own audited command.
     """
@@ -85,6 +88,11 @@ def execute(audit: Audit, proposal: Proposal, *, generation: int) -> None:
         _require_no_handover()
     if plan.generation != generation or profiles_since(proposal.plan):
         overtake(proposal)
+        return
+    if plan.kind == MOVE.name and silent_nodes().filter(name=node_of(proposal.plan.options["slot"])).exists():
+        overtake(proposal, why=InvalidTransition(
+            f"Nothing is heard of {node_of(proposal.plan.options['slot'])} any more, to which it would move something.",
+            remedy="Move it to another node, or start that one's agent and compute the plan again."))
         return
     proposal.approved_at = timezone.now()
     proposal.progress = {"done": [], "failing": {}}

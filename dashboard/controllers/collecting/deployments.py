@@ -18,7 +18,7 @@ from dashboard.controllers.collecting.lines import Lines, middle
 from dashboard.controllers.models import RoundRow
 from dashboard.controllers.stored import round_of
 from dashboard.history.store import DatabaseHistory
-from dashboard.operations.deployment import bytes_between_nodes, deployment_of
+from dashboard.operations.deployment import bytes_between_nodes, deployment_of, thresholds
 from dashboard.operations.telemetry import EVERYTHING
 from dashboard.operations.view import View, view_for
 from scheduler.controllers.defragmentation import Candidate
@@ -157,7 +157,8 @@ def _deployments(
     view: View, askers: Mapping[str, tuple[Asker, ...]], cores: Mapping[str, float], resting: frozenset[str]
 ) -> Deployments:
     return Deployments(
-        deployment_of(view, cores), askers, resting, slot_price=settings.CORE_HOUR_PRICE, currency=settings.CURRENCY)
+        deployment_of(view, cores), askers, resting, thresholds=thresholds(), slot_price=settings.CORE_HOUR_PRICE,
+        currency=settings.CURRENCY)
 
 
 def _resting(view: View, at: datetime) -> frozenset[str]:

@@ -13,10 +13,9 @@ from django.views.decorators.http import require_POST, require_safe
 from dashboard.approvals import services
 from dashboard.approvals.recent_moves import recent_moves
 from dashboard.catalog import selectors as catalog
-from dashboard.operations.deployment import deployment_rows
+from dashboard.operations.deployment import deployment_rows, thresholds
 from dashboard.pages import flash
 from dashboard.pages.charts import CHARTS
-from scheduler.deployment.online import Thresholds
 from scheduler.history.series import ESTATE
 from scheduler.model.errors import WeirError
 from scheduler.model.plan_kinds import MOVE
@@ -29,7 +28,7 @@ def deployment(request: HttpRequest) -> HttpResponse:
     rows = deployment_rows(request.viewer)
     return render(request, "deployment.html", {
         "deployment": rows, "suggestion": rows.get("suggestion") or {}, "matrix": _matrix(rows),
-        "thresholds": Thresholds(), "between_nodes_percent": 100 * rows["between_nodes"],
+        "thresholds": thresholds(), "between_nodes_percent": 100 * rows["between_nodes"],
         "moves": recent_moves(request.viewer), "rate": CHARTS[ESTATE][0]})
 
 

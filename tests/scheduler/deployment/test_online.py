@@ -32,14 +32,17 @@ def deployments(draw: st.DrawFn) -> Deployment:
         name: PlacedBundle(
             name, slot, cores, movable=draw(st.integers(0, 5)) > 0, node_bound=draw(st.integers(0, 3)) == 0)
         for name, (slot, cores) in placed.items()}
-    return Deployment(bundles, SLOTS, traffic)
+    targets = draw(st.none() | st.frozensets(st.sampled_from(SLOTS)))
+    return Deployment(bundles, SLOTS, traffic, targets)
 
 
 def reference(running: Deployment, thresholds: Thresholds) -> float | None:
     """The greatest score change of any move that a round may make, by trying all of them; None without one."""
     loads = running.loads
     high = [slot for slot in SLOTS if loads[slot] > thresholds.high]
-    low = {slot for slot in SLOTS if loads[slot] < thresholds.low}
+    low = {slot for slot in SLOTS if loads[slot] < thresholds.low and slot in (running.targets or SLOTS)}
+    if running.targets == frozenset():
+        return None
     coolest = {min((loads[slot], slot) for slot in low if node_of(slot) == node)[1] for node in map(node_of, low)}
     if not low:
         return None
@@ -116,6 +119,7 @@ def test_no_other_move_of_one_bundle_changes_the_score_by_more(running: Deployme
     if turn.move is not None:
         after = running.moved(turn.move.bundles, turn.move.target)
         assert after.loads[turn.move.target] <= USUAL.high
+        assert running.targets is None or turn.move.target in running.targets
         for name in turn.move.bundles:
             bundle = running.bundles[name]
             assert bundle.movable and (not bundle.node_bound or node_of(turn.move.target) == node_of(bundle.slot))

@@ -50,8 +50,9 @@ class Command(BaseCommand):
         drain = drain_of(name)
         going = len(drain.queries) - len(drain.staying)
         self.stdout.write(
-            f"Nothing new is placed on {name}. Of {len(drain.queries)} queries there {going} move to other nodes, one "
-            f"after the other: `./weir node list` says how many are left.")
+            f"Nothing new is placed on {name}. Of {_queries(len(drain.queries))} there {going} "
+            f"{'moves' if going == 1 else 'move'} to other nodes, one after the other: `./weir node list` says how "
+            "many are left.")
         if drain.staying:
             raise CommandError("\n".join([
                 f"{len(drain.staying)} cannot go:",
@@ -60,9 +61,9 @@ class Command(BaseCommand):
     @staticmethod
     def _left(drain: Drain) -> str:
         if drain.queries:
-            return f"{len(drain.queries)} queries left"
+            return f"{_queries(len(drain.queries))} left"
         if drain.leaving:
-            return f"{drain.leaving} queries still handed over"
+            return f"{_queries(drain.leaving)} still handed over"
         return "empty: its agent can be stopped" if drain.is_empty else "nothing is to run there"
 
     def _list(self) -> None:
@@ -77,3 +78,7 @@ class Command(BaseCommand):
             drained = f", drained, {self._left(drain_of(node.name))}" if node.draining_since else ""
             self.stdout.write(
                 f"{node.name}: {node.slots} slots, {node.machine or 'unknown machine'}, {seen}{held}{link}{drained}")
+
+
+def _queries(count: int) -> str:
+    return f"{count} {'query' if count == 1 else 'queries'}"
