@@ -22,7 +22,7 @@ from dashboard.operations.offered_slots import drained_nodes
 from dashboard.operations.telemetry import EVERYTHING
 from dashboard.operations.view import View, view_for
 from dashboard.teams.permissions import Viewer
-from scheduler.deployment.online import Thresholds, decide
+from scheduler.deployment.online import Thresholds, decide, lacking_in_words
 from scheduler.deployment.values import Deployment, PlacedBundle
 from scheduler.model.fragment import Fragment, RunningBundle, Slot, node_of
 from scheduler.moving import FileSecrets, slots_for, why_not_moved, why_not_to_other_nodes
@@ -173,7 +173,10 @@ def _suggestion(
     turn = decide(
         deployment.moving_only(own), thresholds,
         groups={query: [dataflow["id"]] for query, dataflow in own.items() if dataflow is not None})
-    suggestion: dict[str, Any] = {"why": turn.why, "lacking": turn.lacking, "query": None}
+    lacking = lacking_in_words(
+        turn.lacking, thresholds, slot_price=settings.CORE_HOUR_PRICE, currency=settings.CURRENCY)
+    suggestion: dict[str, Any] = {
+        "why": f"{turn.why} {lacking}".rstrip(), "lacking": turn.lacking, "query": None}
     if turn.move is None:
         return suggestion
     move, loads = turn.move, deployment.loads
@@ -184,7 +187,8 @@ def _suggestion(
     return suggestion | {
         "query": bundles[0].id, "along": list(move.bundles[1:]), "source": source, "target": move.target,
         "dataflow": own[bundles[0].id], "source_cores": round(loads[source], 3),
-        "source_after": round(after[source], 3), "target_after": round(after[move.target], 3), **longest}
+        "source_after": round(after[source], 3), "target_after": round(after[move.target], 3),
+        "saved_bytes_per_s": round(move.gain, 1) if turn.case == "communication" else None, **longest}
 
 
 def _foreseen(view: View, bundle: PlacedBundle, target: str) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 
 import pytest
+from django.conf import settings
 from django.utils import timezone
 
 from dashboard import jobs
@@ -99,7 +100,22 @@ def test_a_suggestion_says_what_a_move_would_take(
     suggestion = client_of("carla").get("/api/deployment").json()["suggestion"]
     assert suggestion["query"] and suggestion["pause_s"] == pytest.approx(0.6), "a batch and a gap on a node"
     assert "block_average" in suggestion["risk"], "its state goes along"
+    assert suggestion["saved_bytes_per_s"] is None, "it moves for the CPU of its slot"
     assert "stands still for about 0.6 s" in client_of("carla").get("/estate/deployment/").text
+
+
+def test_where_cpu_lacks_more_slots_and_their_price_are_named(
+    world: World, client_of: ClientOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(settings, "CORE_HOUR_PRICE", 0.5)
+    monkeypatch.setattr(settings, "CURRENCY", "EUR")
+    running(world.carla, world.city, document("a"), world.ana)
+    running(world.carla, world.city, document("b").replace(
+        '"type": "urban_sensing"', '"type": "urban_sensing", "config": {"seed": 5}'), world.ana)
+    suggestion = client_of("carla").get("/api/deployment").json()["suggestion"]
+    words = "They are asked for 0.2 cores more than they should have: 1 more slot, at 0.50 EUR an hour, would do."
+    assert suggestion["lacking"] == pytest.approx(0.2) and words in suggestion["why"]
+    assert f"{words} Start an agent" in client_of("carla").get("/estate/deployment/").text
 
 
 def test_a_suggestion_of_several_queries_is_one_proposal(
@@ -113,9 +129,11 @@ def test_a_suggestion_of_several_queries_is_one_proposal(
     suggestion = client_of("carla").get("/api/deployment").json()["suggestion"]
     assert len(suggestion["along"]) == 1 and suggestion["dataflow"]["id"] == str(record.pk)
     assert suggestion["pause_s"] == pytest.approx(4.1), "a batch and a gap between nodes"
+    assert suggestion["saved_bytes_per_s"] > 0
     response = client_of("carla").get("/estate/deployment/")
     assert_sound(response, "/estate/deployment/")
     assert f'name="along" value="{suggestion["along"][0]}"' in response.text and "Their outputs stand" in response.text
+    assert f"{suggestion['saved_bytes_per_s']:.0f} bytes a second less pass between nodes" in response.text
 
     client_of("carla").post(f"/dataflows/{record.pk}/move", {
         "query": suggestion["query"], "slot": suggestion["target"], "along": suggestion["along"]})
