@@ -15,7 +15,6 @@ from .contracts.codec import Codec, InvalidContract
 from .model.errors import WeirError
 from .model.plan import Plan
 from .model.plan_kinds import PLAN_KINDS
-from .step_kinds import kind_of
 
 Whose = Literal["any", "own", "others"]  # the dataflow that the plan is for: of this team, or of another
 ApproverRole = Literal["approver", "admin"]
@@ -230,7 +229,7 @@ DEFAULT = Rules()
 RULES: Codec[Rules] = Codec(Rules, sparse=True)
 
 
-def case_of(plan: Plan, *, team: str, handover_ms: float) -> Case:
+def case_of(plan: Plan, *, team: str, pause_ms: float) -> Case:
     """A plan as a team's rules see it.
 
     Parameters
@@ -239,8 +238,8 @@ def case_of(plan: Plan, *, team: str, handover_ms: float) -> Case:
         The plan.
     team : str
         The team, by its short name.
-    handover_ms : float
-        For how long outputs stand while queries hand over or restart.
+    pause_ms : float
+        For how long outputs are expected to stand while queries hand over or restart; 0 where none does.
     """
     own, price = plan.dataflow.team, plan.price
     pays_more = any(change.team != own and change.money_per_hour_delta > 0 for change in plan.bill_changes)
@@ -248,7 +247,7 @@ def case_of(plan: Plan, *, team: str, handover_ms: float) -> Case:
         kind=plan.kind, own=team == own,
         money_per_hour=0.0 if price is None else price.money_per_hour_delta + price.slots_per_hour_delta,
         touches_others=pays_more or any(name != own for name in plan.touched_teams),
-        pause_ms=handover_ms if any(kind_of(step).interrupts for step in plan.steps) else 0.0)
+        pause_ms=pause_ms)
 
 
 def status_of(demand: Demand, approvals: Iterable[Approval], *, at_ms: int) -> DemandStatus:

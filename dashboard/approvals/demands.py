@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 from django.conf import settings
 
+from dashboard import jobs
 from dashboard.approvals.models import Ask, Proposal, Review, TeamRules
 from dashboard.approvals.rules import current_rules
 from dashboard.operations.handover_pauses import expected_pause_ms
@@ -49,12 +50,13 @@ def team_demands(plan: Plan, *, own: Team, acting: Collection[int] = ()) -> list
     if not (PLAN_KINDS[plan.kind].only_own and all(kind_of(step).unnoticed for step in plan.steps)):
         teams |= {team.pk: team for team in Team.objects.filter(slug__in=plan.touched_teams)}
     rules = current_rules(teams)
-    pause_ms = expected_pause_ms() if any(kind_of(step).interrupts for step in plan.steps) else 0.0
+    interrupts = any(kind_of(step).interrupts for step in plan.steps)
+    pause_ms = expected_pause_ms(plan, jobs.read_live((), {}).reports) if interrupts else 0.0
     demands = []
     for team in sorted(teams.values(), key=lambda team: team.name):
         record, held = rules[team.pk]
         demand = Demand(0, why=BY_WEIR) if team.pk in acting else held.demand(
-            case_of(plan, team=team.slug, handover_ms=pause_ms))
+            case_of(plan, team=team.slug, pause_ms=pause_ms))
         demands.append(TeamDemand(team, demand, record))
     return demands
 

@@ -18,12 +18,12 @@ from django.conf import settings
 from dashboard import jobs
 from dashboard.catalog.lifecycle import RUNNING
 from dashboard.operations.file_secrets import file_secrets
-from dashboard.operations.handover_pauses import usual_pause_ms
+from dashboard.operations.handover_pauses import batch_ms_of, usual_gap_ms
 from dashboard.operations.offered_slots import offered_slots
 from dashboard.operations.telemetry import EVERYTHING
 from dashboard.operations.view import View, view_for
 from dashboard.teams.permissions import Viewer
-from scheduler.deployment.online import Thresholds, decide
+from scheduler.deployment.online import Thresholds, decide, lacking_in_words
 from scheduler.deployment.values import Deployment, PlacedBundle
 from scheduler.model.fragment import Fragment, RunningBundle, Slot, node_of
 from scheduler.moving import FileSecrets, slots_for, why_not_moved, why_not_to_other_nodes
@@ -187,38 +187,40 @@ def _suggestion(
     turn = decide(
         deployment.moving_only(own), limits,
         groups={query: [dataflow["id"]] for query, dataflow in own.items() if dataflow is not None})
-    suggestion: dict[str, Any] = {"why": turn.why, "lacking": turn.lacking, "query": None}
+    lacking = lacking_in_words(
+        turn.lacking, limits, slot_price=settings.CORE_HOUR_PRICE, currency=settings.CURRENCY)
+    suggestion: dict[str, Any] = {
+        "why": f"{turn.why} {lacking}".rstrip(), "lacking": turn.lacking, "query": None}
     if turn.move is None:
         return suggestion
     move, loads = turn.move, deployment.loads
     bundles = [deployment.bundles[name] for name in move.bundles]
     source, after = bundles[0].slot, deployment.moved(move.bundles, move.target).loads
-    longest = max((_foreseen(view, name) for name in move.bundles), key=lambda foreseen: foreseen["pause_s"])
+    longest = max(
+        (_foreseen(view, bundle, move.target) for bundle in bundles), key=lambda foreseen: foreseen["pause_s"])
     return suggestion | {
         "query": bundles[0].id, "along": list(move.bundles[1:]), "source": source, "target": move.target,
         "dataflow": own[bundles[0].id], "source_cores": round(loads[source], 3),
-        "source_after": round(after[source], 3), "target_after": round(after[move.target], 3), **longest}
+        "source_after": round(after[source], 3), "target_after": round(after[move.target], 3),
+        "saved_bytes_per_s": round(move.gain, 1) if turn.case == "communication" else None, **longest}
 
 
-def _foreseen(view: View, query: str) -> dict[str, Any]:
-    """For about how long a move lets a query's output stand still, and what makes that longer, in words."""
-    fragment = view.fragment_of[query]
-    report = next((
-        view.reading.reports.query(bundle.slot, bundle.id) for bundle in fragment.queries if bundle.id == query), None)
-    trigger_ms = (report.trigger_ms if report is not None else None) or settings.TRIGGER_MS
-    # An open batch ends at once where it is asked to.
-    batch_ms = (report.batch_ms if report is not None and not report.real_time else None) or 0.0
+def _foreseen(view: View, bundle: PlacedBundle, target: str) -> dict[str, Any]:
+    """For about how long a move to a slot lets a query's output stand still, and what makes that longer, in words."""
+    fragment = view.fragment_of[bundle.id]
+    report = view.reading.reports.query(bundle.slot, bundle.id)
+    batch_ms, between_nodes = batch_ms_of(report), node_of(bundle.slot) != node_of(target)
     types, estate = jobs.task_types(), view.estate
     stateful = [estate.tasks[task].type for task in fragment.active_tasks if types[estate.tasks[task].type].stateful]
     risks = []
-    if batch_ms > trigger_ms:
+    if batch_ms > ((report.trigger_ms if report is not None else None) or settings.TRIGGER_MS):
         risks.append(f"its batches take {batch_ms / 1000:.1f} s, and one has to end first")
     if stateful:
         risks.append(f"the state of {', '.join(dict.fromkeys(stateful))} goes along, and may be large")
     if report is not None and report.failures:
         risks.append(f"it has failed {report.failures} times lately")
     return {
-        "pause_s": round((max(trigger_ms, batch_ms) + usual_pause_ms()) / 1000, 2),
+        "pause_s": round((batch_ms + usual_gap_ms(between_nodes=between_nodes)) / 1000, 2),
         "risk": f"What may make it longer: {'; '.join(risks)}." if risks else (
             "Nothing is known that would make it longer.")}
 

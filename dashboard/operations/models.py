@@ -161,11 +161,13 @@ class CostFit(models.Model):
 
 
 class HandoverPause(models.Model):
-    """For how long nothing worked at the tasks of a query that went on with others' work, as its node told."""
+    """For how long nothing worked at the tasks of a query that went on with others' work, as its node told, and
+    whether these were on another node."""
 
     query = models.CharField(max_length=40)
     at_ms = models.BigIntegerField(db_index=True)
     gap_ms = models.PositiveIntegerField()
+    between_nodes = models.BooleanField()
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["query", "at_ms"], name="one_pause_a_handover")]

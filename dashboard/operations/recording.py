@@ -199,7 +199,7 @@ def annotations_of_events(events: Iterable[Mapping[str, Any]]) -> list[Annotatio
         if kind:
             text = str(event.get("error") or "")
             if event["kind"] == "handed_over":
-                text = f"Nothing worked at its tasks for {event['gap_ms']} ms."
+                text = f"It stood still for a batch and {event['gap_ms']} ms."
             notes.append(Annotation(int(event["at_ms"]) // 1000, str(event["kind"])[:20], kind, subject, text[:500]))
     return notes
 

@@ -8,11 +8,10 @@ high: so nothing goes back and forth where load swings.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from scheduler.deployment.online import Move, Thresholds, decide
+from scheduler.deployment.online import Move, Thresholds, decide, lacking_in_words
 from scheduler.deployment.values import Deployment
 
 from .defragmentation import LATENCY, LATER, LATER_MS
@@ -78,13 +77,9 @@ class Deploying:
             groups={bundle: frozenset(asker.dataflow for asker in own) for bundle, own in allowed.items()})
         if turn.move is not None:
             return Evaluation((_move(turn.move, self._askers(turn.move, allowed, policies), turn.why, evidence),))
-        why = turn.why
-        if turn.lacking > 0:
-            slots = math.ceil(turn.lacking / evidence.thresholds.high)
-            cost = slots * evidence.slot_price
-            price = f", at {cost:.2f} {evidence.currency} an hour," if cost else ""
-            why += (f" They are asked for {turn.lacking:.2g} cores more than they should have: {slots} more slot"
-                    f"{'s' if slots > 1 else ''}{price} would do.")
+        lacking = lacking_in_words(
+            turn.lacking, evidence.thresholds, slot_price=evidence.slot_price, currency=evidence.currency)
+        why = f"{turn.why} {lacking}".rstrip()
         return Evaluation(reasons=tuple(Reason(team, "", why) for team in self._teams(evidence, policies)))
 
     def _askers(

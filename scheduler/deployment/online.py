@@ -13,6 +13,7 @@ each round makes the traffic between nodes less. With loads that change, what ha
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
@@ -106,6 +107,18 @@ def decide(
             return Turn("communication", f"{exchanges} most with is on another node.", move)
         return Turn("settled", "No slot has too much to do, and no move saves enough of the traffic between nodes.")
     return Turn("settled", "All slots that a query may go to have as much to do as they should.")
+
+
+def lacking_in_words(lacking: float, thresholds: Thresholds, *, slot_price: float, currency: str) -> str:
+    """How many cores slots lack, and how many more slots would do at what price, in a sentence; empty where they lack
+    none."""
+    if lacking <= 0:
+        return ""
+    slots = math.ceil(lacking / thresholds.high)
+    cost = slots * slot_price
+    price = f", at {cost:.2f} {currency} an hour," if cost else ""
+    return (f"They are asked for {lacking:.2g} cores more than they should have: {slots} more slot"
+            f"{'s' if slots > 1 else ''}{price} would do.")
 
 
 def _nearer(

@@ -115,8 +115,9 @@ MOVE = PlanKind(
     name="move", verb="Move", noun="Move",
     notice="The move is proposed. The query stays where it is until the proposal is approved.",
     entry="kept", undone_by="move", undo="from_plan", goes_on="goes on",
-    pause="It pauses for less than a second, or one batch; no event is lost.", moves_queries=True,
-    undoable_when_done=True)
+    pause="It stands still for a batch and a moment, or for some seconds where it goes to another node; no event is "
+          "lost.",
+    moves_queries=True, undoable_when_done=True)
 
 CHANGE = PlanKind(
     name="change", verb="Change", noun="New version",

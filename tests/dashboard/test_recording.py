@@ -185,7 +185,7 @@ def test_events_are_of_the_narrowest_part_that_they_name() -> None:
         {"kind": "handed_over", "fragment": "f2-0", "from_": ["f1-0"], "gap_ms": 84, "stood_by": True, "at_ms": 7_000},
     ]) == [Annotation(1, "slot_died", "slot", "n1/0"), Annotation(0, "x", "task", "t"),
            Annotation(5, "left", "node", "n1"),
-           Annotation(7, "handed_over", "query", "f2-0", "Nothing worked at its tasks for 84 ms.")]
+           Annotation(7, "handed_over", "query", "f2-0", "It stood still for a batch and 84 ms.")]
 
 
 def test_an_alarm_begins_once_and_ends_once() -> None:

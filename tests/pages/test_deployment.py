@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
+from django.conf import settings
 from django.utils import timezone
 
 from dashboard import jobs
@@ -88,11 +89,11 @@ def test_a_move_is_proposed_and_done_and_undone(world: World, client_of: ClientO
 
     now_s = int(timezone.now().timestamp())
     DatabaseHistory().annotate([
-        Annotation(now_s, "handed_over", "query", moved.id, "Nothing worked at its tasks for 230 ms.")])
+        Annotation(now_s, "handed_over", "query", moved.id, "It stood still for a batch and 230 ms.")])
     response = client_of("carla").get("/estate/deployment/")
     assert_sound(response, "/estate/deployment/")
     assert Markup(response.text).values("data-move") == [str(proposal.pk)]
-    assert "for 230 ms" in response.text and f"from {fragment.slot}" in response.text
+    assert "for a batch and 230 ms" in response.text and f"from {fragment.slot}" in response.text
 
 
 def test_a_suggestion_says_what_a_move_would_take(
@@ -106,9 +107,24 @@ def test_a_suggestion_says_what_a_move_would_take(
     hot, cold = sorted(by_slot, key=len, reverse=True)
     monkeypatch.setattr(jobs, "read_live", lambda *_: reading(cpu={hot[0]: 0.6, hot[1]: 0.3, cold[0]: 0.05}))
     suggestion = client_of("carla").get("/api/deployment").json()["suggestion"]
-    assert suggestion["query"] and suggestion["pause_s"] == pytest.approx(0.8)
+    assert suggestion["query"] and suggestion["pause_s"] == pytest.approx(0.6), "a batch and a gap on a node"
     assert "block_average" in suggestion["risk"], "its state goes along"
-    assert "stands still for about 0.8 s" in client_of("carla").get("/estate/deployment/").text
+    assert suggestion["saved_bytes_per_s"] is None, "it moves for the CPU of its slot"
+    assert "stands still for about 0.6 s" in client_of("carla").get("/estate/deployment/").text
+
+
+def test_where_cpu_lacks_more_slots_and_their_price_are_named(
+    world: World, client_of: ClientOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(settings, "CORE_HOUR_PRICE", 0.5)
+    monkeypatch.setattr(settings, "CURRENCY", "EUR")
+    running(world.carla, world.city, document("a"), world.ana)
+    running(world.carla, world.city, document("b").replace(
+        '"type": "urban_sensing"', '"type": "urban_sensing", "config": {"seed": 5}'), world.ana)
+    suggestion = client_of("carla").get("/api/deployment").json()["suggestion"]
+    words = "They are asked for 0.2 cores more than they should have: 1 more slot, at 0.50 EUR an hour, would do."
+    assert suggestion["lacking"] == pytest.approx(0.2) and words in suggestion["why"]
+    assert f"{words} Start an agent" in client_of("carla").get("/estate/deployment/").text
 
 
 def test_a_suggestion_of_several_queries_is_one_proposal(
@@ -122,9 +138,12 @@ def test_a_suggestion_of_several_queries_is_one_proposal(
     monkeypatch.setattr(jobs, "read_live", lambda *_: reading(cpu=dict.fromkeys(load_estate().fragments, 0.05)))
     suggestion = client_of("carla").get("/api/deployment").json()["suggestion"]
     assert len(suggestion["along"]) == 1 and suggestion["dataflow"]["id"] == str(record.pk)
+    assert suggestion["pause_s"] == pytest.approx(4.1), "a batch and a gap between nodes"
+    assert suggestion["saved_bytes_per_s"] > 0
     response = client_of("carla").get("/estate/deployment/")
     assert_sound(response, "/estate/deployment/")
     assert f'name="along" value="{suggestion["along"][0]}"' in response.text and "Their outputs stand" in response.text
+    assert f"{suggestion['saved_bytes_per_s']:.0f} bytes a second less pass between nodes" in response.text
 
     client_of("carla").post(f"/dataflows/{record.pk}/move", {
         "query": suggestion["query"], "slot": suggestion["target"], "along": suggestion["along"]})

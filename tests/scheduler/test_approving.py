@@ -25,6 +25,7 @@ from scheduler.approving import (
     rules_of,
     status_of,
 )
+from scheduler.interruptions import interruptions_of
 from scheduler.planning import plan_removal
 from scheduler.rearranging import plan_defragmentation
 from scheduler.reuse.defragment import Rule
@@ -130,10 +131,11 @@ def test_a_fusion_pauses_what_runs_and_a_submission_does_not() -> None:
         estate = submit(estate, flow(name, {"in": "sensors", "by": ("scale", {"by": by}), "out": (
             "archive", {"name": name})}, "in > by > out"), name)
     removal = plan_removal(estate, "a", task_types=TYPES, prices=PRICES)
-    assert case_of(removal, team="water", handover_ms=3000).pause_ms == 0
+    assert interruptions_of(removal) == []
     fused = plan_defragmentation(
         apply_plan(estate, removal), "b", task_types=TYPES, prices=PRICES, rule=Rule(ratio=0.0))
-    case = case_of(fused, team="water", handover_ms=3000)
+    assert {interruption.between_nodes for interruption in interruptions_of(fused)} == {False}
+    case = case_of(fused, team="water", pause_ms=3000)
     assert case.pause_ms == 3000 and case.own and case.money_per_hour < 0
     assert not Automatic().allows(case) and Automatic(most_pause_ms=5000).allows(case)
 

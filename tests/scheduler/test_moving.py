@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from scheduler.applying import apply_plan
 from scheduler.contracts.reports import Reports
+from scheduler.interruptions import Interruption, interruptions_of
 from scheduler.model.errors import InvalidTransition, NotFound
 from scheduler.model.estate import Estate
 from scheduler.model.fragment import Slot, node_of
@@ -75,6 +76,9 @@ def test_a_query_goes_to_another_node_and_back_before_it_is_there() -> None:
     after = apply_plan(estate, plan)
     [heir] = [fragment for fragment in after.fragments.values() if fragment.slot == "n2/0"]
     assert (heir.inherits, heir.origin) == (("f1-0",), "n1")
+    assert interruptions_of(plan) == [Interruption(estate.fragments["f1-0"].queries, between_nodes=True)]
+    [within] = interruptions_of(moved(estate, slot="n1/1"))
+    assert not within.between_nodes
     step = plan.steps[0]
     reports = {
         "n1": {"node": "n1", "version": 3, "slots": {"0": {"state": "running"}}},
@@ -88,6 +92,7 @@ def test_a_query_goes_to_another_node_and_back_before_it_is_there() -> None:
     del reports["n1"]
     assert not steps_done(plan, Evidence(Reports.of(reports)))
     assert steps_done(plan, Evidence(Reports.of(reports), gone={"n1"}))
+    assert [interruption.between_nodes for interruption in interruptions_of(undo(after, plan))] == [True]
     back = apply_plan(after, undo(after, plan))
     [former] = [fragment for fragment in back.fragments.values() if fragment.inherits]
     assert (former.slot, former.inherits, former.origin) == ("n1/0", ("f1-0", heir.id), "n2")

@@ -1,7 +1,7 @@
 """Moving queries off nodes that are drained, one after the other: each move is a plan of Weir's own, with its reason.
 
-It waits for no approval, for it changes no output and pauses less than a second, and who drains a node is about to
-stop it. What cannot go stays, and is told where the drain is.
+It waits for no approval, for it changes no output, and who drains a node is about to stop it: what stands still for
+some seconds now would stand longer then. What cannot go stays, and is told where the drain is.
 """
 
 from __future__ import annotations

@@ -50,6 +50,7 @@ def check_pauses_told(rig: Rig, *heirs: str) -> None:
     def told() -> list[str]:
         events = [fields for _, fields in rig.broker.xrange(keys.EVENTS) if fields[b"kind"] == b'"handed_over"']
         assert all(json.loads(fields[b"gap_ms"]) >= 0 for fields in events)
+        assert not any(json.loads(fields[b"between_nodes"]) for fields in events)
         return [heir for fields in events if (heir := json.loads(fields[b"fragment"])) in heirs]
 
     rig.wait(lambda: set(told()) == set(heirs), what=f"the pauses of {heirs}")

@@ -148,7 +148,7 @@ class QueryActuator:
             gap_ms, run.left_ms = max(0, now_ms - run.left_ms), None
             self._on_event(
                 "handed_over", at_ms=now_ms, fragment=run.id, from_=list(run.fragment.inherits), stood_by=stood_by,
-                gap_ms=gap_ms)
+                gap_ms=gap_ms, between_nodes=self._around.desired().is_from_elsewhere(run.fragment))
 
     def _open_gate(self, run: FragmentRun, standby: Standby) -> Any:
         begun = self._around.store.begun(run.id) or RestorePoint()
