@@ -162,7 +162,7 @@ class Moves:
 
 
 def play(cuts: list[int], slots: list[int], turns: list[int], seed: int, patch: pytest.MonkeyPatch) -> Counter[str]:
-    """Play a history; how many records and rounds came as differences, how many whole, and how often the broker died."""
+    """Play a history; how many records and rounds came as differences or whole, and how often the broker died."""
     chance = random.Random(seed)
     world, moves = Nodes(chance, patch), Moves(cuts, slots)
     world.want(moves.estate())
