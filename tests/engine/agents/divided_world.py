@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType, SimpleNamespace
 
 import pytest
+import redis
 
 from scheduler.contracts.desired import DESIRED_STATES, DesiredState, WantedFragment
 from scheduler.model.estate import Estate
@@ -31,10 +32,11 @@ from workers.engine.agents.fragment_run import FragmentRun
 from workers.engine.agents.handover import Stage
 from workers.engine.agents.reconcile import State, reconcile
 from workers.engine.agents.standby import Patience, stages_of
-from workers.engine.spark.failures import FragmentFailed
+from workers.engine.spark.failures import FragmentFailed, explain_error
 
-from .played_broker import Broker, Gap
-from .played_queries import Failed, PlayedEngine, Query, Store
+from .mortal_broker import MortalBroker
+from .played_broker import Broker, Failed, Gap
+from .played_queries import PlayedEngine, Query, Store
 
 TYPES = {
     "src": TaskType("src", "source", "", "a:b"), "mark": TaskType("mark", "transform", "", "a:b"),
@@ -69,7 +71,9 @@ class World:
         quiet = SimpleNamespace(info=lambda *_, **__: None, warning=self._warned)
         for module in (carrying, copies_ahead, executor, query_actuator, record_actuator):
             patch.setattr(module, "logger", lambda: quiet)
+        patch.setattr(query_actuator, "causes_of", lambda _query: [])
         self.broker = Broker(self.may_die)
+        self.link = self._link()
         self.running: dict[str, Query] = {}
         self.heard: dict[str, DesiredState] = {}
         self.said: dict[str, DesiredState] = {}
@@ -85,16 +89,20 @@ class World:
         self.carriers = {slot.name: self._carrier(slot.name) for slot in SLOTS}
         self.runs: dict[str, dict[str, FragmentRun]] = {slot.name: {} for slot in SLOTS}
 
+    def _link(self) -> Broker | MortalBroker:
+        """By which slots reach the broker."""
+        return self.broker
+
     def _executor(self, slot: str) -> FragmentExecutor:
         store = self.stores[slot]
         around = SlotContext(
-            engine=PlayedEngine(self, store), channels=self.broker.channels, broker=self.broker, store=store,
+            engine=PlayedEngine(self, store), channels=self.link.channels, broker=self.link, store=store,
             task_types=TYPES, desired=lambda: self.desired(slot))
         return FragmentExecutor(
             around, clock_ms=lambda: self.now_ms, on_event=lambda *_, **__: None, on_violation=self._violated)
 
     def _carrier(self, slot: str) -> Carrier:
-        return Carrier(self.broker, self.stores[slot], clock_ms=lambda: self.now_ms)
+        return Carrier(self.link, self.stores[slot], clock_ms=lambda: self.now_ms)
 
     @staticmethod
     def _violated(fragment_id: str, violation: str) -> None:
@@ -145,7 +153,7 @@ class World:
                         if running.state is State.RUNNING]:
                 self._run(run)
             for run in [waiting for waiting in self.runs[slot].values() if waiting.standby is not None]:
-                run.standby.query.batch()
+                self._stand_by(run)
         except Died:
             self._bury(slot)
 
@@ -184,6 +192,18 @@ class World:
             run.query.stop()
             run.query = None
             run.failed(FragmentFailed("it failed", may_pass=True), now_ms=self.now_ms)
+        except redis.ConnectionError as error:
+            if self.chance.random() < 0.5:  # else it waits until the broker is back
+                run.query.stop()
+                run.query = None
+                run.failed(explain_error(error), now_ms=self.now_ms)
+
+    def _stand_by(self, run: FragmentRun) -> None:
+        try:
+            run.standby.query.batch()
+        except redis.ConnectionError:
+            if self.chance.random() < 0.5:  # else it waits until the broker is back
+                run.standby.query.stop()
 
     def _bury(self, slot: str) -> None:
         store = self.stores[slot]

@@ -15,6 +15,10 @@ from workers.engine.channels.registry import Channels
 from ..channels.played_redis import PlayedRedis
 
 
+class Failed(Exception):
+    """A query's batch failed here."""
+
+
 class Gap(Exception):
     """A reader was let go while it read."""
 

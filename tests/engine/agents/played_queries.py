@@ -11,6 +11,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
+import redis
+
 from scheduler.contracts.desired import WantedFragment
 from scheduler.contracts.offsets import START, Offset
 from scheduler.contracts.savepoints import SAVEPOINTS, RestorePoint, Savepoint
@@ -21,14 +23,11 @@ from workers.engine.channels.real_time import Mode
 from workers.engine.spark.compile import Beginning
 
 from ..channels.reference import Control, QuotaPartitioner
-from .played_broker import Gap
+from .played_broker import Failed, Gap
 from .played_files import PlayedFiles
 
 if TYPE_CHECKING:
     from .divided_world import World
-
-class Failed(Exception):
-    """A query's batch failed here."""
 
 
 class Store:
@@ -229,7 +228,7 @@ class Query:
         if not store.progress(name).is_done or store.progress(name).batch < 0:
             store.checkpoints[name] = Progress(0, is_done=store.progress(name).batch == 0)
             return True
-        beginning_text = self.world.broker.hget(keys.valve(name), keys.gate(self._gate))
+        beginning_text = self.world.link.hget(keys.valve(name), keys.gate(self._gate))
         if beginning_text is None:
             return True
         beginning, begun = json.loads(beginning_text), store.begun(name) or RestorePoint()
@@ -247,7 +246,7 @@ class Query:
         name, store = self.fragment.id, self.store
         done = store.progress(name)
         if done.is_done:
-            if self.world.broker.hexists(keys.valve(name), "paused"):
+            if self.world.link.hexists(keys.valve(name), "paused"):
                 return
             self._commit(done)
             planned = self._plan(done)
@@ -260,7 +259,7 @@ class Query:
             return
         self._may_fail()
         events = self._events(store.before[name], done)
-        control = Control.read(self.world.broker, name, done.batch)
+        control = Control.read(self.world.link, name, done.batch)
         begun = store.begun(name) or RestorePoint()
         states = {task: int(state[0]) for task, state in begun.states.items() if state[0] is not None}
         states |= store.states.get(name, {})
@@ -279,7 +278,7 @@ class Query:
 
     def _publish(self, control: Control, position: int, number: int, events: list) -> None:
         stream = self.fragment.channel(position)
-        write = partial(self.world.broker.write, token=self._tokens[stream], stream=stream)
+        write = partial(self.world.link.write, token=self._tokens[stream], stream=stream)
         batch = self.store.progress(self.fragment.id).batch
         if control.publishes(position):
             write(stream, number, events)
@@ -312,7 +311,7 @@ class Query:
     def _commit(self, done: Progress) -> None:
         for channel, offset in done.offsets.items():
             if self._committed.get(channel) != offset:
-                self.world.broker.channels.commit(channel, self.fragment.id, offset)
+                self.world.link.channels.commit(channel, self.fragment.id, offset)
                 self._committed[channel] = offset
 
     def _plan(self, done: Progress) -> Progress | None:
@@ -323,7 +322,7 @@ class Query:
         offsets, more = {}, False
         for item in self.fragment.inputs:
             offset = self._offset(item.channel, done)
-            later = [entry for entry, _ in self.world.broker.after(item.channel, offset, reader=self.fragment.id)]
+            later = [entry for entry, _ in self.world.link.after(item.channel, offset, reader=self.fragment.id)]
             offsets[item.channel] = later[: self.world.chance.randint(1, 3)][-1] if later else offset
             more = more or bool(later)
         return Progress(done.batch + 1, False, None, offsets) if more else None
@@ -336,7 +335,7 @@ class Query:
         begin = (self.store.begun(self.fragment.id) or RestorePoint()).offsets.get(channel)
         offset = done.offsets.get(channel)
         if offset is None:
-            offset = self.world.broker.offset(channel, self.fragment.id)
+            offset = self.world.link.offset(channel, self.fragment.id)
         return max(offset, begin or START)
 
     def _events(self, before: Progress, done: Progress) -> list:
@@ -346,7 +345,7 @@ class Query:
         for item in self.fragment.inputs:
             end, offset = done.offsets.get(item.channel), self._offset(item.channel, before)
             if end is not None and offset < end:
-                blocks = self.world.broker.after(item.channel, offset, end)
+                blocks = self.world.link.after(item.channel, offset, end)
                 events += [event for _, block in blocks for event in block]
         for channel, end in done.offsets.items():  # planned with a channel that it does not read any more
             if channel not in {item.channel for item in self.fragment.inputs}:
@@ -362,7 +361,7 @@ class PlayedEngine:
 
     def compile(self, whole: WantedFragment, beginning: Beginning) -> SimpleNamespace:
         tokens = {} if beginning.gate else {
-            channel: self.world.broker.channels.take_fence(channel) for channel in whole.written}
+            channel: self.world.link.channels.take_fence(channel) for channel in whole.written}
         return SimpleNamespace(
             frame=(whole, tokens, beginning.gate), schemas=tuple("{}" for _ in whole.tasks), folds=(), file_sink=None,
             mode=Mode())
@@ -376,10 +375,11 @@ class PlayedEngine:
     def stop(self, query: Query, name: str, **_: float) -> bool:
         """Mostly between two batches; now and then a batch is cut short, but of one that rests already."""
         was_paused = self.world.broker.hexists(keys.valve(name), "paused")
-        self.world.broker.channels.pause(name)
+        with contextlib.suppress(redis.ConnectionError):
+            self.world.link.channels.pause(name)
         if not was_paused and self.world.deadly and self.world.chance.random() < 0.1:
             self.world.broker.hdel(keys.valve(name), "paused")
-            with contextlib.suppress(Failed, Gap):
+            with contextlib.suppress(Failed, Gap, redis.ConnectionError):
                 query.batch()
         query.stop()
         return True
@@ -388,7 +388,7 @@ class PlayedEngine:
         query.stop()
 
     def hold(self, _query: Query, name: str) -> bool:
-        self.world.broker.channels.pause(name)
+        self.world.link.channels.pause(name)
         self.world.may_die()
         return self.store.progress(name).is_done
 

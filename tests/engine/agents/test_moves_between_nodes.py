@@ -33,6 +33,7 @@ from workers.engine.agents.record_actuator import RecordActuator
 from workers.engine.agents.standby import Patience, stages_of
 
 from .divided_world import NUMBERS, SLOTS, World
+from .mortal_broker import MortalBroker
 from .played_files import PlayedFiles
 from .recut_chains import CHAIN, LENGTH, WATCHER
 from .test_handover import counted
@@ -42,13 +43,14 @@ LIMITS = Limits(least_bytes=1, most_share=100, small_bytes=0, most_rounds=3, shr
 
 
 class Nodes(World):
-    """Slots die often, and nodes hear of plans late, or of the next one only.
+    """Slots die often, the broker now and then, and nodes hear of plans late, or of the next one only.
 
     All state goes ahead, in rounds and in pieces of some bytes and a few at a time; now and then a copy or round is
     lost again, or spoiled. Numbers come one by one, so that state changes meanwhile.
     """
 
     DEADLINESS = 0.02
+    BROKERS_DEADLINESS = 0.002  # at each command
 
     def __init__(self, chance: random.Random, patch: pytest.MonkeyPatch) -> None:
         patch.setattr(parcels, "WINDOW", 3)
@@ -60,9 +62,14 @@ class Nodes(World):
         super().__init__(chance, patch)
         self.limit = 1
 
+    def _link(self) -> MortalBroker:
+        return MortalBroker(
+            self.broker, self.chance, deadliness=lambda: self.BROKERS_DEADLINESS if self.deadly else 0,
+            clock_ms=lambda: self.now_ms)
+
     def _carrier(self, slot: str) -> Carrier:
         return Carrier(
-            self.broker, self.stores[slot], clock_ms=lambda: self.now_ms, limits=LIMITS, piece_bytes=60)
+            self.link, self.stores[slot], clock_ms=lambda: self.now_ms, limits=LIMITS, piece_bytes=60)
 
     def turn(self, slot: str) -> None:
         self.limit = min(NUMBERS, self.limit + (self.chance.random() < 0.3))
@@ -155,7 +162,7 @@ class Moves:
 
 
 def play(cuts: list[int], slots: list[int], turns: list[int], seed: int, patch: pytest.MonkeyPatch) -> Counter[str]:
-    """Play a history; how many records and rounds came as differences, and how many whole."""
+    """Play a history; how many records and rounds came as differences or whole, and how often the broker died."""
     chance = random.Random(seed)
     world, moves = Nodes(chance, patch), Moves(cuts, slots)
     world.want(moves.estate())
@@ -181,7 +188,9 @@ def play(cuts: list[int], slots: list[int], turns: list[int], seed: int, patch: 
         ("round " if b":ahead:" in key else "record ") + ("from a base" if b'"base"' in manifest else "whole")
         for key, manifest in world.sent)
     rounds = Counter(key for key, manifest in world.sent if b":ahead:" in key and b'"base"' in manifest)
-    return kinds + Counter({"many rounds": sum(count > 1 for count in rounds.values())})
+    return kinds + Counter({
+        "many rounds": sum(count > 1 for count in rounds.values()), "broker died": world.link.deaths,
+        "broker was away": world.link.refusals})
 
 
 def turn(world: World, chance: random.Random, slot: str = "") -> None:
@@ -237,6 +246,7 @@ def test_most_state_goes_ahead_and_in_rounds():
             kinds += play([2, 4], [0, 2, 1], [60] * 6, seed, patch)
     assert kinds["record from a base"] > 4, "though copies are lost, and what has no state goes whole"
     assert kinds["round from a base"] > 2 * kinds["round whole"] and kinds["many rounds"] > 4
+    assert kinds["broker died"] > 6 and kinds["broker was away"] > 60
 
 
 @pytest.mark.long

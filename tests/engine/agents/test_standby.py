@@ -14,6 +14,7 @@ from workers.engine.agents import instructions as do
 from workers.engine.agents.checkpoint import Progress
 from workers.engine.agents.decisions import decide
 from workers.engine.agents.delays import STANDBY_MS
+from workers.engine.agents.fragment_run import FragmentRun
 from workers.engine.agents.handover import Stage, stage_of
 from workers.engine.agents.reconcile import End, Leave, Pause, Start, State, Stop
 from workers.engine.agents.snapshot import Records
@@ -108,3 +109,14 @@ def test_as_long_as_one_heir_after_the_other_stands_by_the_rest_are_waited_for()
     second_ms = first_ms + STANDBY_MS - 1
     assert not patience.is_over(("f2-2",), now_ms=second_ms)
     assert patience.is_over(("f2-2",), now_ms=second_ms + STANDBY_MS), "not for ever"
+
+
+def test_who_failed_to_stand_by_stands_by_again_later_and_later():
+    """On another node the one that ends waits for it, however long that takes."""
+    run, now_ms, pauses_ms = FragmentRun("f2-0", now_ms=0), 0, []
+    assert run.may_stand_by(now_ms=0)
+    for _ in range(8):
+        run.standby_failed(now_ms=now_ms)
+        pauses_ms.append(next(ms for ms in range(0, 100_000, 1_000) if run.may_stand_by(now_ms=now_ms + ms)))
+        now_ms += pauses_ms[-1]
+    assert pauses_ms == [1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 60_000, 60_000]

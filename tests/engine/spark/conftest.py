@@ -14,6 +14,7 @@ from tests.conftest import running_broker
 from workers.launcher.broker import free_port
 
 from . import plugin, recording
+from .own_broker import own_broker
 from .rig import Hosts, Rig, catalogue, estate_of, running_agent
 from .wire import Wire
 
@@ -76,11 +77,11 @@ def hosts(tmp_path_factory, test_types, with_jar, postgresql_folder, ports):
     """Two agents with a slot and a data folder each; either reaches a broker of theirs by a wire of its own."""
     plugin_folder, types = test_types
     with ExitStack() as stack:
-        url = stack.enter_context(running_broker(tmp_path_factory.mktemp("broker")))
-        client = stack.enter_context(redis.Redis.from_url(url))
+        broker = stack.enter_context(own_broker(tmp_path_factory.mktemp("broker")))
+        client = stack.enter_context(redis.Redis.from_url(broker.url))
         nodes = {}
         for node in NODES:
-            wire = Wire(url)
+            wire = Wire(broker.url)
             stack.callback(wire.close)
             nodes[node] = stack.enter_context(running_agent(
                 client, wire.url, with_jar(tmp_path_factory.mktemp(node)), plugin=plugin_folder,
@@ -88,7 +89,7 @@ def hosts(tmp_path_factory, test_types, with_jar, postgresql_folder, ports):
                 WEIR_DATABASE_HOSTS=str(postgresql_folder), WEIR_SECRETS_KEY="of both nodes",
                 WEIR_CONNECTOR_HOSTS=",".join(f"127.0.0.1:{port}" for port in ports.values())))
             nodes[node].wire = wire
-        hosts = Hosts(client, nodes)
+        hosts = Hosts(client, nodes, own_broker=broker)
         hosts.wait_serving()
         yield hosts
 

@@ -26,6 +26,8 @@ from workers.engine import desired, observed
 from workers.engine.channels.registry import Channels
 from workers.processes import spawn, stop
 
+from .own_broker import OwnBroker
+
 NODE = "test"
 
 
@@ -229,6 +231,7 @@ class Hosts(Watched):
 
     broker: redis.Redis
     nodes: Mapping[str, Rig]
+    own_broker: OwnBroker | None = None  # where a test may kill it
     version: int = 0
     channels: Channels = field(init=False)
 

@@ -1,5 +1,5 @@
-"""A chain moves between two nodes, a query at a time or all together, with state and its source, while slots and agents
-are killed."""
+"""A chain moves between two nodes, a query at a time or all together, with state and its source, while slots,
+agents and the broker are killed."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ from .rig import Hosts, estate_of
 from .test_moves import TASKS
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.xdist_group("nodes")]
+
+KINDS = ("slot", "agent", "wire", "broker")  # of disturbances
 
 
 class Moving:
@@ -108,7 +110,7 @@ def play(hosts: Hosts, seed: int, *, moves: int, kills: int, back: str = "out") 
         if number in deadly:
             after_s, node = moving.chance.uniform(0, 3), hosts.nodes[moving.chance.choice(NODES)]
             time.sleep(after_s)
-            disturb(hosts, node.node, moving.chance.choice(("slot", "agent", "wire")), moving.chance)
+            disturb(hosts, node.node, moving.chance.choice(KINDS), moving.chance)
         moving.is_over(name)
         moving.grows()
     moving.is_over(*moving.take_back(moving.move(back)))
@@ -119,7 +121,8 @@ def play(hosts: Hosts, seed: int, *, moves: int, kills: int, back: str = "out") 
 
 
 def disturb(hosts: Hosts, name: str, what: str, chance: random.Random) -> None:
-    """Kill a node's slot, or its agent with all that it has started, or cut it off from the broker for a while."""
+    """Kill a node's slot, or its agent with all that it has started, or cut it off from the broker for a while; or kill
+    the broker, which comes back on what it had."""
     node = hosts.nodes[name]
     match what:
         case "slot":
@@ -133,6 +136,10 @@ def disturb(hosts: Hosts, name: str, what: str, chance: random.Random) -> None:
             node.wire.cut()
             time.sleep(chance.uniform(1, 8))
             node.wire.mend()
+        case "broker":
+            hosts.own_broker.kill()
+            time.sleep(chance.uniform(0, 5))
+            hosts.own_broker.start()
 
 
 def check(moving: Moving) -> None:
@@ -162,7 +169,7 @@ def test_queries_that_go_together_change_no_output(hosts: Hosts) -> None:
     hosts.wait_running(*moving.fragments)
     moving.grows(50)
     moving.is_over(moving.move("count"))  # all are on one node by now
-    for number, what in enumerate(("", "slot", "agent", "wire")):
+    for number, what in enumerate(("", *KINDS)):
         names = moving.move_together("count", "out", "looked")
         if what:
             time.sleep(moving.chance.uniform(0, 3))

@@ -4,7 +4,6 @@ slot, agent and broker are killed ten times."""
 import os
 import random
 import signal
-import subprocess
 import time
 from collections import Counter
 from pathlib import Path
@@ -18,9 +17,8 @@ from deltalake.exceptions import TableNotFoundError
 from tests.engine.connectors.rigs import PostgresqlRig, rig_of
 from tests.postgresql import cluster
 from workers.engine.secrets import Vault, publish
-from workers.launcher import broker as embedded
-from workers.processes import spawn, stop
 
+from .own_broker import OwnBroker, own_broker
 from .rig import catalogue, running_agent
 from .test_live_sources import living
 from .test_sinks import WithTable
@@ -51,32 +49,10 @@ streams:
 """
 
 
-class Broker:
-    """The broker, which is killed and started again where it was."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._prepared = embedded.prepare(folder)
-        self.url = self._prepared.url
-        self.start()
-
-    def start(self) -> None:
-        self.process = spawn(self._prepared.argv, stdout=subprocess.DEVNULL)
-        deadline = time.monotonic() + 180
-        while not embedded.answers(self.url):
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
-
-    def kill(self) -> None:
-        self.process.send_signal(signal.SIGKILL)
-        self.process.wait()
-
-
 @pytest.fixture
 def broker_of_its_own(tmp_path_factory):
-    running = Broker(tmp_path_factory.mktemp("broker"))
-    yield running
-    stop(running.process, timeout_s=5)
+    with own_broker(tmp_path_factory.mktemp("broker")) as running:
+        yield running
 
 
 def message(n: int) -> bytes:
@@ -141,7 +117,7 @@ def test_every_row_is_there_once_though_all_parts_are_killed(
             assert Counter(tuple(row.values()) for row in _rows(folder["counts"])) == expected()
 
 
-def _kill(victim: str, agent, broker: Broker) -> None:
+def _kill(victim: str, agent, broker: OwnBroker) -> None:
     if victim == "broker":
         broker.kill()
         broker.start()

@@ -37,7 +37,7 @@ class FragmentRun:
         self.compiled: Compiled | None = None  # its query is to be started next
         self.mode = Mode()  # of its query, or of that which is to be started
         self.standby: Standby | None = None  # its query that waits for its turn
-        self.may_stand_by = True  # until a query that stood by has failed
+        self._standbys_failed, self._stands_by_from_ms = 0, 0
         self.is_held: bool | None = None  # whether its query rests for the action under way; None: that was not asked
         self._lock = threading.Lock()
         self._state = state
@@ -168,6 +168,15 @@ class FragmentRun:
                 self._retry_at_ms = now_ms + backoff.delay_ms(self._failures, longest_ms=longest_ms)
             self.query = self.run_id = None
             return self._retry_at_ms
+
+    def may_stand_by(self, *, now_ms: int) -> bool:
+        """Whether no query that stood by has failed just now."""
+        return now_ms >= self._stands_by_from_ms
+
+    def standby_failed(self, *, now_ms: int) -> None:
+        """A query that stood by has failed; the next one comes later, for who ends on another node waits for it."""
+        self._standbys_failed += 1
+        self._stands_by_from_ms = now_ms + backoff.delay_ms(self._standbys_failed)
 
     def try_again(self) -> None:
         """Somebody wants it tried now, however often it failed."""

@@ -95,7 +95,7 @@ class Observer:
             now_ms=self._clock_ms(), desired=desired, actual=run.actual(), task_types=self._around.task_types,
             since_ms=run.since_ms, running=run.fragment, has_query=run.query is not None, is_compiled=is_compiled,
             writes_files=is_compiled and run.compiled.file_sink is not None,
-            standby=run.standby and run.standby.whole, may_stand_by=run.may_stand_by,
+            standby=run.standby and run.standby.whole, may_stand_by=run.may_stand_by(now_ms=self._clock_ms()),
             standby_failed=run.standby is not None and not run.standby.query.isActive,
             is_held=run.is_held, has_lock=has_lock,
             has_handover_lock=has_handover_lock, records=records,

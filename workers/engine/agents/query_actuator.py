@@ -116,7 +116,7 @@ class QueryActuator:
 
     def _drop_standby(self, run: FragmentRun, *, failed: bool) -> None:
         if failed:
-            run.may_stand_by = False
+            run.standby_failed(now_ms=self._clock_ms())
             causes = causes_of(run.standby.query)
             self._log.warning("standing by failed", fragment=run.id, error="; ".join(map(str, causes)) or None)
         if run.standby is not None:

@@ -72,7 +72,7 @@ class Snapshot:
     standby : WantedFragment or None
         The chain of the query that stands by, where one does.
     standby_failed, may_stand_by : bool
-        Whether that query has failed; and whether the fragment may stand by.
+        Whether that query has failed; and whether the fragment may stand by now.
     is_held : bool or None
         Whether the query rests between two batches, until this action is over; None where that was not asked for.
     has_lock : bool
