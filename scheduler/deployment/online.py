@@ -111,7 +111,19 @@ def decide(
 
 def lacking_in_words(lacking: float, thresholds: Thresholds, *, slot_price: float, currency: str) -> str:
     """How many cores slots lack, and how many more slots would do at what price, in a sentence; empty where they lack
-    none."""
+    none.
+
+    Parameters
+    ----------
+    lacking : float
+        Cores, as `Turn` has them.
+    thresholds : Thresholds
+        When a slot is high.
+    slot_price : float
+        Of one more slot, an hour; 0 where that is not known.
+    currency : str
+        Of the price.
+    """
     if lacking <= 0:
         return ""
     slots = math.ceil(lacking / thresholds.high)

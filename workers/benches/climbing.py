@@ -24,6 +24,7 @@ from typing import Any
 import psutil
 
 from scheduler.applying import apply_plan
+from scheduler.latency.histograms import percentile_ms
 from scheduler.model.estate import Estate
 from scheduler.model.prices import Prices
 from scheduler.model.task_types import TaskTypes
@@ -273,7 +274,7 @@ def bundles_by_task(estate: Estate, dataflow_id: str) -> dict[str, tuple[str, ..
 def quantiles_ms(before: Mapping[int, int], after: Mapping[int, int]) -> list[float]:
     """Evenly spaced quantiles of the latencies that were counted between two readings."""
     grown = {bucket: count - before.get(bucket, 0) for bucket, count in after.items()}
-    values = [observed.percentile_ms(grown, (number + 0.5) / VIOLIN) for number in range(VIOLIN)]
+    values = [percentile_ms(grown, (number + 0.5) / VIOLIN) for number in range(VIOLIN)]
     return [round(value, 1) for value in values if value is not None]
 
 

@@ -1,0 +1,103 @@
+"""Who may choose a limit, which ones there are, and what is told of one that is out of reach."""
+
+from __future__ import annotations
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+
+from dashboard.approvals.services import change_dataflow, prepare_proposal
+from dashboard.catalog.documents import InvalidLatency, freshness_of
+from dashboard.catalog.models import DataflowRecord
+from dashboard.catalog.services import choose_latency
+from dashboard.controllers.latency_told import latency_told
+from dashboard.explorer.preview import preview_submission
+from dashboard.operations.latency_problem import metric_of
+from dashboard.plans.selectors import plan_of
+from dashboard.teams.permissions import viewer_of
+from dashboard.teams.services import InvalidValue, set_freshness
+from scheduler.model.errors import NotFound, PermissionDenied
+from scheduler.model.latency import LatencyLimit
+from tests.dashboard.building import World, document, planned, running
+from tests.dashboard.played import RATE
+from workers.engine.observed import TaskFlow
+
+
+def test_what_is_out_of_reach_is_told_before_anything_runs(world: World) -> None:
+    client = Client()
+    client.force_login(world.carla)
+    text = document("hasty", latency="30 ms")
+    proposal = planned(world.carla, world.city, text)
+
+    assert "out of reach" in client.get(f"/proposals/{proposal.pk}/").content.decode()
+    shown = preview_submission(viewer_of(world.carla), team=world.city, text=text)
+    assert "out of reach" in " ".join(shown["notes"])
+    assert not preview_submission(viewer_of(world.carla), team=world.city, text=document("calm"))["notes"]
+
+
+def test_what_is_out_of_reach_is_told_of_another_version_too(world: World) -> None:
+    record = running(world.carla, world.city, document("calm"), world.ana)
+    text = document("calm", window=20, latency="30 ms")
+
+    shown = preview_submission(viewer_of(world.carla), team=world.city, text=text, changed=record)
+    change = change_dataflow(actor=world.carla, dataflow_id=record.pk, text=text)
+    proposal = prepare_proposal(proposal_id=change.pk)
+
+    (remark,) = [note for note in shown["notes"] if "out of reach" in note]
+    assert remark in plan_of(proposal.plan).notes
+
+
+@pytest.mark.parametrize(("limit", "state", "words"), [
+    ("30 ms", "running", "out of reach"), ("2 s", "running", "Batches follow"), ("2 s", "paused", "It counts while")])
+def test_who_chooses_a_limit_is_told_what_follows(world: World, limit: str, state: str, words: str) -> None:
+    record = running(world.carla, world.city, document("calm"), world.ana)
+    DataflowRecord.objects.filter(pk=record.pk).update(status=state)
+    client = Client()
+    client.force_login(world.carla)
+
+    answer = client.post(reverse("dataflow_latency", args=[record.pk]), {"latency": limit}, follow=True)
+    (message,) = answer.context["messages"]
+
+    assert words in str(message)
+    assert ("follow" in str(message)) == (words == "Batches follow")
+    remarks = latency_told(viewer_of(world.carla), record.pk)["remarks"]
+    assert " ".join(remarks) in str(message)
+    assert bool(remarks) == (words == "out of reach")
+
+
+def test_who_may_choose(world: World) -> None:
+    record = running(world.carla, world.city, document("ours", visibility="private"), world.ana)
+
+    with pytest.raises(NotFound):
+        choose_latency(actor=world.mo, dataflow_id=record.pk, limits=())
+    with pytest.raises(PermissionDenied):
+        choose_latency(actor=world.vera, dataflow_id=record.pk, limits=())
+    with pytest.raises(PermissionDenied):
+        set_freshness(actor=world.ana, team=world.city, limit_s=1.0)
+    with pytest.raises(InvalidValue, match="no task"):
+        choose_latency(actor=world.carla, dataflow_id=record.pk, limits=(LatencyLimit(1.0, along=("sense", "gone")),))
+    with pytest.raises(InvalidValue, match="No stream"):
+        choose_latency(actor=world.carla, dataflow_id=record.pk, limits=(LatencyLimit(1.0, along=("sense", "out")),))
+    with pytest.raises(InvalidValue, match="from 0"):
+        set_freshness(actor=world.dev, team=world.city, limit_s=0.001)
+
+
+@pytest.mark.parametrize(("written", "freshness_s"), [("2 s", 2.0), ("{limit: 2 s}", 2.0), ("none", None), ("", None)])
+def test_a_freshness_is_a_time_or_none(written: str, freshness_s: float | None) -> None:
+    assert freshness_of(written) == freshness_s
+
+
+@pytest.mark.parametrize("written", ["{limit: 2 s, percentile: 99}", "{limit: 2 s, over: 5 min}", "[2 s, 3 s]"])
+def test_a_freshness_that_says_more_than_a_time_is_refused(written: str) -> None:
+    with pytest.raises(InvalidLatency, match="one time") as caught:
+        freshness_of(written)
+
+    assert "400 ms" in caught.value.remedy
+
+
+@pytest.mark.parametrize(("percentile", "metric"), [
+    (None, "latency_mean_ms"), (50, "latency_p50_ms"), (95, "latency_p95_ms"), (99, "latency_p99_ms"),
+    (75, "latency_p95_ms"), (99.9, "latency_p99_ms")])  # the last two are of before only measured ones were accepted
+def test_a_limit_is_measured_by_its_own_percentile(percentile: float | None, metric: str) -> None:
+    assert metric_of(LatencyLimit(1.0, percentile=percentile)) == metric
+    assert hasattr(TaskFlow(RATE, 0, None, None, None, None, None), metric)
