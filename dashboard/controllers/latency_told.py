@@ -17,7 +17,7 @@ from dashboard.controllers.stored import policies_of
 from dashboard.operations.estate import current_estate
 from dashboard.operations.modes import WantedModes, wanted_modes
 from dashboard.plans.latency_prices import latency_prices
-from dashboard.plans.latency_remedies import latency_card_with_remedies, latency_with_remedies
+from dashboard.plans.latency_remedies import cpu_in_words, latency_card_with_remedies, latency_with_remedies
 from dashboard.plans.prices import tariff
 from dashboard.plans.reach import limit_remarks
 from dashboard.teams.models import Team
@@ -87,7 +87,7 @@ def _remedy(
     more = cores * max(price.slot_hour(node_of(estate.fragments[query].slot)) for query in opened)
     queries = opened[0] if len(opened) == 1 else f"{len(opened)} queries"
     words = (f"Would be met by open batches of {queries}: events then take about {in_words(float(f'{then_s:.2g}'))}, "
-             f"for {abs(cores):.2g} cores {'more' if cores >= 0 else 'less'} ({more:+.2g} {price.currency} an hour). "
+             f"for {cpu_in_words(cores, more, price.currency)}. "
              f"{_waits_for(record, opened, mode)}")
     return {
         "kind": OPENED, "words": words, "limit_s": status["limit_s"], "latency_s": round(then_s, 4),

@@ -32,6 +32,8 @@ from scheduler.model.latency import LatencyLimit, in_words
 from scheduler.performance.pricing import query_cores
 from scheduler.reuse.defragment import series_along
 
+TOO_LITTLE_CORES = 0.0005  # to be told as more or less
+
 
 def latency_with_remedies(viewer: Viewer, dataflow_id: UUID | str, *, opens: bool = True) -> dict[str, Any]:
     """As `latency_of`, with ``remedies`` of each limit that cannot be met.
@@ -52,6 +54,13 @@ def latency_with_remedies(viewer: Viewer, dataflow_id: UUID | str, *, opens: boo
 def latency_card_with_remedies(viewer: Viewer, record: DataflowRecord, *, opens: bool = True) -> dict[str, Any]:
     """As `latency_card`, with ``remedies`` of each limit that cannot be met, as `latency_with_remedies`."""
     return _with_remedies(record, latency_card(viewer, record), opens=opens)
+
+
+def cpu_in_words(cores: float, per_hour: float, currency: str) -> str:
+    """So much CPU more or less, with its price."""
+    if abs(cores) < TOO_LITTLE_CORES:
+        return "as much CPU as now"
+    return f"{abs(cores):.2g} cores {'more' if cores >= 0 else 'less'} ({per_hour:+.2g} {currency} an hour)"
 
 
 def _with_remedies(record: DataflowRecord, answer: dict[str, Any], *, opens: bool) -> dict[str, Any]:
@@ -105,9 +114,8 @@ def _told(remedy: Remedy, estate: Estate, slots: set[str]) -> dict[str, Any]:
     slot_hour = max(price.slot_hour(node_of(slot)) for slot in slots)
     more = remedy.cores * slot_hour
     what = _words(remedy)
-    cores = f"{abs(remedy.cores):.2g} cores {'more' if remedy.cores >= 0 else 'less'}"
-    words = (f"{what}: events then take about {in_words(float(f'{remedy.latency_s:.2g}'))}, for {cores} "
-             f"({more:+.2g} {price.currency} an hour)")
+    words = (f"{what}: events then take about {in_words(float(f'{remedy.latency_s:.2g}'))}, for "
+             f"{cpu_in_words(remedy.cores, more, price.currency)}")
     if remedy.slots:
         words += (f"; {remedy.slots} slot{'s' * (remedy.slots > 1)} of a core {'are' if remedy.slots > 1 else 'is'} "
                   f"{remedy.slots * slot_hour:.2g} {price.currency} an hour of capacity")

@@ -13,6 +13,7 @@ from dashboard.catalog.services import choose_latency
 from dashboard.controllers.latency_told import latency_told
 from dashboard.explorer.preview import preview_submission
 from dashboard.operations.latency_problem import metric_of
+from dashboard.plans.latency_remedies import cpu_in_words
 from dashboard.plans.selectors import plan_of
 from dashboard.teams.permissions import viewer_of
 from dashboard.teams.services import InvalidValue, set_freshness
@@ -101,3 +102,10 @@ def test_a_freshness_that_says_more_than_a_time_is_refused(written: str) -> None
 def test_a_limit_is_measured_by_its_own_percentile(percentile: float | None, metric: str) -> None:
     assert metric_of(LatencyLimit(1.0, percentile=percentile)) == metric
     assert hasattr(TaskFlow(RATE, 0, None, None, None, None, None), metric)
+
+
+@pytest.mark.parametrize(("cores", "words"), [
+    (0.1234, "0.12 cores more (+0.06 EUR an hour)"), (-0.02, "0.02 cores less (-0.01 EUR an hour)"),
+    (6.5e-05, "as much CPU as now"), (-0.0004, "as much CPU as now")])
+def test_cpu_that_hardly_differs_is_told_so(cores: float, words: str) -> None:
+    assert cpu_in_words(cores, round(cores / 2, 2), "EUR") == words
