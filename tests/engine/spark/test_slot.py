@@ -233,6 +233,9 @@ def test_what_tasks_used_adds_up_to_what_their_slot_used(rig):
     def events(counters: Counters) -> int:
         return counters.queries.get("u1-0", {}).get("1:n", 0)
 
+    def busy_ms(counters: Counters) -> int:
+        return counters.queries.get("u1-0", {}).get("busy_ms", 0)
+
     rig.wait(lambda: read().queries.get("u1-2", {}).get("in:bytes") and numbers(rig, "u1-1.2"))
 
     def when_told() -> tuple[Counters, float]:
@@ -244,7 +247,8 @@ def test_what_tasks_used_adds_up_to_what_their_slot_used(rig):
     # A process counts from its beginning once it is found, Python's workers among them.
     rig.wait(lambda: age_s_of_youngest(rig.slot_pid()) > TREE_EVERY_MS / 1000 + 2, what="every process is found")
     before, cpu_s_before = when_told()
-    rig.wait(lambda: events(read()) > events(before) + 1_000)
+    # Time is told when a batch ends, events while it runs: on a slow machine one batch may bring all of them.
+    rig.wait(lambda: events(read()) > events(before) + 1_000 and busy_ms(read()) > busy_ms(before))
     after, cpu_s_after = when_told()
     growth = grown({"0": before}, {"0": after})["0"]
     # Two measurements of the same processes; each of the report's ends may be a second old.
