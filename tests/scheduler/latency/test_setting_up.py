@@ -184,6 +184,36 @@ def test_a_thousand_nodes_are_set_up_and_one_of_them_decides_on_its_part_of_a_hu
     assert set(manager.wishes()["n12"].intervals_ms.values()) == {63}, "a batch of 50 ms needs as much"
 
 
+@pytest.mark.parametrize("groups", [20, pytest.param(200, marks=pytest.mark.long)])
+def test_sequences_through_five_nodes_are_watched_once_each_by_a_node_that_has_a_part_of_each(groups) -> None:
+    width, vertices, channels, constraints = 100, [], [], []
+    for group in range(groups):  # five tasks of 100 bundles; a sequence lies on five nodes, and ten begin alike
+        names = tuple(f"{name}@{group}" for name in ("split", "decode", "merge", "encode", "send"))
+        vertices += [Vertex(f"{name}.{number}", name, f"n{group * 5 + (number + at) % 5}")
+                     for at, name in enumerate(names) for number in range(width)]
+        for before, after in itertools.pairwise(names):
+            channels += [
+                Channel(f"{before}.{number}", f"{after}.{other}") for number in range(width)
+                for other in (range(number // 10 * 10, number // 10 * 10 + 10) if before == names[1] else [number])]
+        constraints.append(LatencyConstraint(along(names), limit_s=0.3, over_s=60))
+    graph = RuntimeGraph(vertices, channels)
+
+    setups = qos_setups(
+        graph, constraints, longest_ms=dict.fromkeys(graph.by_task, 60_000),
+        sources={f"split@{group}" for group in range(groups)})
+
+    assert len(setups) == 5 * groups
+    anchors = [(share.path, anchor) for setup in setups.values() for share in setup.shares for anchor in share.anchors]
+    assert len(anchors) == len(set(anchors)) == width * groups, "each bundle of the anchor's task has one manager"
+    for node, setup in setups.items():
+        [share] = setup.shares
+        assert {graph.vertices[anchor].worker for anchor in share.anchors} == {node}
+        assert len({graph.vertices[anchor].task for anchor in share.anchors}) == 1
+        assert setup.stands_in, "others have a part of what it watches"
+    # What lies on sequences through 20 anchors: 20 bundles of the first two tasks each, and the 300 that those reach.
+    assert {len(setup.queries) for setup in setups.values()} == {340}
+
+
 WRITTEN = [
     (QOS_REPORTS, QosReport("n1", {"a": 0.2, "a>b": 0.1}, {"a": 1.0}, {"a": 1.0}, {"a": 0.1}, {"a": {30: 5, 41: 1}})),
     (QOS_WISHES, QosWishes("n1", 3, {"a": 100})),
