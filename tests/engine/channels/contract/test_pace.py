@@ -66,7 +66,7 @@ def test_a_pause_ends_the_waiting_for_the_next_batch(rig: Rig) -> None:
     wait_until(lambda: len(sizes(rig, "a.0")) > 2, what="more batches", alive=(query,))
 
 
-@pytest.mark.parametrize(("queries", "work_ms"), [(20, 80), (5, 200), (2, 2_000), (10, 480)])
+@pytest.mark.parametrize(("queries", "work_ms"), [(20, 80), (5, 200), (2, 2_000), (10, 480), (10, 510)])
 def test_batches_that_fall_together_part_and_nobody_waits_for_long(rig: Rig, queries: int, work_ms: int) -> None:
     interval_ms, for_ms = 5_000, 200_000
     batches = [tuple(batch) for batch in rig.probe.turns(queries, interval_ms, work_ms, for_ms)]
@@ -74,12 +74,11 @@ def test_batches_that_fall_together_part_and_nobody_waits_for_long(rig: Rig, que
     assert {begins[0] for begins in begun.values()} == {0}, "all begin together"
     gaps = [after - before for begins in begun.values() for before, after in pairwise(begins)]
     assert min(gaps) >= interval_ms
-    assert max(gaps) <= 1.05 * interval_ms + 1
+    assert max(gaps) <= 1.25 * interval_ms + 1
 
     def took_ms(since_ms: int, until_ms: int) -> float:
         took = [end - begin for _, begin, end in batches if since_ms <= begin < until_ms]
         return sum(took) / len(took)
 
     assert took_ms(0, interval_ms) > 0.9 * queries * work_ms / 2, "they share the core"
-    if queries * work_ms < 0.5 * interval_ms:
-        assert took_ms(for_ms // 2, for_ms) < 1.3 * work_ms, "as if each were alone"
+    assert took_ms(for_ms // 2, for_ms) < 1.1 * work_ms, "as if each were alone"

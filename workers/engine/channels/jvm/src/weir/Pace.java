@@ -10,6 +10,8 @@ import java.util.concurrent.ConcurrentHashMap;
  */
 final class Pace {
   private static final long LONGEST_WAIT_MS = 1_000; // inside one trigger: so that a query that ends is seen to end
+  private static final double GIVES_WAY = 0.25; // of its interval: so long a source waits while others have batches
+  private static final double FOLLOWING_GIVES_WAY = 0.05; // a reader, which would fall behind its writer
   private static final double SLACK = 0.1; // of a reader's interval: by which a writer of the same interval may be early
   private static final Map<String, Pace> PACES = new ConcurrentHashMap<>(); // by broker and fragment
 
@@ -49,7 +51,8 @@ final class Pace {
     if (isPlanning) return 0;
     turns.ends(this);
     long dueAt = begunAt + (follows ? Math.round(intervalMs * (1 - SLACK)) : intervalMs);
-    return dueAt > now ? dueAt - now : turns.leftMs(now, dueAt, intervalMs);
+    if (dueAt > now) return dueAt - now;
+    return turns.leftMs(now, dueAt + Math.round(intervalMs * (follows ? FOLLOWING_GIVES_WAY : GIVES_WAY)));
   }
 
   /** A source has events for the next batch. */
