@@ -8,8 +8,10 @@ import random
 import signal
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
+import psutil
 import pytest
 
 from scheduler.contracts.desired import made_in
@@ -17,7 +19,7 @@ from scheduler.model.fragment import Fragment, node_of
 from scheduler.reuse.handover import moved_in
 
 from .conftest import NODES
-from .rig import Hosts, estate_of
+from .rig import Hosts, Rig, estate_of
 from .test_moves import TASKS
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.xdist_group("nodes")]
@@ -188,3 +190,32 @@ def test_queries_that_go_together_change_no_output(hosts: Hosts) -> None:
 @pytest.mark.parametrize("seed", [2, 3])
 def test_many_moves_between_nodes_and_kills_change_no_output(hosts: Hosts, seed: int) -> None:
     play(hosts, seed, moves=30, kills=12)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1_500)
+def test_a_node_that_lost_power_starts_its_slots_from_its_disk_while_the_broker_is_away(hosts: Hosts) -> None:
+    moving = Moving(hosts, 5)
+    moving.publish()
+    hosts.wait_running(*moving.fragments)
+    moving.grows(50)
+    moving.is_over(moving.move("out"))  # so that there is state that came from the other node
+    for name in NODES:
+        hosts.own_broker.kill()
+        node = hosts.nodes[name]
+        node.kill()
+        node.start()
+        hosts.wait(lambda node=node: has_driver(node), what="a driver")
+        hosts.own_broker.start()
+        moving.grows()
+    time.sleep(1)
+    check(moving)
+    hosts.end()
+
+
+def has_driver(node: Rig) -> bool:
+    names = set()
+    for process in node.tree():
+        with suppress(psutil.NoSuchProcess):
+            names.add(process.name())
+    return "java" in names

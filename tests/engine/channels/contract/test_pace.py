@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from .rig import Rig, wait_until
@@ -62,3 +64,21 @@ def test_a_pause_ends_the_waiting_for_the_next_batch(rig: Rig) -> None:
     rig.channels.resume("a")
     rig.channels.pace("a", 0)
     wait_until(lambda: len(sizes(rig, "a.0")) > 2, what="more batches", alive=(query,))
+
+
+@pytest.mark.parametrize(("queries", "work_ms"), [(20, 80), (5, 200), (2, 2_000), (10, 480), (10, 510)])
+def test_batches_that_fall_together_part_and_nobody_waits_for_long(rig: Rig, queries: int, work_ms: int) -> None:
+    interval_ms, for_ms = 5_000, 200_000
+    batches = [tuple(batch) for batch in rig.probe.turns(queries, interval_ms, work_ms, for_ms)]
+    begun = {query: [begin for other, begin, _ in batches if other == query] for query in range(queries)}
+    assert {begins[0] for begins in begun.values()} == {0}, "all begin together"
+    gaps = [after - before for begins in begun.values() for before, after in pairwise(begins)]
+    assert min(gaps) >= interval_ms
+    assert max(gaps) <= 1.25 * interval_ms + 1
+
+    def took_ms(since_ms: int, until_ms: int) -> float:
+        took = [end - begin for _, begin, end in batches if since_ms <= begin < until_ms]
+        return sum(took) / len(took)
+
+    assert took_ms(0, interval_ms) > 0.9 * queries * work_ms / 2, "they share the core"
+    assert took_ms(for_ms // 2, for_ms) < 1.1 * work_ms, "as if each were alone"

@@ -64,4 +64,36 @@ public final class Probe {
     }
     return JSON.writeValueAsString(slices);
   }
+
+  /**
+   * When each batch of some queries began and ended, in ms, as query, begin, end: on a clock of the test's own, in one
+   * driver with one core, which batches that run at the same time share. All are due at first.
+   */
+  public static long[][] turns(int queries, long intervalMs, long workMs, long forMs) {
+    Turns turns = new Turns();
+    List<Pace> paces = new ArrayList<>();
+    for (int query = 0; query < queries; query++) {
+      paces.add(new Pace(turns));
+      paces.get(query).set(intervalMs);
+    }
+    List<long[]> batches = new ArrayList<>();
+    long[] begunAt = new long[queries];
+    double[] left = new double[queries];
+    long start = 1_000_000;
+    for (long now = start; now < start + forMs; now++) {
+      long running = Arrays.stream(left).filter(work -> work > 0).count();
+      for (int query = 0; query < queries; query++) {
+        if (left[query] > 0) {
+          left[query] -= 1.0 / running;
+          if (left[query] <= 0) batches.add(new long[] {query, begunAt[query] - start, now - start});
+        } else if (paces.get(query).leftMs(now, false) == 0) {
+          paces.get(query).begins(now);
+          paces.get(query).isPlanned();
+          begunAt[query] = now;
+          left[query] = workMs;
+        }
+      }
+    }
+    return batches.toArray(new long[0][]);
+  }
 }

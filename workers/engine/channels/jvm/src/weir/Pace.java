@@ -10,20 +10,28 @@ import java.util.concurrent.ConcurrentHashMap;
  */
 final class Pace {
   private static final long LONGEST_WAIT_MS = 1_000; // inside one trigger: so that a query that ends is seen to end
+  private static final double GIVES_WAY = 0.25; // of its interval: so long a source waits while others have batches
+  private static final double FOLLOWING_GIVES_WAY = 0.05; // a reader, which would fall behind its writer
   private static final double SLACK = 0.1; // of a reader's interval: by which a writer of the same interval may be early
   private static final Map<String, Pace> PACES = new ConcurrentHashMap<>(); // by broker and fragment
 
+  private final Turns turns;
   private long intervalMs;
   private long begunAt; // the newest batch
   private boolean isPlanning; // it may still get events of other sources
   private boolean hasRested = true;
 
+  Pace(Turns turns) {
+    this.turns = turns;
+  }
+
   static Pace of(Broker broker, String fragment) {
-    return PACES.computeIfAbsent(broker.url + ' ' + fragment, key -> new Pace());
+    return PACES.computeIfAbsent(broker.url + ' ' + fragment, key -> new Pace(Turns.OF_THIS_DRIVER));
   }
 
   static void forget(Broker broker, String fragment) {
-    PACES.remove(broker.url + ' ' + fragment);
+    Pace pace = PACES.remove(broker.url + ' ' + fragment);
+    if (pace != null) pace.turns.ends(pace);
   }
 
   synchronized void set(long intervalMs) {
@@ -35,15 +43,24 @@ final class Pace {
     return intervalMs;
   }
 
-  /** How long it is until a source may plan; a reader follows a writer, so its batches may be a little nearer. */
+  /**
+   * How long it is until a source may plan, or may ask again; a reader follows a writer, so its batches may be a little
+   * nearer. Who is asked has no batch any more.
+   */
   synchronized long leftMs(long now, boolean follows) {
     if (isPlanning) return 0;
-    return Math.max(0, begunAt + (follows ? Math.round(intervalMs * (1 - SLACK)) : intervalMs) - now);
+    turns.ends(this);
+    long dueAt = begunAt + (follows ? Math.round(intervalMs * (1 - SLACK)) : intervalMs);
+    if (dueAt > now) return dueAt - now;
+    return turns.leftMs(now, dueAt + Math.round(intervalMs * (follows ? FOLLOWING_GIVES_WAY : GIVES_WAY)));
   }
 
   /** A source has events for the next batch. */
   synchronized void begins(long now) {
-    if (!isPlanning) begunAt = now;
+    if (!isPlanning) {
+      begunAt = now;
+      turns.begins(this, now);
+    }
     isPlanning = true;
     hasRested = false;
   }
