@@ -103,8 +103,9 @@ def _why(row: LatencyStatus, path: list[dict[str, Any]]) -> str:
         return f"It is met by measurement: by the model events would take {in_words(row.least_s)} at the least."
     if row.state not in (MISSED, IMPOSSIBLE) or not path:
         return ""
-    slowest = max(path, key=lambda part: part["batch_s"])
-    what = f"A batch of {_named(slowest)} takes {in_words(slowest['batch_s'])}"
+    slowest = max(path, key=lambda part: (part["batch_s"], part["wait_s"]))
+    what = f"A batch of {_named(slowest)} takes {in_words(slowest['batch_s'])}" if slowest["batch_s"] else (
+        f"Events wait {in_words(slowest['wait_s'])} for a batch of {_named(slowest)}")
     if row.state == MISSED:
         return (f"{in_words(row.measured_s)} are measured where {in_words(row.expected_s)} were expected. {what}; "
                 "intervals are shortened until it is met.")

@@ -28,7 +28,7 @@ from dashboard.operations.latency_problem import (
     Key,
     Wants,
     latency_ms,
-    parts_along,
+    parts_of,
     queries_of,
     wants_of,
 )
@@ -147,7 +147,7 @@ class Pacer:
             if number or not limits:
                 continue
             values[Series(DATAFLOW, name, "latency_limit_ms")] = 1000 * limits[0].limit_s
-            parts = parts_along(view, path)
+            parts = parts_of(view, name, limits[0], path)
             if parts is not None:
                 values |= {Series(DATAFLOW, name, f"latency_{part}"): ms for part, ms in asdict(parts).items()}
         return values

@@ -27,13 +27,15 @@ class LatencyConstraint:
 
     ``sequence`` alternates tasks and streams, and begins and ends with either. ``ValueError`` where it is no path, or
     where a figure is not above 0. Where a ``percentile`` is limited, ``limit_s`` is the mean that it allows of ages
-    that are spread evenly, as long as nothing else was measured.
+    that are spread evenly, as long as nothing else was measured. Without ``waits`` it begins with a task when that takes
+    events: what they waited for its batch, as they do for that of a source, does not count.
     """
 
     sequence: tuple[JobElement, ...]
     limit_s: float
     over_s: float
     percentile: float | None = None
+    waits: bool = True
 
     def __post_init__(self) -> None:
         if not self.sequence:
@@ -57,6 +59,12 @@ class LatencyConstraint:
         if not isinstance(last, str):
             tasks.append(last[1])
         return tuple(tasks)
+
+    @property
+    def last(self) -> str:
+        """The last task that counts; of a single stream the one that writes it."""
+        tasks = self.tasks
+        return tasks[-1] if self.counts(tasks[-1]) else tasks[-2]
 
     def counts(self, element: JobElement) -> bool:
         """Whether the latency of a task or stream is part of what is limited."""

@@ -16,7 +16,8 @@ def out_of_reach(dataflow: Dataflow, limits: Limits, *, task_types: TaskTypes, c
     """What to tell of limits that are below what batches of the dataflow's tasks take at the least.
 
     That is a lower bound: one query for all tasks on the way, on a core of its own, whose batches take no longer than
-    their CPU and follow one another as closely as may be.
+    their CPU and follow one another as closely as may be. Events wait for them where the way begins with a source;
+    else they may be written just as a batch begins. So a limit on a stream alone is never out of reach.
 
     Parameters
     ----------
@@ -29,11 +30,14 @@ def out_of_reach(dataflow: Dataflow, limits: Limits, *, task_types: TaskTypes, c
     costs : Costs
         CPU of batches on this class of machine, measured or declared.
     """
-    notes = []
+    notes, parents = [], dataflow.parents()
     for limit in limits:
-        tasks = limit.along or _slowest_way(dataflow, task_types, costs)
+        tasks = limit.tasks if limit.along else _slowest_way(dataflow, task_types, costs)
+        if not tasks:
+            continue
         batch_s = costs.query_batch_s + sum(_batch_s(dataflow, task, task_types, costs) for task in tasks)
-        least_s = batch_s * (1 + limit.share / BUSY)
+        waits = not limit.begins_with_stream and not parents[tasks[0]]
+        least_s = batch_s * (1 + limit.share / BUSY) if waits else batch_s
         if limit.limit_s < least_s:
             notes.append(_note(limit, tasks, batch_s, least_s))
     return tuple(notes)
@@ -41,8 +45,9 @@ def out_of_reach(dataflow: Dataflow, limits: Limits, *, task_types: TaskTypes, c
 
 def _note(limit: LatencyLimit, tasks: tuple[str, ...], batch_s: float, least_s: float) -> str:
     takes, at_least = (in_words(float(f"{seconds:.2g}")) for seconds in (batch_s, least_s))
+    what = tasks[0] if len(tasks) == 1 else f"{tasks[0]} to {tasks[-1]}"
     return (
-        f"Its latency limit ({limit.words}) is out of reach: a batch of {tasks[0]} to {tasks[-1]} takes about {takes} "
+        f"Its latency limit ({limit.words}) is out of reach: a batch of {what} takes about {takes} "
         f"here, so {at_least} at the least. It would run as often as it can, and pay for that.")
 
 

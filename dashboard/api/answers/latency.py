@@ -10,7 +10,8 @@ from dashboard.api.answers.common import Answer
 class LatencyPart(Answer):
     """One query on the slowest way of a limit: what events wait for its batch, and what the batch takes.
 
-    Of one in ``real_time`` mode batches stay open; ``not_real_time`` says why those of another cannot.
+    Of one in ``real_time`` mode batches stay open; ``not_real_time`` says why those of another cannot. Where a limit
+    begins or ends with a stream, ``batch_s`` is 0 of the query that only writes or reads that.
     """
 
     query: str
@@ -48,7 +49,8 @@ class LatencyLimitStatus(Answer):
     """One latency limit of a dataflow, and what became of it. Times are in seconds.
 
     ``state`` is ``met``, ``missed``, ``impossible`` (no intervals meet it with the
-    modes that its queries have; ``least_s`` would be met) or ``waiting``.
+    modes that its queries have; ``least_s`` would be met) or ``waiting``. ``along`` is in the form of documents: tasks,
+    and where it begins or ends with a stream that, as ``a -> b``.
     """
 
     number: int
