@@ -166,10 +166,11 @@ class QosManager:
             measured = tail_ratio(watch.ages.at(now_s), constraint.percentile)
             tail, whole = measured or constraint.percentile / MIDDLE, measured is not None
         limit_s = _asked_s(constraint) / tail
-        if not constraint.waits:  # a first task takes events with a batch, also where they come from its own source
+        if not constraint.waits:  # also of a source, whose events are as old as they were when the batch took them
             batches_s = self._batches.at(now_s)
-            means_s = {element: batches_s.get(element, mean_s) if self._is_first(watch, element) else mean_s
-                       for element, mean_s in means_s.items()}
+            means_s = {**means_s, **{
+                query: batches_s[query] for query in watch.share.vertices & batches_s.keys()
+                if not self._waits(watch, query)}}
         watched = Watched(replace(constraint, limit_s=limit_s), self._graph, means_s, watch.share.anchors)
         whole = whole and means_s.keys() >= watch.share.vertices | watch.share.channels
         return _Seen(watch, watched, limit_s, watched.worst_s or 0.0, tail, whole)
@@ -182,13 +183,11 @@ class QosManager:
         batches_s, decisions = self._batches.at(now_s), []
         for share in violated:
             shorter, through_s = {}, share.watched.worst_through()
-            constraint = share.watch.share.constraint
-            waits_s = sum(self._longest({
-                query: lifetimes_s.get(query, 0.0) / 2 for query in share.watch.share.vertices
-                if constraint.waits or not self._is_first(share.watch, query)}))
+            waiting = {query for query in share.watch.share.vertices if self._waits(share.watch, query)}
+            waits_s = sum(self._longest({query: lifetimes_s.get(query, 0.0) / 2 for query in waiting}))
             for query, worst_s in through_s.items():
-                interval_s = self._in_force_s.get(query) if isinstance(query, str) else None
-                if worst_s <= share.limit_s or interval_s is None or self._only_writes(share.watch, query):
+                interval_s = self._in_force_s.get(query) if query in waiting else None
+                if worst_s <= share.limit_s or interval_s is None:
                     continue
                 late = [text_of(channel) for channel in self._graph.into(query)
                         if through_s.get(channel, 0.0) > share.limit_s]
@@ -203,15 +202,10 @@ class QosManager:
                 decisions.append(share.decision(shorter))
         return decisions
 
-    def _is_first(self, watch: _Watch, element: Element) -> bool:
-        """Whether a query is of the first task along a share."""
-        vertex = self._setup.queries.get(element) if isinstance(element, str) else None
-        return vertex is not None and vertex.task == watch.share.constraint.tasks[0]
-
-    def _only_writes(self, watch: _Watch, query: str) -> bool:
-        """Whether a share begins with what a query writes: its own batches are not limited there."""
+    def _waits(self, watch: _Watch, query: str) -> bool:
+        """Whether what events wait for a batch of a query is part of what a share limits."""
         constraint = watch.share.constraint
-        return self._is_first(watch, query) and not constraint.counts(constraint.tasks[0])
+        return constraint.waits or self._setup.queries[query].task != constraint.tasks[0]
 
     def _lengthen(
         self, seen: Iterable[_Seen], lifetimes_s: Mapping[Element, float], now_s: float

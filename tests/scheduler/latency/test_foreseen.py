@@ -42,5 +42,22 @@ def test_a_limit_along_some_tasks_is_held_against_these_alone() -> None:
     assert "city to parse" in note
 
 
+@pytest.mark.parametrize(("along", "least_s"), [
+    (("parse", "mean"), DECLARED.query_batch_s + sum(
+        DECLARED.task_batch_s(TYPES[FLOW.task(name).type]) for name in ("parse", "mean"))),
+    (("city -> parse", "parse", "parse -> mean"), DECLARED.query_batch_s + DECLARED.task_batch_s(
+        TYPES[FLOW.task("parse").type]))])
+def test_what_begins_behind_a_source_need_not_wait(along: tuple[str, ...], least_s: float) -> None:
+    for times, is_told in ((0.99, True), (1.01, False)):
+        limits = (LatencyLimit(times * least_s, along),)
+        notes = out_of_reach(FLOW, limits, task_types=TYPES, costs=DECLARED)
+        assert bool(notes) is is_told
+        assert all(f"a batch of {limits[0].tasks[0]} " in note and limits[0].words in note for note in notes)
+
+
+def test_a_stream_alone_is_never_out_of_reach() -> None:
+    assert out_of_reach(FLOW, (LatencyLimit(0.02, ("parse -> mean",)),), task_types=TYPES, costs=DECLARED) == ()
+
+
 def test_without_limits_there_is_nothing_to_tell() -> None:
     assert out_of_reach(FLOW, (), task_types=TYPES, costs=DECLARED) == ()
