@@ -11,7 +11,7 @@ events of a source wait for a batch belongs to the source, for there is no strea
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from graphlib import TopologicalSorter
 
@@ -92,8 +92,8 @@ def way_of(estate: Estate, dataflow_id: str, limit: LatencyLimit) -> Way | None:
 
 @dataclass(frozen=True)
 class Part:
-    """What a limit along a part is on: queries one after the other, each with the running task by which events leave
-    it, and what of them counts."""
+    """What a limit along a part is on: queries one after the other, each with the task by which events leave it, and
+    what of them counts."""
 
     path: tuple[tuple[str, str], ...]
     counted: Counted
@@ -111,24 +111,41 @@ class Part:
         return Way(writers, frozenset(queries[:1]), frozenset(queries[-1:]), self.counted)
 
 
-def part_of(estate: Estate, dataflow_id: str, limit: LatencyLimit) -> Part | None:
-    """The part that a limit of a dataflow is along; None where one of its tasks does not work."""
-    running = estate.submitted[dataflow_id].running
-    tasks = [running.get(task, "") for task in limit.path]
-    if not all(_works(estate, task) for task in tasks):
-        return None
-    homes = [estate.places[task][0] for task in tasks]
-    passed = set()
+def part_along(limit: LatencyLimit, home: Mapping[str, str], *, sources: Collection[str]) -> Part:
+    """What a limit along a part is on.
+
+    Parameters
+    ----------
+    limit : LatencyLimit
+        Along some tasks and streams.
+    home : mapping of str to str
+        The query of each of the limit's tasks, and of those at the far ends of its streams.
+    sources : collection of str
+        The dataflow's tasks that have no input.
+    """
+    tasks = list(limit.path)
+    homes, passed = [home[task] for task in tasks], set()
     if limit.begins_with_stream and homes[0] != homes[1]:
         passed.add(homes[0])
     if limit.ends_with_stream and homes[-1] != homes[-2]:
         passed.add(homes[-1])
-    elif limit.ends_with_stream:  # the stream is within a query, and events are where it begins
+    elif limit.ends_with_stream:  # within a query, events are where the stream begins
         del tasks[-1], homes[-1]
         passed |= set() if limit.tasks else {homes[0]}
+    waits = not limit.begins_with_stream and tasks[0] in sources
     leaving = dict(zip(homes, tasks, strict=True))  # of several tasks of a query the last one
-    waits = not limit.begins_with_stream and not estate.tasks[tasks[0]].parents
     return Part(tuple(leaving.items()), Counted(waits, frozenset(passed)))
+
+
+def part_of(estate: Estate, dataflow_id: str, limit: LatencyLimit) -> Part | None:
+    """What a limit of a dataflow that runs is on, with running tasks; None where one of its tasks does not work."""
+    running = estate.submitted[dataflow_id].running
+    if not all(task in running and _works(estate, running[task]) for task in limit.path):
+        return None
+    part = part_along(
+        limit, {task: estate.places[running[task]][0] for task in limit.path},
+        sources=[task for task in limit.path if not estate.tasks[running[task]].parents])
+    return replace(part, path=tuple((query, running[task]) for query, task in part.path))
 
 
 def _way(writers: Mapping[str, Collection[str]], starts: Collection[str], ends: Collection[str]) -> Way | None:
