@@ -25,7 +25,7 @@ from scheduler.history.series import Annotation
 from scheduler.model.estate import Estate
 from scheduler.model.fragment import Slot
 from workers.engine.desired import desired_of
-from workers.engine.observed import Flows, TaskFlow
+from workers.engine.observed import Flows, StreamFlow, TaskFlow
 
 BEGIN_S = 1_800_000_000
 RATE = 50.0
@@ -102,6 +102,7 @@ class Played:
         tasks: dict[str, TaskFlow] = {}
         age_ms: dict[str, float] = {}
         queries: dict[str, float] = {}
+        streams: dict[tuple[str, str], StreamFlow] = {}
         for name in sorted(part, key=lambda query: int(query.partition("-")[0][1:])):
             fragment = estate.fragments[name]
             trigger_ms = self.by_managers_ms or part[name].trigger_ms
@@ -115,14 +116,17 @@ class Played:
                 name] = {"state": self.state, "batches": int(batches), "busy_ms": int(busy_ms),
                          "trigger_ms": trigger_ms, "rate_per_s": RATE,
                          "real_time": is_open, "not_real_time": self.refusal}
-            before = max((age_ms[parent] for parent in estate.tasks[fragment.tasks[0]].parents), default=None)
+            parents = estate.tasks[fragment.tasks[0]].parents
+            before = max((age_ms[parent] for parent in parents), default=None)
+            streams |= {(parent, fragment.tasks[0]): StreamFlow(RATE, channel_mean_ms=0.0, wait_mean_ms=0.0)
+                        for parent in parents}
             waited_ms = 500 * interval_s + 1000 * self.beyond_s if before is None else before
             for task in fragment.active_tasks:
                 age_ms[task] = self.open_ms + (before or 0.0) if is_open else waited_ms + 1000 * self.batch_s
                 tasks[task] = TaskFlow(RATE, 0, age_ms[task], age_ms[task], age_ms[task], None, age_ms[task])
             queries[name] = RATE
         return jobs.LiveReading(
-            available=self.available, measured=True, flows=Flows(tasks=tasks, queries=queries),
+            available=self.available, measured=True, flows=Flows(tasks, streams, queries),
             reports=Reports.of({"n1": {"node": "n1", "qos": self.qos, "slots": slots}}))
 
 
