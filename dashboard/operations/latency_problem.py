@@ -18,6 +18,7 @@ from scheduler.model.fragment import Fragment
 from scheduler.model.latency import PERCENTILES, LatencyLimit
 
 Key = tuple[str, int]  # dataflow, number of its limit
+Measure = tuple[str, tuple[str, ...], float | None, float]  # dataflow, along what, which percentile, over how long
 Wants = dict[Key, tuple[LatencyLimit, Wanted]]
 SLOT_CORES = 0.95  # of a slot's core: what its queries may take
 LEAST_BATCHES = 3  # that a query was seen to do, before their duration says anything
@@ -106,6 +107,11 @@ def parts_along(view: View, path: Sequence[str]) -> Breakdown | None:
     report = view.reading.reports.query(first.slot, first.id)
     interval_ms = report.trigger_ms if report is not None and report.trigger_ms else settings.TRIGGER_MS
     return broken_down(hops, first_interval_ms=interval_ms)
+
+
+def measure_of(dataflow: str, limit: LatencyLimit) -> Measure:
+    """What a limit is on, wherever in the list of its dataflow it stands, and however much it allows."""
+    return dataflow, limit.along, limit.percentile, limit.over_s
 
 
 def metric_of(limit: LatencyLimit) -> str:

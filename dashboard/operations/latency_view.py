@@ -12,6 +12,7 @@ from django.conf import settings
 from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.selectors import dataflow as dataflow_of
 from dashboard.operations.estate import current_estate
+from dashboard.operations.limit_statuses import is_met_by_measurement
 from dashboard.operations.models import FragmentPace, LatencyStatus
 from dashboard.teams.permissions import Viewer
 from scheduler.latency.status import IMPOSSIBLE, MET, MISSED, WAITING
@@ -88,6 +89,7 @@ def _limit(
         "number": number, "words": limit.words, "limit_s": limit.limit_s, "along": list(limit.along),
         "over_s": limit.over_s, "percentile": limit.percentile,
         "state": WAITING if row is None else row.state,
+        "by_measurement": row is not None and is_met_by_measurement(row),
         "expected_s": None if row is None else row.expected_s,
         "measured_s": None if row is None else row.measured_s,
         "least_s": None if row is None else row.least_s,
@@ -99,7 +101,7 @@ def _limit(
 
 def _why(row: LatencyStatus, path: list[dict[str, Any]]) -> str:
     """Why a limit is not met: which element takes how long, and what was tried; or that it is met by measurement."""
-    if row.state == MET and row.least_s is not None:
+    if is_met_by_measurement(row):
         return f"It is met by measurement: by the model events would take {in_words(row.least_s)} at the least."
     if row.state not in (MISSED, IMPOSSIBLE) or not path:
         return ""

@@ -47,8 +47,9 @@ class LatencyRemedy(Answer):
 class LatencyLimitStatus(Answer):
     """One latency limit of a dataflow, and what became of it. Times are in seconds.
 
-    ``state`` is ``met``, ``missed``, ``impossible`` (no intervals meet it with the
-    modes that its queries have; ``least_s`` would be met) or ``waiting``.
+    ``state`` is ``met``, ``missed``, ``impossible`` (no intervals meet it with the modes that its queries have;
+    ``least_s`` would be met) or ``waiting``. One that is met ``by_measurement`` held over its whole span, though by the
+    model it cannot be met.
     """
 
     number: int
@@ -58,6 +59,7 @@ class LatencyLimitStatus(Answer):
     over_s: float
     percentile: float | None
     state: str
+    by_measurement: bool
     expected_s: float | None
     measured_s: float | None
     least_s: float | None
@@ -71,7 +73,8 @@ class LatencyLimitStatus(Answer):
 class DataflowLatency(Answer):
     """The latency limits of a dataflow; ``said_by`` is ``chosen``, ``document`` or ``team``.
 
-    ``remarks`` tell of limits that are below what batches of its tasks take at the least.
+    ``remarks`` tell of limits that are below what micro-batches of its tasks take at the least: out of reach, or resting
+    on open batches.
     """
 
     id: str
