@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from scheduler.model.costs import Costs
 from scheduler.model.dataflow import Dataflow
@@ -61,6 +62,32 @@ def expected_queries(
     starts = frozenset(home[task] for task, above in parents.items() if not above)
     ends = frozenset(home[task.id] for task in dataflow.tasks if types[task.id].kind == "sink")
     return Queries(cost, reads, slot_of={name: name for name in cost}, largest_s=largest_s), Way(reads, starts, ends)
+
+
+@dataclass(frozen=True, slots=True)
+class Alone:
+    """The queries of a dataflow that would run alone, named by their first tasks, the way of its events, and the
+    queries whose batches may stay open. ``home`` has the query of each task."""
+
+    queries: Queries
+    way: Way
+    home: Mapping[str, str]
+    able: frozenset[str] = frozenset()
+
+    def way_along(self, tasks: Sequence[str]) -> Way:
+        """The queries that some tasks run in, one after the other."""
+        path = list(dict.fromkeys(self.home[task] for task in tasks))
+        writers = {path[0]: ()} | {query: (before,) for before, query in pairwise(path)}
+        return Way(writers, frozenset(path[:1]), frozenset(path[-1:]))
+
+    def with_open_batches(self, limit: LatencyLimit) -> tuple[float, bool] | None:
+        """What a limit comes to, in seconds, and whether it is met, where queries leave their batches open that may
+        and help it; None where none do."""
+        way = self.way_along(limit.along) if limit.along else self.way
+        able = dict.fromkeys(self.able & way.writers.keys(), "")
+        chosen = choose_modes(self.queries, [Wanted("limit", way, limit.limit_s, limit.share)], able)
+        expected = chosen.paced.expected["limit"]
+        return (expected.latency_s, expected.least_s is None) if chosen.open else None
 
 
 def able_chains(dataflow: Dataflow, chains: Sequence[Sequence[str]], able_types: Collection[str]) -> frozenset[str]:
