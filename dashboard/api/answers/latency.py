@@ -8,7 +8,8 @@ from dashboard.api.answers.common import Answer
 
 
 class LatencyPart(Answer):
-    """One query on the slowest way of a limit: what events wait for its batch, and what the batch takes.
+    """One query on the slowest way of a limit: what events wait for its batch, and what the batch takes, as expected;
+    and how much later they left it than they came from the one before, as measured in the mean over the limit's span.
 
     Of one in ``real_time`` mode batches stay open; ``not_real_time`` says why those of another cannot.
     """
@@ -17,6 +18,7 @@ class LatencyPart(Answer):
     tasks: list[str]
     wait_s: float
     batch_s: float
+    measured_s: float | None
     trigger_ms: int
     real_time: bool
     not_real_time: str
@@ -49,7 +51,8 @@ class LatencyLimitStatus(Answer):
 
     ``state`` is ``met``, ``missed``, ``impossible`` (no intervals meet it with the modes that its queries have;
     ``least_s`` would be met) or ``waiting``. One that is met ``by_measurement`` held over its whole span, though by the
-    model it cannot be met.
+    model it cannot be met. Of one that is missed or impossible ``tried`` says what intervals and controllers did about
+    it, or why not; ``is_lasting`` is one that was missed over its whole span.
     """
 
     number: int
@@ -65,8 +68,10 @@ class LatencyLimitStatus(Answer):
     least_s: float | None
     other_s: float | None
     since: datetime | None
+    is_lasting: bool
     path: list[LatencyPart]
     why: str
+    tried: list[str]
     remedies: list[LatencyRemedy]
 
 
