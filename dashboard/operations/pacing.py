@@ -41,7 +41,7 @@ from dashboard.operations.open_batches import may_be_open, refusals_in
 from dashboard.operations.qos import NodesSetUp, as_it_is, end_all
 from dashboard.operations.view import View
 from scheduler.contracts.reports import RUNNING
-from scheduler.history.series import DATAFLOW, Annotation, Series
+from scheduler.history.series import DATAFLOW, Annotation, Series, of_limit
 from scheduler.latency import status
 from scheduler.latency.batch_costs import BatchesSeen, times_its_cpu
 from scheduler.latency.pacing import STAYS, Queries, Wanted, expected_at
@@ -142,16 +142,21 @@ class Pacer:
         return self._wants[2]
 
     def values_of(self, view: View) -> dict[Series, float]:
-        """Where the latency of each dataflow goes now, along the slowest way of its first limit, and that limit."""
+        """Each limit of each dataflow, and where latency goes now along the slowest way of each sequence that has one.
+        """
         values: dict[Series, float] = {}
         for (name, number), path in self._paths.items():
             limits = view.records[name].latency_limits if name in view.records else ()
-            if number or not limits:
+            if number >= len(limits):
                 continue
-            values[Series(DATAFLOW, name, "latency_limit_ms")] = 1000 * limits[0].limit_s
+            limit = limits[number]
+            values[Series(DATAFLOW, name, of_limit("latency_limit_ms", number))] = 1000 * limit.limit_s
+            if limit.along in {other.along for other in limits[:number]}:
+                continue
             parts = parts_along(view, path)
             if parts is not None:
-                values |= {Series(DATAFLOW, name, f"latency_{part}"): ms for part, ms in asdict(parts).items()}
+                values |= {Series(DATAFLOW, name, of_limit(f"latency_{part}", number)): ms
+                           for part, ms in asdict(parts).items()}
         return values
 
     def _look_at_queries(self, view: View, now_s: int) -> None:

@@ -21,6 +21,8 @@ from dashboard.operations.estate import load_estate
 from dashboard.operations.latency_view import latency_of
 from dashboard.operations.models import FragmentPace, LatencyStatus
 from dashboard.operations.pacing import EVERY_S, REPACED
+from dashboard.operations.telemetry import EVERYTHING
+from dashboard.operations.view import view_for
 from dashboard.plans.latency_prices import latency_prices
 from dashboard.plans.latency_remedies import latency_with_remedies
 from dashboard.plans.prices import prices_in_force
@@ -167,6 +169,18 @@ def test_what_cannot_be_met_says_why_and_what_would(world: World, played: Played
     assert "at least" in reading.text
     (other_rule,) = [READERS["latency_limit"](Evidence(world.mobility, played.now_s))]
     assert not any(reading.value for reading in other_rule.values())
+
+
+def test_every_limit_and_where_the_time_goes_on_each_sequence_of_tasks_is_kept(world: World, played: Played) -> None:
+    record = running(world.carla, world.city, document("many", latency="2 s"), world.ana)
+    choose_latency(actor=world.carla, dataflow_id=record.pk, limits=(
+        LatencyLimit(2.0), LatencyLimit(5.0, percentile=99), LatencyLimit(1.5, along=("sense", "parse"))))
+    played.run(30)
+
+    values = {line.metric: value for line, value in played.pacer.values_of(view_for(EVERYTHING)).items()}
+    assert {name: value for name, value in values.items() if "limit" in name} == {
+        "latency_limit_ms": 2000.0, "latency_limit_2_ms": 5000.0, "latency_limit_3_ms": 1500.0}
+    assert {name for name in values if "waiting" in name} == {"latency_waiting_ms", "latency_waiting_3_ms"}
 
 
 def test_what_is_missed_for_long_says_where_the_time_goes_what_was_tried_and_what_would_meet_it(
