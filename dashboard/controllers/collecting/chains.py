@@ -19,24 +19,29 @@ from dashboard.controllers.collecting.lines import Kept, Lines, middle
 from dashboard.controllers.models import RoundRow
 from dashboard.controllers.stored import round_of
 from dashboard.operations.costs import costs_here
-from dashboard.operations.models import FragmentPace, LatencyStatus
+from dashboard.operations.models import FragmentPace, FragmentRow, LatencyStatus
 from dashboard.operations.slow_queries import cut_tasks
 from dashboard.operations.telemetry import EVERYTHING
 from dashboard.operations.view import View, view_for
+from dashboard.plans.models import PlanRecord
 from dashboard.plans.prices import prices_in_force
-from scheduler.controllers.chaining import UNDO, Chaining, Chains, FusedChain, LateWay
+from dashboard.plans.selectors import plan_of
+from scheduler.controllers.chaining import FUSES_BELOW, UNDO, Chaining, Chains, FusedChain, LateWay
 from scheduler.controllers.defragmentation import Candidate
 from scheduler.controllers.dry_run import Frame
 from scheduler.controllers.opening import LIMITED
 from scheduler.controllers.protocol import Effect
-from scheduler.controllers.values import KEPT, UNCHECKED, Round
+from scheduler.controllers.values import KEPT, UNCHECKED, Change, Round
 from scheduler.history.series import MINUTE, TEN_SECONDS
 from scheduler.latency.chaining import ChainingFacts
 from scheduler.latency.runtime_graph import Channel, RuntimeGraph, Vertex
 from scheduler.latency.status import LATE, TOLERATED
 from scheduler.latency.triggers import SMALLEST_S, BatchCost
+from scheduler.model.estate import Estate
 from scheduler.model.fragment import node_of
 from scheduler.model.latency import LatencyLimit, from_json
+from scheduler.model.plan import Plan
+from scheduler.model.plan_kinds import DEFRAGMENT
 from scheduler.performance.pricing import query_cores
 from scheduler.reuse.defragment import Fusion, series_along
 
@@ -52,13 +57,15 @@ def evidence(at: datetime) -> Chains | None:
     what runs."""
     late = list(LatencyStatus.objects.filter(
         Q(late_since__lte=at - LASTS) | Q(hopeless=True), state__in=LATE))
-    if not late and not _made_rounds().exists():
+    full = _fused_and_full()
+    if not late and not full and not _made_rounds().exists():
         return NOTHING
     view = view_for(EVERYTHING)
     if not view.reading.available:
         return None
     ways = _ways(view, (row for row in late if str(row.dataflow_id) in view.records), at)
-    return _chains(view, _with_steps(view, _worst(ways), at), at)
+    evidence = _chains(view, _with_steps(view, _worst(ways), at), at)
+    return replace(evidence, fused=(*evidence.fused, *_fused_by_others(view, full, at)))
 
 
 def frames(begin: datetime, end: datetime) -> Iterator[Frame]:
@@ -172,6 +179,56 @@ def _once(queries: Collection[str]) -> dict[str, float]:
 
 def _made_rounds() -> QuerySet[RoundRow]:
     return RoundRow.objects.filter(controller=Chaining.name, phase__in=[KEPT, UNCHECKED])
+
+
+def _fused_and_full() -> tuple[str, ...]:
+    """Queries that were made of others, and may take a core by what they report now."""
+    reports = jobs.read_live((), {}).reports
+    full = [name for name, report in reports.queries() if report.cpu is not None and report.cpu >= FUSES_BELOW]
+    return tuple(FragmentRow.objects.filter(pk__in=full, bundles=[], active__gt=1).exclude(inherits=[]).order_by(
+        "pk").values_list("pk", flat=True)) if full else ()
+
+
+def _fused_by_others(view: View, queries: Iterable[str], at: datetime) -> Iterator[FusedChain]:
+    """Those of some queries that another controller or people have fused, with what they take."""
+    estate = view.estate
+    for name in queries:
+        fragment, (record, plan) = estate.fragments.get(name), _fused_by(name)
+        if record is None or fragment is None or str(record.dataflow_id) not in estate.submitted:
+            continue
+        target, tasks = str(record.dataflow_id), tuple(fragment.active_tasks)
+        about = Candidate(target, "", (), Fusion((), "", 0), NO_LOAD, tasks)
+        lines = Lines(estate, [about], begin=at - LATELY, end=at, grain=TEN_SECONDS)
+        cores = middle(lines.cores(tasks))
+        if cores is None:
+            continue
+        team = estate.submitted[target].team
+        teams = {estate.submitted[user].team for task in tasks for user in estate.users.get(task, ())}
+        yield FusedChain(
+            str(record.pk), target, team, tuple(sorted(teams - {team})), _joined(estate, plan, name), cores,
+            middle(lines.latency(target)))
+
+
+def _fused_by(query: str) -> tuple[PlanRecord, Plan] | tuple[None, None]:
+    """The plan that made a query of others, where that is in force and was not made by a round of chaining."""
+    plans = PlanRecord.objects.filter(
+        kind=DEFRAGMENT.name, proposal__finished_at__isnull=False, proposal__rollback_plan=None,
+        document__contains=f'"{query}"').select_related("proposal__round").order_by("-proposal__finished_at")
+    for record in plans:
+        plan = plan_of(record)
+        if plan is not None and query in plan.fragments_after and query not in plan.fragments_before:
+            by = record.proposal.round
+            return (None, None) if by is not None and by.controller == Chaining.name else (record, plan)
+    return None, None
+
+
+def _joined(estate: Estate, plan: Plan, query: str) -> tuple[Change, ...]:
+    """What a plan changed that fused a query: each stream within it that was in a channel before."""
+    heads = [plan.fragments_before[name].tasks[0] for name in plan.fragments_after[query].inherits]
+    own = set(estate.fragments[query].tasks)
+    return tuple(
+        Change("stream", f"{parent}>{head}", "in a channel", "within a query")
+        for head in heads if head in own for parent in estate.tasks[head].parents if parent in own)
 
 
 def _fused(view: View, at: datetime) -> tuple[FusedChain, ...]:
