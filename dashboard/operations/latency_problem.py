@@ -19,6 +19,7 @@ from scheduler.model.fragment import Fragment
 from scheduler.model.latency import PERCENTILES, LatencyLimit
 
 Key = tuple[str, int]  # dataflow, number of its limit
+Measure = tuple[str, tuple[str, ...], float | None, float]  # dataflow, along what, which percentile, over how long
 Wants = dict[Key, tuple[LatencyLimit, Wanted]]
 SLOT_CORES = 0.95  # of a slot's core: what its queries may take
 LEAST_BATCHES = 3  # that a query was seen to do, before their duration says anything
@@ -164,6 +165,11 @@ def _written_ms(view: View, query: str) -> float | None:
              if (flow := flows.get(parent)) is not None and flow.latency_mean_ms is not None]
     rate_per_s = sum(rate for rate, _ in known)
     return sum(rate * age_ms for rate, age_ms in known) / rate_per_s if rate_per_s > 0 else None
+
+
+def measure_of(dataflow: str, limit: LatencyLimit) -> Measure:
+    """What a limit is on, wherever in the list of its dataflow it stands, and however much it allows."""
+    return dataflow, limit.along, limit.percentile, limit.over_s
 
 
 def metric_of(limit: LatencyLimit) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -181,9 +181,3 @@ def _mapping(limit: LatencyLimit) -> dict[str, Any]:
 def _limit(entry: Mapping[str, Any]) -> LatencyLimit:
     return LatencyLimit(
         float(entry["limit"]), tuple(entry.get("along", ())), float(entry.get("over", OVER_S)), entry.get("percentile"))
-
-
-def strictest(limits: Iterable[LatencyLimit]) -> LatencyLimit | None:
-    """The limit of a whole dataflow that asks most; None where there is none."""
-    whole = [limit for limit in limits if not limit.along]
-    return min(whole, key=lambda limit: limit.limit_s * limit.share, default=None)

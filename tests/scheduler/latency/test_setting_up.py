@@ -49,10 +49,8 @@ def test_all_nodes_watch_each_sequence_exactly_once_also_while_some_are_away(dat
 
     setups = set_up(graph, constraints)
 
-    wanted = Counter(
-        (constraint.sequence, constraint.limit_s, graphs.latency_s(constraint, graph, path, known))
-        for constraint in constraints for path in graphs.sequences(constraint, graph)
-        if graphs.latency_s(constraint, graph, path, known) > constraint.limit_s)
+    wanted = Counter((constraint.sequence, constraint.limit_s, path) for constraint in constraints
+                     for path in graphs.sequences(constraint, graph))
     watched: Counter[object] = Counter()
     parts = [setup for setup in setups.values() if setup.node not in away]
     for setup in list(parts):
@@ -67,10 +65,11 @@ def test_all_nodes_watch_each_sequence_exactly_once_also_while_some_are_away(dat
     for setup in parts:
         part = graph_of(setup)
         for share in setup.shares:
-            constraint = constraint_of(share)
-            watched.update(
-                (constraint.sequence, constraint.limit_s, violation.latency_s)
-                for violation in Watched(constraint, part, known, frozenset(share.anchors)).violations())
+            constraint, anchors = constraint_of(share), frozenset(share.anchors)
+            own = graphs.sequences(constraint, part, anchors)
+            watched.update((constraint.sequence, constraint.limit_s, path) for path in own)
+            worst_s = max((graphs.latency_s(constraint, part, path, known) for path in own), default=None)
+            assert Watched(constraint, part, known, anchors).worst_s == worst_s
     assert watched == wanted
 
 
