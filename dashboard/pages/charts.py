@@ -218,7 +218,8 @@ def _traces(
                 "type": "scatter", "mode": "lines", "name": label, "series": index,
                 "x0": _iso(times[0] + later_s), "dx": 1000 * kept_history.step_s,
                 "y": [None if value is None else round(value * scale, 4) for value in values], "connectgaps": False,
-                "hovertemplate": f"%{{y:.4~g}}{suffix}"} | ({"line": {"dash": "dash"}} if metric in chart.dashed else {})
+                "hovertemplate": f"%{{y:.4~g}}{suffix}",
+                **({"line": {"dash": "dash"}} if metric in chart.dashed else {})}
             if metric in chart.stacked:
                 traces.append(trace | {"stackgroup": "parts"})
             else:

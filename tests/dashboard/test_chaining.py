@@ -333,7 +333,8 @@ def test_a_chain_for_a_second_limit_is_held_to_it_and_cut_where_it_does_not_come
     prepared(proposal)
     enacted(proposal)
     loop.run()
-    figures(loop, late, 0, 960, cores=0.25, latency_ms=1_000.0, behind=at_the_end(late, 500.0 if comes else 560.0, second))
+    behind = at_the_end(late, 500.0 if comes else 560.0, second)
+    figures(loop, late, 0, 960, cores=0.25, latency_ms=1_000.0, behind=behind)
     loop.run(later_s=960)
     assert phases("chaining") == ["kept" if comes else "rolling_back"]
 

@@ -1,4 +1,4 @@
-"""What is kept and told of limits: each on its sequence of tasks, and of one that is missed for long what would help."""
+"""What is kept and told of limits: each on its sequence of tasks, and of one that is missed what would help."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ def test_what_is_missed_for_long_says_where_the_time_goes_what_was_tried_and_wha
     LatencyStatus.objects.update(late_since=row.at - timedelta(seconds=90))
     set_mode(actor=world.dev, controller="deployment", team=world.city, mode="off")
     ReasonRow.objects.create(
-        controller="chaining", team=world.city, dataflow=record, target=str(record.pk), why="There is nothing to chain.",
-        gist="", since=row.at, until=row.at)
+        controller="chaining", team=world.city, dataflow=record, target=str(record.pk), gist="", since=row.at,
+        until=row.at, why="There is nothing to chain.")
     (limit,) = latency_told(viewer, record.pk)["limits"]
 
     assert "3 s are measured" in limit["why"]

@@ -80,8 +80,8 @@ class LatencyLimitStatus(Answer):
 class DataflowLatency(Answer):
     """The latency limits of a dataflow; ``said_by`` is ``chosen``, ``document`` or ``team``.
 
-    ``remarks`` tell of limits that are below what micro-batches of its tasks take at the least: out of reach, or resting
-    on open batches.
+    ``remarks`` tell of limits that are below what micro-batches of its tasks take at the least: out of reach, or
+    resting on open batches.
     """
 
     id: str

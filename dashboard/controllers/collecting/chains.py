@@ -129,7 +129,8 @@ def _with_steps(view: View, ways: Sequence[LateWay], at: datetime) -> list[LateW
         for way in ways]
     steps = [step for of_way in possible for step in of_way]
     measured = iter(measured_now(view, steps, at) if steps else ())
-    return [replace(way, steps=tuple(islice(measured, len(of_way)))) for way, of_way in zip(ways, possible, strict=True)]
+    return [
+        replace(way, steps=tuple(islice(measured, len(of_way)))) for way, of_way in zip(ways, possible, strict=True)]
 
 
 def _limit_of(row: LatencyStatus) -> LatencyLimit:

@@ -1,4 +1,4 @@
-"""The latency of a limit over kept history, as the limit counts it: mean or percentile, of the whole or along a part."""
+"""The latency of a limit over kept history, as it counts: mean or percentile, of the whole or along a part."""
 
 from __future__ import annotations
 
