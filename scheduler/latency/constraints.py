@@ -26,8 +26,8 @@ class LatencyConstraint:
 
     ``sequence`` alternates tasks and streams, and begins and ends with either. ``ValueError`` where it is no path, or
     where a figure is not above 0. Where a ``percentile`` is limited, ``limit_s`` is the mean that it allows of ages
-    that are spread evenly, as long as nothing else was measured. Without ``waits`` it begins with a task when that takes
-    events: what they waited for its batch, as they do for that of a source, does not count.
+    that are spread evenly, as long as nothing else was measured. Without ``waits`` it begins when its first task takes
+    events: what they waited for the batch, as they do for that of a source, does not count.
     """
 
     sequence: tuple[JobElement, ...]

@@ -120,7 +120,8 @@ def _chained(
     passed = frozenset(home.get(name, name) for name in want.way.counted.passed) - counts
     way = replace(
         want.way, writers=renamed(want.way.writers), starts=frozenset(home.get(name, name) for name in want.way.starts),
-        ends=frozenset(home.get(name, name) for name in want.way.ends), counted=replace(want.way.counted, passed=passed))
+        ends=frozenset(home.get(name, name) for name in want.way.ends),
+        counted=replace(want.way.counted, passed=passed))
     return replace(own, costs=costs, reads=renamed(own.reads)), replace(want, way=way)
 
 

@@ -121,7 +121,7 @@ def path_along(along: Sequence[str]) -> tuple[str, ...]:
 
 
 def canonical(along: Sequence[str]) -> tuple[str, ...]:
-    """A sequence with its tasks and, of its streams, only a first and a last one: those between tasks go without saying.
+    """A sequence with its tasks and, of its streams, only a first and a last one: others go without saying.
 
     Examples
     --------

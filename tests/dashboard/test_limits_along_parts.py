@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+import numpy as np
 import pytest
 from django.test import Client
 from hypothesis import given
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from dashboard import jobs
 from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.services import choose_latency
+from dashboard.controllers.collecting.limited import LimitSeries, measured_by
 from dashboard.operations.estate import load_estate
 from dashboard.operations.latency_problem import latency_ms
 from dashboard.operations.latency_view import latency_of
@@ -20,6 +22,7 @@ from dashboard.operations.view import View
 from dashboard.teams.permissions import viewer_of
 from scheduler.contracts.qos import QosSetup
 from scheduler.contracts.reports import Reports
+from scheduler.history.series import QUERY, STREAM, TASK, Series
 from scheduler.latency.pacing import Queries, Wanted, expected_at
 from scheduler.latency.ways import way_of
 from scheduler.model.latency import LatencyLimit
@@ -68,6 +71,42 @@ def test_what_is_measured_of_a_part_is_what_is_planned(line: Line, data: st.Data
     assert measured_ms == pytest.approx(1000 * expected.latency_s)
 
 
+class History:
+    """What was kept of a view, at one moment."""
+
+    times_s = np.zeros(1)
+
+    def __init__(self, view: View) -> None:
+        flows = view.reading.flows
+        self._known = {
+            **{Series(TASK, task, metric): getattr(flow, metric) for task, flow in flows.tasks.items()
+               for metric in ("latency_mean_ms", "latency_p99_ms")},
+            **{Series(STREAM, ">".join(ends), "channel_mean_ms"): flow.channel_mean_ms
+               for ends, flow in flows.streams.items()},
+            **{Series(QUERY, name, "trigger_ms"): report.trigger_ms
+               for name, report in view.reading.reports.queries()}}
+
+    def most(self, series: Sequence[Series]) -> np.ndarray:
+        return np.array([max(self._known[line] for line in series)])
+
+    def total(self, series: Sequence[Series]) -> np.ndarray:
+        return np.array([sum(self._known[line] for line in series)])
+
+
+@given(LINES.filter(lambda line: "beside" not in line.estate.fragments), st.data())
+def test_what_a_decision_notes_of_a_part_measures_the_same_over_history(line: Line, data: st.DataObject) -> None:
+    queries = Queries(costs_of(line), line.reads, before_s={
+        query: data.draw(st.sampled_from([0.1, 0.4, 1.0, 3.0])) for query in line.estate.fragments})
+    limit = line.limit(*data.draw(line.slices()), percentile=data.draw(st.sampled_from([None, 99])))
+    view = view_of(line, queries)
+
+    noted = measured_by(line.estate, FLOW, limit)
+
+    limited = LimitSeries.of(noted)
+    assert limited.latency_ms(History(view))[0] == pytest.approx(latency_ms(view, FLOW, limit))
+    assert set(limited.all) <= History(view)._known.keys()
+
+
 def test_a_percentile_of_a_part_is_as_far_from_its_mean_as_at_its_end() -> None:
     line = line_of(["a", "b"])
     queries = Queries(costs_of(line), line.reads, before_s={"f0": 1.0, "f1": 3.0})
@@ -96,7 +135,8 @@ def played(monkeypatch: pytest.MonkeyPatch, settings) -> Iterator[Played]:
 def apart(world: World) -> DataflowRecord:
     """A dataflow of four queries without a limit on the whole."""
     tasks = [
-        {"id": "sense", "type": "urban_sensing", "chain": "never"}, {"id": "parse", "type": "senml_parse", "chain": "never"},
+        {"id": "sense", "type": "urban_sensing", "chain": "never"},
+        {"id": "parse", "type": "senml_parse", "chain": "never"},
         {"id": "average", "type": "block_average", "config": {"window": 10}, "chain": "never"},
         {"id": "out", "type": "output", "config": {"name": "apart-out"}}]
     return running(world.carla, world.city, document("apart", tasks=tasks, latency="none"), world.ana)
