@@ -24,11 +24,10 @@ def measured_by(estate: Estate, dataflow: str, limit: LatencyLimit) -> dict[str,
     if not limit.along:
         return {METRIC: metric_of(limit), "ends": " ".join(submitted.running[task] for task in submitted.sinks)}
     _, points = points_of(estate, dataflow, limit)
-    noted = {METRIC: metric_of(limit)}
-    for names, point in ((_BEGIN, points[:1]), (_END, points[-1:])):
-        for values in point:
-            noted |= dict(zip(names, (" ".join(values.tasks), values.stream, values.query), strict=True))
-    return {name: value for name, value in noted.items() if value}
+    noted = [(METRIC, metric_of(limit))]
+    for names, point in zip((_BEGIN, _END), (points[0], points[-1]) if points else (), strict=False):
+        noted += zip(names, (" ".join(point.tasks), point.stream, point.query), strict=True)
+    return {name: value for name, value in noted if value}
 
 
 @dataclass(frozen=True, slots=True)
