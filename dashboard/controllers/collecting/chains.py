@@ -106,7 +106,8 @@ def _worst(ways: Iterable[LateWay]) -> list[LateWay]:
 
 
 def _ways(view: View, rows: Iterable[LatencyStatus], at: datetime) -> list[LateWay]:
-    """The ways of limits, with what was measured of these lately."""
+    """The ways of limits, with what was measured of these lately; without a query of which only a stream is on the way:
+    fused with the others it would bring its batch there."""
     limits = [
         (row, limit, measured_by(view.estate, str(row.dataflow_id), limit)) for row in rows
         if (limit := _limit_of(row)) and view.estate.submitted[str(row.dataflow_id)].running.keys() >= {*limit.path}]
@@ -115,7 +116,8 @@ def _ways(view: View, rows: Iterable[LatencyStatus], at: datetime) -> list[LateW
     return [
         LateWay(
             str(row.dataflow_id), view.estate.submitted[str(row.dataflow_id)].team, limit.words, limit.limit_s,
-            _comes_to_s(row), tuple(part[0] for part in row.path if part[0] in view.estate.fragments),
+            _comes_to_s(row), tuple(
+                query for query, _, batch_s in row.path if batch_s and query in view.estate.fragments),
             batch_s={part[0]: part[2] for part in row.path}, measured_by=noted,
             measured_ms=middle(lines.latency_ms(history)) if row.measured_s is None else 1000 * row.measured_s)
         for (row, limit, noted), lines in zip(limits, limited, strict=True)]
