@@ -115,8 +115,8 @@ def _limit_then(
     is_met_then: bool, measured_s: float | None = None,
 ) -> LimitThen:
     return LimitThen(
-        limit.words, limit.limit_s, now_s, then_s, is_missed, is_met_then, frozenset(way.writers.keys() - way.written_by), measured_s,
-        measured_by(estate, dataflow, limit))
+        limit.words, limit.limit_s, now_s, then_s, is_missed, is_met_then,
+        frozenset(way.writers.keys() - way.written_by), measured_s, measured_by(estate, dataflow, limit))
 
 
 def _users_of(
