@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from graphlib import TopologicalSorter
 
 import pytest
 
@@ -54,6 +55,7 @@ class Played:
     def __post_init__(self) -> None:
         self.pacer, self.history = Pacer(lambda: self.at), DatabaseHistory()
         self.patch.setattr(jobs, "read_live", lambda *_: self.reading())
+        self.patch.setattr(jobs, "channel_blocks", lambda names: dict.fromkeys(names, 0))  # nothing waits in a channel
 
     def run(self, seconds: int) -> list[Annotation]:
         notes: list[Annotation] = []
@@ -103,7 +105,9 @@ class Played:
         age_ms: dict[str, float] = {}
         queries: dict[str, float] = {}
         streams: dict[tuple[str, str], StreamFlow] = {}
-        for name in sorted(part, key=lambda query: int(query.partition("-")[0][1:])):
+        reads = {name: {estate.places[parent][0] for parent in estate.tasks[estate.fragments[name].tasks[0]].parents}
+                 for name in sorted(part, key=lambda query: int(query.partition("-")[0][1:]))}
+        for name in TopologicalSorter(reads).static_order():
             fragment = estate.fragments[name]
             trigger_ms = self.by_managers_ms or part[name].trigger_ms
             interval_s = trigger_ms / 1000

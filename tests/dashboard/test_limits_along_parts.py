@@ -166,7 +166,7 @@ def test_only_what_waits_on_a_part_gets_batches_more_often(
     assert limit["along"] == along.strip("[]").split(", ")
     paces = {row.fragment: row.trigger_ms for row in FragmentPace.objects.all()}
     assert {task for task, query in homes_of(apart).items() if paces[query] < 5_000} == quick
-    page = client.get(f"/dataflows/{apart.pk}").content.decode()
+    page = client.get(f"/dataflows/{apart.pk}", follow=True).content.decode()
     assert " to ".join((limit["along"][0], limit["along"][-1])).replace(">", "&gt;") in page
 
 
