@@ -39,10 +39,10 @@ def measured_along(estate: Estate, row: LatencyStatus, limit: LatencyLimit) -> d
 def _means(row: LatencyStatus, limit: LatencyLimit, places: Sequence[Point]) -> list[float | None]:
     """The mean age at each of some places, in seconds; None where it was not measured."""
     end_s = int(row.at.timestamp()) + 1
-    kept = DatabaseHistory().read(
+    points = DatabaseHistory().read(
         {line for place in places for line in place.series}, TEN_SECONDS,
         begin_s=end_s - max(int(limit.over_s), TEN_SECONDS.step_s), end_s=end_s)
-    known_s = {series: float(np.nanmean(line.values)) / 1000 for series, line in kept.items()
+    known_s = {series: float(np.nanmean(line.values)) / 1000 for series, line in points.items()
                if line.newest is not None}
     means: list[float | None] = []
     for place in places:

@@ -93,8 +93,19 @@ def latency_ms(view: View, dataflow: str, limit: LatencyLimit) -> float | None:
 
 
 def parts_of(view: View, dataflow: str, limit: LatencyLimit, path: Sequence[str]) -> Breakdown | None:
-    """Where the latency of a limit goes, along the slowest path of its way, as measured now; None where no event has
-    come lately."""
+    """Where the latency of a limit goes, as measured now; None where no event has come lately.
+
+    Parameters
+    ----------
+    view : View
+        Everything.
+    dataflow : str
+        Whose limit it is.
+    limit : LatencyLimit
+        Of the whole, or along a part.
+    path : sequence of str
+        The slowest path of its way, by fragment: of one along a part there is only that.
+    """
     if limit.along:
         part = part_of(view.estate, dataflow, limit)
         return None if part is None else _measured_along(view, part)

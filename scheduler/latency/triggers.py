@@ -171,7 +171,18 @@ def step_s(
 ) -> tuple[float, float]:
     """What counts of a query after another one of a path, or at its beginning: the wait for its batch, and that.
 
-    The parameters are those of `wait_s`, and what counts along the path.
+    Parameters
+    ----------
+    plan : BatchPlan
+        What batches take, and who reads whom.
+    writer, reader : str
+        Queries; the writer is None where the path begins.
+    interval_s : mapping of str to float
+        Intervals by query.
+    share : float, optional
+        The part of a wait that counts, as of `Limit`.
+    counted : Counted, optional
+        What of the path counts; all of it where nothing is said.
     """
     waits = writer is not None or (counted.waits and reader not in counted.passed)
     return (wait_s(plan, writer, reader, interval_s, share=share) if waits else 0.0,
