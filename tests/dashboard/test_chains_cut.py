@@ -99,6 +99,8 @@ def test_what_was_cut_is_not_fused_again_for_a_day_by_whichever_controller(
     monkeypatch.setattr(jobs, "read_live", lambda *_: reading(0.1))
     figures(loop, fused.dataflow, cores=0.2, seconds=3_600)
     loop.run()
+    assert phases("chaining") == ["unchecked"]
+    loop.run(later_s=310)
 
     assert phases("defragmentation") == []
     assert any("within the last day" in why for why in

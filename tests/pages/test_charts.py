@@ -83,7 +83,7 @@ def test_each_limit_is_on_the_chart_of_its_sequence_by_its_name(world: World, cl
     units = client_of("vera").get("/api/history", {"kind": "dataflow", "subject": record.pk}).json()["units"]
     assert units["latency_limit_3_ms"] == "ms"
     assert client_of("vera").get("/api/history", {
-        "kind": "dataflow", "subject": record.pk, "metric": "latency_limit_21_ms"}).status_code == 400
+        "kind": "dataflow", "subject": record.pk, "metric": "latency_limit_21_ms"}).status_code == 422
     choose_latency(actor=world.carla, dataflow_id=record.pk, limits=())
     assert "parse to average" not in client_of("vera").get(f"/dataflows/{record.pk}/").content.decode()
 
