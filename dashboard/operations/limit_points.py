@@ -15,11 +15,12 @@ MEAN = "latency_mean_ms"
 @dataclass(frozen=True, slots=True)
 class Point:
     """A place on a way, by how old events are there in the mean: as old as they leave the slowest of some running
-    tasks, and what a ``stream`` takes, or half of how far apart the batches of a ``query`` are. Without any it is where
-    they come from outside."""
+    tasks, and what a ``stream`` takes; or half of how far apart the batches of a ``query`` are, which its ``source``
+    waits for. Without any it is where they come from outside."""
 
     tasks: tuple[str, ...] = ()
     stream: str = ""
+    source: str = ""
     query: str = ""
 
     @property
@@ -43,6 +44,12 @@ class Point:
         return (*self.ages, *self.later, *self.twice)
 
 
+def behind(estate: Estate, source: str) -> Point:
+    """Where a batch takes what comes from a source: how long that waits follows from the query that it is in now."""
+    place = estate.places.get(source)
+    return Point(source=source, query=source if place is None else estate.fragments[place[0]].queries[0].id)
+
+
 def points_of(estate: Estate, dataflow: str, limit: LatencyLimit) -> tuple[tuple[str, ...], tuple[Point, ...]]:
     """The queries of a limit along a part, and its points: where it begins, and where it leaves each of them; nothing
     where one of its tasks does not work."""
@@ -56,8 +63,7 @@ def points_of(estate: Estate, dataflow: str, limit: LatencyLimit) -> tuple[tuple
     elif part.counted.waits:
         begin = Point()
     else:
-        begin = Point(head.parents, f"{head.parents[0]}>{head.id}") if head.parents else Point(
-            query=estate.fragments[first].queries[0].id)
+        begin = Point(head.parents, f"{head.parents[0]}>{head.id}") if head.parents else behind(estate, head.id)
     points = [begin]
     for query, leaving in part.path:
         if query in passed and len(points) > 1:

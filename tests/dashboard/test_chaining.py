@@ -16,7 +16,7 @@ from dashboard.approvals.services import adapting
 from dashboard.catalog.models import DataflowRecord
 from dashboard.controllers import selectors
 from dashboard.controllers.collecting import chains
-from dashboard.controllers.collecting.limited import measured_by
+from dashboard.controllers.collecting.limited import LimitSeries, measured_by
 from dashboard.controllers.models import ReasonRow, RoundRow
 from dashboard.history.store import DatabaseHistory
 from dashboard.operations.estate import load_estate
@@ -27,7 +27,7 @@ from scheduler.controllers.defragmentation import CORES
 from scheduler.controllers.opening import LIMITED
 from scheduler.controllers.registry import CONTROLLERS
 from scheduler.controllers.values import Policy
-from scheduler.history.series import TASK, Series
+from scheduler.history.series import Series
 from scheduler.latency.chaining import CAPACITY
 from scheduler.latency.status import IMPOSSIBLE, LATE, MET, MISSED
 from scheduler.latency.triggers import BatchCost
@@ -341,10 +341,11 @@ def test_a_chain_for_a_second_limit_is_held_to_it_and_cut_where_it_does_not_come
 
 def at_the_end(record: DataflowRecord, latency_ms: float, limit: LatencyLimit) -> dict[Series, float]:
     """What is measured of a limit, where that is measured, and of nothing else."""
-    noted = measured_by(load_estate(), str(record.pk), limit)
-    metric, ends, heads = noted["metric"], noted["ends"].split(), noted["heads"].split()
-    return {Series(TASK, task, metric): 300.0 for task in heads} | {
-        Series(TASK, task, metric): latency_ms + (300.0 if heads else 0.0) for task in ends}
+    estate = load_estate()
+    limited = LimitSeries.of(measured_by(estate, str(record.pk), limit), estate)
+    before_ms = 0.0 if limited.is_whole else 300.0
+    return (dict.fromkeys(limited.begin.ages, before_ms) | dict.fromkeys(limited.begin.twice, 2 * before_ms)
+            | dict.fromkeys({*limited.all} - {*limited.begin.series}, latency_ms + before_ms))
 
 
 def test_of_limits_that_are_not_met_the_worst_is_acted_on(loop: Loop, late: DataflowRecord) -> None:

@@ -102,7 +102,7 @@ def test_what_a_decision_notes_of_a_part_measures_the_same_over_history(line: Li
 
     noted = measured_by(line.estate, FLOW, limit)
 
-    limited = LimitSeries.of(noted)
+    limited = LimitSeries.of(noted, line.estate)
     assert limited.latency_ms(History(view))[0] == pytest.approx(latency_ms(view, FLOW, limit))
     assert set(limited.all) <= History(view)._known.keys()
 

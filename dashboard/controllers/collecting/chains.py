@@ -72,7 +72,7 @@ def frames(begin: datetime, end: datetime) -> Iterator[Frame]:
     """When limits were missed, by kept history: those of now, along their ways of now; those of then are not kept."""
     view = view_for(EVERYTHING)
     ways = _with_steps(view, _ways(view, LatencyStatus.objects.filter(dataflow__in=list(view.records)), end), end)
-    limited = [(way, LimitSeries.of(way.measured_by)) for way in ways]
+    limited = [(way, LimitSeries.of(way.measured_by, view.estate)) for way in ways]
     history = Kept([line for _, lines in limited for line in lines.all], MINUTE, begin, end)
     measured = [(way, lines.latency_ms(history)) for way, lines in limited]
     base = _chains(view, ways, end)
@@ -90,7 +90,7 @@ def frames(begin: datetime, end: datetime) -> Iterator[Frame]:
 def effect(turn: Round, row: RoundRow, at: datetime) -> Effect | None:
     """CPU and latency as of any fusion, and the latency of the limit that it was for."""
     measured = fusions.effect(turn, row, at)
-    limited = LimitSeries.of(turn.decision.arguments)
+    limited = LimitSeries.of(turn.decision.arguments, view_for(EVERYTHING).estate)
     if measured is None or not limited.ends:  # a cut is for no limit
         return measured
     history = Kept(limited.all, TEN_SECONDS, row.changed, at)
@@ -111,7 +111,7 @@ def _ways(view: View, rows: Iterable[LatencyStatus], at: datetime) -> list[LateW
     limits = [
         (row, limit, measured_by(view.estate, str(row.dataflow_id), limit)) for row in rows
         if (limit := _limit_of(row)) and view.estate.submitted[str(row.dataflow_id)].running.keys() >= {*limit.path}]
-    limited = [LimitSeries.of(noted) for *_, noted in limits]
+    limited = [LimitSeries.of(noted, view.estate) for *_, noted in limits]
     history = Kept([line for lines in limited for line in lines.all], TEN_SECONDS, at - LATELY, at)
     return [
         LateWay(

@@ -9,13 +9,13 @@ import numpy as np
 
 from dashboard.controllers.collecting.lines import Kept, Line
 from dashboard.operations.latency_problem import metric_of
-from dashboard.operations.limit_points import Point, points_of
+from dashboard.operations.limit_points import Point, behind, points_of
 from scheduler.history.series import TASK, Series
 from scheduler.model.estate import Estate
 from scheduler.model.latency import LatencyLimit
 
 METRIC = "metric"  # in a decision's arguments, where its limit is looked at
-_BEGIN, _END = ("heads", "heads_stream", "heads_query"), ("ends", "ends_stream", "")
+_BEGIN, _END, _SOURCE = ("heads", "heads_stream"), ("ends", "ends_stream"), "heads_source"
 
 
 def measured_by(estate: Estate, dataflow: str, limit: LatencyLimit) -> dict[str, str]:
@@ -26,7 +26,8 @@ def measured_by(estate: Estate, dataflow: str, limit: LatencyLimit) -> dict[str,
     _, points = points_of(estate, dataflow, limit)
     noted = [(METRIC, metric_of(limit))]
     for names, point in zip((_BEGIN, _END), (points[0], points[-1]) if points else (), strict=False):
-        noted += zip(names, (" ".join(point.tasks), point.stream, point.query), strict=True)
+        noted += zip(names, (" ".join(point.tasks), point.stream), strict=True)
+    noted += [(_SOURCE, point.source) for point in points[:1]]
     return {name: value for name, value in noted if value}
 
 
@@ -40,11 +41,12 @@ class LimitSeries:
     end: Point
 
     @classmethod
-    def of(cls, noted: Mapping[str, str]) -> LimitSeries:
-        """From what `measured_by` noted; none where a decision is about no limit."""
+    def of(cls, noted: Mapping[str, str], estate: Estate) -> LimitSeries:
+        """From what `measured_by` noted, as things are now; none where a decision is about no limit."""
         begin, end = (
-            Point(tuple(noted.get(tasks, "").split()), noted.get(stream, ""), noted.get(query, ""))
-            for tasks, stream, query in (_BEGIN, _END))
+            Point(tuple(noted.get(tasks, "").split()), noted.get(stream, "")) for tasks, stream in (_BEGIN, _END))
+        if source := noted.get(_SOURCE):
+            begin = behind(estate, source)
         return cls(tuple(Series(TASK, task, noted.get(METRIC, "")) for task in end.tasks), begin, end)
 
     @property
@@ -68,7 +70,9 @@ class LimitSeries:
 
 
 def _age_ms(point: Point, history: Kept) -> Line:
-    """How old events are at a point."""
-    parts = [history.most(point.ages) if point.ages else 0.0, history.total(point.later) if point.later else 0.0,
+    """How old events are at a point. A stream of which nothing is measured is within a query by now: it takes no time.
+    """
+    parts = [history.most(point.ages) if point.ages else 0.0,
+             np.nan_to_num(history.total(point.later)) if point.later else 0.0,
              history.total(point.twice) / 2 if point.twice else 0.0]
     return sum(parts, np.zeros(len(history.times_s)))

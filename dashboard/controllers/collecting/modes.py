@@ -75,7 +75,7 @@ def effect(turn: Round, row: RoundRow, at: datetime) -> Effect | None:
     tasks, loads = (given.get(name, "").split() for name in ("tasks", "load_tasks"))
     if not all(task in estate.places for task in tasks):
         return None  # what was changed has gone since
-    cpu, limited = _cpu(estate, {estate.places[task][0] for task in tasks}), LimitSeries.of(given)
+    cpu, limited = _cpu(estate, {estate.places[task][0] for task in tasks}), LimitSeries.of(given, estate)
     load = [Series(TASK, task, "rate_per_s") for task in loads]
     history = Kept([*cpu, *load, *limited.all], TEN_SECONDS, begin, end)
     lines = {CORES: history.total(cpu), LIMITED: limited.latency_ms(history)}
