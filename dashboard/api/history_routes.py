@@ -12,7 +12,7 @@ from ninja import Query, Router
 from dashboard.api.answers.history import SubjectHistory
 from dashboard.api.parameters import MOMENT, GrainName, HistoryKind
 from dashboard.operations.history import MOST_POINTS, InvalidRange, Range, history_of
-from scheduler.history.series import GRAIN_BY_NAME, METRICS
+from scheduler.history.series import GRAIN_BY_NAME, metric_named
 
 router = Router()
 LATEST = timedelta(minutes=15)
@@ -37,7 +37,7 @@ def history(
     return {
         "kind": kind, "subject": subject, "grain": kept_history.grain.name, "step_s": kept_history.step_s,
         "at": [_iso(at_s) for at_s in kept_history.times_s],
-        "units": {name: METRICS[name].unit for name in kept_history.values if name in METRICS},
+        "units": {name: known.unit for name in kept_history.values if (known := metric_named(name))},
         "values": kept_history.values,
         "annotations": [
             {"at": _iso(note.at_s), "what": note.what, "text": note.text} for note in kept_history.annotations]}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from uuid import UUID
 
 from dashboard import jobs
@@ -19,6 +18,7 @@ from scheduler.model.dataflow import Dataflow
 from scheduler.model.documents import to_document
 from scheduler.model.errors import InvalidDataflow, Problem, WeirError
 from scheduler.model.latency import Limits, to_json
+from scheduler.model.latency_reading import EACH_TASK, gap_in
 
 
 class NameTaken(WeirError):
@@ -147,7 +147,7 @@ def choose_latency(*, actor: User, dataflow_id: UUID | str, limits: Limits | Non
     Raises
     ------
     InvalidValue
-        A limit is along tasks that are no path of the dataflow.
+        A limit is along tasks and streams that are no path of the dataflow.
     """
     viewer = viewer_of(actor)
     with audited(actor=actor, verb="dataflow.choose_latency") as audit:
@@ -166,21 +166,20 @@ def choose_latency(*, actor: User, dataflow_id: UUID | str, limits: Limits | Non
 
 
 def _require_paths(record: DataflowRecord, limits: Limits) -> None:
-    """Raise InvalidValue where a limit is along tasks that no streams of the dataflow join."""
+    """Raise InvalidValue where a limit is along tasks and streams that are no path of the dataflow."""
     if not any(limit.along for limit in limits):
         return
     document = record.versions.values_list("document", flat=True).get(number=record.version)
     tasks = {task["id"] for task in document["tasks"]}
     streams = {(stream["from"], stream["to"]) for stream in document["streams"]}
     for limit in limits:
-        missing = [task for task in limit.along if task not in tasks]
-        apart = [ends for ends in pairwise(limit.along) if ends not in streams]
+        missing = [task for task in limit.path if task not in tasks]
+        apart = gap_in(limit.along, streams)
         if missing:
             raise InvalidValue(f"The dataflow has no task {missing[0][:64]!r}.", remedy="Name tasks of this dataflow.")
         if apart:
-            raise InvalidValue(
-                f"No stream goes from {apart[0][0]} to {apart[0][1]}.",
-                remedy="List each task on the way, from the first to the last.")
+            _, (source, target) = apart
+            raise InvalidValue(f"No stream goes from {source} to {target}.", remedy=EACH_TASK)
 
 
 def _create(actor: User, team: Team, dataflow: Dataflow) -> DataflowRecord:

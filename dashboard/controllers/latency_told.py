@@ -1,7 +1,8 @@
-"""What a viewer is told of latency limits, with what the controller of open batches has to do with them.
+"""What a viewer is told of latency limits, with what controllers have to do with them.
 
-A limit that intervals alone do not meet may be met by open batches, which a team's settings may hold back: then it is
-said by how much they would, and what they wait for.
+Of a limit that is not met it is said what each of them did about it, or why not. One that intervals alone do not meet
+may be met by open batches, which a team's settings may hold back: then it is said by how much they would, and what they
+wait for.
 """
 
 from __future__ import annotations
@@ -22,9 +23,12 @@ from dashboard.plans.prices import tariff
 from dashboard.plans.reach import limit_remarks
 from dashboard.teams.models import Team
 from dashboard.teams.permissions import Viewer
+from scheduler.controllers.chaining import Chaining
+from scheduler.controllers.deploying import Deploying
 from scheduler.controllers.opening import Opening
+from scheduler.controllers.protocol import Controller
 from scheduler.controllers.values import ACTS, OFF
-from scheduler.latency.status import IMPOSSIBLE
+from scheduler.latency.status import IMPOSSIBLE, LATE
 from scheduler.latency.ways import way_of
 from scheduler.model.fragment import node_of
 from scheduler.model.latency import LatencyLimit, in_words
@@ -60,17 +64,44 @@ def _mode(record: DataflowRecord) -> str:
 
 
 def _told(record: DataflowRecord, answer: dict[str, Any], mode: str) -> dict[str, Any]:
-    if not any(limit["state"] == IMPOSSIBLE for limit in answer["limits"]):
-        return answer
-    wanted = wanted_modes() or WantedModes()
+    if not any(limit["state"] in LATE for limit in answer["limits"]):
+        return {**answer, "limits": [{**limit, "tried": []} for limit in answer["limits"]]}
+    wanted, by_controllers = wanted_modes() or WantedModes(), _by_controllers(record)
     limits = []
-    for limit, wish in zip(answer["limits"], record.latency_limits, strict=True):
+    for status, wish in zip(answer["limits"], record.latency_limits, strict=True):
+        limit = {**status, "tried": [*_intervals(status), *by_controllers] if status["state"] in LATE else []}
         if limit["state"] == IMPOSSIBLE and wanted.meets(str(record.pk), limit["number"]):
             remedy = _remedy(record, wish, limit, wanted, mode)
             limits.append({**limit, "remedies": [remedy, *limit["remedies"]]} if remedy else limit)
         else:
             limits.append(limit)
     return {**answer, "limits": limits}
+
+
+def _intervals(limit: Mapping[str, Any]) -> list[str]:
+    """How far apart batches are on its way: that is what is tried first."""
+    apart_ms = [part["trigger_ms"] for part in limit["path"] if not part["real_time"]]
+    if not apart_ms:
+        return []
+    shortest, longest = (in_words(pick(apart_ms) / 1000) for pick in (min, max))
+    return [f"Batches on its way are {shortest if shortest == longest else f'{shortest} to {longest}'} apart."]
+
+
+def _by_controllers(record: DataflowRecord) -> list[str]:
+    """What each controller that may help a limit did last about a dataflow, or why it did nothing."""
+    return [_by_controller(record, controller) for controller in (Opening(), Chaining(), Deploying())]
+
+
+def _by_controller(record: DataflowRecord, controller: Controller) -> str:
+    mode = policies_of(controller)[record.team.slug].mode
+    if mode == OFF:
+        return f"{controller.title} is off for {record.team.name}."
+    turn = RoundRow.objects.filter(controller=controller.name, dataflow=record).first()
+    reason = ReasonRow.objects.filter(controller=controller.name, dataflow=record).first()
+    if turn is not None and (reason is None or turn.is_open or turn.begun > reason.until):
+        return " ".join(filter(None, (
+            f"{controller.title} ({turn.phase.replace('_', ' ')}): {turn.decision['why']}", turn.why)))
+    return f"{controller.title}: {reason.why}" if reason else f"{controller.title} saw nothing to change."
 
 
 def _remedy(

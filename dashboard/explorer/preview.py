@@ -21,10 +21,10 @@ from dashboard.operations.estate_reader import StoredEstate
 from dashboard.operations.models import Use
 from dashboard.plans.containment import containment_of
 from dashboard.plans.prices import prices
+from dashboard.plans.reach import reach_of
 from dashboard.teams.models import Team
 from dashboard.teams.permissions import Viewer
 from scheduler import changing, planning
-from scheduler.latency.foreseen import out_of_reach
 from scheduler.model.dataflow import Dataflow
 from scheduler.model.documents import to_document
 from scheduler.model.plan import Plan
@@ -105,7 +105,7 @@ def _planned(
 ) -> Plan:
     limits, task_types = limits_of(to_document(dataflow), team), jobs.task_types()
     priced = prices(limits, dataflow=dataflow)
-    remarks = out_of_reach(dataflow, limits, task_types=task_types, costs=priced.costs)
+    remarks = reach_of(dataflow, limits)
     if changed is None:
         return planning.plan_submission(
             estate, dataflow, dataflow_id=NOT_STORED, team=team.slug, task_types=task_types, prices=priced,

@@ -30,6 +30,7 @@ from scheduler.history.series import (
     Grain,
     Series,
     grain_for,
+    metric_named,
 )
 from scheduler.model.errors import NotFound, WeirError
 
@@ -121,9 +122,9 @@ def _check(kind: str, span: Range, metrics: Sequence[str]) -> None:
         raise InvalidRange("The range ends before it begins.", remedy="Choose an end after the beginning.")
     if span.begin_s < 0 or span.end_s - span.begin_s > 2 * GRAINS[-1].keep_s:
         raise InvalidRange("The range is longer than anything is kept.", remedy="Choose at most 90 days.")
-    known = [metric.name for metric in METRICS.values() if kind in metric.kinds]
-    wrong = [name for name in metrics if name not in known]
+    wrong = [name for name in metrics if (metric := metric_named(name)) is None or kind not in metric.kinds]
     if wrong:
+        known = [metric.name for metric in METRICS.values() if kind in metric.kinds]
         raise InvalidRange(
             f"There is no metric {wrong[0]!r} of this kind.", remedy=f"Choose among {', '.join(known)}.")
 

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
 from django.conf import settings
 
 from dashboard import jobs
 from dashboard.operations.view import View
 from scheduler.latency.batch_costs import TIMES_ITS_CPU, BatchesSeen, batch_cost
-from scheduler.latency.breakdown import Breakdown, Hop, broken_down
+from scheduler.latency.breakdown import Breakdown, Hop, broken_down, part_broken_down
 from scheduler.latency.pacing import Queries, Wanted
 from scheduler.latency.triggers import BatchCost
-from scheduler.latency.ways import way_of
+from scheduler.latency.ways import Part, part_of, way_of
 from scheduler.model.costs import Costs
 from scheduler.model.fragment import Fragment
 from scheduler.model.latency import PERCENTILES, LatencyLimit
 
 Key = tuple[str, int]  # dataflow, number of its limit
+Measure = tuple[str, tuple[str, ...], float | None, float]  # dataflow, along what, which percentile, over how long
 Wants = dict[Key, tuple[LatencyLimit, Wanted]]
 SLOT_CORES = 0.95  # of a slot's core: what its queries may take
 LEAST_BATCHES = 3  # that a query was seen to do, before their duration says anything
@@ -74,38 +76,111 @@ def wants_of(view: View) -> Wants:
 
 
 def latency_ms(view: View, dataflow: str, limit: LatencyLimit) -> float | None:
-    """What is measured of a limit now, in milliseconds; None where no event has come lately."""
+    """What is measured of a limit now, in milliseconds; None where no event has come lately.
+
+    A percentile along a part is the mean there, times what it is of the mean age at which events leave its last task.
+    """
     submitted = view.estate.submitted[dataflow]
-    name = metric_of(limit)
     if not limit.along:
-        return _slowest(view, [submitted.running[task] for task in submitted.sinks], name)
-    last = _slowest(view, [submitted.running[limit.along[-1]]], name)
-    if last is None:
+        return _slowest(view, [submitted.running[task] for task in submitted.sinks], metric_of(limit))
+    part = part_of(view.estate, dataflow, limit)
+    measured = None if part is None else _measured_along(view, part)
+    if measured is None or limit.percentile is None:
+        return measured and measured.total_ms
+    last = view.reading.flows.tasks.get(submitted.running[(limit.tasks or limit.path[:1])[-1]])
+    tail_ms = last and getattr(last, metric_of(limit))
+    return measured.total_ms * tail_ms / last.latency_mean_ms if tail_ms and last.latency_mean_ms else None
+
+
+def parts_of(view: View, dataflow: str, limit: LatencyLimit, path: Sequence[str]) -> Breakdown | None:
+    """Where the latency of a limit goes, as measured now; None where no event has come lately.
+
+    Parameters
+    ----------
+    view : View
+        Everything.
+    dataflow : str
+        Whose limit it is.
+    limit : LatencyLimit
+        Of the whole, or along a part.
+    path : sequence of str
+        The slowest path of its way, by fragment: of one along a part there is only that.
+    """
+    if limit.along:
+        part = part_of(view.estate, dataflow, limit)
+        return None if part is None else _measured_along(view, part)
+    return _parts_along(view, path)
+
+
+def _measured_along(view: View, part: Part) -> Breakdown | None:
+    hops = []
+    for query, task in part.path:
+        counts = query not in part.counted.passed
+        hop = _hop(view, query, task) if counts else _passed(view, query) if hops else Hop(0.0)
+        if hop is None:
+            return None
+        hops.append((query, hop))
+    return part_broken_down(hops, part.counted, first_interval_ms=_interval_ms(view, part.queries[0]))
+
+
+def _hop(view: View, query: str, task: str) -> Hop | None:
+    """A query as measured where events leave it by one of its tasks; None where no event has come lately."""
+    leaving = view.reading.flows.tasks.get(task)
+    if leaving is None or leaving.latency_mean_ms is None:
         return None
-    parents = view.estate.tasks[submitted.running[limit.along[0]]].parents
-    return max(0.0, last - (_slowest(view, parents, name) or 0.0))
+    if not view.estate.tasks[view.estate.fragments[query].tasks[0]].parents:
+        return Hop(leaving.latency_mean_ms)
+    hop, written_ms = _passed(view, query), _written_ms(view, query)
+    return None if hop is None or written_ms is None else replace(
+        hop, age_ms=leaving.latency_mean_ms, written_ms=written_ms)
 
 
-def parts_along(view: View, path: Sequence[str]) -> Breakdown | None:
-    """Where the latency along some queries goes, as measured now; None where no event has come lately."""
+def _passed(view: View, query: str) -> Hop | None:
+    """Only what a query reads, as measured; None where no event has come lately."""
+    stream = _stream_into(view, query)
+    return None if stream is None or stream.channel_mean_ms is None else Hop(
+        0.0, stream.channel_mean_ms, stream.wait_mean_ms, 0.0)
+
+
+def _parts_along(view: View, path: Sequence[str]) -> Breakdown | None:
     flows, hops = view.reading.flows, []
     for at, query in enumerate(path):
         fragment = view.estate.fragments.get(query)
         leaving = flows.tasks.get(fragment.active_tasks[-1]) if fragment is not None and fragment.active_tasks else None
         if leaving is None or leaving.latency_mean_ms is None:
             return None
-        before = view.estate.fragments.get(path[at - 1]) if at else None
-        streams = [] if before is None else [
-            flow for (parent, task), flow in flows.streams.items()
-            if task == fragment.tasks[0] and parent in before.tasks]
-        stream = streams[0] if streams else None
+        stream = _stream_into(view, query) if at else None
         hops.append(Hop(leaving.latency_mean_ms, stream and stream.channel_mean_ms, stream and stream.wait_mean_ms))
-    if not hops:
-        return None
-    first = view.estate.fragments[path[0]].queries[0]
+    return broken_down(hops, first_interval_ms=_interval_ms(view, path[0])) if hops else None
+
+
+def _interval_ms(view: View, query: str) -> float:
+    """How far apart the batches of a fragment are, as its node reports."""
+    first = view.estate.fragments[query].queries[0]
     report = view.reading.reports.query(first.slot, first.id)
-    interval_ms = report.trigger_ms if report is not None and report.trigger_ms else settings.TRIGGER_MS
-    return broken_down(hops, first_interval_ms=interval_ms)
+    return report.trigger_ms if report is not None and report.trigger_ms else settings.TRIGGER_MS
+
+
+def _stream_into(view: View, query: str) -> jobs.observed.StreamFlow | None:
+    """What is measured of all channels that a fragment reads; None of one that begins with a source."""
+    head = view.estate.fragments[query].tasks[0]
+    streams = (view.reading.flows.streams.get((parent, head)) for parent in view.estate.tasks[head].parents)
+    return next(filter(None, streams), None)
+
+
+def _written_ms(view: View, query: str) -> float | None:
+    """The mean age of events when they were written to what a fragment reads."""
+    flows = view.reading.flows.tasks
+    parents = view.estate.tasks[view.estate.fragments[query].tasks[0]].parents
+    known = [(flow.rate_per_s, flow.latency_mean_ms) for parent in parents
+             if (flow := flows.get(parent)) is not None and flow.latency_mean_ms is not None]
+    rate_per_s = sum(rate for rate, _ in known)
+    return sum(rate * age_ms for rate, age_ms in known) / rate_per_s if rate_per_s > 0 else None
+
+
+def measure_of(dataflow: str, limit: LatencyLimit) -> Measure:
+    """What a limit is on, wherever in the list of its dataflow it stands, and however much it allows."""
+    return dataflow, limit.along, limit.percentile, limit.over_s
 
 
 def metric_of(limit: LatencyLimit) -> str:

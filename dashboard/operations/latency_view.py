@@ -12,6 +12,8 @@ from django.conf import settings
 from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.selectors import dataflow as dataflow_of
 from dashboard.operations.estate import current_estate
+from dashboard.operations.latency_measured import measured_along
+from dashboard.operations.limit_statuses import is_met_by_measurement
 from dashboard.operations.models import FragmentPace, LatencyStatus
 from dashboard.teams.permissions import Viewer
 from scheduler.latency.status import IMPOSSIBLE, MET, MISSED, WAITING
@@ -78,8 +80,10 @@ def _limit(
         row = None  # it was chosen a moment ago
     names = {running: task for task, running in estate.submitted[str(record.pk)].running.items()} \
         if str(record.pk) in estate.submitted else {}
+    measured_s = {} if row is None else measured_along(estate, row, limit)
     path = [] if row is None else [
         {"query": query, "tasks": _tasks_in(estate, query, names), "wait_s": wait_s, "batch_s": batch_s,
+         "measured_s": round(measured_s[query], 4) if query in measured_s else None,
          "trigger_ms": paces[query].trigger_ms if query in paces else settings.TRIGGER_MS,
          "real_time": query in paces and paces[query].real_time,
          "not_real_time": paces[query].refusal if query in paces else ""}
@@ -88,26 +92,30 @@ def _limit(
         "number": number, "words": limit.words, "limit_s": limit.limit_s, "along": list(limit.along),
         "over_s": limit.over_s, "percentile": limit.percentile,
         "state": WAITING if row is None else row.state,
+        "by_measurement": row is not None and is_met_by_measurement(row),
         "expected_s": None if row is None else row.expected_s,
         "measured_s": None if row is None else row.measured_s,
         "least_s": None if row is None else row.least_s,
         "other_s": None if row is None else row.other_s,
         "since": None if row is None else row.since,
+        "is_lasting": row is not None and row.state == MISSED and row.late_since is not None and (
+            (row.at - row.late_since).total_seconds() >= limit.over_s),
         "path": path, "why": "" if row is None else _why(row, path),
     }
 
 
 def _why(row: LatencyStatus, path: list[dict[str, Any]]) -> str:
     """Why a limit is not met: which element takes how long, and what was tried; or that it is met by measurement."""
-    if row.state == MET and row.least_s is not None:
+    if is_met_by_measurement(row):
         return f"It is met by measurement: by the model events would take {in_words(row.least_s)} at the least."
     if row.state not in (MISSED, IMPOSSIBLE) or not path:
         return ""
-    slowest = max(path, key=lambda part: part["batch_s"])
-    what = f"A batch of {_named(slowest)} takes {in_words(slowest['batch_s'])}"
+    slowest = max(path, key=lambda part: (part["batch_s"], part["wait_s"]))
+    what = f"A batch of {_named(slowest)} takes {in_words(slowest['batch_s'])}" if slowest["batch_s"] else (
+        f"Events wait {in_words(slowest['wait_s'])} for a batch of {_named(slowest)}")
     if row.state == MISSED:
-        return (f"{in_words(row.measured_s)} are measured where {in_words(row.expected_s)} were expected. {what}; "
-                "intervals are shortened until it is met.")
+        return (f"{in_words(row.measured_s)} are measured where {in_words(row.expected_s)} were expected. "
+                f"{_longest(path) or what}; intervals are shortened until it is met.")
     number = "query" if len(path) == 1 else f"{len(path)} queries"
     allows = f"the CPU of {', '.join(row.full)} allows" if row.full else f"its {number} can keep to"
     tried = f"With the shortest intervals that {allows}, events take {in_words(row.least_s)}."
@@ -115,6 +123,17 @@ def _why(row: LatencyStatus, path: list[dict[str, Any]]) -> str:
         f" {_named(part)} cannot pass events on as they come: {part['not_real_time']}." for part in path
         if part["not_real_time"])
     return f"{tried} {what}.{refused}"
+
+
+def _longest(path: list[dict[str, Any]]) -> str:
+    """Where events spend most of the time by what was measured, against what is expected there."""
+    measured = [part for part in path if part["measured_s"] is not None]
+    if not measured:
+        return ""
+    longest = max(measured, key=lambda part: part["measured_s"])
+    on_the_way = "" if len(path) == 1 else ", with the way there,"
+    return (f"Events take {in_words(longest['measured_s'])} in {_named(longest)}{on_the_way} in the mean, where "
+            f"{in_words(longest['wait_s'])} of waiting and {in_words(longest['batch_s'])} for a batch are expected")
 
 
 def _named(part: Mapping[str, Any]) -> str:

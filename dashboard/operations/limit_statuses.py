@@ -6,13 +6,14 @@ is known of each query on its way what its batches take and whether they may sta
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Any
 
 from django.db import transaction
 
-from dashboard.operations.latency_problem import Key, Wants
+from dashboard.operations.latency_problem import Key, Measure, Wants, measure_of
 from dashboard.operations.models import LatencyStatus
 from scheduler.latency import status
 from scheduler.latency.pacing import Expected, Pacing, Wanted
@@ -43,8 +44,24 @@ def beyond_reach(wants: Wants, now: Chosen, free: Chosen, *, known: Collection[s
         for key, (limit, want) in wants.items()}
 
 
+def rows_before(wants: Wants, rows: Mapping[Key, LatencyStatus]) -> dict[Key, LatencyStatus]:
+    """What was known of each limit: its row, wherever it stood in the list; of a new one the row that is in its place.
+    """
+    by_limit: dict[tuple[str, str], LatencyStatus] = {}
+    for (name, _), row in rows.items():
+        by_limit.setdefault((name, json.dumps(row.limit)), row)
+    known = {}
+    for key, (limit, _) in wants.items():
+        in_place, written = rows.get(key), to_json((limit,))
+        row = in_place if in_place is not None and in_place.limit == written else by_limit.get(
+            (key[0], json.dumps(written)), in_place)
+        if row is not None:
+            known[key] = row
+    return known
+
+
 def store_statuses(
-    wants: Wants, paced: Pacing, rows: Mapping[Key, LatencyStatus], *, settled: Mapping[Key, Settled],
+    wants: Wants, paced: Pacing, rows: Mapping[Key, LatencyStatus], *, settled: Mapping[Measure, Settled],
     beyond: Mapping[Key, bool | None], at: datetime,
 ) -> None:
     """Write what has changed of the limits, and forget those that are gone.
@@ -57,18 +74,18 @@ def store_statuses(
         The intervals that were chosen, and what limits come to with them.
     rows : mapping of Key to LatencyStatus
         What is stored.
-    settled : mapping of Key to Settled
+    settled : mapping of Measure to Settled
         What was measured of each since the intervals in force were.
     beyond : mapping of Key to bool or None
         See `beyond_reach`.
     at : datetime
         The present moment.
     """
-    fresh = []
+    fresh, before = [], rows_before(wants, rows)
     for key, (limit, want) in wants.items():
-        expected, row = paced.expected[want.key], rows.get(key)
-        made = _status(key, limit, want, expected, settled[key], row, beyond.get(key), at)
-        if row is None or _differ(row, made):
+        expected, row = paced.expected[want.key], before.get(key)
+        made = _status(key, limit, want, expected, settled[measure_of(key[0], limit)], row, beyond.get(key), at)
+        if row is None or row.number != made.number or _differ(row, made):
             fresh.append(made)
     gone = [row.pk for key, row in rows.items() if key not in wants]
     if not fresh and not gone:
@@ -89,7 +106,7 @@ def _status(
     if measured_s is None and same_limit:
         measured_s, is_whole = row.measured_s, False  # while a change settles, what was known counts
     state = state_of(
-        limit.limit_s, expected, measured_s, is_whole=is_whole, is_proven=same_limit and _is_met_by_measurement(row))
+        limit.limit_s, expected, measured_s, is_whole=is_whole, is_proven=same_limit and is_met_by_measurement(row))
     late_since = row.late_since if same_limit and row.late_since is not None else at
     if is_beyond_reach is None:  # batches have other intervals since, and none was seen yet: what was known counts
         is_beyond_reach = same_limit and row.hopeless and [part[0] for part in row.path] == list(expected.path)
@@ -105,7 +122,8 @@ def _status(
         hopeless=state == status.IMPOSSIBLE and is_beyond_reach)
 
 
-def _is_met_by_measurement(row: LatencyStatus) -> bool:
+def is_met_by_measurement(row: LatencyStatus) -> bool:
+    """Whether a limit is met by what was measured alone: by the model it cannot be."""
     return row.state == status.MET and row.least_s is not None
 
 

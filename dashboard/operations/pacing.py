@@ -26,20 +26,22 @@ from dashboard.operations.interval_words import change_in_words
 from dashboard.operations.latency_problem import (
     LEAST_BATCHES,
     Key,
+    Measure,
     Wants,
     latency_ms,
-    parts_along,
+    measure_of,
+    parts_of,
     queries_of,
     wants_of,
 )
-from dashboard.operations.limit_statuses import beyond_reach, store_statuses
+from dashboard.operations.limit_statuses import beyond_reach, rows_before, store_statuses
 from dashboard.operations.models import FragmentPace, LatencyStatus
 from dashboard.operations.modes import close_at_once, no_longer_open, note_wanted
 from dashboard.operations.open_batches import may_be_open, refusals_in
 from dashboard.operations.qos import NodesSetUp, as_it_is, end_all
 from dashboard.operations.view import View
 from scheduler.contracts.reports import RUNNING
-from scheduler.history.series import DATAFLOW, Annotation, Series
+from scheduler.history.series import DATAFLOW, Annotation, Series, of_limit
 from scheduler.latency import status
 from scheduler.latency.batch_costs import BatchesSeen, times_its_cpu
 from scheduler.latency.pacing import STAYS, Queries, Wanted, expected_at
@@ -105,7 +107,7 @@ class Pacer:
         self._queries: dict[str, _Query] = {}
         self._paths: dict[Key, tuple[str, ...]] = {}
         self._wants: tuple[Estate, list[Any], Wants] | None = None
-        self._settled: dict[Key, Settled] = {}
+        self._settled: dict[Measure, Settled] = {}
         self._nodes = NodesSetUp()
         self._open: frozenset[str] | None = None  # at the last round; None before the first
         self._limits: dict[Key, tuple[LatencyLimit, frozenset[str]]] | None = None  # likewise
@@ -140,16 +142,21 @@ class Pacer:
         return self._wants[2]
 
     def values_of(self, view: View) -> dict[Series, float]:
-        """Where the latency of each dataflow goes now, along the slowest way of its first limit, and that limit."""
+        """Each limit of each dataflow, and where latency goes now along the slowest way of each sequence that has one.
+        """
         values: dict[Series, float] = {}
         for (name, number), path in self._paths.items():
             limits = view.records[name].latency_limits if name in view.records else ()
-            if number or not limits:
+            if number >= len(limits):
                 continue
-            values[Series(DATAFLOW, name, "latency_limit_ms")] = 1000 * limits[0].limit_s
-            parts = parts_along(view, path)
+            limit = limits[number]
+            values[Series(DATAFLOW, name, of_limit("latency_limit_ms", number))] = 1000 * limit.limit_s
+            if limit.along in {other.along for other in limits[:number]}:
+                continue
+            parts = parts_of(view, name, limit, path)
             if parts is not None:
-                values |= {Series(DATAFLOW, name, f"latency_{part}"): ms for part, ms in asdict(parts).items()}
+                values |= {Series(DATAFLOW, name, of_limit(f"latency_{part}", number)): ms
+                           for part, ms in asdict(parts).items()}
         return values
 
     def _look_at_queries(self, view: View, now_s: int) -> None:
@@ -165,13 +172,14 @@ class Pacer:
 
     def _look_at_limits(self, view: View, wants: Wants, now_s: int) -> None:
         in_force = self._in_force(view)
-        for key, (limit, want) in wants.items():
-            milliseconds = latency_ms(view, key[0], limit)
-            self._settled.setdefault(key, Settled()).look(
+        measures = {measure_of(name, limit): (name, limit, want) for (name, _), (limit, want) in wants.items()}
+        for measure, (name, limit, want) in measures.items():
+            milliseconds = latency_ms(view, name, limit)
+            self._settled.setdefault(measure, Settled()).look(
                 now_s, (in_force.get(query, 0.0) for query in want.way.upstream_first),
                 None if milliseconds is None else milliseconds / 1000, over_s=limit.over_s)
-        for key in self._settled.keys() - wants.keys():
-            del self._settled[key]
+        for measure in self._settled.keys() - measures.keys():
+            del self._settled[measure]
 
     @staticmethod
     def _in_force(view: View) -> dict[str, float]:
@@ -196,8 +204,9 @@ class Pacer:
         modelled = expected_at(seen, [want for _, want in wants.values()], seen.before_s | {
             query: seconds for query, seconds in in_force.items() if query in queries.costs})
         corrected: Wants = {}
+        before = rows_before(wants, rows)
         for key, (limit, want) in wants.items():
-            measured_s, row = self._settled[key].recent_s, rows.get(key)
+            measured_s, row = self._settled[measure_of(key[0], limit)].recent_s, before.get(key)
             other_s = 0.0 if row is None else row.other_s
             if row is not None and row.limit != to_json((limit,)):
                 other_s = status.carried_over(other_s, limit.limit_s)

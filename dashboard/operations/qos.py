@@ -14,7 +14,6 @@ from dashboard.operations.latency_problem import Wants
 from dashboard.operations.view import View
 from scheduler.contracts.qos import QosSetup
 from scheduler.latency.constrained_paths import constraints_on, strictest
-from scheduler.latency.constraints import LatencyConstraint
 from scheduler.latency.pacing import Pacing, Queries, Wanted, expected_in_steps
 from scheduler.latency.real_time import Chosen
 from scheduler.latency.runtime_graph import Channel, RuntimeGraph, Vertex
@@ -82,7 +81,8 @@ def setups_of(estate: Estate, wants: Wants, queries: Queries) -> dict[str, QosSe
     """
     return qos_setups(
         runtime_graph(estate, queries), strictest(
-            constraint for key in wants for constraint in _constraints(estate, wants, key, queries)),
+            constraint for limit, want in wants.values() for constraint in constraints_on(
+                want.way, limit_s=limit.limit_s, over_s=limit.over_s, percentile=limit.percentile)),
         longest_ms={
             name: round(1000 * min(queries.largest_s, queries.bounds_s.get(name, queries.largest_s)))
             for name in queries.costs},
@@ -109,18 +109,6 @@ def _parents(estate: Estate, name: str) -> tuple[str, ...]:
 
 def _working(bundles: tuple[RunningBundle, ...]) -> list[RunningBundle]:
     return [bundle for bundle in bundles if not bundle.leaving] or list(bundles)
-
-
-def _constraints(
-    estate: Estate, wants: Wants, key: tuple[str, int], queries: Queries
-) -> list[LatencyConstraint]:
-    limit, want = wants[key]
-    writers: Mapping[str, tuple[str, ...]] = {}
-    if limit.along:
-        query, position = estate.places[estate.submitted[key[0]].running[limit.along[0]]]
-        writers = {query: queries.reads.get(query, ())} if position == 0 else {}
-    return constraints_on(
-        want.way, limit_s=limit.limit_s, over_s=limit.over_s, percentile=limit.percentile, writers=writers)
 
 
 def _ms(at: datetime) -> int:

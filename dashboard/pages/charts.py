@@ -12,9 +12,10 @@ from typing import Any
 
 from dashboard.operations.history import KeptHistory
 from dashboard.operations.marks import Mark
-from scheduler.history.series import DATAFLOW, ESTATE, GRAINS, METRICS, NODE, QUERY, SLOT, STREAM, TASK
+from scheduler.history.series import DATAFLOW, ESTATE, GRAINS, NODE, QUERY, SLOT, STREAM, TASK, metric_named
 from scheduler.model.plan_kinds import PLAN_KINDS, SUBMIT
 
+PARTS = "latency_parts"  # the chart of where latency goes
 MOST_GROUPS = 24  # of marks on a chart: nearer ones are one line
 SCALES = {"ms": (2000.0, 0.001, "s"), "MB": (4096.0, 1 / 1024, "GB")}  # from which value on, times what, in which unit
 
@@ -31,11 +32,13 @@ class Chart:
     lines: Mapping[str, str]
     without: str = ""
     stacked: Sequence[str] = ()  # of its lines: those that lie on one another
+    dashed: Sequence[str] = ()  # those that are no measurements
 
     @property
     def unit(self) -> str:
         """Of its values; empty where they count something."""
-        return METRICS[next(iter(self.lines))].unit
+        metric = metric_named(next(iter(self.lines)))
+        return metric.unit if metric else ""
 
 
 _RATES = {"events_in_per_s": "in", "events_out_per_s": "out"}
@@ -55,11 +58,12 @@ CHARTS: Mapping[str, Sequence[Chart]] = {
     DATAFLOW: (
         Chart("rate", "Events per second", _RATES),
         Chart("latency", "Latency, source to sink", _LATENCY),
-        Chart("latency_parts", "Where mean latency goes", {
+        Chart(PARTS, "Where mean latency goes", {
             "latency_waiting_ms": "waiting for batches", "latency_transport_ms": "transport",
             "latency_working_ms": "work", "latency_limit_ms": "limit", "latency_min_ms": "min",
             "latency_max_ms": "max"},
-              stacked=("latency_waiting_ms", "latency_transport_ms", "latency_working_ms")),
+              stacked=("latency_waiting_ms", "latency_transport_ms", "latency_working_ms"),
+              dashed=("latency_limit_ms",)),
         Chart("watermark", "Watermark, behind the clock", _LAG),
         Chart("backlog", "Blocks that wait in the fullest channel", _BACKLOG, without=_NO_CHANNELS),
         Chart("cpu", "CPU, its share", {"cpu": "cores"}),
@@ -214,7 +218,8 @@ def _traces(
                 "type": "scatter", "mode": "lines", "name": label, "series": index,
                 "x0": _iso(times[0] + later_s), "dx": 1000 * kept_history.step_s,
                 "y": [None if value is None else round(value * scale, 4) for value in values], "connectgaps": False,
-                "hovertemplate": f"%{{y:.4~g}}{suffix}"}
+                "hovertemplate": f"%{{y:.4~g}}{suffix}",
+                **({"line": {"dash": "dash"}} if metric in chart.dashed else {})}
             if metric in chart.stacked:
                 traces.append(trace | {"stackgroup": "parts"})
             else:

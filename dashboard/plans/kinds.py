@@ -23,11 +23,11 @@ from dashboard.plans.containment import containment_of
 from dashboard.plans.evidence import evidence_of, left_bundles, rule
 from dashboard.plans.models import PlanRecord
 from dashboard.plans.prices import prices, prices_in_force
+from dashboard.plans.reach import reach_of
 from dashboard.plans.scheduling_problem import problem_of
 from dashboard.profiles.estimates import estimates_remark
 from dashboard.profiles.warnings import machine_warnings, warning_notes, warnings_about
 from scheduler import changing, isolating, moving, planning, rearranging, rescheduling
-from scheduler.latency.foreseen import out_of_reach
 from scheduler.model.plan import Plan
 from scheduler.model.plan_kinds import (
     CHANGE,
@@ -94,7 +94,7 @@ def _submission(record: PlanRecord, estate: Reading) -> Plan:
     options = dict(record.options)
     schedule, remarks = _schedule(record, estate, options)
     dataflow, limits = stored_dataflow(version.document), version.dataflow.latency_limits
-    remarks = [*remarks, *out_of_reach(dataflow, limits, task_types=jobs.task_types(), costs=prices().costs)]
+    remarks = [*remarks, *reach_of(dataflow, limits, scheduled=schedule is not None)]
     return planning.plan_submission(
         estate, dataflow, dataflow_id=str(record.dataflow_id),
         team=version.dataflow.team.slug, task_types=jobs.task_types(),
@@ -151,7 +151,7 @@ def _change(record: PlanRecord, estate: Reading) -> Plan:
         estate, dataflow,
         former=stored_dataflow(former.document, installed=False), dataflow_id=str(record.dataflow_id),
         team=former.dataflow.team.slug, task_types=task_types, prices=prices(limits, dataflow=dataflow),
-        remarks=out_of_reach(dataflow, limits, task_types=task_types, costs=prices().costs), **options)
+        remarks=reach_of(dataflow, limits), **options)
 
 
 def _scheduling(record: PlanRecord, estate: Reading) -> Plan:

@@ -1,4 +1,4 @@
-"""What would meet a latency limit that cannot be met, and at what price: told with the limit."""
+"""What would meet a latency limit that cannot be met, or is missed for long, and at what price: told with the limit."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ TOO_LITTLE_CORES = 0.0005  # to be told as more or less
 
 
 def latency_with_remedies(viewer: Viewer, dataflow_id: UUID | str, *, opens: bool = True) -> dict[str, Any]:
-    """As `latency_of`, with ``remedies`` of each limit that cannot be met.
+    """As `latency_of`, with ``remedies`` of each limit that cannot be met, or was missed over its whole span.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ def latency_with_remedies(viewer: Viewer, dataflow_id: UUID | str, *, opens: boo
 
 
 def latency_card_with_remedies(viewer: Viewer, record: DataflowRecord, *, opens: bool = True) -> dict[str, Any]:
-    """As `latency_card`, with ``remedies`` of each limit that cannot be met, as `latency_with_remedies`."""
+    """As `latency_card`, with ``remedies`` as `latency_with_remedies`."""
     return _with_remedies(record, latency_card(viewer, record), opens=opens)
 
 
@@ -65,7 +65,8 @@ def cpu_in_words(cores: float, per_hour: float, currency: str) -> str:
 
 def _with_remedies(record: DataflowRecord, answer: dict[str, Any], *, opens: bool) -> dict[str, Any]:
     limits = [
-        {**status, "remedies": _remedies(record, limit, status, opens=opens) if status["state"] == IMPOSSIBLE else []}
+        {**status, "remedies": _remedies(record, limit, status, opens=opens)
+         if status["state"] == IMPOSSIBLE or status["is_lasting"] else []}
         for status, limit in zip(answer["limits"], record.latency_limits, strict=True)]
     return {**answer, "limits": limits}
 
@@ -73,7 +74,10 @@ def _with_remedies(record: DataflowRecord, answer: dict[str, Any], *, opens: boo
 def _remedies(
     record: DataflowRecord, limit: LatencyLimit, status: Mapping[str, Any], *, opens: bool
 ) -> list[dict[str, Any]]:
-    """Of one limit; none where what its queries cost is not known (any more)."""
+    """Of one limit; none where what its queries cost is not known (any more), or shorter intervals would meet it.
+
+    Of one that is missed, whatever was measured beyond what was expected stays, whatever is done.
+    """
     estate = current_estate()
     way = way_of(estate, str(record.pk), limit) if str(record.pk) in estate.submitted else None
     if way is None:
@@ -90,13 +94,16 @@ def _remedies(
         {name: writers for name, writers in way.writers.items()},
         {name: milliseconds / 1000 for name, milliseconds in priced_ms_of(paces).items()},
         {name: estate.fragments[name].slot for name in paces}, dict.fromkeys(slots, room))
-    want = Wanted("limit", way, limit.limit_s, limit.share, status["other_s"] or 0.0)
+    beyond_s = max(0.0, status["measured_s"] - status["expected_s"]) if status["is_lasting"] else 0.0
+    want = Wanted("limit", way, limit.limit_s, limit.share, (status["other_s"] or 0.0) + beyond_s)
     query = BatchCost(TIMES_ITS_CPU * costs.query_batch_s, costs.query_batch_s)
     open_now = {name for name, row in paces.items() if row.real_time}
     able = able_now(estate, way.writers, open_now=open_now)
     able = able if opens else able & open_now
     ways_out = remedies(
         queries, want, chains=_chains(estate, status, queries), query=query, slot_cores=room, able=able)
+    if any(remedy.kind == ASK and remedy.limit_s <= limit.limit_s for remedy in ways_out):
+        return []
     return [_told(remedy, estate, slots) for remedy in ways_out]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from statistics import harmonic_mean
 
 from django.conf import settings
@@ -12,9 +12,8 @@ from dashboard.operations.costs import costs_here
 from dashboard.operations.open_batches import able_types
 from dashboard.operations.pacing import priced_ms_of
 from scheduler.latency.batch_costs import TIMES_ITS_CPU
-from scheduler.latency.offers import able_chains, expected_queries, planned_interval_s
-from scheduler.latency.pacing import Queries, interval_alone
-from scheduler.latency.ways import Way
+from scheduler.latency.offers import Alone, able_chains, expected_queries, planned_interval_s
+from scheduler.latency.pacing import interval_alone
 from scheduler.model.costs import Costs
 from scheduler.model.dataflow import Dataflow
 from scheduler.model.latency import Limits
@@ -49,16 +48,6 @@ def prices(limits: Limits | None = None, *, dataflow: Dataflow | None = None) ->
     return replace(priced, trigger_ms=max(1, round(1000 * interval_s)), open_queries=opened)
 
 
-@dataclass(frozen=True, slots=True)
-class Alone:
-    """The queries of a dataflow that would run alone, named by their first tasks, the way of its events, and the
-    queries whose batches may stay open."""
-
-    queries: Queries
-    way: Way
-    able: frozenset[str] = frozenset()
-
-
 def queries_alone(dataflow: Dataflow, *, costs: Costs, scheduled: bool = False) -> Alone | None:
     """What a dataflow would be alone, or by a schedule (a query for each task, none with batches further apart than its
     promise was made for, and none open); None where a task's type is not installed."""
@@ -70,9 +59,10 @@ def queries_alone(dataflow: Dataflow, *, costs: Costs, scheduled: bool = False) 
     queries, way = expected_queries(
         dataflow, chains, rates_per_s=input_rates_per_s(dataflow, task_types=types), task_types=types, costs=costs,
         largest_s=settings.LONGEST_TRIGGER_MS / 1000)
+    home = {task: chain[0] for chain in chains for task in chain}
     if scheduled:
-        return Alone(replace(queries, bounds_s=dict.fromkeys(queries.costs, settings.TRIGGER_MS / 1000)), way)
-    return Alone(queries, way, able_chains(dataflow, chains, able_types()))
+        return Alone(replace(queries, bounds_s=dict.fromkeys(queries.costs, settings.TRIGGER_MS / 1000)), way, home)
+    return Alone(queries, way, home, able_chains(dataflow, chains, able_types()))
 
 
 def prices_in_force() -> Prices:

@@ -1,4 +1,4 @@
-"""What is said of a dataflow's latency limits without a plan: as a plan of it would say."""
+"""What is said of a dataflow's latency limits that are below what micro-batches of its tasks take at the least."""
 
 from __future__ import annotations
 
@@ -7,10 +7,26 @@ from dashboard.catalog.documents import stored_dataflow
 from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.selectors import current_version
 from dashboard.operations.costs import costs_here
+from dashboard.operations.models import Use
+from dashboard.plans.prices import queries_alone
 from scheduler.latency.foreseen import out_of_reach
+from scheduler.model.dataflow import Dataflow
+from scheduler.model.latency import Limits
+
+
+def reach_of(dataflow: Dataflow, limits: Limits, *, scheduled: bool = False) -> tuple[str, ...]:
+    """What a plan of a dataflow tells of its limits; by a schedule no batches stay open.
+
+    Like a plan's price it counts open batches as if the controller acted, for whoever submits it.
+    """
+    costs, types = costs_here(), jobs.task_types()
+    micro = out_of_reach(dataflow, limits, task_types=types, costs=costs)
+    alone = queries_alone(dataflow, costs=costs) if micro and not scheduled else None
+    return micro if alone is None else out_of_reach(dataflow, limits, task_types=types, costs=costs, alone=alone)
 
 
 def limit_remarks(record: DataflowRecord) -> tuple[str, ...]:
-    """What to tell of the limits that hold for a dataflow and are below what batches of its tasks take at the least."""
+    """The same of the limits that hold for a dataflow, as it runs or would run, without a plan."""
     dataflow = stored_dataflow(current_version(record).document, installed=False)
-    return out_of_reach(dataflow, record.latency_limits, task_types=jobs.task_types(), costs=costs_here())
+    scheduled = Use.objects.filter(dataflow=record, scheduled=True).exists()
+    return reach_of(dataflow, record.latency_limits, scheduled=scheduled)

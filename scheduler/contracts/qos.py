@@ -25,8 +25,10 @@ class QosShare:
     """What a manager watches of one limit: the sequences along ``path`` (fragments) through one of the ``anchors``.
 
     The mean over ``over_s`` is at most ``limit_s``. Without ``counts_first`` the first fragment is there only because
-    it writes the first stream: the limit begins with that. Where a ``percentile`` is limited, ``limit_s`` is the mean
-    that it allows of ages that are spread evenly: what was asked for is ``percentile`` / 50 of that.
+    it writes the first stream: the limit begins with that. Without ``counts_last`` the last one is there only because
+    it reads the last stream. Without ``waits`` what events wait for a batch of the first fragment does not count. Where
+    a ``percentile`` is limited, ``limit_s`` is the mean that it allows of ages that are spread evenly: what was asked
+    for is ``percentile`` / 50 of that.
     """
 
     path: tuple[str, ...]
@@ -35,10 +37,14 @@ class QosShare:
     anchors: tuple[str, ...]
     counts_first: bool = True
     percentile: float | None = None
+    counts_last: bool = True
+    waits: bool = True
 
     def __post_init__(self) -> None:
         if not self.path or not self.anchors:
             raise ValueError("a share has a path and an anchor")
+        if len(self.path) == 1 and not (self.counts_first and self.counts_last):
+            raise ValueError("the first or last stream of a share has two ends")
         if not all(math.isfinite(value) and value > 0 for value in (self.limit_s, self.over_s)):
             raise ValueError("limit and span are above 0 seconds")
         if self.percentile is not None and not 0 < self.percentile < 100:

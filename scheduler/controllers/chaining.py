@@ -17,20 +17,22 @@ from scheduler.latency.runtime_graph import RuntimeGraph
 from scheduler.model.latency import in_words
 
 from .defragmentation import CORES, LATENCY, LATER, LATER_MS, Candidate, changes_of
+from .opening import LIMITED
 from .protocol import Effect, Evaluation, Verdict, held_to_bounds, reversed_changes
 from .values import OFF, Bound, Change, Decision, Policy, Promise, Reason
 
 FUSES_BELOW = 0.7  # cores of all queries together: less than what a chain is cut at, or it would go back and forth
 WITHIN_S = 900.0
-UNDO = "undo"  # in a decision's arguments: the round whose chain is cut
+UNDO = "undo"  # in a decision's arguments: the round, or the plan, whose chain is cut
 
 
 @dataclass(frozen=True, slots=True)
 class LateWay:
     """A limit that is not met: of which dataflow, along which queries, and the steps that may fuse a series of them.
 
-    ``batch_s`` is what a batch of each query takes, in seconds. ``is_of_the_mean`` says that the limit is on the mean
-    of the whole dataflow: a chain is held to that, and to no part of a dataflow and no percentile.
+    ``latency_s`` is what it comes to at the worst, by the model or measured; ``measured_ms`` what was measured of it
+    lately, as the limit counts it. ``measured_by`` is for whoever measures the effect. ``batch_s`` is what a batch of
+    each query takes, in seconds.
     """
 
     dataflow: str
@@ -41,17 +43,25 @@ class LateWay:
     path: tuple[str, ...]
     steps: tuple[Candidate, ...] = ()
     batch_s: Mapping[str, float] = field(default_factory=dict)
-    is_of_the_mean: bool = True
+    measured_ms: float | None = None
+    measured_by: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def badness(self) -> tuple[bool, float]:
+        """Of limits the worst has the highest: those that one query less may help, then by how many times the limit
+        they come to."""
+        return len(self.path) > 1, self.latency_s / self.limit_s
 
 
 @dataclass(frozen=True, slots=True)
 class FusedChain:
-    """A chain that this controller has made, in which round, and what it takes now, in cores.
+    """A query that was fused of others, and what it takes now, in cores.
 
+    ``made_by`` is the round of this controller that made it, or the plan that another one or people made it by.
     ``unwanted`` says that somebody who uses one of its tasks wants that in a query of its own by now.
     """
 
-    round_key: str
+    made_by: str
     dataflow: str
     team: str
     touched: tuple[str, ...]
@@ -68,7 +78,7 @@ class FusedChain:
 
 @dataclass(frozen=True, slots=True)
 class Chains:
-    """The evidence: limits that are not met, what decides whether queries may be one, and the chains that there are."""
+    """The evidence: limits that are not met, what decides whether queries may be one, and what was fused before."""
 
     late: tuple[LateWay, ...]
     graph: RuntimeGraph
@@ -107,7 +117,7 @@ class Chaining:
         return Evaluation(tuple(decisions), tuple(reasons))
 
     def check(self, promise: Promise, effect: Effect) -> tuple[Verdict, str]:
-        """By the medians of latency and CPU at about the same load."""
+        """By the medians of the limit's latency and of CPU, at about the same load."""
         return held_to_bounds(promise, effect)
 
     def rollback(self, decision: Decision) -> tuple[Change, ...]:
@@ -126,19 +136,17 @@ def _steps(way: LateWay, evidence: Chains) -> Iterator[Candidate]:
 
 
 def _fuse(way: LateWay, candidate: Candidate, facts: ChainingFacts) -> Decision:
-    latency_ms, series = candidate.latency_ms, candidate.fusion.path
-    cores = candidate.cores
+    series, cores = candidate.fusion.path, candidate.cores
     if cores is None:
         cores = sum(facts.cores.get(query, 0.0) for query in series)
     saved_ms = 1000 * sum(way.batch_s.get(query, 0.0) for query in series[1:])
-    bounds = []
-    if latency_ms is not None and way.is_of_the_mean:
-        bounds.append(Bound(LATENCY, "ms", latency_ms, max(1000 * way.limit_s, latency_ms - saved_ms / 2)))
-    bounds.append(Bound(CORES, "cores", cores, CAPACITY, hard=True))
+    before_ms = 1000 * way.latency_s if way.measured_ms is None else way.measured_ms
+    bounds = (
+        Bound(LIMITED, "ms", before_ms, max(1000 * way.limit_s, before_ms - saved_ms / 2)),
+        Bound(CORES, "cores", cores, CAPACITY, hard=True))
     load = candidate.load.rate_per_s if candidate.load.rate_per_s > 0 else None
     promise = Promise(
-        f"events come {in_words(saved_ms / 2000)} sooner, or within {in_words(way.limit_s)}", WITHIN_S, tuple(bounds),
-        load)
+        f"events come {in_words(saved_ms / 2000)} sooner, or within {in_words(way.limit_s)}", WITHIN_S, bounds, load)
     fewer = len(series) - 1
     why = (f"A {way.limit} is to be had, and {in_words(way.latency_s)} is what its {len(way.path)} queries come to: "
            f"{'one less saves a batch' if fewer == 1 else f'{fewer} less save {fewer} batches'} on the way.")
@@ -146,7 +154,7 @@ def _fuse(way: LateWay, candidate: Candidate, facts: ChainingFacts) -> Decision:
         way.dataflow, way.team, changes_of(candidate.fusion), promise, why, worth=way.latency_s / way.limit_s,
         touched=candidate.touched, moves_queries=True, arguments={
             "queries": " ".join(series), "tasks": " ".join(candidate.tasks),
-            "load_tasks": " ".join(candidate.load_tasks)})
+            "load_tasks": " ".join(candidate.load_tasks), **way.measured_by})
 
 
 def _cut(chain: FusedChain) -> Decision:
@@ -157,7 +165,7 @@ def _cut(chain: FusedChain) -> Decision:
     return Decision(
         chain.dataflow, chain.team, reversed_changes(chain.changes),
         Promise("each part has a core's time for itself", WITHIN_S, bounds), f"{why}: it is cut again where it was.",
-        worth=1e6 * chain.cores, touched=chain.touched, moves_queries=True, arguments={UNDO: chain.round_key},
+        worth=1e6 * chain.cores, touched=chain.touched, moves_queries=True, arguments={UNDO: chain.made_by},
         urgent=True)
 
 

@@ -88,7 +88,7 @@ def veto(
         *_in_flight(controller, state, decision),
         _unwelcome(controller, state, decision, now_s),
         *(() if decision.urgent else (
-            _undone(controller, state, decision, now_s),
+            _undone(state, decision, now_s),
             _back_and_forth(state, decision, policy, now_s),
             _resting(controller, state, decision, policy, now_s),
             _over_budget(controller, state, decision, policies, now_s))))), "")
@@ -180,12 +180,12 @@ def _unwelcome(controller: Controller, state: State, decision: Decision, now_s: 
     return ""
 
 
-def _undone(controller: Controller, state: State, decision: Decision, now_s: float) -> str:
-    """What had to be taken back at once is not made again for a day: load that comes and goes makes nothing go back and
-    forth, however slowly."""
+def _undone(state: State, decision: Decision, now_s: float) -> str:
+    """What had to be taken back at once is not made again for a day, by whichever controller: load that comes and goes
+    makes nothing go back and forth, however slowly."""
     wanted = {(change.what, change.after) for change in decision.changes}
     for turn in state.rounds:
-        if turn.controller == controller.name and turn.decision.urgent and turn.has_changed and (
+        if turn.decision.urgent and turn.has_changed and (
                 _ended_s(turn, now_s) > now_s - PEACE_S) and wanted & {
                 (change.what, change.before) for change in turn.decision.changes}:
             return "It had to be taken back within the last day."

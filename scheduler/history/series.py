@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Literal
 
@@ -30,13 +31,17 @@ GRAIN_BY_NAME = {grain.name: grain for grain in GRAINS}
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """What a series measures. ``fold`` makes a point of a coarser grain from those of a finer one."""
+    """What a series measures. ``fold`` makes a point of a coarser grain from those of a finer one.
+
+    Of one that is ``numbered`` there is one for each latency limit of a dataflow: see `of_limit`.
+    """
 
     name: str
     unit: str
     doc: str
     kinds: tuple[str, ...]
     fold: Fold = "mean"
+    numbered: bool = False
 
 
 # A percentile of percentiles is none: of p95 and p99 the highest is kept, which promises no better than it was.
@@ -56,10 +61,11 @@ _ALL = (
     Metric("latency_max_ms", "ms", "Of the oldest event that reached a sink.", (DATAFLOW,), "max"),
     Metric("watermark_lag_ms", "ms", "How far the latest event time that has left is behind the clock; of a dataflow "
            "that of its sink that is furthest behind.", (DATAFLOW, TASK, QUERY), "max"),
-    Metric("latency_waiting_ms", "ms", "Of the mean latency, waiting for batches along the slowest way.", (DATAFLOW,)),
-    Metric("latency_transport_ms", "ms", "Of it, between queries.", (DATAFLOW,)),
-    Metric("latency_working_ms", "ms", "Of it, the work of batches.", (DATAFLOW,)),
-    Metric("latency_limit_ms", "ms", "The latency that was asked for.", (DATAFLOW,)),
+    Metric("latency_waiting_ms", "ms", "Of the mean latency, waiting for batches along the slowest way.", (DATAFLOW,),
+           numbered=True),
+    Metric("latency_transport_ms", "ms", "Of it, between queries.", (DATAFLOW,), numbered=True),
+    Metric("latency_working_ms", "ms", "Of it, the work of batches.", (DATAFLOW,), numbered=True),
+    Metric("latency_limit_ms", "ms", "The latency that was asked for.", (DATAFLOW,), numbered=True),
     Metric("channel_p50_ms", "ms", "From written to read, median.", (STREAM,)),
     Metric("channel_mean_ms", "ms", "The same, mean.", (STREAM,)),
     Metric("channel_p95_ms", "ms", "The same, 95th percentile.", (STREAM,), "max"),
@@ -83,6 +89,26 @@ _ALL = (
     Metric("disk_free_mb", "MB", "Free space of a node's data folder.", (NODE,)),
 )
 METRICS = {metric.name: metric for metric in _ALL}
+_NUMBER = re.compile(r"_([2-9]|1\d|20)_ms$")
+
+
+def of_limit(metric: str, number: int) -> str:
+    """By what name a numbered metric is kept for a limit; numbers count from 0, and the first limit's has none.
+
+    Examples
+    --------
+    >>> of_limit("latency_limit_ms", 0), of_limit("latency_limit_ms", 1)
+    ('latency_limit_ms', 'latency_limit_2_ms')
+    """
+    return f"{metric.removesuffix('_ms')}_{number + 1}_ms" if number else metric
+
+
+def metric_named(name: str) -> Metric | None:
+    """What a series of a metric measures, also of one with a number; None where this version knows no such metric."""
+    if name in METRICS:
+        return METRICS[name]
+    of_all = METRICS.get(_NUMBER.sub("_ms", name))
+    return of_all if of_all and of_all.numbered else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +126,7 @@ class Series:
     @property
     def fold(self) -> Fold:
         """How coarser points are made; a metric that a later version named is averaged."""
-        metric = METRICS.get(self.metric)
+        metric = metric_named(self.metric)
         return metric.fold if metric else "mean"
 
 

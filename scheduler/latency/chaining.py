@@ -84,11 +84,6 @@ def chainable_series(
     return tuple(sorted(series_found, key=len, reverse=True))
 
 
-def overloaded(chain: Collection[str], cores: Mapping[str, float], *, capacity: float = CAPACITY) -> bool:
-    """Whether a chain takes as much as it may, and has to be cut again."""
-    return sum(cores.get(vertex, 0.0) for vertex in chain) >= capacity
-
-
 def _goes_on(before: str, vertex: str, graph: RuntimeGraph, facts: ChainingFacts) -> bool:
     into, out_of = graph.into(vertex), graph.out_of(before)
     joined = len(out_of) == 1 and len(into) == 1 and out_of[0] == into[0]

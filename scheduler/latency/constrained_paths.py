@@ -28,7 +28,6 @@ def constrained_paths(way: Way) -> tuple[tuple[str, ...], ...]:
 
 def constraints_on(
     way: Way, *, limit_s: float, over_s: float, percentile: float | None = None,
-    writers: Mapping[str, Iterable[str]] | None = None,
 ) -> list[LatencyConstraint]:
     """The constraints that a limit on a way comes to.
 
@@ -40,15 +39,17 @@ def constraints_on(
         The limit, and the span of its mean, in seconds.
     percentile : float, optional
         Where the limit is on that.
-    writers : mapping of str to str, optional
-        Of a first query that reads others: who writes what it reads. The limit begins with these streams.
+
+    Returns
+    -------
+    list of LatencyConstraint
+        None of a limit on a stream within a query, which takes no time.
     """
-    mean_s, constraints = limit_s * MIDDLE / (percentile or MIDDLE), []
-    for path in constrained_paths(way):
-        before = sorted((writers or {}).get(path[0], ()))
-        sequences = [along((writer, *path))[1:] for writer in before] or [along(path)]
-        constraints += [LatencyConstraint(sequence, mean_s, over_s, percentile) for sequence in sequences]
-    return constraints
+    mean_s, passed = limit_s * MIDDLE / (percentile or MIDDLE), way.counted.passed
+    sequences = (
+        tuple(element for element in along(path) if element not in passed) for path in constrained_paths(way))
+    return [LatencyConstraint(sequence, mean_s, over_s, percentile, way.counted.waits)
+            for sequence in sequences if sequence]
 
 
 def strictest(constraints: Iterable[LatencyConstraint]) -> list[LatencyConstraint]:
@@ -56,7 +57,7 @@ def strictest(constraints: Iterable[LatencyConstraint]) -> list[LatencyConstrain
     dataflows share queries."""
     least: dict[object, LatencyConstraint] = {}
     for constraint in constraints:
-        key = (constraint.sequence, constraint.over_s, constraint.percentile)
+        key = (constraint.sequence, constraint.over_s, constraint.percentile, constraint.waits)
         if key not in least or constraint.limit_s < least[key].limit_s:
             least[key] = constraint
     return list(least.values())

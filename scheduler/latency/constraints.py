@@ -7,9 +7,8 @@ the highest one, and whether an element is in a violated one, follow from the lo
 
 from __future__ import annotations
 
-import heapq
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -27,13 +26,15 @@ class LatencyConstraint:
 
     ``sequence`` alternates tasks and streams, and begins and ends with either. ``ValueError`` where it is no path, or
     where a figure is not above 0. Where a ``percentile`` is limited, ``limit_s`` is the mean that it allows of ages
-    that are spread evenly, as long as nothing else was measured.
+    that are spread evenly, as long as nothing else was measured. Without ``waits`` it begins when its first task takes
+    events: what they waited for the batch, as they do for that of a source, does not count.
     """
 
     sequence: tuple[JobElement, ...]
     limit_s: float
     over_s: float
     percentile: float | None = None
+    waits: bool = True
 
     def __post_init__(self) -> None:
         if not self.sequence:
@@ -58,6 +59,12 @@ class LatencyConstraint:
             tasks.append(last[1])
         return tuple(tasks)
 
+    @property
+    def last(self) -> str:
+        """The last task that counts; of a single stream the one that writes it."""
+        tasks = self.tasks
+        return tasks[-1] if self.counts(tasks[-1]) else tasks[-2]
+
     def counts(self, element: JobElement) -> bool:
         """Whether the latency of a task or stream is part of what is limited."""
         return element in self.sequence
@@ -69,14 +76,6 @@ def along(tasks: tuple[str, ...]) -> tuple[JobElement, ...]:
     for source, target in pairwise(tasks):
         elements += [(source, target), target]
     return tuple(elements)
-
-
-@dataclass(frozen=True, slots=True)
-class Violation:
-    """A sequence of the runtime graph whose mean latency is above its limit. ``elements`` are those that count."""
-
-    elements: tuple[Element, ...]
-    latency_s: float
 
 
 class Watched:
@@ -155,12 +154,6 @@ class Watched:
         """The highest mean latency of any of its sequences, in seconds; None where there is none."""
         return max(self._rest_s[0].values(), default=None)
 
-    @property
-    def violated(self) -> bool:
-        """Whether any sequence is above the limit."""
-        worst_s = self.worst_s
-        return worst_s is not None and worst_s > self._constraint.limit_s
-
     def worst_through(self) -> dict[Element, float]:
         """The highest latency of a sequence through each vertex and channel that lies on one, in seconds.
 
@@ -178,36 +171,6 @@ class Watched:
                         through_s[channel] = (before_s + self._of_vertex(vertex) + self._of_channel(channel)
                                               + self._rest_s[position + 1][channel.target])
         return through_s
-
-    def violations(self) -> Iterator[Violation]:
-        """The violated sequences, the worst first, one at a time: taking the first few costs no more than those."""
-        limit_s = self._constraint.limit_s
-        # What is known of a sequence is exact up to its last vertex, and from there the best that can come.
-        heap = [(-rest_s, 0.0, (vertex,)) for vertex, rest_s in self._rest_s[0].items() if rest_s > limit_s]
-        heapq.heapify(heap)
-        while heap:
-            bound, before_s, path = heapq.heappop(heap)
-            position = len(path) - 1
-            if position + 1 == len(self._tasks):
-                yield Violation(self._elements(path), -bound)
-                continue
-            here_s = before_s + self._of_vertex(path[-1])
-            for channel in self._graph.out_of(path[-1]):
-                rest_s = self._rest_s[position + 1].get(channel.target)
-                if rest_s is None:
-                    continue
-                via_s = here_s + self._of_channel(channel)
-                if via_s + rest_s > limit_s:
-                    heapq.heappush(heap, (-(via_s + rest_s), via_s, (*path, channel.target)))
-
-    def _elements(self, path: tuple[str, ...]) -> tuple[Element, ...]:
-        elements: list[Element] = []
-        for position, vertex in enumerate(path):
-            if self._constraint.counts(self._tasks[position]):
-                elements.append(vertex)
-            if position + 1 < len(path) and self._constraint.counts(self._tasks[position: position + 2]):  # type: ignore[arg-type]
-                elements.append(Channel(vertex, path[position + 1]))
-        return tuple(elements)
 
 
 def _joins(before: JobElement, after: JobElement) -> bool:

@@ -9,14 +9,19 @@ from scheduler.model.dataflow import Dataflow
 from scheduler.model.latency import LatencyLimit, Limits, in_words
 from scheduler.model.task_types import TaskTypes
 
+from .offers import Alone
 from .triggers import BUSY
 
 
-def out_of_reach(dataflow: Dataflow, limits: Limits, *, task_types: TaskTypes, costs: Costs) -> tuple[str, ...]:
-    """What to tell of limits that are below what batches of the dataflow's tasks take at the least.
+def out_of_reach(
+    dataflow: Dataflow, limits: Limits, *, task_types: TaskTypes, costs: Costs, alone: Alone | None = None
+) -> tuple[str, ...]:
+    """What to tell of limits that are below what micro-batches of the dataflow's tasks take at the least.
 
     That is a lower bound: one query for all tasks on the way, on a core of its own, whose batches take no longer than
-    their CPU and follow one another as closely as may be.
+    their CPU and follow one another as closely as may be. Events wait for them where the way begins with a source;
+    else they may be written just as a batch begins. So a limit on a stream alone is never out of reach. Where batches
+    would stay open, that counts as if they did.
 
     Parameters
     ----------
@@ -28,22 +33,38 @@ def out_of_reach(dataflow: Dataflow, limits: Limits, *, task_types: TaskTypes, c
         The catalogue.
     costs : Costs
         CPU of batches on this class of machine, measured or declared.
+    alone : Alone, optional
+        Its queries, with those whose batches may stay open; without it none do.
     """
-    notes = []
+    notes, parents = [], dataflow.parents()
     for limit in limits:
-        tasks = limit.along or _slowest_way(dataflow, task_types, costs)
+        tasks = limit.tasks if limit.along else _slowest_way(dataflow, task_types, costs)
+        if not tasks:
+            continue
         batch_s = costs.query_batch_s + sum(_batch_s(dataflow, task, task_types, costs) for task in tasks)
-        least_s = batch_s * (1 + limit.share / BUSY)
+        waits = not limit.begins_with_stream and not parents[tasks[0]]
+        least_s = batch_s * (1 + limit.share / BUSY) if waits else batch_s
         if limit.limit_s < least_s:
-            notes.append(_note(limit, tasks, batch_s, least_s))
+            opened = None if alone is None else alone.with_open_batches(limit)
+            notes.append(_note(limit, tasks, batch_s, least_s, opened))
     return tuple(notes)
 
 
-def _note(limit: LatencyLimit, tasks: tuple[str, ...], batch_s: float, least_s: float) -> str:
+def _note(
+    limit: LatencyLimit, tasks: tuple[str, ...], batch_s: float, least_s: float, opened: tuple[float, bool] | None
+) -> str:
     takes, at_least = (in_words(float(f"{seconds:.2g}")) for seconds in (batch_s, least_s))
-    return (
-        f"Its latency limit ({limit.words}) is out of reach: a batch of {tasks[0]} to {tasks[-1]} takes about {takes} "
-        f"here, so {at_least} at the least. It would run as often as it can, and pay for that.")
+    what = tasks[0] if len(tasks) == 1 else f"{tasks[0]} to {tasks[-1]}"
+    micro = f"a batch of {what} takes about {takes} here, so {at_least} at the least"
+    if opened is None:
+        return (f"Its latency limit ({limit.words}) is out of reach: {micro}. It would run as often as it can, and pay "
+                "for that.")
+    then = in_words(float(f"{opened[0]:.2g}"))
+    if opened[1]:
+        return (f"Its latency limit ({limit.words}) rests on open batches, with which events take about {then}: "
+                f"without them {micro}.")
+    return (f"Its latency limit ({limit.words}) is out of reach: {micro}, and {then} with open batches. It would leave "
+            "its batches open where it can, and pay for that.")
 
 
 def _slowest_way(dataflow: Dataflow, task_types: TaskTypes, costs: Costs) -> tuple[str, ...]:

@@ -124,7 +124,7 @@ class QosManager:
         self._batches.add(now_s, report.batches_s)
         for query, counts in report.ages.items():
             for watch in self._watches_of.get(query, ()):
-                if self._setup.queries[query].task == watch.share.constraint.tasks[-1]:
+                if self._setup.queries[query].task == watch.share.constraint.last:
                     watch.ages.add(now_s, counts)
 
     def decide(self, now_s: float) -> tuple[Decision, ...]:
@@ -166,6 +166,11 @@ class QosManager:
             measured = tail_ratio(watch.ages.at(now_s), constraint.percentile)
             tail, whole = measured or constraint.percentile / MIDDLE, measured is not None
         limit_s = _asked_s(constraint) / tail
+        if not constraint.waits:  # also of a source, whose events are as old as they were when the batch took them
+            batches_s = self._batches.at(now_s)
+            means_s = {**means_s, **{
+                query: batches_s[query] for query in watch.share.vertices & batches_s.keys()
+                if not self._waits(watch, query)}}
         watched = Watched(replace(constraint, limit_s=limit_s), self._graph, means_s, watch.share.anchors)
         whole = whole and means_s.keys() >= watch.share.vertices | watch.share.channels
         return _Seen(watch, watched, limit_s, watched.worst_s or 0.0, tail, whole)
@@ -178,10 +183,10 @@ class QosManager:
         batches_s, decisions = self._batches.at(now_s), []
         for share in violated:
             shorter, through_s = {}, share.watched.worst_through()
-            waits_s = sum(self._longest({
-                query: lifetimes_s.get(query, 0.0) / 2 for query in share.watch.share.vertices}))
+            waiting = {query for query in share.watch.share.vertices if self._waits(share.watch, query)}
+            waits_s = sum(self._longest({query: lifetimes_s.get(query, 0.0) / 2 for query in waiting}))
             for query, worst_s in through_s.items():
-                interval_s = self._in_force_s.get(query) if isinstance(query, str) else None
+                interval_s = self._in_force_s.get(query) if query in waiting else None
                 if worst_s <= share.limit_s or interval_s is None:
                     continue
                 late = [text_of(channel) for channel in self._graph.into(query)
@@ -196,6 +201,11 @@ class QosManager:
             if shorter:
                 decisions.append(share.decision(shorter))
         return decisions
+
+    def _waits(self, watch: _Watch, query: str) -> bool:
+        """Whether what events wait for a batch of a query is part of what a share limits."""
+        constraint = watch.share.constraint
+        return constraint.waits or self._setup.queries[query].task != constraint.tasks[0]
 
     def _lengthen(
         self, seen: Iterable[_Seen], lifetimes_s: Mapping[Element, float], now_s: float

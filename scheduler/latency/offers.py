@@ -14,7 +14,7 @@ from .batch_costs import batch_cost
 from .pacing import Queries, Wanted, interval_alone
 from .real_time import choose_modes
 from .triggers import LARGEST_S
-from .ways import Way
+from .ways import Way, part_along
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +61,26 @@ def expected_queries(
     starts = frozenset(home[task] for task, above in parents.items() if not above)
     ends = frozenset(home[task.id] for task in dataflow.tasks if types[task.id].kind == "sink")
     return Queries(cost, reads, slot_of={name: name for name in cost}, largest_s=largest_s), Way(reads, starts, ends)
+
+
+@dataclass(frozen=True, slots=True)
+class Alone:
+    """The queries of a dataflow that would run alone, named by their first tasks, the way of its events, and the
+    queries whose batches may stay open. ``home`` has the query of each task."""
+
+    queries: Queries
+    way: Way
+    home: Mapping[str, str]
+    able: frozenset[str] = frozenset()
+
+    def with_open_batches(self, limit: LatencyLimit) -> tuple[float, bool] | None:
+        """What a limit comes to, in seconds, and whether it is met, where queries leave their batches open that may
+        and help it; None where none do."""
+        way = part_along(limit, self.home, sources=self.way.starts).way if limit.along else self.way
+        able = dict.fromkeys(self.able & way.writers.keys(), "")
+        chosen = choose_modes(self.queries, [Wanted("limit", way, limit.limit_s, limit.share)], able)
+        expected = chosen.paced.expected["limit"]
+        return (expected.latency_s, expected.least_s is None) if chosen.open else None
 
 
 def able_chains(dataflow: Dataflow, chains: Sequence[Sequence[str]], able_types: Collection[str]) -> frozenset[str]:

@@ -12,7 +12,7 @@ from graphlib import TopologicalSorter
 
 from scheduler.model.latency import Limits
 
-from .triggers import BUSY, LARGEST_S, SMALLEST_S, BatchCost, BatchPlan, Limit, choose_intervals, latency_s, wait_s
+from .triggers import BUSY, LARGEST_S, SMALLEST_S, BatchCost, BatchPlan, Limit, choose_intervals, latency_s, step_s
 from .ways import Way
 
 AIM = 0.9  # of a limit: what is planned for, as batches are not all alike
@@ -165,7 +165,7 @@ def _solved(queries: Queries, members: Sequence[str], wants: Sequence[Wanted], *
             path, latency = _slowest(plan, want, chosen.interval_s)
             aim_s = AIM * want.limit_s
             if path and latency > aim_s * (1 + 1e-6) and (want.key, path) not in paths:
-                paths[want.key, path] = Limit(path, aim_s, want.other_s, want.share)
+                paths[want.key, path] = Limit(path, aim_s, want.other_s, want.share, want.way.counted)
                 added = True
         if not added:
             break
@@ -182,7 +182,7 @@ def _solved(queries: Queries, members: Sequence[str], wants: Sequence[Wanted], *
 def _expected(plan: BatchPlan, want: Wanted, interval_s: Mapping[str, float]) -> Expected:
     path, latency = _slowest(plan, want, interval_s)
     parts = tuple(
-        (wait_s(plan, writer, reader, interval_s, share=want.share), plan.costs[reader].duration_s(interval_s[reader]))
+        step_s(plan, writer, reader, interval_s, share=want.share, counted=want.way.counted)
         for writer, reader in zip((None, *path), path, strict=False))
     return Expected(want.key, latency, path, parts)
 
@@ -198,17 +198,22 @@ def _with_least(plan: BatchPlan, want: Wanted, expected: Expected, full: Collect
 
 
 def _least_s(plan: BatchPlan, want: Wanted) -> float:
-    """The latency with the shortest intervals that queries can keep to, whatever CPU their slots have."""
-    shortest_s = {query: max(plan.smallest_s, min(cost.least_s, plan.longest_s(query)))
-                  for query, cost in plan.costs.items() if query in want.way.writers}
+    """The latency with the shortest intervals that queries can keep to, whatever CPU their slots have.
+
+    What only writes a way's first stream has the longest one: the rarer its blocks, the sooner a batch takes them.
+    """
+    shortest_s = {
+        query: plan.longest_s(query) if query in want.way.written_by
+        else max(plan.smallest_s, min(cost.least_s, plan.longest_s(query)))
+        for query, cost in plan.costs.items() if query in want.way.writers}
     return _slowest(plan, want, shortest_s)[1]
 
 
 def _slowest(plan: BatchPlan, want: Wanted, interval_s: Mapping[str, float]) -> tuple[tuple[str, ...], float]:
+    counted = want.way.counted
     path, _ = want.way.slowest(
-        lambda writer, reader: wait_s(plan, writer, reader, interval_s, share=want.share)
-        + plan.costs[reader].duration_s(interval_s[reader]))
-    return path, want.other_s + (latency_s(plan, path, interval_s, share=want.share) if path else 0.0)
+        lambda writer, reader: sum(step_s(plan, writer, reader, interval_s, share=want.share, counted=counted)))
+    return path, want.other_s + latency_s(plan, path, interval_s, share=want.share, counted=counted)
 
 
 def _plan(

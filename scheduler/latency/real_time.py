@@ -71,7 +71,7 @@ def choose_modes(
     able = [query for query, refusal in refusals.items() if not refusal and _may(queries, query)]
     needed = {
         query for want in wants if paced.expected[want.key].least_s is not None
-        for query in want.way.upstream_first if query in able}
+        for query in want.way.upstream_first if query in able and query not in want.way.written_by}
     saves = {query: saved_cores(queries.costs[query], paced.interval_s[query]) for query in able}
     cheaper = {
         query for query in able

@@ -116,9 +116,12 @@ def _chained(
         return {
             name: tuple(dict.fromkeys(home.get(writer, writer) for writer in reads.get(name, ()))) for name in costs}
 
+    counts = {home.get(name, name) for name in want.way.writers.keys() - want.way.counted.passed}
+    passed = frozenset(home.get(name, name) for name in want.way.counted.passed) - counts
     way = replace(
         want.way, writers=renamed(want.way.writers), starts=frozenset(home.get(name, name) for name in want.way.starts),
-        ends=frozenset(home.get(name, name) for name in want.way.ends))
+        ends=frozenset(home.get(name, name) for name in want.way.ends),
+        counted=replace(want.way.counted, passed=passed))
     return replace(own, costs=costs, reads=renamed(own.reads)), replace(want, way=way)
 
 

@@ -51,8 +51,8 @@ def qos_setups(
 
 def constraint_of(share: QosShare) -> LatencyConstraint:
     """What a share's sequences are held to."""
-    return LatencyConstraint(
-        along(share.path)[0 if share.counts_first else 1:], share.limit_s, share.over_s, share.percentile)
+    sequence = along(share.path)[0 if share.counts_first else 1: None if share.counts_last else -1]
+    return LatencyConstraint(sequence, share.limit_s, share.over_s, share.percentile, share.waits)
 
 
 def graph_of(setup: QosSetup) -> RuntimeGraph:
@@ -81,7 +81,7 @@ def _own(
         for query in manager.vertices:
             deciding[query].append(manager.worker)
         constraints = (share.constraint for share in manager.shares)
-        ending |= {constraint.tasks[-1] for constraint in constraints if constraint.percentile is not None}
+        ending |= {constraint.last for constraint in constraints if constraint.percentile is not None}
     own: dict[str, dict[str, OwnQuery]] = defaultdict(dict)
     for vertex in graph.vertices.values():
         own[vertex.worker][vertex.id] = OwnQuery(
@@ -96,13 +96,16 @@ def _watched(
     """What a manager watches, and the graph that it needs for that."""
     vertices = (graph.vertices[query] for query in sorted(manager.vertices))
     return (
-        tuple(
-            QosShare(share.constraint.tasks, share.constraint.limit_s, share.constraint.over_s,
-                     tuple(sorted(share.anchors)), share.constraint.counts(share.constraint.tasks[0]),
-                     share.constraint.percentile)
-            for share in manager.shares),
+        tuple(_share(share.constraint, tuple(sorted(share.anchors))) for share in manager.shares),
         {vertex.id: QosVertex(vertex.task, vertex.worker, longest_ms[vertex.task]) for vertex in vertices},
         tuple(sorted((channel.source, channel.target) for channel in manager.channels)))
+
+
+def _share(constraint: LatencyConstraint, anchors: tuple[str, ...]) -> QosShare:
+    tasks = constraint.tasks
+    return QosShare(
+        tasks, constraint.limit_s, constraint.over_s, anchors, constraint.counts(tasks[0]), constraint.percentile,
+        constraint.counts(tasks[-1]), constraint.waits)
 
 
 def _named(reports: Mapping[str, Collection[Element]]) -> dict[str, tuple[str, ...]]:

@@ -27,7 +27,7 @@ def shortened_s(interval_s: float, *, lifetime_s: float, batch_s: float) -> floa
     batch_s : float
         What a batch takes: where events wait for less than that, it is not the wait that is slow.
     """
-    sizing = BufferSizing(smallest=SHORTEST_S, largest=max(interval_s, SHORTEST_S), shrink=SHRINK, grow=GROW)
+    sizing = BufferSizing(smallest=SHORTEST_S, shrink=SHRINK)
     wanted_s = adapted_size(interval_s, lifetime_s=lifetime_s, source_latency_s=batch_s, sizing=sizing)
     return min(interval_s, max(wanted_s, batch_s / FILLED))
 

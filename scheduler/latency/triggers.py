@@ -66,17 +66,34 @@ class BatchCost:
 
 
 @dataclass(frozen=True, slots=True)
+class Counted:
+    """What counts along a path of queries, where not all does.
+
+    ``waits`` says whether what events wait for a batch of the first one does. Of ``passed`` queries no batch counts:
+    they are at an end of the path because it begins or ends with a stream, which they write or read.
+    """
+
+    waits: bool = True
+    passed: frozenset[str] = frozenset()
+
+
+WHOLE = Counted()
+
+
+@dataclass(frozen=True, slots=True)
 class Limit:
     """Latency of at most ``limit_s`` along ``path``, queries from the source's on.
 
     ``other_s`` is the latency along it that no interval changes: of external services, of the network. ``share`` is the
     part of each wait that counts: half of it in the mean, as events come at any time; of a percentile that percentage.
+    ``counted`` says what of the path is limited.
     """
 
     path: tuple[str, ...]
     limit_s: float
     other_s: float = 0.0
     share: float = 0.5
+    counted: Counted = WHOLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,8 +165,33 @@ def wait_s(
     return share * max(0.0, interval_s[reader] - interval_s[writer])
 
 
+def step_s(
+    plan: BatchPlan, writer: str | None, reader: str, interval_s: Mapping[str, float], *, share: float = 0.5,
+    counted: Counted = WHOLE,
+) -> tuple[float, float]:
+    """What counts of a query after another one of a path, or at its beginning: the wait for its batch, and that.
+
+    Parameters
+    ----------
+    plan : BatchPlan
+        What batches take, and who reads whom.
+    writer, reader : str
+        Queries; the writer is None where the path begins.
+    interval_s : mapping of str to float
+        Intervals by query.
+    share : float, optional
+        The part of a wait that counts, as of `Limit`.
+    counted : Counted, optional
+        What of the path counts; all of it where nothing is said.
+    """
+    waits = writer is not None or (counted.waits and reader not in counted.passed)
+    return (wait_s(plan, writer, reader, interval_s, share=share) if waits else 0.0,
+            0.0 if reader in counted.passed else plan.costs[reader].duration_s(interval_s[reader]))
+
+
 def latency_s(
-    plan: BatchPlan, path: Sequence[str], interval_s: Mapping[str, float], *, share: float = 0.5
+    plan: BatchPlan, path: Sequence[str], interval_s: Mapping[str, float], *, share: float = 0.5,
+    counted: Counted = WHOLE,
 ) -> float:
     """The latency that intervals lead to along a path, in seconds: the mean, or by ``share`` a percentile.
 
@@ -163,11 +205,11 @@ def latency_s(
         Intervals by query.
     share : float, optional
         The part of a wait that counts, as of `Limit`.
+    counted : Counted, optional
+        What of the path counts; all of it where nothing is said.
     """
     steps = zip((None, *path), path, strict=False)
-    return sum(
-        wait_s(plan, writer, reader, interval_s, share=share) + plan.costs[reader].duration_s(interval_s[reader])
-        for writer, reader in steps)
+    return sum(sum(step_s(plan, writer, reader, interval_s, share=share, counted=counted)) for writer, reader in steps)
 
 
 def choose_intervals(plan: BatchPlan) -> Intervals:
@@ -180,7 +222,8 @@ def choose_intervals(plan: BatchPlan) -> Intervals:
     program = _Program(plan, frozenset(too_slow))
     interval_s, late_s, full = program.solve()
     unmet = tuple(
-        Unmet(limit, limit.other_s + latency_s(plan, limit.path, interval_s, share=limit.share))
+        Unmet(limit, limit.other_s + latency_s(
+            plan, limit.path, interval_s, share=limit.share, counted=limit.counted))
         for limit, over_s in zip(plan.limits, late_s, strict=True) if over_s > 1e-6 * max(1.0, limit.limit_s))
     cores = sum(cost.cores(interval_s[query]) for query, cost in plan.costs.items())
     return Intervals(interval_s, cores, unmet, full, too_slow)
@@ -216,8 +259,12 @@ class _Program:
         solver, plan = self._solver, self._plan
         waits: dict[tuple[str, str], pywraplp.Variable] = {}
         for limit, late in zip(plan.limits, self._late, strict=True):
-            total = limit.other_s + self._interval[limit.path[0]] * limit.share
+            total, counted = limit.other_s, limit.counted
+            if counted.waits and limit.path[0] not in counted.passed:
+                total = total + self._interval[limit.path[0]] * limit.share
             for query in limit.path:
+                if query in counted.passed:
+                    continue
                 cost = plan.costs[query]
                 total = total + cost.batch_s + (cost.busy if cost.busy > NOTHING else 0.0) * self._interval[query]
             for writer, reader in pairwise(limit.path):

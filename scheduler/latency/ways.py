@@ -1,29 +1,41 @@
 """Ways of events through queries: what a limit covers on the queries that run a dataflow, and its slowest path there.
 
 A way may hold very many paths. They are not listed: the slowest one is found by dynamic programming.
+
+A limit along a part is on the elements of paper [5], 3.2: a task takes events when a batch of its query does, and gives
+them when the batch is done; so tasks of one query that follow one another have its batch in common, and a stream
+between them takes no time. A stream between queries takes from when a block is written until a batch takes it. What
+events of a source wait for a batch belongs to the source, for there is no stream before it.
 """
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from graphlib import TopologicalSorter
 
 from scheduler.model.estate import Estate
 from scheduler.model.latency import LatencyLimit
 
+from .triggers import WHOLE, Counted
+
 Step = Callable[[str | None, str], float]  # from a query, or from outside, into a query: what that takes, in seconds
 
 
 @dataclass(frozen=True)
 class Way:
-    """Queries, which of them read which, where events come in, and where they are at the end."""
+    """Queries, which of them read which, where events come in, where they are at the end, and what of it counts."""
 
     writers: Mapping[str, tuple[str, ...]]  # of each query of the way: those of the way that it reads
     starts: frozenset[str] = field(default_factory=frozenset)
     ends: frozenset[str] = field(default_factory=frozenset)
+    counted: Counted = WHOLE
+
+    @property
+    def written_by(self) -> frozenset[str]:
+        """Its first queries where nothing of them counts: how long their batches take says nothing of the way."""
+        return self.starts & self.counted.passed
 
     @cached_property
     def upstream_first(self) -> tuple[str, ...]:
@@ -56,11 +68,13 @@ class Way:
 def way_of(estate: Estate, dataflow_id: str, limit: LatencyLimit) -> Way | None:
     """The queries (by fragment id) that a limit of a dataflow covers; None where none of them works.
 
-    A limit along some tasks covers the queries that these run in, each as a whole.
+    A limit along a part covers the queries that its tasks run in, each as a whole; before and after them those that
+    write its first stream and read its last one.
     """
     submitted = estate.submitted[dataflow_id]
     if limit.along:
-        return _along(estate, [submitted.running[task] for task in limit.along if task in submitted.running])
+        part = part_of(estate, dataflow_id, limit)
+        return None if part is None else part.way
     tasks = set(submitted.running.values())
     working = {task for task in tasks if _works(estate, task)}
     queries = {estate.places[task][0] for task in working}
@@ -76,16 +90,62 @@ def way_of(estate: Estate, dataflow_id: str, limit: LatencyLimit) -> Way | None:
     return _way(writers, starts, ends)
 
 
-def _along(estate: Estate, tasks: Iterable[str]) -> Way | None:
-    path: list[str] = []
-    for task in tasks:
-        if not _works(estate, task):
-            return None
-        query = estate.places[task][0]
-        if not path or path[-1] != query:
-            path.append(query)
-    writers = {query: {before} for before, query in itertools.pairwise(path)}
-    return _way({path[0]: set(), **writers}, {path[0]}, {path[-1]}) if path else None
+@dataclass(frozen=True)
+class Part:
+    """What a limit along a part is on: queries one after the other, each with the task by which events leave it, and
+    what of them counts."""
+
+    path: tuple[tuple[str, str], ...]
+    counted: Counted
+
+    @property
+    def queries(self) -> tuple[str, ...]:
+        """Its queries, from the first to the last."""
+        return tuple(query for query, _ in self.path)
+
+    @property
+    def way(self) -> Way:
+        """Its queries as a way."""
+        queries = self.queries
+        writers = {query: queries[max(0, at - 1): at] for at, query in enumerate(queries)}
+        return Way(writers, frozenset(queries[:1]), frozenset(queries[-1:]), self.counted)
+
+
+def part_along(limit: LatencyLimit, home: Mapping[str, str], *, sources: Collection[str]) -> Part:
+    """What a limit along a part is on.
+
+    Parameters
+    ----------
+    limit : LatencyLimit
+        Along some tasks and streams.
+    home : mapping of str to str
+        The query of each of the limit's tasks, and of those at the far ends of its streams.
+    sources : collection of str
+        The dataflow's tasks that have no input.
+    """
+    tasks = list(limit.path)
+    homes, passed = [home[task] for task in tasks], set()
+    if limit.begins_with_stream and homes[0] != homes[1]:
+        passed.add(homes[0])
+    if limit.ends_with_stream and homes[-1] != homes[-2]:
+        passed.add(homes[-1])
+    elif limit.ends_with_stream:  # within a query, events are where the stream begins
+        del tasks[-1], homes[-1]
+        passed |= set() if limit.tasks else {homes[0]}
+    waits = not limit.begins_with_stream and tasks[0] in sources
+    leaving = dict(zip(homes, tasks, strict=True))  # of several tasks of a query the last one
+    return Part(tuple(leaving.items()), Counted(waits, frozenset(passed)))
+
+
+def part_of(estate: Estate, dataflow_id: str, limit: LatencyLimit) -> Part | None:
+    """What a limit of a dataflow that runs is on, with running tasks; None where one of its tasks does not work."""
+    running = estate.submitted[dataflow_id].running
+    if not all(task in running and _works(estate, running[task]) for task in limit.path):
+        return None
+    part = part_along(
+        limit, {task: estate.places[running[task]][0] for task in limit.path},
+        sources=[task for task in limit.path if not estate.tasks[running[task]].parents])
+    return replace(part, path=tuple((query, running[task]) for query, task in part.path))
 
 
 def _way(writers: Mapping[str, Collection[str]], starts: Collection[str], ends: Collection[str]) -> Way | None:

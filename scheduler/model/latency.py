@@ -1,9 +1,9 @@
-"""Latency limits, as a team asks for them: of a whole dataflow, or along some of its tasks (paper [5], 3.2)."""
+"""Latency limits, as a team asks for them: of a whole dataflow, or along a part of it (paper [5], 3.2)."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ OVER_S = 60.0  # the span of a mean, where a limit says none
 SHORTEST_SPAN_S = 10.0  # there is a measurement each second, and a few are needed before they say anything
 PERCENTILES = (50, 95, 99)  # those that are measured
 FRESHNESS_S = 5.0  # of a team that has chosen nothing
+ARROW = "->"  # between the ends of a stream; no id of a task has such a character as it ends with
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +25,8 @@ class LatencyLimit:
     limit_s : float
         Seconds, from `SHORTEST_S` to `LONGEST_S`.
     along : tuple of str, optional
-        Tasks of the dataflow, each joined to the next by a stream. Empty for each path from a source to a sink.
+        Tasks of the dataflow, each joined to the next by a stream; before the first and after the last one may stand a
+        stream, as ``a -> b``: `canonical` makes this form. Empty for each path from a source to a sink.
     over_s : float, optional
         The span over which it is measured, in seconds. Only spans from `SHORTEST_SPAN_S` are accepted by now.
     percentile : float, optional
@@ -51,14 +53,87 @@ class LatencyLimit:
         return 0.5 if self.percentile is None else self.percentile / 100
 
     @property
+    def begins_with_stream(self) -> bool:
+        """Whether it begins when events have left the writer of its first stream."""
+        return bool(self.along) and stream_ends(self.along[0]) is not None
+
+    @property
+    def ends_with_stream(self) -> bool:
+        """Whether it ends when the reader of its last stream takes the events."""
+        return bool(self.along) and stream_ends(self.along[-1]) is not None
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        """The tasks of its part that it counts; none where it is of the whole, or of one stream."""
+        return tuple(element for element in self.along if stream_ends(element) is None)
+
+    @property
+    def path(self) -> tuple[str, ...]:
+        """Its tasks, with those at the far ends of its first and last stream."""
+        return path_along(self.along)
+
+    @property
     def words(self) -> str:
         """The limit in a few words."""
         what = "mean" if self.percentile is None else f"p{self.percentile:g}"
-        where = f" from {self.along[0]} to {self.along[-1]}" if self.along else ""
+        where = ""
+        if self.along:
+            where = f" along {self.along[0]}" if len(self.along) == 1 else f" from {self.along[0]} to {self.along[-1]}"
         return f"{what} of at most {in_words(self.limit_s)}{where}"
 
 
 Limits = tuple[LatencyLimit, ...]
+
+
+def stream_ends(element: str) -> tuple[str, str] | None:
+    """The tasks at the ends of a stream that is written as ``a -> b``; None for a task.
+
+    Examples
+    --------
+    >>> stream_ends("parse -> filter"), stream_ends("parse")
+    (('parse', 'filter'), None)
+    """
+    source, arrow, target = element.partition(ARROW)
+    return (source.strip(), target.strip()) if arrow else None
+
+
+def stream_text(source: str, target: str) -> str:
+    """A stream as limits name it."""
+    return f"{source} {ARROW} {target}"
+
+
+def path_along(along: Sequence[str]) -> tuple[str, ...]:
+    """The tasks that a sequence of tasks and streams goes through, with those at the far ends of its streams.
+
+    Examples
+    --------
+    >>> path_along(["city -> parse", "parse", "filter"])
+    ('city', 'parse', 'filter')
+    """
+    path: list[str] = []
+    is_open = False  # whether a stream has led to the last task, which may be the next element
+    for element in along:
+        ends = stream_ends(element)
+        tasks = ends or (element,)
+        path += tasks[1:] if path and path[-1] == tasks[0] and (is_open or ends) else tasks
+        is_open = ends is not None
+    return tuple(path)
+
+
+def canonical(along: Sequence[str]) -> tuple[str, ...]:
+    """A sequence with its tasks and, of its streams, only a first and a last one: others go without saying.
+
+    Examples
+    --------
+    >>> canonical(["city->parse", "parse", "parse -> filter", "filter"])
+    ('city -> parse', 'parse', 'filter')
+    """
+    first, last = (stream_ends(along[at]) for at in (0, -1))
+    path = path_along(along)
+    if first and len(path) == 2 and last:
+        return (stream_text(*first),)
+    tasks = path[1 if first else 0: -1 if last else None]
+    return (*([stream_text(*first)] if first else []), *tasks, *([stream_text(*last)] if last else []))
 
 
 def in_words(seconds: float) -> str:
@@ -106,9 +181,3 @@ def _mapping(limit: LatencyLimit) -> dict[str, Any]:
 def _limit(entry: Mapping[str, Any]) -> LatencyLimit:
     return LatencyLimit(
         float(entry["limit"]), tuple(entry.get("along", ())), float(entry.get("over", OVER_S)), entry.get("percentile"))
-
-
-def strictest(limits: Iterable[LatencyLimit]) -> LatencyLimit | None:
-    """The limit of a whole dataflow that asks most; None where there is none."""
-    whole = [limit for limit in limits if not limit.along]
-    return min(whole, key=lambda limit: limit.limit_s * limit.share, default=None)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from itertools import pairwise
 
 from .latency import (
     LONGEST_S,
@@ -13,7 +14,10 @@ from .latency import (
     SHORTEST_SPAN_S,
     LatencyLimit,
     Limits,
+    canonical,
     in_words,
+    path_along,
+    stream_ends,
 )
 from .positions import Node, Problems, shown
 from .units import in_unit
@@ -24,6 +28,7 @@ _FORM = "Write a time (400 ms, 2 s), none, or a mapping with limit and, if wante
 MOST = 20  # limits of one dataflow
 _MEASURED = f"{', '.join(map(str, PERCENTILES[:-1]))} or {PERCENTILES[-1]}"
 _SOONEST = "Weir promises no less"
+EACH_TASK = "List each task on the way, from the first to the last."
 _MEASURED_EACH_S = "it is measured once a second, and in a shorter span too seldom to say anything"
 
 
@@ -121,20 +126,30 @@ def _along(
         return ()
     names = [entry.value for entry in node.value] if node.is_list else []
     if not names or not all(isinstance(name, str) for name in names):
-        problems.add("ill_typed", node.position, "What a limit is along must be a list of tasks.",
-                     "List the tasks from the first to the last.")
+        problems.add("ill_typed", node.position, "What a limit is along must be a list of tasks and streams.",
+                     "List the tasks from the first to the last; a stream is written as a -> b.")
         return None
     for entry in node.value:
-        if entry.value not in tasks:
-            near = problems.nearest(entry.value, tasks)
+        unknown = next((task for task in stream_ends(entry.value) or (entry.value,) if task not in tasks), None)
+        if unknown is not None:
+            near = problems.nearest(unknown, tasks)
             problems.add("unknown_task", entry.position,
-                         f"A latency limit names task {shown(entry.value) or 'without an id'}, which does not exist.",
+                         f"A latency limit names task {shown(unknown) or 'without an id'}, which does not exist.",
                          f"Did you mean {near}?" if near else "Name tasks of this dataflow.")
             return None
-    for before, entry in zip(node.value, node.value[1:], strict=False):
-        if (before.value, entry.value) not in streams:
-            problems.add(
-                "no_path", entry.position, f"No stream goes from {before.value} to {entry.value}.",
-                "List each task on the way, from the first to the last.", task_id=before.value)
-            return None
-    return tuple(names)
+    apart = gap_in(names, streams)
+    if apart is not None:
+        at, (source, target) = apart
+        problems.add("no_path", node.value[at].position, f"No stream goes from {source} to {target}.", EACH_TASK,
+                     task_id=source)
+        return None
+    return canonical(names)
+
+
+def gap_in(along: Sequence[str], streams: Collection[tuple[str, str]]) -> tuple[int, tuple[str, str]] | None:
+    """Where a sequence of tasks and streams is no path: at which element, and which stream there is not; else None."""
+    for at in range(len(along)):
+        for ends in pairwise(path_along(along[max(0, at - 1): at + 1])):
+            if ends not in streams:
+                return at, ends
+    return None

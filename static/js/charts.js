@@ -1,6 +1,6 @@
 // Charts over time: the site sends figures of the chosen range; live ranges are asked for again as they move on.
 
-import { Plot, plotly } from "./plots.js";
+import { Plot, plotly, SERIES } from "./plots.js";
 import { fetchJson } from "./scripts.js";
 import { chosenRange, goTo, moment, showRange, startRange } from "./time_range.js";
 
@@ -51,7 +51,7 @@ class Chart {
   /** Beside the chart and not in it, where it would lie on lines and marks. */
   legend(figure) {
     const now = figure.data.filter((trace) => !trace.faint);
-    const entries = now.length > 1 ? now.map((trace) => [`key key-${trace.series}`, trace.name]) : [];
+    const entries = now.length > 1 ? now.map((trace) => [`key key-${trace.series % SERIES.length}${trace.line?.dash ? " key-dashed" : ""}`, trace.name]) : [];
     if (figure.data.some((trace) => trace.faint)) entries.push(["key key-faint", figure.over]);
     const key = entries.flat().join();
     if (key === this.legendKey) return;
@@ -150,7 +150,8 @@ class Panel {
       if (!this.element.dataset.range) showRange(answer.range);
       // One after the other, each shown before the next is begun: drawing takes the browser's whole attention.
       for (const chart of this.charts) {
-        await chart.draw(answer.charts.find((figure) => figure.name === chart.name));
+        const figure = answer.charts.find((each) => each.name === chart.name);
+        if (figure) await chart.draw(figure); // else it has lost its limit since the page was made
         await new Promise((resolve) => setTimeout(resolve));
         if (turn !== this.asked) return;
       }

@@ -6,7 +6,7 @@ import { token } from "./theme.js";
 const EVERY_MS = 5000;
 // Plotly's map code adds a style element, which the policy forbids, unless an element of this id is there.
 const MAP_STYLE = "9f215cf04c5486422605d13261cb87401f4e7763b6296af81e98efbc0130da53";
-const SERIES = ["--accent", "--warn", "--ink-3", "--ok"];
+export const SERIES = ["--accent", "--warn", "--ink-3", "--ok"];
 // On a wall, charts are read from some metres.
 const TEXT = document.body.hasAttribute("data-wall") ? Math.max(12, Math.round(innerWidth / 80)) : 12;
 const TONES = { bad: "--bad", ok: "--ok", change: "--accent" };

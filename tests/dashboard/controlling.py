@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -47,7 +47,7 @@ def made_by_weir() -> list[Proposal]:
 
 def measured(
     begin: datetime, end: datetime, *, dataflow: str, queries: Collection[str], tasks: Collection[str], cores: float,
-    rate_per_s: float = 50.0, latency_ms: float = 300.0,
+    rate_per_s: float = 50.0, latency_ms: float = 300.0, behind: Mapping[Series, float] | None = None,
 ) -> None:
     """Keep in history that queries took so much CPU together, a value each ten seconds.
 
@@ -64,12 +64,15 @@ def measured(
     rate_per_s : float
         Rate of each task.
     latency_ms : float
-        The dataflow's median latency.
+        The dataflow's median latency, and the mean behind each task.
+    behind : mapping of Series to float, optional
+        What else was measured; it counts before the rest.
     """
     history = DatabaseHistory()
     for at_s in range(int(begin.timestamp()), int(end.timestamp()), 10):
         history.append(at_s, {
             Series(DATAFLOW, dataflow, "latency_p50_ms"): latency_ms,
             **{Series(QUERY, query, "cpu"): cores / len(queries) for query in queries},
-            **{Series(TASK, task, "rate_per_s"): rate_per_s for task in tasks}})
+            **{Series(TASK, task, "rate_per_s"): rate_per_s for task in tasks},
+            **{Series(TASK, task, "latency_mean_ms"): latency_ms for task in tasks}, **(behind or {})})
     history.flush()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from graphlib import TopologicalSorter
 
 import pytest
 
@@ -25,7 +26,7 @@ from scheduler.history.series import Annotation
 from scheduler.model.estate import Estate
 from scheduler.model.fragment import Slot
 from workers.engine.desired import desired_of
-from workers.engine.observed import Flows, TaskFlow
+from workers.engine.observed import Flows, StreamFlow, TaskFlow
 
 BEGIN_S = 1_800_000_000
 RATE = 50.0
@@ -54,6 +55,7 @@ class Played:
     def __post_init__(self) -> None:
         self.pacer, self.history = Pacer(lambda: self.at), DatabaseHistory()
         self.patch.setattr(jobs, "read_live", lambda *_: self.reading())
+        self.patch.setattr(jobs, "channel_blocks", lambda names: dict.fromkeys(names, 0))  # nothing waits in a channel
 
     def run(self, seconds: int) -> list[Annotation]:
         notes: list[Annotation] = []
@@ -102,7 +104,10 @@ class Played:
         tasks: dict[str, TaskFlow] = {}
         age_ms: dict[str, float] = {}
         queries: dict[str, float] = {}
-        for name in sorted(part, key=lambda query: int(query.partition("-")[0][1:])):
+        streams: dict[tuple[str, str], StreamFlow] = {}
+        reads = {name: {estate.places[parent][0] for parent in estate.tasks[estate.fragments[name].tasks[0]].parents}
+                 for name in sorted(part, key=lambda query: int(query.partition("-")[0][1:]))}
+        for name in TopologicalSorter(reads).static_order():
             fragment = estate.fragments[name]
             trigger_ms = self.by_managers_ms or part[name].trigger_ms
             interval_s = trigger_ms / 1000
@@ -115,14 +120,17 @@ class Played:
                 name] = {"state": self.state, "batches": int(batches), "busy_ms": int(busy_ms),
                          "trigger_ms": trigger_ms, "rate_per_s": RATE,
                          "real_time": is_open, "not_real_time": self.refusal}
-            before = max((age_ms[parent] for parent in estate.tasks[fragment.tasks[0]].parents), default=None)
+            parents = estate.tasks[fragment.tasks[0]].parents
+            before = max((age_ms[parent] for parent in parents), default=None)
+            streams |= {(parent, fragment.tasks[0]): StreamFlow(RATE, channel_mean_ms=0.0, wait_mean_ms=0.0)
+                        for parent in parents}
             waited_ms = 500 * interval_s + 1000 * self.beyond_s if before is None else before
             for task in fragment.active_tasks:
                 age_ms[task] = self.open_ms + (before or 0.0) if is_open else waited_ms + 1000 * self.batch_s
                 tasks[task] = TaskFlow(RATE, 0, age_ms[task], age_ms[task], age_ms[task], None, age_ms[task])
             queries[name] = RATE
         return jobs.LiveReading(
-            available=self.available, measured=True, flows=Flows(tasks=tasks, queries=queries),
+            available=self.available, measured=True, flows=Flows(tasks, streams, queries),
             reports=Reports.of({"n1": {"node": "n1", "qos": self.qos, "slots": slots}}))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import timedelta
 
@@ -15,16 +16,19 @@ from dashboard.approvals.services import adapting
 from dashboard.catalog.models import DataflowRecord
 from dashboard.controllers import selectors
 from dashboard.controllers.collecting import chains
+from dashboard.controllers.collecting.limited import LimitSeries, measured_by
 from dashboard.controllers.models import ReasonRow, RoundRow
 from dashboard.history.store import DatabaseHistory
 from dashboard.operations.estate import load_estate
 from dashboard.operations.models import FragmentPace, LatencyStatus
 from dashboard.teams.permissions import viewer_of
 from scheduler.contracts.reports import Reports
-from scheduler.controllers.defragmentation import CORES, LATENCY
+from scheduler.controllers.defragmentation import CORES
+from scheduler.controllers.opening import LIMITED
 from scheduler.controllers.registry import CONTROLLERS
 from scheduler.controllers.values import Policy
-from scheduler.history.series import DATAFLOW, Series
+from scheduler.history.series import Series
+from scheduler.latency.chaining import CAPACITY
 from scheduler.latency.status import IMPOSSIBLE, LATE, MET, MISSED
 from scheduler.latency.triggers import BatchCost
 from scheduler.model.errors import InvalidTransition
@@ -80,13 +84,14 @@ def status_of(
 
 
 def figures(
-    loop: Loop, record: DataflowRecord, begin_s: float, end_s: float, *, cores: float, latency_ms: float
+    loop: Loop, record: DataflowRecord, begin_s: float, end_s: float, *, cores: float, latency_ms: float,
+    behind: Mapping[Series, float] | None = None,
 ) -> None:
     estate = load_estate()
     measured(
         loop.at + timedelta(seconds=begin_s), loop.at + timedelta(seconds=end_s), dataflow=str(record.pk),
         queries=list(estate.fragments), tasks=set(estate.submitted[str(record.pk)].running.values()), cores=cores,
-        latency_ms=latency_ms)
+        latency_ms=latency_ms, behind=behind)
 
 
 def fused(loop: Loop, record: DataflowRecord) -> None:
@@ -209,7 +214,7 @@ def test_of_a_chain_that_was_made_in_two_rounds_the_newer_is_cut_first(loop: Loo
 
     (chain,) = chains.evidence(loop.at).fused
 
-    assert chain.round_key == first.key
+    assert chain.made_by == first.key
 
 
 @pytest.fixture
@@ -309,11 +314,11 @@ def test_a_limit_that_is_met_changes_nothing(loop: Loop, late: DataflowRecord) -
     assert made_by_weir() == []
 
 
-@pytest.mark.parametrize(("second", "is_held"), [
-    (LatencyLimit(0.3), True), (LatencyLimit(0.3, along=("parse", "average")), False),
-    (LatencyLimit(0.3, percentile=99.0), False)])
-def test_a_second_limit_that_is_not_met_makes_two_queries_one(
-    loop: Loop, late: DataflowRecord, second: LatencyLimit, is_held: bool
+@pytest.mark.parametrize("second", [
+    LatencyLimit(0.3), LatencyLimit(0.3, along=("parse", "average")), LatencyLimit(0.3, percentile=99.0)])
+@pytest.mark.parametrize("comes", [True, False])
+def test_a_chain_for_a_second_limit_is_held_to_it_and_cut_where_it_does_not_come(
+    loop: Loop, late: DataflowRecord, second: LatencyLimit, comes: bool
 ) -> None:
     status_of(late, MET)
     status_of(late, IMPOSSIBLE, number=1, limit=second)
@@ -322,8 +327,25 @@ def test_a_second_limit_that_is_not_met_makes_two_queries_one(
 
     (turn,) = RoundRow.objects.all()
     assert second.words in turn.decision["why"]
-    measures = {bound["measure"] for bound in turn.decision["promise"]["bounds"]}
-    assert measures == ({LATENCY, CORES} if is_held else {CORES}), "what is measured is the whole dataflow's mean"
+    bounds = {bound["measure"]: bound["at_most"] for bound in turn.decision["promise"]["bounds"]}
+    assert bounds == {LIMITED: 525.0, CORES: CAPACITY}
+    (proposal,) = made_by_weir()
+    prepared(proposal)
+    enacted(proposal)
+    loop.run()
+    behind = at_the_end(late, 500.0 if comes else 560.0, second)
+    figures(loop, late, 0, 960, cores=0.25, latency_ms=1_000.0, behind=behind)
+    loop.run(later_s=960)
+    assert phases("chaining") == ["kept" if comes else "rolling_back"]
+
+
+def at_the_end(record: DataflowRecord, latency_ms: float, limit: LatencyLimit) -> dict[Series, float]:
+    """What is measured of a limit, where that is measured, and of nothing else."""
+    estate = load_estate()
+    limited = LimitSeries.of(measured_by(estate, str(record.pk), limit), estate)
+    before_ms = 0.0 if limited.is_whole else 300.0
+    return (dict.fromkeys(limited.begin.ages, before_ms) | dict.fromkeys(limited.begin.twice, 2 * before_ms)
+            | dict.fromkeys({*limited.all} - {*limited.begin.series}, latency_ms + before_ms))
 
 
 def test_of_limits_that_are_not_met_the_worst_is_acted_on(loop: Loop, late: DataflowRecord) -> None:
@@ -332,7 +354,7 @@ def test_of_limits_that_are_not_met_the_worst_is_acted_on(loop: Loop, late: Data
 
     (way,) = chains.evidence(timezone.now()).late
 
-    assert (way.limit_s, way.is_of_the_mean) == (0.1, False)
+    assert way.limit_s == 0.1
     LatencyStatus.objects.filter(number=1).update(path=[["only", 0.1, 0.15]])
     (way,) = chains.evidence(timezone.now()).late
     assert way.limit_s == 0.2, "one query less is no help to a way that is one query"
@@ -347,17 +369,21 @@ def test_what_cannot_be_chained_is_told(world: World, loop: Loop) -> None:
     assert "one query already" in ReasonRow.objects.get(controller="chaining").why
 
 
-def test_a_dry_run_says_when_it_would_have_chained(world: World, loop: Loop, late: DataflowRecord) -> None:
+@pytest.mark.parametrize("limit", [LIMIT, LatencyLimit(0.1, along=("parse", "average"), percentile=99.0)])
+def test_a_dry_run_says_when_it_would_have_chained(
+    world: World, loop: Loop, late: DataflowRecord, limit: LatencyLimit
+) -> None:
+    status_of(late, IMPOSSIBLE, number=1, limit=LatencyLimit(0.1, along=("parse", "average"), percentile=99.0))
     now = timezone.now()
     history = DatabaseHistory()
     for at_s in range(int(now.timestamp()) - 3_600, int(now.timestamp()), 10):
-        history.append(at_s, {Series(DATAFLOW, str(late.pk), "latency_mean_ms"): 600.0,
-                              Series(DATAFLOW, str(late.pk), "latency_limit_ms"): 200.0})
+        history.append(at_s, at_the_end(late, 600.0, limit))
     history.flush()
     played = selectors.played(
         viewer_of(world.vera), CONTROLLERS["chaining"], team="city", hours=6, policy=Policy("off"))
 
     assert [turn.decision.target for turn in played.rounds] == [str(late.pk)]
+    assert limit.words in played.rounds[0].decision.why
     assert RoundRow.objects.count() == 0
     assert proposal_count() == 0
 

@@ -13,6 +13,7 @@ from dashboard.catalog.services import choose_latency
 from dashboard.controllers.latency_told import latency_told
 from dashboard.explorer.preview import preview_submission
 from dashboard.operations.latency_problem import metric_of
+from dashboard.operations.models import Use
 from dashboard.plans.latency_remedies import cpu_in_words
 from dashboard.plans.selectors import plan_of
 from dashboard.teams.permissions import viewer_of
@@ -20,7 +21,7 @@ from dashboard.teams.services import InvalidValue, set_freshness
 from scheduler.model.errors import NotFound, PermissionDenied
 from scheduler.model.latency import LatencyLimit
 from tests.dashboard.building import World, document, planned, running
-from tests.dashboard.played import RATE
+from tests.dashboard.played import RATE, Played
 from workers.engine.observed import TaskFlow
 
 
@@ -34,6 +35,25 @@ def test_what_is_out_of_reach_is_told_before_anything_runs(world: World) -> None
     shown = preview_submission(viewer_of(world.carla), team=world.city, text=text)
     assert "out of reach" in " ".join(shown["notes"])
     assert not preview_submission(viewer_of(world.carla), team=world.city, text=document("calm"))["notes"]
+
+
+def test_what_rests_on_open_batches_is_told_so_and_is_not_out_of_reach(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    played = Played(monkeypatch, refusal="")
+    record = running(world.carla, world.city, document("calm"), world.ana)
+    played.run(10)
+    text = document("hasty", window=20, latency="40 ms")
+
+    (note,) = plan_of(planned(world.carla, world.city, text).plan).notes
+    assert "rests on open batches" in note
+    assert note in preview_submission(viewer_of(world.carla), team=world.city, text=text)["notes"]
+    choose_latency(actor=world.carla, dataflow_id=record.pk, limits=(LatencyLimit(0.04),))
+    (remark,) = latency_told(viewer_of(world.carla), record.pk)["remarks"]
+    assert "rests on open batches" in remark
+    Use.objects.filter(dataflow=record).update(scheduled=True)
+    (remark,) = latency_told(viewer_of(world.carla), record.pk)["remarks"]
+    assert "out of reach" in remark, "queries of a schedule have micro-batches"
 
 
 def test_what_is_out_of_reach_is_told_of_another_version_too(world: World) -> None:

@@ -178,6 +178,7 @@ def test_a_limit_that_held_over_its_span_is_met_though_the_model_says_it_cannot_
     assert (status(record).state, status(record).hopeless, status(record).late_since) == ("met", False, None)
     assert status(record).least_s > 0.1
     (limit,) = latency_of(viewer_of(world.carla), record.pk)["limits"]
+    assert limit["by_measurement"]
     assert limit["why"].startswith("It is met by measurement")
     rule = READERS["latency_limit"](Evidence(world.city, played.now_s))
     assert not any(reading.value for reading in rule.values())

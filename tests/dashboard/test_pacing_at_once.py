@@ -6,6 +6,7 @@ import pytest
 
 from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.services import choose_latency
+from dashboard.operations.limit_statuses import is_met_by_measurement
 from dashboard.operations.models import LatencyStatus
 from dashboard.operations.pacing import SOONEST_S, Pacer
 from scheduler.model.latency import LatencyLimit
@@ -84,3 +85,24 @@ def test_a_limit_is_not_hopeless_while_its_queries_are_not_known(world: World, p
     record = running(world.carla, world.city, document("tuned", latency="50 ms"), world.ana)
     played.run(30)
     assert (status(record).state, status(record).hopeless) == ("impossible", False)
+
+
+def test_a_limit_that_changes_place_in_the_list_takes_along_what_is_known_of_it(world: World, played: Played) -> None:
+    played.batch_s, played.beyond_s = 0.3, -0.4  # events take less than any model would believe
+    record = running(world.carla, world.city, document("moved"), world.ana)
+    strict, loose = LatencyLimit(0.1), LatencyLimit(20.0, along=("sense", "parse"))
+    choose_latency(actor=world.carla, dataflow_id=record.pk, limits=(strict, loose))
+    played.run(130)
+    before = {row.number: row for row in LatencyStatus.objects.filter(dataflow=record)}
+    assert (before[0].state, is_met_by_measurement(before[0]), before[1].state) == ("met", True, "met")
+
+    choose_latency(actor=world.carla, dataflow_id=record.pk, limits=(loose, strict))
+    played.run(3)
+
+    after = {row.number: row for row in LatencyStatus.objects.filter(dataflow=record)}
+    assert (after[0].limit, after[1].limit) == (before[1].limit, before[0].limit)
+    assert (after[1].state, is_met_by_measurement(after[1])) == ("met", True), "by the model it cannot be, but it held"
+    for number, row in after.items():
+        known = before[1 - number]
+        assert (row.measured_s, row.other_s, row.since) == (
+            pytest.approx(known.measured_s, rel=0.05), pytest.approx(known.other_s), known.since)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import plotly.graph_objects as plotly
 import pytest
 from django.test import Client
 
+from dashboard.catalog.services import choose_latency
 from dashboard.history.store import DatabaseHistory
 from dashboard.operations.estate import load_estate
 from dashboard.operations.history import InvalidRange, KeptHistory
@@ -18,8 +20,9 @@ from dashboard.operations.marks import Mark, marks_of
 from dashboard.pages.charts import CHARTS, Earlier, chart_figure, group_marks, mark_rows
 from dashboard.pages.ranges import RANGES, chosen
 from dashboard.teams.permissions import viewer_of
-from scheduler.history.series import KINDS, METRICS, MINUTE, SECOND, TEN_SECONDS, Annotation, Series
+from scheduler.history.series import KINDS, METRICS, MINUTE, SECOND, TEN_SECONDS, Annotation, Series, of_limit
 from scheduler.model.errors import NotFound
+from scheduler.model.latency import LatencyLimit
 from tests.dashboard.building import World, document, running
 from tests.pages.conftest import ClientOf
 
@@ -54,6 +57,35 @@ def test_every_kind_has_charts_of_its_own_metrics_and_of_all_of_them() -> None:
         assert drawn == {metric.name for metric in METRICS.values() if kind in metric.kinds}, kind
         for chart in charts:
             assert len({METRICS[metric].unit for metric in chart.lines}) == 1, chart.name
+
+
+def test_each_limit_is_on_the_chart_of_its_sequence_by_its_name(world: World, client_of: ClientOf) -> None:
+    record = running(world.carla, world.city, document("traffic"), world.ana)
+    limits = (LatencyLimit(2.0), LatencyLimit(0.3, along=("parse", "average")), LatencyLimit(5.0, percentile=99))
+    choose_latency(actor=world.carla, dataflow_id=record.pk, limits=limits)
+    now_s, own = int(time.time()), Series("dataflow", str(record.pk), "latency_min_ms")
+    lines = {of_limit("latency_limit_ms", number): 1000 * limit.limit_s for number, limit in enumerate(limits)}
+    lines |= {"latency_waiting_ms": 800.0, "latency_waiting_2_ms": 100.0, "latency_min_ms": 5.0}
+    history = DatabaseHistory()
+    history.append(now_s - 20, {replace(own, metric=metric): value for metric, value in lines.items()})
+    history.flush()
+
+    page = client_of("vera").get(f"/dataflows/{record.pk}/").content.decode()
+    query = {"kind": "dataflow", "subject": record.pk, "range": "5m", "only": ["latency_parts", "latency_parts_2"]}
+    whole, part = client_of("vera").get("/charts.json", query).json()["charts"]
+
+    assert "Where mean latency goes, parse to average" in page
+    assert names(whole) == [
+        "waiting for batches", "limit: mean of at most 2 s", "limit: p99 of at most 5 s", "min"]
+    assert names(part) == ["waiting for batches", "limit"]
+    assert [trace["line"] for trace in whole["data"] if "limit" in trace["name"]] == [{"dash": "dash"}] * 2
+    assert (whole["unit"], part["unit"]) == ("s", "ms")
+    units = client_of("vera").get("/api/history", {"kind": "dataflow", "subject": record.pk}).json()["units"]
+    assert units["latency_limit_3_ms"] == "ms"
+    assert client_of("vera").get("/api/history", {
+        "kind": "dataflow", "subject": record.pk, "metric": "latency_limit_21_ms"}).status_code == 422
+    choose_latency(actor=world.carla, dataflow_id=record.pk, limits=())
+    assert "parse to average" not in client_of("vera").get(f"/dataflows/{record.pk}/").content.decode()
 
 
 def test_a_figure_is_plotlys_with_its_range_and_unit() -> None:

@@ -11,7 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.history.points import Points, coarser, folded, grid
-from scheduler.history.series import GRAINS, METRICS, MINUTE, SECOND, TEN_SECONDS, Series, grain_for
+from scheduler.history.series import (
+    GRAINS,
+    METRICS,
+    MINUTE,
+    SECOND,
+    TEN_SECONDS,
+    Series,
+    grain_for,
+    metric_named,
+    of_limit,
+)
 
 VALUES = st.lists(st.one_of(st.floats(0, 1e6, width=32), st.just(math.nan)), min_size=1, max_size=60)
 
@@ -61,6 +71,9 @@ def test_a_range_is_read_in_the_finest_grain_that_has_it(ago_s: int, length_s: i
 def test_grains_are_whole_multiples_and_metrics_are_well_formed() -> None:
     for fine, coarse in pairwise(GRAINS):
         assert coarse.step_s % fine.step_s == 0 and coarse.keep_s > fine.keep_s
+    assert {metric_named(of_limit("latency_limit_ms", number)) for number in range(20)} == {METRICS["latency_limit_ms"]}
+    assert [metric_named(name) for name in ("latency_limit_1_ms", "latency_limit_21_ms", "batch_2_ms", "other")] == [
+        None] * 4
     assert all(metric.doc.endswith(".") and metric.kinds for metric in METRICS.values())
     assert Series("task", "t", "latency_p99_ms").fold == "max"
     assert Series("task", "t", "of a later version").fold == "mean"

@@ -8,15 +8,18 @@ from dashboard.api.answers.common import Answer
 
 
 class LatencyPart(Answer):
-    """One query on the slowest way of a limit: what events wait for its batch, and what the batch takes.
+    """One query on the slowest way of a limit: what events wait for its batch, and what the batch takes, as expected;
+    and how much later they left it than they came from the one before, as measured in the mean over the limit's span.
 
-    Of one in ``real_time`` mode batches stay open; ``not_real_time`` says why those of another cannot.
+    Of one in ``real_time`` mode batches stay open; ``not_real_time`` says why those of another cannot. Where a limit
+    begins or ends with a stream, ``batch_s`` is 0 of the query that only writes or reads that.
     """
 
     query: str
     tasks: list[str]
     wait_s: float
     batch_s: float
+    measured_s: float | None
     trigger_ms: int
     real_time: bool
     not_real_time: str
@@ -47,8 +50,11 @@ class LatencyRemedy(Answer):
 class LatencyLimitStatus(Answer):
     """One latency limit of a dataflow, and what became of it. Times are in seconds.
 
-    ``state`` is ``met``, ``missed``, ``impossible`` (no intervals meet it with the
-    modes that its queries have; ``least_s`` would be met) or ``waiting``.
+    ``state`` is ``met``, ``missed``, ``impossible`` (no intervals meet it with the modes that its queries have;
+    ``least_s`` would be met) or ``waiting``. One that is met ``by_measurement`` held over its whole span, though by the
+    model it cannot be met. Of one that is missed or impossible ``tried`` says what intervals and controllers did about
+    it, or why not; ``is_lasting`` is one that was missed over its whole span. ``along`` is in the form of
+    documents: tasks, and where it begins or ends with a stream that, as ``a -> b``.
     """
 
     number: int
@@ -58,20 +64,24 @@ class LatencyLimitStatus(Answer):
     over_s: float
     percentile: float | None
     state: str
+    by_measurement: bool
     expected_s: float | None
     measured_s: float | None
     least_s: float | None
     other_s: float | None
     since: datetime | None
+    is_lasting: bool
     path: list[LatencyPart]
     why: str
+    tried: list[str]
     remedies: list[LatencyRemedy]
 
 
 class DataflowLatency(Answer):
     """The latency limits of a dataflow; ``said_by`` is ``chosen``, ``document`` or ``team``.
 
-    ``remarks`` tell of limits that are below what batches of its tasks take at the least.
+    ``remarks`` tell of limits that are below what micro-batches of its tasks take at the least: out of reach, or
+    resting on open batches.
     """
 
     id: str

@@ -10,6 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from django.db.models import Q
+from django.utils import timezone
+
+from dashboard import jobs
 from dashboard.approvals.lifecycle import (
     CANCELLED,
     DONE,
@@ -29,15 +33,19 @@ from dashboard.approvals.services.enacting import take_back
 from dashboard.approvals.services.submission import open_proposal
 from dashboard.audit.trail import Audit, audited
 from dashboard.catalog.models import DataflowRecord
-from dashboard.controllers.models import RoundRow
+from dashboard.catalog.permissions import is_uuid
+from dashboard.controllers.models import TURNED_DOWN, RoundRow
+from dashboard.controllers.stored import policies_of, round_of
 from dashboard.operations.generation import lock_generation
 from dashboard.operations.models import CutTask
 from dashboard.plans.kinds import SITE_PLAN_KINDS
+from dashboard.plans.selectors import plan_of
 from scheduler.controllers import values
-from scheduler.controllers.chaining import UNDO
+from scheduler.controllers.chaining import FUSES_BELOW, UNDO, Chaining
 from scheduler.controllers.protocol import Progress
-from scheduler.controllers.values import BEGUN, WITHDRAWING, Begin, Command, RollBack
-from scheduler.model.errors import WeirError
+from scheduler.controllers.registry import CONTROLLERS
+from scheduler.controllers.values import ACTS, ASKED, BEGUN, WITHDRAWING, Begin, Command, RollBack
+from scheduler.model.errors import InvalidTransition, WeirError
 from scheduler.model.plan_kinds import DEFRAGMENT, ISOLATE, MOVE, PlanKind
 
 _PHASES: Mapping[str, str] = {
@@ -163,7 +171,10 @@ def _why(proposal: Proposal) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ChainActuator(PlanActuator):
-    """Carries chaining out: a chain is made by a plan, and cut again by taking that plan back."""
+    """Carries chaining out: a chain is made by a plan, and cut again by taking that plan back.
+
+    About one that another controller or people have made, teams are asked that do not let chaining act.
+    """
 
     def _progress(self, row: RoundRow, proposal: Proposal | None) -> Progress:
         undone = row.decision["arguments"].get(UNDO)
@@ -171,21 +182,25 @@ class ChainActuator(PlanActuator):
             if proposal is not None and proposal.status == ROLLED_BACK and _is_cut(row):
                 return Progress("absent")  # by a round of its own, and not by people
             return PlanActuator._progress(self, row, proposal)
-        made = _made_in(undone)
+        made = _made_by(undone)
         if made is None or made.status in {REJECTED, CANCELLED}:
             return Progress("overtaken", "The chain is there no more.")
         if made.status == DONE:
-            if row.stuck:  # it cannot be cut where it was: not tried again with each turn of the loop
-                return Progress("declined", row.stuck, refused=True)
-            return Progress("declined" if row.phase == WITHDRAWING else "absent")
+            return _not_cut(row, made)
         return Progress(_UNDOING.get(made.status, "overtaken"), _why(made))
 
     def _propose(self, audit: Audit, row: RoundRow) -> bool:
         undone = row.decision["arguments"].get(UNDO)
         if undone is None:
             return PlanActuator._propose(self, audit, row)
-        made = _made_in(undone, lock=True)
-        if made is None or made.status != DONE or Proposal.objects.under_way().exists():
+        made = _made_by(undone, lock=True)
+        if made is None or made.status != DONE or row.asked is not None:
+            return False
+        if not _is_of_chaining(made) and (teams := _teams_to_ask(row)):
+            row.asked, row.asked_of = timezone.now(), teams
+            row.save(update_fields=["asked", "asked_of"])
+            return True
+        if Proposal.objects.under_way().exists():
             return False
         try:
             take_back(audit, made, generation=lock_generation())
@@ -206,8 +221,56 @@ def _is_cut(row: RoundRow) -> bool:
     return any(decision["arguments"].get(UNDO) == row.key for decision in cuts.values_list("decision", flat=True))
 
 
-def _made_in(round_key: str, *, lock: bool = False) -> Proposal | None:
-    rows = Proposal.objects.filter(round__key=round_key).select_related("plan", "dataflow__team")
+def cut_chain(audit: Audit, row: RoundRow) -> None:
+    """Cut the chain that a round asked about, as everybody has said yes; the row is locked.
+
+    Raises
+    ------
+    InvalidTransition, NotSubmitted, NotEnactable
+        It is there no more, or cannot be cut where it was; or another plan is being enacted.
+    """
+    made = _made_by(row.decision["arguments"][UNDO], lock=True)
+    if made is None or made.status != DONE:
+        raise InvalidTransition("The chain is there no more.", remedy="Reload the page.")
+    take_back(audit, made, generation=lock_generation())
+
+
+def _not_cut(row: RoundRow, made: Proposal) -> Progress:
+    """What has become of a round whose chain is still there."""
+    if row.stuck:  # it cannot be cut where it was: not tried again with each turn of the loop
+        return Progress("declined", row.stuck, refused=True)
+    if row.phase == WITHDRAWING:
+        return Progress("declined")
+    if row.answer == TURNED_DOWN:
+        return Progress("declined", f"It was turned down by {row.answered_by}.", refused=True)
+    if row.asked is not None and row.phase == ASKED and _has_eased(made):
+        return Progress("overtaken", f"The chain takes less than {FUSES_BELOW:g} cores by now.")
+    return Progress("asked" if row.asked is not None and not row.answer else "absent")
+
+
+def _has_eased(made: Proposal) -> bool:
+    """Whether the queries that a plan has fused take less by now than what is fused."""
+    fused = {step.fragment for step in plan_of(made.plan).steps}
+    cores = [report.cpu for name, report in jobs.read_live((), {}).reports.queries() if name in fused]
+    known = [each for each in cores if each is not None]
+    return bool(known) and len(known) == len(cores) and sum(known) < FUSES_BELOW
+
+
+def _teams_to_ask(row: RoundRow) -> list[str]:
+    """The teams of a round that do not let the controller act; of its own team what was so when it began counts."""
+    decision, policies = round_of(row).decision, policies_of(CONTROLLERS[row.controller])
+    return [team for team in decision.teams if team in policies
+            and (row.mode if team == decision.team else policies[team].mode) != ACTS]
+
+
+def _is_of_chaining(made: Proposal) -> bool:
+    return made.round is not None and made.round.controller == Chaining.name
+
+
+def _made_by(what: str, *, lock: bool = False) -> Proposal | None:
+    """The proposal of a round of chaining, by its key; or of a plan that others have made, by its id."""
+    by = Q(plan=what) if is_uuid(what) else Q(round__key=what)
+    rows = Proposal.objects.filter(by).select_related("plan", "dataflow__team", "round")
     return (rows.select_for_update(of=("self",)) if lock else rows).first()
 
 

@@ -1,4 +1,5 @@
-"""Answers to what controllers recommend that is no plan (measuring again, other modes of batches), and taking it back.
+"""Answers to what controllers recommend that is no plan (measuring again, other modes of batches, the cut of a chain
+that is too much for a core), and taking modes back.
 
 Modes change by restarts, so they wait for plans that are being enacted, as plans that restart queries do.
 """
@@ -10,6 +11,7 @@ from collections.abc import Iterable
 from django.db.models import QuerySet
 from django.utils import timezone
 
+from dashboard.approvals.services.adapting import cut_chain
 from dashboard.approvals.services.enacting import require_calm
 from dashboard.audit.trail import audited
 from dashboard.controllers.mode_changing import begin, take_back
@@ -23,6 +25,7 @@ from dashboard.profiles.permissions import may_measure, require_measuring
 from dashboard.profiles.services.sweeps import measure_again
 from dashboard.teams.models import Role, Team, User
 from dashboard.teams.permissions import Viewer, viewer_of
+from scheduler.controllers.chaining import UNDO
 from scheduler.controllers.values import ASKED
 from scheduler.model.errors import InvalidTransition, PermissionDenied
 
@@ -30,7 +33,7 @@ from scheduler.model.errors import InvalidTransition, PermissionDenied
 def accept_round(*, actor: User, key: str) -> RoundRow:
     """Let what a round recommends be done, in the actor's name; for what is no plan.
 
-    A change of modes that several teams are asked about is made when each of them has said yes.
+    A change of modes, or a cut, that several teams are asked about is made when each of them has said yes.
 
     Raises
     ------
@@ -51,7 +54,10 @@ def accept_round(*, actor: User, key: str) -> RoundRow:
             if not row.asked_of:
                 row.answer = ACCEPTED
                 require_calm(actor)
-                _change_modes(row)
+                if UNDO in row.decision["arguments"]:
+                    cut_chain(audit, row)
+                else:
+                    _change_modes(row)
         row.save(update_fields=["sweep", "answer", "answered_by", "asked", "asked_of"])
         audit.subject, audit.team = row, row.team
         audit.details = {"sweep": str(row.sweep_id)} if row.sweep_id else {"asked": row.asked_of}

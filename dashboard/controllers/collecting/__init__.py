@@ -37,7 +37,7 @@ class Collector:
 
 
 COLLECTORS: Mapping[str, Collector] = {
-    "chains": Collector(chains.evidence, chains.frames, fusions.effect),
+    "chains": Collector(chains.evidence, chains.frames, chains.effect),
     "deployments": Collector(deployments.evidence, deployments.frames, deployments.effect),
     "fusions": Collector(fusions.evidence, fusions.frames, fusions.effect),
     "modes": Collector(modes.evidence, modes.frames, modes.effect),

@@ -2,39 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+import math
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from itertools import islice
 
+import numpy as np
 from django.db.models import Q, QuerySet
 
 from dashboard import jobs
+from dashboard.controllers.collecting import fusions
 from dashboard.controllers.collecting.fusions import NO_LOAD, asked_by, measured_now
-from dashboard.controllers.collecting.lines import Lines, middle
+from dashboard.controllers.collecting.limited import LimitSeries, measured_by
+from dashboard.controllers.collecting.lines import Kept, Lines, middle
 from dashboard.controllers.models import RoundRow
 from dashboard.controllers.stored import round_of
-from dashboard.history.store import DatabaseHistory
 from dashboard.operations.costs import costs_here
-from dashboard.operations.models import FragmentPace, LatencyStatus
+from dashboard.operations.models import FragmentPace, FragmentRow, LatencyStatus
 from dashboard.operations.slow_queries import cut_tasks
 from dashboard.operations.telemetry import EVERYTHING
 from dashboard.operations.view import View, view_for
+from dashboard.plans.models import PlanRecord
 from dashboard.plans.prices import prices_in_force
-from scheduler.controllers.chaining import UNDO, Chaining, Chains, FusedChain, LateWay
+from dashboard.plans.selectors import plan_of
+from scheduler.controllers.chaining import FUSES_BELOW, UNDO, Chaining, Chains, FusedChain, LateWay
 from scheduler.controllers.defragmentation import Candidate
 from scheduler.controllers.dry_run import Frame
-from scheduler.controllers.values import KEPT, UNCHECKED
-from scheduler.history.series import DATAFLOW, MINUTE, TEN_SECONDS, Series
+from scheduler.controllers.opening import LIMITED
+from scheduler.controllers.protocol import Effect
+from scheduler.controllers.values import KEPT, UNCHECKED, Change, Round
+from scheduler.history.series import MINUTE, TEN_SECONDS
 from scheduler.latency.chaining import ChainingFacts
 from scheduler.latency.runtime_graph import Channel, RuntimeGraph, Vertex
 from scheduler.latency.status import LATE, TOLERATED
 from scheduler.latency.triggers import SMALLEST_S, BatchCost
+from scheduler.model.estate import Estate
 from scheduler.model.fragment import node_of
 from scheduler.model.latency import LatencyLimit, from_json
+from scheduler.model.plan import Plan
+from scheduler.model.plan_kinds import DEFRAGMENT
 from scheduler.performance.pricing import query_cores
 from scheduler.reuse.defragment import Fusion, series_along
 
-MEAN, LIMIT = "latency_mean_ms", "latency_limit_ms"
 LATELY = timedelta(minutes=2)  # over which a chain is held to what a core has: longer would be too late
 # That a limit is not met before its queries are fused: two rounds in which other intervals or modes may meet it. One is
 # enough where it is known that neither will.
@@ -47,61 +57,82 @@ def evidence(at: datetime) -> Chains | None:
     what runs."""
     late = list(LatencyStatus.objects.filter(
         Q(late_since__lte=at - LASTS) | Q(hopeless=True), state__in=LATE))
-    if not late and not _made_rounds().exists():
+    full = _fused_and_full()
+    if not late and not full and not _made_rounds().exists():
         return NOTHING
     view = view_for(EVERYTHING)
     if not view.reading.available:
         return None
-    worst: dict[str, LatencyStatus] = {}
-    for row in sorted(late, key=_how_late):
-        if str(row.dataflow_id) in view.records:
-            worst[str(row.dataflow_id)] = row
-    return _chains(view, _ways(view, worst.values(), at).values(), at)
+    ways = _ways(view, (row for row in late if str(row.dataflow_id) in view.records), at)
+    evidence = _chains(view, _with_steps(view, _worst(ways), at), at)
+    return replace(evidence, fused=(*evidence.fused, *_fused_by_others(view, full, at)))
 
 
 def frames(begin: datetime, end: datetime) -> Iterator[Frame]:
-    """When limits were missed, by kept history, along the ways of now; those of then are not kept.
-
-    History has the first limit of each dataflow, and its mean: so only first limits on that.
-    """
+    """When limits were missed, by kept history: those of now, along their ways of now; those of then are not kept."""
     view = view_for(EVERYTHING)
-    rows = [row for row in LatencyStatus.objects.filter(number=0, dataflow__in=list(view.records))
-            if _is_of_the_mean(_limit_of(row))]
-    ways = _ways(view, rows, end)
-    series = [Series(DATAFLOW, key, metric) for key in ways for metric in (MEAN, LIMIT)]
-    points = DatabaseHistory().read(
-        series, MINUTE, begin_s=int(begin.timestamp()), end_s=int(end.timestamp())) if series else {}
-    base = _chains(view, ways.values(), end)
+    ways = _with_steps(view, _ways(view, LatencyStatus.objects.filter(dataflow__in=list(view.records)), end), end)
+    limited = [(way, LimitSeries.of(way.measured_by, view.estate)) for way in ways]
+    history = Kept([line for _, lines in limited for line in lines.all], MINUTE, begin, end)
+    measured = [(way, lines.latency_ms(history)) for way, lines in limited]
+    base = _chains(view, ways, end)
     at = begin
     while at <= end:
-        late = []
-        for key, way in ways.items():
-            lines = [points.get(Series(DATAFLOW, key, metric)) for metric in (MEAN, LIMIT)]
-            mean_ms, limit_ms = (None if line is None else line.at(at.timestamp()) for line in lines)
-            if mean_ms is not None and limit_ms is not None and mean_ms > TOLERATED * limit_ms:
-                late.append(replace(way, latency_s=mean_ms / 1000, limit_s=limit_ms / 1000))
-        yield Frame(at.timestamp(), replace(base, late=tuple(late)))
+        index = history.index(at)
+        late = [
+            replace(way, latency_s=latency_ms / 1000, measured_ms=latency_ms) for way, line in measured
+            if 0 <= index < len(line) and np.isfinite(latency_ms := float(line[index]))
+            and latency_ms > TOLERATED * 1000 * way.limit_s]
+        yield Frame(at.timestamp(), replace(base, late=tuple(_worst(late))))
         at += timedelta(seconds=max(Chaining.every_s, MINUTE.step_s))
 
 
-def _ways(view: View, rows: Iterable[LatencyStatus], at: datetime) -> dict[str, LateWay]:
-    """The ways of limits, by dataflow, with every step that may fuse a series on them and what is measured of it.
+def effect(turn: Round, row: RoundRow, at: datetime) -> Effect | None:
+    """CPU and latency as of any fusion, and the latency of the limit that it was for."""
+    measured = fusions.effect(turn, row, at)
+    limited = LimitSeries.of(turn.decision.arguments, view_for(EVERYTHING).estate)
+    if measured is None or not limited.ends:  # a cut is for no limit
+        return measured
+    history = Kept(limited.all, TEN_SECONDS, row.changed, at)
+    latency_ms = dict(zip(history.times_s.tolist(), limited.latency_ms(history).tolist(), strict=True))
+    return replace(measured, samples=tuple(
+        replace(sample, values={**sample.values, LIMITED: latency_ms.get(sample.at_s, math.nan)})
+        for sample in measured.samples))
 
-    There is at most one row of each dataflow.
-    """
+
+def _worst(ways: Iterable[LateWay]) -> list[LateWay]:
+    """Of each dataflow the limit that is missed by most."""
+    return list({way.dataflow: way for way in sorted(ways, key=lambda way: way.badness)}.values())
+
+
+def _ways(view: View, rows: Iterable[LatencyStatus], at: datetime) -> list[LateWay]:
+    """The ways of limits, with what was measured of these lately; without a query of which only a stream is on the way:
+    fused with the others it would bring its batch there."""
+    limits = [
+        (row, limit, measured_by(view.estate, str(row.dataflow_id), limit)) for row in rows
+        if (limit := _limit_of(row)) and view.estate.submitted[str(row.dataflow_id)].running.keys() >= {*limit.path}]
+    limited = [LimitSeries.of(noted, view.estate) for *_, noted in limits]
+    history = Kept([line for lines in limited for line in lines.all], TEN_SECONDS, at - LATELY, at)
+    return [
+        LateWay(
+            str(row.dataflow_id), view.estate.submitted[str(row.dataflow_id)].team, limit.words, limit.limit_s,
+            _comes_to_s(row), tuple(
+                query for query, _, batch_s in row.path if batch_s and query in view.estate.fragments),
+            batch_s={part[0]: part[2] for part in row.path}, measured_by=noted,
+            measured_ms=middle(lines.latency_ms(history)) if row.measured_s is None else 1000 * row.measured_s)
+        for (row, limit, noted), lines in zip(limits, limited, strict=True)]
+
+
+def _with_steps(view: View, ways: Sequence[LateWay], at: datetime) -> list[LateWay]:
+    """Ways with every step that may fuse a series on them, and what is measured of it."""
     rules = {"task_types": jobs.task_types(), "query_cores": query_cores(prices_in_force()), "apart": cut_tasks()}
-    ways, possible = {}, []
-    for row in rows:
-        key, limit = str(row.dataflow_id), _limit_of(row)
-        path = tuple(part[0] for part in row.path if part[0] in view.estate.fragments)
-        possible += [asked_by(view, fusion, key) for fusion in series_along(view.estate, path, **rules)]
-        ways[key] = LateWay(
-            key, view.estate.submitted[key].team, limit.words, limit.limit_s,
-            _comes_to_s(row), path, batch_s={part[0]: part[2] for part in row.path},
-            is_of_the_mean=_is_of_the_mean(limit))
-    for step in measured_now(view, possible, at) if possible else ():
-        ways[step.dataflow] = replace(ways[step.dataflow], steps=(*ways[step.dataflow].steps, step))
-    return ways
+    possible = [
+        [asked_by(view, fusion, way.dataflow) for fusion in series_along(view.estate, way.path, **rules)]
+        for way in ways]
+    steps = [step for of_way in possible for step in of_way]
+    measured = iter(measured_now(view, steps, at) if steps else ())
+    return [
+        replace(way, steps=tuple(islice(measured, len(of_way)))) for way, of_way in zip(ways, possible, strict=True)]
 
 
 def _limit_of(row: LatencyStatus) -> LatencyLimit:
@@ -109,18 +140,8 @@ def _limit_of(row: LatencyStatus) -> LatencyLimit:
     return limit
 
 
-def _is_of_the_mean(limit: LatencyLimit) -> bool:
-    """Whether a limit is on what is measured of its dataflow as a whole, which is all that a chain is held to."""
-    return not limit.along and limit.percentile is None
-
-
 def _comes_to_s(row: LatencyStatus) -> float:
     return max(row.measured_s or 0.0, row.least_s or row.expected_s)
-
-
-def _how_late(row: LatencyStatus) -> tuple[bool, float]:
-    """The worst has the highest: those that one query less may help, then by how many times the limit they come to."""
-    return len(row.path) > 1, _comes_to_s(row) / _limit_of(row).limit_s
 
 
 def _chains(view: View, late: Collection[LateWay], at: datetime) -> Chains:
@@ -161,6 +182,56 @@ def _once(queries: Collection[str]) -> dict[str, float]:
 
 def _made_rounds() -> QuerySet[RoundRow]:
     return RoundRow.objects.filter(controller=Chaining.name, phase__in=[KEPT, UNCHECKED])
+
+
+def _fused_and_full() -> tuple[str, ...]:
+    """Queries that were made of others, and may take a core by what they report now."""
+    reports = jobs.read_live((), {}).reports
+    full = [name for name, report in reports.queries() if report.cpu is not None and report.cpu >= FUSES_BELOW]
+    return tuple(FragmentRow.objects.filter(pk__in=full, bundles=[], active__gt=1).exclude(inherits=[]).order_by(
+        "pk").values_list("pk", flat=True)) if full else ()
+
+
+def _fused_by_others(view: View, queries: Iterable[str], at: datetime) -> Iterator[FusedChain]:
+    """Those of some queries that another controller or people have fused, with what they take."""
+    estate = view.estate
+    for name in queries:
+        fragment, (record, plan) = estate.fragments.get(name), _fused_by(name)
+        if record is None or fragment is None or str(record.dataflow_id) not in estate.submitted:
+            continue
+        target, tasks = str(record.dataflow_id), tuple(fragment.active_tasks)
+        about = Candidate(target, "", (), Fusion((), "", 0), NO_LOAD, tasks)
+        lines = Lines(estate, [about], begin=at - LATELY, end=at, grain=TEN_SECONDS)
+        cores = middle(lines.cores(tasks))
+        if cores is None:
+            continue
+        team = estate.submitted[target].team
+        teams = {estate.submitted[user].team for task in tasks for user in estate.users.get(task, ())}
+        yield FusedChain(
+            str(record.pk), target, team, tuple(sorted(teams - {team})), _joined(estate, plan, name), cores,
+            middle(lines.latency(target)))
+
+
+def _fused_by(query: str) -> tuple[PlanRecord, Plan] | tuple[None, None]:
+    """The plan that made a query of others, where that is in force and was not made by a round of chaining."""
+    plans = PlanRecord.objects.filter(
+        kind=DEFRAGMENT.name, proposal__finished_at__isnull=False, proposal__rollback_plan=None,
+        document__contains=f'"{query}"').select_related("proposal__round").order_by("-proposal__finished_at")
+    for record in plans:
+        plan = plan_of(record)
+        if plan is not None and query in plan.fragments_after and query not in plan.fragments_before:
+            by = record.proposal.round
+            return (None, None) if by is not None and by.controller == Chaining.name else (record, plan)
+    return None, None
+
+
+def _joined(estate: Estate, plan: Plan, query: str) -> tuple[Change, ...]:
+    """What a plan changed that fused a query: each stream within it that was in a channel before."""
+    heads = [plan.fragments_before[name].tasks[0] for name in plan.fragments_after[query].inherits]
+    own = set(estate.fragments[query].tasks)
+    return tuple(
+        Change("stream", f"{parent}>{head}", "in a channel", "within a query")
+        for head in heads if head in own for parent in estate.tasks[head].parents if parent in own)
 
 
 def _fused(view: View, at: datetime) -> tuple[FusedChain, ...]:

@@ -1,8 +1,8 @@
-"""Kept series around the steps of defragmentation, as arrays on one grid of time."""
+"""Kept series, as arrays on one grid of time: any, and those around the steps of defragmentation."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import datetime
 
 import numpy as np
@@ -88,6 +88,38 @@ class Lines:
     def _line(self, series: Series) -> Line:
         points = self._points.get(series)
         return np.full(len(self.times_s), np.nan) if points is None else points.values.astype(np.float64)
+
+
+class Kept:
+    """Kept series over a range, as arrays on one grid of time."""
+
+    def __init__(self, series: Collection[Series], grain: Grain, begin: datetime, end: datetime) -> None:
+        begin_s, end_s = int(begin.timestamp()), int(end.timestamp()) + 1
+        self._first_s, count = grid(begin_s, end_s, grain.step_s)
+        self._step_s = grain.step_s
+        self.times_s = self._first_s + grain.step_s * np.arange(count)
+        self._points = DatabaseHistory().read(
+            set(series), grain, begin_s=begin_s, end_s=end_s) if series and count else {}
+
+    def index(self, at: datetime) -> int:
+        """Which point a moment is in."""
+        return int((at.timestamp() - self._first_s) // self._step_s)
+
+    def total(self, series: Sequence[Series]) -> Line:
+        """The sum at each moment, of all of them or nothing."""
+        return np.sum([self._line(line) for line in series], axis=0) if series else self._nothing
+
+    def most(self, series: Sequence[Series]) -> Line:
+        """The highest of those that are known at each moment."""
+        return np.fmax.reduce([self._line(line) for line in series], axis=0) if series else self._nothing
+
+    @property
+    def _nothing(self) -> Line:
+        return np.full(len(self.times_s), np.nan)
+
+    def _line(self, series: Series) -> Line:
+        points = self._points.get(series)
+        return self._nothing if points is None else points.values.astype(np.float64)
 
 
 def middle(line: Line) -> float | None:

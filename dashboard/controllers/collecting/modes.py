@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
 import numpy as np
 
-from dashboard.controllers.collecting.lines import Line, middle
+from dashboard.controllers.collecting.limited import LimitSeries, measured_by
+from dashboard.controllers.collecting.lines import Kept, middle
 from dashboard.controllers.models import RoundRow
-from dashboard.history.store import DatabaseHistory
 from dashboard.operations.costs import costs_here
-from dashboard.operations.latency_problem import metric_of, queries_of, wants_of
+from dashboard.operations.latency_problem import queries_of, wants_of
 from dashboard.operations.models import FragmentPace, LatencyStatus
 from dashboard.operations.modes import WantedModes, wanted_modes
 from dashboard.operations.open_batches import may_be_open, refusals_in
@@ -23,8 +23,7 @@ from scheduler.controllers.dry_run import Frame
 from scheduler.controllers.opening import LIMITED, LimitThen, ModeChange, Modes, QueryFigures, UserOfQueries
 from scheduler.controllers.protocol import Effect, Sample
 from scheduler.controllers.values import Round
-from scheduler.history.points import grid
-from scheduler.history.series import MINUTE, QUERY, TASK, TEN_SECONDS, Grain, Series
+from scheduler.history.series import MINUTE, QUERY, TASK, TEN_SECONDS, Series
 from scheduler.latency.pacing import Queries
 from scheduler.latency.real_time import Chosen, choose_modes, keep_modes
 from scheduler.latency.status import IMPOSSIBLE
@@ -56,7 +55,7 @@ def frames(begin: datetime, end: datetime) -> Iterator[Frame]:
     rows = FragmentPace.objects.filter(pk__in=list(view.estate.fragments)).exclude(cost={})
     then = _Then(view, {row.pk: row for row in rows})
     rates = {name: _rates(view.estate, name) for name in then.queries.costs}
-    history = _Kept([line for lines in rates.values() for line in lines], MINUTE, begin, end)
+    history = Kept([line for lines in rates.values() for line in lines], MINUTE, begin, end)
     measured = {name: history.total(lines) for name, lines in rates.items()}
     at = begin
     while at <= end:
@@ -73,15 +72,13 @@ def effect(turn: Round, row: RoundRow, at: datetime) -> Effect | None:
     if end <= begin:
         return None
     estate, given = view_for(EVERYTHING).estate, turn.decision.arguments
-    tasks, loads, ends, heads = (given.get(name, "").split() for name in ("tasks", "load_tasks", "ends", "heads"))
+    tasks, loads = (given.get(name, "").split() for name in ("tasks", "load_tasks"))
     if not all(task in estate.places for task in tasks):
         return None  # what was changed has gone since
-    cpu, (load, late, early) = _cpu(estate, {estate.places[task][0] for task in tasks}), (
-        [Series(TASK, task, metric) for task in names] for names, metric in (
-            (loads, "rate_per_s"), (ends, given.get("metric", "")), (heads, given.get("metric", ""))))
-    history = _Kept([*cpu, *load, *late, *early], TEN_SECONDS, begin, end)
-    latency_ms = np.maximum(0.0, history.most(late) - np.nan_to_num(history.most(early)))
-    lines = {CORES: history.total(cpu), LIMITED: latency_ms}
+    cpu, limited = _cpu(estate, {estate.places[task][0] for task in tasks}), LimitSeries.of(given, estate)
+    load = [Series(TASK, task, "rate_per_s") for task in loads]
+    history = Kept([*cpu, *load, *limited.all], TEN_SECONDS, begin, end)
+    lines = {CORES: history.total(cpu), LIMITED: limited.latency_ms(history)}
     at_load = history.total(load)
     return Effect(begin.timestamp(), tuple(
         Sample(float(moment_s), {measure: float(line[index]) for measure, line in lines.items()}, float(at_load[index]))
@@ -117,13 +114,9 @@ def _limit_then(
     estate: Estate, dataflow: str, limit: LatencyLimit, way: Way, *, now_s: float, then_s: float, is_missed: bool,
     is_met_then: bool, measured_s: float | None = None,
 ) -> LimitThen:
-    submitted = estate.submitted[dataflow]
-    ends = [submitted.running[limit.along[-1]]] if limit.along else [
-        submitted.running[task] for task in submitted.sinks]
-    heads = estate.tasks[submitted.running[limit.along[0]]].parents if limit.along else ()
     return LimitThen(
-        limit.words, limit.limit_s, now_s, then_s, is_missed, is_met_then, frozenset(way.writers), measured_s,
-        {"metric": metric_of(limit), "ends": " ".join(ends), "heads": " ".join(heads)})
+        limit.words, limit.limit_s, now_s, then_s, is_missed, is_met_then,
+        frozenset(way.writers.keys() - way.written_by), measured_s, measured_by(estate, dataflow, limit))
 
 
 def _users_of(
@@ -154,7 +147,7 @@ def _figures(
     estate = view.estate
     known = sorted(name for name in names if name in cores and name in estate.fragments)
     cpu, rates = {name: _cpu(estate, [name]) for name in known}, {name: _rates(estate, name) for name in known}
-    history = _Kept([line for name in known for line in (*cpu[name], *rates[name])], TEN_SECONDS, at - BEFORE, at)
+    history = Kept([line for name in known for line in (*cpu[name], *rates[name])], TEN_SECONDS, at - BEFORE, at)
     return {
         name: QueryFigures(
             *cores[name], tuple(estate.fragments[name].active_tasks), _load_tasks(estate, name),
@@ -215,38 +208,6 @@ class _Then:
         return Modes(changes, _users_of(view, changes, limits), {
             name: QueryFigures(*(chosen.cores(name, queries.costs[name]) for chosen in (micro, free)))
             for name in names})
-
-
-class _Kept:
-    """Kept series over a range, as arrays on one grid of time."""
-
-    def __init__(self, series: Collection[Series], grain: Grain, begin: datetime, end: datetime) -> None:
-        begin_s, end_s = int(begin.timestamp()), int(end.timestamp()) + 1
-        self._first_s, count = grid(begin_s, end_s, grain.step_s)
-        self._step_s = grain.step_s
-        self.times_s = self._first_s + grain.step_s * np.arange(count)
-        self._points = DatabaseHistory().read(
-            set(series), grain, begin_s=begin_s, end_s=end_s) if series and count else {}
-
-    def index(self, at: datetime) -> int:
-        """Which point a moment is in."""
-        return int((at.timestamp() - self._first_s) // self._step_s)
-
-    def total(self, series: Sequence[Series]) -> Line:
-        """The sum at each moment, of all of them or nothing."""
-        return np.sum([self._line(line) for line in series], axis=0) if series else self._nothing
-
-    def most(self, series: Sequence[Series]) -> Line:
-        """The highest of those that are known at each moment."""
-        return np.fmax.reduce([self._line(line) for line in series], axis=0) if series else self._nothing
-
-    @property
-    def _nothing(self) -> Line:
-        return np.full(len(self.times_s), np.nan)
-
-    def _line(self, series: Series) -> Line:
-        points = self._points.get(series)
-        return self._nothing if points is None else points.values.astype(np.float64)
 
 
 def _cpu(estate: Estate, queries: Iterable[str]) -> list[Series]:

@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 from django import template
 from django.utils import timezone
 
-from dashboard.pages.charts import CHARTS
+from dashboard.pages.limit_charts import charts_of
 from dashboard.pages.ranges import DEFAULT, OVERLAYS, RANGES, chosen_or_default, iso_minute
 
 register = template.Library()
@@ -29,7 +29,7 @@ def time_bar(context: dict[str, Any]) -> dict[str, Any]:
 @register.inclusion_tag("parts/charts.html")
 def charts(kind: str, subject: str) -> dict[str, Any]:
     """The charts of one subject."""
-    return {"charts": CHARTS[kind], "kind": kind, "query": _query(kind, subject)}
+    return {"charts": charts_of(kind, str(subject)), "kind": kind, "query": _query(kind, subject)}
 
 
 @register.inclusion_tag("parts/preload_plotly.html", takes_context=True)

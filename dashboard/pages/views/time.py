@@ -12,7 +12,8 @@ from django.views.decorators.http import require_safe
 from dashboard.operations.history import KeptHistory, Range, history_of
 from dashboard.operations.marks import marks_of
 from dashboard.operations.view import view_for
-from dashboard.pages.charts import CHARTS, Chart, Earlier, chart_figure, group_marks, mark_rows
+from dashboard.pages.charts import Chart, Earlier, chart_figure, group_marks, mark_rows
+from dashboard.pages.limit_charts import charts_of
 from dashboard.pages.ranges import OVERLAYS, ChosenRange, chosen
 from scheduler.model.errors import NotFound
 
@@ -29,7 +30,7 @@ def charts(request: HttpRequest) -> JsonResponse:
     now_s = int(timezone.now().timestamp())
     kind, subject = request.GET.get("kind", ""), request.GET.get("subject", "")
     span = chosen(request.GET, now_s=now_s)
-    wanted = _wanted(kind, request.GET.getlist("only"))
+    wanted = _wanted(kind, subject, request.GET.getlist("only"))
     points = ROWS if "rows" in request.GET else 0
     view = view_for(request.viewer)
     metrics = list(dict.fromkeys(metric for chart in wanted for metric in chart.lines))
@@ -51,8 +52,8 @@ def charts(request: HttpRequest) -> JsonResponse:
         "marks": mark_rows(group_marks(marks, span.begin_s, span.end_s))}, json_dumps_params={"separators": (",", ":")})
 
 
-def _wanted(kind: str, only: Sequence[str]) -> list[Chart]:
-    wanted = [chart for chart in CHARTS.get(kind, ()) if not only or chart.name in only]
+def _wanted(kind: str, subject: str, only: Sequence[str]) -> list[Chart]:
+    wanted = [chart for chart in charts_of(kind, subject) if not only or chart.name in only]
     if not wanted:
         raise NotFound("There are no such charts.", remedy="See what is in the estate now.")
     return wanted

@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.controllers.chaining import FUSES_BELOW, UNDO, Chaining, Chains, FusedChain, LateWay
-from scheduler.controllers.defragmentation import CORES, LATENCY, Candidate
+from scheduler.controllers.defragmentation import CORES, Candidate
 from scheduler.controllers.engine import step as engine_step
-from scheduler.controllers.protocol import Observations
+from scheduler.controllers.opening import LIMITED
+from scheduler.controllers.protocol import Effect, Observations, Sample
 from scheduler.controllers.values import OFF, Change, Policy, State
 from scheduler.latency.chaining import CAPACITY, ChainingFacts
 from scheduler.latency.runtime_graph import Channel, RuntimeGraph, Vertex
@@ -93,14 +94,33 @@ def test_what_may_not_be_one_query_stays_apart_and_why_is_told(chains: Chains) -
 def test_what_is_promised_is_the_limit_or_half_a_batch_less() -> None:
     (decision,) = Chaining().evaluate(evidence("ab"), {}).decisions
 
-    assert {bound.measure: bound.at_most for bound in decision.promise.bounds} == {LATENCY: 850.0, CORES: CAPACITY}
+    assert {bound.measure: bound.at_most for bound in decision.promise.bounds} == {LIMITED: 850.0, CORES: CAPACITY}
     assert Chaining().rollback(decision)[0].after == decision.changes[0].before
 
     whole, *_ = Chaining().evaluate(evidence("abcde", measured=None), {}).decisions
-    assert {bound.measure: bound.at_most for bound in whole.promise.bounds} == {LATENCY: 700.0, CORES: CAPACITY}
+    assert {bound.measure: bound.at_most for bound in whole.promise.bounds} == {LIMITED: 700.0, CORES: CAPACITY}
     assert {bound.measure: bound.before for bound in whole.promise.bounds}[CORES] == pytest.approx(0.5)
     assert "4 less save 4 batches" in whole.why
     assert [change.subject for change in Chaining().rollback(whole)] == ["td>te", "tc>td", "tb>tc", "ta>tb"]
+
+
+@given(st.floats(0.02, 5.0), st.floats(0.05, 20.0), st.none() | st.floats(1.0, 30_000.0), st.floats(0.0, 2.0))
+def test_a_chain_is_held_to_its_limit_however_that_is_counted(
+    limit_s: float, latency_s: float, measured_ms: float | None, times: float
+) -> None:
+    noted = {"metric": "latency_p99_ms", "ends": "tb", "heads": "t0"}
+    chains = evidence("ab", measured=None)
+    way = replace(
+        chains.late[0], limit_s=limit_s, latency_s=latency_s, measured_ms=measured_ms, measured_by=noted)
+    (decision,) = Chaining().evaluate(replace(chains, late=(way,)), {}).decisions
+    bound = next(bound for bound in decision.promise.bounds if bound.measure == LIMITED)
+
+    assert bound.before == (1000 * latency_s if measured_ms is None else measured_ms)
+    assert noted.items() <= decision.arguments.items()
+    effect = Effect(0.0, tuple(
+        Sample(10.0 * point, {LIMITED: times * bound.at_most, CORES: 0.1}, 50.0) for point in range(12)))
+    verdict, _ = Chaining().check(decision.promise, effect)
+    assert verdict == ("broken" if times > 1 else "kept")
 
 
 def test_a_chain_with_a_task_that_somebody_keeps_apart_by_now_is_cut() -> None:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from scheduler.controllers.chaining import FUSES_BELOW, UNDO, Chaining, Chains, FusedChain, LateWay
 from scheduler.controllers.defragmentation import CORES, LATENCY, Candidate
 from scheduler.controllers.engine import step
+from scheduler.controllers.opening import LIMITED
 from scheduler.controllers.protocol import Effect, Observations, Progress, Sample
 from scheduler.controllers.values import (
     ACTS,
@@ -219,7 +220,7 @@ class Played:
         block = next(block for block in self.blocks if query in block)
         begin_s = math.ceil(turn.changed_s or 0.0)
         return Effect(begin_s, tuple(
-            Sample(float(when), {CORES: self.cores(block, when), LATENCY: 300.0}, 50.0)
+            Sample(float(when), {CORES: self.cores(block, when), LATENCY: 300.0, LIMITED: 300.0}, 50.0)
             for when in range(begin_s, int(at_s), 30)))
 
     def _carry_out(self, key: str, command: Command, at_s: float) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from itertools import pairwise, product
 
 from hypothesis import strategies as st
@@ -46,11 +47,15 @@ def latencies(draw: st.DrawFn, graph: RuntimeGraph) -> Latencies:
     return {element: float(draw(st.integers(0, 6))) for element in elements if draw(st.integers(0, 5))}
 
 
-def sequences(constraint: LatencyConstraint, graph: RuntimeGraph) -> list[tuple[str, ...]]:
-    """Every path of vertices that the constraint covers, one by one."""
+def sequences(
+    constraint: LatencyConstraint, graph: RuntimeGraph, anchors: Collection[str] | None = None
+) -> list[tuple[str, ...]]:
+    """Every path of vertices that the constraint covers, one by one; with anchors those through one of them."""
     tasks, channels = constraint.tasks, set(graph.channels)
     layers = [[vertex.id for vertex in graph.of_task(task)] for task in tasks]
-    return [path for path in product(*layers) if all(Channel(*ends) in channels for ends in pairwise(path))]
+    return [
+        path for path in product(*layers) if all(Channel(*ends) in channels for ends in pairwise(path))
+        and (anchors is None or not set(anchors).isdisjoint(path))]
 
 
 def elements(constraint: LatencyConstraint, graph: RuntimeGraph, path: tuple[str, ...]) -> set[Element]:

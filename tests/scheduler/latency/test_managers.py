@@ -24,12 +24,16 @@ def test_each_sequence_is_watched_by_exactly_one_manager(data: st.DataObject) ->
 
     managers = compute_qos_setup(graph, constraints)
 
-    wanted = Counter(graphs.latency_s(constraint, graph, path, known) for constraint in constraints
-                     for path in graphs.sequences(constraint, graph)
-                     if graphs.latency_s(constraint, graph, path, known) > constraint.limit_s)
-    watched = Counter(violation.latency_s for manager in managers for share in manager.shares
-                      for violation in Watched(share.constraint, _subgraph(manager, graph), known,
-                                               share.anchors).violations())
+    wanted = Counter((constraint.limit_s, path) for constraint in constraints
+                     for path in graphs.sequences(constraint, graph))
+    watched: Counter[object] = Counter()
+    for manager in managers:
+        part = _subgraph(manager, graph)
+        for share in manager.shares:
+            own = graphs.sequences(share.constraint, part, share.anchors)
+            watched.update((share.constraint.limit_s, path) for path in own)
+            worst_s = max((graphs.latency_s(share.constraint, part, path, known) for path in own), default=None)
+            assert Watched(share.constraint, part, known, share.anchors).worst_s == worst_s
     assert watched == wanted
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from scheduler.contracts.qos import QosReport
 from scheduler.latency.buffers import BufferSizing, adapted_size
-from scheduler.latency.chaining import ChainingFacts, longest_chain, overloaded
+from scheduler.latency.chaining import ChainingFacts, longest_chain
 from scheduler.latency.constraints import LatencyConstraint, along
 from scheduler.latency.managing import QosManager
 from scheduler.latency.measuring import ChannelSample, Reporter, RunningHistogram, RunningMeans, Sample
@@ -20,16 +20,14 @@ from scheduler.latency.setting_up import qos_setups
 SIZING = BufferSizing()
 
 
-def test_buffers_follow_the_papers_equations() -> None:
-    # Equation 2: events wait 20 ms in a buffer that takes 40 ms to fill.
+def test_buffers_follow_the_papers_second_equation() -> None:
+    # Events wait 20 ms in a buffer that takes 40 ms to fill.
     assert adapted_size(32768, lifetime_s=0.04, source_latency_s=0, sizing=SIZING) == pytest.approx(32768 * 0.98**20)
     assert adapted_size(220, lifetime_s=0.04, source_latency_s=0, sizing=SIZING) == 200
     # The task that fills it is slower than the buffer, or the buffer is no matter.
     assert adapted_size(32768, lifetime_s=0.04, source_latency_s=0.03, sizing=SIZING) == 32768
     assert adapted_size(32768, lifetime_s=0.008, source_latency_s=0, sizing=SIZING) == 32768
-    # Equation 3: nothing waits.
-    assert adapted_size(1000, lifetime_s=0, source_latency_s=0, sizing=SIZING) == pytest.approx(1100)
-    assert adapted_size(1024 * 1024, lifetime_s=0, source_latency_s=0, sizing=SIZING) == 1024 * 1024
+    assert adapted_size(1000, lifetime_s=0, source_latency_s=0, sizing=SIZING) == 1000
 
 
 @given(st.floats(100, 1e7), st.floats(0, 0.5))
@@ -40,12 +38,10 @@ def test_a_buffer_that_fills_at_a_steady_rate_comes_to_rest(per_s: float, source
     latency_s = size / per_s / 2
     if latency_s > max(SIZING.least_latency_s, source_s):
         assert size == SIZING.smallest
-    if latency_s <= SIZING.no_latency_s:
-        assert size == SIZING.largest
     assert adapted_size(size, lifetime_s=size / per_s, source_latency_s=source_s, sizing=SIZING) == size
 
 
-@pytest.mark.parametrize("bad", [{"smallest": 0}, {"smallest": 10, "largest": 5}, {"shrink": 1}, {"grow": 1}])
+@pytest.mark.parametrize("bad", [{"smallest": 0}, {"shrink": 0}, {"shrink": 1}])
 def test_parameters_that_cannot_work_are_refused(bad: dict[str, float]) -> None:
     with pytest.raises(ValueError, match="buffer"):
         BufferSizing(**bad)
@@ -83,11 +79,6 @@ def test_the_longest_chain_is_that_of_all_series(given_: tuple[list[str], Runtim
     best = max(possible, key=len, default=[])
 
     assert list(longest_chain(path, graph, facts)) == best
-
-
-def test_a_chain_that_takes_nine_tenths_of_a_core_is_cut() -> None:
-    assert overloaded(("a", "b"), {"a": 0.5, "b": 0.4})
-    assert not overloaded(("a", "b"), {"a": 0.5, "b": 0.39})
 
 
 def test_a_reporter_takes_one_sample_an_interval_and_sends_no_empty_report() -> None:

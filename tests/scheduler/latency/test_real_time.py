@@ -18,7 +18,7 @@ from scheduler.latency.real_time import (
     opening,
     saved_cores,
 )
-from scheduler.latency.triggers import SMALLEST_S, BatchCost
+from scheduler.latency.triggers import SMALLEST_S, BatchCost, Counted
 from scheduler.latency.ways import Way
 
 from .test_pacing import problems
@@ -133,3 +133,12 @@ def test_events_are_gathered_for_as_long_as_the_limit_allows_where_that_makes_fe
     assert cost < open_cost(busy).cores(SMALLEST_S) - 0.04, "five groups a second instead of fifty"
     rare = choose_modes(LINE, [Wanted("w", WAY, 0.06)], {"a": "", "b": ""})
     assert [rare.interval_s[query] for query in "ab"] == [0.02, 0.02], "ten events a second are ten groups either way"
+
+
+def test_a_limit_that_begins_with_a_stream_needs_no_open_batches_of_who_writes_it() -> None:
+    way = replace(WAY, counted=Counted(False, frozenset({"a"})))
+
+    chosen = choose_modes(LINE, [Wanted("w", way, 0.05)], {"a": "", "b": ""})
+
+    assert chosen.open == {"b"}
+    assert chosen.paced.expected["w"].least_s is None

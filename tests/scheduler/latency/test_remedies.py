@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scheduler.latency.pacing import Queries, Wanted, pace
 from scheduler.latency.real_time import choose_modes
 from scheduler.latency.remedies import ASK, CHAIN, CHAIN_AND_SLOTS, SLOTS, Remedy, chains_among, remedies
-from scheduler.latency.triggers import BatchCost
+from scheduler.latency.triggers import BatchCost, Counted
 from scheduler.latency.ways import Way
 
 QUERY = BatchCost(0.03, 0.03)
@@ -78,6 +78,18 @@ def test_what_others_take_of_a_slot_stays_theirs() -> None:
 
     assert SLOTS not in offered(queries, want)
     assert offered(crowded, want)[SLOTS].slots == 1
+
+
+@pytest.mark.parametrize(("names", "passed", "latency_s"), [
+    ("abc", "", 0.12), ("abc", "a", 0.12), ("abc", "c", 0.07), ("ab", "ab", 0.0)])
+def test_what_is_fused_with_a_query_that_counts_counts(names: str, passed: str, latency_s: float) -> None:
+    """Batches of a and b take 50 ms each, of both as one 70 ms; a stream between them takes no time then."""
+    queries, whole = line("abc", BatchCost(0.05, 0.05)), wanted(names, 0.2)
+    want = replace(whole, way=replace(whole.way, counted=Counted(False, frozenset(passed))))
+
+    offers = offered(queries, want, (("a", "b"),))
+
+    assert offers[CHAIN].latency_s == pytest.approx(latency_s)
 
 
 @given(st.sets(st.tuples(st.integers(0, 5), st.integers(2, 6)).filter(lambda part: sum(part) <= 6)))

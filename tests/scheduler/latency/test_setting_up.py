@@ -26,6 +26,7 @@ from scheduler.latency.managing import REPORT_S, ROUND_S, QosManager
 from scheduler.latency.runtime_graph import Channel, RuntimeGraph, Vertex
 from scheduler.latency.setting_up import constraint_of, graph_of, qos_setups
 from scheduler.latency.standing_in import STAND_INS, stood_in_for
+from scheduler.latency.triggers import Counted
 from scheduler.latency.ways import Way
 
 from . import graphs
@@ -41,18 +42,15 @@ def set_up(graph: RuntimeGraph, constraints: list[LatencyConstraint]) -> dict[st
 @given(st.data())
 def test_all_nodes_watch_each_sequence_exactly_once_also_while_some_are_away(data: st.DataObject) -> None:
     graph = data.draw(graphs.graphs())
-    constraints = data.draw(st.lists(graphs.constraints(graph).filter(
-        lambda constraint: isinstance(constraint.sequence[-1], str)), max_size=3))  # limits end with a query
+    constraints = data.draw(st.lists(graphs.constraints(graph), max_size=3))
     known = data.draw(graphs.latencies(graph))
     nodes = sorted({vertex.worker for vertex in graph.vertices.values()})
     away = data.draw(st.sets(st.sampled_from(nodes)))
 
     setups = set_up(graph, constraints)
 
-    wanted = Counter(
-        (constraint.sequence, constraint.limit_s, graphs.latency_s(constraint, graph, path, known))
-        for constraint in constraints for path in graphs.sequences(constraint, graph)
-        if graphs.latency_s(constraint, graph, path, known) > constraint.limit_s)
+    wanted = Counter((constraint.sequence, constraint.limit_s, path) for constraint in constraints
+                     for path in graphs.sequences(constraint, graph))
     watched: Counter[object] = Counter()
     parts = [setup for setup in setups.values() if setup.node not in away]
     for setup in list(parts):
@@ -67,10 +65,11 @@ def test_all_nodes_watch_each_sequence_exactly_once_also_while_some_are_away(dat
     for setup in parts:
         part = graph_of(setup)
         for share in setup.shares:
-            constraint = constraint_of(share)
-            watched.update(
-                (constraint.sequence, constraint.limit_s, violation.latency_s)
-                for violation in Watched(constraint, part, known, frozenset(share.anchors)).violations())
+            constraint, anchors = constraint_of(share), frozenset(share.anchors)
+            own = graphs.sequences(constraint, part, anchors)
+            watched.update((constraint.sequence, constraint.limit_s, path) for path in own)
+            worst_s = max((graphs.latency_s(constraint, part, path, known) for path in own), default=None)
+            assert Watched(constraint, part, known, anchors).worst_s == worst_s
     assert watched == wanted
 
 
@@ -148,8 +147,34 @@ def test_of_one_path_the_strictest_limit_is_watched_and_a_percentile_beside_a_me
     tail, longer = (constraints_on(way, limit_s=limit_s, over_s=60, percentile=80) for limit_s in (2.0, 3.0))
     assert strictest([*short, *longer, *tail]) == [*short, *tail]
     assert (tail[0].limit_s, tail[0].percentile) == (1.25, 80), "so much a mean may be of ages that are spread evenly"
-    [within] = constraints_on(way, limit_s=2.0, over_s=60, writers={"a": ("before",)})
-    assert within.sequence == (("before", "a"), "a", ("a", "b"), "b")
+
+
+@pytest.mark.parametrize(("passed", "sequence", "last"), [
+    ("", ("a", ("a", "b"), "b", ("b", "c"), "c"), "c"),
+    ("a", (("a", "b"), "b", ("b", "c"), "c"), "c"),
+    ("c", ("a", ("a", "b"), "b", ("b", "c")), "b"),
+    ("ac", (("a", "b"), "b", ("b", "c")), "b")])
+def test_a_limit_that_begins_or_ends_with_a_stream_is_watched_as_such(
+    passed: str, sequence: tuple[object, ...], last: str
+) -> None:
+    way = Way({"a": (), "b": ("a",), "c": ("b",)}, frozenset("a"), frozenset("c"), Counted(False, frozenset(passed)))
+    [constraint] = constraints_on(way, limit_s=2.0, over_s=60)
+    graph = RuntimeGraph(
+        [Vertex(name, name, f"n{at}") for at, name in enumerate("abc")], [Channel("a", "b"), Channel("b", "c")])
+
+    setups = set_up(graph, [constraint])
+
+    assert (constraint.sequence, constraint.last, constraint.waits) == (sequence, last, False)
+    assert [constraint_of(share) for setup in setups.values() for share in setup.shares] == [constraint]
+
+
+def test_a_single_stream_is_watched_between_queries_and_takes_no_time_within_them() -> None:
+    between = Way({"a": (), "b": ("a",)}, frozenset("a"), frozenset("b"), Counted(False, frozenset("ab")))
+    within = Way({"a": ()}, frozenset("a"), frozenset("a"), Counted(False, frozenset("a")))
+
+    [constraint] = constraints_on(between, limit_s=2.0, over_s=60, percentile=99)
+    assert (constraint.sequence, constraint.tasks, constraint.last) == ((("a", "b"),), ("a", "b"), "a")
+    assert constraints_on(within, limit_s=2.0, over_s=60) == []
 
 
 def test_a_thousand_nodes_are_set_up_and_one_of_them_decides_on_its_part_of_a_hundred_thousand_bundles() -> None:
@@ -230,6 +255,8 @@ def test_what_is_written_is_read_again_by_an_earlier_version_too(codec, value) -
     {"channels": [["a", "b"]]}, {"version": "new"}, {"own": {"a": {}}},
     {"shares": [{"path": ["f"], "limit_s": 0, "over_s": 1, "anchors": ["a"]}]},
     {"shares": [{"path": ["f"], "limit_s": 1, "over_s": 1, "anchors": ["a"]}]},
+    {"shares": [{"path": ["f"], "limit_s": 1, "over_s": 1, "anchors": ["a"], "counts_last": False}],
+     "queries": {"a": {"task": "f", "node": "n1"}}},
     {"shares": [{"path": ["f"], "limit_s": 1, "over_s": 1, "anchors": ["a"], "percentile": 100}],
      "queries": {"a": {"task": "f", "node": "n1"}}},
     {"stands_in": {"n2": {"shares": [], "queries": {}, "channels": [["a", "b"]]}}},

@@ -19,17 +19,18 @@ from scheduler.latency.pacing import Queries, Wanted, expected_at, pace
 from scheduler.latency.runtime_graph import Channel, RuntimeGraph, Vertex
 from scheduler.latency.setting_up import qos_setups
 from scheduler.latency.stepping import lengthened_s, shortened_s
-from scheduler.latency.triggers import BatchCost
+from scheduler.latency.triggers import WHOLE, BatchCost, Counted
 from scheduler.latency.ways import Way
 
 WAY = Way({"a": (), "b": ("a",)}, frozenset({"a"}), frozenset({"b"}))
 
 
-def manager_of(limit_s: float, percentile: float | None = None) -> QosManager:
-    """The manager of two queries on one node, with a limit on both."""
+def manager_of(limit_s: float, percentile: float | None = None, counted: Counted = WHOLE) -> QosManager:
+    """The manager of two queries on one node, with a limit on both or on what counts of them."""
     graph = RuntimeGraph([Vertex("a", "a", "n1"), Vertex("b", "b", "n1")], [Channel("a", "b")])
+    way = replace(WAY, counted=counted)
     setups = qos_setups(
-        graph, constraints_on(WAY, limit_s=limit_s, over_s=60.0, percentile=percentile),
+        graph, constraints_on(way, limit_s=limit_s, over_s=60.0, percentile=percentile),
         longest_ms=dict.fromkeys("ab", 8_000), sources={"a"})
     return QosManager(setups["n1"], now_s=0.0)
 
@@ -57,10 +58,11 @@ Changes = list[tuple[float, Mapping[str, float]]]  # moments, and the intervals 
 
 
 def played(
-    queries: Queries, limit_s: float, *, seconds: int = 900, batch_s: Callable[[float], float] | None = None
+    queries: Queries, limit_s: float, *, seconds: int = 900, batch_s: Callable[[float], float] | None = None,
+    counted: Counted = WHOLE,
 ) -> tuple[Queries, Changes]:
     """How the intervals end, and what was changed when; what a batch takes may be another at each moment."""
-    manager, changes = manager_of(limit_s), []
+    manager, changes = manager_of(limit_s, counted=counted), []
     for now_s in range(0, seconds, round(REPORT_S)):
         if batch_s is not None:
             queries = replace(queries, costs=costs_of(batch_s(now_s)))
@@ -128,6 +130,46 @@ def test_load_that_swings_makes_intervals_shorter_twice_in_half_an_hour_at_most(
     later = [at_s for at_s in shorter if at_s > 200]  # from intervals of 8 s they come down first
     for at_s in later:
         assert len([other_s for other_s in later if at_s <= other_s < at_s + REMEMBERED_S]) <= 2
+
+
+FROM_TASK = Counted(waits=False)  # behind the source, in its query
+FROM_STREAM, TO_STREAM, STREAM = (Counted(name == "b", frozenset(name)) for name in ("a", "b", "ab"))
+
+
+@pytest.mark.parametrize(("counted", "intervals_s", "limit_s", "stepped"), [
+    (WHOLE, (8.0, 8.0), 2.0, {"a"}),
+    (FROM_TASK, (8.0, 8.0), 2.0, set()),
+    (FROM_TASK, (1.0, 8.0), 2.0, {"b"}),
+    (FROM_STREAM, (8.0, 8.0), 2.0, set()),
+    (FROM_STREAM, (1.0, 8.0), 2.0, {"b"}),
+    (TO_STREAM, (8.0, 8.0), 2.0, {"a"}),
+    (TO_STREAM, (1.0, 8.0), 2.0, {"a", "b"}),
+    (STREAM, (1.0, 8.0), 2.0, {"b"}),
+    (STREAM, (8.0, 8.0), 0.04, set())])
+def test_only_what_a_limit_covers_is_made_quicker(
+    counted: Counted, intervals_s: tuple[float, float], limit_s: float, stepped: set[str]
+) -> None:
+    queries = replace(begun(0.05), before_s=dict(zip("ab", intervals_s, strict=True)))
+    wants = [Wanted("w", replace(WAY, counted=counted), limit_s)]
+
+    ended, changes = played(queries, limit_s, seconds=150, counted=counted)
+
+    shorter = {query for _, factors in changes for query, factor in factors.items() if factor < 1}
+    assert stepped <= shorter <= (stepped | {"b"} if stepped else set())
+    assert expected_at(ended, wants, ended.before_s)["w"].latency_s <= limit_s
+
+
+@given(st.sampled_from([WHOLE, FROM_TASK, FROM_STREAM, TO_STREAM]), st.sampled_from([0.2, 1.0, 5.0]),
+       st.sampled_from([1.0, 2.0, 8.0]))
+def test_a_manager_sees_what_the_plan_expects(counted: Counted, first_s: float, then_s: float) -> None:
+    queries = replace(begun(0.05), before_s={"a": first_s, "b": then_s})
+    manager = manager_of(0.021, counted=counted)
+
+    decisions = [decision for now_s in range(0, 60, round(REPORT_S)) if manager.take(
+        measured(queries), now_s=now_s) is None for decision in manager.decide(now_s)]
+
+    expected = expected_at(queries, [Wanted("w", replace(WAY, counted=counted), 1.0)], queries.before_s)["w"]
+    assert all(decision.worst_s == pytest.approx(expected.latency_s) for decision in decisions[:1])
 
 
 def test_a_reader_for_which_nothing_waits_gets_the_interval_of_its_writer() -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import product
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.latency.triggers import BatchCost, BatchPlan, Limit, choose_intervals, latency_s
+from scheduler.latency.triggers import BatchCost, BatchPlan, Counted, Limit, choose_intervals, latency_s
 
 GRID_S = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 4.0, 8.0)
 
@@ -30,9 +31,14 @@ def _plans(draw: st.DrawFn) -> BatchPlan:
         reads = {"b": ("a",), "c": ("b",), "d": (draw(st.sampled_from(["a", "b"])),)}
         paths = [("a", "b", "c"), ("a", "d") if reads["d"] == ("a",) else ("a", "b", "d")]
     queries = sorted({query for path in paths for query in path})
-    limits = [Limit(path, draw(st.sampled_from([0.4, 1.0, 3.0, 10.0])), draw(st.sampled_from([0.0, 0.1])))
+    limits = [Limit(path, draw(st.sampled_from([0.4, 1.0, 3.0, 10.0])), draw(st.sampled_from([0.0, 0.1])),
+                    counted=Counted(draw(st.booleans()), draw(st.frozensets(st.sampled_from([path[0], path[-1]])))))
               for path in paths if draw(st.integers(0, 3))]
     return BatchPlan({query: draw(_costs()) for query in queries}, limits, reads, largest_s=8.0, smallest_s=0.05)
+
+
+def _latency_s(plan: BatchPlan, limit: Limit, interval_s: Mapping[str, float]) -> float:
+    return limit.other_s + latency_s(plan, limit.path, interval_s, counted=limit.counted)
 
 
 @settings(deadline=None)
@@ -45,13 +51,13 @@ def test_limits_hold_and_no_point_of_a_grid_takes_less_cpu(plan: BatchPlan) -> N
         assert 0.05 - 1e-9 <= interval_s <= 8.0 + 1e-9
     if not chosen.unmet:
         for limit in plan.limits:
-            assert limit.other_s + latency_s(plan, limit.path, chosen.interval_s) <= limit.limit_s + 1e-5
+            assert _latency_s(plan, limit, chosen.interval_s) <= limit.limit_s + 1e-5
     feasible = []
     for intervals in product(GRID_S, repeat=len(plan.costs)):
         interval_s = dict(zip(plan.costs, intervals, strict=True))
         if any(cost.least_s > interval_s[query] for query, cost in plan.costs.items()):
             continue
-        if all(limit.other_s + latency_s(plan, limit.path, interval_s) <= limit.limit_s for limit in plan.limits):
+        if all(_latency_s(plan, limit, interval_s) <= limit.limit_s for limit in plan.limits):
             feasible.append(sum(cost.cores(interval_s[query]) for query, cost in plan.costs.items()))
     if feasible:
         assert not chosen.unmet

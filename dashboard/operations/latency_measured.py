@@ -1,0 +1,55 @@
+"""What was measured along the slowest way of a latency limit: how much later events leave each query than they came."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from dashboard.history.store import DatabaseHistory
+from dashboard.operations.limit_points import Point, points_of
+from dashboard.operations.models import LatencyStatus
+from scheduler.history.series import TEN_SECONDS
+from scheduler.model.estate import Estate
+from scheduler.model.latency import LatencyLimit
+
+
+def measured_along(estate: Estate, row: LatencyStatus, limit: LatencyLimit) -> dict[str, float]:
+    """By query of the way the seconds that events spend there and on the way to it, in the mean over the limit's span.
+
+    Only those are in it for which both ends were measured; a query that only writes a limit's first stream has 0, and
+    one that only reads its last stream what that takes. Where a query's events are younger than those of the one
+    before it (it leaves out those that are late), it is 0.
+    """
+    submitted = estate.submitted.get(str(row.dataflow_id))
+    path = [estate.fragments[query] for query, *_ in row.path if query in estate.fragments]
+    if submitted is None or len(path) < len(row.path) or not all(fragment.active_tasks for fragment in path):
+        return {}
+    places: Sequence[Point] = [Point(), *(Point((fragment.active_tasks[-1],)) for fragment in path)]
+    if limit.along:
+        queries, places = points_of(estate, str(row.dataflow_id), limit)
+        if list(queries) != [fragment.id for fragment in path]:
+            return {}
+    means = _means(row, limit, places)
+    return {
+        fragment.id: max(0.0, after - before) for fragment, before, after in zip(path, means, means[1:], strict=False)
+        if before is not None and after is not None}
+
+
+def _means(row: LatencyStatus, limit: LatencyLimit, places: Sequence[Point]) -> list[float | None]:
+    """The mean age at each of some places, in seconds; None where it was not measured."""
+    end_s = int(row.at.timestamp()) + 1
+    points = DatabaseHistory().read(
+        {line for place in places for line in place.series}, TEN_SECONDS,
+        begin_s=end_s - max(int(limit.over_s), TEN_SECONDS.step_s), end_s=end_s)
+    known_s = {series: float(np.nanmean(line.values)) / 1000 for series, line in points.items()
+               if line.newest is not None}
+    means: list[float | None] = []
+    for place in places:
+        age_s = max((known_s[line] for line in place.ages if line in known_s), default=None) if place.ages else 0.0
+        if age_s is None or not known_s.keys() >= {*place.later, *place.twice}:
+            means.append(None)
+        else:
+            means.append(age_s + sum(known_s[line] for line in place.later)
+                         + sum(known_s[line] for line in place.twice) / 2)
+    return means

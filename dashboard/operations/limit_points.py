@@ -1,0 +1,73 @@
+"""Where a limit begins and ends, as points that history has ages for: what is measured of it is the time between."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from scheduler.history.series import QUERY, STREAM, TASK, Series
+from scheduler.latency.ways import part_of
+from scheduler.model.estate import Estate
+from scheduler.model.latency import LatencyLimit
+
+MEAN = "latency_mean_ms"
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A place on a way, by how old events are there in the mean: as old as they leave the slowest of some running
+    tasks, and what a ``stream`` takes; or half of how far apart the batches of a ``query`` are, which its ``source``
+    waits for. Without any it is where they come from outside."""
+
+    tasks: tuple[str, ...] = ()
+    stream: str = ""
+    source: str = ""
+    query: str = ""
+
+    @property
+    def ages(self) -> tuple[Series, ...]:
+        """The series of which the highest counts."""
+        return tuple(Series(TASK, task, MEAN) for task in self.tasks)
+
+    @property
+    def later(self) -> tuple[Series, ...]:
+        """What is added to that."""
+        return (Series(STREAM, self.stream, "channel_mean_ms"),) if self.stream else ()
+
+    @property
+    def twice(self) -> tuple[Series, ...]:
+        """What is added by half."""
+        return (Series(QUERY, self.query, "trigger_ms"),) if self.query else ()
+
+    @property
+    def series(self) -> tuple[Series, ...]:
+        """All that it is told by."""
+        return (*self.ages, *self.later, *self.twice)
+
+
+def behind(estate: Estate, source: str) -> Point:
+    """Where a batch takes what comes from a source: how long that waits follows from the query that it is in now."""
+    place = estate.places.get(source)
+    return Point(source=source, query=source if place is None else estate.fragments[place[0]].queries[0].id)
+
+
+def points_of(estate: Estate, dataflow: str, limit: LatencyLimit) -> tuple[tuple[str, ...], tuple[Point, ...]]:
+    """The queries of a limit along a part, and its points: where it begins, and where it leaves each of them; nothing
+    where one of its tasks does not work."""
+    part = part_of(estate, dataflow, limit)
+    if part is None:
+        return (), ()
+    (first, task), passed = part.path[0], part.counted.passed
+    head = estate.tasks[estate.fragments[first].tasks[0]]
+    if first in passed:
+        begin = Point((task,))
+    elif part.counted.waits:
+        begin = Point()
+    else:
+        begin = Point(head.parents, f"{head.parents[0]}>{head.id}") if head.parents else behind(estate, head.id)
+    points = [begin]
+    for query, leaving in part.path:
+        if query in passed and len(points) > 1:
+            points.append(Point(points[-1].tasks, f"{points[-1].tasks[0]}>{estate.fragments[query].tasks[0]}"))
+        else:
+            points.append(Point((leaving,)))
+    return part.queries, tuple(points)
