@@ -47,7 +47,7 @@ def register_node(*, name: str, slots: int, actor: User | None = None) -> NodeRo
 
 
 def drain_node(*, name: str, actor: User | None = None) -> NodeRow:
-    """Place nothing new on a node, and let what can move leave it (`dashboard.operations.draining`).
+    """Place nothing new on a node, and let what can move leave it (`dashboard.approvals.services.draining`).
 
     Raises
     ------

@@ -11,13 +11,13 @@ from django.core.management import CommandError, call_command
 from django.test import Client
 
 from dashboard import jobs
+from dashboard.approvals.drains import drain_of
 from dashboard.approvals.lifecycle import DONE, EXECUTING
 from dashboard.approvals.models import Proposal
 from dashboard.approvals.services import draining, empty_nodes, prepare_proposal
 from dashboard.audit.models import AuditEntry
 from dashboard.catalog.lifecycle import REMOVING
 from dashboard.catalog.models import DataflowRecord
-from dashboard.operations.draining import drain_of
 from dashboard.operations.estate import load_estate, load_part_of, stored_estate
 from dashboard.operations.file_secrets import file_secrets
 from dashboard.operations.offered_slots import offered_slots

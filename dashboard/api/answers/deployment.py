@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Annotated, Literal
 
 from .common import Answer, Moving
@@ -114,12 +115,19 @@ class Deployment(Answer):
 
 
 class QueryOnNode(Answer):
-    """A query on a node, its tasks in words, and why it cannot go to another node; empty where it can."""
+    """A query on a node, its tasks in words, and why it cannot go to another node; empty where it can.
+
+    Where the node is drained, ``held`` says what keeps it from going now (empty: nothing does), ``proposal`` which
+    proposal that is about, and ``again_at`` when Weir tries again by itself.
+    """
 
     id: str
     slot: str
     name: str
     why_not: str
+    held: str
+    proposal: str | None
+    again_at: datetime | None
 
 
 class Drain(Answer):
