@@ -79,6 +79,11 @@ class QueryThere:
     proposal: str | None = None
     again_at: datetime | None = None
 
+    @property
+    def again_ms(self) -> int | None:
+        """When it is tried again, in ms since the epoch."""
+        return None if self.again_at is None else int(self.again_at.timestamp() * 1000)
+
 
 @dataclass(frozen=True, slots=True)
 class Drain:
@@ -153,7 +158,7 @@ class _Seen:
         self._taken_back = [
             (plan_of(proposal.plan), proposal) for proposal in by_weir.filter(
                 dataflow__in=users, status=ROLLED_BACK, finished_at__gte=since).order_by("finished_at")]
-        self._under_way = Proposal.objects.under_way().select_related("plan", "dataflow").order_by("approved_at").first()
+        self._under_way = Proposal.objects.under_way().select_related("plan").order_by("approved_at").first()
         self._is_silent = silent_nodes().filter(name=node).exists()
 
     def _users(self, fragment: Fragment) -> set[str]:
@@ -176,7 +181,8 @@ class _Seen:
             return Standing(fragment, hold=hold)
         left = own or next((  # of a query that is there no more
             proposal for proposal in self._open if is_of_a_drain(proposal) and proposal.dataflow in running
-            and proposal.status in {STALE, UNPLANNABLE} and not _queries(proposal) & self._estate.fragments.keys()), None)
+            and proposal.status in {STALE, UNPLANNABLE}
+            and _queries(proposal).isdisjoint(self._estate.fragments)), None)
         return Standing(
             fragment, record=left.dataflow if left else running[0], slot=slot, again=left,
             attempt=1 if own is None else own.plan.options.get(ATTEMPT, 1) + 1)
@@ -191,7 +197,8 @@ class _Seen:
             return Hold("None of the dataflows that work in it is running: it goes for one that is.")
         for proposal in moves:
             if proposal.held:
-                return Hold("Its move waits for the end of a freeze, or for a window.", proposal, proposal.held["reason"])
+                return Hold(
+                    "Its move waits for the end of a freeze, or for a window.", proposal, proposal.held["reason"])
             if not is_of_a_drain(proposal):
                 return Hold("A proposal to move it is open: decide it, or take it back.", proposal)
             if proposal.status in {COMPUTING, PENDING}:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from datetime import timedelta
 
-from django.db.models import Max, QuerySet
+from django.db.models import Max, Q, QuerySet
 
 from dashboard.operations.models import NodeRow, SlotRow
 
@@ -18,9 +18,9 @@ def offered_slots() -> QuerySet[SlotRow]:
     return unreserved_slots().exclude(node__in=silent_nodes())
 
 
-def unreserved_slots() -> QuerySet[SlotRow]:
-    """Slots that nothing has reserved, of nodes that are not drained."""
-    return SlotRow.objects.filter(reserved_for="", node__draining_since=None)
+def unreserved_slots(*, drained_too: Collection[str] = ()) -> QuerySet[SlotRow]:
+    """Slots that nothing has reserved, of nodes that are not drained, but for some by name."""
+    return SlotRow.objects.filter(Q(node__draining_since=None) | Q(name__in=drained_too), reserved_for="")
 
 
 def closed_slots(names: Collection[str] | None = None) -> dict[str, str]:

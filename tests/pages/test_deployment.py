@@ -165,7 +165,9 @@ def test_a_suggestion_of_several_queries_is_one_proposal(
 # What a move would bring ----------------------------------------------------------------------------------------------
 
 
-def preview(client_of: ClientOf, record: DataflowRecord, query: str, slot: str, *along: str, user: str = "carla") -> dict:
+def preview(
+    client_of: ClientOf, record: DataflowRecord, query: str, slot: str, *along: str, user: str = "carla"
+) -> dict:
     """What the API says of a move; the page shows it, and nothing is proposed."""
     chosen = {"query": query, "slot": slot, "along": list(along)}
     answer = client_of(user).get(f"/api/dataflows/{record.pk}/move", chosen)

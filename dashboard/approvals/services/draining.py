@@ -8,9 +8,8 @@ told where the drain is (`dashboard.approvals.drains`).
 from __future__ import annotations
 
 from contextlib import suppress
+from datetime import datetime
 from uuid import UUID
-
-from django.utils import timezone
 
 from dashboard.approvals.drains import ATTEMPT, Standing, cause_of_failure, is_of_a_drain, standings
 from dashboard.approvals.lifecycle import FAILED
@@ -27,7 +26,7 @@ from scheduler.model.fragment import node_of
 from scheduler.model.plan_kinds import MOVE
 
 
-def empty_nodes() -> Proposal | None:
+def empty_nodes(*, at: datetime) -> Proposal | None:
     """Propose the next move off a node that is drained, unless something is being enacted; the proposal.
 
     A move of that kind that does not come to its end is taken back: the query works on where it is, and other plans
@@ -39,8 +38,8 @@ def empty_nodes() -> Proposal | None:
     if not nodes or Proposal.objects.under_way().exists():
         return None
     for node in nodes:
-        for standing in standings(current_estate(), node, at=timezone.now()):
-            proposal = _propose(standing, node=node) if standing.record is not None else None
+        for standing in standings(current_estate(), node, at=at):
+            proposal = _propose(standing, node=node, at=at) if standing.record is not None else None
             if proposal is not None:
                 return proposal
     return None
@@ -75,14 +74,14 @@ def _take_back(proposal_id: UUID) -> Proposal | None:
         return proposal
 
 
-def _propose(standing: Standing, *, node: str) -> Proposal | None:
+def _propose(standing: Standing, *, node: str, at: datetime) -> Proposal | None:
     """A move that is carried out as soon as it is planned; None where the query stands otherwise by now."""
     with audited(actor=None, verb="dataflow.move_off", team=standing.record.team) as audit:
         lock_generation()
         audit.subject = standing.record
         query = standing.fragment.id
         standing = next((
-            now for now in standings(current_estate(), node, at=timezone.now())
+            now for now in standings(current_estate(), node, at=at)
             if now.fragment.id == query and now.record == standing.record), None)
         if standing is None:
             audit.nothing_changed()

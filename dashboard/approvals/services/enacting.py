@@ -204,8 +204,9 @@ def take_back(audit: Audit, proposal: Proposal, *, generation: int, why: str = "
     former = proposal.plan.options["former"] if back.has_version else None
     record = plans.request_plan(
         actor=actor, dataflow=proposal.dataflow, kind=back.name, options=options, version=former)
+    was_done = proposal.status == DONE
     move_proposal(proposal, ROLLING_BACK)
-    plan = _undoing(proposal, record, generation=generation)
+    plan = _undoing(proposal, record, generation=generation, was_done=was_done)
     proposal.rollback_plan = plans.freeze(record=record, plan=plan)
     store_plan(plan)
     proposal.progress = {"done": [], "failing": {}}
@@ -240,9 +241,13 @@ def _options_as_it_was(removal: Proposal) -> dict[str, Any]:
     return options
 
 
-def _undoing(proposal: Proposal, record: PlanRecord, *, generation: int) -> Plan:
-    estate, plan = StoredEstate(generation), plan_of(proposal.plan)
-    back = undo(estate, replace(plan, fragments_before=on_slots_there(plan.fragments_before)))
+def _undoing(proposal: Proposal, record: PlanRecord, *, generation: int, was_done: bool) -> Plan:
+    plan = plan_of(proposal.plan)
+    before = on_slots_there(plan.fragments_before)
+    # What is under way is still where it was, and goes on there though the node is drained.
+    back_to = () if was_done else [bundle.slot for fragment in before.values() for bundle in fragment.queries]
+    estate = StoredEstate(generation, back_to=back_to)
+    back = undo(estate, replace(plan, fragments_before=before))
     return compute(record, estate) if back is None else back
 
 

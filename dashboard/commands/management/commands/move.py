@@ -52,4 +52,5 @@ def _lines(preview: MovePreview) -> Iterator[str]:
     for team in preview.teams:
         yield f"  {team.name} " + (
             f"has to agree: {team.approvals} of its {team.role}s" if team.approvals else "agreed beforehand")
-    yield f"It cannot be proposed now: {preview.refused} {preview.remedy}" if preview.refused else "Nothing is proposed."
+    refused = f"It cannot be proposed now: {preview.refused} {preview.remedy}"
+    yield refused if preview.refused else "Nothing is proposed."
