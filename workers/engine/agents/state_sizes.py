@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-LOOK_MS = 30_000  # a look lists the folders of a query's state
+LOOK_MS = 10_000  # a look lists the folders of a query's state
 
 
 class StateSizes:
@@ -22,7 +22,7 @@ class StateSizes:
         self._seen: dict[str, tuple[int, int | None]] = {}  # when it was looked at, and what it was
 
     def kb(self, fragment_id: str, *, now_ms: int) -> int | None:
-        """About how much it is, as of the last half a minute; None where that cannot be told."""
+        """About how much it is, as of the last ten seconds; None where that cannot be told."""
         at_ms, size = self._seen.get(fragment_id, (None, None))
         if at_ms is None or now_ms - at_ms >= LOOK_MS:
             try:
