@@ -136,7 +136,6 @@ def preview_of(
     viewer = viewer_of(actor)
     record = dataflow_for(viewer, dataflow_id)
     require_role(viewer, record.team, Role.VIEWER)
-    query, slot, *along = (name.replace("\0", "") for name in (query, slot, *along))
     return _preview(actor, record, look(), query=query, slot=slot, along=tuple(dict.fromkeys(along)))
 
 
