@@ -1,6 +1,6 @@
 """How the queries on a drained node stand: which goes next and where, which cannot go, and what holds the others.
 
-- ``departures(estate, node, at=…)``: by fragment, what `services.draining` decides by
+- ``outgoing_of(estate, node, at=…)``: by fragment, what `services.draining` decides by
 - ``drain_of(name, viewer)``: the same, as far as the viewer may know of it
 """
 
@@ -50,7 +50,7 @@ class Hold:
 
 
 @dataclass(frozen=True, slots=True)
-class Departure:
+class Outgoing:
     """How one fragment stands: it cannot go (``why_not``), something holds it, or it goes to ``slot`` next.
 
     ``record`` is the dataflow that asks for its move, ``again`` a proposal of Weir's own that is planned anew for it,
@@ -125,7 +125,7 @@ def pause_s(attempts: int, *, first_s: int, most_s: int) -> int:
     return min(first_s << min(attempts - 1, 20), most_s)
 
 
-def departures(estate: Estate, node: str, *, at: datetime) -> list[Departure]:
+def outgoing_of(estate: Estate, node: str, *, at: datetime) -> list[Outgoing]:
     """How each fragment with a query on a drained node stands.
 
     Parameters
@@ -139,7 +139,7 @@ def departures(estate: Estate, node: str, *, at: datetime) -> list[Departure]:
     """
     fragments = fragments_there(estate, node)
     seen = _Seen(estate, node, [fragment for fragment, _ in fragments], at)
-    return [seen.departure(fragment, why_not) for fragment, why_not in fragments]
+    return [seen.outgoing(fragment, why_not) for fragment, why_not in fragments]
 
 
 class _Seen:
@@ -164,10 +164,10 @@ class _Seen:
     def _users(self, fragment: Fragment) -> set[str]:
         return {user for task in fragment.active_tasks for user in self._estate.users[task]}
 
-    def departure(self, fragment: Fragment, why_not: str) -> Departure:
+    def outgoing(self, fragment: Fragment, why_not: str) -> Outgoing:
         """How one of them stands."""
         if why_not:
-            return Departure(fragment, why_not=why_not)
+            return Outgoing(fragment, why_not=why_not)
         running = [
             record for user in sorted(self._users(fragment))
             if (record := self._records.get(UUID(user))) is not None and record.status == dataflows.RUNNING]
@@ -178,12 +178,12 @@ class _Seen:
         slot = _target(self._node, besides={node_of(proposal.plan.options["slot"]) for proposal in tried})
         hold = self._held_by_what_is(running, moves, slot) or self._backs_off(own, tried) or self._waits_its_turn()
         if hold is not None:
-            return Departure(fragment, hold=hold)
+            return Outgoing(fragment, hold=hold)
         left = own or next((  # of a query that is there no more
             proposal for proposal in self._open if is_of_a_drain(proposal) and proposal.dataflow in running
             and proposal.status in {STALE, UNPLANNABLE}
             and _queries(proposal).isdisjoint(self._estate.fragments)), None)
-        return Departure(
+        return Outgoing(
             fragment, record=left.dataflow if left else running[0], slot=slot, again=left,
             attempt=1 if own is None else own.plan.options.get(ATTEMPT, 1) + 1)
 
@@ -266,28 +266,28 @@ def drain_of(name: str, viewer: Viewer = EVERYTHING) -> Drain:
     report = view_for(EVERYTHING).reading.reports.node(name)
     seen = {fragment.id for fragment in view_for(viewer).fragments()}
     draining = row.draining_since is not None
-    everything = departures(estate, name, at=timezone.now()) if draining else [
-        Departure(fragment, why_not=why_not) for fragment, why_not in fragments_there(estate, name)]
+    everything = outgoing_of(estate, name, at=timezone.now()) if draining else [
+        Outgoing(fragment, why_not=why_not) for fragment, why_not in fragments_there(estate, name)]
     visible = {proposal.pk for proposal in proposals(viewer).filter(
         pk__in=[each.hold.proposal.pk for each in everything if each.hold and each.hold.proposal])}
     queries = tuple(
-        _query_there(estate, departure, bundle.id, bundle.slot, visible)
-        for departure in everything if departure.fragment.id in seen
-        for bundle in departure.fragment.queries if node_of(bundle.slot) == name)
-    own = {bundle.id for departure in everything for bundle in departure.fragment.queries}
+        _query_there(estate, outgoing, bundle.id, bundle.slot, visible)
+        for outgoing in everything if outgoing.fragment.id in seen
+        for bundle in outgoing.fragment.queries if node_of(bundle.slot) == name)
+    own = {bundle.id for outgoing in everything for bundle in outgoing.fragment.queries}
     return Drain(
-        name, draining, queries, sum(departure.fragment.id not in seen for departure in everything),
+        name, draining, queries, sum(outgoing.fragment.id not in seen for outgoing in everything),
         None if report is None else len(
             {*report.handing_over, *(query for slot in report.slots.values() for query in slot.fragments)} - own))
 
 
 def _query_there(
-    estate: Estate, departure: Departure, query: str, slot: str, visible: Collection[UUID]
+    estate: Estate, outgoing: Outgoing, query: str, slot: str, visible: Collection[UUID]
 ) -> QueryThere:
-    hold, fragment = departure.hold or Hold(""), departure.fragment
+    hold, fragment = outgoing.hold or Hold(""), outgoing.fragment
     is_known = hold.proposal is not None and hold.proposal.pk in visible
     name = " → ".join(estate.tasks[task].type for task in fragment.kept_tasks if task in estate.tasks)
     detail = f"{hold.why} {hold.detail}" if is_known and hold.detail else hold.why
     return QueryThere(
-        query, slot, name, departure.why_not, held=detail, proposal=str(hold.proposal.pk) if is_known else None,
+        query, slot, name, outgoing.why_not, held=detail, proposal=str(hold.proposal.pk) if is_known else None,
         again_at=hold.again_at)

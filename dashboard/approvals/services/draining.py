@@ -11,7 +11,7 @@ from contextlib import suppress
 from datetime import datetime
 from uuid import UUID
 
-from dashboard.approvals.drains import ATTEMPT, Departure, cause_of_failure, departures, is_of_a_drain
+from dashboard.approvals.drains import ATTEMPT, Outgoing, cause_of_failure, is_of_a_drain, outgoing_of
 from dashboard.approvals.lifecycle import FAILED
 from dashboard.approvals.models import Proposal
 from dashboard.approvals.services.enacting import take_back
@@ -38,8 +38,8 @@ def empty_nodes(*, at: datetime) -> Proposal | None:
     if not nodes or Proposal.objects.under_way().exists():
         return None
     for node in nodes:
-        for departure in departures(current_estate(), node, at=at):
-            proposal = _propose(departure, node=node, at=at) if departure.record is not None else None
+        for outgoing in outgoing_of(current_estate(), node, at=at):
+            proposal = _propose(outgoing, node=node, at=at) if outgoing.record is not None else None
             if proposal is not None:
                 return proposal
     return None
@@ -74,25 +74,25 @@ def _take_back(proposal_id: UUID) -> Proposal | None:
         return proposal
 
 
-def _propose(departure: Departure, *, node: str, at: datetime) -> Proposal | None:
+def _propose(outgoing: Outgoing, *, node: str, at: datetime) -> Proposal | None:
     """A move that is carried out as soon as it is planned; None where the query stands otherwise by now."""
-    with audited(actor=None, verb="dataflow.move_off", team=departure.record.team) as audit:
+    with audited(actor=None, verb="dataflow.move_off", team=outgoing.record.team) as audit:
         lock_generation()
-        audit.subject = departure.record
-        query = departure.fragment.id
-        departure = next((
-            now for now in departures(current_estate(), node, at=at)
-            if now.fragment.id == query and now.record == departure.record), None)
-        if departure is None:
+        audit.subject = outgoing.record
+        query = outgoing.fragment.id
+        outgoing = next((
+            now for now in outgoing_of(current_estate(), node, at=at)
+            if now.fragment.id == query and now.record == outgoing.record), None)
+        if outgoing is None:
             audit.nothing_changed()
             return None
-        options = {"query": query, "slot": departure.slot, "why": f"{node} is drained. No output changes."}
-        if departure.attempt > 1:
-            options[ATTEMPT] = departure.attempt
-        if departure.again is None:
-            proposal = open_proposal(audit, departure.record, MOVE.name, options=options)
+        options = {"query": query, "slot": outgoing.slot, "why": f"{node} is drained. No output changes."}
+        if outgoing.attempt > 1:
+            options[ATTEMPT] = outgoing.attempt
+        if outgoing.again is None:
+            proposal = open_proposal(audit, outgoing.record, MOVE.name, options=options)
         else:
-            proposal = departure.again
+            proposal = outgoing.again
             plan_anew(actor=None, proposal=proposal, options=options)
         audit.details = {"proposal": str(proposal.pk), **options}
         return proposal
