@@ -196,7 +196,7 @@ def deployment_rows(viewer: Viewer, looked: Looked | None) -> dict[str, Any]:
 def _slots(looked: Looked, queries: Mapping[str, list[dict[str, Any]]]) -> Iterator[dict[str, Any]]:
     """All slots by name: also those that nothing may go to, which say why."""
     limits, closed, loads = thresholds(), closed_slots(), looked.deployment.loads
-    for slot in sorted({*loads, *closed}):
+    for slot in sorted({*loads, *(slot.name for slot in looked.view.estate.slots)}):
         cores, node = loads.get(slot, 0.0), node_of(slot)
         heard = node in looked.view.reading.reports
         yield {
