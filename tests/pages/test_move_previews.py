@@ -105,10 +105,11 @@ def test_a_preview_is_refused_as_the_proposal_would_be(
         refused = preview(client_of, halves, query, slot)
         assert words in refused["refused"] and not refused["is_planned"] and refused["slots"] == []
     assert "has no query f9-9" in preview(client_of, halves, "f9-9", "n1/0")["refused"]
+    register_node(name="n4", slots=1)
     closed = {slot["slot"]: slot["closed"] for slot in client_of("carla").get("/api/deployment").json()["slots"]}
     assert closed == {
         "n1/0": "", "n1/1": "a measurement has it to itself", "n2/0": "n2 is drained", "n2/1": "n2 is drained",
-        "n3/0": "nothing is heard of n3"}
+        "n3/0": "nothing is heard of n3", "n4/0": "nothing is heard of n4"}
     NodeRow.objects.update(seen=timezone.now())
     hears(monkeypatch, "n1", "n2")
     not_now = preview(client_of, halves, query, "n3/0")
