@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 from .applying import reversed_plan
@@ -109,6 +110,7 @@ def slots_for(
 def plan_move(
     estate: EstateView, dataflow_id: str, *, query: str, slot: str, along: Sequence[str] = (), task_types: TaskTypes,
     prices: Prices, why: str = "", file_secrets: FileSecrets = frozenset(), silent: Collection[str] = frozenset(),
+    closed: Mapping[str, str] = MappingProxyType({}),
 ) -> Plan:
     """Plan that one query of a submitted dataflow, or several, go on in another slot.
 
@@ -133,7 +135,10 @@ def plan_move(
     file_secrets : collection of (str, str), optional
         Team and name of the secrets that stand for a file of the node.
     silent : collection of str, optional
-        Nodes of which nothing is heard: a move there would wait until they are back, and all other plans with it.
+        Nodes of which nothing is heard: a move to or from there would wait until they are back, and all other plans
+        with it.
+    closed : mapping of str to str, optional
+        Slots that nothing more may go to though they are there, and why, in words that follow "cannot be moved to it:".
 
     Raises
     ------
@@ -142,7 +147,7 @@ def plan_move(
     NotFound
         The dataflow has no such query, or the estate no such slot.
     InvalidTransition
-        The query stays where it is, or nothing is heard of the slot's node; the error says why.
+        The query stays where it is, the slot is closed, or nothing is heard of one of both nodes; the error says why.
     """
     submitted = submitted_in(estate, dataflow_id)
     own = {estate.places[task_id][0] for task_id in submitted.running.values()}
@@ -152,18 +157,24 @@ def plan_move(
             raise NotFound(
                 f"{submitted.name} has no query {name}.",
                 remedy=f"Name one of {', '.join(sorted(own))}.", dataflow=dataflow_id, query=name)
-    if slot not in estate.slot_loads([slot]):
-        raise NotFound(
-            f"There is no slot {slot} that a query may go to: a measurement may have it to itself, or its node is "
-            "drained.",
-            remedy="The page Slots lists all that there are.", slot=slot)
     if node_of(slot) in silent:
         raise InvalidTransition(
             f"{query} cannot be moved to {slot}: nothing is heard of {node_of(slot)}.",
             remedy=f"Choose a slot of another node, or start the agent of {node_of(slot)} and try again.",
             query=query, slot=slot)
+    if slot in closed:
+        raise InvalidTransition(
+            f"{query} cannot be moved to {slot}: {closed[slot]}.",
+            remedy="Choose another slot: the page Deployment names those that are open.", query=query, slot=slot)
+    if slot not in estate.slot_loads([slot]):
+        raise NotFound(f"There is no slot {slot}.", remedy="The page Slots lists all that there are.", slot=slot)
     fragments = [estate.fragments[name] for name in queries]
     for fragment in fragments:
+        node = node_of(fragment.slot)
+        if node in silent:
+            raise InvalidTransition(
+                f"{fragment.id} cannot be moved: nothing is heard of {node}, which has its state.",
+                remedy=f"Start the agent of {node} and try again.", query=fragment.id, slot=slot)
         _require_movable(estate, fragment, slot, task_types=task_types, file_secrets=file_secrets)
     outputs = {
         task_id for fragment in fragments for task_id in fragment.active_tasks

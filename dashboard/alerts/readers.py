@@ -15,9 +15,11 @@ import numpy as np
 from django.conf import settings
 from django.db.models import Q
 
+from dashboard import jobs
 from dashboard.catalog.lifecycle import RUNNING
 from dashboard.catalog.models import DataflowRecord
 from dashboard.history.store import DatabaseHistory
+from dashboard.operations.deployment import deployment_of, thresholds
 from dashboard.operations.findings import BAD, Finding
 from dashboard.operations.health import findings
 from dashboard.operations.models import LatencyStatus
@@ -31,8 +33,9 @@ from dashboard.teams.models import Role, Team
 from dashboard.teams.permissions import Viewer
 from scheduler.alerting import kinds
 from scheduler.alerting.values import Element, Reading
+from scheduler.deployment.online import decide, lacking_in_words
 from scheduler.history.port import History
-from scheduler.history.series import DATAFLOW, NODE, QUERY, SECOND, SLOT, STREAM, Series
+from scheduler.history.series import DATAFLOW, ESTATE, NODE, QUERY, SECOND, SLOT, STREAM, Series
 from scheduler.latency.status import IMPOSSIBLE, MISSED
 from scheduler.model.latency import from_json, in_words
 from scheduler.reuse.activity import is_working
@@ -262,9 +265,34 @@ def _unreachable(evidence: Evidence) -> Readings | None:
         if finding.severity == BAD and finding.part in ("node", "slot", "broker")}
 
 
+def _too_few_slots(evidence: Evidence) -> Readings | None:
+    """Whether online task deployment finds that CPU lacks, by what queries took lately. Where no slot is on offer
+    nothing is known: that their nodes are away is told otherwise."""
+    if not evidence.is_heard:
+        return None
+    queries = {
+        Series(QUERY, bundle.id, "cpu"): bundle.id for fragment in evidence.view.estate.fragments.values()
+        for bundle in fragment.queries}
+    cores = {queries[line]: value for line, value in evidence.newest(list(queries)).items() if value is not None}
+    try:
+        deployment = deployment_of(evidence.view, cores)
+    except jobs.BrokerAway:
+        return None
+    if not deployment.targets:
+        return None
+    limits = thresholds()
+    turn = decide(deployment.moving_only(()), limits)
+    lacking = lacking_in_words(turn.lacking, limits, slot_price=settings.CORE_HOUR_PRICE, currency=settings.CURRENCY)
+    return {Element(ESTATE, "slots"): Reading(
+        value=1.0 if turn.case == "lacking" else 0.0, cause="too_few_slots",
+        text=f"{turn.why} {lacking}".rstrip(),
+        remedy="Start an agent with more slots or on another machine, or pause or remove what is not needed.")}
+
+
 READERS: Mapping[str, Callable[[Evidence], Readings | None]] = {
     kinds.LATENCY.name: _latency, kinds.LATENCY_LIMIT.name: _latency_limit, kinds.BACKLOG.name: _backlog,
     kinds.SILENT_SOURCE.name: _silent_source,
     kinds.FAILING.name: _failing, kinds.RESTARTING.name: _restarting, kinds.DRIFT.name: _drift,
     kinds.BROKEN_PROMISE.name: _broken_promise, kinds.DISK.name: _disk, kinds.UNREACHABLE.name: _unreachable,
+    kinds.TOO_FEW_SLOTS.name: _too_few_slots,
 }

@@ -31,9 +31,11 @@ from dashboard.api.answers.dataflows import (
     VersionRow,
     WhenBehind,
 )
+from dashboard.api.answers.deployment import MovePreview
 from dashboard.api.answers.latency import DataflowLatency, LatencyPrices
 from dashboard.api.answers.proposals import ProposalRow
 from dashboard.approvals import services
+from dashboard.approvals.move_previews import preview_of
 from dashboard.bills.costs import cost_of
 from dashboard.catalog import selectors as catalog
 from dashboard.catalog.documents import limits_for
@@ -141,6 +143,16 @@ def move(request: HttpRequest, dataflow_id: UUID, choice: schemas.MoveIn) -> dic
     """Propose that one of the dataflow's queries, or several, go on in another slot."""
     return schemas.proposal_row(services.move_query(
         actor=request.user, dataflow_id=dataflow_id, query=choice.query, slot=choice.slot, along=choice.along))
+
+
+@router.get("/dataflows/{uuid:dataflow_id}/move", response=MovePreview)
+def move_preview(
+    request: HttpRequest, dataflow_id: UUID, query: str, slot: str,
+    along: list[str] = Query([]),  # noqa: B008
+) -> dict[str, Any]:
+    """What a move would bring, for members of the dataflow's team: gain, pause, risks, who has to agree; or why it is
+    refused. Nothing is proposed."""
+    return asdict(preview_of(request.user, dataflow_id, query=query, slot=slot, along=along))
 
 
 @router.post("/dataflows/{uuid:dataflow_id}/when-behind", response=WhenBehind)

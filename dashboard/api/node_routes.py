@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from django.http import HttpRequest
 from ninja import Router
 
 from dashboard.api.answers.deployment import Drain
-from dashboard.operations.draining import Drain as StateOfNode
-from dashboard.operations.draining import drain_of
+from dashboard.approvals.drains import Drain as StateOfNode
+from dashboard.approvals.drains import drain_of
 from dashboard.operations.services import drain_node, undrain_node
 
 router = Router()
@@ -17,7 +18,8 @@ router = Router()
 
 @router.get("/nodes/{str:node}/drain", response=Drain)
 def drain_state(request: HttpRequest, node: str) -> dict[str, Any]:
-    """Whether a node is drained, and what is on it: each query that the caller may know of, and why it stays."""
+    """Whether a node is drained, and what is on it: each query that the caller may know of, why it stays, and
+    what holds it."""
     return drain_row(drain_of(node, request.viewer))
 
 
@@ -40,5 +42,4 @@ def drain_row(state: StateOfNode) -> dict[str, Any]:
     return {
         "node": state.node, "draining": state.draining, "others": state.others,
         "leaving": state.leaving, "is_empty": state.is_empty,
-        "queries": [{"id": query.id, "slot": query.slot, "name": query.name, "why_not": query.why_not}
-                    for query in state.queries]}
+        "queries": [asdict(query) for query in state.queries]}

@@ -35,13 +35,13 @@ from dashboard.api.profile_routes import router as profile_router
 from dashboard.api.proposal_routes import router as proposal_router
 from dashboard.api.schedule_routes import router as schedule_router
 from dashboard.api.team_routes import router as team_router
+from dashboard.approvals.move_previews import deployment_with_suggestion
 from dashboard.approvals.near_misses import near_misses_in
 from dashboard.audit.selectors import entries_for
 from dashboard.catalog.documents import check_document
 from dashboard.explorer import looks, streams
 from dashboard.operations import fragments
 from dashboard.operations import selectors as operations
-from dashboard.operations.deployment import deployment_rows
 from dashboard.teams import selectors as teams
 from scheduler.model.schema import dataflow_schema
 
@@ -149,7 +149,8 @@ def fragmentation(request: HttpRequest) -> list[dict[str, Any]]:
 @api.get("/deployment", response=Deployment)
 def deployment(request: HttpRequest) -> dict[str, Any]:
     """Which slot runs which query, what passes between slots, and a move that is worth it."""
-    return deployment_rows(request.viewer)
+    rows = deployment_with_suggestion(request.user)
+    return rows | {"suggestion": rows["suggestion"] and asdict(rows["suggestion"])}
 
 
 @api.get("/estate", response=Estate)

@@ -3,14 +3,15 @@
 - ``deployment_of(view, cores)``: as a value of ``scheduler.deployment``
 - ``thresholds()``: when a slot has too much or little to do, and what is worth a move
 - ``bytes_between_nodes(view, tasks)``: what an event of each task sends to other nodes, of the queries of some tasks
-- ``deployment_rows(viewer)``: slots, their queries and the traffic between slots, for pages and the API
+- ``look()``: the whole of it as it is reported now
+- ``deployment_rows(viewer, looked)``: slots, their queries and the traffic between slots, for pages and the API
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from django.conf import settings
@@ -18,12 +19,12 @@ from django.conf import settings
 from dashboard import jobs
 from dashboard.catalog.lifecycle import RUNNING
 from dashboard.operations.file_secrets import file_secrets
-from dashboard.operations.handover_pauses import batch_ms_of, usual_gap_ms
-from dashboard.operations.offered_slots import offered_slots
+from dashboard.operations.offered_slots import closed_slots, offered_slots
 from dashboard.operations.telemetry import EVERYTHING
 from dashboard.operations.view import View, view_for
 from dashboard.teams.permissions import Viewer
-from scheduler.deployment.online import Thresholds, decide, lacking_in_words
+from scheduler.deployment.foreseeing import load_of
+from scheduler.deployment.online import Thresholds
 from scheduler.deployment.values import Deployment, PlacedBundle
 from scheduler.model.fragment import Fragment, RunningBundle, Slot, node_of
 from scheduler.moving import FileSecrets, slots_for, why_not_moved, why_not_to_other_nodes
@@ -136,100 +137,78 @@ def _shares(fragment: Fragment) -> list[tuple[RunningBundle, float]]:
     return [(bundle, bundle.weight / total if total else 0.0) for bundle in bundles]
 
 
-def deployment_rows(viewer: Viewer) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """What runs where now, all of it, by the reports of one moment; and the slots that queries may go to."""
+
+    view: View
+    deployment: Deployment
+    open_slots: tuple[Slot, ...]
+
+
+def look() -> Looked | None:
+    """What runs where now; None where nothing is heard of what runs.
+
+    Raises
+    ------
+    BrokerAway
+        The sizes of events are not known.
+    """
+    view = view_for(EVERYTHING)
+    return Looked(view, deployment_of(view), tuple(_targets(view))) if view.reading.available else None
+
+
+def deployment_rows(viewer: Viewer, looked: Looked | None) -> dict[str, Any]:
     """Slots with their load and queries, and what passes between slots.
 
     Returns
     -------
     dict
-        ``slots``: ``slot``, ``node``, ``cores``, ``load`` (``high``, ``normal`` or ``low``) and ``queries``: ``id``,
-        ``name`` (its tasks in words), ``cores`` (None: not measured yet), ``dataflow`` (id and name, the one to ask
-        for), ``targets`` and ``why_not``; ``traffic``: bytes a second by pair of slots, as rows; ``between_nodes``: its
-        part that passes between nodes; ``suggestion``: a move that is worth it now, or why there is none. Whatever
+        ``slots``: ``slot``, ``node``, ``cores``, ``load`` (``high``, ``normal`` or ``low``), ``closed`` (why nothing
+        more may go there; empty where it may) and ``queries``: ``id``, ``name`` (its tasks in words), ``cores`` (None:
+        not measured yet), ``dataflow`` (id and name, the one to ask for), ``targets`` and ``why_not``; ``traffic``:
+        bytes a second by pair of slots, as rows; ``between_nodes``: its part that passes between nodes. Whatever
         belongs to dataflows that the viewer may not know of counts in the load of its slot alone.
     """
-    view, whole = view_for(viewer), view_for(EVERYTHING)
-    types, limits = jobs.task_types(), thresholds()
-    if not view.reading.available:
-        return {"available": False, "slots": [], "traffic": [], "between_nodes": 0.0, "queries": 0, "suggestion": None}
-    deployment, on_nodes, open_slots = deployment_of(whole), file_secrets(view.estate.tasks.values()), _targets(whole)
+    if looked is None:
+        return {"available": False, "slots": [], "traffic": [], "between_nodes": 0.0, "queries": 0}
+    view, deployment = view_for(viewer), looked.deployment
+    on_nodes = file_secrets(view.estate.tasks.values())
     visible = {bundle.id: (fragment, bundle) for fragment in view.fragments() for bundle in fragment.queries}
-    rows = []
-    for slot in deployment.slots:
-        cores = deployment.loads[slot]
-        queries = [
-            _query(view, *visible[bundle.id], types=types, slots=open_slots, on_nodes=on_nodes)
-            for bundle in deployment.bundles.values() if bundle.slot == slot and bundle.id in visible]
-        rows.append({
-            "slot": slot, "node": node_of(slot), "cores": round(cores, 3),
-            "load": "high" if cores > limits.high else "low" if cores < limits.low else "normal",
-            "queries": sorted(queries, key=lambda row: (-(row["cores"] or 0.0), row["id"]))})
+    queries: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for bundle in deployment.bundles.values():
+        if bundle.id in visible:
+            queries[bundle.slot].append(
+                _query(view, *visible[bundle.id], slots=looked.open_slots, on_nodes=on_nodes))
     between: dict[tuple[str, str], float] = defaultdict(float)
     seen = replace(deployment, traffic={
         pair: rate for pair, rate in deployment.traffic.items() if visible.keys() >= set(pair)})
     for (source, target), rate in seen.traffic.items():
         between[deployment.bundles[source].slot, deployment.bundles[target].slot] += rate
     return {
-        "available": True, "slots": rows, "queries": len(visible),
+        "available": True, "slots": list(_slots(looked, queries)), "queries": len(visible),
         "traffic": [
             {"source": source, "target": target, "bytes_per_s": round(rate, 1)}
             for (source, target), rate in sorted(between.items())],
-        "between_nodes": round(seen.share_between_nodes, 4),
-        "suggestion": _suggestion(whole, deployment, limits, {
-            query["id"]: query["dataflow"] for row in rows for query in row["queries"] if query["targets"]})}
+        "between_nodes": round(seen.share_between_nodes, 4)}
 
 
-def _suggestion(
-    view: View, deployment: Deployment, limits: Thresholds, own: Mapping[str, dict[str, str] | None]
-) -> dict[str, Any]:
-    """A move of some of these queries that is worth it by what is measured now, with what it would bring; or why none
-    is. Unlike the controller's decisions it is of one moment."""
-    turn = decide(
-        deployment.moving_only(own), limits,
-        groups={query: [dataflow["id"]] for query, dataflow in own.items() if dataflow is not None})
-    lacking = lacking_in_words(
-        turn.lacking, limits, slot_price=settings.CORE_HOUR_PRICE, currency=settings.CURRENCY)
-    suggestion: dict[str, Any] = {
-        "why": f"{turn.why} {lacking}".rstrip(), "lacking": turn.lacking, "query": None}
-    if turn.move is None:
-        return suggestion
-    move, loads = turn.move, deployment.loads
-    bundles = [deployment.bundles[name] for name in move.bundles]
-    source, after = bundles[0].slot, deployment.moved(move.bundles, move.target).loads
-    longest = max(
-        (_foreseen(view, bundle, move.target) for bundle in bundles), key=lambda foreseen: foreseen["pause_s"])
-    return suggestion | {
-        "query": bundles[0].id, "along": list(move.bundles[1:]), "source": source, "target": move.target,
-        "dataflow": own[bundles[0].id], "source_cores": round(loads[source], 3),
-        "source_after": round(after[source], 3), "target_after": round(after[move.target], 3),
-        "saved_bytes_per_s": round(move.gain, 1) if turn.case == "communication" else None, **longest}
-
-
-def _foreseen(view: View, bundle: PlacedBundle, target: str) -> dict[str, Any]:
-    """For about how long a move to a slot lets a query's output stand still, and what makes that longer, in words."""
-    fragment = view.fragment_of[bundle.id]
-    report = view.reading.reports.query(bundle.slot, bundle.id)
-    batch_ms, between_nodes = batch_ms_of(report), node_of(bundle.slot) != node_of(target)
-    types, estate = jobs.task_types(), view.estate
-    stateful = [estate.tasks[task].type for task in fragment.active_tasks if types[estate.tasks[task].type].stateful]
-    risks = []
-    if batch_ms > ((report.trigger_ms if report is not None else None) or settings.TRIGGER_MS):
-        risks.append(f"its batches take {batch_ms / 1000:.1f} s, and one has to end first")
-    if stateful:
-        risks.append(f"the state of {', '.join(dict.fromkeys(stateful))} goes along, and may be large")
-    if report is not None and report.failures:
-        risks.append(f"it has failed {report.failures} times lately")
-    return {
-        "pause_s": round((batch_ms + usual_gap_ms(between_nodes=between_nodes)) / 1000, 2),
-        "risk": f"What may make it longer: {'; '.join(risks)}." if risks else (
-            "Nothing is known that would make it longer.")}
+def _slots(looked: Looked, queries: Mapping[str, list[dict[str, Any]]]) -> Iterator[dict[str, Any]]:
+    """All slots by name: also those that nothing may go to, which say why."""
+    limits, closed, loads = thresholds(), closed_slots(), looked.deployment.loads
+    for slot in sorted({*loads, *(slot.name for slot in looked.view.estate.slots)}):
+        cores, node = loads.get(slot, 0.0), node_of(slot)
+        heard = node in looked.view.reading.reports
+        yield {
+            "slot": slot, "node": node, "cores": round(cores, 3), "load": load_of(cores, limits),
+            "closed": closed.get(slot, "" if heard else f"nothing is heard of {node}"),
+            "queries": sorted(queries.get(slot, ()), key=lambda row: (-(row["cores"] or 0.0), row["id"]))}
 
 
 def _query(
-    view: View, fragment: Fragment, bundle: RunningBundle, *, types: Any, slots: Sequence[Slot],
-    on_nodes: FileSecrets
+    view: View, fragment: Fragment, bundle: RunningBundle, *, slots: Sequence[Slot], on_nodes: FileSecrets
 ) -> dict[str, Any]:
-    estate, cores = view.estate, _cpu(view, bundle)
+    estate, cores, types = view.estate, _cpu(view, bundle), jobs.task_types()
     why_not = why_not_moved(estate, fragment, task_types=types)
     users = [
         user for user in view.users(fragment.active_tasks)

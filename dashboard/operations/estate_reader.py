@@ -60,10 +60,18 @@ class StoredEstate:
 
     Its answers are of one generation as long as that stands. Who stores what was planned with it does so under the
     estate's lock and only at that generation; what was read while the estate moved on is thrown away with the plan.
+
+    Parameters
+    ----------
+    generation : int
+        Of which it is.
+    back_to : collection of str, optional
+        Slots to which something goes back that has not left them for good: their nodes may be drained.
     """
 
-    def __init__(self, generation: int) -> None:
+    def __init__(self, generation: int, *, back_to: Collection[str] = ()) -> None:
         self.generation = generation
+        self._back_to = back_to
         self.submitted = LookUps[Submitted](self._fetch_submitted)
         self.tasks = LookUps[RunningTask](self._fetch_tasks)
         self.places = LookUps[tuple[str, int]](self._fetch_places)
@@ -97,8 +105,8 @@ class StoredEstate:
 
     def slot_loads(self, slots: Collection[str]) -> dict[str, SlotLoad]:
         """What these slots have to do, by name: of those that are there, that nothing has reserved, and whose nodes are
-        not drained."""
-        rows = unreserved_slots().filter(name__in=slots) if slots else ()
+        not drained, but for what goes back there."""
+        rows = unreserved_slots(drained_too=self._back_to).filter(name__in=slots) if slots else ()
         return {row.name: SlotLoad(row.queries, row.task_nanocores, row.bundles) for row in rows}
 
     def divided_on(self, slots: Collection[str]) -> tuple[Fragment, ...]:

@@ -7,7 +7,7 @@ once a batch, so it stands still for one batch and the gap.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from django.conf import settings
@@ -69,12 +69,23 @@ def batch_ms_of(query: QueryReport | None) -> float:
     return max(trigger_ms, batch_ms)
 
 
+def usual_pause_ms(plan: Plan, reports: Reports) -> float:
+    """For about how long a plan lets a query stand still that runs, of several the one for longest, in ms: a batch and
+    the usual gap; 0 where it lets none."""
+    return _longest_ms(plan, reports, usual_gap_ms)
+
+
 def expected_pause_ms(plan: Plan, reports: Reports) -> float:
-    """For how long a plan lets any query stand still that runs, in ms: a batch and the gap; 0 where it lets none."""
+    """For how long a plan lets any query stand still that runs, in ms: a batch and the gap that nearly all take at
+    most; 0 where it lets none."""
+    return _longest_ms(plan, reports, expected_gap_ms)
+
+
+def _longest_ms(plan: Plan, reports: Reports, gap_ms: Callable[..., float]) -> float:
     return max((
         max((batch_ms_of(reports.query(bundle.slot, bundle.id)) for bundle in interruption.queries),
             default=float(settings.TRIGGER_MS))
-        + expected_gap_ms(between_nodes=interruption.between_nodes)
+        + gap_ms(between_nodes=interruption.between_nodes)
         for interruption in interruptions_of(plan)), default=0.0)
 
 

@@ -47,7 +47,7 @@ def register_node(*, name: str, slots: int, actor: User | None = None) -> NodeRo
 
 
 def drain_node(*, name: str, actor: User | None = None) -> NodeRow:
-    """Place nothing new on a node, and let what can move leave it (`dashboard.operations.draining`).
+    """Place nothing new on a node, and let what can move leave it (`dashboard.approvals.services.draining`).
 
     Raises
     ------
@@ -60,8 +60,8 @@ def drain_node(*, name: str, actor: User | None = None) -> NodeRow:
     """
     if actor is not None:
         require_superuser(viewer_of(actor))
-    node_row(name)
-    if not offered_slots().exclude(node=name).exists():
+    is_draining = node_row(name).draining_since is not None
+    if not is_draining and not offered_slots().exclude(node=name).exists():
         raise NothingElsewhere(
             f"What runs on {name} has nowhere to go: no other node has slots that are free to use.",
             remedy="Start an agent on another machine, or free what is reserved, then try again.", node=name)

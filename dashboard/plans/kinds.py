@@ -16,7 +16,7 @@ from dashboard.catalog.documents import stored_dataflow
 from dashboard.catalog.models import DataflowVersion, limits_of
 from dashboard.operations.file_secrets import file_secrets
 from dashboard.operations.nodes import pinning_remarks
-from dashboard.operations.offered_slots import silent_nodes
+from dashboard.operations.offered_slots import closed_slots, silent_nodes
 from dashboard.operations.slow_queries import cut_tasks
 from dashboard.plans.choices import Choice
 from dashboard.plans.containment import containment_of
@@ -136,7 +136,8 @@ def _move(record: PlanRecord, estate: Reading) -> Plan:
         estate, str(record.dataflow_id), query=query, slot=record.options["slot"], along=along,
         task_types=jobs.task_types(), prices=prices_in_force(), why=record.options.get("why", ""),
         file_secrets=file_secrets(estate.tasks[task] for task in tasks),
-        silent=frozenset(silent_nodes().values_list("name", flat=True)))
+        silent=frozenset(silent_nodes().values_list("name", flat=True)),
+        closed=closed_slots([record.options["slot"]]))
 
 
 def _change(record: PlanRecord, estate: Reading) -> Plan:

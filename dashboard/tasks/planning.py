@@ -28,8 +28,9 @@ def prepare_proposal(*, proposal_id: str) -> None:
 @app.task(name=queue.GUARD)
 def guard() -> int:
     """See that no team slows another, and that nodes that are drained become empty; how many proposals were made."""
-    moved = services.empty_nodes()
-    return see_to_slow_ones(at=timezone.now()) + (moved is not None)
+    at = timezone.now()
+    moved = services.empty_nodes(at=at)
+    return see_to_slow_ones(at=at) + (moved is not None)
 
 
 def see_to_slow_ones(*, at: datetime) -> int:

@@ -95,6 +95,11 @@ DISK = RuleKind(
 UNREACHABLE = RuleKind(
     name="unreachable", title="Unreachable", scope="estate", for_s=15, clear_for_s=30, severity=CRITICAL, marked=False,
     about="A node does not report, a slot's driver does not answer, or the broker takes nothing in.")
+TOO_FEW_SLOTS = RuleKind(
+    name="too_few_slots", title="Too few slots", scope="estate", for_s=300, clear_for_s=300, every_s=60, marked=False,
+    about="Slots are asked for more CPU than they should have, and no slot has room for what they have too much.")
 
-_ALL = (LATENCY, LATENCY_LIMIT, BACKLOG, SILENT_SOURCE, FAILING, RESTARTING, DRIFT, BROKEN_PROMISE, DISK, UNREACHABLE)
+_ALL = (
+    LATENCY, LATENCY_LIMIT, BACKLOG, SILENT_SOURCE, FAILING, RESTARTING, DRIFT, BROKEN_PROMISE, DISK, UNREACHABLE,
+    TOO_FEW_SLOTS)
 RULE_KINDS: Mapping[str, RuleKind] = {kind.name: kind for kind in _ALL}

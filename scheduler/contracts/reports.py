@@ -53,6 +53,7 @@ class QueryReport:
     threads: int = 1
     cpu: float | None = None
     memory: float | None = None
+    state_kb: int | None = None  # about what its state takes on its node's disk
     trigger_ms: int | None = None  # how far apart its batches were asked to begin, as it is in force
     real_time: bool = False  # its batches stay open, and events go on as they come
     not_real_time: str | None = None  # why its batches cannot stay open, in words; empty where they can

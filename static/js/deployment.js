@@ -1,8 +1,13 @@
-// Moving queries by dragging: a query is dropped on a slot that it may go to, and its own form is sent for it.
+// Moving queries by dragging: a query that is dropped on another slot sends its own form, and the page comes back with
+// what the move would bring, or with why it is refused.
 
 export function startDeployment(board) {
   let dragged = null;
-  const mayDrop = (slot) => dragged && dragged.dataset.targets.split(" ").includes(slot.dataset.slot);
+  const home = () => dragged?.closest("[data-slot]");
+  const slotAt = (event) => {
+    const slot = event.target.closest?.("[data-slot]");
+    return dragged && slot !== home() ? slot : null;
+  };
   const clear = () => {
     for (const slot of board.querySelectorAll("[data-slot]")) slot.removeAttribute("data-drop");
     dragged = null;
@@ -13,17 +18,17 @@ export function startDeployment(board) {
     if (!dragged) return;
     event.dataTransfer.setData("text/plain", dragged.dataset.query);
     event.dataTransfer.effectAllowed = "move";
+    const targets = dragged.dataset.targets.split(" ");
     for (const slot of board.querySelectorAll("[data-slot]")) {
-      slot.dataset.drop = mayDrop(slot) ? "yes" : "no";
+      if (slot !== home()) slot.dataset.drop = targets.includes(slot.dataset.slot) ? "yes" : "no";
     }
   });
   board.addEventListener("dragover", (event) => {
-    const slot = event.target.closest?.("[data-slot]");
-    if (slot && mayDrop(slot)) event.preventDefault();
+    if (slotAt(event)) event.preventDefault();
   });
   board.addEventListener("drop", (event) => {
-    const slot = event.target.closest?.("[data-slot]");
-    if (!slot || !mayDrop(slot)) return;
+    const slot = slotAt(event);
+    if (!slot) return;
     event.preventDefault();
     const form = dragged.querySelector("form");
     form.elements.slot.value = slot.dataset.slot;

@@ -73,6 +73,13 @@ def estate(monkeypatch: pytest.MonkeyPatch) -> Estate:
     return Estate(monkeypatch)
 
 
+def raising(error: Exception) -> Any:
+    def raises(*_: object) -> None:
+        raise error
+
+    return raises
+
+
 def test_every_kind_has_a_reader() -> None:
     assert set(READERS) == set(RULE_KINDS)
 
@@ -188,6 +195,38 @@ def test_a_sink_that_cannot_be_written_is_told(
     for _ in range(4):
         alerts = estate.round()
     assert [(alert.kind, alert.phase, alert.cause) for alert in alerts] == [("failing", "firing", "sink:t1")]
+
+
+def test_where_all_slots_have_too_much_to_do_their_number_and_price_are_told(
+    world: World, traffic: DataflowRecord, estate: Estate, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.CORE_HOUR_PRICE, settings.CURRENCY = 0.5, "EUR"
+    monkeypatch.setattr(jobs, "event_bytes", lambda channels: dict.fromkeys(channels, 50.0))
+    running(world.carla, world.city, document("own").replace(
+        '"type": "urban_sensing"', '"type": "urban_sensing", "config": {"seed": 5}'), world.ana)
+    queries = [fragment.id for fragment in load_estate().fragments.values()]
+    assert len({fragment.slot for fragment in load_estate().fragments.values()}) == 2
+
+    def minute(cores: float) -> list[Alert]:
+        """A round a minute later, before which each query took so many cores."""
+        history = DatabaseHistory()
+        for second in range(estate.now_s + 30, estate.now_s + 60):
+            history.append(second, {Series("query", query, "cpu"): cores for query in queries})
+        history.flush()
+        return [alert for alert in estate.round(seconds=60) if alert.kind == "too_few_slots"]
+
+    for _ in range(5):
+        assert [alert.phase for alert in minute(0.95)] == ["pending"]
+    [alert] = minute(0.95)
+    assert (alert.phase, alert.team, alert.severity) == ("firing", None, "warning")
+    assert "0.2 cores more" in alert.text and "1 more slot, at 0.50 EUR an hour, would do" in alert.text
+    assert "Start an agent" in alert.remedy
+    monkeypatch.setattr(jobs, "event_bytes", raising(jobs.BrokerAway("away")))
+    assert [alert.phase for alert in minute(0.3)] == ["firing"], "nothing is known"
+    monkeypatch.setattr(jobs, "event_bytes", lambda channels: {})
+    for _ in range(5):
+        assert [alert.phase for alert in minute(0.3)] == ["firing"]
+    assert [alert.phase for alert in minute(0.3)] == ["resolved"]
 
 
 def test_where_nothing_is_heard_nothing_changes(
@@ -312,6 +351,7 @@ def test_an_alert_leads_to_where_its_cause_is_seen(world: World, traffic: Datafl
         ("source", parent, f"source:{parent}", "silent_source"): f"/estate/tasks/{parent}",
         ("stream", f"{parent}>{child}", "backlog", "backlog"): f"/estate/streams/{parent}/{child}",
         ("dataflow", dataflow, "promise", "broken_promise"): f"/dataflows/{dataflow}/schedule/outcome",
+        ("estate", "slots", "too_few_slots", "too_few_slots"): "/estate/deployment",
         ("dataflow", dataflow, "latency", "latency"): None}
     for (element_kind, element, cause, kind), address in expected.items():
         Alert.objects.all().delete()

@@ -11,13 +11,14 @@ from django.core.management import CommandError, call_command
 from django.test import Client
 
 from dashboard import jobs
-from dashboard.approvals.lifecycle import DONE, EXECUTING
-from dashboard.approvals.models import Proposal
-from dashboard.approvals.services import draining, empty_nodes, prepare_proposal
+from dashboard.approvals.drains import drain_of
+from dashboard.approvals.services import (
+    draining,
+    prepare_proposal,
+)
 from dashboard.audit.models import AuditEntry
 from dashboard.catalog.lifecycle import REMOVING
 from dashboard.catalog.models import DataflowRecord
-from dashboard.operations.draining import drain_of
 from dashboard.operations.estate import load_estate, load_part_of, stored_estate
 from dashboard.operations.file_secrets import file_secrets
 from dashboard.operations.offered_slots import offered_slots
@@ -25,8 +26,9 @@ from dashboard.operations.services import NothingElsewhere, drain_node, register
 from dashboard.teams.models import Secret
 from scheduler.contracts.reports import Reports
 from scheduler.model.errors import NotFound, PermissionDenied
-from scheduler.model.fragment import RunningTask, node_of
+from scheduler.model.fragment import RunningTask
 from tests.dashboard.building import World, document, running
+from tests.dashboard.draining import done, drained, on, turn
 from workers.engine.desired import desired_of
 
 
@@ -35,43 +37,21 @@ def nothing_is_heard(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jobs, "read_live", lambda *_: jobs.LiveReading())
 
 
-def on(node: str) -> set[str]:
-    return {name for name, fragment in load_estate().fragments.items() if node_of(fragment.slot) == node}
-
-
-def done(proposal: Proposal) -> Proposal:
-    """As if the nodes had reported it to be in force."""
-    proposal.refresh_from_db()
-    assert proposal.status == EXECUTING, proposal.plan.error
-    Proposal.objects.filter(pk=proposal.pk).update(status=DONE)
-    return proposal
-
-
-def drained(world: World) -> list[Proposal]:
-    """Every move that Weir makes until there is none left to make."""
-    proposals = []
-    while (proposal := empty_nodes()) is not None:
-        prepare_proposal(proposal_id=proposal.pk)
-        proposals.append(done(proposal))
-        assert len(proposals) < 20
-    return proposals
-
-
 def test_what_can_move_leaves_a_drained_node_one_after_the_other(world: World, sent) -> None:
     for number in range(2):
         running(world.carla, world.city, document(f"line-{number}").replace(
             '"type": "urban_sensing"', f'"type": "urban_sensing", "config": {{"seed": {number}}}'), world.ana)
     before = on("n1")
-    assert before and empty_nodes() is None, "no node is drained"
+    assert before and turn() is None, "no node is drained"
     register_node(name="n2", slots=2)
     drain_node(name="n1")
     state = drain_of("n1")
     assert state.draining and {query.id for query in state.queries} == before and not state.staying
     assert {slot.node_id for slot in offered_slots()} == {"n2"}
     assert not stored_estate().slot_loads(["n1/0"]), "nothing is moved there either"
-    first = empty_nodes()
+    first = turn()
     prepare_proposal(proposal_id=first.pk)
-    assert empty_nodes() is None, "not while another plan is enacted"
+    assert turn() is None, "not while another plan is enacted"
     moved = done(first)
     assert moved.author_id is None and moved.plan.options["why"] and not moved.teams.exists()
     drained(world)
@@ -124,7 +104,7 @@ def test_any_dataflow_that_works_in_a_query_can_ask_for_its_move(world: World, s
     assert heads and later.running and later != own
     monkeypatch.setattr(draining, "current_estate", lambda: replace(
         estate, submitted={**estate.submitted, str(second.pk): later}))
-    assert empty_nodes().dataflow == second
+    assert turn().dataflow == second
 
 
 def test_what_stays_is_named_with_its_reason(world: World, sent) -> None:

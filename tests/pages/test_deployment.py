@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import replace
 
 import pytest
 from django.conf import settings
@@ -17,39 +15,22 @@ from dashboard.catalog.models import DataflowRecord
 from dashboard.history.store import DatabaseHistory
 from dashboard.operations.deployment import deployment_of
 from dashboard.operations.estate import load_estate
-from dashboard.operations.models import FragmentRow, NodeRow, SlotRow
+from dashboard.operations.models import NodeRow, SlotRow
 from dashboard.operations.offered_slots import SILENT_AFTER
 from dashboard.operations.services import register_node
 from dashboard.operations.telemetry import EVERYTHING
 from dashboard.operations.view import view_for
 from dashboard.plans.selectors import plan_of
-from scheduler.contracts.reports import NodeReport, Reports
 from scheduler.deployment.online import Thresholds, decide
 from scheduler.history.series import Annotation
-from scheduler.model.fragment import Slot, node_of
+from scheduler.model.fragment import node_of
 from tests.dashboard.building import World, approved, document, enacted, planned, removal_planned, running
 from tests.dashboard.rearranging import prepared
 from tests.pages.conftest import ClientOf
+from tests.pages.deployment import hears, reading
 from tests.pages.markup import Markup, assert_sound
-from workers.engine.observed import Flows, TaskFlow
 
-
-def reading(cpu: Mapping[str, float] | None = None) -> jobs.LiveReading:
-    """Every query takes nearly a core, or so much CPU, and every task gives 10 events/s."""
-    nodes: dict[str, dict] = {}
-    estate = load_estate()
-    for fragment in estate.fragments.values():
-        node = nodes.setdefault(node_of(fragment.slot), {"node": node_of(fragment.slot), "slots": {}})
-        slot = node["slots"].setdefault(str(Slot.of(fragment.slot).index), {"state": "running", "fragments": {}})
-        slot["fragments"][fragment.id] = {"state": "running", "cpu": (cpu or {}).get(fragment.id, 0.95)}
-    flows = Flows(tasks={task: TaskFlow(10.0, 100, 20.0, 30.0) for task in estate.tasks})
-    return jobs.LiveReading(reports=Reports.of(nodes), flows=flows)
-
-
-@pytest.fixture(autouse=True)
-def heard(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jobs, "read_live", lambda *_: reading())
-    monkeypatch.setattr(jobs, "event_bytes", lambda channels: dict.fromkeys(channels, 50.0))
+pytestmark = pytest.mark.usefixtures("heard")
 
 
 def test_without_anything_that_runs_the_page_says_so(world: World, client_of: ClientOf) -> None:
@@ -78,7 +59,7 @@ def test_a_move_is_proposed_and_done_and_undone(world: World, client_of: ClientO
     (fragment,) = load_estate().fragments.values()
     target = next(slot.name for slot in load_estate().slots if slot.name != fragment.slot)
     suggestion = client_of("carla").get("/api/deployment").json()["suggestion"]
-    assert suggestion["query"] is None and "none of its bundles" in suggestion["why"], "it fills any slot"
+    assert suggestion["move"] is None and "none of its bundles" in suggestion["why"], "it fills any slot"
 
     client_of("carla").post(f"/dataflows/{record.pk}/move", {"query": fragment.id, "slot": target})
     proposal = Proposal.objects.get(plan__kind="move")
@@ -106,11 +87,14 @@ def test_a_suggestion_says_what_a_move_would_take(
     by_slot = [[name for name in crowded if load_estate().fragments[name].slot == slot] for slot in ("n1/0", "n1/1")]
     hot, cold = sorted(by_slot, key=len, reverse=True)
     monkeypatch.setattr(jobs, "read_live", lambda *_: reading(cpu={hot[0]: 0.6, hot[1]: 0.3, cold[0]: 0.05}))
-    suggestion = client_of("carla").get("/api/deployment").json()["suggestion"]
-    assert suggestion["query"] and suggestion["pause_s"] == pytest.approx(0.6), "a batch and a gap on a node"
-    assert "block_average" in suggestion["risk"], "its state goes along"
-    assert suggestion["saved_bytes_per_s"] is None, "it moves for the CPU of its slot"
-    assert "stands still for about 0.6 s" in client_of("carla").get("/estate/deployment/").text
+    move = client_of("carla").get("/api/deployment").json()["suggestion"]["move"]
+    assert move["pause_s"] == pytest.approx(0.6) and not move["between_nodes"], "a batch and a gap on a node"
+    assert move["pause_at_most_s"] > move["pause_s"] and move["risks"] == []
+    assert [slot["load"] for slot in move["slots"]] == ["low", "normal"] and move["saved_bytes_per_s"] == 0.0
+    assert [(team["slug"], team["approvals"]) for team in move["teams"]] == [("city", 1)]
+    response = client_of("carla").get("/estate/deployment/")
+    assert_sound(response, "/estate/deployment/")
+    assert "stands still for about 0.6 s" in response.text and "As much passes between nodes as now" in response.text
 
 
 def test_where_cpu_lacks_more_slots_and_their_price_are_named(
@@ -136,22 +120,22 @@ def test_a_suggestion_of_several_queries_is_one_proposal(
     text["tasks"] = [task | {"chain": "never"} for task in text["tasks"]]
     record = running(world.carla, world.city, json.dumps(text), world.ana)
     monkeypatch.setattr(jobs, "read_live", lambda *_: reading(cpu=dict.fromkeys(load_estate().fragments, 0.05)))
-    suggestion = client_of("carla").get("/api/deployment").json()["suggestion"]
+    suggestion = client_of("carla").get("/api/deployment").json()["suggestion"]["move"]
     assert len(suggestion["along"]) == 1 and suggestion["dataflow"]["id"] == str(record.pk)
     assert suggestion["pause_s"] == pytest.approx(4.1), "a batch and a gap between nodes"
-    assert suggestion["saved_bytes_per_s"] > 0
     response = client_of("carla").get("/estate/deployment/")
     assert_sound(response, "/estate/deployment/")
     assert f'name="along" value="{suggestion["along"][0]}"' in response.text and "Their outputs stand" in response.text
-    assert f"{suggestion['saved_bytes_per_s']:.0f} bytes a second less pass between nodes" in response.text
+    assert suggestion["saved_bytes_per_s"] == 1000.0
+    assert "1.0 kB a second less pass between nodes then" in response.text
 
     client_of("carla").post(f"/dataflows/{record.pk}/move", {
-        "query": suggestion["query"], "slot": suggestion["target"], "along": suggestion["along"]})
+        "query": suggestion["query"], "slot": suggestion["slot"], "along": suggestion["along"]})
     proposal = Proposal.objects.get(plan__kind="move")
     assert len(plan_of(prepared(proposal).plan).steps) == 2
     enacted(approved(proposal, world.ana))
     (node,) = {node_of(fragment.slot) for fragment in load_estate().fragments.values()}
-    assert node == node_of(suggestion["target"])
+    assert node == node_of(suggestion["slot"])
     response = client_of("carla").get("/estate/deployment/")
     assert_sound(response, "/estate/deployment/")
     assert Markup(response.text).values("data-move") == [str(proposal.pk)] * 2
@@ -177,39 +161,13 @@ def test_private_queries_of_others_are_not_shown(world: World, client_of: Client
 # Where nothing may go -------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def halves(world: World, monkeypatch: pytest.MonkeyPatch, settings) -> DataflowRecord:
-    """A dataflow of four queries on n1 and n2; what n3 has is idle, and it reports as they do."""
-    settings.DEPLOYMENT_LEAST_KB_S = 0.0
-    for node, slots in (("n2", 2), ("n3", 1)):
-        register_node(name=node, slots=slots)
-    text = json.loads(document("line"))
-    text["tasks"] = [task | {"chain": "never"} for task in text["tasks"]]
-    record = running(world.carla, world.city, json.dumps(text), world.ana)
-    for number, fragment in enumerate(FragmentRow.objects.order_by("pk")):
-        fragment.slot = ("n1/0", "n1/1", "n2/0", "n2/1")[number]
-        fragment.save()
-    hears(monkeypatch, "n1", "n2", "n3")
-    return record
-
-
-def hears(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
-    """These nodes alone report."""
-    def heard() -> jobs.LiveReading:
-        known = reading(cpu=dict.fromkeys(load_estate().fragments, 0.05))
-        return replace(known, reports=Reports(
-            {name: known.reports.get(name) or NodeReport(node=name) for name in names}))
-
-    monkeypatch.setattr(jobs, "read_live", lambda *_: heard())
-
-
 def reached(client_of: ClientOf) -> set[str]:
     """The slots that the page, the API and the suggestion have queries go to."""
     answer = client_of("carla").get("/api/deployment").json()
     offered = {target for slot in answer["slots"] for query in slot["queries"] for target in query["targets"]}
     page = client_of("carla").get("/estate/deployment/").text
     assert {name for value in Markup(page).values("data-targets") for name in value.split()} == offered
-    assert answer["suggestion"]["target"] in {*offered, None}
+    assert answer["suggestion"]["move"] is None or answer["suggestion"]["move"]["slot"] in offered
     return offered
 
 
@@ -249,8 +207,8 @@ def test_a_move_that_is_approved_once_its_target_is_silent_does_not_begin(
 
 
 def test_a_little_traffic_is_not_worth_a_move(client_of: ClientOf, halves: DataflowRecord, settings) -> None:
-    def suggested() -> str | None:
-        return client_of("carla").get("/api/deployment").json()["suggestion"]["query"]
+    def suggested() -> dict | None:
+        return client_of("carla").get("/api/deployment").json()["suggestion"]["move"]
 
     assert suggested()
     settings.DEPLOYMENT_LEAST_KB_S = 10.0

@@ -57,6 +57,24 @@ def test_nothing_moves_to_a_node_of_which_nothing_is_heard() -> None:
     assert plan_move(estate, "line", slot="n1/1", **by)
 
 
+def test_nothing_moves_off_a_node_of_which_nothing_is_heard() -> None:
+    estate = submit(Estate(slots=TWO_NODES), LINE)
+    by = {"query": "f1-0", "task_types": TYPES, "prices": PRICES, "silent": {"n1"}}
+    for slot in ("n2/0", "n1/1"):
+        with pytest.raises(InvalidTransition, match="nothing is heard of n1") as raised:
+            plan_move(estate, "line", slot=slot, **by)
+        assert "n1" in raised.value.remedy
+
+
+def test_a_slot_that_is_closed_says_why() -> None:
+    estate = submit(Estate(slots=TWO_NODES), LINE)
+    by = {"query": "f1-0", "task_types": TYPES, "prices": PRICES, "closed": {"n2/0": "n2 is drained"}}
+    with pytest.raises(InvalidTransition, match="cannot be moved to n2/0: n2 is drained") as raised:
+        plan_move(estate, "line", slot="n2/0", **by)
+    assert raised.value.remedy
+    assert plan_move(estate, "line", slot="n1/1", **by)
+
+
 @pytest.mark.parametrize(("query", "slot", "error", "words"), [
     ("f9-9", "n1/1", NotFound, "has no query f9-9"),
     ("f1-0", "n1/9", NotFound, "no slot n1/9"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Annotated, Literal
 
 from .common import Answer, Moving
@@ -29,12 +30,14 @@ class DeployedQuery(Answer):
 
 
 class DeployedSlot(Answer):
-    """A slot, the cores that its queries take, and whether that is much."""
+    """A slot, the cores that its queries take, whether that is much, and why nothing more may go there (``closed``,
+    empty where it may)."""
 
     slot: str
     node: str
     cores: Annotated[float, Moving()]
     load: Annotated[Literal["high", "normal", "low"], Moving()]
+    closed: str
     queries: list[DeployedQuery]
 
 
@@ -46,26 +49,58 @@ class SlotTraffic(Answer):
     bytes_per_s: Annotated[float, Moving()]
 
 
-class SuggestedMove(Answer):
-    """A move that is worth it by what is measured now, with what its slots would have to do then; or why none is.
+class SlotThen(Answer):
+    """What a slot that a move leaves or goes to has to do, in cores, now and then; and how much that is then."""
 
-    ``along`` are queries that go to the slot with it; ``saved_bytes_per_s`` is what passes between nodes less, where
-    the move is made for that.
+    slot: str
+    cores: Annotated[float, Moving()]
+    after: Annotated[float, Moving()]
+    load: Literal["high", "normal", "low"]
+
+
+class TeamToAgree(Answer):
+    """A team that a move concerns: how many approvals it demands, and of whom; 0 where it agreed beforehand."""
+
+    slug: str
+    name: str
+    approvals: int
+    role: str
+
+
+class MovePreview(Answer):
+    """What a move of a dataflow's query, and of those ``along`` with it, to a slot would bring; nothing is proposed.
+
+    ``refused`` says why it cannot be proposed now, and ``remedy`` what to do; both are empty where it can.
+    ``is_planned`` says whether there is a plan of it, of which all else tells. ``slots`` are those that it leaves and,
+    as the last, the one that it goes to. ``saved_bytes_per_s`` is what passes between nodes less, of
+    ``between_bytes_per_s`` now, negative where more does (null: not known). ``pause_s`` is for about how long an output
+    stands still, ``pause_at_most_s`` for how long at most in 19 of 20.
     """
+
+    dataflow: Named
+    query: str
+    along: list[str]
+    slot: str
+    may_propose: bool
+    refused: str
+    remedy: str
+    is_planned: bool
+    slots: list[SlotThen]
+    between_bytes_per_s: Annotated[float | None, Moving()]
+    saved_bytes_per_s: Annotated[float | None, Moving()]
+    between_nodes: bool
+    pause_s: Annotated[float, Moving()]
+    pause_at_most_s: Annotated[float, Moving()]
+    risks: list[str]
+    teams: list[TeamToAgree]
+
+
+class Suggestion(Answer):
+    """A ``move`` that is worth it by what is measured now, or null; why, and how many cores slots are ``lacking``."""
 
     why: str
     lacking: float
-    query: str | None
-    along: list[str] = []
-    source: str | None = None
-    target: str | None = None
-    dataflow: Named | None = None
-    source_cores: float | None = None
-    source_after: float | None = None
-    target_after: float | None = None
-    saved_bytes_per_s: float | None = None
-    pause_s: float | None = None
-    risk: str | None = None
+    move: MovePreview | None
 
 
 class Deployment(Answer):
@@ -76,16 +111,23 @@ class Deployment(Answer):
     traffic: list[SlotTraffic]
     between_nodes: Annotated[float, Moving()]
     queries: int
-    suggestion: SuggestedMove | None
+    suggestion: Suggestion | None
 
 
 class QueryOnNode(Answer):
-    """A query on a node, its tasks in words, and why it cannot go to another node; empty where it can."""
+    """A query on a node, its tasks in words, and why it cannot go to another node; empty where it can.
+
+    Where the node is drained, ``held`` says what keeps it from going now (empty: nothing does), ``proposal`` which
+    proposal that is about, and ``again_at`` when Weir tries again by itself.
+    """
 
     id: str
     slot: str
     name: str
     why_not: str
+    held: str
+    proposal: str | None
+    again_at: datetime | None
 
 
 class Drain(Answer):

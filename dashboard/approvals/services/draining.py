@@ -1,71 +1,98 @@
 """Moving queries off nodes that are drained, one after the other: each move is a plan of Weir's own, with its reason.
 
 It waits for no approval, for it changes no output, and who drains a node is about to stop it: what stands still for
-some seconds now would stand longer then. What cannot go stays, and is told where the drain is.
+some seconds now would stand longer then. What cannot go stays, and what does not go now is tried again later; both are
+told where the drain is (`dashboard.approvals.drains`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from contextlib import suppress
+from datetime import datetime
+from uuid import UUID
 
-from dashboard.approvals.lifecycle import STALE, UNPLANNABLE
+from dashboard.approvals.drains import ATTEMPT, Outgoing, cause_of_failure, is_of_a_drain, outgoing_of
+from dashboard.approvals.lifecycle import FAILED
 from dashboard.approvals.models import Proposal
+from dashboard.approvals.services.enacting import take_back
 from dashboard.approvals.services.submission import open_proposal, plan_anew
 from dashboard.audit.trail import audited
-from dashboard.catalog import lifecycle as dataflows
-from dashboard.catalog.models import DataflowRecord
-from dashboard.operations.draining import fragments_there
 from dashboard.operations.estate import current_estate
 from dashboard.operations.generation import lock_generation
 from dashboard.operations.models import NodeRow
-from dashboard.operations.offered_slots import offered_slots
-from scheduler.model.estate import Estate
+from dashboard.operations.offered_slots import silent_nodes
+from scheduler.model.errors import WeirError
+from scheduler.model.fragment import node_of
 from scheduler.model.plan_kinds import MOVE
 
 
-def empty_nodes() -> Proposal | None:
-    """Propose the next move off a node that is drained, unless something is being enacted; the proposal."""
+def empty_nodes(*, at: datetime) -> Proposal | None:
+    """Propose the next move off a node that is drained, unless something is being enacted; the proposal.
+
+    A move of that kind that does not come to its end is taken back: the query works on where it is, and other plans
+    have waited for it for long enough.
+    """
+    if take_back_failed() is not None:
+        return None
     nodes = list(NodeRow.objects.exclude(draining_since=None).order_by("draining_since").values_list("name", flat=True))
     if not nodes or Proposal.objects.under_way().exists():
         return None
-    estate = current_estate()
     for node in nodes:
-        for fragment, why_not in fragments_there(estate, node):
-            if why_not:
-                continue
-            record, slot = _asker(estate, fragment.active_tasks), _target(node)
-            proposal = record and slot and _propose(record, query=fragment.id, slot=slot, node=node)
-            if proposal:
+        for outgoing in outgoing_of(current_estate(), node, at=at):
+            proposal = _propose(outgoing, node=node, at=at) if outgoing.record is not None else None
+            if proposal is not None:
                 return proposal
     return None
 
 
-def _asker(estate: Estate, tasks: Iterable[str]) -> DataflowRecord | None:
-    """A running dataflow that works in the query with these tasks: not each of them has one."""
-    return DataflowRecord.objects.select_related("team").filter(
-        pk__in={user for task in tasks for user in estate.users[task]}, status=dataflows.RUNNING).order_by("pk").first()
+def take_back_failed() -> Proposal | None:
+    """Take a move off a drained node back that does not come to its end; which it was, None where there is none.
 
-
-def _target(node: str) -> str:
-    """The slot of another node that has least to do."""
-    slots = offered_slots().exclude(node=node).order_by("task_nanocores", "queries", "node_id", "index")
-    return slots.values_list("name", flat=True).first() or ""
-
-
-def _propose(record: DataflowRecord, *, query: str, slot: str, node: str) -> Proposal | None:
-    """A move that is carried out as soon as it is planned; None where a proposal to move is open already."""
-    options = {"query": query, "slot": slot, "why": f"{node} is drained. No output changes."}
-    with audited(actor=None, verb="dataflow.move_off", team=record.team) as audit:
-        lock_generation()
-        audit.subject = record
-        already = Proposal.objects.open().filter(dataflow=record, plan__kind=MOVE.name).select_related(
-            "plan", "dataflow__team").first()
-        if already is None:
-            proposal = open_proposal(audit, record, MOVE.name, options=options)
-            audit.details = {"proposal": str(proposal.pk), "query": query, "slot": slot}
-            return proposal
-        audit.nothing_changed()
-        if already.author_id is None and already.round_id is None and already.status in {STALE, UNPLANNABLE}:
-            plan_anew(actor=None, proposal=already, options=options)
-            return already
+    Not while nothing is heard of the node that it goes to: the query may be at work there.
+    """
+    failed = Proposal.objects.filter(
+        status=FAILED, plan__kind=MOVE.name, author=None, round=None).select_related("plan").first()
+    if failed is None or silent_nodes().filter(name=node_of(failed.plan.options["slot"])).exists():
         return None
+    with suppress(WeirError):  # it is looked at again soon
+        return _take_back(failed.pk)
+    return None
+
+
+def _take_back(proposal_id: UUID) -> Proposal | None:
+    with audited(actor=None, verb="proposal.roll_back") as audit:
+        generation = lock_generation()
+        proposal = Proposal.objects.select_for_update(of=("self",)).select_related("plan", "dataflow__team").get(
+            pk=proposal_id)
+        audit.subject, audit.team = proposal, proposal.dataflow.team
+        if proposal.status != FAILED or not is_of_a_drain(proposal):
+            audit.nothing_changed()
+            return None
+        why = cause_of_failure(proposal)
+        take_back(audit, proposal, generation=generation, why=why)
+        audit.details["why"] = why
+        return proposal
+
+
+def _propose(outgoing: Outgoing, *, node: str, at: datetime) -> Proposal | None:
+    """A move that is carried out as soon as it is planned; None where the query stands otherwise by now."""
+    with audited(actor=None, verb="dataflow.move_off", team=outgoing.record.team) as audit:
+        lock_generation()
+        audit.subject = outgoing.record
+        query = outgoing.fragment.id
+        outgoing = next((
+            now for now in outgoing_of(current_estate(), node, at=at)
+            if now.fragment.id == query and now.record == outgoing.record), None)
+        if outgoing is None:
+            audit.nothing_changed()
+            return None
+        options = {"query": query, "slot": outgoing.slot, "why": f"{node} is drained. No output changes."}
+        if outgoing.attempt > 1:
+            options[ATTEMPT] = outgoing.attempt
+        if outgoing.again is None:
+            proposal = open_proposal(audit, outgoing.record, MOVE.name, options=options)
+        else:
+            proposal = outgoing.again
+            plan_anew(actor=None, proposal=proposal, options=options)
+        audit.details = {"proposal": str(proposal.pk), **options}
+        return proposal

@@ -42,6 +42,7 @@ from dashboard.plans.stale_profiles import profiles_since
 from dashboard.teams.models import Team, User
 from dashboard.teams.permissions import viewer_of
 from scheduler.history.series import DATAFLOW, QUERY, Annotation
+from scheduler.interruptions import interruptions_of
 from scheduler.model.errors import InvalidTransition, WeirError
 from scheduler.model.fragment import node_of
 from scheduler.model.plan import Plan
@@ -89,10 +90,8 @@ def execute(audit: Audit, proposal: Proposal, *, generation: int) -> None:
     if plan.generation != generation or profiles_since(proposal.plan):
         overtake(proposal)
         return
-    if plan.kind == MOVE.name and silent_nodes().filter(name=node_of(proposal.plan.options["slot"])).exists():
-        overtake(proposal, why=InvalidTransition(
-            f"Nothing is heard of {node_of(proposal.plan.options['slot'])} any more, to which it would move something.",
-            remedy="Move it to another node, or start that one's agent and compute the plan again."))
+    if plan.kind == MOVE.name and (silent := _silent_node_of(plan, proposal.plan.options["slot"])):
+        overtake(proposal, why=silent)
         return
     proposal.approved_at = timezone.now()
     proposal.progress = {"done": [], "failing": {}}
@@ -105,6 +104,22 @@ def execute(audit: Audit, proposal: Proposal, *, generation: int) -> None:
     audit.details["generation"] = generation + 1
     _tell_who_pays(audit, proposal, plan)
     jobs.enact(str(proposal.pk))
+
+
+def _silent_node_of(plan: Plan, slot: str) -> InvalidTransition | None:
+    """Why a move would not begin: nothing is heard of the node that it goes to, or leaves; None where both report."""
+    target = node_of(slot)
+    left = {node_of(bundle.slot) for interruption in interruptions_of(plan) for bundle in interruption.queries}
+    silent = silent_nodes().filter(name__in={target, *left}).values_list("name", flat=True).first()
+    if silent is None:
+        return None
+    if silent == target:
+        return InvalidTransition(
+            f"Nothing is heard of {silent} any more, to which it would move something.",
+            remedy="Move it to another node, or start that one's agent and compute the plan again.")
+    return InvalidTransition(
+        f"Nothing is heard of {silent} any more, off which it would move something.",
+        remedy="Start its agent, and compute the plan again.")
 
 
 def require_calm(actor: User | None) -> None:
@@ -162,8 +177,19 @@ def roll_back_proposal(*, actor: User, proposal_id: UUID | str) -> Proposal:
         return proposal
 
 
-def take_back(audit: Audit, proposal: Proposal, *, generation: int) -> None:
+def take_back(audit: Audit, proposal: Proposal, *, generation: int, why: str = "") -> None:
     """Put the reverse of a proposal's plan into the estate; inside the caller's audited command, which holds its lock.
+
+    Parameters
+    ----------
+    audit : Audit
+        The audit row of the caller's command.
+    proposal : Proposal
+        Locked.
+    generation : int
+        The estate's.
+    why : str, optional
+        What is kept with the plan that takes it back, of one that has no options of its own.
 
     Raises
     ------
@@ -174,12 +200,13 @@ def take_back(audit: Audit, proposal: Proposal, *, generation: int) -> None:
     if proposal.status == DONE:
         require_undoable(proposal, actor=actor)
     back = SITE_PLAN_KINDS[PLAN_KINDS[proposal.plan.kind].undone_by]
-    options = _options_as_it_was(proposal) if back.has_document else None
+    options = _options_as_it_was(proposal) if back.has_document else {"why": why} if why else None
     former = proposal.plan.options["former"] if back.has_version else None
     record = plans.request_plan(
         actor=actor, dataflow=proposal.dataflow, kind=back.name, options=options, version=former)
+    was_done = proposal.status == DONE
     move_proposal(proposal, ROLLING_BACK)
-    plan = _undoing(proposal, record, generation=generation)
+    plan = _undoing(proposal, record, generation=generation, was_done=was_done)
     proposal.rollback_plan = plans.freeze(record=record, plan=plan)
     store_plan(plan)
     proposal.progress = {"done": [], "failing": {}}
@@ -214,9 +241,13 @@ def _options_as_it_was(removal: Proposal) -> dict[str, Any]:
     return options
 
 
-def _undoing(proposal: Proposal, record: PlanRecord, *, generation: int) -> Plan:
-    estate, plan = StoredEstate(generation), plan_of(proposal.plan)
-    back = undo(estate, replace(plan, fragments_before=on_slots_there(plan.fragments_before)))
+def _undoing(proposal: Proposal, record: PlanRecord, *, generation: int, was_done: bool) -> Plan:
+    plan = plan_of(proposal.plan)
+    before = on_slots_there(plan.fragments_before)
+    # What is under way is still where it was, and goes on there though the node is drained.
+    back_to = () if was_done else [bundle.slot for fragment in before.values() for bundle in fragment.queries]
+    estate = StoredEstate(generation, back_to=back_to)
+    back = undo(estate, replace(plan, fragments_before=before))
     return compute(record, estate) if back is None else back
 
 

@@ -20,7 +20,7 @@ from dashboard.pages import flash
 from dashboard.pages.views.elements import element_url
 from dashboard.teams.models import Role
 from dashboard.teams.selectors import teams as teams_of
-from scheduler.alerting.kinds import BROKEN_PROMISE, RULE_KINDS
+from scheduler.alerting.kinds import BROKEN_PROMISE, RULE_KINDS, TOO_FEW_SLOTS
 from scheduler.alerting.values import SEVERITIES
 from scheduler.history.series import QUERY, STREAM, TASK
 from scheduler.model.errors import WeirError
@@ -56,6 +56,8 @@ def cause_of(alert: Alert) -> dict[str, str] | None:
         return {"name": "Profile", "url": reverse("profile", args=[alert.element])}
     if alert.kind == BROKEN_PROMISE.name and alert.dataflow_id:
         return {"name": "Planned and measured", "url": reverse("schedule_outcome", args=[alert.dataflow_id])}
+    if alert.kind == TOO_FEW_SLOTS.name:
+        return {"name": "Deployment", "url": reverse("deployment")}
     part, _, name = alert.cause.partition(":")
     if part == "unreachable":
         part, name = alert.element_kind, alert.element

@@ -11,9 +11,10 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST, require_safe
 
 from dashboard.approvals import services
+from dashboard.approvals.move_previews import MovePreview, deployment_with_suggestion, preview_of
 from dashboard.approvals.recent_moves import recent_moves
 from dashboard.catalog import selectors as catalog
-from dashboard.operations.deployment import deployment_rows, thresholds
+from dashboard.operations.deployment import thresholds
 from dashboard.pages import flash
 from dashboard.pages.charts import CHARTS
 from scheduler.history.series import ESTATE
@@ -24,12 +25,32 @@ from scheduler.model.plan_kinds import MOVE
 @require_safe
 @login_required
 def deployment(request: HttpRequest) -> HttpResponse:
-    """Slots with their queries, the traffic between them, and a move that is worth it."""
-    rows = deployment_rows(request.viewer)
+    """Slots with their queries, the traffic between them, a move that is worth it, and what a chosen one would bring.
+    """
+    rows = deployment_with_suggestion(request.user)
+    for slot in rows["slots"]:
+        for query in slot["queries"]:
+            query["refusing"] = [
+                other["slot"] for other in rows["slots"]
+                if other is not slot and other["slot"] not in query["targets"]]
     return render(request, "deployment.html", {
-        "deployment": rows, "suggestion": rows.get("suggestion") or {}, "matrix": _matrix(rows),
+        "deployment": rows, "suggestion": rows["suggestion"], "preview": _preview(request), "matrix": _matrix(rows),
         "thresholds": thresholds(), "between_nodes_percent": 100 * rows["between_nodes"],
         "moves": recent_moves(request.viewer), "rate": CHARTS[ESTATE][0]})
+
+
+def _preview(request: HttpRequest) -> MovePreview | None:
+    """What the move would bring that the address names; None where it names none."""
+    chosen = request.GET
+    if not all(chosen.get(name) for name in ("dataflow", "query", "slot")):
+        return None
+    try:
+        return preview_of(
+            request.user, chosen["dataflow"], query=chosen["query"], slot=chosen["slot"],
+            along=chosen.getlist("along"))
+    except WeirError as error:
+        flash.failure(request, error)
+        return None
 
 
 @require_POST

@@ -11,9 +11,9 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
+from dashboard.approvals.drains import drain_of
 from dashboard.operations import elements as parts
 from dashboard.operations import selectors as operations
-from dashboard.operations.draining import drain_of
 from dashboard.operations.problems import Problem
 from dashboard.operations.problems import problems as problems_of
 from dashboard.operations.services import NothingElsewhere, drain_node, undrain_node

@@ -68,6 +68,11 @@ class Hoarding:
     def length_of_out(self) -> int:
         return len(self.hosts.events(self.out))
 
+    def reported_kb(self) -> int:
+        """How much state the query has, as its node reports it."""
+        report = self.hosts.reports().query(self.query.slot, self.query.id)
+        return (report.state_kb if report is not None else None) or 0
+
     def check(self) -> None:
         """Every number once and in order, with the sum of its key up to it and the text made with the first."""
         sums = dict.fromkeys(range(self.keys), 0.0)
@@ -94,6 +99,8 @@ def play(
     hoarding.publish()
     hoarding.grows(keys + 10)
     hoarding.grows(hoarding.length_of_out() + 10)  # a batch with all of it is over
+    hosts.wait(
+        lambda: hoarding.reported_kb() > keys * length / 2048, within_s=120, what="how much state it has is reported")
     hoarding.move()
     hoarding.is_over()
     [ahead], [record] = hoarding.logged("state went ahead"), hoarding.logged("record sent")

@@ -58,6 +58,7 @@ from .pulse import Pulse
 from .reconcile import Action, State, reconcile
 from .spare import wait_for_a_slot
 from .standby import Patience, stages_of
+from .state_sizes import StateSizes
 from .store import SlotStore
 from .supervision import SPARE
 from .usage_attribution import Rates
@@ -102,6 +103,7 @@ class Slot:
         self._throttled: dict[str, str] = {}  # by fragment, the full channel that it waits for
         self._long_batches = LongBatches()
         self._rates = Rates()
+        self._state_sizes = StateSizes(self._store.state_bytes)
         self._heap = HeapSampler()
         self._log = logger()
         self._listener = QueryListener(self._on_end)
@@ -299,6 +301,7 @@ class Slot:
         progress_facts |= {
             "batches": work.batches, "busy_ms": work.busy_ms, "rate_per_s": self._rates.per_s(run.id),
             "idle_ms": self._rates.idle_ms(run.id, now_ms=now_ms),
+            "state_kb": self._state_sizes.kb(run.id, now_ms=now_ms),
             "batch_for_ms": self._long_batches.for_ms(run.id, now_ms=now_ms)}
         report = run.report(progress_facts, throttled_by=self._throttled.get(run.id), now_ms=now_ms)
         return {**report, "state": "left"} if run.id in self._left else report

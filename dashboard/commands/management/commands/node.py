@@ -7,7 +7,7 @@ from argparse import ArgumentParser
 from django.core.management.base import BaseCommand, CommandError
 
 from dashboard import jobs
-from dashboard.operations.draining import Drain, drain_of
+from dashboard.approvals.drains import Drain, QueryThere, drain_of
 from dashboard.operations.nodes import take_out_node, unpinned
 from dashboard.operations.selectors import nodes
 from dashboard.operations.services import drain_node, undrain_node
@@ -45,7 +45,8 @@ class Command(BaseCommand):
             raise CommandError(error.full_message) from error
 
     def _drain(self, name: str) -> None:
-        """Begin, and tell what goes and what stays; the exit code says whether something stays."""
+        """Begin, or go on, and tell what goes, what waits for what, and what stays; the exit code says whether
+        something stays."""
         drain_node(name=name)
         drain = drain_of(name)
         going = len(drain.queries) - len(drain.staying)
@@ -53,6 +54,8 @@ class Command(BaseCommand):
             f"Nothing new is placed on {name}. Of {_queries(len(drain.queries))} there {going} "
             f"{'moves' if going == 1 else 'move'} to other nodes, one after the other: `./weir node list` says how "
             "many are left.")
+        for query in drain.waiting:
+            self.stdout.write(_waits(query))
         if drain.staying:
             raise CommandError("\n".join([
                 f"{len(drain.staying)} cannot go:",
@@ -82,3 +85,9 @@ class Command(BaseCommand):
 
 def _queries(count: int) -> str:
     return f"{count} {'query' if count == 1 else 'queries'}"
+
+
+def _waits(query: QueryThere) -> str:
+    again = f" It is tried again from {query.again_at:%H:%M:%S} UTC on." if query.again_at else ""
+    link = f" See /proposals/{query.proposal}/." if query.proposal else ""
+    return f"  {query.id} on {query.slot} ({query.name}) waits: {query.held}{again}{link}"

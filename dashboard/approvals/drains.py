@@ -1,0 +1,293 @@
+"""How the queries on a drained node stand: which goes next and where, which cannot go, and what holds the others.
+
+- ``outgoing_of(estate, node, at=…)``: by fragment, what `services.draining` decides by
+- ``drain_of(name, viewer)``: the same, as far as the viewer may know of it
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from django.utils import timezone
+
+from dashboard.approvals.lifecycle import COMPUTING, FAILED, PENDING, ROLLED_BACK, ROLLING_BACK, STALE, UNPLANNABLE
+from dashboard.approvals.models import Proposal
+from dashboard.approvals.selectors import proposals
+from dashboard.catalog import lifecycle as dataflows
+from dashboard.catalog.models import DataflowRecord
+from dashboard.operations.draining import fragments_there
+from dashboard.operations.estate import current_estate
+from dashboard.operations.models import NodeRow
+from dashboard.operations.offered_slots import offered_slots, silent_nodes
+from dashboard.operations.services import node_row
+from dashboard.operations.telemetry import EVERYTHING
+from dashboard.operations.view import view_for
+from dashboard.plans.selectors import plan_of
+from dashboard.teams.permissions import Viewer
+from scheduler.model.estate import Estate
+from scheduler.model.fragment import Fragment, node_of
+from scheduler.model.plan_kinds import MOVE
+
+ATTEMPT = "attempt"  # in the options of a move, which of several it is
+# From the first attempt that came to nothing: a plan that could not be made costs little, and a move that was taken
+# back has kept all other plans waiting for a minute.
+NO_PLAN_S, MOST_NO_PLAN_S = 10, 600
+TAKEN_BACK_S, MOST_TAKEN_BACK_S = 60, 3600
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """What holds a query that can go: in a sentence, with the proposal that it is about, what only those may read who
+    know of that (``detail``), and when Weir tries again by itself."""
+
+    why: str
+    proposal: Proposal | None = None
+    detail: str = ""
+    again_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """How one fragment stands: it cannot go (``why_not``), something holds it, or it goes to ``slot`` next.
+
+    ``record`` is the dataflow that asks for its move, ``again`` a proposal of Weir's own that is planned anew for it,
+    ``attempt`` which attempt that is.
+    """
+
+    fragment: Fragment
+    why_not: str = ""
+    hold: Hold | None = None
+    record: DataflowRecord | None = None
+    slot: str = ""
+    again: Proposal | None = None
+    attempt: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class QueryThere:
+    """A query on a node: its id, slot, types of tasks, why it cannot go to another node (empty where it can), and what
+    holds it now: in words, the proposal that it is about, and when it is tried again."""
+
+    id: str
+    slot: str
+    name: str
+    why_not: str
+    held: str = ""
+    proposal: str | None = None
+    again_at: datetime | None = None
+
+    @property
+    def again_ms(self) -> int | None:
+        """When it is tried again, in ms since the epoch."""
+        return None if self.again_at is None else int(self.again_at.timestamp() * 1000)
+
+
+@dataclass(frozen=True, slots=True)
+class Drain:
+    """What is on a node, and whether it is drained. Whoever may not know of a query sees that it is there alone.
+
+    ``leaving`` counts what has another place by now and that the node still has to do with: it ends it, hands it over,
+    or has not heard of it yet. None while nothing is heard of the node.
+    """
+
+    node: str
+    draining: bool
+    queries: tuple[QueryThere, ...] = ()
+    others: int = 0
+    leaving: int | None = None
+
+    @property
+    def staying(self) -> tuple[QueryThere, ...]:
+        """Those that cannot go."""
+        return tuple(query for query in self.queries if query.why_not)
+
+    @property
+    def waiting(self) -> tuple[QueryThere, ...]:
+        """Those that something holds."""
+        return tuple(query for query in self.queries if query.held)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether its agent can be stopped, and nothing notices."""
+        return not self.queries and not self.others and self.leaving == 0
+
+
+def is_of_a_drain(proposal: Proposal) -> bool:
+    """Whether Weir made a move by itself to empty a node."""
+    return proposal.author_id is None and proposal.round_id is None and proposal.plan.kind == MOVE.name
+
+
+def pause_s(attempts: int, *, first_s: int, most_s: int) -> int:
+    """How long to wait after so many attempts that came to nothing: each time twice as long."""
+    return min(first_s << min(attempts - 1, 20), most_s)
+
+
+def outgoing_of(estate: Estate, node: str, *, at: datetime) -> list[Outgoing]:
+    """How each fragment with a query on a drained node stands.
+
+    Parameters
+    ----------
+    estate : Estate
+        What runs.
+    node : str
+        The node.
+    at : datetime
+        Now.
+    """
+    fragments = fragments_there(estate, node)
+    seen = _Seen(estate, node, [fragment for fragment, _ in fragments], at)
+    return [seen.outgoing(fragment, why_not) for fragment, why_not in fragments]
+
+
+class _Seen:
+    """The proposals and dataflows that count for the queries of a node."""
+
+    def __init__(self, estate: Estate, node: str, fragments: Sequence[Fragment], at: datetime) -> None:
+        self._estate, self._node, self._at = estate, node, at
+        users = list({user for fragment in fragments for user in self._users(fragment)})
+        self._records = DataflowRecord.objects.select_related("team").in_bulk(users)
+        moves = Proposal.objects.filter(plan__kind=MOVE.name).select_related(
+            "plan", "rollback_plan", "dataflow__team")
+        self._open = list(moves.open().filter(dataflow__in=users).order_by("created"))
+        by_weir = moves.filter(author=None, round=None)
+        self._first = by_weir.filter(status__in=[COMPUTING, PENDING], held=None).first()
+        since = NodeRow.objects.filter(name=node).values_list("draining_since", flat=True).first() or at
+        self._taken_back = [
+            (plan_of(proposal.plan), proposal) for proposal in by_weir.filter(
+                dataflow__in=users, status=ROLLED_BACK, finished_at__gte=since).order_by("finished_at")]
+        self._under_way = Proposal.objects.under_way().select_related("plan").order_by("approved_at").first()
+        self._is_silent = silent_nodes().filter(name=node).exists()
+
+    def _users(self, fragment: Fragment) -> set[str]:
+        return {user for task in fragment.active_tasks for user in self._estate.users[task]}
+
+    def outgoing(self, fragment: Fragment, why_not: str) -> Outgoing:
+        """How one of them stands."""
+        if why_not:
+            return Outgoing(fragment, why_not=why_not)
+        running = [
+            record for user in sorted(self._users(fragment))
+            if (record := self._records.get(UUID(user))) is not None and record.status == dataflows.RUNNING]
+        moves = [proposal for proposal in self._open if fragment.id in _queries(proposal)]
+        own = next((proposal for proposal in moves if is_of_a_drain(proposal) and proposal.dataflow in running), None)
+        tried = [proposal for plan, proposal in self._taken_back
+                 if plan.fragments_before[proposal.plan.options["query"]].tasks == fragment.tasks]
+        slot = _target(self._node, besides={node_of(proposal.plan.options["slot"]) for proposal in tried})
+        hold = self._held_by_what_is(running, moves, slot) or self._backs_off(own, tried) or self._waits_its_turn()
+        if hold is not None:
+            return Outgoing(fragment, hold=hold)
+        left = own or next((  # of a query that is there no more
+            proposal for proposal in self._open if is_of_a_drain(proposal) and proposal.dataflow in running
+            and proposal.status in {STALE, UNPLANNABLE}
+            and _queries(proposal).isdisjoint(self._estate.fragments)), None)
+        return Outgoing(
+            fragment, record=left.dataflow if left else running[0], slot=slot, again=left,
+            attempt=1 if own is None else own.plan.options.get(ATTEMPT, 1) + 1)
+
+    def _held_by_what_is(
+        self, running: Sequence[DataflowRecord], moves: Sequence[Proposal], slot: str
+    ) -> Hold | None:
+        """What stands in the way whatever was tried."""
+        if self._is_silent:
+            return Hold(f"Nothing is heard of {self._node}: what is there can be handed over once its agent answers.")
+        if not running:
+            return Hold("None of the dataflows that work in it is running: it goes for one that is.")
+        for proposal in moves:
+            if proposal.held:
+                return Hold(
+                    "Its move waits for the end of a freeze, or for a window.", proposal, proposal.held["reason"])
+            if not is_of_a_drain(proposal):
+                return Hold("A proposal to move it is open: decide it, or take it back.", proposal)
+            if proposal.status in {COMPUTING, PENDING}:
+                return Hold("Its move is being planned.", proposal)
+        return None if slot else Hold("No other node has a slot that is free to use.")
+
+    def _backs_off(self, own: Proposal | None, tried: Sequence[Proposal]) -> Hold | None:
+        """What was tried and came to nothing, until it is tried again."""
+        if own is not None:
+            again_at = own.plan.created + timedelta(seconds=pause_s(
+                own.plan.options.get(ATTEMPT, 1), first_s=NO_PLAN_S, most_s=MOST_NO_PLAN_S))
+            if self._at < again_at:
+                why = (own.plan.error or {}).get("message", "The estate has changed since it was planned.")
+                return Hold("No plan of its move stands.", own, why, again_at)
+        if tried:
+            last = tried[-1]
+            again_at = last.finished_at + timedelta(seconds=pause_s(
+                len(tried), first_s=TAKEN_BACK_S, most_s=MOST_TAKEN_BACK_S))
+            if self._at < again_at:
+                return Hold(
+                    f"Its move to {last.plan.options['slot']} did not come to its end, and was taken back.", last,
+                    last.rollback_plan.options.get("why", ""), again_at)
+        return None
+
+    def _waits_its_turn(self) -> Hold | None:
+        """Another plan that is being enacted, or another query that goes first."""
+        first = self._under_way
+        if first is None:
+            return None if self._first is None else Hold("Another query goes first.", self._first)
+        if first.status == FAILED:
+            return Hold(
+                "A plan does not come to its end, and others wait for it." + (
+                    " Weir takes it back." if is_of_a_drain(first) else " Take it back, or mend its cause."),
+                first, cause_of_failure(first))
+        doing = "taken back" if first.status == ROLLING_BACK else "enacted"
+        return Hold(f"Another plan is being {doing}: this query goes after it.", first)
+
+
+def cause_of_failure(proposal: Proposal) -> str:
+    """Why a plan does not come to its end, as nodes report it."""
+    return next((failure["cause"] for failure in proposal.progress.get("failing", {}).values()), "")
+
+
+def _queries(proposal: Proposal) -> set[str]:
+    options = proposal.plan.options
+    return {options["query"], *options.get("along", ())}
+
+
+def _target(node: str, *, besides: Collection[str]) -> str:
+    """The slot of another node that has least to do, where there is one of a node on which it was not tried yet."""
+    slots = offered_slots().exclude(node=node).order_by("task_nanocores", "queries", "node_id", "index")
+    names = slots.values_list("name", flat=True)
+    return names.exclude(node__in=besides).first() or names.first() or ""
+
+
+def drain_of(name: str, viewer: Viewer = EVERYTHING) -> Drain:
+    """What is on a node: what goes, what stays, and what holds it.
+
+    Raises
+    ------
+    NotFound
+        There is no such node.
+    """
+    row, estate = node_row(name), current_estate()
+    report = view_for(EVERYTHING).reading.reports.node(name)
+    seen = {fragment.id for fragment in view_for(viewer).fragments()}
+    draining = row.draining_since is not None
+    everything = outgoing_of(estate, name, at=timezone.now()) if draining else [
+        Outgoing(fragment, why_not=why_not) for fragment, why_not in fragments_there(estate, name)]
+    visible = {proposal.pk for proposal in proposals(viewer).filter(
+        pk__in=[each.hold.proposal.pk for each in everything if each.hold and each.hold.proposal])}
+    queries = tuple(
+        _query_there(estate, outgoing, bundle.id, bundle.slot, visible)
+        for outgoing in everything if outgoing.fragment.id in seen
+        for bundle in outgoing.fragment.queries if node_of(bundle.slot) == name)
+    own = {bundle.id for outgoing in everything for bundle in outgoing.fragment.queries}
+    return Drain(
+        name, draining, queries, sum(outgoing.fragment.id not in seen for outgoing in everything),
+        None if report is None else len(
+            {*report.handing_over, *(query for slot in report.slots.values() for query in slot.fragments)} - own))
+
+
+def _query_there(
+    estate: Estate, outgoing: Outgoing, query: str, slot: str, visible: Collection[UUID]
+) -> QueryThere:
+    hold, fragment = outgoing.hold or Hold(""), outgoing.fragment
+    is_known = hold.proposal is not None and hold.proposal.pk in visible
+    name = " → ".join(estate.tasks[task].type for task in fragment.kept_tasks if task in estate.tasks)
+    detail = f"{hold.why} {hold.detail}" if is_known and hold.detail else hold.why
+    return QueryThere(
+        query, slot, name, outgoing.why_not, held=detail, proposal=str(hold.proposal.pk) if is_known else None,
+        again_at=hold.again_at)

@@ -1,0 +1,230 @@
+"""What a move would bring, before anybody proposes it: gain, pause, risks, and who has to agree; or why it is refused.
+
+- ``preview_of(actor, dataflow_id, query=…, slot=…, along=…)``: of a move that somebody has in mind
+- ``deployment_with_suggestion(actor)``: what runs where, and a move that is worth it now, looked at in the same way
+
+The plan is made by the planner that makes the proposal's, and thrown away: it says what is refused, what stands still,
+and which teams are asked. Nothing is stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from django.conf import settings
+
+from dashboard import jobs
+from dashboard.approvals.demands import team_demands
+from dashboard.approvals.services.enacting import require_calm
+from dashboard.approvals.services.submission import require_at_rest
+from dashboard.catalog.models import DataflowRecord
+from dashboard.catalog.permissions import dataflow_for
+from dashboard.operations.deployment import Looked, deployment_rows, look, thresholds
+from dashboard.operations.estate import stored_estate
+from dashboard.operations.handover_pauses import expected_pause_ms, usual_pause_ms
+from dashboard.operations.move_risks import risks_of
+from dashboard.plans.computing import compute
+from dashboard.plans.kinds import SITE_PLAN_KINDS
+from dashboard.plans.models import PlanRecord
+from dashboard.teams.models import Role, User
+from dashboard.teams.permissions import require_role, viewer_of
+from scheduler.deployment.foreseeing import Foreseen, foresee
+from scheduler.deployment.online import decide, lacking_in_words
+from scheduler.interruptions import interruptions_of
+from scheduler.model.errors import InvalidTransition, WeirError
+from scheduler.model.fragment import node_of
+from scheduler.model.plan import Plan
+from scheduler.model.plan_kinds import MOVE
+
+
+@dataclass(frozen=True, slots=True)
+class SlotThen:
+    """What a slot that a move leaves or goes to has to do, in cores, before and after; and how much that is then."""
+
+    slot: str
+    cores: float
+    after: float
+    load: str
+
+
+@dataclass(frozen=True, slots=True)
+class TeamToAgree:
+    """A team that a move concerns: how many approvals it demands, and of whom; 0 where it agreed beforehand."""
+
+    slug: str
+    name: str
+    approvals: int
+    role: str
+
+
+@dataclass(frozen=True, slots=True)
+class MovePreview:
+    """A move of a dataflow's query, and of those ``along`` with it, to a slot: what it would bring, or why it is
+    refused.
+
+    ``refused`` and ``remedy`` are empty where it can be proposed now; ``is_planned`` says whether there is a plan of
+    it, of which all else tells. ``slots`` are those that it leaves and, as the last, the one that it goes to.
+    ``saved_bytes_per_s`` is what passes between nodes less, of ``between_bytes_per_s`` now (null: not known); negative
+    where more does. ``pause_s`` is for about how long an output stands still, and ``pause_at_most_s`` for how long at
+    most in 19 of 20. ``may_propose`` says whether the caller may propose it.
+    """
+
+    dataflow: dict[str, str]
+    query: str
+    along: tuple[str, ...]
+    slot: str
+    may_propose: bool
+    refused: str = ""
+    remedy: str = ""
+    is_planned: bool = False
+    slots: tuple[SlotThen, ...] = ()
+    between_bytes_per_s: float | None = None
+    saved_bytes_per_s: float | None = None
+    between_nodes: bool = False
+    pause_s: float = 0.0
+    pause_at_most_s: float = 0.0
+    risks: tuple[str, ...] = ()
+    teams: tuple[TeamToAgree, ...] = ()
+
+    @property
+    def traffic(self) -> str:
+        """What passes between nodes then and now, in a sentence; empty where that is not known."""
+        saved, now = self.saved_bytes_per_s, self.between_bytes_per_s
+        if saved is None or now is None:
+            return ""
+        if not saved:
+            return f"As much passes between nodes as now: {_amount(now)} a second."
+        return (f"{_amount(abs(saved))} a second {'less' if saved > 0 else 'more'} pass between nodes then: "
+                f"{_amount(now - saved)}; {_amount(now)} now.")
+
+
+@dataclass(frozen=True, slots=True)
+class Suggestion:
+    """A ``move`` that is worth it by what is measured now, or None; why, and how many cores slots are ``lacking``."""
+
+    why: str
+    lacking: float
+    move: MovePreview | None
+
+
+def preview_of(
+    actor: User, dataflow_id: UUID | str, *, query: str, slot: str, along: Sequence[str] = ()
+) -> MovePreview:
+    """What a move would bring that a dataflow asks for; nothing is proposed.
+
+    Parameters
+    ----------
+    actor : User
+        Who asks: somebody of the dataflow's team.
+    dataflow_id : UUID or str
+        A dataflow that runs in each of the queries.
+    query, slot : str
+        The query's id, and the slot's name.
+    along : sequence of str, optional
+        Queries that go there with it.
+
+    Raises
+    ------
+    NotFound
+        There is no such dataflow for them.
+    PermissionDenied
+        They are not of its team.
+    """
+    viewer = viewer_of(actor)
+    record = dataflow_for(viewer, dataflow_id)
+    require_role(viewer, record.team, Role.VIEWER)
+    return _preview(actor, record, look(), query=query, slot=slot, along=tuple(dict.fromkeys(along)))
+
+
+def deployment_with_suggestion(actor: User) -> dict[str, Any]:
+    """`deployment_rows`, and as ``suggestion`` a move of the actor's own queries that is worth it now, or why none is;
+    None where nothing is heard of what runs. Unlike the controller's decisions it is of one moment."""
+    looked = look()
+    rows = deployment_rows(viewer_of(actor), looked)
+    return rows | {"suggestion": None if looked is None else _suggestion(actor, looked, {
+        query["id"]: query["dataflow"] for row in rows["slots"] for query in row["queries"] if query["targets"]})}
+
+
+def _suggestion(actor: User, looked: Looked, own: Mapping[str, Mapping[str, str]]) -> Suggestion:
+    limits = thresholds()
+    turn = decide(
+        looked.deployment.moving_only(own), limits,
+        groups={query: [dataflow["id"]] for query, dataflow in own.items()})
+    lacking = lacking_in_words(turn.lacking, limits, slot_price=settings.CORE_HOUR_PRICE, currency=settings.CURRENCY)
+    move = None
+    if turn.move is not None:
+        query, *along = turn.move.bundles
+        record = dataflow_for(viewer_of(actor), own[query]["id"])
+        move = _preview(actor, record, looked, query=query, slot=turn.move.target, along=tuple(along))
+    return Suggestion(f"{turn.why} {lacking}".rstrip(), turn.lacking, move)
+
+
+def _preview(
+    actor: User, record: DataflowRecord, looked: Looked | None, *, query: str, slot: str, along: tuple[str, ...]
+) -> MovePreview:
+    facts: dict[str, Any] = {
+        "dataflow": {"id": str(record.pk), "name": record.name, "team": record.team.name}, "query": query,
+        "along": along, "slot": slot,
+        "may_propose": viewer_of(actor).has_role(record.team_id, Role.ENGINEER)}
+    options = {"query": query, "slot": slot, "along": list(along)}
+    try:
+        plan = compute(
+            PlanRecord(kind=MOVE.name, dataflow=record, version=record.version, options=options), stored_estate())
+    except WeirError as error:
+        return MovePreview(**facts, refused=error.message, remedy=error.remedy)
+    try:
+        require_at_rest(record, SITE_PLAN_KINDS[MOVE.name].proposed_from, MOVE.name)
+        require_calm(actor)
+        _require_heard(looked, slot)
+    except WeirError as error:
+        facts |= {"refused": error.message, "remedy": error.remedy}
+    return MovePreview(**facts, is_planned=True, **_foreseen(plan, record, looked, (query, *along), slot))
+
+
+def _require_heard(looked: Looked | None, slot: str) -> None:
+    """Raise where the slot's node does not report now, though it did a moment ago."""
+    if looked is None or node_of(slot) not in looked.view.reading.reports:
+        raise InvalidTransition(
+            f"Nothing is heard of {node_of(slot)} now.", remedy="Wait until it reports, or choose another node.")
+
+
+def _foreseen(
+    plan: Plan, record: DataflowRecord, looked: Looked | None, queries: Sequence[str], slot: str
+) -> dict[str, Any]:
+    """What is foreseen of a plan: without a reading, what does not need one."""
+    reports = looked.view.reading.reports if looked is not None else jobs.LiveReading().reports
+    facts_of: dict[str, Any] = {
+        "between_nodes": any(interruption.between_nodes for interruption in interruptions_of(plan)),
+        "pause_s": round(usual_pause_ms(plan, reports) / 1000, 2),
+        "pause_at_most_s": round(expected_pause_ms(plan, reports) / 1000, 2),
+        "teams": tuple(
+            TeamToAgree(each.team.slug, each.team.name, each.demand.approvals, each.demand.role)
+            for each in team_demands(plan, own=record.team))}
+    if looked is None:
+        return facts_of | {"risks": ("Nothing is heard of what runs, so nothing is known of loads and traffic.",)}
+    foreseen = foresee(
+        looked.deployment, [name for name in queries if name in looked.deployment.bundles], slot, thresholds())
+    return facts_of | {
+        "slots": tuple(
+            SlotThen(change.slot, round(change.before, 3), round(change.after, 3), change.load)
+            for change in foreseen.slots),
+        "between_bytes_per_s": round(foreseen.between_before, 1), "saved_bytes_per_s": round(foreseen.saved, 1),
+        "risks": tuple(_risks(looked, foreseen, queries, slot))}
+
+
+def _risks(looked: Looked, foreseen: Foreseen, queries: Sequence[str], slot: str) -> list[str]:
+    risks = []
+    if foreseen.makes_high:
+        cores = foreseen.slots[-1].after
+        risks.append(f"{slot} has too much to do then: {cores:.2f} cores, and {thresholds().high:g} are high.")
+    for name in queries:
+        if name in looked.view.estate.fragments:
+            risks += risks_of(looked.view, looked.view.estate.fragments[name], slot)
+    return risks
+
+
+def _amount(size: float) -> str:
+    return f"{size / 1000:,.1f} kB" if size >= 1000 else f"{size:.0f} bytes"

@@ -1,0 +1,80 @@
+"""What a move would change: what its slots have to do, and what passes between nodes by the change of the allocation
+score (paper [4], equations 4 and 5), for one bundle or several that go together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from .online import Thresholds
+from .values import Deployment
+
+Load = Literal["high", "normal", "low"]
+
+
+@dataclass(frozen=True, slots=True)
+class SlotChange:
+    """What a slot has to do now and would have to do then, in cores, and whether that is much."""
+
+    slot: str
+    before: float
+    after: float
+    load: Load
+
+
+@dataclass(frozen=True, slots=True)
+class Foreseen:
+    """What a move would change.
+
+    Parameters
+    ----------
+    slots : tuple of SlotChange
+        The slots that it leaves, by name, and the one that it goes to, which is the last.
+    between_before, between_after : float
+        What passes between its bundles and those of other nodes, now and then, in the unit of the traffic.
+    """
+
+    slots: tuple[SlotChange, ...]
+    between_before: float
+    between_after: float
+
+    @property
+    def saved(self) -> float:
+        """How much more passes within nodes then: of one bundle, the change of its allocation score. Negative where
+        less does."""
+        return self.between_before - self.between_after
+
+    @property
+    def makes_high(self) -> bool:
+        """Whether the slot that it goes to has too much to do then."""
+        return self.slots[-1].load == "high"
+
+
+def load_of(cores: float, thresholds: Thresholds) -> Load:
+    """Whether a slot with so much to do is high, normal or low."""
+    return "high" if cores > thresholds.high else "low" if cores < thresholds.low else "normal"
+
+
+def foresee(deployment: Deployment, bundles: Collection[str], target: str, thresholds: Thresholds) -> Foreseen:
+    """What a move of some bundles to a slot would change.
+
+    Parameters
+    ----------
+    deployment : Deployment
+        What runs where, and what passes between it.
+    bundles : collection of str
+        The bundles that go.
+    target : str
+        The slot that they go to; it may be one that nothing is on yet.
+    thresholds : Thresholds
+        When a slot is high or low.
+    """
+    now = replace(deployment, slots=sorted({*deployment.slots, target}))
+    then = now.moved(bundles, target)
+    left = sorted({now.bundles[name].slot for name in bundles} - {target})
+    return Foreseen(
+        tuple(SlotChange(slot, now.loads[slot], then.loads[slot], load_of(then.loads[slot], thresholds))
+              for slot in (*left, target)),
+        now.between_nodes(bundles), then.between_nodes(bundles))
