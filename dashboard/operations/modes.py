@@ -124,7 +124,8 @@ def no_longer_open(opened: Collection[str], refusals: Mapping[str, str], estate:
 def close_at_once(queries: Collection[str]) -> None:
     """Let these queries have micro-batches, whoever wanted what: they cannot have others."""
     if queries:
-        FragmentPace.objects.filter(pk__in=list(queries), real_time=True).update(real_time=False)
+        FragmentPace.objects.filter(pk__in=list(queries), real_time=True).update(
+            real_time=False, unlimited_ms=None)
 
 
 def keep_open(before: Mapping[str, Fragment], after: Mapping[str, Fragment]) -> None:
@@ -204,8 +205,8 @@ def change_modes(
         if count > MOST_A_SLOT:
             raise CannotChange(f"{slot} has {MOST_A_SLOT} queries with open batches already.")
     for name, opens in wanted.items():
-        rows[name].real_time, rows[name].since = opens, at
+        rows[name].real_time, rows[name].since, rows[name].unlimited_ms = opens, at, None
         usual_ms = round(1000 * SMALLEST_S) if opens else settings.TRIGGER_MS
         rows[name].trigger_ms = trigger_ms.get(name, usual_ms)
     with transaction.atomic():
-        FragmentPace.objects.bulk_update(list(rows.values()), ["real_time", "trigger_ms", "since"])
+        FragmentPace.objects.bulk_update(list(rows.values()), ["real_time", "trigger_ms", "since", "unlimited_ms"])
