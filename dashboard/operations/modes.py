@@ -124,8 +124,7 @@ def no_longer_open(opened: Collection[str], refusals: Mapping[str, str], estate:
 def close_at_once(queries: Collection[str]) -> None:
     """Let these queries have micro-batches, whoever wanted what: they cannot have others."""
     if queries:
-        FragmentPace.objects.filter(pk__in=list(queries), real_time=True).update(
-            real_time=False, unlimited_ms=None)
+        FragmentPace.objects.filter(pk__in=list(queries), real_time=True).update(real_time=False)
 
 
 def keep_open(before: Mapping[str, Fragment], after: Mapping[str, Fragment]) -> None:

@@ -179,7 +179,9 @@ def divide(
     return tuple(parts)
 
 
-def _shared_out(whole: BillShare, users: Sequence[str], batches: BatchPart | None) -> list[BillShare]:
+def _shared_out(
+    whole: BillShare, users: Sequence[str], batches: BatchPart | None, cpu_part_of_cost: float
+) -> list[BillShare]:
     """What each of some users pays of a time."""
     if not users:
         return []
@@ -188,16 +190,15 @@ def _shared_out(whole: BillShare, users: Sequence[str], batches: BatchPart | Non
                 for user, share in zip(users, whole.pays.share_out([1] * len(users)), strict=True)]
     # CPU and what it costs follow batches; memory, traffic and disk, and what these cost, do not.
     work, even = whole.pays, whole.pays.share_out([1] * len(users))
-    shares = (batches.share, batches.share * cpu_part_of_cost)
-    cpu_us, cost_nanos = (
-        share_out(amount, batches.weights(users, share))
-        for amount, share in zip((work.cpu_us, work.cost_nanos), shares, strict=True))
+    of_cpu, of_cost = batches.share, batches.share * cpu_part_of_cost
+    cpu_us = share_out(work.cpu_us, batches.weights(users, of_cpu))
+    cost_nanos = share_out(work.cost_nanos, batches.weights(users, of_cost))
     pays = [replace(own, cpu_us=cpu, cost_nanos=cost)
             for own, cpu, cost in zip(even, cpu_us, cost_nanos, strict=True)]
     alone = [
-        replace(work, cpu_us=_alone(work.cpu_us, user, users, batches, shares[0]),
-                cost_nanos=_alone(work.cost_nanos, user, users, batches, shares[1])) for user in users]
-    took = (work.cpu_us * shares[0], work.cost_nanos * shares[1])
+        replace(work, cpu_us=_alone(work.cpu_us, user, users, batches, of_cpu),
+                cost_nanos=_alone(work.cost_nanos, user, users, batches, of_cost)) for user in users]
+    took = (work.cpu_us * of_cpu, work.cost_nanos * of_cost)
     paid = [_part_of(took, part, own) for part, own in zip(batches.of_batches(users), pays, strict=True)]
     limits = batches.for_limits(users)
     for_limit = [None] * len(users) if limits is None else [
