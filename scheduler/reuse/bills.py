@@ -63,7 +63,7 @@ class BillShare:
 @dataclass(frozen=True, slots=True)
 class BatchPart:
     """The part of a running task's CPU that batches took whatever was in them, from 0 to 1; and how far apart batches
-    would be for each of its users alone, in ms, and without a limit of any of them."""
+    would be for each user of its query alone, in ms, and without a limit of any of them."""
 
     share: float
     interval_ms: Mapping[str, int]
@@ -78,12 +78,15 @@ class BatchPart:
         return tuple(shares[user] / whole for user in users)
 
     def for_limits(self, users: Sequence[str]) -> tuple[float, ...] | None:
-        """What of that is for each user's limits; None where it is not known how often they need batches."""
+        """What of that is for each user's limits; None where it is not known how often they need batches.
+
+        What users of the query ask for who do not need the task is for no limit of those who pay it.
+        """
         if not self.unlimited_ms or any(not self.interval_ms.get(user) for user in users):
             return None
-        needed = {user: 1 / self.interval_ms[user] for user in users}
-        shares, whole = limit_shares(needed, 1 / self.unlimited_ms), max(needed.values())
-        return tuple(shares[user] / whole for user in users)
+        shares = limit_shares({user: 1 / self.interval_ms[user] for user in users}, 1 / self.unlimited_ms)
+        strictest_ms = min(filter(None, self.interval_ms.values()))
+        return tuple(shares[user] * strictest_ms for user in users)
 
     def weights(self, users: Sequence[str], share: float) -> tuple[int, ...]:
         """What each user pays, in parts of `PARTS` for all: of that share, batches, by the airport game, the rest

@@ -14,8 +14,10 @@ from django.utils import timezone
 from dashboard.bills.exports import exact
 from dashboard.bills.models import UsageHour
 from dashboard.catalog.models import DataflowRecord
+from dashboard.catalog.services import choose_latency
 from dashboard.pages.billing import money
 from dashboard.pages.templatetags.bills import core_hours, gib_hours, price, traffic
+from scheduler.model.latency import LatencyLimit
 from tests.dashboard.building import World, document, running
 from tests.pages.conftest import ClientOf
 from tests.pages.markup import Markup, assert_sound
@@ -102,6 +104,53 @@ def test_rows_add_up_to_what_stands_below_them(client_of: ClientOf, charged) -> 
     assert len(lines) == 5
     assert [sum(column) for column in zip(*lines[:-1], strict=True)] == lines[-1]
     assert all(pays + saved == alone for pays, alone, saved in lines)
+
+
+def test_what_is_for_latency_is_told_beside_what_is_paid_with_the_limit(
+    world: World, client_of: ClientOf, charged
+) -> None:
+    record, client = charged["traffic"], client_of("carla")
+    choose_latency(actor=world.carla, dataflow_id=record.pk, limits=(LatencyLimit(0.3),))
+    record.usage.update(
+        batches_cpu_us=120_000_000, batches_nanos=160_000_000, limit_cpu_us=90_000_000, limit_nanos=125_000_000,
+        limit_known_ms=1_000)
+    first = record.usage.first()
+    UsageHour.objects.filter(pk=first.pk).update(limit_known_ms=0, limit_nanos=0, limit_cpu_us=0)
+
+    page = client.get(f"/bills/{record.pk}/").text
+    rows = Markup(page).having("data-task")
+    assert sorted(row.field("for_latency") for row in rows) == ["", "0.1250", "0.1250", "0.1250"]
+    assert Markup(page).one("data-sum").field("for_latency") == "0.3750"
+    assert "mean of at most 300 ms" in page and "measured for 75% of the time" in page
+    assert "(38%)" in page and "not measured" in page
+
+    listing = client.get("/bills/").text
+    assert "mean of at most 300 ms" in listing
+    by_dataflow = {row.attributes["data-bill"]: row.field("for_latency") for row in Markup(listing).having("data-bill")}
+    assert by_dataflow == {str(record.pk): "0.3750", str(charged["hush"].pk): ""}
+
+    answer = client.get(f"/api/bills/{record.pk}").json()
+    assert answer["latency_limit"] == "mean of at most 300 ms"
+    total = answer["total"]
+    assert (total["latency_pays"], total["batches_pays"], total["latency_known"]) == (
+        "0.375000000", "0.640000000", 0.75)
+    assert total["latency_core_hours"] == pytest.approx(0.075)
+    assert [row["latency_pays"] for row in answer["tasks"]].count(None) == 1
+    dataflows = {row["name"]: row for row in client.get("/api/bills").json()["dataflows"]}
+    assert dataflows["hush"]["latency_pays"] is dataflows["hush"]["batches_core_hours"] is None
+    assert dataflows["hush"]["latency_known"] == 0.0
+    rows = {row["dataflow"]: row for row in csv.DictReader(io.StringIO(client.get("/bills/export.csv").text))}
+    assert (rows["traffic"]["latency_pays"], rows["hush"]["latency_pays"]) == ("0.375000000", "")
+    assert rows["traffic"]["latency_limit"] == "mean of at most 300 ms"
+    for address in ("/bills/", f"/bills/{record.pk}/"):
+        assert_sound(client.get(address), address)
+
+
+def test_of_hours_from_before_it_was_measured_it_is_said_so(client_of: ClientOf, charged) -> None:
+    for address in ("/bills/", f"/bills/{charged['traffic'].pk}/"):
+        page = client_of("carla").get(address).text
+        assert "not measured then" in page
+        assert Markup(page).one("data-sum").field("for_latency") == ""
 
 
 def test_bills_link_to_dataflows_and_back(client_of: ClientOf, charged) -> None:
