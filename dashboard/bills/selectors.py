@@ -176,10 +176,10 @@ def total(charges: Iterable[Charge]) -> Charge:
 def cost_history(
     viewer: Viewer, period: Period, *, team: str = "", dataflow_id: UUID | str | None = None
 ) -> dict[str, list[Any]]:
-    """Columns over time: ``at`` in ISO 8601, ``pays_nanos`` and ``alone_nanos``.
+    """Columns over time: ``at`` in ISO 8601, ``pays_nanos``, ``alone_nanos``, and ``latency_nanos`` of what is paid.
 
     From the first charge to the last, by the hour, or by the day where that is more than two days; a time without any
-    charge is zero.
+    charge is zero. What was for latency is None where that was not measured.
 
     Parameters
     ----------
@@ -195,24 +195,28 @@ def cost_history(
     usage = _usage(viewer, period, team=team)
     if dataflow_id is not None:
         usage = _in(period).filter(dataflow=bill_for(viewer, dataflow_id))
-    rows = list(usage.values("hour").annotate(pays=Sum("cost_nanos"), alone=Sum("alone_nanos")).order_by("hour"))
+    rows = list(usage.values("hour").annotate(
+        pays=Sum("cost_nanos"), alone=Sum("alone_nanos"), limit=Sum("limit_nanos"), known_ms=Sum("limit_known_ms"),
+    ).order_by("hour"))
     moments: list[datetime] = []
-    sums: dict[datetime, tuple[int, int]] = {}
+    sums: dict[datetime, tuple[int, int, int, int]] = {}
     if rows:
         # Of old days there is nothing but their sums.
         by_day = rows[-1]["hour"] - rows[0]["hour"] > BY_HOUR_UP_TO or all(row["hour"].hour == 0 for row in rows)
         for row in rows:
             at = row["hour"].replace(hour=0) if by_day else row["hour"]
-            pays, alone = sums.get(at, (0, 0))
-            sums[at] = pays + row["pays"], alone + row["alone"]
+            pays, alone, limit, known_ms = sums.get(at, (0, 0, 0, 0))
+            sums[at] = pays + row["pays"], alone + row["alone"], limit + row["limit"], known_ms + row["known_ms"]
         step, at = timedelta(days=1) if by_day else timedelta(hours=1), min(sums)
         while at <= max(sums):
             moments.append(at)
             at += step
+    columns = [sums.get(at, (0, 0, 0, 1)) for at in moments]
     return {
         "at": [at.isoformat() for at in moments],
-        "pays_nanos": [sums.get(at, (0, 0))[0] for at in moments],
-        "alone_nanos": [sums.get(at, (0, 0))[1] for at in moments],
+        "pays_nanos": [pays for pays, _, _, _ in columns],
+        "alone_nanos": [alone for _, alone, _, _ in columns],
+        "latency_nanos": [limit if known_ms else None for _, _, limit, known_ms in columns],
     }
 
 

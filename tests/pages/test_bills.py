@@ -142,7 +142,9 @@ def test_what_is_for_latency_is_told_beside_what_is_paid_with_the_limit(
     rows = {row["dataflow"]: row for row in csv.DictReader(io.StringIO(client.get("/bills/export.csv").text))}
     assert (rows["traffic"]["latency_pays"], rows["hush"]["latency_pays"]) == ("0.375000000", "")
     assert rows["traffic"]["latency_limit"] == "mean of at most 300 ms"
-    for address in ("/bills/", f"/bills/{record.pk}/"):
+    costs = [client_of(name).get(f"/api/dataflows/{record.pk}/cost").json()["measured"] for name in ("carla", "mo")]
+    assert [cost["latency_per_hour"] for cost in costs] == [1_350.0, None], "0.375 in the second for which it is known"
+    for address in ("/bills/", f"/bills/{record.pk}/", f"/dataflows/{record.pk}/"):
         assert_sound(client.get(address), address)
 
 
@@ -213,9 +215,10 @@ def test_charged_pages_are_sound_and_plots_have_what_was_charged(client_of: Clie
             assert_sound(client_of(name).get(address), address)
     charge(charged["traffic"], charged["traffic"].needs.first().fingerprint, 10, 20, hours_ago=3)
     figure = json.loads(client_of("carla").get(f"/bills/{charged['traffic'].pk}/plots.json").text)["cost"]
-    paid, alone = figure["data"]
+    paid, alone, latency = figure["data"]
     assert len(paid["x"]) == 4 and paid["y"][1:3] == [0, 0]
     assert sum(alone["y"]) == pytest.approx(4 * 0.333333333 + 20e-9)
+    assert latency["y"] == [None, 0, 0, None], "a gap where it was not measured"
 
 
 def test_money_is_as_fine_as_it_must_be() -> None:

@@ -64,7 +64,7 @@ def bill(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
 @require_safe
 @login_required
 def bills_plots(request: HttpRequest) -> JsonResponse:
-    """A Plotly figure of cost over time, paid and alone."""
+    """A Plotly figure of cost over time: paid, alone, and of what is paid for latency."""
     prices = _prices(period := _period(request))
     history = selectors.cost_history(request.viewer, period, team=_team(request))
     return JsonResponse({"cost": cost_figure(history, currency=prices["currency"])})
