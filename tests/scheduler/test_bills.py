@@ -233,7 +233,8 @@ def test_what_is_for_batches_and_for_limits_is_a_part_of_what_is_paid(
     for taken, whole in ((batches.cpu_us, share * cpu_us), (batches.cost_nanos, share * of_cpu * 3 * cpu_us)):
         assert whole * (1 - 1e-4) - 2 * len(parts) <= taken <= whole * (1 + 1e-12), "to the rounding of weights"
     for taken, whole in (
-            (limits.cpu_us, for_limits * share * cpu_us), (limits.cost_nanos, for_limits * share * of_cpu * 3 * cpu_us)):
+            (limits.cpu_us, for_limits * share * cpu_us),
+            (limits.cost_nanos, for_limits * share * of_cpu * 3 * cpu_us)):
         assert whole * (1 - 1e-4) - 2 * len(parts) - 1e-4 * cpu_us <= taken <= whole * (1 + 1e-9)
     for part in parts:
         assert 0 <= part.for_limit.cpu_us <= part.batches.cpu_us <= part.pays.cpu_us

@@ -174,8 +174,8 @@ class Fragmentation(Answer):
 
 
 class MeasuredCost(Answer):
-    """What was measured over so many hours, if nobody shared its tasks; ``pays_per_hour`` is for its own team, and so is
-    what of that is for its latency limits, null where it was not measured."""
+    """What was measured over so many hours, if nobody shared its tasks; ``pays_per_hour`` is for its own team, and
+    so is ``latency_per_hour``, what of that is for its latency limits; null where it was not measured."""
 
     hours: float
     cores: float
