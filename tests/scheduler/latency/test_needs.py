@@ -70,10 +70,10 @@ def test_each_user_of_a_query_has_its_own_interval_and_without_limits_it_is_the_
 
 
 def test_a_query_that_no_limit_is_on_would_be_as_it_is_without_one() -> None:
-    kept = replace(LINE, before_s={"a": 9.5, "b": 9.5})
-    chosen = in_force(kept, [])
+    as_before = replace(LINE, before_s={"a": 9.5, "b": 9.5})
+    chosen = in_force(as_before, [])
     assert set(chosen.interval_s.values()) == {9.5}
-    alone = batch_needs(kept, chosen, {}, {"a": {"x", "y"}, "b": {"x"}})
+    alone = batch_needs(as_before, chosen, {}, {"a": {"x", "y"}, "b": {"x"}})
     assert {need.unlimited_ms for need in alone.values()} == {9_500}
 
 
