@@ -70,7 +70,10 @@ class BatchPart:
     unlimited_ms: int | None = None
 
     def of_batches(self, users: Sequence[str]) -> tuple[float, ...]:
-        """What each user pays of batches, as a part of all that they took."""
+        """What each user pays of batches, as a part of all that they took: by the airport game.
+
+        Evenly where of one of them it is not known how often it needs a batch.
+        """
         if len(users) < 2 or any(not self.interval_ms.get(user) for user in users):
             return (1 / len(users),) * len(users)
         shares = airport_shares({user: 1 / self.interval_ms[user] for user in users})
@@ -88,20 +91,12 @@ class BatchPart:
         strictest_ms = min(filter(None, self.interval_ms.values()))
         return tuple(shares[user] * strictest_ms for user in users)
 
-    def weights(self, users: Sequence[str], share: float) -> tuple[int, ...]:
-        """What each user pays, in parts of `PARTS` for all: of that share, batches, by the airport game, the rest
-        evenly.
-
-        Evenly altogether where of one of them it is not known how often it needs a batch.
-        """
-        return tuple(round(PARTS * ((1 - share) / len(users) + share * part)) for part in self.of_batches(users))
-
-    def alone(self, user: str, users: Sequence[str], share: float) -> int:
-        """What a user would pay without the others, in parts of `PARTS`: its batches might be further apart."""
-        if len(users) < 2 or any(not self.interval_ms.get(other) for other in users):
-            return PARTS
-        strictest_ms = min(self.interval_ms[other] for other in users)
-        return round(PARTS * (1 - share + share * strictest_ms / self.interval_ms[user]))
+    def alone(self, users: Sequence[str], share: float) -> tuple[int, ...]:
+        """What users would pay without the others, in parts of `PARTS`: their batches might be further apart."""
+        if len(users) < 2 or any(not self.interval_ms.get(user) for user in users):
+            return (PARTS,) * len(users)
+        strictest_ms = min(self.interval_ms[user] for user in users)
+        return tuple(round(PARTS * (1 - share + share * strictest_ms / self.interval_ms[user])) for user in users)
 
 
 def bills(costs: Mapping[str, int], needs: Mapping[str, Collection[str]]) -> dict[str, Bill]:
@@ -193,16 +188,14 @@ def _shared_out(
                 for user, share in zip(users, whole.pays.share_out([1] * len(users)), strict=True)]
     # CPU and what it costs follow batches; memory, traffic and disk, and what these cost, do not.
     work, even = whole.pays, whole.pays.share_out([1] * len(users))
-    of_cpu, of_cost = batches.share, batches.share * cpu_part_of_cost
-    cpu_us = share_out(work.cpu_us, batches.weights(users, of_cpu))
-    cost_nanos = share_out(work.cost_nanos, batches.weights(users, of_cost))
-    pays = [replace(own, cpu_us=cpu, cost_nanos=cost)
-            for own, cpu, cost in zip(even, cpu_us, cost_nanos, strict=True)]
-    alone = [
-        replace(work, cpu_us=_alone(work.cpu_us, user, users, batches, of_cpu),
-                cost_nanos=_alone(work.cost_nanos, user, users, batches, of_cost)) for user in users]
+    of_cpu, of_cost, of_batches = batches.share, batches.share * cpu_part_of_cost, batches.of_batches(users)
+    pays = [replace(own, cpu_us=cpu_us, cost_nanos=cost_nanos) for own, cpu_us, cost_nanos in zip(
+        even, share_out(work.cpu_us, _weights(of_batches, of_cpu)),
+        share_out(work.cost_nanos, _weights(of_batches, of_cost)), strict=True)]
+    alone = [replace(work, cpu_us=_of(work.cpu_us, cpu), cost_nanos=_of(work.cost_nanos, cost)) for cpu, cost in zip(
+        batches.alone(users, of_cpu), batches.alone(users, of_cost), strict=True)]
     took = (work.cpu_us * of_cpu, work.cost_nanos * of_cost)
-    paid = [_part_of(took, part, own) for part, own in zip(batches.of_batches(users), pays, strict=True)]
+    paid = [_part_of(took, part, own) for part, own in zip(of_batches, pays, strict=True)]
     limits = batches.for_limits(users)
     for_limit = [None] * len(users) if limits is None else [
         _part_of(took, part, own) for part, own in zip(limits, paid, strict=True)]
@@ -211,9 +204,13 @@ def _shared_out(
         for user, *amounts in zip(users, pays, alone, paid, for_limit, strict=True)]
 
 
-def _alone(amount: int, user: str, users: Sequence[str], batches: BatchPart, share: float) -> int:
-    part = batches.alone(user, users, share)
-    return share_out(amount, [part, PARTS - part])[0]
+def _weights(of_batches: Sequence[float], share: float) -> list[int]:
+    """What each user pays, in parts of `PARTS` for all: of that share, batches, as given, and the rest evenly."""
+    return [round(PARTS * ((1 - share) / len(of_batches) + share * part)) for part in of_batches]
+
+
+def _of(amount: int, parts: int) -> int:
+    return share_out(amount, [parts, PARTS - parts])[0]
 
 
 def _part_of(took: tuple[float, float], part: float, bound: Amounts) -> Amounts:
