@@ -33,6 +33,7 @@ from dashboard.bills.selectors import DataflowBill, TaskBill, total
 from dashboard.catalog.documents import Checked
 from dashboard.catalog.models import DataflowRecord, DataflowVersion
 from dashboard.jobs import ModelVersion
+from dashboard.operations.latency_view import limits_in_words
 from dashboard.plans.choices import Choice
 from dashboard.teams.models import Secret, Team
 from scheduler.approving import RULES
@@ -281,7 +282,7 @@ def bills_row(rows: Sequence[DataflowBill], period: Period) -> dict[str, Any]:
         "total": amounts_of(total(row.charge for row in rows)),
         "dataflows": [
             {"id": str(row.dataflow.pk), "name": row.dataflow.name, "team": row.dataflow.team.slug,
-             **amounts_of(row.charge)}
+             "latency_limit": limits_in_words(row.dataflow), **amounts_of(row.charge)}
             for row in rows],
     }
 
@@ -290,7 +291,7 @@ def bill_row(record: DataflowRecord, rows: Sequence[TaskBill], period: Period) -
     """A dataflow's bill; ``users`` is how many needed the task, on average over the time that this one did."""
     return _of_period(period) | {
         "id": str(record.pk), "name": record.name, "team": record.team.slug,
-        "total": amounts_of(total(row.charge for row in rows)),
+        "latency_limit": limits_in_words(record), "total": amounts_of(total(row.charge for row in rows)),
         "tasks": [
             {"task": row.task, "type": row.type, "users": round(row.charge.users, 3),
              "shared_with": [str(other.pk) for other in row.others], **amounts_of(row.charge)}

@@ -3,7 +3,7 @@
 - **estimated**: the CPU that its tasks and queries are expected to take, by what such were measured to take here; as a
   plan that submitted it now, alone, would say
 - **measured**: the CPU of the same tasks as slots were measured, over the last day at most, if nobody shared them
-- **pays**: its part of that, which its bill charges
+- **pays**: its part of that, which its bill charges, and what of it is for its latency limits
 - **kept**: the price of the slots that its schedule keeps, whether it uses them or not; in no bill
 """
 
@@ -38,12 +38,14 @@ MS_IN_HOUR = 3_600_000
 @dataclass(frozen=True, slots=True)
 class Measured:
     """What was measured of a dataflow over so many hours: CPU cores of its tasks, what they cost an hour and what of
-    that it pays; ``pays`` is None for those who may not read its bill."""
+    that it pays, and of that for its latency limits; both are None for those who may not read its bill, and the latter
+    where it was not measured."""
 
     hours: float
     cores: float
     per_hour: float
     pays_per_hour: float | None
+    latency_per_hour: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,15 +112,18 @@ def _kept(dataflow_id: str) -> tuple[int, float | None]:
 def _measured(dataflow_id: str, *, pays: bool) -> Measured | None:
     since = (timezone.now() - MEASURED_OVER).replace(minute=0, second=0, microsecond=0)
     hours = UsageHour.objects.filter(dataflow=dataflow_id, hour__gte=since).values("hour").annotate(
-        needed=Max("needed_ms"), paid=Sum("cost_nanos"), alone=Sum("alone_nanos"), cpu=Sum("cpu_us")).order_by()
-    needed_ms = paid = alone = cpu_us = 0
+        needed=Max("needed_ms"), paid=Sum("cost_nanos"), alone=Sum("alone_nanos"), cpu=Sum("cpu_us"),
+        limit=Sum("limit_nanos"), known=Max("limit_known_ms")).order_by()
+    needed_ms = paid = alone = cpu_us = limit = known_ms = 0
     for hour in hours:
-        needed_ms += hour["needed"]
+        needed_ms, known_ms = needed_ms + hour["needed"], known_ms + hour["known"]
         paid, alone, cpu_us = paid + hour["paid"], alone + hour["alone"], cpu_us + hour["cpu"]
+        limit += hour["limit"]
     if not needed_ms:
         return None
     in_hours = needed_ms / MS_IN_HOUR
     unshared = alone / paid if paid else 1.0  # CPU is divided as money is
     return Measured(
         round(in_hours, 2), round(cpu_us / 1000 / needed_ms * unshared, 4), round(alone / 1e9 / in_hours, 6),
-        round(paid / 1e9 / in_hours, 6) if pays else None)
+        round(paid / 1e9 / in_hours, 6) if pays else None,
+        round(limit / 1e9 * MS_IN_HOUR / known_ms, 6) if pays and known_ms else None)

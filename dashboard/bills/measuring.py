@@ -14,6 +14,7 @@ from django.db import transaction
 from django.db.models import Q
 
 from dashboard import jobs
+from dashboard.bills.batches import Pace, batch_parts, paces_of
 from dashboard.bills.models import SUMMED, NeedRow, SlotReading, UsageHour
 from dashboard.bills.needs import note_needs_of
 from dashboard.bills.prices import note_prices, prices_at
@@ -21,13 +22,12 @@ from dashboard.bills.settled import same_queries_since, settled_slots
 from dashboard.operations.cost_learning import note_slots
 from dashboard.operations.costs import costs_here
 from dashboard.operations.estate_reader import queries_of
-from dashboard.operations.models import FragmentPace, RunningTaskRow
-from scheduler.latency.real_time import groups_in
+from dashboard.operations.models import RunningTaskRow
 from scheduler.model.amounts import Amounts
 from scheduler.model.fragment import Fragment, node_of
-from scheduler.performance.attribution import Counters, QueryWork, attribute, batch_shares, grown, query_work
+from scheduler.performance.attribution import Counters, attribute, grown, query_work
 from scheduler.performance.pricing import cost_nanos
-from scheduler.reuse.bills import BatchPart, BillShare, Need, divide
+from scheduler.reuse.bills import BillShare, Need, divide
 
 HOUR_MS = 3_600_000
 KEPT = timedelta(days=400)
@@ -59,7 +59,7 @@ def record_usage(*, at: datetime) -> int:
         begun = {slot: begin for slot, counters in fresh.items() if (begin := _begin(slot, counters, last, at))}
         note_needs_of(fingerprints={task for of_slot in tasks.values() for task in _ids(of_slot)}, at=at)
         growth = grown({slot: Counters(**reading.counters) for slot, reading in last.items()}, fresh)
-        _charge({slot: growth[slot] for slot in begun}, tasks, begun, until=at, alone_ms=_alone_ms(fragments))
+        _charge({slot: growth[slot] for slot in begun}, tasks, begun, until=at, paces=paces_of(fragments))
         same_since = {
             slot: same_queries_since(last.get(slot), counters, tasks[slot], at=at) for slot, counters in fresh.items()}
         note_slots(settled_slots(
@@ -114,47 +114,28 @@ def _types_of(fingerprints: Collection[str]) -> dict[str, str]:
 
 def _charge(
     growth: Mapping[str, Counters], tasks: Mapping[str, Tasks], begun: Mapping[str, datetime], *, until: datetime,
-    alone_ms: Mapping[str, Mapping[str, int]],
+    paces: Mapping[str, Pace],
 ) -> None:
     if not growth:
         return
     earliest = min(begun.values())
     needs = _needs({task for slot in growth for task in _ids(tasks[slot])}, since=earliest, until=until)
     parts: list[tuple[str, BillShare]] = []
-    opened = dict(FragmentPace.objects.filter(real_time=True).values_list("pk", "trigger_ms"))
     group_cpu_s = costs_here().group_cpu_s
     for slot, counters in growth.items():
-        prices = prices_at(begun[slot])
+        prices, cpu_us = prices_at(begun[slot]), 1000 * counters.cpu_ms
         work = {query: query_work(counts, tasks[slot][query]) for query, counts in counters.queries.items()}
-        used = attribute(
-            cpu_us=1000 * counters.cpu_ms, memory_mb_s=counters.memory_mb_s, queries=list(work.values()))
-        over_s = (until - begun[slot]).total_seconds()
-        shares = batch_shares(cpu_us=1000 * counters.cpu_ms, queries=[
-            _with_groups(done, over_s, opened[query] / 1000, group_cpu_s) if query in opened else done
-            for query, done in work.items()])
-        batches = {
-            task.id: BatchPart(shares.get(task.id, 0.0), alone_ms[query])
-            for query, done in work.items() if query in alone_ms for task in done.tasks}
+        used = attribute(cpu_us=cpu_us, memory_mb_s=counters.memory_mb_s, queries=list(work.values()))
+        batches = batch_parts(
+            work, needs, paces, cpu_us=cpu_us, over_s=(until - begun[slot]).total_seconds(), group_cpu_s=group_cpu_s)
         for task, amounts in used.items():
             cost = cost_nanos(amounts, node=node_of(slot), prices=prices)
+            of_cpu = cost_nanos(Amounts(cpu_us=amounts.cpu_us), node=node_of(slot), prices=prices)
             divided = divide(
                 replace(amounts, cost_nanos=cost), needs.get(task, ()), since_ms=_ms(begun[slot]), until_ms=_ms(until),
-                every_ms=HOUR_MS, batches=batches.get(task))
+                every_ms=HOUR_MS, batches=batches.get(task), cpu_part_of_cost=of_cpu / cost if cost else 1.0)
             parts += [(task, part) for part in divided]
     _add(parts)
-
-
-def _with_groups(work: QueryWork, over_s: float, apart_s: float, group_cpu_s: float) -> QueryWork:
-    """The work of a query whose batches stay open: one of these is not divided, and named as its fragment."""
-    if not work.tasks:
-        return work
-    return replace(work, groups_cpu_s=group_cpu_s * groups_in(work.tasks[0].events, over_s, apart_s))
-
-
-def _alone_ms(fragments: Mapping[str, Fragment]) -> dict[str, Mapping[str, int]]:
-    """By query: how far apart its batches would be for each dataflow alone, where these need it differently often."""
-    rows = dict(FragmentPace.objects.exclude(alone_ms={}).values_list("fragment", "alone_ms"))
-    return {query: rows[fragment.id] for query, fragment in fragments.items() if fragment.id in rows}
 
 
 def _needs(fingerprints: Collection[str], *, since: datetime, until: datetime) -> dict[str, list[Need]]:
@@ -174,7 +155,7 @@ def _add(parts: Iterable[tuple[str, BillShare]]) -> None:
         fingerprint = task if part.dataflow else ""  # of what nobody needed, only the sum is kept
         key = (hour, part.dataflow, fingerprint)
         row = totals.setdefault(key, UsageHour(hour=hour, dataflow_id=part.dataflow, fingerprint=fingerprint))
-        _add_to(row, part.pays, alone=part.alone.cost_nanos, ms=part.until_ms - part.since_ms, users=part.users)
+        _add_to(row, part)
     known = {
         (row.hour, str(row.dataflow_id) if row.dataflow_id else None, row.fingerprint): row
         for row in UsageHour.objects.filter(
@@ -192,15 +173,22 @@ def _add(parts: Iterable[tuple[str, BillShare]]) -> None:
     UsageHour.objects.bulk_create((row for key, row in totals.items() if key not in known), batch_size=1_000)
 
 
-def _add_to(row: UsageHour, pays: Amounts, *, alone: int, ms: int, users: int) -> None:
-    row.cpu_us += pays.cpu_us
-    row.memory_mb_s += pays.memory_mb_s
-    row.traffic_bytes += pays.traffic_bytes
-    row.disk_kb_s += pays.disk_kb_s
-    row.cost_nanos += pays.cost_nanos
-    row.alone_nanos += alone
+def _add_to(row: UsageHour, part: BillShare) -> None:
+    ms = part.until_ms - part.since_ms
+    row.cpu_us += part.pays.cpu_us
+    row.memory_mb_s += part.pays.memory_mb_s
+    row.traffic_bytes += part.pays.traffic_bytes
+    row.disk_kb_s += part.pays.disk_kb_s
+    row.cost_nanos += part.pays.cost_nanos
+    row.alone_nanos += part.alone.cost_nanos
     row.needed_ms += ms
-    row.user_ms += ms * users
+    row.user_ms += ms * part.users
+    row.batches_cpu_us += part.batches.cpu_us
+    row.batches_nanos += part.batches.cost_nanos
+    if part.for_limit is not None:
+        row.limit_cpu_us += part.for_limit.cpu_us
+        row.limit_nanos += part.for_limit.cost_nanos
+        row.limit_known_ms += ms
 
 
 def _forget(at: datetime) -> None:

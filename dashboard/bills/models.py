@@ -31,14 +31,18 @@ class SlotReading(models.Model):
     same_since = models.DateTimeField(null=True)  # since when its process has run the same queries with the same tasks
 
 
-SUMMED = ("cpu_us", "memory_mb_s", "traffic_bytes", "disk_kb_s", "cost_nanos", "alone_nanos", "needed_ms", "user_ms")
+SUMMED = (
+    "cpu_us", "memory_mb_s", "traffic_bytes", "disk_kb_s", "cost_nanos", "alone_nanos", "needed_ms", "user_ms",
+    "batches_cpu_us", "batches_nanos", "limit_cpu_us", "limit_nanos", "limit_known_ms")
 
 
 class UsageHour(models.Model):
     """A dataflow's part in a running task over one hour, or an old day; without a dataflow, what nobody needed.
 
     ``cost_nanos`` is what it pays, ``alone_nanos`` what it would pay if nobody else needed the task. ``needed_ms`` is
-    for how long it needed the task, ``user_ms`` that time multiplied by how many needed it meanwhile.
+    for how long it needed the task, ``user_ms`` that time multiplied by how many needed it meanwhile. Of what it pays
+    ``batches_…`` is for batches, and of that ``limit_…`` for its latency limits; for ``limit_known_ms`` of the time
+    that is known: for none of it in hours from before it was told apart.
     """
 
     hour = models.DateTimeField()
@@ -52,6 +56,11 @@ class UsageHour(models.Model):
     alone_nanos = models.BigIntegerField(default=0)
     needed_ms = models.BigIntegerField(default=0)
     user_ms = models.BigIntegerField(default=0)
+    batches_cpu_us = models.BigIntegerField(default=0)
+    batches_nanos = models.BigIntegerField(default=0)
+    limit_cpu_us = models.BigIntegerField(default=0)
+    limit_nanos = models.BigIntegerField(default=0)
+    limit_known_ms = models.BigIntegerField(default=0)
 
     class Meta:
         indexes = [models.Index(fields=["dataflow", "hour"]), models.Index(fields=["fingerprint", "hour"]),

@@ -24,7 +24,7 @@ from django.db.models import Max, QuerySet, Sum
 
 from dashboard.audit.models import AuditEntry
 from dashboard.audit.selectors import entries_for
-from dashboard.bills.models import NeedRow, UsageHour
+from dashboard.bills.models import SUMMED, NeedRow, UsageHour
 from dashboard.bills.periods import Period
 from dashboard.bills.permissions import bill_for, billed_to
 from dashboard.catalog.models import DataflowRecord
@@ -34,22 +34,40 @@ from scheduler.model.amounts import Amounts
 
 BY_HOUR_UP_TO = timedelta(days=2)
 _AMOUNTS = ("cpu_us", "memory_mb_s", "traffic_bytes", "disk_kb_s", "cost_nanos")
-_SUMS = {name: Sum(name) for name in (*_AMOUNTS, "alone_nanos", "needed_ms", "user_ms")}
+_SUMS = {name: Sum(name) for name in SUMMED}
+
+
+@dataclass(frozen=True, slots=True)
+class ForLatency:
+    """What of a charge is for batches, and what of that for latency limits: CPU and money.
+
+    ``known_ms`` is for how much of the time that is known; hours from before it was told apart have nothing of it.
+    """
+
+    batches: Amounts = field(default_factory=Amounts)
+    for_limit: Amounts = field(default_factory=Amounts)
+    known_ms: int = 0
+
+    def __add__(self, other: ForLatency) -> ForLatency:
+        return ForLatency(
+            self.batches + other.batches, self.for_limit + other.for_limit, self.known_ms + other.known_ms)
 
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """What somebody's part of something was: what it used, what that cost, and what it would have cost alone."""
+    """What somebody's part of something was: what it used, what that cost, what it would have cost alone, and what of
+    it was for latency."""
 
     used: Amounts = field(default_factory=Amounts)
     alone_nanos: int = 0
     needed_ms: int = 0
     user_ms: int = 0
+    latency: ForLatency = field(default_factory=ForLatency)
 
     def __add__(self, other: Charge) -> Charge:
         return Charge(
             self.used + other.used, self.alone_nanos + other.alone_nanos, self.needed_ms + other.needed_ms,
-            self.user_ms + other.user_ms)
+            self.user_ms + other.user_ms, self.latency + other.latency)
 
     @property
     def pays_nanos(self) -> int:
@@ -63,6 +81,21 @@ class Charge:
     def saved_share(self) -> float:
         """What sharing saved, as a part of what it would have cost alone."""
         return self.saved_nanos / self.alone_nanos if self.alone_nanos else 0.0
+
+    @property
+    def limit_nanos(self) -> int:
+        """What it pays for its latency limits, as far as that is known."""
+        return self.latency.for_limit.cost_nanos
+
+    @property
+    def limit_share(self) -> float:
+        """What its latency limits take of what it pays."""
+        return self.limit_nanos / self.pays_nanos if self.pays_nanos else 0.0
+
+    @property
+    def latency_known(self) -> float:
+        """For which part of the time it is known what of it was for latency, from 0 to 1."""
+        return self.latency.known_ms / self.needed_ms if self.needed_ms else 1.0
 
     @property
     def users(self) -> float:
@@ -143,10 +176,10 @@ def total(charges: Iterable[Charge]) -> Charge:
 def cost_history(
     viewer: Viewer, period: Period, *, team: str = "", dataflow_id: UUID | str | None = None
 ) -> dict[str, list[Any]]:
-    """Columns over time: ``at`` in ISO 8601, ``pays_nanos`` and ``alone_nanos``.
+    """Columns over time: ``at`` in ISO 8601, ``pays_nanos``, ``alone_nanos``, and ``latency_nanos`` of what is paid.
 
     From the first charge to the last, by the hour, or by the day where that is more than two days; a time without any
-    charge is zero.
+    charge is zero. What was for latency is None where that was not measured.
 
     Parameters
     ----------
@@ -162,24 +195,28 @@ def cost_history(
     usage = _usage(viewer, period, team=team)
     if dataflow_id is not None:
         usage = _in(period).filter(dataflow=bill_for(viewer, dataflow_id))
-    rows = list(usage.values("hour").annotate(pays=Sum("cost_nanos"), alone=Sum("alone_nanos")).order_by("hour"))
+    rows = list(usage.values("hour").annotate(
+        pays=Sum("cost_nanos"), alone=Sum("alone_nanos"), limit=Sum("limit_nanos"), known_ms=Sum("limit_known_ms"),
+    ).order_by("hour"))
     moments: list[datetime] = []
-    sums: dict[datetime, tuple[int, int]] = {}
+    sums: dict[datetime, tuple[int, int, int, int]] = {}
     if rows:
         # Of old days there is nothing but their sums.
         by_day = rows[-1]["hour"] - rows[0]["hour"] > BY_HOUR_UP_TO or all(row["hour"].hour == 0 for row in rows)
         for row in rows:
             at = row["hour"].replace(hour=0) if by_day else row["hour"]
-            pays, alone = sums.get(at, (0, 0))
-            sums[at] = pays + row["pays"], alone + row["alone"]
+            pays, alone, limit, known_ms = sums.get(at, (0, 0, 0, 0))
+            sums[at] = pays + row["pays"], alone + row["alone"], limit + row["limit"], known_ms + row["known_ms"]
         step, at = timedelta(days=1) if by_day else timedelta(hours=1), min(sums)
         while at <= max(sums):
             moments.append(at)
             at += step
+    columns = [sums.get(at, (0, 0, 0, 1)) for at in moments]
     return {
         "at": [at.isoformat() for at in moments],
-        "pays_nanos": [sums.get(at, (0, 0))[0] for at in moments],
-        "alone_nanos": [sums.get(at, (0, 0))[1] for at in moments],
+        "pays_nanos": [pays for pays, _, _, _ in columns],
+        "alone_nanos": [alone for _, alone, _, _ in columns],
+        "latency_nanos": [limit if known_ms else None for _, _, limit, known_ms in columns],
     }
 
 
@@ -259,7 +296,9 @@ def _usage(viewer: Viewer, period: Period, *, team: str) -> QuerySet[UsageHour]:
 def _charge(row: dict[str, Any]) -> Charge:
     return Charge(
         used=Amounts(*(row[name] for name in _AMOUNTS)), alone_nanos=row["alone_nanos"], needed_ms=row["needed_ms"],
-        user_ms=row["user_ms"])
+        user_ms=row["user_ms"], latency=ForLatency(
+            Amounts(cpu_us=row["batches_cpu_us"], cost_nanos=row["batches_nanos"]),
+            Amounts(cpu_us=row["limit_cpu_us"], cost_nanos=row["limit_nanos"]), row["limit_known_ms"]))
 
 
 def _others(

@@ -221,6 +221,8 @@ class FragmentPace(models.Model):
     cost = models.JSONField(default=dict)  # of its batches: `scheduler.latency.triggers.BatchCost`
     # Where several dataflows share it and need it differently often: what each would have alone, in ms.
     alone_ms = models.JSONField(default=dict)
+    # How far apart they would be if none of these had a limit; None where nobody told who needs it how often.
+    unlimited_ms = models.PositiveIntegerField(null=True)
     real_time = models.BooleanField(default=False)  # its batches are to stay open
     refusal = models.CharField(max_length=200, default="", blank=True)  # why they cannot
 

@@ -204,8 +204,8 @@ def change_modes(
         if count > MOST_A_SLOT:
             raise CannotChange(f"{slot} has {MOST_A_SLOT} queries with open batches already.")
     for name, opens in wanted.items():
-        rows[name].real_time, rows[name].since = opens, at
+        rows[name].real_time, rows[name].since, rows[name].unlimited_ms = opens, at, None
         usual_ms = round(1000 * SMALLEST_S) if opens else settings.TRIGGER_MS
         rows[name].trigger_ms = trigger_ms.get(name, usual_ms)
     with transaction.atomic():
-        FragmentPace.objects.bulk_update(list(rows.values()), ["real_time", "trigger_ms", "since"])
+        FragmentPace.objects.bulk_update(list(rows.values()), ["real_time", "trigger_ms", "since", "unlimited_ms"])

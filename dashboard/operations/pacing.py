@@ -44,11 +44,11 @@ from scheduler.contracts.reports import RUNNING
 from scheduler.history.series import DATAFLOW, Annotation, Series, of_limit
 from scheduler.latency import status
 from scheduler.latency.batch_costs import BatchesSeen, times_its_cpu
+from scheduler.latency.needs import BatchNeeds, batch_needs
 from scheduler.latency.pacing import STAYS, Queries, Wanted, expected_at
 from scheduler.latency.real_time import (
     Chosen,
     apart_s_of,
-    choose_modes,
     equal_interval_s,
     keep_modes,
     opening,
@@ -62,7 +62,6 @@ EVERY_S = 10
 SOONEST_S = 2  # after the last round, where a limit is another
 SEEN_FOR_S = 60.0
 REPACED = "repaced"
-MOST_USERS = 200  # of a query, for which it is told apart who needs it how often
 
 
 @dataclass(slots=True)
@@ -227,10 +226,10 @@ class Pacer:
             chosen_now = keep_modes(queries, limits, opened - closed, before=opened)
             free = note_wanted(chosen_now, queries, limits, refusals if may_be_open() else {}, at=at)
             beyond = beyond_reach(corrected, chosen_now, free, known=self._known_well(queries, refusals, opened))
-        paced, alone_ms = chosen_now.paced, self._alone(view, queries, corrected, chosen_now)
+        paced, needs = chosen_now.paced, self._needs(view, queries, corrected, chosen_now)
         was_open = opened if self._open is None else self._open
         changed = self._store_intervals(
-            chosen_now, queries, paces, alone_ms, at, was_open=was_open, refusals=refusals,
+            chosen_now, queries, paces, needs, at, was_open=was_open, refusals=refusals,
             fragments=view.estate.fragments)
         close_at_once(closed)
         self._open = chosen_now.open
@@ -278,39 +277,20 @@ class Pacer:
         return queries_of(view, costs=costs, seen=seen, trigger_ms=chosen, times_its_cpu=times_its_cpu(pairs))
 
     @staticmethod
-    def _alone(
-        view: View, queries: Queries, wants: Wants, chosen: Chosen
-    ) -> dict[str, dict[str, int]]:
-        """Of queries that dataflows need differently often: the interval, in ms, that each would have alone.
-
-        Of one that leaves its batches open, and would for that dataflow alone, it is that of micro-batches that take
-        as much; and no user of such a query needs more of it than that takes.
-        """
+    def _needs(view: View, queries: Queries, wants: Wants, chosen: Chosen) -> dict[str, BatchNeeds]:
+        """Who needs queries how often, of the dataflows that are not paused."""
         own: dict[str, list[Wanted]] = {}
         for (name, _), (_, want) in wants.items():
             own.setdefault(name, []).append(want)
-        users = {
+        return batch_needs(queries, chosen, own, {
             query: {user for task in view.estate.fragments[query].active_tasks
                     for user in view.estate.users.get(task, ()) if not view.estate.submitted[user].paused}
-            for query in queries.costs}
-        limits = {name: tuple((want.limit_s, want.share) for want in of) for name, of in own.items()}
-        shared = {query: names for query, names in users.items()
-                  if 1 < len(names) <= MOST_USERS and len({limits.get(name, ()) for name in names}) > 1}
-        alone: dict[str, dict[str, int]] = {query: {} for query in shared}
-        for name in {name for names in shared.values() for name in names}:
-            needed = {query for query, names in users.items() if name in names}
-            part = replace(queries, costs={query: queries.costs[query] for query in needed}, before_s={}, capacity={})
-            choice = choose_modes(part, own.get(name, []), dict.fromkeys(chosen.open, ""))
-            for query in needed & shared.keys():
-                cost = queries.costs[query]
-                least_s = chosen.priced_s(query, cost) if query in chosen.open else 0.0
-                alone[query][name] = round(1000 * max(least_s, choice.priced_s(query, cost)))
-        return alone
+            for query in queries.costs})
 
     @staticmethod
     def _store_intervals(
         chosen: Chosen, queries: Queries, paces: Mapping[str, FragmentPace],
-        alone_ms: Mapping[str, Mapping[str, int]], at: datetime, *, was_open: frozenset[str],
+        needs: Mapping[str, BatchNeeds], at: datetime, *, was_open: frozenset[str],
         refusals: Mapping[str, str], fragments: Collection[str],
     ) -> set[str]:
         """Write what has changed but for modes; the queries that had another interval or mode before.
@@ -323,8 +303,8 @@ class Pacer:
             With what their micro-batches cost.
         paces : mapping of str to FragmentPace
             What is stored.
-        alone_ms : mapping
-            Of queries that several need differently often: by dataflow, in ms.
+        needs : mapping of str to BatchNeeds
+            How often dataflows need each query.
         at : datetime
             The present moment.
         was_open : frozenset of str
@@ -342,12 +322,14 @@ class Pacer:
             if (query in chosen.open) != (query in was_open) or (
                     trigger_ms != (settings.TRIGGER_MS if row is None else row.trigger_ms)):
                 changed.add(query)
-            alone = dict(alone_ms.get(query, {}))
+            need = needs[query]
+            alone = dict(need.alone_ms)
             if (row is None or query in changed or row.refusal != refusal or _differs(row.cost, cost)
-                    or _differs(row.alone_ms, alone)):
+                    or row.unlimited_ms != need.unlimited_ms or _differs(row.alone_ms, alone)):
                 since = at if row is None or query in changed else row.since
                 fresh.append(FragmentPace(
-                    fragment=query, trigger_ms=trigger_ms, since=since, cost=cost, alone_ms=alone, refusal=refusal))
+                    fragment=query, trigger_ms=trigger_ms, since=since, cost=cost, alone_ms=alone,
+                    unlimited_ms=need.unlimited_ms, refusal=refusal))
         gone = {name for name in paces.keys() - queries.costs.keys()  # one that rests keeps its mode
                 if not paces[name].real_time or name not in fragments}
         with transaction.atomic():
@@ -355,7 +337,7 @@ class Pacer:
                 FragmentPace.objects.filter(pk__in=gone).delete()
             FragmentPace.objects.bulk_create(
                 fresh, update_conflicts=True, unique_fields=["fragment"],
-                update_fields=["trigger_ms", "since", "cost", "alone_ms", "refusal"])
+                update_fields=["trigger_ms", "since", "cost", "alone_ms", "unlimited_ms", "refusal"])
         return changed
 
 
@@ -375,7 +357,7 @@ def priced_ms_of(fragments: Iterable[str] | None = None) -> dict[str, int]:
     rows = FragmentPace.objects.all() if fragments is None else FragmentPace.objects.filter(pk__in=list(fragments))
     return {
         row.fragment: round(1000 * equal_interval_s(BatchCost(**row.cost), apart_s_of(row.trigger_ms)))
-        if row.real_time else row.trigger_ms for row in rows}
+        if row.real_time and row.cost else row.trigger_ms for row in rows}
 
 
 def open_of(fragments: Iterable[str]) -> frozenset[str]:

@@ -13,16 +13,23 @@ from dashboard.bills.selectors import Charge, DataflowBill, TaskBill, total
 from scheduler.model.amounts import round_together
 
 NANO = 1_000_000_000
+MEASURED = 0.995  # of the time: a page counts that as all of it, for a query that starts has no pace for seconds
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A charge with its money as text."""
+    """A charge with its money as text; ``for_latency`` is of what it pays, and empty where it was not measured."""
 
     charge: Charge
     pays: str
     alone: str
     saved: str
+    for_latency: str
+
+    @property
+    def measured_for(self) -> str:
+        """For which part of the time it was measured what was for latency, where that is not all of it."""
+        return f"{self.charge.latency_known:.0%}" if self.charge.latency_known < MEASURED else ""
 
 
 def shown(charges: Sequence[Charge]) -> tuple[list[Shown], Shown]:
@@ -30,14 +37,19 @@ def shown(charges: Sequence[Charge]) -> tuple[list[Shown], Shown]:
     whole = total(charges)
     digits = digits_for(whole.alone_nanos)
     unit = NANO // 10**digits
-    pays = round_together([charge.pays_nanos for charge in charges], unit=unit)
-    alone = round_together([charge.alone_nanos for charge in charges], unit=unit)
+    pays, alone, limits = (
+        round_together([getattr(charge, name) for charge in charges], unit=unit)
+        for name in ("pays_nanos", "alone_nanos", "limit_nanos"))
     rows = [
-        Shown(charge, *(_money(units, digits) for units in (paid, apart, apart - paid)))
-        for charge, paid, apart in zip(charges, pays, alone, strict=True)
-    ]
-    sums = (sum(pays), sum(alone), sum(alone) - sum(pays))
-    return rows, Shown(whole, *(_money(units, digits) for units in sums))
+        _shown(charge, paid, apart, limit, digits)
+        for charge, paid, apart, limit in zip(charges, pays, alone, limits, strict=True)]
+    return rows, _shown(whole, sum(pays), sum(alone), sum(limits), digits)
+
+
+def _shown(charge: Charge, pays: int, alone: int, limit: int, digits: int) -> Shown:
+    return Shown(
+        charge, _money(pays, digits), _money(alone, digits), _money(alone - pays, digits),
+        _money(limit, digits) if charge.latency_known else "")
 
 
 def digits_for(nanos: int) -> int:

@@ -154,6 +154,24 @@ def expected_in_steps(
     return made
 
 
+def unlimited_s(queries: Queries, query: str, interval_s: Mapping[str, float]) -> float:
+    """The interval that a query would have without a limit, in seconds, while those that it reads have theirs.
+
+    Parameters
+    ----------
+    queries : Queries
+        The queries that work.
+    query : str
+        Which of them.
+    interval_s : mapping of str to float
+        The intervals of those that it reads.
+    """
+    longest_s = min(queries.largest_s, queries.bounds_s.get(query, queries.largest_s))
+    return min([_rounded(longest_s, queries.costs[query]), *(
+        MOST_BLOCKS * queries.blocks_s.get(writer, interval_s[writer])
+        for writer in queries.reads.get(query, ()) if writer in interval_s)])
+
+
 def _solved(queries: Queries, members: Sequence[str], wants: Sequence[Wanted], *, with_slots: bool) -> Pacing:
     """The intervals of queries that are solved together, without what their limits come to."""
     plan = _plan(queries, members, (), with_slots=with_slots)

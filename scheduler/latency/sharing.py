@@ -36,3 +36,26 @@ def airport_shares(costs: Mapping[str, float]) -> dict[str, float]:
         before = costs[user]
         shares[user] = paid
     return shares
+
+
+def limit_shares(costs: Mapping[str, float], unlimited: float) -> dict[str, float]:
+    """What of each user's share in `airport_shares` is for its limit.
+
+    What all would cost if nobody had a limit is one game and what limits cost beyond that is another; their costs add
+    up to those of the game that is divided, and so do their Shapley values.
+
+    Parameters
+    ----------
+    costs : mapping of str to float
+        What each user would need alone; not below 0.
+    unlimited : float
+        What any of them would need without a limit.
+
+    Returns
+    -------
+    dict
+        By user; together what the highest cost is above ``unlimited``. It is what the user's share would be less if it
+        alone had no limit: nothing where it does not need more than ``unlimited``, and the same however much more
+        others need.
+    """
+    return airport_shares({user: max(0.0, cost - unlimited) for user, cost in costs.items()})

@@ -3,7 +3,8 @@
 The players are submitted dataflows; a coalition costs what the running tasks cost that at least one of its members
 needs. Each task is a game of its own in which its users are alike and everybody else adds nothing, and the Shapley
 value is additive over games: so each user's value is the task's cost divided by the number of its users. What batches
-take is another game where users need them differently often (`scheduler.latency.sharing`).
+take is another game where users need them differently often, and a part of that is for limits
+(`scheduler.latency.sharing`).
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from scheduler.latency.sharing import airport_shares
+from scheduler.latency.sharing import airport_shares, limit_shares
 from scheduler.model.amounts import Amounts, share_out
 
 PARTS = 1_000_000
+NOTHING = Amounts()
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +45,9 @@ class Need:
 class BillShare:
     """A dataflow's part in a running task over a time in which its users stayed the same.
 
-    ``dataflow`` is None where nobody needed the task; ``alone`` is what the part would be without other users.
+    ``dataflow`` is None where nobody needed the task; ``alone`` is what the part would be without other users. Of what
+    it pays ``batches`` is for batches, whatever was in them, and of that ``for_limit`` for its latency limits: CPU and
+    money. That is None where it is not known how often users need batches.
     """
 
     dataflow: str | None
@@ -52,34 +56,47 @@ class BillShare:
     users: int
     pays: Amounts
     alone: Amounts
+    batches: Amounts = NOTHING
+    for_limit: Amounts | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class BatchPart:
     """The part of a running task's CPU that batches took whatever was in them, from 0 to 1; and how far apart batches
-    would be for each of its users alone, in ms."""
+    would be for each user of its query alone, in ms, and without a limit of any of them."""
 
     share: float
     interval_ms: Mapping[str, int]
+    unlimited_ms: int | None = None
 
-    def weights(self, users: Sequence[str]) -> tuple[int, ...]:
-        """What each user pays, in parts of `PARTS` for all: batches by the airport game, the rest evenly.
+    def of_batches(self, users: Sequence[str]) -> tuple[float, ...]:
+        """What each user pays of batches, as a part of all that they took: by the airport game.
 
-        Evenly altogether where of one of them it is not known how often it needs a batch.
+        Evenly where of one of them it is not known how often it needs a batch.
         """
         if len(users) < 2 or any(not self.interval_ms.get(user) for user in users):
-            return (1,) * len(users)
+            return (1 / len(users),) * len(users)
         shares = airport_shares({user: 1 / self.interval_ms[user] for user in users})
         whole = sum(shares.values())
-        return tuple(
-            round(PARTS * ((1 - self.share) / len(users) + self.share * shares[user] / whole)) for user in users)
+        return tuple(shares[user] / whole for user in users)
 
-    def alone(self, user: str, users: Sequence[str]) -> int:
-        """What a user would pay without the others, in parts of `PARTS`: its batches might be further apart."""
-        if len(users) < 2 or any(not self.interval_ms.get(other) for other in users):
-            return PARTS
-        strictest_ms = min(self.interval_ms[other] for other in users)
-        return round(PARTS * (1 - self.share + self.share * strictest_ms / self.interval_ms[user]))
+    def for_limits(self, users: Sequence[str]) -> tuple[float, ...] | None:
+        """What of that is for each user's limits; None where it is not known how often they need batches.
+
+        What users of the query ask for who do not need the task is for no limit of those who pay it.
+        """
+        if not self.unlimited_ms or any(not self.interval_ms.get(user) for user in users):
+            return None
+        shares = limit_shares({user: 1 / self.interval_ms[user] for user in users}, 1 / self.unlimited_ms)
+        strictest_ms = min(filter(None, self.interval_ms.values()))
+        return tuple(shares[user] * strictest_ms for user in users)
+
+    def alone(self, users: Sequence[str], share: float) -> tuple[int, ...]:
+        """What users would pay without the others, in parts of `PARTS`: their batches might be further apart."""
+        if len(users) < 2 or any(not self.interval_ms.get(user) for user in users):
+            return (PARTS,) * len(users)
+        strictest_ms = min(self.interval_ms[user] for user in users)
+        return tuple(round(PARTS * (1 - share + share * strictest_ms / self.interval_ms[user])) for user in users)
 
 
 def bills(costs: Mapping[str, int], needs: Mapping[str, Collection[str]]) -> dict[str, Bill]:
@@ -118,7 +135,7 @@ def bills(costs: Mapping[str, int], needs: Mapping[str, Collection[str]]) -> dic
 
 def divide(
     used: Amounts, needs: Iterable[Need], *, since_ms: int, until_ms: int, every_ms: int,
-    batches: BatchPart | None = None,
+    batches: BatchPart | None = None, cpu_part_of_cost: float = 1.0,
 ) -> tuple[BillShare, ...]:
     """Divide what a running task used over a time among those who needed it, moment by moment.
 
@@ -133,7 +150,10 @@ def divide(
     every_ms : int
         No part reaches over a multiple of this.
     batches : BatchPart, optional
-        How much of it went to batches, and who needs them how often; without it all is divided evenly.
+        How much of it went to batches, and who needs them how often; without it all is divided evenly, and nothing is
+        said of batches.
+    cpu_part_of_cost : float, optional
+        The part of its cost that is for CPU, from 0 to 1: what else it cost is divided evenly.
 
     Returns
     -------
@@ -153,21 +173,47 @@ def divide(
             if need.since_ms <= begin and (need.until_ms is None or need.until_ms >= end)
         })
         whole = BillShare(None, begin, end, len(users), pays=amounts, alone=amounts)
-        parts += _shared_out(whole, users, batches) or [whole]
+        parts += _shared_out(whole, users, batches, cpu_part_of_cost) or [whole]
     return tuple(parts)
 
 
-def _shared_out(whole: BillShare, users: Sequence[str], batches: BatchPart | None) -> list[BillShare]:
+def _shared_out(
+    whole: BillShare, users: Sequence[str], batches: BatchPart | None, cpu_part_of_cost: float
+) -> list[BillShare]:
     """What each of some users pays of a time."""
     if not users:
         return []
     if batches is None:
         return [replace(whole, dataflow=user, pays=share)
                 for user, share in zip(users, whole.pays.share_out([1] * len(users)), strict=True)]
-    # CPU and what it costs follow batches; memory, traffic and disk do not.
-    work = Amounts(cpu_us=whole.pays.cpu_us, cost_nanos=whole.pays.cost_nanos)
-    rest = replace(whole.pays, cpu_us=0, cost_nanos=0)
-    of_work, of_rest = work.share_out(batches.weights(users)), rest.share_out([1] * len(users))
-    alone = [work.share_out([part := batches.alone(user, users), PARTS - part])[0] + rest for user in users]
-    return [replace(whole, dataflow=user, pays=own + even, alone=own_alone)
-            for user, own, even, own_alone in zip(users, of_work, of_rest, alone, strict=True)]
+    # CPU and what it costs follow batches; memory, traffic and disk, and what these cost, do not.
+    work, even = whole.pays, whole.pays.share_out([1] * len(users))
+    of_cpu, of_cost, of_batches = batches.share, batches.share * cpu_part_of_cost, batches.of_batches(users)
+    pays = [replace(own, cpu_us=cpu_us, cost_nanos=cost_nanos) for own, cpu_us, cost_nanos in zip(
+        even, share_out(work.cpu_us, _weights(of_batches, of_cpu)),
+        share_out(work.cost_nanos, _weights(of_batches, of_cost)), strict=True)]
+    alone = [replace(work, cpu_us=_of(work.cpu_us, cpu), cost_nanos=_of(work.cost_nanos, cost)) for cpu, cost in zip(
+        batches.alone(users, of_cpu), batches.alone(users, of_cost), strict=True)]
+    took = (work.cpu_us * of_cpu, work.cost_nanos * of_cost)
+    paid = [_part_of(took, part, own) for part, own in zip(of_batches, pays, strict=True)]
+    limits = batches.for_limits(users)
+    for_limit = [None] * len(users) if limits is None else [
+        _part_of(took, part, own) for part, own in zip(limits, paid, strict=True)]
+    return [
+        BillShare(user, whole.since_ms, whole.until_ms, len(users), *amounts)
+        for user, *amounts in zip(users, pays, alone, paid, for_limit, strict=True)]
+
+
+def _weights(of_batches: Sequence[float], share: float) -> list[int]:
+    """What each user pays, in parts of `PARTS` for all: of that share, batches, as given, and the rest evenly."""
+    return [round(PARTS * ((1 - share) / len(of_batches) + share * part)) for part in of_batches]
+
+
+def _of(amount: int, parts: int) -> int:
+    return share_out(amount, [parts, PARTS - parts])[0]
+
+
+def _part_of(took: tuple[float, float], part: float, bound: Amounts) -> Amounts:
+    """A part of the CPU and of the cost of batches, rounded down, so that parts are together no more than these."""
+    return Amounts(
+        cpu_us=min(int(took[0] * part), bound.cpu_us), cost_nanos=min(int(took[1] * part), bound.cost_nanos))

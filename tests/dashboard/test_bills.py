@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from django.db.models import Sum
 
 from dashboard import jobs
 from dashboard.approvals.models import Proposal
@@ -13,14 +14,19 @@ from dashboard.approvals.services import pause_dataflow, prepare_proposal, resum
 from dashboard.bills import needs
 from dashboard.bills.measuring import record_usage
 from dashboard.bills.models import NeedRow, PriceList, UsageHour
+from dashboard.bills.periods import Period
+from dashboard.bills.selectors import bills
 from dashboard.catalog.models import DataflowRecord
 from dashboard.operations.estate import load_estate
 from dashboard.operations.models import FragmentPace
+from dashboard.teams.permissions import viewer_of
 from tests.dashboard.building import World, approved, document, enacted, removal_planned, running
+from tests.dashboard.played import Played
 
 NOON = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
 HOUR = timedelta(hours=1)
 SECOND = timedelta(seconds=1)
+DAY = Period("custom", NOON - 12 * HOUR, NOON + 12 * HOUR)
 
 
 @dataclass
@@ -136,6 +142,85 @@ def test_who_needs_batches_more_often_pays_for_them(world: World, slots: Slots, 
         assert pays[first.pk].cost_nanos == pytest.approx(0.025 * whole, rel=0.01)
         assert pays[first.pk].alone_nanos == pytest.approx(0.05 * whole, rel=0.01)
         assert pays[second.pk].alone_nanos == pytest.approx(whole, rel=0.01)
+
+
+def latency_of(record: DataflowRecord, **where) -> dict[str, int]:
+    """What a dataflow pays for batches and for limits, in billionths, and for how long that is known."""
+    return record.usage.filter(**where).aggregate(**{name: Sum(name) for name in (
+        "cost_nanos", "batches_nanos", "limit_nanos", "needed_ms", "limit_known_ms")})
+
+
+def test_what_a_limit_costs_is_told_apart(world: World, slots: Slots, clock) -> None:
+    slow = running(world.carla, world.city, document("traffic", latency="20 s"), world.ana)
+    fast = running(world.mo, world.mobility, document("jams", window=20, latency="500 ms"), world.ben, world.ana)
+    estate = load_estate()
+    tasks = [set(estate.submitted[str(record.pk)].running.values()) for record in (slow, fast)]
+    shared = estate.places[next(iter(tasks[0] & tasks[1]))][0]
+    own = next(iter({estate.places[task][0] for task in tasks[1] - tasks[0]}))
+    FragmentPace.objects.bulk_create([
+        FragmentPace(fragment=shared, trigger_ms=500, since=NOON, unlimited_ms=10_000,
+                     alone_ms={str(slow.pk): 5_000, str(fast.pk): 500}),
+        FragmentPace(fragment=own, trigger_ms=500, since=NOON, unlimited_ms=10_000)])
+    slots.batches = 1_000  # so many that all CPU goes to them
+    record_usage(at=NOON)
+    slots.work(1_000, events=0)
+    record_usage(at=NOON + SECOND)
+
+    both = [latency_of(record, fingerprint__in=tasks[0] & tasks[1]) for record in (slow, fast)]
+    whole = sum(row["cost_nanos"] for row in both)
+    assert [row["batches_nanos"] for row in both] == pytest.approx([row["cost_nanos"] for row in both], rel=0.01)
+    assert [row["limit_nanos"] / whole for row in both] == pytest.approx([0.025, 0.925], rel=0.01)
+    alone = [latency_of(record, fingerprint__in=mine - others)
+             for record, mine, others in ((slow, *tasks), (fast, *tasks[::-1]))]
+    assert alone[0]["limit_nanos"] == pytest.approx(0.05 * alone[0]["cost_nanos"], rel=0.01)
+    assert alone[1]["limit_nanos"] == pytest.approx(0.95 * alone[1]["cost_nanos"], rel=0.01)
+    for record in (slow, fast):
+        row = latency_of(record)
+        assert row["limit_nanos"] <= row["batches_nanos"] <= row["cost_nanos"]
+        assert row["limit_known_ms"] == row["needed_ms"]
+
+
+def test_while_nobody_has_told_how_often_batches_are_needed_nothing_is_known_of_limits(
+    world: World, slots: Slots, clock
+) -> None:
+    record = running(world.carla, world.city, document("traffic"), world.ana)
+    record_usage(at=NOON)
+    slots.work(1_000)
+    record_usage(at=NOON + SECOND)
+    assert latency_of(record)["limit_known_ms"] == 0
+    (charge,) = [row.charge for row in bills(viewer_of(world.carla), DAY)]
+    assert (charge.latency_known, charge.limit_nanos) == (0.0, 0)
+    paid_before = paid(record)
+
+    FragmentPace.objects.create(
+        fragment=next(iter(load_estate().fragments)), trigger_ms=100, since=NOON, unlimited_ms=400)
+    slots.batches = 1_000
+    slots.work(1_000, events=0)
+    record_usage(at=NOON + 2 * SECOND)
+    (charge,) = [row.charge for row in bills(viewer_of(world.carla), DAY)]
+    assert charge.latency_known == pytest.approx(0.5)
+    assert charge.limit_nanos == pytest.approx(0.75 * (paid(record) - paid_before), rel=0.01)
+
+
+def test_bills_know_of_limits_as_the_recorder_chooses_intervals(
+    world: World, slots: Slots, clock, monkeypatch: pytest.MonkeyPatch, settings
+) -> None:
+    settings.LONGEST_TRIGGER_MS = 30_000
+    records = [
+        running(world.carla, world.city, document("rare", latency="none"), world.ana),
+        running(world.carla, world.city, document("slow", window=20, latency="10 s"), world.ana),
+        running(world.carla, world.city, document("quick", window=30, latency="500 ms"), world.ana)]
+    Played(monkeypatch).run(60)
+    slots.batches = 1_000
+    record_usage(at=NOON)
+    slots.work(1_000, events=0)
+    record_usage(at=NOON + SECOND)
+    rare, slow, quick = (latency_of(record) for record in records)
+    assert rare["limit_nanos"] == 0 < slow["limit_nanos"] < quick["limit_nanos"]
+    for row in (rare, slow, quick):
+        assert row["limit_known_ms"] == row["needed_ms"]
+        assert row["limit_nanos"] <= row["batches_nanos"] <= row["cost_nanos"]
+    assert quick["limit_nanos"] > 0.8 * quick["batches_nanos"]
 
 
 def test_hours_are_kept_apart_and_a_gap_is_made_up(world: World, slots: Slots, clock) -> None:

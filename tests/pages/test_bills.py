@@ -14,8 +14,10 @@ from django.utils import timezone
 from dashboard.bills.exports import exact
 from dashboard.bills.models import UsageHour
 from dashboard.catalog.models import DataflowRecord
+from dashboard.catalog.services import choose_latency
 from dashboard.pages.billing import money
 from dashboard.pages.templatetags.bills import core_hours, gib_hours, price, traffic
+from scheduler.model.latency import LatencyLimit
 from tests.dashboard.building import World, document, running
 from tests.pages.conftest import ClientOf
 from tests.pages.markup import Markup, assert_sound
@@ -104,6 +106,55 @@ def test_rows_add_up_to_what_stands_below_them(client_of: ClientOf, charged) -> 
     assert all(pays + saved == alone for pays, alone, saved in lines)
 
 
+def test_what_is_for_latency_is_told_beside_what_is_paid_with_the_limit(
+    world: World, client_of: ClientOf, charged
+) -> None:
+    record, client = charged["traffic"], client_of("carla")
+    choose_latency(actor=world.carla, dataflow_id=record.pk, limits=(LatencyLimit(0.3),))
+    record.usage.update(
+        batches_cpu_us=120_000_000, batches_nanos=160_000_000, limit_cpu_us=90_000_000, limit_nanos=125_000_000,
+        limit_known_ms=1_000)
+    first = record.usage.first()
+    UsageHour.objects.filter(pk=first.pk).update(limit_known_ms=0, limit_nanos=0, limit_cpu_us=0)
+
+    page = client.get(f"/bills/{record.pk}/").text
+    rows = Markup(page).having("data-task")
+    assert sorted(row.field("for_latency") for row in rows) == ["", "0.1250", "0.1250", "0.1250"]
+    assert Markup(page).one("data-sum").field("for_latency") == "0.3750"
+    assert "mean of at most 300 ms" in page and "measured for 75% of the time" in page
+    assert "(38%)" in page and "not measured" in page
+
+    listing = client.get("/bills/").text
+    assert "mean of at most 300 ms" in listing
+    by_dataflow = {row.attributes["data-bill"]: row.field("for_latency") for row in Markup(listing).having("data-bill")}
+    assert by_dataflow == {str(record.pk): "0.3750", str(charged["hush"].pk): ""}
+
+    answer = client.get(f"/api/bills/{record.pk}").json()
+    assert answer["latency_limit"] == "mean of at most 300 ms"
+    total = answer["total"]
+    assert (total["latency_pays"], total["batches_pays"], total["latency_known"]) == (
+        "0.375000000", "0.640000000", 0.75)
+    assert total["latency_core_hours"] == pytest.approx(0.075)
+    assert [row["latency_pays"] for row in answer["tasks"]].count(None) == 1
+    dataflows = {row["name"]: row for row in client.get("/api/bills").json()["dataflows"]}
+    assert dataflows["hush"]["latency_pays"] is dataflows["hush"]["batches_core_hours"] is None
+    assert dataflows["hush"]["latency_known"] == 0.0
+    rows = {row["dataflow"]: row for row in csv.DictReader(io.StringIO(client.get("/bills/export.csv").text))}
+    assert (rows["traffic"]["latency_pays"], rows["hush"]["latency_pays"]) == ("0.375000000", "")
+    assert rows["traffic"]["latency_limit"] == "mean of at most 300 ms"
+    costs = [client_of(name).get(f"/api/dataflows/{record.pk}/cost").json()["measured"] for name in ("carla", "mo")]
+    assert [cost["latency_per_hour"] for cost in costs] == [1_350.0, None], "0.375 in the second for which it is known"
+    for address in ("/bills/", f"/bills/{record.pk}/", f"/dataflows/{record.pk}/"):
+        assert_sound(client.get(address), address)
+
+
+def test_of_hours_from_before_it_was_measured_it_is_said_so(client_of: ClientOf, charged) -> None:
+    for address in ("/bills/", f"/bills/{charged['traffic'].pk}/"):
+        page = client_of("carla").get(address).text
+        assert "not measured then" in page
+        assert Markup(page).one("data-sum").field("for_latency") == ""
+
+
 def test_bills_link_to_dataflows_and_back(client_of: ClientOf, charged) -> None:
     record = charged["traffic"]
     for name, leads in (("carla", True), ("mo", False)):
@@ -164,9 +215,10 @@ def test_charged_pages_are_sound_and_plots_have_what_was_charged(client_of: Clie
             assert_sound(client_of(name).get(address), address)
     charge(charged["traffic"], charged["traffic"].needs.first().fingerprint, 10, 20, hours_ago=3)
     figure = json.loads(client_of("carla").get(f"/bills/{charged['traffic'].pk}/plots.json").text)["cost"]
-    paid, alone = figure["data"]
+    paid, alone, latency = figure["data"]
     assert len(paid["x"]) == 4 and paid["y"][1:3] == [0, 0]
     assert sum(alone["y"]) == pytest.approx(4 * 0.333333333 + 20e-9)
+    assert latency["y"] == [None, 0, 0, None], "a gap where it was not measured"
 
 
 def test_money_is_as_fine_as_it_must_be() -> None:

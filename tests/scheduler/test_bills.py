@@ -214,3 +214,80 @@ def test_of_a_query_that_one_needs_ten_times_as_often_the_other_pays_half_of_wha
     pays = {part.dataflow: part.pays.cpu_us for part in parts}
     assert pays == {"slow": 50_000, "fast": 950_000}
     assert {part.dataflow: part.alone.cpu_us for part in parts} == {"slow": 100_000, "fast": 1_000_000}
+
+
+@given(INTERVALS, st.integers(20, 60_000), st.floats(0, 1), st.floats(0, 1), st.integers(0, 10**9))
+def test_what_is_for_batches_and_for_limits_is_a_part_of_what_is_paid(
+    intervals: dict[str, int], unlimited_ms: int, share: float, of_cpu: float, cpu_us: int
+) -> None:
+    used = Amounts(cpu_us=cpu_us, memory_mb_s=1_000, cost_nanos=3 * cpu_us)
+    parts = divide(
+        used, [Need(user, 0) for user in intervals], since_ms=0, until_ms=1_000, every_ms=10_000,
+        batches=BatchPart(share, intervals, unlimited_ms), cpu_part_of_cost=of_cpu)
+
+    assert sum((part.pays for part in parts), Amounts()) == used
+    batches = sum((part.batches for part in parts), Amounts())
+    limits = sum((part.for_limit for part in parts), Amounts())
+    strictest_ms = min(intervals.values())
+    for_limits = max(0.0, 1 - strictest_ms / unlimited_ms)
+    for taken, whole in ((batches.cpu_us, share * cpu_us), (batches.cost_nanos, share * of_cpu * 3 * cpu_us)):
+        assert whole * (1 - 1e-4) - 2 * len(parts) <= taken <= whole * (1 + 1e-12), "to the rounding of weights"
+    for taken, whole in (
+            (limits.cpu_us, for_limits * share * cpu_us),
+            (limits.cost_nanos, for_limits * share * of_cpu * 3 * cpu_us)):
+        assert whole * (1 - 1e-4) - 2 * len(parts) - 1e-4 * cpu_us <= taken <= whole * (1 + 1e-9)
+    for part in parts:
+        assert 0 <= part.for_limit.cpu_us <= part.batches.cpu_us <= part.pays.cpu_us
+        assert 0 <= part.for_limit.cost_nanos <= part.batches.cost_nanos <= part.pays.cost_nanos
+        assert part.for_limit.memory_mb_s == part.batches.memory_mb_s == 0
+        if intervals[part.dataflow] >= unlimited_ms:
+            assert part.for_limit == Amounts(), "nothing where no limit asks for more batches"
+
+
+@given(INTERVALS, st.floats(0, 1), st.integers(1, 10**9))
+def test_what_is_told_of_batches_changes_no_bill(intervals: dict[str, int], share: float, cpu_us: int) -> None:
+    used, needs = Amounts(cpu_us=cpu_us, cost_nanos=cpu_us), [Need(user, 0) for user in intervals]
+    times = {"since_ms": 0, "until_ms": 1_000, "every_ms": 10_000}
+    plain = divide(used, needs, **times)
+    as_often = divide(used, needs, **times, batches=BatchPart(share, dict.fromkeys(intervals, 500), 10_000))
+    assert [(part.dataflow, part.pays, part.alone) for part in plain] == [
+        (part.dataflow, part.pays, part.alone) for part in as_often]
+    assert all(part.for_limit is None and not part.batches for part in plain), "nothing is known of batches"
+
+
+def test_where_it_is_not_known_who_needs_what_nothing_is_said_of_limits() -> None:
+    needs = [Need("a", 0), Need("b", 0)]
+    for intervals, unlimited_ms in (({"a": 100}, 10_000), ({"a": 100, "b": 200}, None), ({}, None)):
+        parts = divide(Amounts(cpu_us=1_000), needs, since_ms=0, until_ms=1_000, every_ms=10_000,
+                       batches=BatchPart(0.9, intervals, unlimited_ms))
+        assert [part.for_limit for part in parts] == [None, None]
+        assert sum(part.batches.cpu_us for part in parts) == pytest.approx(900, abs=2)
+
+
+def test_what_a_limit_costs_of_a_query_that_two_need_differently_often() -> None:
+    """Batches 500 ms apart for one, 5 s for the other, 10 s for nobody's sake: twenty times as many as without limits.
+
+    Of 20 parts both share 1 that is for no limit, and 1 that both limits ask for; 18 are the stricter one's.
+    """
+    parts = divide(Amounts(cpu_us=1_000_000), [Need("slow", 0), Need("fast", 0)], since_ms=0, until_ms=1_000,
+                   every_ms=10_000, batches=BatchPart(1.0, {"slow": 5_000, "fast": 500}, 10_000))
+
+    assert {part.dataflow: part.batches.cpu_us for part in parts} == {"slow": 50_000, "fast": 950_000}
+    assert {part.dataflow: part.for_limit.cpu_us for part in parts} == pytest.approx(
+        {"slow": 25_000, "fast": 925_000}, abs=1)
+
+
+def test_what_others_of_the_same_query_ask_for_is_for_no_limit_of_who_pays() -> None:
+    """A query runs every 500 ms for who needs the first of its tasks; the last one's only user needs it every 5 s."""
+    (part,) = divide(Amounts(cpu_us=1_000_000), [Need("slow", 0)], since_ms=0, until_ms=1_000, every_ms=10_000,
+                     batches=BatchPart(1.0, {"slow": 5_000, "fast": 500}, 10_000))
+
+    assert part.batches.cpu_us == 1_000_000
+    assert part.for_limit.cpu_us == pytest.approx(50_000, abs=1), "a twentieth: from every 10 s to every 5 s"
+
+
+def test_only_what_cpu_costs_follows_batches() -> None:
+    parts = divide(Amounts(cost_nanos=1_000_000), [Need("slow", 0), Need("fast", 0)], since_ms=0, until_ms=1_000,
+                   every_ms=10_000, batches=BatchPart(1.0, {"slow": 5_000, "fast": 500}), cpu_part_of_cost=0.5)
+
+    assert {part.dataflow: part.pays.cost_nanos for part in parts} == {"slow": 275_000, "fast": 725_000}

@@ -174,12 +174,14 @@ class Fragmentation(Answer):
 
 
 class MeasuredCost(Answer):
-    """What was measured over so many hours, if nobody shared its tasks; ``pays_per_hour`` is for its own team."""
+    """What was measured over so many hours, if nobody shared its tasks; ``pays_per_hour`` is for its own team, and
+    so is ``latency_per_hour``, what of that is for its latency limits; null where it was not measured."""
 
     hours: float
     cores: float
     per_hour: float
     pays_per_hour: float | None
+    latency_per_hour: float | None
 
 
 class DataflowCost(Answer):

@@ -139,7 +139,11 @@ class EstateHistory(History):
 
 
 class Amounts(Answer):
-    """What was used, and money as decimals in text, exact to the billionth."""
+    """What was used, and money as decimals in text, exact to the billionth.
+
+    Of what is paid ``batches_…`` is for batches, whatever was in them, and of that ``latency_…`` for latency limits;
+    null where that was not measured. It was for ``latency_known`` of the time, from 0 to 1.
+    """
 
     core_hours: float
     memory_gib_hours: float
@@ -148,14 +152,20 @@ class Amounts(Answer):
     pays: str
     alone: str
     saved: str
+    batches_core_hours: float | None
+    batches_pays: str | None
+    latency_core_hours: float | None
+    latency_pays: str | None
+    latency_known: float
 
 
 class DataflowBill(Amounts):
-    """A dataflow's part of a bill."""
+    """A dataflow's part of a bill; ``latency_limit`` says the limits that hold for it now."""
 
     id: str
     name: str
     team: str
+    latency_limit: str
 
 
 class TaskBill(Amounts):
@@ -183,11 +193,12 @@ class Bills(Period):
 
 
 class Bill(Period):
-    """One dataflow's bill, task by task."""
+    """One dataflow's bill, task by task; ``latency_limit`` says the limits that hold for it now."""
 
     id: str
     name: str
     team: str
+    latency_limit: str
     total: Amounts
     tasks: list[TaskBill]
 

@@ -16,6 +16,7 @@ from dashboard.bills import selectors
 from dashboard.bills.exports import bill_csv, bills_csv
 from dashboard.bills.periods import NAMES, Period, period_of
 from dashboard.bills.prices import lists_between
+from dashboard.operations.latency_view import limits_in_words
 from dashboard.pages.billing import by_team, money, share_of, shown
 from dashboard.pages.figures import cost_figure
 from dashboard.teams import selectors as teams
@@ -36,7 +37,9 @@ def bills(request: HttpRequest) -> HttpResponse:
     idle = selectors.nobodys(request.viewer, period)
     return render(request, "bills.html", {
         "period": period, "periods": _periods(period), "team_chosen": team, "teams": teams.teams(request.viewer),
-        "page": page, "rows": [{"dataflow": bill.dataflow, "shown": row} for bill, row in page.object_list],
+        "page": page, "rows": [
+            {"dataflow": bill.dataflow, "limit": limits_in_words(bill.dataflow), "shown": row}
+            for bill, row in page.object_list],
         "team_rows": [{"team": name, "shown": row} for (name, _), row in zip(sums, team_rows, strict=True)],
         "whole": whole, "idle": idle, "idle_cost": money(idle.pays_nanos), "prices": _prices(period),
         "query": _query(period, team), "changes": selectors.changes_by_others(request.viewer, period, team=team)[:20],
@@ -54,14 +57,14 @@ def bill(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
         "record": record, "period": period, "periods": _periods(period), "whole": whole,
         "rows": [
             {"bill": task, "shown": row, "share": share_of(task)} for task, row in zip(bill, rows, strict=True)],
-        "prices": _prices(period), "query": period.query,
+        "prices": _prices(period), "query": period.query, "limit": limits_in_words(record),
     })
 
 
 @require_safe
 @login_required
 def bills_plots(request: HttpRequest) -> JsonResponse:
-    """A Plotly figure of cost over time, paid and alone."""
+    """A Plotly figure of cost over time: paid, alone, and of what is paid for latency."""
     prices = _prices(period := _period(request))
     history = selectors.cost_history(request.viewer, period, team=_team(request))
     return JsonResponse({"cost": cost_figure(history, currency=prices["currency"])})

@@ -1,0 +1,84 @@
+"""What batches of running tasks took, and who needed them how often: from what was read, and from paces in force."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from dashboard.operations.models import FragmentPace
+from dashboard.operations.pacing import priced_ms_of
+from scheduler.latency.real_time import groups_in
+from scheduler.model.fragment import Fragment
+from scheduler.performance.attribution import QueryWork, batch_shares
+from scheduler.reuse.bills import BatchPart, Need
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How far apart a query's batches are, in ms: as far as their CPU goes, for each user alone where these need it
+    differently often, and without a limit of any of them; and how far apart groups of an open batch begin."""
+
+    priced_ms: int
+    alone_ms: Mapping[str, int] = field(default_factory=dict)
+    unlimited_ms: int | None = None
+    groups_ms: int | None = None
+
+
+def paces_of(fragments: Mapping[str, Fragment]) -> dict[str, Pace]:
+    """The paces of queries, by query, as the recorder wrote them; it writes one within ten seconds.
+
+    Parameters
+    ----------
+    fragments : mapping of str to Fragment
+        The fragments of queries.
+    """
+    rows = FragmentPace.objects.in_bulk({fragment.id for fragment in fragments.values()})
+    priced_ms = priced_ms_of(rows)
+    paces = {
+        name: Pace(priced_ms[name], row.alone_ms, row.unlimited_ms, row.trigger_ms if row.real_time else None)
+        for name, row in rows.items()}
+    return {query: paces[fragment.id] for query, fragment in fragments.items() if fragment.id in paces}
+
+
+def batch_parts(
+    work: Mapping[str, QueryWork], needs: Mapping[str, Sequence[Need]], paces: Mapping[str, Pace], *, cpu_us: int,
+    over_s: float, group_cpu_s: float,
+) -> dict[str, BatchPart]:
+    """What of the CPU of a slot's running tasks batches took, and how often their users need these.
+
+    Parameters
+    ----------
+    work : mapping of str to QueryWork
+        What the slot's queries did.
+    needs : mapping of str to sequence of Need
+        Who needed running tasks when.
+    paces : mapping of str to Pace
+        How far apart batches of queries are; of one that is left out it is not known who needs them how often.
+    cpu_us : int
+        What the slot used.
+    over_s : float
+        How long that took.
+    group_cpu_s : float
+        What a group of events in an open batch takes.
+    """
+    shares = batch_shares(cpu_us=cpu_us, queries=[
+        _with_groups(done, over_s, paces.get(query), group_cpu_s) for query, done in work.items()])
+    parts = {}
+    for query, done in work.items():
+        pace = paces.get(query)
+        for task in done.tasks:
+            interval_ms: Mapping[str, int] = {}
+            if pace is not None:  # those who need it as often as all do so
+                interval_ms = pace.alone_ms or dict.fromkeys(
+                    (need.dataflow for need in needs.get(task.id, ())), pace.priced_ms)
+            parts[task.id] = BatchPart(
+                shares.get(task.id, 0.0), interval_ms, None if pace is None else pace.unlimited_ms)
+    return parts
+
+
+def _with_groups(work: QueryWork, over_s: float, pace: Pace | None, group_cpu_s: float) -> QueryWork:
+    """The work of a query with what groups of events took, where its batches stay open."""
+    if not work.tasks or pace is None or pace.groups_ms is None:
+        return work
+    return replace(
+        work, groups_cpu_s=group_cpu_s * groups_in(work.tasks[0].events, over_s, pace.groups_ms / 1000))
