@@ -8,10 +8,12 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from playwright.sync_api import Browser
+
 from tests.browser.drive import browser, context, until
 
-WIDTH, HEIGHT = 1600, 900
-FIGURE = ".plotly-graph-div"
+WIDTH, HEIGHT = 1600, 480
+FIGURE = ".plotly-graph-div .main-svg"
 # Leaves the figures with this title, two in a row; how many there are.
 ARRANGE = """title => {
   const figures = [...document.querySelectorAll('.plotly-graph-div')].filter(
@@ -25,20 +27,41 @@ ARRANGE = """title => {
 
 
 def main() -> None:
-    """Take them."""
+    """Take it."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("page", type=Path)
     parser.add_argument("--of", required=True, metavar="TITLE", help="what titles begin with")
     parser.add_argument("--out", type=Path, required=True)
     given = parser.parse_args()
     with browser() as chromium:
-        page = context(chromium, viewport={"width": WIDTH, "height": HEIGHT}).new_page()
-        page.goto(given.page.resolve().as_uri())
-        until(lambda: page.locator(f"{FIGURE} .main-svg").count(), "a figure")
-        if not page.evaluate(ARRANGE, given.of):
+        if not take(chromium, given.page, title=given.of, out=given.out):
             parser.error(f"no figure is called {given.of}")
+
+
+def take(chromium: Browser, written: Path, *, title: str, out: Path) -> int:
+    """A picture of the figures of a page whose titles begin so; how many there are.
+
+    Parameters
+    ----------
+    chromium : Browser
+        The browser.
+    written : Path
+        The page, as a file.
+    title : str
+        What titles begin with.
+    out : Path
+        Where the picture goes.
+    """
+    within = context(chromium, viewport={"width": WIDTH, "height": HEIGHT})
+    page = within.new_page()
+    page.goto(written.resolve().as_uri())
+    until(lambda: page.locator(FIGURE).count(), "a figure")
+    count = page.evaluate(ARRANGE, title)
+    if count:
         page.wait_for_timeout(1_000)  # they are drawn anew at their new width
-        page.screenshot(path=given.out, full_page=True)
+        page.screenshot(path=out, full_page=True)
+    within.close()
+    return count
 
 
 if __name__ == "__main__":
