@@ -88,7 +88,8 @@ def goals(document: Mapping[str, Any]) -> Iterator[str]:
     everywhere = [row for row in document["beside"] if row["role"] == ALL]
     if everywhere:
         changed = [row["figure"] for row in everywhere if not row["unchanged"]]
-        yield f"others in both slots as without: {_verdict(not changed)}" + (f" ({', '.join(changed)})" if changed else "")
+        words = f" ({', '.join(changed)})" if changed else ""
+        yield f"others in both slots as without: {_verdict(not changed)}{words}"
 
 
 def _verdict(is_reached: bool) -> str:

@@ -2,7 +2,7 @@
 
     wish ──── window with the handover ────┤ settle ├──── window without, of the same length ────┤ next wish
 
-A window is as long as the handover where that takes longer than asked for. Nothing is read of outputs until all is over.
+A window is as long as the handover where that takes longer than asked for. Outputs are read when all is over.
 """
 
 from __future__ import annotations
