@@ -115,9 +115,10 @@ def whole(blocks: Iterable[Block]) -> dict[str, int]:
     The last number is left out, for more of it may come.
     """
     counts = Counter(number for block in blocks for number in block.numbers)
-    counts.pop(max(counts, default=None), None)
+    last = max(counts, default=0)
+    del counts[last]
     usual = statistics.mode(counts.values()) if counts else 0
-    differences = [counts[number] - usual for number in range(max(counts, default=-1) + 1)]
+    differences = [counts[number] - usual for number in range(last)]
     return {
         "events": counts.total(), "lost": -sum(difference for difference in differences if difference < 0),
         "doubled": sum(difference for difference in differences if difference > 0)}
