@@ -13,12 +13,12 @@ from workers.engine.agents import broker_instructions as on
 from workers.engine.agents import instructions as do
 from workers.engine.agents.checkpoint import Progress
 from workers.engine.agents.decisions import decide
-from workers.engine.agents.delays import STANDBY_MS
+from workers.engine.agents.delays import QUICK_MS, SOON_MS, STANDBY_MS, TICK_MS
 from workers.engine.agents.fragment_run import FragmentRun
 from workers.engine.agents.handover import Stage, stage_of
 from workers.engine.agents.reconcile import End, Leave, Pause, Start, State, Stop
 from workers.engine.agents.snapshot import Records
-from workers.engine.agents.standby import Patience, heirs_awaited
+from workers.engine.agents.standby import Patience, heirs_awaited, heirs_due, rest_s
 
 from .looked_at import HEIR, READER, info, of_kind, snapshot, wanting
 
@@ -120,3 +120,34 @@ def test_who_failed_to_stand_by_stands_by_again_later_and_later():
         pauses_ms.append(next(ms for ms in range(0, 100_000, 1_000) if run.may_stand_by(now_ms=now_ms + ms)))
         now_ms += pauses_ms[-1]
     assert pauses_ms == [1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 60_000, 60_000]
+
+
+def test_an_heir_is_due_when_all_have_ended_whose_work_it_goes_on_with():
+    heir = replace(HEIR, inherits=(READER.id, "f1-7"))
+    desired = wanting(heir, outgoing=(READER, replace(READER, id="f1-7")))
+    assert heirs_due(desired, set()) == heirs_due(desired, {READER.id}) == frozenset()
+    assert heirs_due(desired, {READER.id, "f1-7"}) == {heir.id}
+    assert heirs_due(wanting(READER), {READER.id}) == frozenset(), "who inherits from nobody waits for nobody"
+
+
+def test_an_heir_that_waits_looks_as_soon_as_it_is_due():
+    run = FragmentRun("f2-0", now_ms=0)
+    run.begin(State.STARTING, now_ms=0)
+    run.waits(retry_at_ms=30, now_ms=0)
+    run.looks_now()
+    assert run.actual().retry_at_ms is None
+    run.begin(State.STARTING, now_ms=0)
+    run.retries(at_ms=30)
+    run.looks_now()
+    assert run.actual().retry_at_ms == 30, "who does not wait for others is not hurried"
+
+
+@pytest.mark.parametrize(("stage", "has_standby", "expected_ms"), [
+    (Stage.WORK, True, SOON_MS), (Stage.COPY, False, SOON_MS), (Stage.END, False, QUICK_MS),
+    (Stage.ENDED, True, QUICK_MS), (Stage.ENDED, False, SOON_MS), (Stage.OVER, True, TICK_MS)])
+def test_a_slot_looks_often_while_an_output_stands_still(stage, has_standby, expected_ms):
+    desired = wanting(HEIR, outgoing=(READER,))
+    rest = {"has_standby": has_standby, "is_carrying": False}
+    assert rest_s(desired, {READER.id: stage}, **rest) == expected_ms / 1000
+    assert rest_s(desired, {}, **rest) == TICK_MS / 1000
+    assert rest_s(desired, {}, has_standby=has_standby, is_carrying=True) == SOON_MS / 1000

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 HURRIED_MS = 500  # batches of what comes to its end are no further apart: others wait for it
 STANDBY_MS = 60_000  # how long a handover waits for the next of those that shall take over to stand by
+TICK_MS = 500  # how often a slot looks by itself at what it runs
 SOON_MS = 30  # while a handover is under way, every moment counts
+QUICK_MS = 10  # while nothing works at what is handed over
 RETRY_MS = 250  # for what others must have done before
 LEAVE_MS = 500  # whether a leaving bundle has read all
 FAILED_ACTION_MS = 1_000

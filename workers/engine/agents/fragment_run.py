@@ -147,6 +147,12 @@ class FragmentRun:
             self._move(State.WAITING, now_ms)
             self._retry_at_ms = retry_at_ms
 
+    def looks_now(self) -> None:
+        """What it waits for may have come."""
+        with self._lock:
+            if self._state is State.WAITING:
+                self._retry_at_ms = None
+
     def failed(self, failure: FragmentFailed, *, now_ms: int) -> int | None:
         """Its start or its query failed; returns when it is tried again, or None where nobody but a person does that:
         what can only go wrong again has done so often enough.

@@ -43,12 +43,11 @@ from workers.library.registry import task_types
 from .broker_sync import connect
 from .carrying import Carrier
 from .context import SlotContext
-from .delays import SOON_MS
 from .driver_end import refusal_told, status_of_end
 from .engine import SparkEngine
 from .executor import FragmentExecutor
 from .fragment_run import FragmentRun
-from .handover import AT_WORK, Stage, remote_successors
+from .handover import AT_WORK, Stage
 from .heap_sampler import HeapSampler
 from .line_writer import LineWriter
 from .logs import configure, logger
@@ -57,14 +56,13 @@ from .node_store import NewestDesired, NodeStore
 from .pulse import Pulse
 from .reconcile import Action, State, reconcile
 from .spare import wait_for_a_slot
-from .standby import Patience, stages_of
+from .standby import Patience, heirs_due, rest_s, stages_of
 from .state_sizes import StateSizes
 from .store import SlotStore
 from .supervision import SPARE
 from .usage_attribution import Rates
 from .view import DesiredView, Looking
 
-TICK_S = 0.5
 REPORT_MS = 1_000
 LOOK_MS = 5_000  # at every query, in case an end was not told
 SWEEP_MS = 300_000
@@ -161,7 +159,7 @@ class Slot:
                     self._log.error("the driver is gone", status=status)
                     return status
                 self._turn(pool)
-                self._wake.wait(SOON_MS / 1000 if self._is_handing_over() else TICK_S)
+                self._wake.wait(self._rest_s())
                 self._wake.clear()
             pulse.stop()
             self._drain(pool)
@@ -188,6 +186,7 @@ class Slot:
         self._desired = self._view.at(now_ms)
         self._notice_ends(now_ms)
         self._look_who_is_to_be_tried_again(now_ms)
+        self._look_who_waited_for_an_end()
         actual = {run.id: run.actual() for run in list(self._runs.values())}
         self._stages = self._look_at_stages()
         self._left = self._look_who_left()
@@ -214,17 +213,21 @@ class Slot:
         return stages_of(
             self._desired, self._store, elsewhere, self._patience, runs=self._runs, now_ms=_now_ms())
 
+    def _look_who_waited_for_an_end(self) -> None:
+        for name in heirs_due(self._desired, self._store.having("ended")) if self._stages else ():
+            if (run := self._runs.get(name)) is not None and run.standby is not None:
+                run.looks_now()
+
+    def _rest_s(self) -> float:
+        has_standby = any(run.standby is not None for run in list(self._runs.values()))
+        return rest_s(self._desired, self._stages, has_standby=has_standby, is_carrying=self._carrier.is_busy)
+
     def _look_who_left(self) -> frozenset[str]:
         leaving = {fragment.id for fragment in self._desired.of_slot(self._name) if fragment.leaving}
         left = self._store.having("left") & leaving if leaving else frozenset()
         for fragment_id in left - self._runs.keys():
             self._runs[fragment_id] = FragmentRun(fragment_id, now_ms=_now_ms())
         return left
-
-    def _is_handing_over(self) -> bool:
-        return self._carrier.is_busy or any(
-            stage is not Stage.OVER and not remote_successors(self._desired, name)
-            for name, stage in self._stages.items())
 
     def _perform(self, run: FragmentRun, desired: DesiredState, actions: list[Action]) -> None:
         try:

@@ -7,14 +7,14 @@ takes over as it would without, only later.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from scheduler.contracts.desired import DesiredState, Input, WantedFragment
 from workers.engine.channels import keys
 
-from .delays import STANDBY_MS
+from .delays import QUICK_MS, SOON_MS, STANDBY_MS, TICK_MS
 from .handover import Stage, predecessors, remote_successors, stage_of
 
 if TYPE_CHECKING:
@@ -58,6 +58,33 @@ def heirs_awaited(
         fragment.id for fragment in desired.wanted.values()
         if fragment.id not in begun and fragment.id not in standing
         and not fragment.paused and not fragment.leaving and predecessors(desired, fragment))
+
+
+def heirs_due(desired: DesiredState, ended: Collection[str]) -> frozenset[str]:
+    """The fragments for which all of this node have ended whose work they are to go on with."""
+    return frozenset(
+        fragment.id for fragment in desired.wanted.values()
+        if (names := predecessors(desired, fragment)) and all(name in ended for name in names))
+
+
+def rest_s(desired: DesiredState, stages: Mapping[str, Stage], *, has_standby: bool, is_carrying: bool) -> float:
+    """After how long a slot looks again that nobody wakes.
+
+    Parameters
+    ----------
+    desired : DesiredState
+        What the node should run and bring to an end.
+    stages : mapping of str to Stage
+        How far those have come that hand over.
+    has_standby : bool
+        Whether a query stands by in the slot.
+    is_carrying : bool
+        Whether something is under way to another node or from there.
+    """
+    here = {stage for name, stage in stages.items() if not remote_successors(desired, name)} - {Stage.OVER}
+    if Stage.END in here or (has_standby and Stage.ENDED in here):  # an output stands still
+        return QUICK_MS / 1000
+    return (SOON_MS if here or is_carrying else TICK_MS) / 1000
 
 
 class Patience:

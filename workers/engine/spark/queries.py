@@ -78,7 +78,8 @@ def stop(query: StreamingQuery, *, pause: Callable[[], None], drain_s: float = D
     stopped in the middle of a batch leaves tasks behind that go on writing for seconds; a fencing token holds those
     off, but nothing is as clean as not having them.
     """
-    drained = _comes_to_rest(query, pause=pause, drain_s=drain_s)
+    pause()
+    drained = _is_over(query, time.monotonic() + drain_s)
     query.stop()
     return drained
 
@@ -86,29 +87,31 @@ def stop(query: StreamingQuery, *, pause: Callable[[], None], drain_s: float = D
 def rest(query: StreamingQuery, *, pause: Callable[[], None], drain_s: float = DRAIN_S) -> bool:
     """Bring a query to rest between two batches, until it is resumed; False where one is still under way.
 
-    It rests for certain: the trigger that may have asked its sources before the pause is over.
+    It rests for certain from the first moment after the pause on in which no trigger is active: whatever was planned
+    before is done, and the next trigger's sources hear of the pause.
     """
-    return _comes_to_rest(query, pause=pause, drain_s=drain_s, until_idle=True)
-
-
-def _comes_to_rest(
-    query: StreamingQuery, *, pause: Callable[[], None], drain_s: float, until_idle: bool = False
-) -> bool:
     pause()
     deadline = time.monotonic() + drain_s
+    if isinstance(query, OpenQuery):
+        return _is_over(query, deadline)
+    while query.isActive and time.monotonic() < deadline:
+        if not query._jsq.status().isTriggerActive():
+            return True
+        time.sleep(LOOK_S)
+    return False
+
+
+def _is_over(query: StreamingQuery, deadline: float) -> bool:
+    """Whether the batch of a query that was paused is over in time; its trigger need not be, which merely waits for
+    events then, and does not find any."""
     if isinstance(query, OpenQuery):
         while not (is_at_rest := query.rests()) and time.monotonic() < deadline and query.isActive:
             time.sleep(LOOK_S)
         return is_at_rest
     still = 0
-    was_idle = not until_idle
     while still < STILL_LOOKS and time.monotonic() < deadline and query.isActive:
-        status = query._jsq.status()
-        # Inside a trigger without data the query merely waits for some, and the pause keeps it from finding any.
         # More than one look: a batch that was planned just before the pause shows a moment later.
-        was_idle = was_idle or not status.isTriggerActive()
-        at_rest = was_idle and not (status.isTriggerActive() and status.isDataAvailable())
-        still = still + 1 if at_rest else 0
+        still = 0 if is_in_a_batch(query) else still + 1
         time.sleep(LOOK_S)
     return still >= STILL_LOOKS
 
