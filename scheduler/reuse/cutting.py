@@ -75,8 +75,8 @@ def scheduled_anew(
     heads: dict[str, str] = {}  # of fragments that are cut, the first piece
     for task_id, wanted_head in wanted.items():
         fragment = estate.fragments[estate.places[task_id][0]]
-        can_move = not stuck_types(estate, fragment, task_types=task_types)
-        if fragment.tasks == (task_id,) and not (can_move and _only_moves(fragment, wanted_head)):
+        hands_over = _hands_over(estate, fragment, task_types=task_types)
+        if fragment.tasks == (task_id,) and not (hands_over and _only_moves(fragment, wanted_head)):
             changes.append(
                 divided_anew(
                     wanted_head.name,
@@ -86,7 +86,7 @@ def scheduled_anew(
                     left=left,
                     whole=wanted_head.whole,
                     divide=not wanted_head.serial,
-                    hands_over=can_move,
+                    hands_over=hands_over,
                 )
             )
         elif fragment.id not in heads:
@@ -107,6 +107,13 @@ def scheduled_anew(
     return replace(
         change, before=before, after={fragment_id: read_by(fragment, heads) for fragment_id, fragment in after.items()}
     )
+
+
+def _hands_over(estate: EstateView, fragment: Fragment, *, task_types: TaskTypes) -> bool:
+    """Whether a fragment's queries hand over where they get another slot: not those that write files, which would go on
+    in other folders."""
+    return not stuck_types(estate, fragment, task_types=task_types) and not any(
+        task_types[estate.tasks[task_id].type].terminal in ("parquet", "json") for task_id in fragment.active_tasks)
 
 
 def _only_moves(fragment: Fragment, wanted_head: TaskDivision) -> bool:

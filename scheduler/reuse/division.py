@@ -160,7 +160,7 @@ def _matches(fragment: Fragment, parts: Sequence[WantedBundle], was: Sequence[Ru
     """Each part with the bundle that becomes it: what is the same, then what is on its slot, then on its node."""
     free = {bundle.id: bundle for bundle in working_bundles(fragment)}
     matched: dict[int, RunningBundle] = {}
-    before = {_place(bundle): bundle.id for bundle in was}
+    before = {_place(bundle): bundle.part for bundle in was}
 
     def match(fits: Callable[[WantedBundle, RunningBundle], bool]) -> None:
         for number, part in enumerate(parts):
@@ -169,7 +169,7 @@ def _matches(fragment: Fragment, parts: Sequence[WantedBundle], was: Sequence[Ru
                 if bundle is not None:
                     matched[number] = free.pop(bundle.id)
 
-    match(lambda part, candidate: before.get(_place(part)) == candidate.id)
+    match(lambda part, candidate: before.get(_place(part)) == candidate.part)
     match(lambda part, candidate: _place(part) == _place(candidate) and part.weight == candidate.weight)
     match(lambda part, candidate: _place(part) == _place(candidate))
     match(lambda part, candidate: part.slot == candidate.slot)

@@ -17,7 +17,7 @@ from scheduler.contracts.desired import DesiredState, made_in
 from scheduler.model.estate import Estate
 from scheduler.model.fragment import Fragment, RunningBundle, RunningTask, node_of
 from scheduler.reuse.activity import FragmentChange
-from scheduler.reuse.division import WantedBundle, divided_anew
+from scheduler.reuse.division import WantedBundle, divided_anew, divided_back
 from scheduler.reuse.handover import moved_in
 from workers.engine.agents.carrying import still_leaving
 from workers.engine.channels import keys
@@ -55,6 +55,7 @@ class Plans:
         if chance.random() < 0.5:
             self.fragments["f1-0"] = replace(self.fragments["f1-0"], bundles=(RunningBundle("f1-0", "n1/0"),))
         self.moving: dict[str, tuple[Fragment, RunningBundle]] = {}  # by heir who was before it
+        self.before: dict[str, Fragment] = {}  # what was divided last, as it was
 
     def estate(self) -> Estate:
         return Estate(generation=self.generation, tasks=TASKS, fragments=dict(self.fragments), slots=SLOTS)
@@ -96,19 +97,34 @@ class Plans:
         change = moved_in(self.estate(), slots, outputs={"o"}, homes=homes)
         self._take(change)
         heirs = [step.bundle or step.fragment for step in change.steps]
-        self.moving = {heir: queries[name] for heir, name in zip(heirs, slots, strict=True)}
+        self.moving, self.before = {heir: queries[name] for heir, name in zip(heirs, slots, strict=True)}, {}
 
     def divide(self, left: frozenset[str]) -> None:
-        """Some of it is divided otherwise, and what has left is dropped where it is."""
-        ids = (f"f{self.generation + 1}-{number}" for number in itertools.count())
+        """Some of it is divided otherwise, and what has left is dropped where it is; what is whole may go elsewhere."""
+        self.before, home = dict(self.fragments), self._whole_ones()
+        ids = (f"f{self.generation + 1}-{number}" for number in itertools.count(len(home)))
         for name in self.chance.sample(DIVIDED, self.chance.randint(1, len(DIVIDED))):
             fragment = self.fragments[name]
             change = divided_anew(
                 fragment.tasks[0], fragment, self._parts(name), ids=ids, left=left, whole=name == "f1-3",
                 hands_over=self.chance.random() < 0.8)
             self.fragments[name] = change.after[name]
-        self.generation += 1
+        near = {name: self.chance.choice(NAMES) for name in home if self.chance.random() < 0.3}
+        moves = {
+            name: slot for name, slot in near.items()
+            if slot != home[name] and node_of(slot) == node_of(home[name])}
+        self._take(moved_in(self.estate(), moves, outputs={"o"}))
         self.moving = {}
+
+    def divide_back(self) -> None:
+        """All is divided as it was before, as far as it runs."""
+        change = divided_back(self.before, self.fragments, generation=self.generation)
+        self.fragments |= change.after
+        self.generation += 1
+        self.before = {}
+
+    def _whole_ones(self) -> dict[str, str]:
+        return {name: fragment.slot for name, fragment in self.fragments.items() if not fragment.divided}
 
     def last(self, left: frozenset[str]) -> None:
         """Only those remain that do something."""

@@ -26,6 +26,8 @@ def play(turns_between: list[int], seed: int, patch: pytest.MonkeyPatch) -> int:
         some_turns(world, turns)
         if plans.moving and not plans.is_calm(world) and chance.random() < 0.5:
             plans.take_back()
+        elif plans.before and not plans.is_calm(world) and chance.random() < 0.5:
+            plans.divide_back()
         else:
             for _ in range(100):
                 if plans.is_calm(world):
