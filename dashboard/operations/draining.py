@@ -16,8 +16,9 @@ from dashboard.operations.telemetry import EVERYTHING
 from dashboard.operations.view import view_for
 from dashboard.teams.permissions import Viewer
 from scheduler.model.estate import Estate
-from scheduler.model.fragment import Fragment, node_of
-from scheduler.moving import why_not_moved, why_not_to_other_nodes
+from scheduler.model.fragment import Fragment, RunningBundle, node_of
+from scheduler.model.task_types import TaskTypes
+from scheduler.moving import FileSecrets, why_not_moved, why_not_to_other_nodes
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,25 +68,32 @@ def drain_of(name: str, viewer: Viewer = EVERYTHING) -> Drain:
     estate = current_estate()
     report = view_for(EVERYTHING).reading.reports.node(name)
     seen = {fragment.id for fragment in view_for(viewer).fragments()}
-    fragments = fragments_there(estate, name)
+    of_node = queries_there(estate, name)
     queries = tuple(
         QueryThere(bundle.id, bundle.slot, " → ".join(estate.tasks[task].type for task in fragment.kept_tasks
                                                       if task in estate.tasks), why)
-        for fragment, why in fragments if fragment.id in seen
-        for bundle in fragment.queries if node_of(bundle.slot) == name)
-    others = len(fragments) - len({fragment.id for fragment, _ in fragments if fragment.id in seen})
-    return Drain(name, row.draining_since is not None, queries, others, None if report is None else len(
-        {*report.handing_over, *(query for slot in report.slots.values() for query in slot.fragments)}
-        - {bundle.id for fragment, _ in fragments for bundle in fragment.queries}))
+        for fragment, bundle, why in of_node if fragment.id in seen)
+    return Drain(name, row.draining_since is not None, queries, len(of_node) - len(queries), None if report is None else
+        len({*report.handing_over, *(query for slot in report.slots.values() for query in slot.fragments)}
+            - {bundle.id for _, bundle, _ in of_node}))
 
 
-def fragments_there(estate: Estate, node: str) -> list[tuple[Fragment, str]]:
-    """The fragments with a query on a node, by id, each with why it cannot go to another."""
+def queries_there(estate: Estate, node: str) -> list[tuple[Fragment, RunningBundle, str]]:
+    """The queries on a node, by fragment, each with why it cannot go to another."""
     types = jobs.task_types()
     fragments = [
         estate.fragments[name] for name in sorted(estate.fragments)
         if any(node_of(bundle.slot) == node for bundle in estate.fragments[name].queries)]
     bound = file_secrets(estate.tasks[task] for fragment in fragments for task in fragment.active_tasks)
     return [
-        (fragment, why_not_moved(estate, fragment, task_types=types)
-         or why_not_to_other_nodes(estate, fragment, task_types=types, file_secrets=bound)) for fragment in fragments]
+        (fragment, bundle, _why_not(estate, fragment, bundle, types, bound)) for fragment in fragments
+        for bundle in fragment.queries if node_of(bundle.slot) == node]
+
+
+def _why_not(
+    estate: Estate, fragment: Fragment, bundle: RunningBundle, types: TaskTypes, bound: FileSecrets
+) -> str:
+    if bundle.leaving:
+        return "it leaves by itself when it has read what it has"
+    return why_not_moved(estate, fragment, task_types=types) or why_not_to_other_nodes(
+        estate, fragment, bundle, task_types=types, file_secrets=bound)

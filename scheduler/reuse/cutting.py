@@ -6,7 +6,7 @@ read from outside keep their channels, and get further ones where a task is now 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from scheduler.model.fragment import Fragment, RunningBundle, node_of

@@ -153,7 +153,8 @@ def moved_bundle(bundle: RunningBundle, heir: str, slot: str) -> RunningBundle:
     """Who goes on with a bundle's work in another slot: with its parts of streams, and its channels."""
     node = node_of(bundle.slot)
     return replace(
-        bundle, id=heir, slot=slot, root=bundle.part, inherits=(bundle.id,), origin="" if node_of(slot) == node else node)
+        bundle, id=heir, slot=slot, root=bundle.part, inherits=(bundle.id,),
+        origin="" if node_of(slot) == node else node)
 
 
 def _matches(fragment: Fragment, parts: Sequence[WantedBundle], was: Sequence[RunningBundle]) -> list[_Match]:

@@ -117,8 +117,8 @@ def moved_in(
 ) -> FragmentChange:
     """Queries go on in other slots, each for itself, though they read from one another.
 
-    What runs undivided goes on as another fragment. Of a divided one the bundle alone goes: its parts of streams and its
-    channels stay, so that nobody else's query changes.
+    What runs undivided goes on as another fragment. Of a divided one the bundle alone goes: its parts of streams and
+    its channels stay, so that nobody else's query changes.
 
     Parameters
     ----------

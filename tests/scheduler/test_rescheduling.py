@@ -390,7 +390,7 @@ def check_steps(before: Estate, plan, after: Estate, left) -> None:
     by_kind = {kind: {step.bundle for step in plan.steps if step.kind == kind}
             for kind in ("start_bundle", "move_bundle", "leave_bundle", "hand_over_bundle")}
     assert by_kind["start_bundle"] == set(new) - set(old)
-    assert set(old) - set(new) <= set(left)
+    assert {old[part].id for part in set(old) - set(new)} <= set(left)
     handed = {part for part in set(old) & set(new) if old[part].id != new[part].id}
     assert by_kind["hand_over_bundle"] == {new[part].id for part in handed}
     for part in handed:

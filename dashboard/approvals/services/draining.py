@@ -14,7 +14,7 @@ from dashboard.approvals.services.submission import open_proposal, plan_anew
 from dashboard.audit.trail import audited
 from dashboard.catalog import lifecycle as dataflows
 from dashboard.catalog.models import DataflowRecord
-from dashboard.operations.draining import fragments_there
+from dashboard.operations.draining import queries_there
 from dashboard.operations.estate import current_estate
 from dashboard.operations.generation import lock_generation
 from dashboard.operations.models import NodeRow
@@ -30,11 +30,11 @@ def empty_nodes() -> Proposal | None:
         return None
     estate = current_estate()
     for node in nodes:
-        for fragment, why_not in fragments_there(estate, node):
+        for fragment, bundle, why_not in queries_there(estate, node):
             if why_not:
                 continue
             record, slot = _asker(estate, fragment.active_tasks), _target(node)
-            proposal = record and slot and _propose(record, query=fragment.id, slot=slot, node=node)
+            proposal = record and slot and _propose(record, query=bundle.id, slot=slot, node=node)
             if proposal:
                 return proposal
     return None

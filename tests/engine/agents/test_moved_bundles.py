@@ -1,4 +1,4 @@
-"""What a schedule divides moves, and what reads it or is read by it: no event is lost, none comes twice, whoever dies."""
+"""What a schedule divides moves, and what is beside it: no event is lost, none comes twice, whoever dies when."""
 
 from __future__ import annotations
 

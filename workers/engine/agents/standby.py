@@ -42,8 +42,10 @@ def inputs_foreseen(wanted: WantedFragment) -> tuple[Input, ...]:
 
 
 def taken_over_in(item: Input, wanted: WantedFragment) -> str:
-    """The channel in which a fragment goes on with what others read: where its part is named after itself, and not after
-    one of them, they read the whole stream."""
+    """The channel in which a fragment goes on with what others read.
+
+    Where its part is named after itself, and not after one of them, they read the whole stream.
+    """
     is_new = keys.is_part(item.channel) and keys.reader_of(item.channel) == wanted.id
     return keys.whole_of(item.channel) if is_new else item.channel
 
