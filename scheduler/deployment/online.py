@@ -119,14 +119,14 @@ def _is_high(deployment: Deployment, slot: str, thresholds: Thresholds) -> bool:
 
 def _asked_for(deployment: Deployment, slot: str, move: Move | None) -> str:
     """What a slot is asked for; and where ever more events wait there, how many do, of what moves where it is that."""
-    asked = f"{slot} is asked for {deployment.loads[slot]:.2f} cores"
+    demand = f"{slot} is asked for {deployment.loads[slot]:.2f} cores"
     waiting = deployment.queues.get(slot, 0.0)
     if not waiting:
-        return asked
+        return demand
     first = deployment.bundles[move.bundles[0]] if move is not None else None
     if first is not None and first.behind:
-        return f"{asked}, and {first.queue:,.0f} events wait for {first.id}, ever more"
-    return f"{asked}, and {waiting:,.0f} events wait there, ever more"
+        return f"{demand}, and {first.queue:,.0f} events wait for {first.id}, ever more"
+    return f"{demand}, and {waiting:,.0f} events wait there, ever more"
 
 
 def lacking_in_words(lacking: float, thresholds: Thresholds, *, slot_price: float, currency: str) -> str:

@@ -17,7 +17,17 @@ EXACT_BLOCKS = 4  # so many are counted; of more it is an estimate, for a script
 def channels_read(
     estate: Estate, fragment: Fragment, bundle: RunningBundle, task_types: Mapping[str, TaskType]
 ) -> tuple[str, ...]:
-    """The channels that one query of a fragment reads: a source that makes its events none."""
+    """The channels that one query of a fragment reads: a source that makes its events none.
+
+    Parameters
+    ----------
+    estate : Estate
+        What runs.
+    fragment, bundle : Fragment, RunningBundle
+        The query.
+    task_types : mapping of str to TaskType
+        The catalogue.
+    """
     head = estate.tasks[fragment.tasks[0]]
     if head.type in task_types and task_types[head.type].connector is not None:
         return (keys.intake(head.id),)

@@ -255,7 +255,19 @@ def whole_readers(snapshot: Snapshot, fragment: WantedFragment, position: int, r
 def open_parts(
     snapshot: Snapshot, fragment: WantedFragment, position: int, weights: Weights
 ) -> list[OpenPart]:
-    """Open every part of a stream for its reader; who goes on with another's work takes its place over by itself."""
+    """Open every part of a stream for its reader; who goes on with another's work takes its place over by itself.
+
+    Parameters
+    ----------
+    snapshot : Snapshot
+        The writer.
+    fragment : WantedFragment
+        The writer as it is wanted.
+    position : int
+        Of the stream, in the writer's chain.
+    weights : Weights
+        Parts of the events, by bundle.
+    """
     return [
         OpenPart(
             keys.part(fragment.channel(position), bundle), position, bundle, reader=fragment.reader_of(bundle),
