@@ -16,7 +16,7 @@ from dataclasses import replace
 from scheduler.contracts.desired import DesiredState, made_in
 from scheduler.model.estate import Estate
 from scheduler.model.fragment import Fragment, RunningBundle, RunningTask, node_of
-from scheduler.reuse.activity import FragmentChange
+from scheduler.reuse.activity import FragmentChange, adjust
 from scheduler.reuse.division import WantedBundle, divided_anew, divided_back
 from scheduler.reuse.handover import moved_in
 from workers.engine.agents.carrying import still_leaving
@@ -125,6 +125,11 @@ class Plans:
 
     def _whole_ones(self) -> dict[str, str]:
         return {name: fragment.slot for name, fragment in self.fragments.items() if not fragment.divided}
+
+    def pause(self, *, paused: bool) -> None:
+        """What is behind the fork rests, or goes on; the rest works for others, too."""
+        self._take(adjust(self.estate(), dict.fromkeys("bno", "rests" if paused else "works")))
+        self.moving, self.before = {}, {}
 
     def last(self, left: frozenset[str]) -> None:
         """Only those remain that do something."""

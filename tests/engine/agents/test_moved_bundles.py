@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from .divided_world import NUMBERS, World
+from .divided_world import NUMBERS, World, alone
 from .moved_bundles import OUT, Plans, check
 from .test_bundles import check_that_nothing_is_left, some_turns
 from .test_first_schedules import turn
@@ -85,3 +86,27 @@ def test_most_histories_have_moves():
 def test_thousands_of_moved_bundles_lose_nothing(turns_between, seed):
     with pytest.MonkeyPatch.context() as patch:
         play(turns_between, seed, patch)
+
+
+def test_what_moved_and_rests_then_goes_on_with_all_that_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    chance = random.Random(5)
+    world, plans = World(chance, monkeypatch), Plans(chance)
+    world.deadly = False
+    world.want(plans.estate())
+    for _ in range(3):
+        come_to_rest(world, plans)
+        plans.move()
+        world.want(plans.estate())
+    come_to_rest(world, plans)
+    world.may_rest = frozenset("bno")
+    for paused in (True, False):
+        plans.pause(paused=paused)
+        world.want(plans.estate())
+        for _ in range(60):
+            turn(world)
+    world.limit = 2 * NUMBERS
+    for _ in range(60):
+        turn(world)
+    events = list(world.broker.events(OUT))
+    assert [count for count, _ in events] == list(range(len(events))), "its state rested with it"
+    assert Counter(event for _, event in events) == alone(until=2 * NUMBERS)
