@@ -27,12 +27,13 @@ from scheduler.contracts.trials import SECONDS, WARM_UP_S, TrialOrder, TrialResu
 from scheduler.contracts.trials import Progress as TrialProgress
 from scheduler.model.columns import Columns
 from scheduler.model.errors import WeirError
+from scheduler.model.estate import Estate
 from scheduler.model.fragment import Fragment
 from scheduler.model.profile import Profile
 from scheduler.model.profile_csv import read_profiles
 from scheduler.model.refinement import Refined
 from scheduler.model.task_types import TaskType, TaskTypes
-from workers.engine import counters, observed, qos, secrets, taps, trials, turns
+from workers.engine import counters, observed, qos, secrets, taps, trials, turns, waiting
 from workers.engine.channels import keys
 from workers.engine.channels.config import EVENTS_KEPT
 from workers.engine.channels.registry import Channels
@@ -66,9 +67,6 @@ class LiveReading:
     worker: bool = True  # a worker does what is due
     broker_full: bool = False  # the broker refuses what would write, since its disk is full
     measured: bool = False  # two readings have been taken, so rates mean something
-
-
-# Work -----------------------------------------------------------------------------------------------------------------
 
 
 def prepare_proposal(proposal_id: str) -> None:
@@ -114,9 +112,6 @@ def seal(value: str) -> str:
 def unseal(sealed: str) -> str:
     """The value of a secret, for the site's own use and nobody's eyes; ``SecretAway`` where the key is another."""
     return secrets.Vault(settings.DATA_DIR).open(sealed)
-
-
-# The task library -----------------------------------------------------------------------------------------------------
 
 
 def task_types() -> TaskTypes:
@@ -190,9 +185,6 @@ def samples() -> tuple[dict[str, Any], ...]:
 def shipped_profiles() -> tuple[Profile, ...]:
     """The profiles that come with Weir, for a core of `scheduler.performance.shipped.SPEED`."""
     return read_profiles(resources.files("workers.library").joinpath("profiles.csv").read_text(encoding="utf-8"))
-
-
-# What is observed -----------------------------------------------------------------------------------------------------
 
 
 def read_live(fragments: Iterable[Fragment], parents: Mapping[str, tuple[str, ...]]) -> LiveReading:
@@ -315,6 +307,13 @@ def channel_blocks(channels: Iterable[str]) -> dict[str, int]:
     """How many blocks the broker holds of each channel; raises ``BrokerAway``."""
     with broker_needed("so it is not known what waits."):
         return observed.channel_blocks(broker(settings.REDIS_URL), channels)
+
+
+def waiting_events(estate: Estate, fragments: Iterable[Fragment]) -> dict[str, int]:
+    """How many events wait, by query of these fragments; raises ``BrokerAway``."""
+    with broker_needed("so it is not known what waits."):
+        return waiting.waiting_events(
+            broker(settings.REDIS_URL), waiting.reads_of(estate, fragments, task_types()))
 
 
 def event_bytes(channels: Iterable[str]) -> dict[str, float]:

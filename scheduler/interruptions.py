@@ -27,7 +27,9 @@ def interruptions_of(plan: Plan) -> list[Interruption]:
 def _interruption(plan: Plan, step: Step) -> Interruption:
     after = plan.fragments_after[step.fragment]
     if kind_of(step).of_bundles:
-        ending = _bundles(plan.fragments_before.get(step.fragment), step.bundle)
+        parts = {bundle.part for bundle in _bundles(after, step.bundle)}
+        ending = tuple(
+            bundle for bundle in _bundles(plan.fragments_before.get(step.fragment)) if bundle.part in parts)
         nodes = {node_of(bundle.slot) for bundle in _bundles(after, step.bundle)}
     else:
         ending = tuple(

@@ -14,8 +14,9 @@ from typing import Any
 from .applying import reversed_plan
 from .model.encoding import freeze_plan
 from .model.errors import InvalidTransition, NotFound
-from .model.fragment import Fragment, Slot, node_of
-from .model.plan import Plan
+from .model.estate import Submitted
+from .model.fragment import Fragment, RunningBundle, Slot, node_of
+from .model.plan import Plan, Step
 from .model.plan_kinds import MOVE
 from .model.ports import EstateView
 from .model.prices import Prices
@@ -23,7 +24,7 @@ from .model.secrets import SECRET, TEAM, secrets_of
 from .model.task_types import TaskType, TaskTypes
 from .plan_building import plan_of_change, price_of_rearrangement, submitted_in, touched_by
 from .reuse.cutting import stuck_types
-from .reuse.division import is_scheduled
+from .reuse.division import is_placed
 from .reuse.handover import moved_in
 
 FileSecrets = Collection[tuple[str, str]]
@@ -33,8 +34,6 @@ def why_not_moved(estate: EstateView, fragment: Fragment, *, task_types: TaskTyp
     """Why a query stays in its slot, in words that follow "cannot be moved:"; empty where it can leave."""
     if fragment.paused or fragment.resting:
         return "it has tasks of a dataflow that is paused, whose state is in its checkpoint"
-    if is_scheduled(estate, fragment):
-        return "a schedule says where it runs"
     stuck = stuck_types(estate, fragment, task_types=task_types)
     if stuck:
         return f"the state of {', '.join(stuck)} cannot be handed to another query"
@@ -42,7 +41,8 @@ def why_not_moved(estate: EstateView, fragment: Fragment, *, task_types: TaskTyp
 
 
 def why_not_to_other_nodes(
-    estate: EstateView, fragment: Fragment, *, task_types: TaskTypes, file_secrets: FileSecrets = frozenset()
+    estate: EstateView, fragment: Fragment, bundle: RunningBundle | None = None, *, task_types: TaskTypes,
+    file_secrets: FileSecrets = frozenset(),
 ) -> str:
     """Why a query that can leave its slot stays on its node, in words that follow "cannot be moved:"; empty where it
     can go to any.
@@ -52,13 +52,15 @@ def why_not_to_other_nodes(
     estate : EstateView
         What runs.
     fragment : Fragment
-        The query.
+        What the query is of.
+    bundle : RunningBundle, optional
+        The query; the first where none is given.
     task_types : TaskTypes
         The catalogue.
     file_secrets : collection of (str, str), optional
         Team and name of the secrets that stand for a file of the node.
     """
-    node = node_of(fragment.slot)
+    node = node_of((bundle or fragment.queries[0]).slot)
     for task_id in fragment.active_tasks:
         task = estate.tasks[task_id]
         why = _why_on_its_node(task_types[task.type], task.config, file_secrets)
@@ -82,8 +84,8 @@ def _why_on_its_node(task_type: TaskType, config: Mapping[str, Any], file_secret
 
 
 def slots_for(
-    estate: EstateView, fragment: Fragment, slots: Iterable[Slot], *, task_types: TaskTypes,
-    file_secrets: FileSecrets = frozenset(),
+    estate: EstateView, fragment: Fragment, slots: Iterable[Slot], bundle: RunningBundle | None = None, *,
+    task_types: TaskTypes, file_secrets: FileSecrets = frozenset(),
 ) -> tuple[str, ...]:
     """The slots to which a query that can leave its own may go: of its node alone, where it has something there that
     does not go along.
@@ -93,18 +95,20 @@ def slots_for(
     estate : EstateView
         What runs.
     fragment : Fragment
-        The query.
+        What the query is of.
     slots : iterable of Slot
         Those that something may be placed on.
+    bundle : RunningBundle, optional
+        The query; the first where none is given.
     task_types : TaskTypes
         The catalogue.
     file_secrets : collection of (str, str), optional
         Team and name of the secrets that stand for a file of the node.
     """
     stays = bool(why_not_to_other_nodes(estate, fragment, task_types=task_types, file_secrets=file_secrets))
+    home = (bundle or fragment.queries[0]).slot
     return tuple(
-        slot.name for slot in slots
-        if slot.name != fragment.slot and (slot.node == node_of(fragment.slot) or not stays))
+        slot.name for slot in slots if slot.name != home and (slot.node == node_of(home) or not stays))
 
 
 def plan_move(
@@ -121,11 +125,11 @@ def plan_move(
     dataflow_id : str
         A dataflow that runs in each of the queries.
     query : str
-        The fragment.
+        A fragment that no schedule divides, or a bundle.
     slot : str
         The slot's name.
     along : sequence of str, optional
-        Fragments that go there with it: all of them or none.
+        Those that go there with it: all of them or none.
     task_types : TaskTypes
         The catalogue: whether state can be handed over.
     prices : Prices
@@ -150,7 +154,9 @@ def plan_move(
         The query stays where it is, the slot is closed, or nothing is heard of one of both nodes; the error says why.
     """
     submitted = submitted_in(estate, dataflow_id)
-    own = {estate.places[task_id][0] for task_id in submitted.running.values()}
+    fragments = {estate.places[task_id][0]: None for task_id in submitted.running.values()}
+    own = {bundle.id: (fragment, bundle) for fragment in map(estate.fragments.__getitem__, fragments)
+           for bundle in fragment.queries if not bundle.leaving}
     queries = tuple(dict.fromkeys((query, *along)))
     for name in queries:
         if name not in own:
@@ -168,46 +174,58 @@ def plan_move(
             remedy="Choose another slot: the page Deployment names those that are open.", query=query, slot=slot)
     if slot not in estate.slot_loads([slot]):
         raise NotFound(f"There is no slot {slot}.", remedy="The page Slots lists all that there are.", slot=slot)
-    fragments = [estate.fragments[name] for name in queries]
-    for fragment in fragments:
-        node = node_of(fragment.slot)
+    for name in queries:
+        node = node_of(own[name][1].slot)
         if node in silent:
             raise InvalidTransition(
-                f"{fragment.id} cannot be moved: nothing is heard of {node}, which has its state.",
-                remedy=f"Start the agent of {node} and try again.", query=fragment.id, slot=slot)
-        _require_movable(estate, fragment, slot, task_types=task_types, file_secrets=file_secrets)
+                f"{name} cannot be moved: nothing is heard of {node}, which has its state.",
+                remedy=f"Start the agent of {node} and try again.", query=name, slot=slot)
+        _require_movable(estate, *own[name], slot, task_types=task_types, file_secrets=file_secrets)
+    homes = {name: own[name][0] for name in queries}
     outputs = {
-        task_id for fragment in fragments for task_id in fragment.active_tasks
+        task_id for fragment in homes.values() for task_id in fragment.active_tasks
         if task_types[estate.tasks[task_id].type].terminal == "output"}
     return freeze_plan(plan_of_change(
-        MOVE, estate, submitted, moved_in(estate, dict.fromkeys(queries, slot), outputs=outputs),
-        heads=(fragment.tasks[0] for fragment in fragments),
+        MOVE, estate, submitted, moved_in(estate, dict.fromkeys(queries, slot), outputs=outputs, homes=homes),
+        heads=dict.fromkeys(fragment.tasks[0] for fragment in homes.values()),
         reused=tuple(sorted(set(submitted.running.values()))),
         price=price_of_rearrangement(
             estate, submitted, task_types=task_types, prices=prices, queries_started=len(queries),
             queries_stopped=len(queries), task_cores_delta=0.0),
-        why=why,
+        notes=_notes(estate, submitted, homes), why=why,
     ))
 
 
+def _notes(estate: EstateView, submitted: Submitted, homes: Mapping[str, Fragment]) -> tuple[str, ...]:
+    """What reviewers should know of queries that leave the place that a schedule gave them."""
+    placed = [name for name, fragment in homes.items() if is_placed(estate, fragment, [submitted])]
+    if not placed:
+        return ()
+    return (
+        f"A schedule says where {' and '.join(placed)} {'run' if placed[1:] else 'runs'}. What it promised is not held "
+        "to what is measured from now on, until the move is taken back or the dataflow is scheduled again.",)
+
+
 def _require_movable(
-    estate: EstateView, fragment: Fragment, slot: str, *, task_types: TaskTypes, file_secrets: FileSecrets
+    estate: EstateView, fragment: Fragment, bundle: RunningBundle, slot: str, *, task_types: TaskTypes,
+    file_secrets: FileSecrets,
 ) -> None:
     """Raise where a query cannot go to a slot."""
-    query = fragment.id
+    query = bundle.id
     why_not = why_not_moved(estate, fragment, task_types=task_types)
     if why_not:
         raise InvalidTransition(
-            f"{query} cannot be moved: {why_not}.", remedy=_remedy(estate, fragment), query=query, slot=slot)
-    if slot == fragment.slot:
+            f"{query} cannot be moved: {why_not}.",
+            remedy="Resume what is paused, or submit the dataflow fresh to have it elsewhere.", query=query, slot=slot)
+    if slot == bundle.slot:
         raise InvalidTransition(
             f"{query} runs in {slot} already.", remedy="Choose another slot.", query=query, slot=slot)
-    why_not = "" if node_of(slot) == node_of(fragment.slot) else why_not_to_other_nodes(
-        estate, fragment, task_types=task_types, file_secrets=file_secrets)
+    why_not = "" if node_of(slot) == node_of(bundle.slot) else why_not_to_other_nodes(
+        estate, fragment, bundle, task_types=task_types, file_secrets=file_secrets)
     if why_not:
         raise InvalidTransition(
             f"{query} cannot be moved to {slot}: {why_not}.",
-            remedy=f"Choose another slot of {node_of(fragment.slot)}, or schedule the dataflow on that node.",
+            remedy=f"Choose another slot of {node_of(bundle.slot)}, or schedule the dataflow on that node.",
             query=query, slot=slot)
 
 
@@ -227,36 +245,59 @@ def plan_moving_back(estate: EstateView, plan: Plan) -> Plan:
         A query was changed since, or its former slot is gone.
     """
     submitted = submitted_in(estate, plan.dataflow.id)
-    moved = [plan.fragments_after[step.fragment] for step in plan.steps]
-    former = {heir.id: plan.fragments_before[heir.inherits[-1]] for heir in moved}
-    fragments = [estate.fragments[heir.id] for heir in moved if heir.id in estate.fragments]
-    if [(fragment.tasks, fragment.active) for fragment in fragments] != [
-            (heir.tasks, heir.active) for heir in moved] or any(
-            is_scheduled(estate, fragment) for fragment in fragments):
+    moved = [_ended_and_heir(plan, step) for step in plan.steps]
+    homes = {
+        heir.id: fragment for step, (_, heir) in zip(plan.steps, moved, strict=True)
+        if (fragment := estate.fragments.get(step.fragment)) is not None and _as_it_works(heir) in map(
+            _as_it_works, fragment.queries)
+        and (fragment.tasks, fragment.active) == _tasks_of(plan.fragments_after[step.fragment])}
+    if len(homes) < len(moved):
         raise InvalidTransition(
             f"The queries of {submitted.name} were changed again since {'some were' if moved[1:] else 'one was'} "
             "moved.",
             remedy="There is nothing left to undo.", dataflow=submitted.id)
-    slots = {name: fragment.slot for name, fragment in former.items()}
+    slots = {heir.id: ended.slot for ended, heir in moved}
     offered = estate.slot_loads(list(slots.values()))
     gone = next((slot for slot in slots.values() if slot not in offered), None)
     if gone is not None:
         raise InvalidTransition(
             f"The slot {gone} is gone, or its node is drained.", remedy="Move the query to another slot.",
             dataflow=submitted.id)
-    outputs = {task_id for fragment in fragments for task_id in fragment.channels if task_id not in fragment.outlets}
-    change = moved_in(estate, slots, outputs=outputs)
+    outputs = {
+        task_id for fragment in homes.values() for task_id in fragment.channels if task_id not in fragment.outlets}
+    change = moved_in(estate, slots, outputs=outputs, homes=homes)
     # The ones before them, too: they may still work, where the move was not over.
-    back = {
-        step.fragment: replace(heir, inherits=(old.id, *heir.inherits))
-        for step, old in zip(change.steps, former.values(), strict=True) for heir in [change.after[step.fragment]]}
-    change = replace(change, after={**change.after, **back})
+    after = dict(change.after)
+    for step, (ended, _) in zip(change.steps, moved, strict=True):
+        after[step.fragment] = _inheriting_too(after[step.fragment], step, ended.id)
     return freeze_plan(replace(
-        reversed_plan(plan, change), generation=estate.generation, dataflow=submitted,
-        **touched_by(estate, (fragment.tasks[0] for fragment in fragments), besides=submitted)))
+        reversed_plan(plan, replace(change, after=after)), generation=estate.generation, dataflow=submitted, notes=(),
+        **touched_by(
+            estate, dict.fromkeys(fragment.tasks[0] for fragment in homes.values()), besides=submitted)))
 
 
-def _remedy(estate: EstateView, fragment: Fragment) -> str:
-    if is_scheduled(estate, fragment):
-        return "Schedule the dataflow anew to have it elsewhere."
-    return "Resume what is paused, or submit the dataflow fresh to have it elsewhere."
+def _ended_and_heir(plan: Plan, step: Step) -> tuple[RunningBundle, RunningBundle]:
+    """The query that a step of a move ends, and that which goes on with it."""
+    fragment = plan.fragments_after[step.fragment]
+    heir = next(bundle for bundle in fragment.queries if bundle.id == (step.bundle or step.fragment))
+    inherits, _ = fragment.inherited_by(heir)
+    home = plan.fragments_before[step.fragment if step.bundle else inherits[-1]]
+    return next(bundle for bundle in home.queries if bundle.id == inherits[-1]), heir
+
+
+def _as_it_works(bundle: RunningBundle) -> tuple[str, int, float]:
+    """A query, wherever it is: its node may have fewer slots than it had."""
+    return bundle.id, bundle.threads, bundle.weight
+
+
+def _tasks_of(fragment: Fragment) -> tuple[tuple[str, ...], int]:
+    return fragment.tasks, fragment.active
+
+
+def _inheriting_too(fragment: Fragment, step: Step, before: str) -> Fragment:
+    """The fragment whose query that a step is about goes on with an earlier one as well."""
+    if step.bundle is None:
+        return replace(fragment, inherits=(before, *fragment.inherits))
+    return replace(fragment, bundles=tuple(
+        replace(bundle, inherits=(before, *bundle.inherits)) if bundle.id == step.bundle else bundle
+        for bundle in fragment.bundles))

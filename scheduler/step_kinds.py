@@ -85,6 +85,8 @@ class StepKind:
         It concerns bundles of a divided fragment.
     interrupts : bool
         Something that runs stands meanwhile: its query hands over, or restarts.
+    hands_over : bool
+        A query goes on with the work of others.
     """
 
     name: str
@@ -96,6 +98,7 @@ class StepKind:
     unnoticed: bool = False
     of_bundles: bool = False
     interrupts: bool = False
+    hands_over: bool = False
 
 
 def _every_query(
@@ -122,21 +125,22 @@ def _every_query(
 
 def _has_taken_over(seen: QueryEvidence) -> bool:
     node = seen.reports.node(node_of(seen.bundle.slot))
+    inherits, _ = seen.fragment.inherited_by(seen.bundle)
     ancestors_run = node is not None and any(
-        ancestor in slot.fragments for slot in node.slots.values() for ancestor in seen.fragment.inherits)
+        ancestor in slot.fragments for slot in node.slots.values() for ancestor in inherits)
     return seen.runs and not ancestors_run and _has_left_its_node(seen)
 
 
 def _has_left_its_node(seen: QueryEvidence) -> bool:
     """Whether the node that has what a query goes on with has nothing more to do for it, where that is another."""
-    fragment = seen.fragment
-    if not fragment.origin or fragment.origin in seen.gone:
+    inherits, home = seen.fragment.inherited_by(seen.bundle)
+    if not home or home in seen.gone:
         return True
-    origin = seen.reports.node(fragment.origin)
-    if origin is None or origin.version < made_in(fragment.id):
+    origin = seen.reports.node(home)
+    if origin is None or origin.version < made_in(seen.bundle.id):
         return False
     left = {*origin.handing_over, *(name for slot in origin.slots.values() for name in slot.fragments)}
-    return not left.intersection(fragment.inherits)
+    return not left.intersection(inherits)
 
 
 def _runs_with_its_threads(seen: QueryEvidence) -> bool:
@@ -162,7 +166,7 @@ def _tail_is_open(seen: QueryEvidence) -> bool:
 
 def _is_routed(step: Step, fragment: Fragment, evidence: Evidence) -> bool:
     """Whether all who write for a divided fragment divide their streams by its weights."""
-    weights = {bundle.id: bundle.weight for bundle in fragment.queries}
+    weights = {bundle.part: bundle.weight for bundle in fragment.queries}
     routes = [
         readers[fragment.id] for _, query in evidence.reports.queries() if query.state != LEFT
         for readers in query.routes.values() if fragment.id in readers]
@@ -185,7 +189,8 @@ PAUSE_FRAGMENT = StepKind(
     reverse="resume_fragment", rank=2, is_done=_every_query(_is_at_rest), unnoticed=True)
 HAND_OVER = StepKind(
     name="hand_over", words="Hand {inherits} over to {fragment} on {slot}: {tasks}",
-    reverse="hand_over", rank=3, is_done=_every_query(_has_taken_over), starts_query=True, interrupts=True)
+    reverse="hand_over", rank=3, is_done=_every_query(_has_taken_over), starts_query=True, interrupts=True,
+    hands_over=True)
 START_FRAGMENT = StepKind(
     name="start_fragment", words="Start {queries}: {tasks}",
     reverse="stop_fragment", rank=4, is_done=_every_query(lambda seen: seen.runs), starts_query=True)
@@ -201,6 +206,12 @@ MOVE_BUNDLE = StepKind(
           "{place_before})",
     reverse="move_bundle", rank=6, is_done=_every_query(_runs_with_its_threads), starts_query=True, of_bundles=True,
     interrupts=True)
+HAND_OVER_BUNDLE = StepKind(
+    name="hand_over_bundle",
+    words="Hand {bundle_before} of {task} over to {bundle}: {threads} on {place} (before: {threads_before} on "
+          "{place_before})",
+    reverse="hand_over_bundle", rank=6, is_done=_every_query(_has_taken_over), starts_query=True, of_bundles=True,
+    interrupts=True, hands_over=True)
 OPEN_TAIL = StepKind(
     name="open_tail", words="{fragment} works on {active} of its tasks again",
     reverse="close_tail", rank=7, is_done=_every_query(_tail_is_open), unnoticed=True)
@@ -218,7 +229,7 @@ LEAVE_BUNDLE = StepKind(
 STEP_KINDS: Mapping[str, StepKind] = {
     kind.name: kind for kind in (
         CLOSE_OUTLET, CLOSE_TAIL, STOP_FRAGMENT, PAUSE_FRAGMENT, HAND_OVER, START_FRAGMENT, RESUME_FRAGMENT,
-        START_BUNDLE, MOVE_BUNDLE, OPEN_TAIL, OPEN_OUTLET, ROUTE, LEAVE_BUNDLE)}
+        START_BUNDLE, MOVE_BUNDLE, HAND_OVER_BUNDLE, OPEN_TAIL, OPEN_OUTLET, ROUTE, LEAVE_BUNDLE)}
 
 
 def kind_of(step: Step) -> StepKind:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import Any
 
 from scheduler.model.fragment import Fragment, RunningBundle
@@ -38,29 +37,31 @@ def bundles_of(plan: Plan, names: Mapping[str, str]) -> list[dict[str, Any]]:
         was, now = (_parts(side, every=plan.promise is not None) for side in (before, after))
         place = min((order[task] for task in fragment.tasks if task in order), default=len(order))
         rows += [
-            (place, number, _row(bundle_id, fragment, was.get(bundle_id), now.get(bundle_id), names))
-            for number, bundle_id in enumerate(dict.fromkeys([*was, *now]))]
+            (place, number, _row(fragment, was.get(part), now.get(part), names))
+            for number, part in enumerate(dict.fromkeys([*was, *now]))]
     return [row for _, _, row in sorted(rows, key=lambda ranked: (ranked[0], ranked[1], ranked[2]["id"]))]
 
 
 def _parts(fragment: Fragment | None, *, every: bool) -> dict[str, RunningBundle]:
     if fragment is None or not (every or fragment.divided):
         return {}
-    return {bundle.id: bundle for bundle in fragment.queries}
+    return {bundle.part: bundle for bundle in fragment.queries}
 
 
 def _row(
-    bundle_id: str, fragment: Fragment, was: RunningBundle | None, now: RunningBundle | None, names: Mapping[str, str]
+    fragment: Fragment, was: RunningBundle | None, now: RunningBundle | None, names: Mapping[str, str]
 ) -> dict[str, Any]:
+    bundle = now or was
+    assert bundle is not None
     return {
-        "id": bundle_id, "fragment": fragment.id, "tasks": [names.get(task, "a task") for task in fragment.tasks],
+        "id": bundle.id, "fragment": fragment.id, "tasks": [names.get(task, "a task") for task in fragment.tasks],
         "before": _side(was), "after": _side(now), "change": _change(was, now)}
 
 
 def _side(bundle: RunningBundle | None) -> dict[str, Any] | None:
     if bundle is None:
         return None
-    return {name: value for name, value in asdict(bundle).items() if name != "id"}
+    return {"slot": bundle.slot, "threads": bundle.threads, "weight": bundle.weight}
 
 
 def _change(was: RunningBundle | None, now: RunningBundle | None) -> str:

@@ -1,6 +1,6 @@
 """How the queries on a drained node stand: which goes next and where, which cannot go, and what holds the others.
 
-- ``outgoing_of(estate, node, at=…)``: by fragment, what `services.draining` decides by
+- ``outgoing_of(estate, node, at=…)``: by query, what `services.draining` decides by
 - ``drain_of(name, viewer)``: the same, as far as the viewer may know of it
 """
 
@@ -18,7 +18,7 @@ from dashboard.approvals.models import Proposal
 from dashboard.approvals.selectors import proposals
 from dashboard.catalog import lifecycle as dataflows
 from dashboard.catalog.models import DataflowRecord
-from dashboard.operations.draining import fragments_there
+from dashboard.operations.draining import queries_there
 from dashboard.operations.estate import current_estate
 from dashboard.operations.models import NodeRow
 from dashboard.operations.offered_slots import offered_slots, silent_nodes
@@ -28,7 +28,8 @@ from dashboard.operations.view import view_for
 from dashboard.plans.selectors import plan_of
 from dashboard.teams.permissions import Viewer
 from scheduler.model.estate import Estate
-from scheduler.model.fragment import Fragment, node_of
+from scheduler.model.fragment import Fragment, RunningBundle, node_of
+from scheduler.model.plan import Plan
 from scheduler.model.plan_kinds import MOVE
 
 ATTEMPT = "attempt"  # in the options of a move, which of several it is
@@ -51,13 +52,14 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class Outgoing:
-    """How one fragment stands: it cannot go (``why_not``), something holds it, or it goes to ``slot`` next.
+    """How one query stands: it cannot go (``why_not``), something holds it, or it goes to ``slot`` next.
 
     ``record`` is the dataflow that asks for its move, ``again`` a proposal of Weir's own that is planned anew for it,
     ``attempt`` which attempt that is.
     """
 
     fragment: Fragment
+    bundle: RunningBundle
     why_not: str = ""
     hold: Hold | None = None
     record: DataflowRecord | None = None
@@ -126,7 +128,7 @@ def pause_s(attempts: int, *, first_s: int, most_s: int) -> int:
 
 
 def outgoing_of(estate: Estate, node: str, *, at: datetime) -> list[Outgoing]:
-    """How each fragment with a query on a drained node stands.
+    """How each query on a drained node stands.
 
     Parameters
     ----------
@@ -137,9 +139,9 @@ def outgoing_of(estate: Estate, node: str, *, at: datetime) -> list[Outgoing]:
     at : datetime
         Now.
     """
-    fragments = fragments_there(estate, node)
-    seen = _Seen(estate, node, [fragment for fragment, _ in fragments], at)
-    return [seen.outgoing(fragment, why_not) for fragment, why_not in fragments]
+    queries = queries_there(estate, node)
+    seen = _Seen(estate, node, [fragment for fragment, _, _ in queries], at)
+    return [seen.outgoing(fragment, bundle, why_not) for fragment, bundle, why_not in queries]
 
 
 class _Seen:
@@ -159,32 +161,33 @@ class _Seen:
             (plan_of(proposal.plan), proposal) for proposal in by_weir.filter(
                 dataflow__in=users, status=ROLLED_BACK, finished_at__gte=since).order_by("finished_at")]
         self._under_way = Proposal.objects.under_way().select_related("plan").order_by("approved_at").first()
+        self._queries = {bundle.id for fragment in estate.fragments.values() for bundle in fragment.queries}
         self._is_silent = silent_nodes().filter(name=node).exists()
 
     def _users(self, fragment: Fragment) -> set[str]:
         return {user for task in fragment.active_tasks for user in self._estate.users[task]}
 
-    def outgoing(self, fragment: Fragment, why_not: str) -> Outgoing:
+    def outgoing(self, fragment: Fragment, bundle: RunningBundle, why_not: str) -> Outgoing:
         """How one of them stands."""
         if why_not:
-            return Outgoing(fragment, why_not=why_not)
+            return Outgoing(fragment, bundle, why_not=why_not)
         running = [
             record for user in sorted(self._users(fragment))
             if (record := self._records.get(UUID(user))) is not None and record.status == dataflows.RUNNING]
-        moves = [proposal for proposal in self._open if fragment.id in _queries(proposal)]
+        moves = [proposal for proposal in self._open if bundle.id in _queries(proposal)]
         own = next((proposal for proposal in moves if is_of_a_drain(proposal) and proposal.dataflow in running), None)
         tried = [proposal for plan, proposal in self._taken_back
-                 if plan.fragments_before[proposal.plan.options["query"]].tasks == fragment.tasks]
+                 if _has_part(plan, proposal.plan.options["query"], fragment, bundle)]
         slot = _target(self._node, besides={node_of(proposal.plan.options["slot"]) for proposal in tried})
         hold = self._held_by_what_is(running, moves, slot) or self._backs_off(own, tried) or self._waits_its_turn()
         if hold is not None:
-            return Outgoing(fragment, hold=hold)
+            return Outgoing(fragment, bundle, hold=hold)
         left = own or next((  # of a query that is there no more
             proposal for proposal in self._open if is_of_a_drain(proposal) and proposal.dataflow in running
             and proposal.status in {STALE, UNPLANNABLE}
-            and _queries(proposal).isdisjoint(self._estate.fragments)), None)
+            and _queries(proposal).isdisjoint(self._queries)), None)
         return Outgoing(
-            fragment, record=left.dataflow if left else running[0], slot=slot, again=left,
+            fragment, bundle, record=left.dataflow if left else running[0], slot=slot, again=left,
             attempt=1 if own is None else own.plan.options.get(ATTEMPT, 1) + 1)
 
     def _held_by_what_is(
@@ -242,6 +245,13 @@ def cause_of_failure(proposal: Proposal) -> str:
     return next((failure["cause"] for failure in proposal.progress.get("failing", {}).values()), "")
 
 
+def _has_part(plan: Plan, query: str, fragment: Fragment, bundle: RunningBundle) -> bool:
+    """Whether a query of a plan's beginning was what a query is now: all of these tasks, or the same part of them."""
+    return any(
+        before.tasks == fragment.tasks and (not fragment.divided or other.part == bundle.part)
+        for before in plan.fragments_before.values() for other in before.queries if other.id == query)
+
+
 def _queries(proposal: Proposal) -> set[str]:
     options = proposal.plan.options
     return {options["query"], *options.get("along", ())}
@@ -267,27 +277,23 @@ def drain_of(name: str, viewer: Viewer = EVERYTHING) -> Drain:
     seen = {fragment.id for fragment in view_for(viewer).fragments()}
     draining = row.draining_since is not None
     everything = outgoing_of(estate, name, at=timezone.now()) if draining else [
-        Outgoing(fragment, why_not=why_not) for fragment, why_not in fragments_there(estate, name)]
+        Outgoing(fragment, bundle, why_not=why_not) for fragment, bundle, why_not in queries_there(estate, name)]
     visible = {proposal.pk for proposal in proposals(viewer).filter(
         pk__in=[each.hold.proposal.pk for each in everything if each.hold and each.hold.proposal])}
     queries = tuple(
-        _query_there(estate, outgoing, bundle.id, bundle.slot, visible)
-        for outgoing in everything if outgoing.fragment.id in seen
-        for bundle in outgoing.fragment.queries if node_of(bundle.slot) == name)
-    own = {bundle.id for outgoing in everything for bundle in outgoing.fragment.queries}
+        _query_there(estate, outgoing, visible) for outgoing in everything if outgoing.fragment.id in seen)
+    own = {outgoing.bundle.id for outgoing in everything}
     return Drain(
-        name, draining, queries, sum(outgoing.fragment.id not in seen for outgoing in everything),
+        name, draining, queries, len(everything) - len(queries),
         None if report is None else len(
             {*report.handing_over, *(query for slot in report.slots.values() for query in slot.fragments)} - own))
 
 
-def _query_there(
-    estate: Estate, outgoing: Outgoing, query: str, slot: str, visible: Collection[UUID]
-) -> QueryThere:
-    hold, fragment = outgoing.hold or Hold(""), outgoing.fragment
+def _query_there(estate: Estate, outgoing: Outgoing, visible: Collection[UUID]) -> QueryThere:
+    hold, fragment, bundle = outgoing.hold or Hold(""), outgoing.fragment, outgoing.bundle
     is_known = hold.proposal is not None and hold.proposal.pk in visible
     name = " → ".join(estate.tasks[task].type for task in fragment.kept_tasks if task in estate.tasks)
     detail = f"{hold.why} {hold.detail}" if is_known and hold.detail else hold.why
     return QueryThere(
-        query, slot, name, outgoing.why_not, held=detail, proposal=str(hold.proposal.pk) if is_known else None,
-        again_at=hold.again_at)
+        bundle.id, bundle.slot, name, outgoing.why_not, held=detail,
+        proposal=str(hold.proposal.pk) if is_known else None, again_at=hold.again_at)

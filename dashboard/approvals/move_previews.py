@@ -221,8 +221,8 @@ def _risks(looked: Looked, foreseen: Foreseen, queries: Sequence[str], slot: str
         cores = foreseen.slots[-1].after
         risks.append(f"{slot} has too much to do then: {cores:.2f} cores, and {thresholds().high:g} are high.")
     for name in queries:
-        if name in looked.view.estate.fragments:
-            risks += risks_of(looked.view, looked.view.estate.fragments[name], slot)
+        if name in looked.view.fragment_of:
+            risks += risks_of(looked.view, name, slot)
     return risks
 
 

@@ -51,13 +51,13 @@ def _moves(proposal: Proposal) -> list[RecentMove]:
 
 def _move(proposal: Proposal, plan: Plan, query: str) -> RecentMove:
     target = str(proposal.plan.options.get("slot", ""))
-    before = plan.fragments_before.get(query)
+    source = next((
+        bundle.slot for fragment in plan.fragments_before.values() for bundle in fragment.queries
+        if bundle.id == query), "")
     heir = next((
-        fragment.id for fragment in plan.fragments_after.values()
-        if before is not None and fragment.id != query and fragment.tasks == before.tasks), "")
-    return RecentMove(
-        proposal, query, heir, before.slot if before is not None else "", target, proposal.approved_at,
-        _pause(proposal, heir))
+        bundle.id for fragment in plan.fragments_after.values() for bundle in fragment.queries
+        if query in fragment.inherited_by(bundle)[0]), "")
+    return RecentMove(proposal, query, heir, source, target, proposal.approved_at, _pause(proposal, heir))
 
 
 def _pause(proposal: Proposal, heir: str) -> str:

@@ -38,9 +38,12 @@ def _bundle_words(plan: Plan, step: Step, fragment: Fragment) -> dict[str, str]:
     if not kind_of(step).of_bundles:
         return {}
     before = plan.fragments_before.get(step.fragment, fragment)
-    now, was = (next((bundle for bundle in of.queries if bundle.id == step.bundle), None) for of in (fragment, before))
+    now = next((bundle for bundle in fragment.queries if bundle.id == step.bundle), None)
+    part = now.part if now else step.bundle
+    was = next((bundle for bundle in before.queries if bundle.part == part), None)
     return {
         "bundle": step.bundle or "",
+        "bundle_before": was.id if was else "",
         "place": now.slot if now else "",
         "threads": _threads(now),
         "place_before": was.slot if was else "",

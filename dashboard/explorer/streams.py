@@ -82,10 +82,11 @@ def stream_events(viewer: Viewer, task_id: str, *, count: int = EVENTS) -> jobs.
     fragment, declared = estate.fragments[fragment_id], jobs.task_types().get(estate.tasks[task_id].type)
     is_output = declared is not None and declared.terminal == "output"
     leaving = [bundle.id for bundle in fragment.queries if bundle.leaving]
+    before = [name for bundle in fragment.queries for name in fragment.inherited_by(bundle)[0]]
     return jobs.newest_events(
         jobs.Tapped(
             task_id, [bundle.id for bundle in fragment.queries if not bundle.leaving],
-            earlier=[*leaving, *fragment.inherits], retained_in=fragment.channels_of(task_id) if is_output else ()),
+            earlier=[*leaving, *before], retained_in=fragment.channels_of(task_id) if is_output else ()),
         count=count)
 
 

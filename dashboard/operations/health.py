@@ -216,7 +216,7 @@ def _held_by(view: View, channel: str) -> str:
     whole, _, part = channel.partition("@")
     fragment_id = whole.rpartition(".")[0]
     writer = view.fragment_of.get(fragment_id)
-    readers = view.fragment_of.get(part)
+    readers = view.fragment_of.get(view.reader_of_part(part))
     if readers is not None:
         return view.name_of(readers.tasks[0])
     position = whole.rpartition(".")[2]

@@ -15,28 +15,30 @@ MB = 1_000_000
 GOES_AHEAD_BYTES = 256 * 1024  # smaller state is in the record of the end alone
 
 
-def risks_of(view: View, fragment: Fragment, target: str) -> Iterator[str]:
-    """What may go otherwise where an undivided query goes to a slot.
+def risks_of(view: View, query: str, target: str) -> Iterator[str]:
+    """What may go otherwise where a query goes to a slot.
 
     Parameters
     ----------
     view : View
         What runs, with a reading of it.
-    fragment : Fragment
-        The query.
+    query : str
+        The query's id.
     target : str
         The slot that it goes to.
     """
-    report = view.reading.reports.query(fragment.slot, fragment.id)
+    fragment = view.fragment_of[query]
+    slot = next(bundle.slot for bundle in fragment.queries if bundle.id == query)
+    report = view.reading.reports.query(slot, query)
     if report is None or report.cpu is None:
-        yield f"What {fragment.id} takes is not measured yet, and counts as nothing here."
+        yield f"What {query} takes is not measured yet, and counts as nothing here."
     if report is not None:
         batch_ms = batch_ms_of(report)
         if batch_ms > (report.trigger_ms or settings.TRIGGER_MS):
-            yield f"Batches of {fragment.id} take {batch_ms / 1000:.1f} s, and one has to end first."
+            yield f"Batches of {query} take {batch_ms / 1000:.1f} s, and one has to end first."
         if report.failures:
-            yield f"{fragment.id} has failed {report.failures} times lately."
-    if node_of(fragment.slot) != node_of(target):  # on its node a store stays where it is
+            yield f"{query} has failed {report.failures} times lately."
+    if node_of(slot) != node_of(target):  # on its node a store stays where it is
         yield from _of_state(view, fragment, report.state_kb if report is not None else None)
         yield from _of_connectors(view, fragment, node_of(target))
 

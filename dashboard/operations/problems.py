@@ -145,7 +145,7 @@ def _causes(view: View, finding: Finding) -> list[str]:
             whole, _, part = channel.partition("@")
             position = whole.rpartition(".")[2]
             if part:
-                return [part]
+                return [view.reader_of_part(part)]
             if position.isdecimal() and int(position) < len(fragment.tasks):
                 readers = fragment.outlets.get(fragment.tasks[int(position)], ())
                 return [bundle.id for reader in readers if reader in view.estate.fragments

@@ -109,7 +109,8 @@ def _streams(view: View) -> Named:
     flows = view.reading.flows.streams
     channels = {
         (parent, child): names for parent, child in flows if (names := _channels(view, parent, child))}
-    blocks = jobs.channel_blocks({name for names in channels.values() for name in names})
+    blocks = jobs.channel_blocks({
+        name for by_query in channels.values() for names in by_query.values() for name in names})
     most: dict[Series, int] = {}
     for (parent, child), flow in flows.items():
         stream = f"{parent}>{child}"
@@ -120,28 +121,23 @@ def _streams(view: View) -> Named:
         for name in ("channel_p50_ms", "channel_mean_ms", "channel_p95_ms", "channel_p99_ms", "wait_p50_ms",
                      "wait_mean_ms", "wait_p99_ms"):
             yield series_of(STREAM, stream, name), getattr(flow, name)
-        held = sum(blocks[name] for name in names)
+        by_query = {query: sum(blocks[name] for name in own) for query, own in names.items()}
+        held = sum(by_query.values())
         yield series_of(STREAM, stream, "backlog_blocks"), held
-        for waiting in _readers(view, child):
-            most[waiting] = max(held, most.get(waiting, 0))
+        waiting = {series_of(QUERY, query, "backlog_blocks"): own for query, own in by_query.items()} | {
+            series_of(DATAFLOW, dataflow, "backlog_blocks"): held for dataflow in view.estate.users.get(child, ())}
+        for series, count in waiting.items():
+            most[series] = max(count, most.get(series, 0))
     yield from most.items()
 
 
-def _readers(view: View, child: str) -> Iterator[Series]:
-    """Whose backlog it is what waits for a task: its queries' and its dataflows'."""
-    for bundle in view.estate.fragments[view.estate.places[child][0]].queries:
-        yield series_of(QUERY, bundle.id, "backlog_blocks")
-    for dataflow in view.estate.users.get(child, ()):
-        yield series_of(DATAFLOW, dataflow, "backlog_blocks")
-
-
-def _channels(view: View, parent: str, child: str) -> tuple[str, ...]:
-    """The channels that carry a stream: one, or one for each bundle of a divided reader; none within a query."""
+def _channels(view: View, parent: str, child: str) -> dict[str, tuple[str, ...]]:
+    """The channels in which a stream is read, by query: parts of it where that is divided; none within a query."""
     fragment_id, position = view.estate.places.get(child, ("", 0))
     if not fragment_id or position > 0:
-        return ()
-    whole, reader = view.estate.channel_of(parent), view.estate.fragments[fragment_id]
-    return tuple(f"{whole}@{bundle.id}" for bundle in reader.queries) if reader.divided else (whole,)
+        return {}
+    reader = view.estate.fragments[fragment_id]
+    return {bundle.id: tuple(view.estate.read_by(reader, bundle, parent)) for bundle in reader.queries}
 
 
 def _node(name: str, report: NodeReport) -> Named:

@@ -55,6 +55,10 @@ class _Places:
         return by_id | dict(self.estate.fragments)
 
     @cached_property
+    def query_of_part(self) -> Mapping[str, str]:
+        return {bundle.part: bundle.id for fragment in self.fragments for bundle in fragment.bundles}
+
+    @cached_property
     def parents_of(self) -> Mapping[str, tuple[str, ...]]:
         return {
             query_id: self.estate.tasks[fragment.tasks[0]].parents for query_id, fragment in self.fragment_of.items()}
@@ -102,6 +106,10 @@ class View:
     def slots_of(self) -> Counter[str]:
         """How many slots each node has."""
         return self._places.slots_of
+
+    def reader_of_part(self, part: str) -> str:
+        """The query that reads the parts of streams that are named after a bundle: that, or one that goes on."""
+        return self._places.query_of_part.get(part, part)
 
     @cached_property
     def _places(self) -> _Places:

@@ -129,13 +129,13 @@ def _isolation(record: PlanRecord, estate: Reading) -> Plan:
 
 
 def _move(record: PlanRecord, estate: Reading) -> Plan:
-    query, along = record.options["query"], record.options.get("along", ())
-    tasks = [task for name in (query, *along) if name in estate.fragments
-             for task in estate.fragments[name].active_tasks]
+    submitted = estate.submitted.get(str(record.dataflow_id))
+    tasks = set(submitted.running.values()) if submitted is not None else ()
     return moving.plan_move(
-        estate, str(record.dataflow_id), query=query, slot=record.options["slot"], along=along,
+        estate, str(record.dataflow_id), query=record.options["query"], slot=record.options["slot"],
+        along=record.options.get("along", ()),
         task_types=jobs.task_types(), prices=prices_in_force(), why=record.options.get("why", ""),
-        file_secrets=file_secrets(estate.tasks[task] for task in tasks),
+        file_secrets=file_secrets(estate.tasks[task] for task in tasks if task in estate.tasks),
         silent=frozenset(silent_nodes().values_list("name", flat=True)),
         closed=closed_slots([record.options["slot"]]))
 

@@ -116,7 +116,8 @@ def _readers(view: View, fragment: Fragment, channel: str, names: Mapping[str, s
         return ()
     _, whole, part = channel.partition("@")
     if whole:
-        return (names.get(part, part),)
+        query = view.reader_of_part(part)
+        return (names.get(query, query),)
     readers = {reader for tasks in fragment.outlets.values() for reader in tasks}
     return tuple(sorted(
         names.get(bundle.id, bundle.id) for reader in readers if reader in view.estate.fragments

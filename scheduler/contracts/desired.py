@@ -53,8 +53,9 @@ class WantedFragment:
     Inputs of the same task are one stream that comes in several channels. ``inherits`` are the fragments whose work it
     goes on with, ``channels`` (by position) those of theirs that it goes on writing. ``heirs`` are its readers that go
     on with the work of others, and of which; ``joins`` says, by position, where a reader begins that does not begin at
-    the newest event. ``outlets`` are readers of the whole stream, ``routes`` those that are divided. A bundle that is
-    ``leaving`` reads what it has to its end, and goes: ``writers`` says who wrote it.
+    the newest event. ``outlets`` are readers of the whole stream, ``routes`` those that are divided; ``part_readers``
+    says who reads a part that is named after another, whose work it goes on with. A bundle that is ``leaving`` reads
+    what it has to its end, and goes: ``writers`` says who wrote it.
     """
 
     id: str
@@ -70,6 +71,7 @@ class WantedFragment:
     joins: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
     threads: int = 1
     routes: Routes = field(default_factory=dict)
+    part_readers: Mapping[str, str] = field(default_factory=dict)  # by the bundle that the part is named after
     leaving: bool = False
     writers: Mapping[str, Writer] = field(default_factory=dict)  # by channel
     real_time: bool = False  # its batches stay open, where its chain can be worked on so
@@ -99,6 +101,15 @@ class WantedFragment:
         for item in self.inputs:
             channels.setdefault(item.task, []).append(item.channel)
         return tuple(tuple(group) for group in channels.values())
+
+    def reader_of(self, part: str) -> str:
+        """Who reads the parts of its streams that are named after a bundle."""
+        return self.part_readers.get(part, part)
+
+    def readers_of(self, part: str) -> tuple[str, ...]:
+        """Who reads the parts of its streams that are named after a bundle, and those before it."""
+        reader = self.reader_of(part)
+        return (reader, *self.heirs.get(reader, ()))
 
     def predecessors(self, readers: Iterable[str]) -> frozenset[str]:
         """Those whose work these readers go on with."""

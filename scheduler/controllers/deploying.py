@@ -1,7 +1,8 @@
 """Online task deployment as a controller: one query a round leaves the hottest slot, or one or a series goes nearer to
 what it exchanges most with (paper [4], algorithms 1 and 2; the decision is ``scheduler.deployment.online``).
 
-A series is one plan of one dataflow, which runs in all of its queries: one promise, one budget, one way back. A query's
+A query leaves a slot, too, where ever more events wait for it though the slot's CPU is below the bound. A series is one
+plan of one dataflow, which runs in all of its queries: one promise, one budget, one way back. A query's
 load is the median of the last minutes, a query that moved rests, and no slot is given more than makes it
 high: so nothing goes back and forth where load swings.
 """
@@ -11,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from scheduler.deployment.online import Move, Thresholds, decide, lacking_in_words
+from scheduler.deployment.online import Move, Thresholds, Turn, decide, lacking_in_words
 from scheduler.deployment.values import Deployment
 
 from .defragmentation import LATENCY, LATER, LATER_MS
@@ -76,7 +77,7 @@ class Deploying:
             evidence.deployment.moving_only(allowed), evidence.thresholds, resting=evidence.resting,
             groups={bundle: frozenset(asker.dataflow for asker in own) for bundle, own in allowed.items()})
         if turn.move is not None:
-            return Evaluation((_move(turn.move, self._askers(turn.move, allowed, policies), turn.why, evidence),))
+            return Evaluation((_move(turn, self._askers(turn.move, allowed, policies), evidence),))
         lacking = lacking_in_words(
             turn.lacking, evidence.thresholds, slot_price=evidence.slot_price, currency=evidence.currency)
         why = f"{turn.why} {lacking}".rstrip()
@@ -110,20 +111,23 @@ class Deploying:
         return reversed_changes(decision.changes)
 
 
-def _move(move: Move, askers: tuple[Asker, ...], why: str, evidence: Deployments) -> Decision:
-    deployment, first = evidence.deployment, askers[0]
+def _move(turn: Turn, askers: tuple[Asker, ...], evidence: Deployments) -> Decision:
+    deployment, first, move, is_for_slot = evidence.deployment, askers[0], turn.move, turn.case == "balance"
+    assert move is not None
     bundles = [deployment.bundles[name] for name in move.bundles]
     source, target_load = bundles[0].slot, deployment.loads[move.target]
     load, cores = deployment.loads[source], sum(bundle.cores for bundle in bundles)
     bounds = []
-    if load > evidence.thresholds.high:
-        bounds.append(Bound(SLOT, "cores", load, max(evidence.thresholds.high, load - cores / 2)))
+    if is_for_slot:
+        # Where it is high for its queues alone, less of its CPU is asked for all the same.
+        most = max(evidence.thresholds.high, load - cores / 2) if load > evidence.thresholds.high else load - cores / 2
+        bounds.append(Bound(SLOT, "cores", load, most))
     else:
         between = deployment.between_nodes(move.bundles)
         bounds.append(Bound(TRAFFIC, "bytes a second", between, between - move.gain / 2))
     if first.latency_ms is not None:
         bounds.append(Bound(LATENCY, "ms", first.latency_ms, first.latency_ms * LATER + LATER_MS))
-    text = f"{source} has less to do" if load > evidence.thresholds.high else (
+    text = f"{source} has less to do" if is_for_slot else (
         f"{move.gain:.3g} bytes a second less pass between nodes")
     takes = "the query takes" if len(bundles) == 1 else f"the {len(bundles)} queries that go there together take"
     teams = {team for asker in askers for team in asker.touched}
@@ -132,7 +136,7 @@ def _move(move: Move, askers: tuple[Asker, ...], why: str, evidence: Deployments
         tuple(Change("slot", f"query of {asker.tasks[0]}", bundle.slot, move.target)
               for asker, bundle in zip(askers, bundles, strict=True)),
         Promise(f"{text}, and events come no later", WITHIN_S, tuple(bounds), first.load_per_s),
-        f"{why} {move.target} has {target_load:.2f} cores to do, and {takes} {cores:.2f}.",
+        f"{turn.why} {move.target} has {target_load:.2f} cores to do, and {takes} {cores:.2f}.",
         worth=load, touched=tuple(sorted(teams - {first.team})), moves_queries=True, arguments={
             "query": move.bundles[0], "slot": move.target, "source": source, "along": " ".join(move.bundles[1:]),
             "tasks": " ".join(task for asker in askers for task in asker.tasks),

@@ -4,8 +4,10 @@ Slots are high, low or normal by what is asked of them. Where some are high and 
 slot (load balancing); where all that are not normal are high, CPU lacks; where none is high and some are low, a bundle
 moves nearer to what it exchanges most with (communication optimisation), if that is worth it; else nothing moves.
 
-Beyond the paper: low are only slots that a bundle may go to; no move makes a slot high, and a balancing move leaves its
-target below what its source had. And where traffic decides, others go along with the bundle, where that is worth more;
+Beyond the paper, which collects queue lengths and says no more of them: a slot is high, too, where queues grow though
+its CPU is below the bound, unless it has so little to do that another slot would not help. Low are only slots that a
+bundle may go to; no move makes a slot high, and a balancing move leaves its target below what its source had. And where
+traffic decides, others go along with the bundle, where that is worth more;
 where no bundle is worth a move alone, a series of them goes (``series.py``). Each of so many moves brings as much as
 one has to. So with loads that stay, rounds come to an end: balancing ends as soon as no slot is high, and from then on
 each round makes the traffic between nodes less. With loads that change, what has moved rests for some rounds.
@@ -86,19 +88,19 @@ def decide(
         that exchange something.
     """
     loads = deployment.loads
-    high = [slot for slot in deployment.slots if loads[slot] > thresholds.high]
-    low = [slot for slot in deployment.slots if loads[slot] < thresholds.low and (
+    high = [slot for slot in deployment.slots if _is_high(deployment, slot, thresholds)]
+    low = [slot for slot in deployment.slots if loads[slot] < thresholds.low and slot not in deployment.queues and (
         deployment.targets is None or slot in deployment.targets)]
     coolest = _coolest(deployment, low)
     if high and low:
         hottest = max(high, key=lambda slot: (loads[slot], slot))
         here = [bundle for bundle in deployment.bundles.values() if bundle.slot == hottest]
         move = _best(deployment, here, coolest, thresholds, resting, balances=True)
-        why = f"{hottest} is asked for {loads[hottest]:.2f} cores" + (
+        why = _asked_for(deployment, hottest, move) + (
             "." if move else ", and none of its bundles can go to a slot with room.")
         return Turn("balance", why, move)
     if high:
-        lacking = sum(loads[slot] - thresholds.high for slot in high)
+        lacking = sum(max(0.0, loads[slot] - thresholds.high) for slot in high)
         return Turn("lacking", f"{len(high)} slots have too much to do, and no slot has room.", lacking=lacking)
     if low:
         move = _nearer(deployment, coolest, thresholds, resting, groups)
@@ -107,6 +109,24 @@ def decide(
             return Turn("communication", f"{exchanges} most with is on another node.", move)
         return Turn("settled", "No slot has too much to do, and no move saves enough of the traffic between nodes.")
     return Turn("settled", "All slots that a query may go to have as much to do as they should.")
+
+
+def _is_high(deployment: Deployment, slot: str, thresholds: Thresholds) -> bool:
+    """Whether a slot is asked for too much, or its queues grow and it has something to do."""
+    load = deployment.loads[slot]
+    return load > thresholds.high or (slot in deployment.queues and load >= thresholds.low)
+
+
+def _asked_for(deployment: Deployment, slot: str, move: Move | None) -> str:
+    """What a slot is asked for; and where ever more events wait there, how many do, of what moves where it is that."""
+    demand = f"{slot} is asked for {deployment.loads[slot]:.2f} cores"
+    waiting = deployment.queues.get(slot, 0.0)
+    if not waiting:
+        return demand
+    first = deployment.bundles[move.bundles[0]] if move is not None else None
+    if first is not None and first.behind:
+        return f"{demand}, and {first.queue:,.0f} events wait for {first.id}, ever more"
+    return f"{demand}, and {waiting:,.0f} events wait there, ever more"
 
 
 def lacking_in_words(lacking: float, thresholds: Thresholds, *, slot_price: float, currency: str) -> str:
@@ -164,13 +184,14 @@ def _best(
     deployment: Deployment, bundles: Iterable[PlacedBundle], coolest: dict[str, str], thresholds: Thresholds,
     resting: Collection[str], *, balances: bool,
 ) -> Move | None:
-    """The move of the greatest change of allocation score; of equal ones that of most CPU, then by name.
+    """The move of the greatest change of allocation score; of equal ones that of the longest queue that grows, of most
+    CPU, then by name.
 
     For a bundle only nodes that it exchanges something with differ: of all others the coolest stands for them.
     """
     loads = deployment.loads
     by_load = sorted(coolest.values(), key=lambda slot: (loads[slot], slot))
-    best: tuple[float, float, str, str] | None = None
+    best: tuple[float, float, float, str, str] | None = None
     for bundle in bundles:
         if not bundle.movable or bundle.id in resting or (balances and bundle.cores <= 0):
             continue
@@ -186,12 +207,12 @@ def _best(
             if slot == bundle.slot or not _has_room(loads, bundle, slot, thresholds, balances=balances):
                 continue
             gain = by_node.get(node_of(slot), 0.0) - own
-            key = (gain, bundle.cores, bundle.id, slot)
+            key = (gain, bundle.queue if bundle.behind else 0.0, bundle.cores, bundle.id, slot)
             if best is None or key > best:
                 best = key
     if best is None:
         return None
-    gain, _, name, slot = best
+    gain, _, _, name, slot = best
     return Move((name,), slot, gain)
 
 

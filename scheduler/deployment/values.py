@@ -15,6 +15,7 @@ class PlacedBundle:
     """A bundle on a slot, and the CPU that it takes or would take, in cores.
 
     One that is not ``movable`` stays where it is; one that is ``node_bound`` stays on its node, which has its state.
+    ``queue`` is how many events wait for it, and it is ``behind`` where they become more (``queues.py``).
     """
 
     id: str
@@ -22,6 +23,8 @@ class PlacedBundle:
     cores: float
     movable: bool = True
     node_bound: bool = False
+    queue: float = 0.0
+    behind: bool = False
 
 
 @dataclass(frozen=True)
@@ -29,13 +32,14 @@ class Deployment:
     """Bundles by id, all slots by name, and traffic by pair of bundles, in bytes (or events) a second.
 
     ``targets`` are the slots that bundles may go to, all where it is None: what others have to do counts, and they get
-    nothing more.
+    nothing more. ``events`` is the traffic in events a second, where that is in bytes.
     """
 
     bundles: Mapping[str, PlacedBundle]
     slots: Sequence[str]
     traffic: Mapping[tuple[str, str], float] = field(default_factory=dict)
     targets: frozenset[str] | None = None
+    events: Mapping[tuple[str, str], float] = field(default_factory=dict)
 
     @cached_property
     def loads(self) -> Mapping[str, float]:
@@ -44,6 +48,15 @@ class Deployment:
         for bundle in self.bundles.values():
             loads[bundle.slot] += bundle.cores
         return loads
+
+    @cached_property
+    def queues(self) -> Mapping[str, float]:
+        """By slot: how many events wait for its bundles for which they become more; only of slots that have any."""
+        queues: dict[str, float] = defaultdict(float)
+        for bundle in self.bundles.values():
+            if bundle.behind:
+                queues[bundle.slot] += bundle.queue
+        return queues
 
     @cached_property
     def nodes(self) -> Mapping[str, str]:

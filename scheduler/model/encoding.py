@@ -28,6 +28,7 @@ _LEFT_OUT_WHERE_EMPTY = {
         "bill_changes", "replaced", "why"),
     Price: ("cores_error", "measured_queries", "machine", "not_measured", "slots_kept", "slots_per_hour_delta"),
     Promise: ("latencies_s", "slots_bound", "traffic_bound", "crowded"),
+    RunningBundle: ("root", "inherits", "origin"),
     RunningTask: ("rate_per_s",),
     Step: ("bundle",),
     Submitted: ("paused", "scheduled", "unchained"),
@@ -156,7 +157,7 @@ def fragment_from_data(data: Mapping[str, Any]) -> Fragment:
 
 def bundles_from_data(data: Iterable[Mapping[str, Any]]) -> tuple[RunningBundle, ...]:
     """A fragment's bundles from their JSON objects."""
-    return tuple(RunningBundle(**bundle) for bundle in data)
+    return tuple(RunningBundle(**{**bundle, "inherits": tuple(bundle.get("inherits", ()))}) for bundle in data)
 
 
 def promise_from_data(data: Mapping[str, Any]) -> Promise:

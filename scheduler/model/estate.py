@@ -127,7 +127,7 @@ class Estate:
         They are parts where the fragment is divided.
         """
         channels = self.channels_of(task_id)
-        own = [part_id(channel, bundle.id) for channel in channels] if fragment.divided else channels
+        own = [part_id(channel, bundle.part) for channel in channels] if fragment.divided else channels
         return dict(zip(own, self.fragments[self.places[task_id][0]].queries, strict=True))
 
 

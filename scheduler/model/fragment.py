@@ -60,16 +60,27 @@ class RunningBundle:
 
     ``weight`` is its part of the fragment's events. Where that is 0 it is leaving: it gets nothing any more, reads what
     it has to its end, and a later plan drops it.
+
+    One that has moved goes on, under an id of its own, exactly where the last of those ended that it ``inherits`` from,
+    of the node ``origin`` where that is another. Its parts and channels stay those of the first of that line, ``root``.
     """
 
     id: str  # of the same shape as a fragment's, and never reused either
     slot: str  # Slot.name
     threads: int = 1
     weight: float = 1.0
+    root: str = ""
+    inherits: tuple[str, ...] = ()
+    origin: str = ""
 
     @property
     def leaving(self) -> bool:
         return self.weight == 0
+
+    @property
+    def part(self) -> str:
+        """What the parts of streams that it reads, and the channels that it writes, are named after."""
+        return self.root or self.id
 
 
 @lru_cache(maxsize=10_000)
@@ -146,10 +157,18 @@ class Fragment:
 
     def channels_of(self, task_id: str) -> tuple[str, ...]:
         """The channels that together carry the stream of one of its tasks, one for each bundle."""
-        position, taken_over = self.tasks.index(task_id), self.channels.get(task_id)
-        return tuple(
-            taken_over if taken_over and bundle.id == self.id else channel_id(bundle.id, position)
-            for bundle in self.queries)
+        return tuple(self.channel_by(bundle, task_id) for bundle in self.queries)
+
+    def channel_by(self, bundle: RunningBundle, task_id: str) -> str:
+        """The channel that one of its queries writes the stream of a task to."""
+        taken_over = self.channels.get(task_id)
+        if taken_over and bundle.part == self.id:
+            return taken_over
+        return channel_id(bundle.part, self.tasks.index(task_id))
+
+    def inherited_by(self, bundle: RunningBundle) -> tuple[tuple[str, ...], str]:
+        """Whose work one of its queries goes on with, and the node of the last of them where that is another."""
+        return (self.inherits, self.origin) if bundle.id == self.id else (bundle.inherits, bundle.origin)
 
     def channel_of(self, task_id: str) -> str:
         """The channel that carries the stream of one of its tasks: its own, or one taken over.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from .fragment import Fragment
+from .fragment import Fragment, RunningBundle
 from .plan import Plan, Step
 from .plan_kinds import PLAN_KINDS
 
@@ -70,4 +70,8 @@ class _Numbering:
             outlets={task: tuple(map(self.of, readers)) for task, readers in fragment.outlets.items()},
             channels={task: self.of(channel) for task, channel in fragment.channels.items()},
             inherits=tuple(map(self.of, fragment.inherits)),
-            bundles=tuple(replace(bundle, id=self.of(bundle.id)) for bundle in fragment.bundles))
+            bundles=tuple(map(self._bundle, fragment.bundles)))
+
+    def _bundle(self, bundle: RunningBundle) -> RunningBundle:
+        return replace(
+            bundle, id=self.of(bundle.id), root=self.of(bundle.root), inherits=tuple(map(self.of, bundle.inherits)))

@@ -6,7 +6,7 @@ read from outside keep their channels, and get further ones where a task is now 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from scheduler.model.fragment import Fragment, RunningBundle, node_of
@@ -17,6 +17,7 @@ from scheduler.step_kinds import HAND_OVER, LEAVE_BUNDLE, ROUTE, START_FRAGMENT
 
 from .activity import FragmentChange
 from .division import WantedBundle, cannot_leave, divided_anew, together
+from .handover import read_by
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,8 @@ def scheduled_anew(
     heads: dict[str, str] = {}  # of fragments that are cut, the first piece
     for task_id, wanted_head in wanted.items():
         fragment = estate.fragments[estate.places[task_id][0]]
-        if fragment.tasks == (task_id,):
+        hands_over = _hands_over(estate, fragment, task_types=task_types)
+        if fragment.tasks == (task_id,) and not (hands_over and _only_moves(fragment, wanted_head)):
             changes.append(
                 divided_anew(
                     wanted_head.name,
@@ -84,6 +86,7 @@ def scheduled_anew(
                     left=left,
                     whole=wanted_head.whole,
                     divide=not wanted_head.serial,
+                    hands_over=hands_over,
                 )
             )
         elif fragment.id not in heads:
@@ -102,8 +105,20 @@ def scheduled_anew(
     before = dict(change.before) | {fragment.id: fragment for fragment in upstream}
     after = dict(change.after) | {fragment.id: fragment for fragment in upstream if fragment.id not in change.before}
     return replace(
-        change, before=before, after={fragment_id: _read_by(fragment, heads) for fragment_id, fragment in after.items()}
+        change, before=before, after={fragment_id: read_by(fragment, heads) for fragment_id, fragment in after.items()}
     )
+
+
+def _hands_over(estate: EstateView, fragment: Fragment, *, task_types: TaskTypes) -> bool:
+    """Whether a fragment's queries hand over where they get another slot: not those that write files, which would go on
+    in other folders."""
+    return not stuck_types(estate, fragment, task_types=task_types) and not any(
+        task_types[estate.tasks[task_id].type].terminal in ("parquet", "json") for task_id in fragment.active_tasks)
+
+
+def _only_moves(fragment: Fragment, wanted_head: TaskDivision) -> bool:
+    """Whether what is one query stays one, on another slot."""
+    return wanted_head.serial and not fragment.divided and wanted_head.parts[0].slot != fragment.slot
 
 
 def _cut(
@@ -158,11 +173,3 @@ def _placed(piece: Fragment, wanted_head: TaskDivision, ids: Iterator[str]) -> F
     if heir is None:  # it takes over on its node, reads what is left there, and goes
         bundles.append(RunningBundle(piece.id, home, 1, 0.0))
     return replace(piece, slot=bundles[0].slot, bundles=tuple(bundles))
-
-
-def _read_by(fragment: Fragment, heads: Mapping[str, str]) -> Fragment:
-    """A fragment whose readers that are cut have their first pieces in their place."""
-    def renamed(readers: Sequence[str]) -> tuple[str, ...]:
-        return tuple(heads.get(reader, reader) for reader in readers)
-
-    return replace(fragment, outlets={task_id: renamed(readers) for task_id, readers in fragment.outlets.items()})

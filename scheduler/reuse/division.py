@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 
 from scheduler.model.errors import NotEnactable
+from scheduler.model.estate import Submitted
 from scheduler.model.fragment import Fragment, RunningBundle, node_of
 from scheduler.model.plan import Step
 from scheduler.model.ports import EstateView
-from scheduler.step_kinds import LEAVE_BUNDLE, MOVE_BUNDLE, ROUTE, START_BUNDLE, StepKind, in_order
+from scheduler.step_kinds import (
+    HAND_OVER_BUNDLE,
+    LEAVE_BUNDLE,
+    MOVE_BUNDLE,
+    ROUTE,
+    START_BUNDLE,
+    StepKind,
+    in_order,
+)
 
 from .activity import FragmentChange
 
@@ -29,6 +38,11 @@ def is_scheduled(estate: EstateView, fragment: Fragment) -> bool:
     above = (estate.places[parent][0] for parent in estate.tasks[fragment.tasks[0]].parents)
     below = (reader for readers in fragment.outlets.values() for reader in readers)
     return any(estate.fragments[fragment_id].divided for fragment_id in (fragment.id, *above, *below))
+
+
+def is_placed(estate: EstateView, fragment: Fragment, users: Iterable[Submitted]) -> bool:
+    """Whether a schedule of one of these dataflows, which use it, says where it runs."""
+    return fragment.divided or (any(user.scheduled for user in users) and is_scheduled(estate, fragment))
 
 
 def divided_back(
@@ -60,12 +74,13 @@ class _Match:
 
 def divided_anew(
     task: str, fragment: Fragment, parts: Sequence[WantedBundle], *, ids: Iterator[str], left: Collection[str] = (),
-    whole: bool = False, was: Sequence[RunningBundle] = (), divide: bool = False,
+    whole: bool = False, was: Sequence[RunningBundle] = (), divide: bool = False, hands_over: bool = False,
 ) -> FragmentChange:
     """A fragment with these parts in place of its bundles.
 
     A bundle that has a part's slot and threads becomes that part; so does, stopped and started again, one that is on
-    the part's slot, or on its node. Other parts begin as new bundles, other bundles leave.
+    the part's slot, and one that is on its node: by a handover, where that can be. Other parts begin as new bundles,
+    other bundles leave.
 
     Parameters
     ----------
@@ -82,6 +97,8 @@ def divided_anew(
     divide : bool
         Whether one that is not divided becomes so, if only into one part: its query is the first bundle, which reads
         the whole stream up to where its parts begin.
+    hands_over : bool
+        Whether a bundle of what is divided already can hand over to one on another slot of its node.
 
     Raises
     ------
@@ -96,16 +113,14 @@ def divided_anew(
     own = working_bundles(fragment)
     leaving = [replace(bundle, weight=0.0) for bundle in own if bundle.id not in matched]
     already = [bundle for bundle in fragment.queries if bundle.leaving and bundle.id not in left]
-    bundles = [
-        RunningBundle(match.bundle.id if match.bundle else next(ids), match.part.slot, match.part.threads,
-                      match.part.weight)
-        for match in matches]
-    known = {bundle.id: bundle for bundle in own}
-    starts = [bundle.id for bundle in bundles if bundle.id not in known]
-    moves = [bundle.id for bundle in bundles if bundle.id in known and _place(bundle) != _place(known[bundle.id])]
+    bundles = [_bundle_of(match, ids, hands_over=hands_over and fragment.divided) for match in matches]
+    pairs = [(match.bundle, bundle) for match, bundle in zip(matches, bundles, strict=True)]
+    starts = [bundle.id for old, bundle in pairs if old is None]
+    moves = [bundle.id for old, bundle in pairs if old and old.id == bundle.id and _place(old) != _place(bundle)]
+    heirs = [bundle.id for old, bundle in pairs if old and old.id != bundle.id]
     rerouted = divide and (
         not fragment.divided
-        or {bundle.id: bundle.weight for bundle in bundles} != {bundle.id: bundle.weight for bundle in own}
+        or {bundle.part: bundle.weight for bundle in bundles} != {bundle.part: bundle.weight for bundle in own}
     )
 
     def step(kind: StepKind, bundle: str | None) -> Step:
@@ -114,6 +129,7 @@ def divided_anew(
     steps = (
         *(step(START_BUNDLE, bundle_id) for bundle_id in starts),
         *(step(MOVE_BUNDLE, bundle_id) for bundle_id in moves),
+        *(step(HAND_OVER_BUNDLE, bundle_id) for bundle_id in heirs),
         *([step(ROUTE, None)] if rerouted else []),
         *(step(LEAVE_BUNDLE, bundle.id) for bundle in leaving),
     )
@@ -122,11 +138,30 @@ def divided_anew(
     return FragmentChange({fragment.id: fragment}, {fragment.id: after}, steps)
 
 
+def _bundle_of(match: _Match, ids: Iterator[str], *, hands_over: bool) -> RunningBundle:
+    """What becomes of a part: a new bundle, or the one that is there, in its place or by who goes on with its work."""
+    part, old = match.part, match.bundle
+    if old is None:
+        return RunningBundle(next(ids), part.slot, part.threads, part.weight)
+    bundle = replace(old, threads=part.threads, weight=part.weight)
+    if hands_over and part.slot != old.slot:
+        return moved_bundle(bundle, next(ids), part.slot)
+    return replace(bundle, slot=part.slot)
+
+
+def moved_bundle(bundle: RunningBundle, heir: str, slot: str) -> RunningBundle:
+    """Who goes on with a bundle's work in another slot: with its parts of streams, and its channels."""
+    node = node_of(bundle.slot)
+    return replace(
+        bundle, id=heir, slot=slot, root=bundle.part, inherits=(bundle.id,),
+        origin="" if node_of(slot) == node else node)
+
+
 def _matches(fragment: Fragment, parts: Sequence[WantedBundle], was: Sequence[RunningBundle]) -> list[_Match]:
     """Each part with the bundle that becomes it: what is the same, then what is on its slot, then on its node."""
     free = {bundle.id: bundle for bundle in working_bundles(fragment)}
     matched: dict[int, RunningBundle] = {}
-    before = {_place(bundle): bundle.id for bundle in was}
+    before = {_place(bundle): bundle.part for bundle in was}
 
     def match(fits: Callable[[WantedBundle, RunningBundle], bool]) -> None:
         for number, part in enumerate(parts):
@@ -135,7 +170,7 @@ def _matches(fragment: Fragment, parts: Sequence[WantedBundle], was: Sequence[Ru
                 if bundle is not None:
                     matched[number] = free.pop(bundle.id)
 
-    match(lambda part, candidate: before.get(_place(part)) == candidate.id)
+    match(lambda part, candidate: before.get(_place(part)) == candidate.part)
     match(lambda part, candidate: _place(part) == _place(candidate) and part.weight == candidate.weight)
     match(lambda part, candidate: _place(part) == _place(candidate))
     match(lambda part, candidate: part.slot == candidate.slot)

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from scheduler.model.fragment import Fragment, node_of
 from scheduler.model.plan import Step
 from scheduler.model.ports import EstateView
-from scheduler.step_kinds import HAND_OVER
+from scheduler.step_kinds import HAND_OVER, HAND_OVER_BUNDLE
 
 from .activity import FragmentChange
+from .division import moved_bundle
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,37 +112,57 @@ def recut_in(
 
 
 def moved_in(
-    estate: EstateView, slots: Mapping[str, str], *, outputs: Collection[str]
+    estate: EstateView, slots: Mapping[str, str], *, outputs: Collection[str],
+    homes: Mapping[str, Fragment] = MappingProxyType({}),
 ) -> FragmentChange:
-    """Whole fragments go on in other slots, each for itself, though they read from one another.
+    """Queries go on in other slots, each for itself, though they read from one another.
+
+    What runs undivided goes on as another fragment. Of a divided one the bundle alone goes: its parts of streams and
+    its channels stay, so that nobody else's query changes.
 
     Parameters
     ----------
     estate : EstateView
         What runs.
     slots : mapping of str to str
-        By fragment, none of which has tasks that rest, where it goes on.
+        By query, a fragment without tasks that rest or a bundle, where it goes on.
     outputs : collection of str
         Tasks whose channels are kept for those who look at them.
+    homes : mapping of str to Fragment, optional
+        By bundle the fragment that it is of.
     """
-    heirs = {name: f"f{estate.generation + 1}-{number}" for number, name in enumerate(slots)}
-
-    def read_by_heirs(fragment: Fragment) -> Fragment:
-        return replace(fragment, outlets={
-            task_id: tuple(heirs.get(reader, reader) for reader in readers)
-            for task_id, readers in fragment.outlets.items()})
-
+    ids = {name: f"f{estate.generation + 1}-{number}" for number, name in enumerate(slots)}
+    homes = {name: homes.get(name) or estate.fragments[name] for name in slots}
+    heirs = {name: ids[name] for name, fragment in homes.items() if not fragment.divided}
     before: dict[str, Fragment] = {}
     after: dict[str, Fragment] = {}
+    steps: list[Step] = []
     for name, slot in slots.items():
-        before[name] = fragment = estate.fragments[name]
+        fragment = homes[name]
+        before[fragment.id] = fragment
+        if fragment.divided:
+            changed = after.get(fragment.id, fragment)
+            bundles = tuple(
+                moved_bundle(bundle, ids[name], slot) if bundle.id == name else bundle for bundle in changed.bundles)
+            after[fragment.id] = replace(changed, slot=bundles[0].slot, bundles=bundles)
+            steps.append(Step(
+                kind=HAND_OVER_BUNDLE.name, fragment=fragment.id, task=fragment.tasks[0], bundle=ids[name]))
+            continue
         [heir] = recut(
             [fragment], [Piece(fragment.active, slot)], outputs=outputs, generation=estate.generation).after.values()
-        after[heirs[name]] = read_by_heirs(replace(heir, id=heirs[name]))
+        after[ids[name]] = replace(heir, id=ids[name])
+        steps.append(Step(kind=HAND_OVER.name, fragment=ids[name]))
         for parent in estate.tasks[fragment.tasks[0]].parents:
             above = estate.places[parent][0]
-            if above not in slots and above not in before:
+            if above not in heirs:
                 before[above] = estate.fragments[above]
-                after[above] = read_by_heirs(estate.fragments[above])
-    return FragmentChange(
-        before=before, after=after, steps=tuple(Step(kind=HAND_OVER.name, fragment=heir) for heir in heirs.values()))
+                after.setdefault(above, before[above])
+    after = {name: read_by(fragment, heirs) for name, fragment in after.items()}
+    return FragmentChange(before=before, after=after, steps=tuple(steps))
+
+
+def read_by(fragment: Fragment, heirs: Mapping[str, str]) -> Fragment:
+    """A fragment with those of its readers that go on as others, in their place."""
+    return replace(fragment, outlets={
+        task_id: tuple(heirs.get(reader, reader) for reader in readers)
+        for task_id, readers in fragment.outlets.items()})

@@ -202,6 +202,7 @@ def test_where_all_slots_have_too_much_to_do_their_number_and_price_are_told(
 ) -> None:
     settings.CORE_HOUR_PRICE, settings.CURRENCY = 0.5, "EUR"
     monkeypatch.setattr(jobs, "event_bytes", lambda channels: dict.fromkeys(channels, 50.0))
+    monkeypatch.setattr(jobs, "waiting_events", lambda *_: {})
     running(world.carla, world.city, document("own").replace(
         '"type": "urban_sensing"', '"type": "urban_sensing", "config": {"seed": 5}'), world.ana)
     queries = [fragment.id for fragment in load_estate().fragments.values()]

@@ -38,6 +38,7 @@ def loop(world: World, monkeypatch: pytest.MonkeyPatch, settings) -> Loop:
     settings.DEPLOYMENT_LEAST_KB_S = 0.0
     monkeypatch.setattr(jobs, "read_live", lambda *_: reading())
     monkeypatch.setattr(jobs, "event_bytes", lambda channels: dict.fromkeys(channels, 50.0))
+    monkeypatch.setattr(jobs, "waiting_events", lambda *_: {})
     made = Loop(world)
     made.set("off")
     made.set("acts", controller="deployment")

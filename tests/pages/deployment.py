@@ -36,6 +36,7 @@ def heard(monkeypatch: pytest.MonkeyPatch) -> None:
     """All nodes with queries report, and events have 50 bytes."""
     monkeypatch.setattr(jobs, "read_live", lambda *_: reading())
     monkeypatch.setattr(jobs, "event_bytes", lambda channels: dict.fromkeys(channels, 50.0))
+    monkeypatch.setattr(jobs, "waiting_events", lambda *_: {})
 
 
 @pytest.fixture

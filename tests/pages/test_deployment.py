@@ -48,10 +48,25 @@ def test_queries_are_on_their_slots_with_what_passes_between_them(world: World, 
     queries = [query for slot in answer["slots"] for query in slot["queries"]]
     assert {query["id"] for query in queries} == set(load_estate().fragments)
     assert sum(row["bytes_per_s"] for row in answer["traffic"]) == pytest.approx(500.0), "10 events/s of 50 bytes"
+    assert sum(row["events_per_s"] for row in answer["traffic"]) == pytest.approx(10.0)
+    [pair] = answer["pairs"]
+    assert {pair["source"], pair["target"]} <= set(load_estate().fragments) and pair["events_per_s"] == 10.0
     response = client_of("carla").get("/estate/deployment/")
     assert_sound(response, "/estate/deployment/")
     page = Markup(response.text)
     assert set(page.values("data-query")) == {query["id"] for query in queries}
+    assert page.values("data-pairs") and "10.0</td>" in response.text
+
+
+def test_how_many_events_wait_is_told_of_each_query(
+    world: World, client_of: ClientOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running(world.carla, world.city, document("traffic"), world.ana)
+    (fragment,) = load_estate().fragments
+    monkeypatch.setattr(jobs, "waiting_events", lambda *_: {fragment: 1234})
+    answer = client_of("carla").get("/api/deployment").json()
+    assert [query["waiting"] for slot in answer["slots"] for query in slot["queries"]] == [1234]
+    assert " events wait</span>" in client_of("carla").get("/estate/deployment/").text
 
 
 def test_a_move_is_proposed_and_done_and_undone(world: World, client_of: ClientOf) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from types import MappingProxyType
 
 import redis
@@ -23,7 +24,7 @@ from scheduler.contracts.desired import (
 from scheduler.model.behind import Needed, needs_in
 from scheduler.model.dataflow import Task
 from scheduler.model.estate import Estate, fragments_upstream_first
-from scheduler.model.fragment import Fragment, RunningBundle, RunningTask, Slot, node_of
+from scheduler.model.fragment import Fragment, RunningBundle, RunningTask, Slot, channel_id, node_of
 from scheduler.model.task_types import TaskType
 from workers.engine.channels import keys
 
@@ -84,10 +85,11 @@ def desired_of(
                     replace(wanted, inputs=_with_terms(estate, fragment, wanted.inputs, needed)))
     heirs: dict[str, list[WantedFragment]] = {}
     for fragment in sorted(estate.fragments.values(), key=lambda fragment: fragment.id):
-        if fragment.origin == node != node_of(fragment.slot):
-            pace_ms = paces_ms.get(fragment.id, trigger_ms)
-            wanted = _wanted(estate, fragment, fragment.queries[0], task_types, pace_ms)
-            heirs.setdefault(node_of(fragment.slot), []).append(wanted)
+        for bundle in fragment.queries:
+            _, origin = fragment.inherited_by(bundle)
+            if origin == node != node_of(bundle.slot):
+                wanted = _wanted(estate, fragment, bundle, task_types, paces_ms.get(fragment.id, trigger_ms))
+                heirs.setdefault(node_of(bundle.slot), []).append(wanted)
     return DesiredState(
         version=estate.generation, node=node, generation=estate.generation,
         remote_heirs={other: tuple(fragments) for other, fragments in heirs.items()},
@@ -131,7 +133,7 @@ def _wanted(
     # fragment keeps its own record of the whole chain.
     tasks = [estate.tasks[task_id] for task_id in fragment.tasks if task_id in estate.tasks]
     position = fragment.tasks.index
-    is_first = bundle.id == fragment.id  # it goes on with what others leave; the rest begin anew
+    inherits, origin = fragment.inherited_by(bundle)
     return WantedFragment(
         id=bundle.id,
         tasks=tuple(Task(task.id, task_types[task.type].name, dict(task.config)) for task in tasks),
@@ -141,15 +143,25 @@ def _wanted(
         active=fragment.active,
         trigger_ms=trigger_ms,
         threads=bundle.threads,
-        inherits=fragment.inherits if is_first else (),
-        origin=fragment.origin if is_first else "",
-        channels={position(task_id): channel for task_id, channel in fragment.channels.items()} if is_first else {},
+        inherits=inherits,
+        origin=origin,
+        channels=_taken_over(fragment, bundle),
         heirs=_heirs(estate, fragment),
         joins=_joins(estate, fragment),
         routes=_routes(estate, fragment),
+        part_readers={
+            part.part: part.id for readers in fragment.outlets.values() for reader in readers
+            for part in estate.fragments[reader].bundles if part.part != part.id},
         leaving=bundle.leaving,
         writers=_writers(estate, fragment, bundle, tasks[0].parents) if bundle.leaving else {},
     )
+
+
+def _taken_over(fragment: Fragment, bundle: RunningBundle) -> dict[int, str]:
+    """By position: the streams that stay in a channel that is not named after the bundle."""
+    channels = {position: fragment.channel_by(bundle, task_id) for position, task_id in enumerate(fragment.tasks)}
+    return {
+        position: channel for position, channel in channels.items() if channel != channel_id(bundle.id, position)}
 
 
 def _inputs(
@@ -201,15 +213,16 @@ def _routes(estate: Estate, fragment: Fragment) -> dict[int, dict[str, dict[str,
         divided = [estate.fragments[reader] for reader in sorted(readers) if estate.fragments[reader].divided]
         if divided:
             routes[fragment.tasks.index(task_id)] = {
-                reader.id: {bundle.id: bundle.weight for bundle in reader.bundles} for reader in divided
+                reader.id: {bundle.part: bundle.weight for bundle in reader.bundles} for reader in divided
             }
     return routes
 
 
 def _heirs(estate: Estate, fragment: Fragment) -> dict[str, tuple[str, ...]]:
     """The fragment's readers that go on with the work of others, and of which: they take over their places."""
-    readers = sorted({reader for readers in fragment.outlets.values() for reader in readers})
-    return {reader: inherits for reader in readers if (inherits := estate.fragments[reader].inherits)}
+    readers = [estate.fragments[reader] for reader in sorted({*chain.from_iterable(fragment.outlets.values())})]
+    bundles = {bundle.id: bundle.inherits for reader in readers for bundle in reader.bundles if bundle.inherits}
+    return {reader.id: reader.inherits for reader in readers if reader.inherits} | bundles
 
 
 def _joins(estate: Estate, fragment: Fragment) -> dict[int, dict[str, str]]:

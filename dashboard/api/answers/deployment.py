@@ -17,12 +17,14 @@ class Named(Answer):
 
 
 class DeployedQuery(Answer):
-    """A query on a slot: its tasks in words, the cores that it takes (null: not measured yet), whose dataflows run in
-    it, the one of the viewer's own to ask for its move, to which slots it may go, and why it stays where it does."""
+    """A query on a slot: its tasks in words, the cores that it takes (null: not measured yet), how many events wait for
+    it (an estimate where they are many), whose dataflows run in it, the one of the viewer's own to ask for its move, to
+    which slots it may go, and why it stays where it does."""
 
     id: str
     name: str
     cores: Annotated[float | None, Moving()]
+    waiting: Annotated[int, Moving()]
     users: list[Named]
     dataflow: Named | None
     targets: list[str]
@@ -41,12 +43,13 @@ class DeployedSlot(Answer):
     queries: list[DeployedQuery]
 
 
-class SlotTraffic(Answer):
-    """What passes from one slot to another."""
+class Traffic(Answer):
+    """What passes from one slot, or query, to another."""
 
     source: str
     target: str
     bytes_per_s: Annotated[float, Moving()]
+    events_per_s: Annotated[float, Moving()]
 
 
 class SlotThen(Answer):
@@ -104,11 +107,13 @@ class Suggestion(Answer):
 
 
 class Deployment(Answer):
-    """Slots with their queries, the traffic between slots, and a move that is worth it."""
+    """Slots with their queries, the traffic between slots (``traffic``) and between queries (``pairs``), and a move
+    that is worth it."""
 
     available: bool
     slots: list[DeployedSlot]
-    traffic: list[SlotTraffic]
+    traffic: list[Traffic]
+    pairs: list[Traffic]
     between_nodes: Annotated[float, Moving()]
     queries: int
     suggestion: Suggestion | None

@@ -79,10 +79,10 @@ def _propose(outgoing: Outgoing, *, node: str, at: datetime) -> Proposal | None:
     with audited(actor=None, verb="dataflow.move_off", team=outgoing.record.team) as audit:
         lock_generation()
         audit.subject = outgoing.record
-        query = outgoing.fragment.id
+        query = outgoing.bundle.id
         outgoing = next((
             now for now in outgoing_of(current_estate(), node, at=at)
-            if now.fragment.id == query and now.record == outgoing.record), None)
+            if now.bundle.id == query and now.record == outgoing.record), None)
         if outgoing is None:
             audit.nothing_changed()
             return None

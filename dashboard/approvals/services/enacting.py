@@ -48,7 +48,7 @@ from scheduler.model.fragment import node_of
 from scheduler.model.plan import Plan
 from scheduler.model.plan_kinds import MOVE, PLAN_KINDS, names_where
 from scheduler.reading import Reads
-from scheduler.step_kinds import HAND_OVER, kind_of
+from scheduler.step_kinds import kind_of
 from scheduler.undoing import undo
 
 PATIENCE_S = 60.0  # a query of the plan may fail and restart for this long before the proposal counts as failed
@@ -152,7 +152,7 @@ def require_calm(actor: User | None) -> None:
 def _require_no_handover() -> None:
     """Raise where queries go on with the work of others just now: what rests meanwhile could not take it over."""
     under_way = Proposal.objects.under_way().filter(plan__kind__in=names_where("moves_queries")).select_related("plan")
-    if any(step.kind == HAND_OVER.name for proposal in under_way for step in plan_of(proposal.plan).steps):
+    if any(kind_of(step).hands_over for proposal in under_way for step in plan_of(proposal.plan).steps):
         raise InvalidTransition(
             "Queries are being cut or fused, which takes some seconds.",
             remedy="Wait until that plan is done, then try again.")

@@ -26,6 +26,7 @@ from scheduler.controllers.deploying import RESTS_S, SLOT, TRAFFIC, Asker, Deplo
 from scheduler.controllers.dry_run import Frame
 from scheduler.controllers.protocol import Effect, Sample
 from scheduler.controllers.values import DECLINED, Round
+from scheduler.deployment.queues import grows
 from scheduler.history.points import grid
 from scheduler.history.series import MINUTE, QUERY, TEN_SECONDS, Series
 from scheduler.reuse.defragment import Fusion
@@ -48,7 +49,8 @@ def evidence(at: datetime) -> Deployments | None:
         for query, of_query in askers.items()}
     cores = {query: middle(lines.cores(of_query[0].tasks)) for query, of_query in askers.items()}
     known = {query: value for query, value in cores.items() if value is not None}
-    return _deployments(view, measured, known, _resting(view, at))
+    behind = _behind(view, begin=at - fusions.BEFORE, end=at)
+    return _deployments(view, measured, known, _resting(view, at), behind)
 
 
 def frames(begin: datetime, end: datetime) -> Iterator[Frame]:
@@ -57,7 +59,7 @@ def frames(begin: datetime, end: datetime) -> Iterator[Frame]:
     askers = _askers(view)
     lines = Lines(view.estate, _candidates(askers), begin=begin, end=end, grain=MINUTE)
     by_query = {query: lines.cores(of_query[0].tasks) for query, of_query in askers.items()}
-    base = _deployments(view, askers, {}, frozenset())
+    base = _deployments(view, askers, {}, frozenset(), frozenset())
     at = begin
     while at <= end:
         newest = {
@@ -154,11 +156,22 @@ def _candidates(askers: Mapping[str, tuple[Asker, ...]]) -> list[Candidate]:
 
 
 def _deployments(
-    view: View, askers: Mapping[str, tuple[Asker, ...]], cores: Mapping[str, float], resting: frozenset[str]
+    view: View, askers: Mapping[str, tuple[Asker, ...]], cores: Mapping[str, float], resting: frozenset[str],
+    behind: frozenset[str],
 ) -> Deployments:
     return Deployments(
-        deployment_of(view, cores), askers, resting, thresholds=thresholds(), slot_price=settings.CORE_HOUR_PRICE,
-        currency=settings.CURRENCY)
+        deployment_of(view, cores, behind), askers, resting, thresholds=thresholds(),
+        slot_price=settings.CORE_HOUR_PRICE, currency=settings.CURRENCY)
+
+
+def _behind(view: View, *, begin: datetime, end: datetime) -> frozenset[str]:
+    """Queries for which ever more events wait, by what the broker held for them in the last minutes."""
+    lines = [
+        Series(QUERY, bundle.id, "backlog_blocks") for fragment in view.estate.fragments.values()
+        if fragment.active_tasks for bundle in fragment.queries]
+    points = DatabaseHistory().read(
+        lines, TEN_SECONDS, begin_s=int(begin.timestamp()), end_s=int(end.timestamp()))
+    return frozenset(line.subject for line in lines if line in points and grows(points[line].values))
 
 
 def _resting(view: View, at: datetime) -> frozenset[str]:

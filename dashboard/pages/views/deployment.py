@@ -21,6 +21,8 @@ from scheduler.history.series import ESTATE
 from scheduler.model.errors import WeirError
 from scheduler.model.plan_kinds import MOVE
 
+PAIRS_SHOWN = 100
+
 
 @require_safe
 @login_required
@@ -36,6 +38,8 @@ def deployment(request: HttpRequest) -> HttpResponse:
     return render(request, "deployment.html", {
         "deployment": rows, "suggestion": rows["suggestion"], "preview": _preview(request), "matrix": _matrix(rows),
         "thresholds": thresholds(), "between_nodes_percent": 100 * rows["between_nodes"],
+        "pairs": [row | {"kb_per_s": row["bytes_per_s"] / 1000} for row in rows["pairs"][:PAIRS_SHOWN]],
+        "more_pairs": max(0, len(rows["pairs"]) - PAIRS_SHOWN),
         "moves": recent_moves(request.viewer), "rate": CHARTS[ESTATE][0]})
 
 

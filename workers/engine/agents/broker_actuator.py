@@ -62,7 +62,9 @@ class BrokerActuator:
             case OpenPart():
                 self._open_part(run, instruction)
             case ClosePart(part, position, bundle):
-                channels.unregister(part, bundle)
+                info = channels.info(part)
+                for reader in info.readers if info is not None else ():
+                    channels.unregister(part, reader)
                 self._change(part, "expire", PARTS_KEPT_S)
                 self._around.broker.hdel(keys.valve(run.id), part_field(position, bundle))
             case PassPart(part, position, heir):
@@ -133,7 +135,7 @@ class BrokerActuator:
         self._change(part.part, "persist")
         self._around.channels.open_channel(
             part.part, schema_json=run.schemas[part.position], capacity=self._capacity(run))
-        self._around.channels.join(part.part, part.bundle)
+        self._around.channels.join(part.part, part.reader, predecessors=part.predecessors)
 
     def _join(self, join: Join) -> None:
         joined = self._around.channels.join(

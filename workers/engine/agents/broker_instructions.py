@@ -23,11 +23,16 @@ class OpenChannel:
 
 @dataclass(frozen=True, slots=True)
 class OpenPart:
-    """Open a part of a divided stream, with its reader's place, before anything is written there."""
+    """Open a part of a divided stream, with its reader's place, before anything is written there.
+
+    It is named after a bundle; its reader is that, or one that goes on with its work.
+    """
 
     part: str
     position: int
     bundle: str
+    reader: str
+    predecessors: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from scheduler.contracts.desired import DesiredState, WantedFragment
 from scheduler.contracts.savepoints import Savepoint
@@ -85,7 +86,7 @@ class Observer:
         """
         # Records before channels: what a query reads and writes meanwhile makes it look less far than it is.
         records = self.records(run.id) if _asks_records(run, action) else Records()
-        wishes = _wishes(run, action, records, has_lock=has_lock)
+        wishes = _wishes(run, desired, action, records, has_lock=has_lock)
         if isinstance(action, End) and remote_successors(desired, run.id):  # what is on this node's disk is read first
             inputs = (item.channel for item in action.fragment.inputs)
             wishes = replace(wishes, channels=tuple(dict.fromkeys((*wishes.channels, *inputs))))
@@ -144,7 +145,9 @@ def _asks_records(run: FragmentRun, action: Action) -> bool:
     return False
 
 
-def _wishes(run: FragmentRun, action: Action, records: Records, *, has_lock: bool) -> Wishes:
+def _wishes(
+    run: FragmentRun, desired: DesiredState, action: Action, records: Records, *, has_lock: bool
+) -> Wishes:
     """What a decision on the action asks the broker."""
     match action:
         case Start() if run.compiled is not None:
@@ -158,7 +161,9 @@ def _wishes(run: FragmentRun, action: Action, records: Records, *, has_lock: boo
         case Route(_, position, _, weights):
             channel = run.fragment.channel(position)
             parts = (keys.part(channel, bundle) for bundle in weights)
-            return Wishes((channel, *parts), (run.id, *(bundle for bundle, weight in weights.items() if weight > 0)))
+            fragment = desired.wanted.get(run.id, run.fragment)
+            readers = (fragment.readers_of(bundle) for bundle, weight in weights.items() if weight > 0)
+            return Wishes((channel, *parts), (run.id, *chain.from_iterable(readers)))
         case Stop(_, keep):
             return Wishes(controls=(run.id,)) if run.query is None and not keep else Wishes()
         case ActivateRoutes() if run.is_held is not None:

@@ -116,7 +116,7 @@ def _prepared_routes(
     for position, readers in whole.routes.items():
         steps.append(Persist(whole.channel(position)))  # its fence holds for the parts, too
         for reader, weights in readers.items():
-            steps += open_parts(whole, position, weights)
+            steps += open_parts(snapshot, whole, position, weights)
             if reader in routes.get(position, {}):
                 steps.append(SetRoute(
                     position, reader, weights, channel=whole.channel(position), from_batch=first_batch))
@@ -252,9 +252,27 @@ def whole_readers(snapshot: Snapshot, fragment: WantedFragment, position: int, r
     return (snapshot.predecessors_of(fragment, reader) | {reader}) & (info.readers.keys() - info.limits.keys())
 
 
-def open_parts(fragment: WantedFragment, position: int, weights: Weights) -> list[Instruction]:
-    """Open every part of a stream for its reader."""
-    return [OpenPart(keys.part(fragment.channel(position), bundle), position, bundle) for bundle in sorted(weights)]
+def open_parts(
+    snapshot: Snapshot, fragment: WantedFragment, position: int, weights: Weights
+) -> list[OpenPart]:
+    """Open every part of a stream for its reader; who goes on with another's work takes its place over by itself.
+
+    Parameters
+    ----------
+    snapshot : Snapshot
+        The writer.
+    fragment : WantedFragment
+        The writer as it is wanted.
+    position : int
+        Of the stream, in the writer's chain.
+    weights : Weights
+        Parts of the events, by bundle.
+    """
+    return [
+        OpenPart(
+            keys.part(fragment.channel(position), bundle), position, bundle, reader=fragment.reader_of(bundle),
+            predecessors=tuple(sorted(snapshot.predecessors_of(fragment, fragment.reader_of(bundle)))))
+        for bundle in sorted(weights)]
 
 
 def parts_of(control: Control, fragment: WantedFragment) -> Mapping[tuple[int, str], str]:

@@ -5,6 +5,8 @@ The checkpoint stays for a while: a plan that is rolled back starts the fragment
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from scheduler.contracts.desired import WantedFragment
 from workers.engine.channels import keys
 
@@ -27,6 +29,8 @@ from .instructions import (
 from .outputs import parts_of
 from .reconcile import Stop
 from .snapshot import Snapshot
+
+TakenOver = Mapping[str, Sequence[WantedFragment]]  # who goes on writing, by channel
 
 
 def stop(snapshot: Snapshot, action: Stop) -> Instructions:
@@ -57,18 +61,21 @@ def removed_fragment(snapshot: Snapshot) -> WantedFragment | None:
     return snapshot.records.own or snapshot.desired.outgoing.get(snapshot.id)
 
 
-def _taken_over(snapshot: Snapshot, fragment: WantedFragment) -> dict[str, WantedFragment]:
+def _taken_over(snapshot: Snapshot, fragment: WantedFragment) -> TakenOver:
     """Who goes on writing which channel."""
     desired = snapshot.desired
     # Those whose work it went on with ended before it began.
     over = line(desired, fragment.inherits) | {snapshot.id}
     everywhere = (*desired.wanted.values(), *desired.outgoing.values(), *desired.heirs_elsewhere.values())
-    others = (other for other in everywhere if other.id not in over)
-    return {channel: other for other in others for channel in other.written}
+    writers: dict[str, list[WantedFragment]] = {}
+    for other in everywhere:
+        for channel in other.written if other.id not in over else ():
+            writers.setdefault(channel, []).append(other)
+    return writers
 
 
 def _channels_left(
-    snapshot: Snapshot, fragment: WantedFragment, taken_over: dict[str, WantedFragment]
+    snapshot: Snapshot, fragment: WantedFragment, taken_over: TakenOver
 ) -> list[Instruction]:
     outputs = snapshot.outputs_of(fragment)
     # By whoever has not heard yet that it is gone, or that the one is which went on writing there.
@@ -85,13 +92,19 @@ def _channels_left(
 
 
 def _parts_left(
-    snapshot: Snapshot, fragment: WantedFragment, taken_over: dict[str, WantedFragment]
+    snapshot: Snapshot, fragment: WantedFragment, taken_over: TakenOver
 ) -> list[Instruction]:
     steps: list[Instruction] = []
     for part in parts_of(snapshot.control, fragment).values():
-        heir = taken_over.get(keys.whole_of(part))
+        # Whoever does not write the part would not look at it again, for it may have started by now.
+        heir = next((heir for heir in taken_over.get(keys.whole_of(part), ()) if _writes_part(heir, part)), None)
         if heir is None:
             steps.append(Expire(part, PARTS_KEPT_S))
         else:
             steps.append(PassPart(part, heir.written.index(keys.whole_of(part)), heir.id))
     return steps
+
+
+def _writes_part(heir: WantedFragment, part: str) -> bool:
+    routes = heir.routes.get(heir.written.index(keys.whole_of(part)), {})
+    return any(keys.reader_of(part) in weights for weights in routes.values())

@@ -26,7 +26,7 @@ def has_read_all(snapshot: Snapshot, fragment: WantedFragment) -> bool:
     """
     offsets = snapshot.records.progress.offsets
     infos = {name: snapshot.channels.get(name) for name in channels_of(inputs_of(fragment, snapshot.records))}
-    return all(_is_final(snapshot, writer) for writer in fragment.writers.values()) and not any(
+    return all(_is_final(snapshot, channel, writer) for channel, writer in fragment.writers.items()) and not any(
         info is not None and is_unread(info, fragment.id, offsets.get(name)) for name, info in infos.items())
 
 
@@ -59,10 +59,10 @@ def inputs_of(fragment: WantedFragment, records: Records) -> Iterable[Input]:
     return dict.fromkeys((*fragment.inputs, *(records.known.inputs if records.known else ())))
 
 
-def _is_final(snapshot: Snapshot, writer: Writer) -> bool:
+def _is_final(snapshot: Snapshot, channel: str, writer: Writer) -> bool:
     control = snapshot.controls.get(writer.fragment, {})
     if LEFT in control:
         return True
     route = routes_of(control).get((writer.position, writer.reader))
     # A route that lacks the bundle is of a plan before it, which its writer's node has still to hear of.
-    return route is not None and route.effective and route.weights.get(snapshot.id) == 0
+    return route is not None and route.effective and route.weights.get(keys.reader_of(channel)) == 0

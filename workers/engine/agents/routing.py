@@ -5,9 +5,11 @@ What cannot wait for a batch with events is done between two batches: the query 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from scheduler.contracts.desired import WantedFragment, Weights
 
-from .broker_instructions import Activate, Resume, SetRoute
+from .broker_instructions import Activate, OpenPart, Resume, SetRoute
 from .delays import ACTIVATE_AFTER_MS, RETRY_MS
 from .instructions import Again, HoldQuery, Instructions, LookAtRoutes, RetryAt
 from .outputs import divided, open_parts, whole_readers
@@ -18,9 +20,10 @@ from .snapshot import LEFT, PART, Snapshot
 def divide(snapshot: Snapshot, action: Route) -> Instructions:
     """Divide a stream anew; where it was read whole, between two batches: its parts begin where that ends."""
     fragment, position = snapshot.as_wanted(), action.position
-    opening = () if _are_open(snapshot, fragment, action) else open_parts(fragment, position, action.weights)
+    parts = open_parts(snapshot, fragment, position, action.weights)
+    opening = () if _are_open(snapshot, parts) else parts
     later = (*opening, RetryAt(snapshot.now_ms + RETRY_MS))
-    if not _have_begun(snapshot, action.weights):
+    if not _have_begun(snapshot, fragment, action.weights):
         return later
     readers = whole_readers(snapshot, fragment, position, action.reader)
     route = SetRoute(position, action.reader, action.weights, channel=fragment.channel(position))
@@ -53,17 +56,18 @@ def activate(snapshot: Snapshot) -> Instructions:
     return (LookAtRoutes(snapshot.now_ms + ACTIVATE_AFTER_MS),)
 
 
-def _have_begun(snapshot: Snapshot, weights: Weights) -> bool:
+def _have_begun(snapshot: Snapshot, fragment: WantedFragment, weights: Weights) -> bool:
     """Whether the bundles that are to get events have begun to read, so that no event waits for their start."""
-    controls = [snapshot.controls.get(bundle, {}) for bundle, weight in weights.items() if weight > 0]
-    return all(control and LEFT not in control for control in controls)
+    lines = [fragment.readers_of(part) for part, weight in weights.items() if weight > 0]
+    return all(
+        any((control := snapshot.controls.get(reader)) and LEFT not in control for reader in line) for line in lines)
 
 
-def _are_open(snapshot: Snapshot, fragment: WantedFragment, action: Route) -> bool:
+def _are_open(snapshot: Snapshot, parts: Iterable[OpenPart]) -> bool:
     """Whether all parts were opened while the query runs: one that was closed since has lost its reader."""
-    for part in open_parts(fragment, action.position, action.weights):
+    for part in parts:
         info = snapshot.channels.get(part.part)
         is_ours = f"{part.position}{PART}{part.bundle}" in snapshot.control
-        if not is_ours or info is None or part.bundle not in info.readers:
+        if not is_ours or info is None or not {part.reader, *part.predecessors} & info.readers.keys():
             return False
     return True

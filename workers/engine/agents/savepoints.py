@@ -30,6 +30,7 @@ from .instructions import (
     TakeOver,
 )
 from .snapshot import PART, Records, Snapshot
+from .standby import taken_over_in
 
 # -- beginning ---------------------------------------------------------------------------------------------------------
 
@@ -100,9 +101,8 @@ def _given_places(heir: WantedFragment, end: Savepoint) -> list[Instruction]:
     joins: list[Instruction] = []
     for item in heir.inputs:
         # What was read whole, and is to be read in parts, is read whole until its writer divides it.
-        is_part = keys.is_part(item.channel)
-        channel = keys.whole_of(item.channel) if is_part else item.channel
-        offset = offset_of(channel, [end], written=not is_part)
+        channel = taken_over_in(item, heir)
+        offset = offset_of(channel, [end], written=not keys.is_part(item.channel))
         if offset is not None:
             joins.append(Join(channel, heir.id, where=offset))
     return joins

@@ -92,8 +92,7 @@ class Slot:
         self._desired = DesiredState()
         self._stages: dict[str, Stage] = {}  # of the fragments that hand over
         self._patience = Patience()
-        self._carrier = Carrier(
-            self._broker, self._store, clock_ms=_now_ms, keeps_stores=not settings.spark_master)
+        self._carrier = Carrier(self._broker, self._store, clock_ms=_now_ms, keeps_stores=not settings.spark_master)
         self._left: frozenset[str] = frozenset()  # bundles that were leaving and have left
         self._due_ms: dict[str, int] = {}
         self._events: list[dict[str, Any]] = []
@@ -210,13 +209,12 @@ class Slot:
 
     def _look_at_stages(self) -> dict[str, Stage]:
         elsewhere = self._carrier.turn(self._desired, self._name)
-        return stages_of(
-            self._desired, self._store, elsewhere, self._patience, runs=self._runs, now_ms=_now_ms())
+        return stages_of(self._desired, self._store, elsewhere, self._patience, runs=self._runs, now_ms=_now_ms())
 
     def _look_who_waited_for_an_end(self) -> None:
-        for name in heirs_due(self._desired, self._store.having("ended")) if self._stages else ():
-            if (run := self._runs.get(name)) is not None and run.standby is not None:
-                run.looks_now()
+        due = heirs_due(self._desired, self._store.having("ended")) if self._stages else frozenset()
+        for run in (run for run in list(self._runs.values()) if run.id in due and run.standby is not None):
+            run.looks_now()
 
     def _rest_s(self) -> float:
         has_standby = any(run.standby is not None for run in list(self._runs.values()))
@@ -285,8 +283,7 @@ class Slot:
         self._due_ms["report"] = now_ms + REPORT_MS
         events, self._events = self._events, []
         report = {
-            "state": state,
-            "version": self._desired.version,
+            "state": state, "version": self._desired.version,
             "fragments": {run.id: self._report_of(run, now_ms) for run in runs if self._is_told(run)},
             "events": events,
             "heap_mb": self._heap.heap_mb,

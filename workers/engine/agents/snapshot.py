@@ -131,7 +131,9 @@ class Snapshot:
         wanted = self.desired.wanted.get(self.id) or self.desired.outgoing.get(self.id)
         if wanted is None:
             return self.running
-        return replace(self.running, heirs=wanted.heirs, joins=wanted.joins, routes=wanted.routes)
+        return replace(
+            self.running, heirs=wanted.heirs, joins=wanted.joins, routes=wanted.routes,
+            part_readers=wanted.part_readers)
 
     def offset_registered(self, channel: str) -> Offset | None:
         """Where the broker has the fragment in a channel that it reads: its place, or where that ended."""

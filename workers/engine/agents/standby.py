@@ -37,7 +37,17 @@ class Standby:
 def inputs_foreseen(wanted: WantedFragment) -> tuple[Input, ...]:
     """What a fragment will read when it takes over: what was read whole is read whole until its writer divides it."""
     return tuple(
-        Input(keys.whole_of(item.channel), item.task) if keys.is_part(item.channel) else item for item in wanted.inputs)
+        item if (channel := taken_over_in(item, wanted)) == item.channel else Input(channel, item.task)
+        for item in wanted.inputs)
+
+
+def taken_over_in(item: Input, wanted: WantedFragment) -> str:
+    """The channel in which a fragment goes on with what others read.
+
+    Where its part is named after itself, and not after one of them, they read the whole stream.
+    """
+    is_new = keys.is_part(item.channel) and keys.reader_of(item.channel) == wanted.id
+    return keys.whole_of(item.channel) if is_new else item.channel
 
 
 def heirs_awaited(

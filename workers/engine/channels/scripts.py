@@ -11,7 +11,7 @@ from pathlib import Path
 import redis
 
 FOLDER = Path(__file__).parent / "lua"
-NEEDS_TRIM = frozenset({"write", "commit", "register", "unregister", "spill", "skip", "intake"})
+NEEDS_TRIM = frozenset({"write", "commit", "register", "unregister", "spill", "skip", "intake", "waiting"})
 
 
 @cache
