@@ -100,7 +100,7 @@ def play(
     hoarding.grows(keys + 10)
     hoarding.grows(hoarding.length_of_out() + 10)  # a batch with all of it is over
     hosts.wait(
-        lambda: hoarding.reported_kb() > keys * length / 2048, within_s=120, what="how much state it has is reported")
+        lambda: hoarding.reported_kb() >= LIMITS.least_bytes >> 10, within_s=120, what="its state is reported")
     hoarding.move()
     hoarding.is_over()
     [ahead], [record] = hoarding.logged("state went ahead"), hoarding.logged("record sent")
