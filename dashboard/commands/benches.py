@@ -56,7 +56,7 @@ _ALL = (
           "workers.benches.engine:main"),
     Bench("cluster", "Batches on a Spark cluster's executors, against those of a local slot, in turn.",
           "workers.benches.cluster:main"),
-    Bench("handover", "Queries fused, moved and cut: how long an output stands still, what others there notice.",
+    Bench("handover", "Queries fused, moved and cut: how long an output stands still, what others in the slots notice.",
           "workers.benches.handover.command:main"),
     Bench("migration", "Schemes of moving queries, from Storm's to ours: seconds of degradation, throughput, outputs.",
           "workers.benches.migration.command:main"),

@@ -33,6 +33,7 @@ FORMS = FUSED, MOVED, CUT = "fused", "moved", "cut"  # each from the one before
 BETWEEN_NODES = THERE, BACK = "there", "back"
 CHAIN = "chain"  # what the output of the chain that is handed over is called; others are called by their slots
 KEPT_EVENTS = 10_000_000
+WITHIN_S = 600.0  # a machine with much other work takes long to begin
 LAST = 3  # the position of a chain's output
 
 
@@ -98,7 +99,7 @@ class Chains:
         """Run all chains, and wait until each has an output."""
         self.run(self.forms[-1])
         channels = [keys.channel(channel) for channel in self.outputs.values()]
-        _until(lambda: all(map(self._broker.xlen, channels)), within_s=60 + 5 * self.load.state_mb)
+        _until(lambda: all(map(self._broker.xlen, channels)), within_s=WITHIN_S)
 
     def run(self, form: str) -> Change:
         """Let the chain go on in this form."""
@@ -111,7 +112,7 @@ class Chains:
             desired.publish(self._broker, desired.desired_of(
                 estate, node, {**task_types(), HOARD.name: HOARD}, self.load.trigger_ms,
                 paces_ms=dict.fromkeys(beside, self.load.bystanders_ms)))
-        _until(lambda: self._is_done(estate.fragments.keys()), within_s=600)
+        _until(lambda: self._is_done(estate.fragments.keys()), within_s=WITHIN_S)
         before, self._slots_now = self._slots_now, frozenset(fragment.slot for fragment in fragments.values())
         self._inherits = tuple(sorted(fragments))
         return Change(form, began_ms, time.monotonic() - began_s, before, self._slots_now, max(fragments))
