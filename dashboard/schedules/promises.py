@@ -63,10 +63,14 @@ def made_by(proposal: Proposal) -> PromiseInForce | None:
 
 
 def promised_loads(estate: Estate, dataflow_ids: Collection[UUID | str]) -> dict[str, Load]:
-    """What was promised of each bundle of these dataflows, by the id that it has in the estate."""
+    """What was promised of each bundle of these dataflows, by the id that it has in the estate; of those that ended
+    for others, by their own."""
     promised_loads: dict[str, Load] = {}
     for dataflow_id, current in in_force(dataflow_ids).items():
-        loads, parts = loads_in(current.promise), parts_of(fragments_of(estate, dataflow_id, current.promise))
+        fragments = fragments_of(estate, dataflow_id, current.promise)
+        loads, parts = loads_in(current.promise), parts_of(fragments)
+        running = {bundle.id for fragment in fragments.values() for bundle in fragment.queries}
+        promised_loads |= {promised: load for promised, load in loads.items() if promised not in running}
         promised_loads |= {own: loads[promised] for own, promised in promised_ids(current.promise, parts).items()}
     return promised_loads
 
