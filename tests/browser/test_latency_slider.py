@@ -105,7 +105,7 @@ def test_the_limit_that_was_chosen_is_sent_and_the_documents_comes_back(opened: 
     assert offer["words"] not in ("none", before)
 
     card.get_by_role("button", name="Set", exact=True).click()
-    expect(page.locator("[data-limit='0'] strong")).to_have_text(f"Mean of at most {offer['words']}")
+    expect(page.locator("[data-limit='0'] strong")).to_have_text(f"mean of at most {offer['words']}.")
     settled(page)
     expect(field).to_have_value(offer["words"])
     expect(page.locator("[data-offer='words']")).to_have_text(offer["words"])
