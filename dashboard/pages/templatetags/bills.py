@@ -17,6 +17,12 @@ def core_hours(cpu_us: int) -> str:
 
 
 @register.filter
+def hours_long(hours: float) -> str:
+    """A time that is given in hours, in minutes where that is little."""
+    return f"{hours:.1f} h" if hours >= 1 else f"{max(1, round(hours * 60))} min"
+
+
+@register.filter
 def gib_hours(memory_mb_s: int) -> str:
     """Memory held over time."""
     hours = memory_mb_s / 1024 / 3600
