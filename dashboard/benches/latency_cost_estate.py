@@ -122,7 +122,9 @@ def _measured(seconds: float) -> dict[str, Any]:
         "p99_ms": _rounded(p99), "measured": len(means),
         "expected_ms": _rounded([1000 * row.expected_s for row in rows]),
         "promised": sum(row.least_s is None for row in rows),
-        "met": sum(row.state == "met" for row in rows)}
+        "met": sum(row.state == "met" for row in rows),
+        # Of promised ones; the others are said to be impossible.
+        "missed": sum(row.state == "missed" for row in rows), "waiting": sum(row.state == "waiting" for row in rows)}
 
 
 def _cpu_ms() -> int:
