@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from scheduler.deployment.online import Move, Thresholds, Turn, decide, lacking_in_words
 from scheduler.deployment.values import Deployment
+from scheduler.model.figures import in_digits
 
 from .defragmentation import LATENCY, LATER, LATER_MS
 from .protocol import Effect, Evaluation, Verdict, held_to_bounds, reversed_changes
@@ -128,7 +129,7 @@ def _move(turn: Turn, askers: tuple[Asker, ...], evidence: Deployments) -> Decis
     if first.latency_ms is not None:
         bounds.append(Bound(LATENCY, "ms", first.latency_ms, first.latency_ms * LATER + LATER_MS))
     text = f"{source} has less to do" if is_for_slot else (
-        f"{move.gain:.3g} bytes a second less pass between nodes")
+        f"{in_digits(move.gain)} bytes a second less pass between nodes")
     takes = "the query takes" if len(bundles) == 1 else f"the {len(bundles)} queries that go there together take"
     teams = {team for asker in askers for team in asker.touched}
     return Decision(

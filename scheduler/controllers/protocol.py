@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any, Literal, Protocol
 
+from scheduler.model.figures import in_digits
+
 from .values import Change, Decision, Policy, Promise, Reason
 
 Verdict = Literal["kept", "broken", "harmful", "too early"]
@@ -130,7 +132,8 @@ def held_to_bounds(promise: Promise, effect: Effect, *, least: int = LEAST_SAMPL
         newest = [sample.values[bound.measure] for sample in effect.samples if _counts(sample, [bound.measure], None)]
         figure = median(newest[-HARD_SAMPLES:]) if len(newest) >= HARD_SAMPLES else 0.0
         if bound.hard and figure > bound.at_most:
-            words = f"{bound.measure} {figure:.3g} {bound.unit} by now, and at most {bound.at_most:.3g} may be"
+            words = (f"{bound.measure} {in_digits(figure)} {bound.unit} by now, and at most "
+                     f"{in_digits(bound.at_most)} may be")
             return "harmful", words
     measures = [bound.measure for bound in promise.bounds]
     samples = [sample for sample in effect.samples if _counts(sample, measures, promise.load)]
@@ -139,8 +142,9 @@ def held_to_bounds(promise: Promise, effect: Effect, *, least: int = LEAST_SAMPL
     figures = {bound: median(sample.values[bound.measure] for sample in samples) for bound in promise.bounds}
     missed = [bound for bound, figure in figures.items() if figure > bound.at_most]
     words = "; ".join(
-        f"{bound.measure} {figure:.3g} {bound.unit}".strip() + f" (before {bound.before:.3g}, promised at most "
-        f"{bound.at_most:.3g})" for bound, figure in figures.items())
+        f"{bound.measure} {in_digits(figure)} {bound.unit}".strip()
+        + f" (before {in_digits(bound.before)}, promised at most {in_digits(bound.at_most)})"
+        for bound, figure in figures.items())
     return ("broken" if missed else "kept"), words
 
 

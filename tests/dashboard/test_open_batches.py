@@ -136,7 +136,7 @@ def test_what_did_not_come_is_taken_back_and_not_tried_again(
     played.run(240)
     assert rounds() == ["rolled_back"] and not opened(record)
     row = RoundRow.objects.get()
-    assert f"{LIMITED} 2e+03 ms" in row.why
+    assert f"{LIMITED} 2,000 ms" in row.why
     played.open_ms = 5.0
     played.run(120)
     assert rounds() == ["rolled_back"] and not opened(record)

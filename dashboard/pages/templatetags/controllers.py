@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from django import template
 
+from scheduler.model.figures import in_digits
+
 register = template.Library()
 
 
@@ -25,4 +27,4 @@ def as_minutes(seconds: float) -> str:
 @register.filter
 def figure(value: float) -> str:
     """Three digits that count."""
-    return f"{value:.3g}"
+    return in_digits(value)
