@@ -65,9 +65,9 @@ def deployment_of(
         is_heard = all(node_of(bundle.slot) in view.reading.reports for bundle in fragment.queries)
         is_movable = is_heard and not why_not_moved(estate, fragment, task_types=types) and not is_placed(
             estate, fragment, _users(view, fragment))
-        is_bound = is_movable and bool(
-            why_not_to_other_nodes(estate, fragment, task_types=types, file_secrets=on_nodes))
         for bundle in fragment.queries:
+            is_bound = is_movable and bool(
+                why_not_to_other_nodes(estate, fragment, bundle, task_types=types, file_secrets=on_nodes))
             known = (cores or {}).get(bundle.id, _cpu(view, bundle))
             bundles[bundle.id] = PlacedBundle(
                 bundle.id, bundle.slot, known or 0.0, movable=is_movable, node_bound=is_bound,
@@ -264,4 +264,4 @@ def _query(
         "users": view.users(fragment.active_tasks),
         "dataflow": users[0] if users else None, "why_not": why_not,
         "targets": [] if why_not or not users else list(
-            slots_for(estate, fragment, slots, bundle, task_types=types, file_secrets=on_nodes))}
+            slots_for(estate, fragment, bundle, slots, task_types=types, file_secrets=on_nodes))}
