@@ -18,6 +18,7 @@ from django.conf import settings
 
 from dashboard import jobs
 from dashboard.catalog.lifecycle import RUNNING
+from dashboard.operations.draining import LEAVES
 from dashboard.operations.file_secrets import file_secrets
 from dashboard.operations.offered_slots import closed_slots, offered_slots
 from dashboard.operations.telemetry import EVERYTHING
@@ -30,8 +31,6 @@ from scheduler.model.estate import Submitted
 from scheduler.model.fragment import Fragment, RunningBundle, Slot, node_of
 from scheduler.moving import FileSecrets, slots_for, why_not_moved, why_not_to_other_nodes
 from scheduler.reuse.division import is_placed
-
-_LEAVES = "it leaves by itself when it has read what it has"
 
 
 def deployment_of(
@@ -254,7 +253,7 @@ def _query(
     on_nodes: FileSecrets,
 ) -> dict[str, Any]:
     estate, cores, types = view.estate, _cpu(view, bundle), jobs.task_types()
-    why_not = _LEAVES if bundle.leaving else why_not_moved(estate, fragment, task_types=types)
+    why_not = LEAVES if bundle.leaving else why_not_moved(estate, fragment, task_types=types)
     users = [
         user for user in view.users(fragment.active_tasks)
         if user["id"] in view.own and view.records[user["id"]].status == RUNNING]
