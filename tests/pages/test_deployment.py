@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from datetime import datetime
 
 import pytest
@@ -18,7 +17,6 @@ from dashboard.operations.deployment import deployment_of
 from dashboard.operations.estate import load_estate
 from dashboard.operations.models import HandoverPause, NodeRow, SlotRow
 from dashboard.operations.offered_slots import SILENT_AFTER
-from dashboard.operations.services import register_node
 from dashboard.operations.telemetry import EVERYTHING
 from dashboard.operations.view import view_for
 from dashboard.plans.selectors import plan_of
@@ -161,16 +159,10 @@ def test_where_cpu_lacks_more_slots_and_their_price_are_named(
 
 
 def test_a_suggestion_of_several_queries_is_one_proposal(
-    world: World, client_of: ClientOf, monkeypatch: pytest.MonkeyPatch, settings
+    world: World, client_of: ClientOf, unchained: DataflowRecord
 ) -> None:
-    settings.DEPLOYMENT_LEAST_KB_S = 0.0
-    register_node(name="n2", slots=2)
-    text = json.loads(document("line"))
-    text["tasks"] = [task | {"chain": "never"} for task in text["tasks"]]
-    record = running(world.carla, world.city, json.dumps(text), world.ana)
-    monkeypatch.setattr(jobs, "read_live", lambda *_: reading(cpu=dict.fromkeys(load_estate().fragments, 0.05)))
     suggestion = client_of("carla").get("/api/deployment").json()["suggestion"]["move"]
-    assert len(suggestion["along"]) == 1 and suggestion["dataflow"]["id"] == str(record.pk)
+    assert len(suggestion["along"]) == 1 and suggestion["dataflow"]["id"] == str(unchained.pk)
     assert suggestion["pause_s"] == pytest.approx(4.1), "a batch and a gap between nodes"
     response = client_of("carla").get("/estate/deployment/")
     assert_sound(response, "/estate/deployment/")
@@ -178,7 +170,7 @@ def test_a_suggestion_of_several_queries_is_one_proposal(
     assert suggestion["saved_bytes_per_s"] == 1000.0
     assert "1.0 kB a second less pass between nodes then" in response.text
 
-    client_of("carla").post(f"/dataflows/{record.pk}/move", {
+    client_of("carla").post(f"/dataflows/{unchained.pk}/move", {
         "query": suggestion["query"], "slot": suggestion["slot"], "along": suggestion["along"]})
     proposal = Proposal.objects.get(plan__kind="move")
     assert len(plan_of(prepared(proposal).plan).steps) == 2
