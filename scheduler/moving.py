@@ -41,7 +41,7 @@ def why_not_moved(estate: EstateView, fragment: Fragment, *, task_types: TaskTyp
 
 
 def why_not_to_other_nodes(
-    estate: EstateView, fragment: Fragment, bundle: RunningBundle | None = None, *, task_types: TaskTypes,
+    estate: EstateView, fragment: Fragment, bundle: RunningBundle, *, task_types: TaskTypes,
     file_secrets: FileSecrets = frozenset(),
 ) -> str:
     """Why a query that can leave its slot stays on its node, in words that follow "cannot be moved:"; empty where it
@@ -53,14 +53,14 @@ def why_not_to_other_nodes(
         What runs.
     fragment : Fragment
         What the query is of.
-    bundle : RunningBundle, optional
-        The query; the first where none is given.
+    bundle : RunningBundle
+        The query.
     task_types : TaskTypes
         The catalogue.
     file_secrets : collection of (str, str), optional
         Team and name of the secrets that stand for a file of the node.
     """
-    node = node_of((bundle or fragment.queries[0]).slot)
+    node = node_of(bundle.slot)
     for task_id in fragment.active_tasks:
         task = estate.tasks[task_id]
         why = _why_on_its_node(task_types[task.type], task.config, file_secrets)
@@ -84,7 +84,7 @@ def _why_on_its_node(task_type: TaskType, config: Mapping[str, Any], file_secret
 
 
 def slots_for(
-    estate: EstateView, fragment: Fragment, slots: Iterable[Slot], bundle: RunningBundle | None = None, *,
+    estate: EstateView, fragment: Fragment, bundle: RunningBundle, slots: Iterable[Slot], *,
     task_types: TaskTypes, file_secrets: FileSecrets = frozenset(),
 ) -> tuple[str, ...]:
     """The slots to which a query that can leave its own may go: of its node alone, where it has something there that
@@ -96,17 +96,17 @@ def slots_for(
         What runs.
     fragment : Fragment
         What the query is of.
+    bundle : RunningBundle
+        The query.
     slots : iterable of Slot
         Those that something may be placed on.
-    bundle : RunningBundle, optional
-        The query; the first where none is given.
     task_types : TaskTypes
         The catalogue.
     file_secrets : collection of (str, str), optional
         Team and name of the secrets that stand for a file of the node.
     """
-    stays = bool(why_not_to_other_nodes(estate, fragment, task_types=task_types, file_secrets=file_secrets))
-    home = (bundle or fragment.queries[0]).slot
+    stays = bool(why_not_to_other_nodes(estate, fragment, bundle, task_types=task_types, file_secrets=file_secrets))
+    home = bundle.slot
     return tuple(
         slot.name for slot in slots if slot.name != home and (slot.node == node_of(home) or not stays))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -10,13 +11,17 @@ from dashboard.approvals.models import Proposal
 from dashboard.approvals.selectors import proposals
 from dashboard.history.store import DatabaseHistory
 from dashboard.operations.handover_pauses import HANDED_OVER
+from dashboard.operations.models import HandoverPause
 from dashboard.plans.selectors import plan_of
 from dashboard.teams.permissions import Viewer
 from scheduler.history.series import QUERY
+from scheduler.model.fragment import Fragment
 from scheduler.model.plan import Plan
 from scheduler.model.plan_kinds import MOVE
 
 LISTED = 8
+MOST_PAUSES = 40  # of moves in a time: more would hide what a chart is of
+BEGUN = (EXECUTING, FAILED, DONE, ROLLING_BACK, ROLLED_BACK)
 PAUSE_IS_TOLD_WITHIN_S = 120  # of when the plan was done
 
 
@@ -39,8 +44,57 @@ class RecentMove:
 def recent_moves(viewer: Viewer) -> list[RecentMove]:
     """The newest moves that the viewer may know of, of those that began to be carried out."""
     rows = proposals(viewer).filter(
-        plan__kind=MOVE.name, status__in=[EXECUTING, FAILED, DONE, ROLLING_BACK, ROLLED_BACK])[:LISTED]
+        plan__kind=MOVE.name, status__in=BEGUN)[:LISTED]
     return [move for row in rows for move in _moves(row)][:LISTED]
+
+
+@dataclass(frozen=True, slots=True)
+class MovePause:
+    """When nothing worked at the tasks of a query that was moved, as its node measured, and what they are called."""
+
+    name: str
+    begin_ms: int
+    end_ms: int
+
+
+def pauses_of_moves(
+    viewer: Viewer, *, begin_s: int, end_s: int, tasks: Collection[str] | None = None
+) -> list[MovePause]:
+    """The measured pauses of moves that the viewer may know of, the oldest first.
+
+    Parameters
+    ----------
+    viewer : Viewer
+        Who looks.
+    begin_s, end_s : int
+        The time in which the pauses ended, in seconds since the epoch.
+    tasks : collection of str, optional
+        Running tasks, of which a moved query has one; all where none are given.
+    """
+    # Charts ask each second: without a handover in their range no plan is read.
+    measured = {pause.query: pause for pause in HandoverPause.objects.filter(
+        at_ms__range=(1000 * begin_s, 1000 * end_s)).order_by("at_ms")}
+    if not measured:
+        return []
+    pauses = []
+    for proposal in proposals(viewer).filter(plan__kind=MOVE.name, status__in=BEGUN)[:MOST_PAUSES]:
+        plan = plan_of(proposal.plan)
+        # Ids are never given twice: a query of the plan that was not there before is one that it moved.
+        known = {bundle.id for before in plan.fragments_before.values() for bundle in before.queries}
+        for fragment in plan.fragments_after.values():
+            if tasks is not None and set(tasks).isdisjoint(fragment.active_tasks):
+                continue
+            pauses += [
+                MovePause(_name(plan, fragment), pause.at_ms - pause.gap_ms, pause.at_ms)
+                for bundle in fragment.queries if bundle.id not in known
+                and (pause := measured.get(bundle.id)) is not None]
+    return sorted(pauses, key=lambda pause: pause.begin_ms)
+
+
+def _name(plan: Plan, fragment: Fragment) -> str:
+    """The tasks of a query by the names that the dataflow of its plan gives them."""
+    named = {running: name for name, running in plan.dataflow.running.items()}
+    return " → ".join(named[task] for task in fragment.active_tasks if task in named) or fragment.id
 
 
 def _moves(proposal: Proposal) -> list[RecentMove]:

@@ -18,6 +18,7 @@ from django.conf import settings
 
 from dashboard import jobs
 from dashboard.catalog.lifecycle import RUNNING
+from dashboard.operations.draining import LEAVES
 from dashboard.operations.file_secrets import file_secrets
 from dashboard.operations.offered_slots import closed_slots, offered_slots
 from dashboard.operations.telemetry import EVERYTHING
@@ -30,8 +31,6 @@ from scheduler.model.estate import Submitted
 from scheduler.model.fragment import Fragment, RunningBundle, Slot, node_of
 from scheduler.moving import FileSecrets, slots_for, why_not_moved, why_not_to_other_nodes
 from scheduler.reuse.division import is_placed
-
-_LEAVES = "it leaves by itself when it has read what it has"
 
 
 def deployment_of(
@@ -65,9 +64,9 @@ def deployment_of(
         is_heard = all(node_of(bundle.slot) in view.reading.reports for bundle in fragment.queries)
         is_movable = is_heard and not why_not_moved(estate, fragment, task_types=types) and not is_placed(
             estate, fragment, _users(view, fragment))
-        is_bound = is_movable and bool(
-            why_not_to_other_nodes(estate, fragment, task_types=types, file_secrets=on_nodes))
         for bundle in fragment.queries:
+            is_bound = is_movable and bool(
+                why_not_to_other_nodes(estate, fragment, bundle, task_types=types, file_secrets=on_nodes))
             known = (cores or {}).get(bundle.id, _cpu(view, bundle))
             bundles[bundle.id] = PlacedBundle(
                 bundle.id, bundle.slot, known or 0.0, movable=is_movable, node_bound=is_bound,
@@ -254,7 +253,7 @@ def _query(
     on_nodes: FileSecrets,
 ) -> dict[str, Any]:
     estate, cores, types = view.estate, _cpu(view, bundle), jobs.task_types()
-    why_not = _LEAVES if bundle.leaving else why_not_moved(estate, fragment, task_types=types)
+    why_not = LEAVES if bundle.leaving else why_not_moved(estate, fragment, task_types=types)
     users = [
         user for user in view.users(fragment.active_tasks)
         if user["id"] in view.own and view.records[user["id"]].status == RUNNING]
@@ -264,4 +263,4 @@ def _query(
         "users": view.users(fragment.active_tasks),
         "dataflow": users[0] if users else None, "why_not": why_not,
         "targets": [] if why_not or not users else list(
-            slots_for(estate, fragment, slots, bundle, task_types=types, file_secrets=on_nodes))}
+            slots_for(estate, fragment, bundle, slots, task_types=types, file_secrets=on_nodes))}

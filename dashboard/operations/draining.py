@@ -13,6 +13,8 @@ from scheduler.model.fragment import Fragment, RunningBundle, node_of
 from scheduler.model.task_types import TaskTypes
 from scheduler.moving import FileSecrets, why_not_moved, why_not_to_other_nodes
 
+LEAVES = "it leaves by itself when it has read what it has"  # why a query is not moved
+
 
 def queries_there(estate: Estate, node: str) -> list[tuple[Fragment, RunningBundle, str]]:
     """The queries on a node, by fragment, each with why it cannot go to another; empty where it can."""
@@ -30,6 +32,6 @@ def _why_not(
     estate: Estate, fragment: Fragment, bundle: RunningBundle, types: TaskTypes, bound: FileSecrets
 ) -> str:
     if bundle.leaving:
-        return "it leaves by itself when it has read what it has"
+        return LEAVES
     return why_not_moved(estate, fragment, task_types=types) or why_not_to_other_nodes(
         estate, fragment, bundle, task_types=types, file_secrets=bound)

@@ -5,17 +5,21 @@ Pure: from kept history to JSON. Colours and fonts are the browser's, which know
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from dashboard.approvals.recent_moves import MovePause
 from dashboard.operations.history import KeptHistory
 from dashboard.operations.marks import Mark
 from scheduler.history.series import DATAFLOW, ESTATE, GRAINS, NODE, QUERY, SLOT, STREAM, TASK, metric_named
 from scheduler.model.plan_kinds import PLAN_KINDS, SUBMIT
 
+RATE = "rate"  # the chart of throughput
 PARTS = "latency_parts"  # the chart of where latency goes
+LABELS = 8  # of pauses on a chart at most: nearer ones have theirs where one points at them
 MOST_GROUPS = 24  # of marks on a chart: nearer ones are one line
 SCALES = {"ms": (2000.0, 0.001, "s"), "MB": (4096.0, 1 / 1024, "GB")}  # from which value on, times what, in which unit
 
@@ -121,7 +125,7 @@ class Earlier:
 
 def chart_figure(
     chart: Chart, kept_history: KeptHistory, *, earlier: Earlier | None = None, marks: Sequence[Mark] = (),
-    begin_s: int, end_s: int, now_s: int,
+    pauses: Sequence[MovePause] = (), begin_s: int, end_s: int, now_s: int,
 ) -> dict[str, Any]:
     """A chart's figure.
 
@@ -135,6 +139,8 @@ def chart_figure(
         What lies over it.
     marks : sequence of Mark
         What happened, the oldest first.
+    pauses : sequence of MovePause
+        Of moves, the oldest first: bands on the chart of throughput.
     begin_s, end_s : int
         The range that the chart shows, in seconds since the epoch.
     now_s : int
@@ -144,8 +150,9 @@ def chart_figure(
     -------
     dict
         ``data`` and ``layout`` as Plotly has them; ``unit``; ``over``: what lies over it; ``empty``: why there is
-        nothing, where there is nothing; ``summary``: the chart in a sentence. A shape has its ``tone``, a trace its
-        ``series`` (which colour) and whether it is ``faint``.
+        nothing, where there is nothing; ``pauses``: bands, each with a ``text``, and a ``label`` where there is room
+        for it; ``summary``: the chart in a sentence. A shape has its ``tone``, a trace its ``series`` (which colour)
+        and whether it is ``faint``.
     """
     scale, unit = _scale(chart, [kept_history, *([earlier.kept_history] if earlier else [])])
     suffix = "%" if scale == 100 else _UNITS[unit]
@@ -154,6 +161,7 @@ def chart_figure(
         traces += [
             trace | {"faint": True, "name": f"{trace['name']}, {earlier.title}", "mode": "lines"}
             for trace in _traces(chart, earlier.kept_history, scale=scale, suffix=suffix, later_s=earlier.offset_s)]
+    bands = _bands(pauses, begin_s, end_s) if traces and chart.name == RATE else []
     return {
         "name": chart.name, "unit": suffix.strip(), "over": earlier.title if earlier else "", "data": traces,
         "layout": {
@@ -161,7 +169,8 @@ def chart_figure(
             "yaxis": {"ticksuffix": suffix},
             "shapes": _shapes(group_marks(marks, begin_s, end_s)) if traces else []},
         "empty": "" if traces else why_empty(chart, kept_history, end_s=end_s, now_s=now_s),
-        "summary": _summary(chart, traces, suffix)}
+        "pauses": bands,
+        "summary": " ".join([_summary(chart, traces, suffix), *(f"{band['text']}." for band in bands)])}
 
 
 def why_empty(chart: Chart, kept_history: KeptHistory, *, end_s: int, now_s: int) -> str:
@@ -256,6 +265,19 @@ def _shapes(groups: Sequence[Sequence[Mark]]) -> list[dict[str, Any]]:
         for number, group in enumerate(groups, start=1)]
 
 
+def _bands(pauses: Sequence[MovePause], begin_s: int, end_s: int) -> list[dict[str, str]]:
+    """Pauses with what is told of each; it has a label where none before it is near."""
+    bands, labelled_ms, apart_ms = [], -math.inf, 1000 * (end_s - begin_s) / LABELS
+    for pause in pauses:
+        has_room = pause.begin_ms - labelled_ms >= apart_ms
+        labelled_ms = pause.begin_ms if has_room else labelled_ms
+        took = f"{(pause.end_ms - pause.begin_ms) / 1000:.2f} s"
+        bands.append({
+            "begin": _iso(pause.begin_ms / 1000), "end": _iso(pause.end_ms / 1000), "label": took if has_room else "",
+            "text": f"{pause.name} moved: still for a batch and {took}"})
+    return bands
+
+
 def _worst_tone(group: Sequence[Mark]) -> str:
     tones = {mark.tone for mark in group}
     return next(tone for tone in ("bad", "change", "ok") if tone in tones)
@@ -271,5 +293,5 @@ def _summary(chart: Chart, traces: Sequence[Mapping[str, Any]], suffix: str) -> 
     return f"{chart.title}. {'; '.join(parts)}." if parts else f"{chart.title}: nothing to draw."
 
 
-def _iso(at_s: int) -> str:
+def _iso(at_s: float) -> str:
     return datetime.fromtimestamp(at_s, UTC).isoformat()

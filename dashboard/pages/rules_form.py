@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from django.conf import settings
 from django.http import QueryDict
 
+from dashboard.operations.handover_pauses import expected_gap_ms, usual_gap_ms
 from scheduler.approving import MINUTES_A_DAY, MOST_ENTRIES, InvalidRules, Rules, rules_of
 from scheduler.model.plan_kinds import PLAN_KINDS
 
@@ -17,6 +19,7 @@ WHOSE = (("any", "any dataflow"), ("own", "our dataflows"), ("others", "dataflow
 ROLES = (("approver", "approvers"), ("admin", "admins"))
 KINDS = tuple(
     (kind.name, "Submission" if kind.has_document else kind.noun) for kind in PLAN_KINDS.values())
+HANDOVER_MS = 250.0  # beyond a batch: what a handover within a node may take, as preset
 _CLOCK = re.compile(r"([01]\d|2[0-4]):([0-5]\d)")
 
 
@@ -28,10 +31,16 @@ def rules_from(form: QueryDict) -> Rules:
         "automatic": None if form.get("automatic") != "1" else {
             "kinds": form.getlist("automatic-kinds"),
             "most_money_per_hour": _number(form, "automatic-money", 0.0),
-            "most_pause_ms": _number(form, "automatic-pause", 250.0), "alone": form.get("automatic-alone") == "1"},
+            "most_pause_ms": _number(form, "automatic-pause", preset_pause_ms()),
+            "alone": form.get("automatic-alone") == "1"},
         "windows": [_window(form, f"window-{number}-") for number in _numbers(form, "window", "begin")],
         "freezes": [_freeze(form, f"freeze-{number}-") for number in _numbers(form, "freeze", "since")],
     })
+
+
+def preset_pause_ms() -> float:
+    """The pause that the form begins with: an output comes once a batch, so it is a batch longer than a handover."""
+    return HANDOVER_MS + settings.TRIGGER_MS
 
 
 def fields_of(rules: Rules) -> dict[str, Any]:
@@ -44,7 +53,7 @@ def fields_of(rules: Rules) -> dict[str, Any]:
         "otherwise": {
             "approvals": rules.otherwise.approvals, "role": rules.otherwise.role,
             "expires": rules.otherwise.expires_after_h},
-        "automatic": rules.automatic,
+        "automatic": rules.automatic, "preset_pause_ms": preset_pause_ms(), "pauses": _pauses(),
         "windows": [*({
             "days": window.days, "begin": _clock(window.begin_min), "end": _clock(window.end_min)}
             for window in rules.windows), {}],
@@ -78,6 +87,14 @@ def in_words(rules: Rules) -> list[str]:
         f"{_local(freeze.until_ms).replace('T', ' ')} UTC{f': {freeze.reason}' if freeze.reason else ''}."
         for freeze in rules.freezes]
     return sentences
+
+
+def _pauses() -> list[dict[str, Any]]:
+    """For how long outputs stand still by what handovers took here, in ms: usually, and at most in 19 of 20."""
+    return [
+        {"where": where, "usual_ms": settings.TRIGGER_MS + usual_gap_ms(between_nodes=between_nodes),
+         "most_ms": settings.TRIGGER_MS + expected_gap_ms(between_nodes=between_nodes)}
+        for where, between_nodes in (("within a node", False), ("between nodes", True))]
 
 
 def _demanded(clause: Any) -> str:

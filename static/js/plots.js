@@ -27,21 +27,42 @@ function layout(figure) {
     xaxis: { ...axis, rangemode: "normal", type: "date", ...given.xaxis },
     yaxis: { ...axis, ...given.yaxis, title: undefined },
     ...(given.yaxis2 && { yaxis2: { ...axis, showgrid: false, ...given.yaxis2 } }),
-    shapes: given.shapes?.map(({ tone, ...shape }) => {
+    shapes: given.shapes && [...given.shapes.map(({ tone, ...shape }) => {
       const color = token(TONES[tone] ?? "--ink-3");
       return { ...shape, label: { ...shape.label, font: { ...shape.label?.font, color } }, line: { color, width: 1.5, dash: "dot" } };
-    }),
+    }), ...(figure.pauses ?? []).map(band)],
+  };
+}
+
+/** From when something stood still until it went on. Its edge can be seen where the band is narrower than a pixel. */
+function band({ begin, end, label }) {
+  const color = token("--warn");
+  return {
+    type: "rect", name: "pause", xref: "x", yref: "paper", x0: begin, x1: end, y0: 0, y1: 0.9, layer: "above",
+    fillcolor: color, opacity: 0.45, line: { color, width: 1 },
+    label: { text: label, textposition: "bottom left", textangle: 0, xanchor: "left", padding: 4, font: { size: TEXT - 2, color: token("--ink") } },
+  };
+}
+
+/** What is said of each band where one points at it: shapes have no such text. */
+function notesOf(pauses) {
+  const color = token("--warn");
+  return {
+    type: "scatter", mode: "markers", name: "pause", showlegend: false, x: pauses.map(({ end }) => end), y: pauses.map(() => 0),
+    text: pauses.map(({ text }) => text), hovertemplate: "%{text}<extra></extra>", cliponaxis: false,
+    marker: { color, symbol: "triangle-up", size: 9, line: { color: token("--raised"), width: 1 } },
   };
 }
 
 function traces(figure) {
-  return figure.data.map(({ series, faint, ...trace }, index) => {
+  const drawn = figure.data.map(({ series, faint, ...trace }, index) => {
     const color = token(SERIES[(series ?? index) % SERIES.length]);
     return {
       ...trace, line: { ...trace.line, color, width: faint ? 1.2 : 1.8, ...(faint && { dash: "dot" }) }, opacity: faint ? 0.75 : 1,
       marker: { ...trace.marker, color, ...(trace.mode === "lines+markers" && { size: 4 }) }, fillcolor: "rgba(0,0,0,0)",
     };
   });
+  return figure.pauses?.length ? [...drawn, notesOf(figure.pauses)] : drawn;
 }
 
 /** Plotly; `bundle` is the one of its bundles that this page has. */

@@ -54,11 +54,13 @@ SlotRow.objects.filter(name="n2/1").update(reserved_for="a measurement" if way =
 _PAUSE = """
 import django, sys; django.setup()
 from dashboard.history.store import DatabaseHistory
+from dashboard.operations.models import HandoverPause
 from django.utils import timezone
 from scheduler.history.series import Annotation
 now_s = int(timezone.now().timestamp())
 DatabaseHistory().annotate([Annotation(
     now_s, "handed_over", "query", sys.argv[1], "It stood still for a batch and 230 ms.")])
+HandoverPause.objects.create(query=sys.argv[1], at_ms=1000 * now_s, gap_ms=230, between_nodes=True)
 """
 
 
@@ -239,3 +241,9 @@ def test_a_move_by_the_keyboard_is_looked_at_proposed_and_done_with_its_pause(
     card = page.locator("#moves")
     expect(card.locator(f"[data-move='{proposal.rstrip('/').split('/')[-1]}']")).to_contain_text("a batch and 230 ms")
     expect(card.locator(".plot svg").first).to_be_visible()
+    expect(card.locator(".plot .shapelayer .shape-label", has_text="0.23 s")).to_be_visible()
+    expect(card.locator(".plot[aria-label$='moved: still for a batch and 0.23 s.']")).to_be_visible()
+    for width, theme in ((1280, "dark"), (400, "light"), (400, "dark")):
+        narrow = open_page(width=width, theme=theme)
+        shown(narrow, site)
+        expect(narrow.locator("#moves .plot .shapelayer .shape-label", has_text="0.23 s")).to_be_visible()

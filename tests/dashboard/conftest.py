@@ -6,6 +6,7 @@ import pytest
 
 from dashboard import jobs
 from tests.dashboard.building import World, make_world
+from tests.dashboard.played import Played
 from tests.pages.scheduling import measured
 
 AWAY = "redis://127.0.0.1:1/0"
@@ -37,6 +38,13 @@ def profiled(world: World) -> World:
     """The same, with profiles of the tasks that ``linear`` has."""
     measured(world)
     return world
+
+
+@pytest.fixture
+def played(monkeypatch: pytest.MonkeyPatch, settings) -> Played:
+    """An estate that does as it is told, whose batches may lie 30 s apart."""
+    settings.LONGEST_TRIGGER_MS = 30_000
+    return Played(monkeypatch)
 
 
 @pytest.fixture

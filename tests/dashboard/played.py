@@ -14,6 +14,7 @@ from dashboard.catalog.models import DataflowRecord
 from dashboard.controllers import runner
 from dashboard.history.store import DatabaseHistory
 from dashboard.operations.estate import load_estate, load_part_of
+from dashboard.operations.models import LatencyStatus
 from dashboard.operations.pacing import Pacer, open_of, trigger_ms_of
 from dashboard.operations.recording import values_of
 from dashboard.operations.telemetry import EVERYTHING
@@ -144,3 +145,8 @@ def intervals(record: DataflowRecord) -> set[int]:
     estate = load_estate()
     running_tasks = estate.submitted[str(record.pk)].running.values()
     return set(trigger_ms_of({estate.places[task][0] for task in running_tasks}).values())
+
+
+def status(record: DataflowRecord) -> LatencyStatus:
+    """What is known of a dataflow's one limit."""
+    return LatencyStatus.objects.get(dataflow=record)

@@ -301,6 +301,25 @@ def test_nothing_private_shows_to_another_team(world: World, loop: Loop):
     assert client.get("/api/controllers/defragmentation/dry-run?team=city").status_code == 404
 
 
+@pytest.mark.parametrize("visibility", ["shared", "private"])
+def test_a_round_that_waits_names_the_plan_that_it_waits_for(
+    world: World, loop: Loop, fragmented: DataflowRecord, visibility: str
+):
+    other = approved(
+        planned(world.mo, world.mobility, document("flood", visibility=visibility), fresh=True), world.ben)
+    loop.set("acts")
+    loop.run()
+    assert (phases(), other.status) == (["begun"], EXECUTING)
+    for person, is_told in ((world.carla, visibility == "shared"), (world.dev, True)):
+        client = Client()
+        client.force_login(person)
+        page = " ".join(client.get("/controllers/defragmentation/").text.split())
+        assert (f'<a href="/proposals/{other.pk}/">the plan to submit flood</a>' in page) is is_told
+        assert ("It waits for a plan of another team." in page) is not is_told
+    enacted(other)
+    assert "It waits for" not in client.get("/controllers/defragmentation/").text
+
+
 # Dry runs -------------------------------------------------------------------------------------------------------------
 
 

@@ -38,10 +38,8 @@ RATE, LATENCY, OTHER = (
 YOUNGEST = Series("dataflow", "d", "latency_min_ms")
 
 
-@pytest.fixture(params=[MemoryHistory, DatabaseHistory])
+@pytest.fixture(params=[MemoryHistory, pytest.param(DatabaseHistory, marks=pytest.mark.django_db)])
 def history(request: pytest.FixtureRequest) -> History:
-    if request.param is DatabaseHistory:
-        request.getfixturevalue("db")
     return request.param()
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -123,12 +123,6 @@ def test_where_no_event_has_come_nothing_is_measured() -> None:
 
     for along in (("a", "b"), ("b",), ("a -> b", "b"), ("a -> b",)):
         assert latency_ms(view, FLOW, LatencyLimit(1.0, along)) is None
-
-
-@pytest.fixture
-def played(monkeypatch: pytest.MonkeyPatch, settings) -> Iterator[Played]:
-    settings.LONGEST_TRIGGER_MS = 30_000
-    return Played(monkeypatch)
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ from datetime import timedelta
 import pytest
 from django.test import Client
 
-from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.services import choose_latency
 from dashboard.controllers.latency_told import latency_told
 from dashboard.controllers.models import ReasonRow
@@ -18,17 +17,7 @@ from dashboard.operations.view import view_for
 from dashboard.teams.permissions import viewer_of
 from scheduler.model.latency import LatencyLimit, in_words
 from tests.dashboard.building import World, document, running
-from tests.dashboard.played import Played
-
-
-@pytest.fixture
-def played(monkeypatch: pytest.MonkeyPatch, settings) -> Played:
-    settings.LONGEST_TRIGGER_MS = 30_000
-    return Played(monkeypatch)
-
-
-def status(record: DataflowRecord) -> LatencyStatus:
-    return LatencyStatus.objects.get(dataflow=record)
+from tests.dashboard.played import Played, status
 
 
 def test_every_limit_and_where_the_time_goes_on_each_sequence_of_tasks_is_kept(world: World, played: Played) -> None:

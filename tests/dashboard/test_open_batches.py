@@ -35,9 +35,7 @@ from tests.dashboard.played import OPEN_BATCHES, Played, opened
 
 
 @pytest.fixture
-def played(monkeypatch: pytest.MonkeyPatch, settings) -> Played:
-    settings.LONGEST_TRIGGER_MS = 30_000
-    played = Played(monkeypatch)
+def played(played: Played) -> Played:
     played.refusal = ""
     return played
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from django.test import Client
 
 from dashboard.operations.models import FragmentPace
@@ -12,12 +11,6 @@ from dashboard.plans.selectors import plan_of
 from dashboard.teams.permissions import viewer_of
 from tests.dashboard.building import World, document, planned, running
 from tests.dashboard.played import Played, opened
-
-
-@pytest.fixture
-def played(monkeypatch: pytest.MonkeyPatch, settings) -> Played:
-    settings.LONGEST_TRIGGER_MS = 30_000
-    return Played(monkeypatch)
 
 
 def test_prices_and_bills_know_of_open_batches(world: World, played: Played, settings) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 
 import pytest
 from django.test import Client
@@ -25,17 +24,7 @@ from dashboard.teams.services import set_freshness
 from scheduler.contracts.qos import QosSetup
 from scheduler.model.latency import LatencyLimit
 from tests.dashboard.building import World, approved, document, enacted, planned, removal_planned, running
-from tests.dashboard.played import Played, intervals, opened
-
-
-@pytest.fixture
-def played(monkeypatch: pytest.MonkeyPatch, settings) -> Iterator[Played]:
-    settings.LONGEST_TRIGGER_MS = 30_000
-    return Played(monkeypatch)
-
-
-def status(record: DataflowRecord) -> LatencyStatus:
-    return LatencyStatus.objects.get(dataflow=record)
+from tests.dashboard.played import Played, intervals, opened, status
 
 
 def test_a_team_that_says_nothing_gets_five_seconds_and_few_batches(world: World, played: Played) -> None:

@@ -4,24 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.services import choose_latency
 from dashboard.operations.limit_statuses import is_met_by_measurement
 from dashboard.operations.models import LatencyStatus
 from dashboard.operations.pacing import SOONEST_S, Pacer
 from scheduler.model.latency import LatencyLimit
 from tests.dashboard.building import World, document, running
-from tests.dashboard.played import Played, intervals
-
-
-@pytest.fixture
-def played(monkeypatch: pytest.MonkeyPatch, settings) -> Played:
-    settings.LONGEST_TRIGGER_MS = 30_000
-    return Played(monkeypatch)
-
-
-def status(record: DataflowRecord) -> LatencyStatus:
-    return LatencyStatus.objects.get(dataflow=record)
+from tests.dashboard.played import Played, intervals, status
 
 
 def test_another_limit_is_paced_for_in_the_next_second(world: World, played: Played) -> None:

@@ -15,7 +15,7 @@ from dashboard.catalog.models import DataflowRecord
 from dashboard.schedules.promises import in_force
 from tests.dashboard.building import World, approved, enacted, planned
 from tests.dashboard.conftest import _surroundings, sent, world  # noqa: F401
-from tests.pages.deployment import halves, heard  # noqa: F401
+from tests.pages.deployment import halves, heard, unchained  # noqa: F401
 from tests.pages.observed import RATE, Observed
 from tests.pages.scheduling import linear, measured
 

@@ -40,19 +40,26 @@ def heard(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def halves(world: World, heard: None, monkeypatch: pytest.MonkeyPatch, settings) -> DataflowRecord:
-    """A dataflow of four queries on n1 and n2; what n3 has is idle, and it reports as they do."""
+def unchained(world: World, heard: None, monkeypatch: pytest.MonkeyPatch, settings) -> DataflowRecord:
+    """A dataflow of four queries that take little, beside a second node; any traffic is worth a move."""
     settings.DEPLOYMENT_LEAST_KB_S = 0.0
-    for node, slots in (("n2", 2), ("n3", 1)):
-        register_node(name=node, slots=slots)
+    register_node(name="n2", slots=2)
     text = json.loads(document("line"))
     text["tasks"] = [task | {"chain": "never"} for task in text["tasks"]]
     record = running(world.carla, world.city, json.dumps(text), world.ana)
+    monkeypatch.setattr(jobs, "read_live", lambda *_: reading(cpu=dict.fromkeys(load_estate().fragments, 0.05)))
+    return record
+
+
+@pytest.fixture
+def halves(unchained: DataflowRecord, monkeypatch: pytest.MonkeyPatch) -> DataflowRecord:
+    """The same on n1 and n2; what n3 has is idle, and it reports as they do."""
+    register_node(name="n3", slots=1)
     for number, fragment in enumerate(FragmentRow.objects.order_by("pk")):
         fragment.slot = ("n1/0", "n1/1", "n2/0", "n2/1")[number]
         fragment.save()
     hears(monkeypatch, "n1", "n2", "n3")
-    return record
+    return unchained
 
 
 def hears(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:

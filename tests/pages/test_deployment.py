@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+from datetime import datetime
 
 import pytest
 from django.conf import settings
@@ -15,14 +15,13 @@ from dashboard.catalog.models import DataflowRecord
 from dashboard.history.store import DatabaseHistory
 from dashboard.operations.deployment import deployment_of
 from dashboard.operations.estate import load_estate
-from dashboard.operations.models import NodeRow, SlotRow
+from dashboard.operations.models import HandoverPause, NodeRow, SlotRow
 from dashboard.operations.offered_slots import SILENT_AFTER
-from dashboard.operations.services import register_node
 from dashboard.operations.telemetry import EVERYTHING
 from dashboard.operations.view import view_for
 from dashboard.plans.selectors import plan_of
 from scheduler.deployment.online import Thresholds, decide
-from scheduler.history.series import Annotation
+from scheduler.history.series import Annotation, Series
 from scheduler.model.fragment import node_of
 from tests.dashboard.building import World, approved, document, enacted, planned, removal_planned, running
 from tests.dashboard.rearranging import prepared
@@ -92,6 +91,39 @@ def test_a_move_is_proposed_and_done_and_undone(world: World, client_of: ClientO
     assert "for a batch and 230 ms" in response.text and f"from {fragment.slot}" in response.text
 
 
+def test_the_measured_pause_of_a_move_is_a_band_on_the_throughput_of_what_was_moved(
+    world: World, client_of: ClientOf
+) -> None:
+    record = running(world.carla, world.city, document("traffic"), world.ana)
+    (fragment,) = load_estate().fragments.values()
+    target = next(slot.name for slot in load_estate().slots if slot.name != fragment.slot)
+    client_of("carla").post(f"/dataflows/{record.pk}/move", {"query": fragment.id, "slot": target})
+    enacted(approved(prepared(Proposal.objects.get(plan__kind="move")), world.ana))
+    (moved,) = load_estate().fragments.values()
+    now_s, history = int(timezone.now().timestamp()), DatabaseHistory()
+    for kind, subject in (("estate", ""), ("dataflow", str(record.pk))):
+        history.append(now_s - 2, {Series(kind, subject, "events_out_per_s"): 10.0})
+    history.flush()
+    for query in (moved.id, "f99-0"):  # the other one is no move's
+        HandoverPause.objects.create(query=query, at_ms=1000 * now_s - 700, gap_ms=310, between_nodes=False)
+
+    def pauses(person: str, kind: str, subject: str = "", name: str = "rate") -> list[dict]:
+        [chart] = client_of(person).get(
+            "/charts.json", {"kind": kind, "subject": subject, "only": name, "range": "5m"}).json()["charts"]
+        assert all(pause["text"] in chart["summary"] for pause in chart["pauses"])
+        return chart["pauses"]
+
+    [pause] = pauses("carla", "estate")
+    begin, end = (datetime.fromisoformat(pause[side]).timestamp() for side in ("begin", "end"))
+    assert (round(end - begin, 3), pause["label"]) == (0.31, "0.31 s")
+    assert "average" in pause["text"] and pause["text"].endswith(" moved: still for a batch and 0.31 s")
+    assert pauses("carla", "dataflow", str(record.pk)) == [pause]
+    assert not pauses("carla", "estate", name="tasks")
+    record.visibility = "private"
+    record.save()
+    assert not pauses("mo", "estate"), "what they may not know of is not told"
+
+
 def test_a_suggestion_says_what_a_move_would_take(
     world: World, client_of: ClientOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -127,16 +159,10 @@ def test_where_cpu_lacks_more_slots_and_their_price_are_named(
 
 
 def test_a_suggestion_of_several_queries_is_one_proposal(
-    world: World, client_of: ClientOf, monkeypatch: pytest.MonkeyPatch, settings
+    world: World, client_of: ClientOf, unchained: DataflowRecord
 ) -> None:
-    settings.DEPLOYMENT_LEAST_KB_S = 0.0
-    register_node(name="n2", slots=2)
-    text = json.loads(document("line"))
-    text["tasks"] = [task | {"chain": "never"} for task in text["tasks"]]
-    record = running(world.carla, world.city, json.dumps(text), world.ana)
-    monkeypatch.setattr(jobs, "read_live", lambda *_: reading(cpu=dict.fromkeys(load_estate().fragments, 0.05)))
     suggestion = client_of("carla").get("/api/deployment").json()["suggestion"]["move"]
-    assert len(suggestion["along"]) == 1 and suggestion["dataflow"]["id"] == str(record.pk)
+    assert len(suggestion["along"]) == 1 and suggestion["dataflow"]["id"] == str(unchained.pk)
     assert suggestion["pause_s"] == pytest.approx(4.1), "a batch and a gap between nodes"
     response = client_of("carla").get("/estate/deployment/")
     assert_sound(response, "/estate/deployment/")
@@ -144,7 +170,7 @@ def test_a_suggestion_of_several_queries_is_one_proposal(
     assert suggestion["saved_bytes_per_s"] == 1000.0
     assert "1.0 kB a second less pass between nodes then" in response.text
 
-    client_of("carla").post(f"/dataflows/{record.pk}/move", {
+    client_of("carla").post(f"/dataflows/{unchained.pk}/move", {
         "query": suggestion["query"], "slot": suggestion["slot"], "along": suggestion["along"]})
     proposal = Proposal.objects.get(plan__kind="move")
     assert len(plan_of(prepared(proposal).plan).steps) == 2

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from io import StringIO
 
 import pytest
@@ -20,7 +19,7 @@ from scheduler.contracts.reports import Reports
 from scheduler.model.fragment import Slot, node_of
 from tests.dashboard.building import World, approved, document, planned, running
 from tests.pages.conftest import ClientOf
-from tests.pages.deployment import hears, reading
+from tests.pages.deployment import hears
 from tests.pages.markup import Markup, assert_sound
 
 pytestmark = pytest.mark.usefixtures("heard")
@@ -45,20 +44,14 @@ def preview(
 
 
 def test_a_move_that_is_chosen_is_looked_at_as_one_that_is_suggested(
-    world: World, client_of: ClientOf, monkeypatch: pytest.MonkeyPatch, settings
+    client_of: ClientOf, unchained: DataflowRecord
 ) -> None:
-    settings.DEPLOYMENT_LEAST_KB_S = 0.0
-    register_node(name="n2", slots=2)
-    text = json.loads(document("line"))
-    text["tasks"] = [task | {"chain": "never"} for task in text["tasks"]]
-    record = running(world.carla, world.city, json.dumps(text), world.ana)
-    monkeypatch.setattr(jobs, "read_live", lambda *_: reading(cpu=dict.fromkeys(load_estate().fragments, 0.05)))
     suggested = client_of("carla").get("/api/deployment").json()["suggestion"]["move"]
-    chosen = preview(client_of, record, suggested["query"], suggested["slot"], *suggested["along"])
+    chosen = preview(client_of, unchained, suggested["query"], suggested["slot"], *suggested["along"])
     assert chosen == suggested and chosen["saved_bytes_per_s"] > 0 and chosen["between_nodes"]
     away = next(slot for slot in ("n1/0", "n2/0") if node_of(slot) != node_of(
         load_estate().fragments[suggested["query"]].slot))
-    alone = preview(client_of, record, suggested["query"], away)
+    alone = preview(client_of, unchained, suggested["query"], away)
     assert alone["saved_bytes_per_s"] <= chosen["saved_bytes_per_s"] and not alone["refused"]
 
 

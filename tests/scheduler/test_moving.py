@@ -131,8 +131,8 @@ def test_what_is_on_the_node_stays_there(name: str, changes: dict, words: str) -
     estate = replace(estate, tasks={**estate.tasks, task.id: replace(task, config={"name": "some"})})
     types = TaskTypes([*(kind for kind in TYPES.values() if kind.name != name), replace(TYPES[name], **changes)])
     fragment = estate.fragments["f1-0"]
-    assert why_not_to_other_nodes(estate, fragment, task_types=types) == words
-    assert slots_for(estate, fragment, estate.slots, task_types=types) == ("n1/1",)
+    assert why_not_to_other_nodes(estate, fragment, fragment.queries[0], task_types=types) == words
+    assert slots_for(estate, fragment, fragment.queries[0], estate.slots, task_types=types) == ("n1/1",)
     with pytest.raises(InvalidTransition, match=words):
         plan_move(estate, "line", query="f1-0", slot="n2/0", task_types=types, prices=PRICES)
     assert plan_move(estate, "line", query="f1-0", slot="n1/1", task_types=types, prices=PRICES)
@@ -147,7 +147,8 @@ def test_what_connectors_read_and_write_goes_to_another_node(name: str, changes:
     task = next(task for task in estate.tasks.values() if task.type == name)
     estate = replace(estate, tasks={**estate.tasks, task.id: replace(task, config={"name": "s3://city/some"})})
     types = TaskTypes([*(kind for kind in TYPES.values() if kind.name != name), replace(TYPES[name], **changes)])
-    assert not why_not_to_other_nodes(estate, estate.fragments["f1-0"], task_types=types)
+    fragment = estate.fragments["f1-0"]
+    assert not why_not_to_other_nodes(estate, fragment, fragment.queries[0], task_types=types)
     plan = plan_move(estate, "line", query="f1-0", slot="n2/0", task_types=types, prices=PRICES)
     check_plan(estate, plan)
 
@@ -160,8 +161,10 @@ def test_what_reads_a_file_that_only_a_secret_names_stays_on_its_node() -> None:
     takes = replace(TYPES["archive"], parameters=(Parameter("address", "string", "Where.", secret=True),))
     types = TaskTypes([*(kind for kind in TYPES.values() if kind.name != "archive"), takes])
     by = {"task_types": types, "file_secrets": {("ana", "db")}}
-    assert why_not_to_other_nodes(estate, estate.fragments["f1-0"], **by) == "archive reads a file on n1"
-    assert slots_for(estate, estate.fragments["f1-0"], estate.slots, **by) == ("n1/1",)
+    fragment = estate.fragments["f1-0"]
+    [query] = fragment.queries
+    assert why_not_to_other_nodes(estate, fragment, query, **by) == "archive reads a file on n1"
+    assert slots_for(estate, fragment, query, estate.slots, **by) == ("n1/1",)
     with pytest.raises(InvalidTransition, match="reads a file on n1"):
         plan_move(estate, "line", query="f1-0", slot="n2/0", prices=PRICES, **by)
     by["file_secrets"] = {("ben", "db")}
@@ -227,7 +230,8 @@ def test_every_move_of_several_keeps_the_invariants_and_can_be_taken_back(life, 
             continue
         slot = chance.choice(estate.slots).name
         able = [name for name in sorted(own) if not why_not_moved(estate, estate.fragments[name], task_types=TYPES)
-                and slot in slots_for(estate, estate.fragments[name], estate.slots, task_types=TYPES)]
+                and slot in slots_for(estate, estate.fragments[name], estate.fragments[name].queries[0], estate.slots,
+                                      task_types=TYPES)]
         if len(able) < 2:
             continue
         going = chance.sample(able, chance.randint(2, len(able)))
@@ -244,11 +248,11 @@ def test_every_move_of_several_keeps_the_invariants_and_can_be_taken_back(life, 
 def test_every_move_keeps_the_invariants_and_can_be_taken_back(life, chance) -> None:
     estate, reference = live(life)
     for name, fragment in sorted(estate.fragments.items()):
-        slots = slots_for(estate, fragment, estate.slots, task_types=TYPES)
+        slots = slots_for(estate, fragment, fragment.queries[0], estate.slots, task_types=TYPES)
         if why_not_moved(estate, fragment, task_types=TYPES) or not slots:
             continue
         slot = chance.choice(slots)
-        stays = why_not_to_other_nodes(estate, fragment, task_types=TYPES)
+        stays = why_not_to_other_nodes(estate, fragment, fragment.queries[0], task_types=TYPES)
         assert slot != fragment.slot and (not stays or node_of(slot) == node_of(fragment.slot))
         dataflow = next(user for user in estate.users[fragment.active_tasks[0]] if not estate.submitted[user].paused)
         plan = moved(estate, name, slot, dataflow)

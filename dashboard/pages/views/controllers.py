@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,6 +13,7 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST, require_safe
 
 from dashboard.approvals.services import answering
+from dashboard.approvals.waiting_rounds import blocking
 from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.permissions import is_uuid, visible_to
 from dashboard.controllers import selectors, services
@@ -57,7 +59,7 @@ def controllers(request: HttpRequest) -> HttpResponse:
     page = Paginator(records, PER_PAGE).get_page(request.GET.get("page"))
     return render(request, "controllers/controllers.html", {
         "controllers": selectors.overview(request.viewer), "page": page, "phases": PHASES, "phase_chosen": phase,
-        "rounds": [_of_row(request, row) for row in page.object_list]})
+        "rounds": _of_rows(request, page.object_list)})
 
 
 @require_safe
@@ -71,7 +73,7 @@ def controller(request: HttpRequest, controller: str) -> HttpResponse:
     page = Paginator(records, PER_PAGE).get_page(request.GET.get("page"))
     return render(request, "controllers/controller.html", {
         "row": row, "controller": row.controller, "modes": MODES, "page": page, "phases": PHASES,
-        "phase_chosen": phase, "team_chosen": team, "rounds": [_of_row(request, turn) for turn in page.object_list],
+        "phase_chosen": phase, "team_chosen": team, "rounds": _of_rows(request, page.object_list),
         "reasons": selectors.reasons(request.viewer, controller=controller)[:REASONS]})
 
 
@@ -163,6 +165,12 @@ class _Names:
             visible_to(request.viewer), pk__in=ids).select_related("team")}
         self.profiles = {str(record.pk): record for record in ProfileRecord.objects.filter(
             known_to(request.viewer), pk__in=ids).select_related("team")}
+
+
+def _of_rows(request: HttpRequest, rows: Sequence[RoundRow]) -> list[dict[str, Any]]:
+    """Rounds, each with the plan that it waits for, if any."""
+    waits_for = blocking(request.viewer, rows)
+    return [_of_row(request, row) | {"waits_for": waits_for.get(row.key)} for row in rows]
 
 
 def _of_row(request: HttpRequest, row: RoundRow) -> dict[str, Any]:

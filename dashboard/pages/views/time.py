@@ -9,12 +9,14 @@ from django.http import HttpRequest, JsonResponse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
+from dashboard.approvals.recent_moves import MovePause, pauses_of_moves
 from dashboard.operations.history import KeptHistory, Range, history_of
 from dashboard.operations.marks import marks_of
-from dashboard.operations.view import view_for
-from dashboard.pages.charts import Chart, Earlier, chart_figure, group_marks, mark_rows
+from dashboard.operations.view import View, view_for
+from dashboard.pages.charts import RATE, Chart, Earlier, chart_figure, group_marks, mark_rows
 from dashboard.pages.limit_charts import charts_of
 from dashboard.pages.ranges import OVERLAYS, ChosenRange, chosen
+from scheduler.history.series import DATAFLOW, ESTATE
 from scheduler.model.errors import NotFound
 
 ROWS = 60  # of a table in place of a chart
@@ -44,12 +46,23 @@ def charts(request: HttpRequest) -> JsonResponse:
         earlier = Earlier(read(span.earlier(now_s=now_s, most_points=points)), span.offset_s, OVERLAYS[span.over])
     marks = marks_of(  # also of this second
         request.viewer, kind, subject, begin_s=span.begin_s, end_s=span.end_s + 1, view=view)
+    pauses = _pauses(request, kind, subject, span, view) if any(chart.name == RATE for chart in wanted) else []
     return JsonResponse({
         "range": _range(span, kept_history) | {"over_empty": bool(earlier and not _has_values(earlier.kept_history))},
         "charts": [
-            chart_figure(chart, kept_history, earlier=earlier, marks=marks, begin_s=span.begin_s, end_s=span.end_s,
-                         now_s=now_s) for chart in wanted],
+            chart_figure(chart, kept_history, earlier=earlier, marks=marks, pauses=pauses, begin_s=span.begin_s,
+                         end_s=span.end_s, now_s=now_s) for chart in wanted],
         "marks": mark_rows(group_marks(marks, span.begin_s, span.end_s))}, json_dumps_params={"separators": (",", ":")})
+
+
+def _pauses(request: HttpRequest, kind: str, subject: str, span: ChosenRange, view: View) -> list[MovePause]:
+    """The pauses of moves: of the whole estate, or of queries that work for a dataflow."""
+    entry = view.estate.submitted.get(subject) if kind == DATAFLOW else None
+    if kind != ESTATE and entry is None:
+        return []
+    return pauses_of_moves(
+        request.viewer, begin_s=span.begin_s, end_s=span.end_s + 1,
+        tasks=None if entry is None else set(entry.running.values()))
 
 
 def _wanted(kind: str, subject: str, only: Sequence[str]) -> list[Chart]:

@@ -132,6 +132,25 @@ def test_a_batch_is_long_from_the_look_before_the_first_without_news() -> None:
     assert watch.for_ms("f1-0", now_ms=40_000) is None
 
 
+@pytest.mark.parametrize("silent_ms", [2_000, 8_000, 60_000])
+def test_while_a_driver_is_silent_no_batch_of_it_grows_long(silent_ms: int) -> None:
+    watch = LongBatches()
+
+    def look(at_ms: int) -> None:
+        watch.look([
+            Batching("f1-0", "r1", 5, lambda: True),
+            Batching("f1-1", "r2", -1, lambda: True, lambda: silent_ms)], now_ms=at_ms)
+
+    look(5_000)
+    back_ms = 10_000 + silent_ms
+    assert watch.for_ms("f1-0", now_ms=back_ms) is None
+    look(back_ms)
+    assert watch.for_ms("f1-0", now_ms=back_ms) == 5_000 and watch.for_ms("f1-1", now_ms=back_ms) is None
+    assert watch.for_ms("f1-0", now_ms=back_ms + 60_000) == 10_000, "it is silent again"
+    look(back_ms + 5_000)
+    assert watch.for_ms("f1-0", now_ms=back_ms + 5_000) == 10_000, "it hangs, as is known a look later"
+
+
 def test_an_open_batch_is_long_from_when_it_last_moved() -> None:
     watch = LongBatches()
 

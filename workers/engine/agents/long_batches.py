@@ -2,6 +2,9 @@
 
 A batch that stays open is long by nature. It counts as such from when it last moved: it takes events, or looks for some
 once a second.
+
+A look that comes late counts for no longer than one that comes in time: the driver had no turn meanwhile, which says
+nothing of its batches.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from workers.engine.spark.listener import Progress
 from .fragment_run import FragmentRun
 from .reconcile import State
 
+LOOK_MS = 5_000  # from one look to the next
 STILL_MS = 5_000  # an open batch that has not moved for so long hangs
 
 
@@ -46,11 +50,12 @@ class LongBatches:
     def look(self, running: Iterable[Batching], *, now_ms: int) -> None:
         """Look at the queries that run; what is not among them is forgotten."""
         seen = list(running)
+        late_ms = max(0, now_ms - self._looked_at_ms - LOOK_MS) if self._looked_at_ms else 0
         since_ms = {
-            query.fragment_id: self._since_ms.get(query.fragment_id, self._looked_at_ms) for query in seen
+            query.fragment_id: self._since_ms.get(query.fragment_id, self._looked_at_ms) + late_ms for query in seen
             if query.still_ms is None and self._newest.get(query.run_id) == query.newest and query.is_in_a_batch()}
         for query in seen:
-            still_ms = 0 if query.still_ms is None else query.still_ms()
+            still_ms = 0 if query.still_ms is None else query.still_ms() - late_ms
             if still_ms >= STILL_MS:
                 since_ms[query.fragment_id] = now_ms - still_ms
         self._since_ms = since_ms
@@ -61,7 +66,7 @@ class LongBatches:
         """For how long a batch of this fragment's query has been under way, or an open one has not moved; None where
         neither was so at the last look."""
         since_ms = self._since_ms.get(fragment_id)
-        return None if since_ms is None else now_ms - since_ms
+        return None if since_ms is None else min(now_ms, self._looked_at_ms + LOOK_MS) - since_ms
 
 
 def batching(runs: Iterable[FragmentRun], progress_of: Callable[[Any], Progress | None]) -> Iterator[Batching]:

@@ -51,7 +51,7 @@ from .handover import AT_WORK, Stage
 from .heap_sampler import HeapSampler
 from .line_writer import LineWriter
 from .logs import configure, logger
-from .long_batches import LongBatches, batching
+from .long_batches import LOOK_MS, LongBatches, batching
 from .node_store import NewestDesired, NodeStore
 from .pulse import Pulse
 from .reconcile import Action, State, reconcile
@@ -64,7 +64,6 @@ from .usage_attribution import Rates
 from .view import DesiredView, Looking
 
 REPORT_MS = 1_000
-LOOK_MS = 5_000  # at every query, in case an end was not told
 SWEEP_MS = 300_000
 GRACE_S = 3_600  # a removed fragment's checkpoint is kept for a plan that is rolled back
 THREADS = 4
@@ -242,6 +241,7 @@ class Slot:
         """
         wanted = {fragment.id for fragment in self._desired.of_slot(self._name)}
         wanted |= {fragment_id for fragment_id, stage in self._stages.items() if stage in AT_WORK}
+        # At every query, in case an end was not told.
         look_at_all = self._is_due("look", LOOK_MS, now_ms) or not self._listener.listening
         if look_at_all:
             self._long_batches.look(batching(list(self._runs.values()), self._listener.progress), now_ms=now_ms)

@@ -1,0 +1,34 @@
+"""The form of a team's rules: what it begins with, and what it says of handovers here."""
+
+from __future__ import annotations
+
+import pytest
+
+from dashboard.approvals.rules import current_rules
+from dashboard.operations.handover_pauses import LEAST, note_pauses
+from scheduler.approving import Automatic
+from tests.dashboard.building import World
+from tests.pages.conftest import ClientOf
+from tests.pages.markup import assert_sound
+
+FORM = "/teams/city/rules"
+
+
+@pytest.mark.parametrize("trigger_ms", [100, 500, 2_000])
+def test_the_preset_lets_a_usual_handover_through_whatever_the_batches_are(
+    world: World, client_of: ClientOf, settings, trigger_ms: int
+) -> None:
+    settings.TRIGGER_MS = trigger_ms
+    note_pauses([{"kind": "handed_over", "fragment": f"f{number}-0", "at_ms": 1_000 * number, "gap_ms": 90,
+                  "between_nodes": False} for number in range(LEAST)])
+    page = client_of("ana").get(FORM)
+    assert_sound(page, FORM)
+    text = " ".join(page.text.split())
+    assert f'name="automatic-pause" type="number" min="0" step="any" value="{trigger_ms + 250}.0"' in text
+    assert f"within a node about {trigger_ms + 90} ms, {trigger_ms + 90} ms at most in 19 of 20" in text
+    assert f"between nodes about {trigger_ms + 3_600} ms" in text
+
+    client_of("ana").post(FORM, {
+        "automatic": "1", "automatic-kinds": ["move"], "automatic-alone": "1", "otherwise-approvals": "1"})
+    _, rules = current_rules([world.city.pk])[world.city.pk]
+    assert rules.automatic == Automatic(kinds=("move",), most_pause_ms=trigger_ms + 250.0)
