@@ -14,6 +14,7 @@ from workers.benches.migration.page import page
 pytestmark = pytest.mark.browser
 
 
+@pytest.mark.long  # for the documentation, not for users
 def test_figures_of_one_kind_become_one_picture(browser: Browser, tmp_path: Path) -> None:
     written, picture = tmp_path / "migration.html", tmp_path / "degradation.png"
     written.write_text(page(document(["nonstop", "handover"], [1, 16])))

@@ -152,8 +152,8 @@ def test_a_dropped_query_shows_what_the_move_would_bring_and_proposes_nothing(
 
 
 @pytest.mark.parametrize(("way", "task_type", "words"), [
-    ("drained", "interpolate", "n2 is drained"),
-    ("reserved", "interpolate", "a measurement has it to itself"),
+    pytest.param("drained", "interpolate", "n2 is drained", marks=pytest.mark.long),  # all are in tests/pages
+    pytest.param("reserved", "interpolate", "a measurement has it to itself", marks=pytest.mark.long),
     ("folder", "parquet_files", "parquet_files writes files on n1")])
 def test_a_query_that_is_dropped_where_it_may_not_go_says_why(
     site: RunningSite, open_page: Callable[..., Page], way: str, task_type: str, words: str
@@ -194,7 +194,8 @@ register_node(name="n3", slots=0)
 """)
 
 
-@pytest.mark.parametrize(("width", "theme"), [(1280, "light"), (400, "dark")])
+@pytest.mark.parametrize(("width", "theme"), [
+    pytest.param(1280, "light", marks=pytest.mark.long), (400, "dark")])
 def test_what_a_move_would_bring_is_readable_on_any_screen(
     site: RunningSite, open_page: Callable[..., Page], width: int, theme: str
 ) -> None:

@@ -39,6 +39,7 @@ def opened(tmp_path: Path) -> Path:
     return data
 
 
+@pytest.mark.long  # test_kept_state.py reads the rows and checkpoints of a version
 @pytest.mark.spark
 @pytest.mark.timeout(900)
 def test_the_rows_of_af0fdcb_read_and_its_queries_go_on(

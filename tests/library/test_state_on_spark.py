@@ -35,9 +35,9 @@ CONFIGS = {
 }
 
 
-# One of each way that a fold keeps its state: by key, by message, and a window of values that a model is fitted to.
+# State by message; test_outputs_sacred.py has the filter by key and the window that a model is fitted to, with a kill.
 # Of the others test_folds.py and test_state_store.py say the same without Spark.
-IN_SHORT = {"kalman_filter", "join_by_message", "sliding_linear_regression"}
+IN_SHORT = {"join_by_message"}
 
 
 @pytest.mark.parametrize("name", [

@@ -35,6 +35,7 @@ def learning(frame):
                      model={"name": "fares", "team": "city"}, keep=2).withColumn("n", F.lit(1))
 
 
+@pytest.mark.long  # those below train, predict and store, too
 def test_models_are_those_of_an_undisturbed_run_and_stored(stream, broker, broker_url, monkeypatch):
     monkeypatch.setenv("REDIS_URL", broker_url)
     rows = trips(100)

@@ -213,6 +213,8 @@ def test_what_is_killed_while_site_and_broker_are_away_starts_again_from_the_nod
             process = agents.enter_context(agent(prepared.url, data_dir))
             until(lambda: fragments_of(broker))
             broker.flushall()
+            # It writes later while its file is synced, and answers before that.
+            broker.execute_command("WAITAOF", 1, 0, 10_000)
             broker_process.kill()
             broker_process.wait()
             [before] = slots(process)

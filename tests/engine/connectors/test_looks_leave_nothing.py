@@ -151,6 +151,7 @@ def test_of_postgresql_no_connection_stays_and_secrets_are_opened_by_name(
                 "and pid <> pg_backend_pid()").fetchone() == (0,))
 
 
+@pytest.mark.long  # the test of a line that is longer reads the end of one
 def test_of_long_files_the_end_is_read(started: Any) -> None:
     with rig_of("files") as rig:
         node = started(rig)
@@ -218,6 +219,7 @@ def test_a_look_whose_process_dies_says_so(started: Any) -> None:
         assert (state.state, state.code) == (FAILED, "look_ended") and state.remedy
 
 
+@pytest.mark.long  # tests/dashboard/test_looks.py has the order
 def test_only_so_many_look_at_once_and_the_others_wait(started: Any) -> None:
     with rig_of("files") as rig:
         node = started(rig)

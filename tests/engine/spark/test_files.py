@@ -61,8 +61,8 @@ def grown(rig: Rig, folders: dict[str, Path], *, by: int) -> None:
     rig.wait(is_more, what="more in files")
 
 
-@pytest.mark.parametrize("killed", [  # tests/engine/files kills whoever writes at every step
-    False, pytest.param(True, marks=pytest.mark.long)], ids=["undisturbed", "killed"])
+@pytest.mark.long  # tests/engine/files writes them by Spark, too, and kills whoever writes at every step
+@pytest.mark.parametrize("killed", [False, True], ids=["undisturbed", "killed"])
 def test_files_hold_each_event_once_and_are_closed_by_age(rig: Rig, afterwards_nothing: None, *, killed: bool) -> None:
     folders = publish(rig)
     grown(rig, folders, by=50)

@@ -16,6 +16,7 @@ QUERIES = ("pace1-0", "pace1-1", "pace1-2")
 OUT = "pace1-2.0"
 
 
+@pytest.mark.long  # in test_outputs_sacred.py they do
 def test_intervals_change_while_queries_run(rig: Rig) -> None:
     tasks = [
         RunningTask("pace-count", "numbers", {"rate_per_s": RATE_PER_S}, ()),

@@ -319,6 +319,7 @@ def test_a_task_is_measured_in_a_slot_that_nothing_runs_on(rig):
     assert not rig.broker.keys("weir:ch:trial-*") and not list((rig.data_dir / "checkpoints").glob("trial-*"))
 
 
+@pytest.mark.long  # test_bundles.py plays it; test_moved_bundles.py has a divided task on Spark
 def test_a_schedule_changes_twice_and_a_slot_dies_and_every_event_arrives_once(rig: Rig):
     flow = Flow(rig, "d", [bundle("d1-1", 0, 3, 0.5), bundle("d1-4", 1, 3, 0.5)], [bundle("d1-2", 1)])
     rig.publish(estate_of([], []))

@@ -78,6 +78,7 @@ def test_columns_that_an_arrow_udf_passes_through_are_those_of_its_events(rig: R
     assert all(row["_time"] == row["_born"] for row in rows)
 
 
+@pytest.mark.long  # few columns of all types do in the short run
 def test_a_schema_of_five_hundred_columns_survives(rig: Rig) -> None:
     ticks = rig.ticks("a", rate_per_s=1_000, limit=10)
     wide = ticks.select("*", *((F.col("_seq") + index).alias(f"c{index}") for index in range(500)))
