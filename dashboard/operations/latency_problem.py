@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from django.conf import settings
@@ -15,6 +15,7 @@ from scheduler.latency.pacing import Queries, Wanted
 from scheduler.latency.triggers import BatchCost
 from scheduler.latency.ways import Part, part_of, way_of
 from scheduler.model.costs import Costs
+from scheduler.model.estate import Submitted
 from scheduler.model.fragment import Fragment
 from scheduler.model.latency import PERCENTILES, LatencyLimit
 
@@ -82,7 +83,7 @@ def latency_ms(view: View, dataflow: str, limit: LatencyLimit) -> float | None:
     """
     submitted = view.estate.submitted[dataflow]
     if not limit.along:
-        return _slowest(view, [submitted.running[task] for task in submitted.sinks], metric_of(limit))
+        return _slowest(view, submitted, metric_of(limit))[0]
     part = part_of(view.estate, dataflow, limit)
     measured = None if part is None else _measured_along(view, part)
     if measured is None or limit.percentile is None:
@@ -90,6 +91,16 @@ def latency_ms(view: View, dataflow: str, limit: LatencyLimit) -> float | None:
     last = view.reading.flows.tasks.get(submitted.running[(limit.tasks or limit.path[:1])[-1]])
     tail_ms = last and getattr(last, metric_of(limit))
     return measured.total_ms * tail_ms / last.latency_mean_ms if tail_ms and last.latency_mean_ms else None
+
+
+def events_per_s(view: View, dataflow: str, limit: LatencyLimit) -> float:
+    """How many events a second there are now of which the latency of a limit is measured: of the slowest sink, or at
+    the end of a part."""
+    submitted = view.estate.submitted[dataflow]
+    if not limit.along:
+        return _slowest(view, submitted, metric_of(limit))[1]
+    last = view.reading.flows.tasks.get(submitted.running[(limit.tasks or limit.path[:1])[-1]])
+    return 0.0 if last is None else last.rate_per_s
 
 
 def parts_of(view: View, dataflow: str, limit: LatencyLimit, path: Sequence[str]) -> Breakdown | None:
@@ -191,10 +202,12 @@ def metric_of(limit: LatencyLimit) -> str:
     return f"latency_p{measured}_ms"
 
 
-def _slowest(view: View, tasks: Collection[str], name: str) -> float | None:
-    flows = view.reading.flows.tasks
-    known = [value for task in tasks if task in flows and (value := getattr(flows[task], name)) is not None]
-    return max(known, default=None)
+def _slowest(view: View, submitted: Submitted, name: str) -> tuple[float | None, float]:
+    """The latency of the sink where it is highest, in ms, and its events a second; None where no event has come."""
+    flows = [view.reading.flows.tasks.get(submitted.running[task]) for task in submitted.sinks]
+    known = [
+        (value, flow.rate_per_s) for flow in flows if flow is not None and (value := getattr(flow, name)) is not None]
+    return max(known, default=(None, 0.0))
 
 
 def _cost(

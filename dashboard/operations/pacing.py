@@ -28,6 +28,7 @@ from dashboard.operations.latency_problem import (
     Key,
     Measure,
     Wants,
+    events_per_s,
     latency_ms,
     measure_of,
     parts_of,
@@ -176,7 +177,8 @@ class Pacer:
             milliseconds = latency_ms(view, name, limit)
             self._settled.setdefault(measure, Settled()).look(
                 now_s, (in_force.get(query, 0.0) for query in want.way.upstream_first),
-                None if milliseconds is None else milliseconds / 1000, over_s=limit.over_s)
+                None if milliseconds is None else milliseconds / 1000, over_s=limit.over_s,
+                events_per_s=events_per_s(view, name, limit))
         for measure in self._settled.keys() - measures.keys():
             del self._settled[measure]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from .pacing import Expected
 
@@ -85,20 +86,32 @@ def carried_over(other_s: float, limit_s: float) -> float:
     return min(CARRIED_OVER * limit_s, max(LOWEST * limit_s, other_s))
 
 
+class Reading(NamedTuple):
+    """What was measured at a moment: both in seconds, and of how many events a second."""
+
+    at_s: float
+    latency_s: float
+    events_per_s: float
+
+
 @dataclass(slots=True)
 class Settled:
     """Latencies of one limit since the intervals on its way changed last.
 
+    The mean is of events: of readings a second apart, each counts by how many events a second it is of.
     A change is over when everything has been through every batch at the new intervals: until then nothing counts.
     """
 
     intervals_s: tuple[float, ...] = ()
     since_s: float = 0.0
-    points: list[tuple[float, float]] = field(default_factory=list)  # moment, latency; in seconds
+    points: list[Reading] = field(default_factory=list)
     first_s: float | None = None  # the moment of the first point since then
     is_whole: bool = False  # whether points cover the whole span
 
-    def look(self, now_s: float, intervals_s: Iterable[float], latency_s: float | None, *, over_s: float) -> None:
+    def look(
+        self, now_s: float, intervals_s: Iterable[float], latency_s: float | None, *, over_s: float,
+        events_per_s: float = 1.0,
+    ) -> None:
         """Take in what is measured at a moment.
 
         Parameters
@@ -111,14 +124,16 @@ class Settled:
             What is measured; None where no event has come lately.
         over_s : float
             The span of the mean.
+        events_per_s : float, optional
+            Of how many events a second that is.
         """
         intervals_s = tuple(intervals_s)
         if intervals_s != self.intervals_s:
             self.intervals_s, self.since_s, self.points, self.first_s = intervals_s, now_s, [], None
         if latency_s is not None and now_s >= self.since_s + settling_s(intervals_s):
-            self.points.append((now_s, latency_s))
+            self.points.append(Reading(now_s, latency_s, events_per_s))
             self.first_s = now_s if self.first_s is None else self.first_s
-        self.points = [point for point in self.points if point[0] > now_s - over_s]
+        self.points = [point for point in self.points if point.at_s > now_s - over_s]
         self.is_whole = self.first_s is not None and now_s - self.first_s >= over_s - 1  # there is a point a second
 
     @property
@@ -129,14 +144,17 @@ class Settled:
     @property
     def recent_s(self) -> float | None:
         """The mean over the last `RECENT_S` seconds; None while there are too few points."""
-        newest_s = self.points[-1][0] if self.points else 0.0
-        return _mean([point for point in self.points if point[0] > newest_s - RECENT_S])
+        newest_s = self.points[-1].at_s if self.points else 0.0
+        return _mean([point for point in self.points if point.at_s > newest_s - RECENT_S])
 
 
-def _mean(points: Sequence[tuple[float, float]]) -> float | None:
+def _mean(points: Sequence[Reading]) -> float | None:
     if len(points) < LEAST_POINTS:
         return None
-    return sum(latency for _, latency in points) / len(points)
+    events_per_s = sum(point.events_per_s for point in points)
+    if not events_per_s:
+        return None
+    return sum(point.latency_s * point.events_per_s for point in points) / events_per_s
 
 
 def settling_s(intervals_s: Iterable[float]) -> float:

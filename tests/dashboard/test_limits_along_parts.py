@@ -15,7 +15,7 @@ from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.services import choose_latency
 from dashboard.controllers.collecting.limited import LimitSeries, measured_by
 from dashboard.operations.estate import load_estate
-from dashboard.operations.latency_problem import latency_ms
+from dashboard.operations.latency_problem import events_per_s, latency_ms
 from dashboard.operations.latency_view import latency_of
 from dashboard.operations.models import FragmentPace, LatencyStatus
 from dashboard.operations.view import View
@@ -65,8 +65,10 @@ def test_what_is_measured_of_a_part_is_what_is_planned(line: Line, data: st.Data
     limit = line.limit(*data.draw(line.slices()))
     want = Wanted("w", way_of(line.estate, FLOW, limit), 1.0)
 
-    measured_ms = latency_ms(view_of(line, queries), FLOW, limit)
+    view = view_of(line, queries)
+    measured_ms = latency_ms(view, FLOW, limit)
 
+    assert events_per_s(view, FLOW, limit) == RATE
     expected = expected_at(queries, [want], queries.before_s)["w"]
     assert measured_ms == pytest.approx(1000 * expected.latency_s)
 

@@ -71,6 +71,29 @@ def test_nothing_counts_until_a_change_is_through() -> None:
     assert settled.recent_s is None
 
 
+@given(st.lists(st.tuples(st.integers(0, 500), st.floats(0.01, 20.0)), min_size=60, max_size=90))
+def test_a_mean_is_that_of_all_events_of_the_span_however_their_rate_varies(seconds: list[tuple[int, float]]) -> None:
+    settled, over_s = Settled(), 50
+    for second, (events, age_s) in enumerate(seconds):
+        settled.look(second, (), age_s if events else None, over_s=over_s, events_per_s=events)
+
+    counted = seconds[max(int(settling_s(())), len(seconds) - over_s):]
+    ages_s = [age_s for events, age_s in counted for _ in range(events)]
+    if len([1 for events, _ in counted if events]) < LEAST_POINTS:
+        assert settled.mean_s is None
+    elif seconds[-1][0]:
+        assert settled.mean_s == pytest.approx(sum(ages_s) / len(ages_s))
+
+
+def test_few_late_events_count_as_few() -> None:
+    settled = Settled()
+    for second in range(100):
+        is_late = 80 <= second < 85
+        settled.look(second, (), 3.0 if is_late else 0.2, over_s=60, events_per_s=2.0 if is_late else 500.0)
+
+    assert settled.mean_s == pytest.approx(0.2, abs=0.01)
+
+
 def test_a_span_is_whole_once_it_was_measured_from_end_to_end() -> None:
     settled, whole = Settled(), []
     for second in range(100):
