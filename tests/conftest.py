@@ -43,8 +43,8 @@ WHOLE = tuple(ROOT / "tests" / folder for folder in (
     "architecture", "browser", "engine/channels/contract", "library", "engine/spark"))
 # What takes longest begins first, so that no worker is left with it while the others have nothing to do.
 LONGEST_FIRST = (
-    "spark", "browser", "library", "contract", "nodes", "first light", "test_upgrade.py", "test_looks_leave_nothing.py",
-    "test_looks.py", "test_postgresql.py", "test_routes.py", "test_open_batches.py", "test_node.py", "test_openapi.py",
+    "spark", "browser", "library", "contract", "nodes", "first light", "test_looks_leave_nothing.py", "test_looks.py",
+    "test_postgresql.py", "test_routes.py", "test_open_batches.py", "test_node.py", "test_openapi.py",
     "test_every_page.py", "test_pacing.py")
 
 

@@ -45,7 +45,6 @@ def reference(senml: list[str], ranges: dict, known: BloomFilter):
         yield seq, entries["source"], values
 
 
-@pytest.mark.long  # test_outputs_sacred.py runs ETL
 def test_etl(stream, ticks):
     document = sample("urban_etl")
     config = {task["id"]: task.get("config", {}) for task in document["tasks"]}
