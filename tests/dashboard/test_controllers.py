@@ -305,8 +305,10 @@ def test_nothing_private_shows_to_another_team(world: World, loop: Loop):
 def test_a_round_that_waits_names_the_plan_that_it_waits_for(
     world: World, loop: Loop, fragmented: DataflowRecord, visibility: str
 ):
-    other = approved(
-        planned(world.mo, world.mobility, document("flood", visibility=visibility), fresh=True), world.ben)
+    text = document("flood", visibility=visibility, tasks=[  # it shares nothing
+        {"id": "sense", "type": "urban_sensing", "config": {"seed": 9}}, {"id": "parse", "type": "senml_parse"},
+        {"id": "average", "type": "block_average"}, {"id": "out", "type": "output", "config": {"name": "flood-out"}}])
+    other = approved(planned(world.mo, world.mobility, text), world.ben)
     loop.set("acts")
     loop.run()
     assert (phases(), other.status) == (["begun"], EXECUTING)

@@ -101,8 +101,8 @@ def test_the_measured_pause_of_a_move_is_a_band_on_the_throughput_of_what_was_mo
     enacted(approved(prepared(Proposal.objects.get(plan__kind="move")), world.ana))
     (moved,) = load_estate().fragments.values()
     now_s, history = int(timezone.now().timestamp()), DatabaseHistory()
-    for kind, subject in (("estate", ""), ("dataflow", str(record.pk))):
-        history.append(now_s - 2, {Series(kind, subject, "events_out_per_s"): 10.0})
+    subjects = (("estate", ""), ("dataflow", str(record.pk)))
+    history.append(now_s - 2, {Series(kind, subject, "events_out_per_s"): 10.0 for kind, subject in subjects})
     history.flush()
     for query in (moved.id, "f99-0"):  # the other one is no move's
         HandoverPause.objects.create(query=query, at_ms=1000 * now_s - 700, gap_ms=310, between_nodes=False)
