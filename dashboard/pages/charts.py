@@ -266,7 +266,7 @@ def _shapes(groups: Sequence[Sequence[Mark]]) -> list[dict[str, Any]]:
 
 
 def _bands(pauses: Sequence[MovePause], begin_s: int, end_s: int) -> list[dict[str, str]]:
-    """Pauses with what is told of each; it has a label where none before it is near."""
+    """Pauses with what is told of each; it has a label where none before it is near, on the side with more room."""
     bands, labelled_ms, apart_ms = [], -math.inf, 1000 * (end_s - begin_s) / LABELS
     for pause in pauses:
         has_room = pause.begin_ms - labelled_ms >= apart_ms
@@ -274,6 +274,7 @@ def _bands(pauses: Sequence[MovePause], begin_s: int, end_s: int) -> list[dict[s
         took = f"{(pause.end_ms - pause.begin_ms) / 1000:.2f} s"
         bands.append({
             "begin": _iso(pause.begin_ms / 1000), "end": _iso(pause.end_ms / 1000), "label": took if has_room else "",
+            "side": "right" if pause.begin_ms < 500 * (begin_s + end_s) else "left",
             "text": f"{pause.name} moved: still for a batch and {took}"})
     return bands
 

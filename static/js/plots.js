@@ -35,12 +35,12 @@ function layout(figure) {
 }
 
 /** From when something stood still until it went on. Its edge can be seen where the band is narrower than a pixel. */
-function band({ begin, end, label }) {
+function band({ begin, end, label, side }) {
   const color = token("--warn");
   return {
     type: "rect", name: "pause", xref: "x", yref: "paper", x0: begin, x1: end, y0: 0, y1: 0.9, layer: "above",
     fillcolor: color, opacity: 0.45, line: { color, width: 1 },
-    label: { text: label, textposition: "bottom left", textangle: 0, xanchor: "left", padding: 4, font: { size: TEXT - 2, color: token("--ink") } },
+    label: { text: label, textposition: side === "left" ? "bottom right" : "bottom left", textangle: 0, xanchor: side === "left" ? "right" : "left", padding: 4, font: { size: TEXT - 2, color: token("--ink") } },
   };
 }
 
