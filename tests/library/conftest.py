@@ -16,17 +16,21 @@ START_MS = 1_700_000_000_000
 
 
 @pytest.fixture(scope="package")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """A session with a slot's settings."""
+def spark(tmp_path_factory: pytest.TempPathFactory, with_jar: Callable[[Path], Path]) -> Iterator[Any]:
+    """A session with a slot's settings; it has a slot's jar, and asks no broker."""
     from tests.engine.channels.contract.session import close_jvm
+    from workers.engine.channels.config import ChannelConfig
+    from workers.engine.channels.spark import spark_conf
     from workers.engine.settings import Settings
     from workers.engine.spark.session import open_session
 
-    folder = tmp_path_factory.mktemp("slot")
+    folder = with_jar(tmp_path_factory.mktemp("slot"))
+    conf = spark_conf(ChannelConfig("redis://127.0.0.1:1", data_dir=folder))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", os.environ.get("PYTHONPATH", ""))  # restored afterwards: opening adds to it
         close_jvm()
-        yield open_session(Settings(data_dir=folder, threads=2, pin="never"), slot=0, slot_dir=folder / "slot-0")
+        yield open_session(
+            Settings(data_dir=folder, threads=2, pin="never"), slot=0, slot_dir=folder / "slot-0", channel_conf=conf)
         close_jvm()
 
 

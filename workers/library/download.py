@@ -20,6 +20,7 @@ from .columns import STREAM
 from .config import InvalidConfig, settings
 from .http import require_allowed
 from .outside import ON_ERROR, PATIENCE, NotAnswered, asked
+from .spark_text import columns_ddl
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -64,7 +65,8 @@ def http_get(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
 
     return asked(
         inputs, task_type="http_get", reads=list(dict.fromkeys(_PLACE.findall(url))), ask=ask,
-        adds=f"`{into}` string, `{into}_bytes` bigint, `{into}_status` int", nothing=(None, None, None),
+        adds=columns_ddl({into: "string", f"{into}_bytes": "bigint", f"{into}_status": "int"}),
+        nothing=(None, None, None),
         on_error=values["on_error"],
     )
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import reduce
+from operator import and_
 from typing import TYPE_CHECKING, Any
 
 from scheduler.model.columns import ColumnError, Columns
@@ -17,6 +19,7 @@ from .carrying import packed, unpacked
 from .columns import STREAM, require_scalar
 from .config import InvalidConfig, require_columns, settings
 from .operators import milliseconds
+from .select.checked import condition
 from .select.compiling import compiled
 from .select.form import one_form
 from .select.grammar import parse
@@ -80,8 +83,8 @@ def join(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
     packs = {}
     for side, names in sides.items():
         whole = packed(list(dict.fromkeys([*on, *names.values()])))
-        packs[f"_{side}"] = F.when(F.expr(_condition(values, side, columns)), whole)
-    known = F.expr(" AND ".join(f"`{name}` IS NOT NULL" for name in on))
+        packs[f"_{side}"] = F.when(condition(inputs, _condition(values, side, columns)), whole)
+    known = reduce(and_, (F.col(name).isNotNull() for name in on))
     given = inputs.select(*STREAM, F.when(known, F.concat(F.lit("="), key_text(on))).alias("_of"), *[
         pack.alias(name) for name, pack in packs.items()])
     fold = Joined(milliseconds(values["before"]), milliseconds(values["after"]), milliseconds(values["lateness"]),

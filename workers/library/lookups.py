@@ -22,6 +22,7 @@ from .config import InvalidConfig, settings
 from .databases import DatabaseLocation, locate, open_database
 from .files import replay_path
 from .outside import NotAnswered, asked, typed
+from .spark_text import columns_ddl
 from .sql import require_reading
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ def lookup(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
                   drops=values["missing"] == "drop")
     return asked(
         inputs, task_type="lookup", reads=list(on), ask=ask, nothing=(None,) * len(columns), on_error="fail",
-        adds=", ".join(f"`{name}` {kind}" for name, kind in columns.items()))
+        adds=columns_ddl(columns))
 
 
 def lookup_check(config: Mapping[str, Any]) -> None:

@@ -19,6 +19,7 @@ from scheduler.model.task_types import Parameter, TaskType
 from .columns import typed_columns
 from .config import InvalidConfig, require_columns, settings
 from .outside import typed
+from .spark_text import columns_ddl
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -67,7 +68,7 @@ def xml_document(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
     kinds, wanted = _columns(values), wanted_values(values)
     field = values["field"]
     require_columns(inputs.columns, [field], task_type="xml_document", remedy="Set field to the column of the text.")
-    added = StructType.fromDDL(", ".join(f"`{name}` {kind}" for name, kind in kinds.items()))
+    added = StructType.fromDDL(columns_ddl(kinds))
     stay = [name for name in inputs.columns if name != field and name not in kinds]
     schema = StructType([*(inputs.schema[name] for name in stay), *added.fields])
     arrow, types = to_arrow_schema(added, timezone="UTC"), tuple(kinds.values())

@@ -15,6 +15,7 @@ from .aggregates import Aggregate, read_aggregates
 from .carrying import packed, unpacked
 from .columns import STREAM, kept_type, require_scalar
 from .config import InvalidConfig, require_columns, settings
+from .spark_text import columns_ddl
 from .state import fold_stream, key_text
 from .windows import Deduplicated, Windowed
 
@@ -142,8 +143,8 @@ def window(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
     keys = {f"_k{place}": F.col(name) for place, name in enumerate(by)}
     given = inputs.select(*STREAM, key_text(by).alias("_of"), *[
         column.alias(name) for name, column in {**keys, **read}.items()])
-    key_types = ", ".join(f"`{name}` {kept_type(name, kinds[name])}" for name in by)
-    results = ", ".join(f"`{aggregate.name}` {_type_of(aggregate, kinds)}" for aggregate in aggregates)
+    key_types = columns_ddl({name: str(kept_type(name, kinds[name])) for name in by})
+    results = columns_ddl({aggregate.name: _type_of(aggregate, kinds) for aggregate in aggregates})
     added = ", ".join(part for part in (
         "_seq bigint, _time bigint, _born bigint", key_types, "window_start bigint, window_end bigint", results,
         "late bigint") if part)

@@ -16,6 +16,7 @@ from scheduler.model.task_types import Parameter, TaskType
 from .columns import COLUMN_TYPES, OBSERVATION, OBSERVATION_TYPES, STREAM, require_scalar, typed_columns
 from .config import InvalidConfig, require_columns, settings
 from .schemas import SCHEMAS, EventSchema
+from .spark_text import columns_ddl
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -83,7 +84,7 @@ def senml_parse(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
     schema = event_schema(values)
     text = values["field"]
     require_columns(inputs.columns, [text], task_type="senml_parse", remedy="Set field to the column of the text.")
-    body = F.expr(f"substring(`{text}`, locate('{{', `{text}`))")
+    body = F.substring(text, F.locate("{", F.col(text)), F.length(text))
     entries = F.from_json(body, "e array<struct<n: string, v: string, sv: string>>")["e"]
     # No filter on what was computed here: Spark would push it down and read the JSON once more for it. A message
     # that cannot be read gives an empty array instead, and so no event.
@@ -195,7 +196,7 @@ def _parsed(inputs: DataFrame, values: Mapping[str, Any], read) -> DataFrame:
     columns = typed_columns(values["columns"])
     field = values["field"]
     require_columns(inputs.columns, [field], task_type="The parser", remedy="Set field to the column of the text.")
-    ddl = ", ".join(f"`{name}` {kind}" for name, kind in columns.items())
+    ddl = columns_ddl(columns)
     return inputs.select(*STREAM, read(F.col(field), ddl).alias("_parsed")).select(
         *STREAM, *[F.col("_parsed")[name].alias(name) for name in columns])
 

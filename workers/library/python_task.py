@@ -23,6 +23,7 @@ from .config import InvalidConfig, require_columns, settings
 from .packages import FUNCTION, require_function
 from .python_calls import MARK, ON_ERROR, PROBLEM, STOP, call, results_of, wrong
 from .python_results import checked, complete
+from .spark_text import columns_ddl
 from .state import fold_batches
 
 if TYPE_CHECKING:
@@ -152,8 +153,7 @@ def _stateless(
 
     given = _given(columns, on_error)
 
-    schema = StructType.fromDDL(", ".join(
-        [*(f"{name} bigint" for name in STREAM), *(f"`{name}` {kind}" for name, kind in given.items())]))
+    produced = StructType.fromDDL(columns_ddl({**dict.fromkeys(STREAM, "bigint"), **given}))
 
     def work(table: pa.Table) -> pa.Table:
         return checked(call(function, table, dict(arguments)), columns, function)
@@ -167,7 +167,7 @@ def _stateless(
                         pa.Table.from_batches([batch]), work, function=function, on_error=on_error):
                     yield from complete(result, given).to_batches()
 
-    return inputs.select(*STREAM, *reads).mapInArrow(through, schema)
+    return inputs.select(*STREAM, *reads).mapInArrow(through, produced)
 
 
 # With a state for each key --------------------------------------------------------------------------------------------
@@ -189,7 +189,7 @@ def _keyed(
                              on_error=on_error)
 
     folded = fold_batches(inputs, work, by=by, columns=given,
-                          gives=", ".join(f"`{name}` {kind}" for name, kind in held.items()))
+                          gives=columns_ddl(held))
     return folded.select(*[_from_text(name, columns.get(name, "")) for name in held])
 
 

@@ -14,6 +14,7 @@ from scheduler.model.refinement import Refined
 from scheduler.model.task_types import Parameter, TaskType
 
 from .config import settings
+from .select.checked import condition, selected
 from .select.compiling import compiled
 from .select.containing import contained
 from .select.form import one_form
@@ -40,8 +41,8 @@ def sql(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
     """What Spark computes of the query, once it is checked against the columns that really come."""
     values = settings(SQL, config)
     plan = compiled(parse(values["query"]), Columns(dict(inputs.dtypes)))
-    events = inputs if plan.where is None else inputs.where(plan.where)
-    return events.selectExpr(*plan.entries)
+    events = inputs if plan.where is None else inputs.where(condition(inputs, plan.where))
+    return selected(events, plan.entries)
 
 
 def sql_check(config: Mapping[str, Any]) -> None:

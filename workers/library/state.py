@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from .columns import kept_type
 from .folds import Fold
 from .pieces import States
+from .spark_text import columns_ddl
 from .state_store import LARGE, Parts, Pointer, StoreLocation, packed
 
 if TYPE_CHECKING:
@@ -134,7 +135,7 @@ def fold_stream(
     """
     from pyspark.sql import functions as F
 
-    ddl = ", ".join([*(f"`{name}` {_kept_type(inputs, name)}" for name in kept), *([added] if added else [])])
+    ddl = ", ".join(part for part in (columns_ddl({name: _kept_type(inputs, name) for name in kept}), added) if part)
     used = list(dict.fromkeys([*kept, *reads]))
     kept, reads = tuple(kept), tuple(reads)
 

@@ -22,6 +22,7 @@ from .config import InvalidConfig, require_columns, settings
 from .distinct import DistinctCount
 from .folds import Accumulate, BlockAverage, Fold, Interpolate, JoinByMessage, KalmanFilter, SecondOrderMoment
 from .schemas import SCHEMAS
+from .spark_text import columns_ddl
 from .state import fold_stream
 
 if TYPE_CHECKING:
@@ -233,7 +234,7 @@ def join_by_message(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
     fold = JoinByMessage(fields, values["open_messages"], values["incomplete"] == "emit")
     added = "_seq bigint, _time bigint, _born bigint, msg_id string, sensor_id string, meta string, "
     return fold_stream(inputs, fold, by=["sensor_id"], reads=["msg_id", "obs", "value", *along], kept=[],
-                       added=added + ", ".join(f"`{name}` double" for name in fields))
+                       added=added + columns_ddl(dict.fromkeys(fields, "double")))
 
 
 def join_by_message_check(config: Mapping[str, Any]) -> None:

@@ -19,6 +19,7 @@ from .columns import typed_columns
 from .config import InvalidConfig, settings
 from .databases import Database, DatabaseLocation, locate, open_database
 from .outside import ON_ERROR, PATIENCE, NotAnswered, asked, typed
+from .spark_text import columns_ddl
 from .sql import require_reading
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ def sql_lookup(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
     )
     return asked(
         inputs, task_type="sql_lookup", reads=list(dict.fromkeys(query.names)), ask=ask,
-        adds=", ".join(f"`{name}` {kind}" for name, kind in columns.items()), nothing=nothing,
+        adds=columns_ddl(columns), nothing=nothing,
         on_error=values["on_error"],
     )
 

@@ -21,6 +21,7 @@ from typing import Any
 
 from workers.engine.settings import from_environment
 from workers.library.spark_sources import require_source
+from workers.library.spark_text import identifier
 
 from .contract import MOST_MESSAGES, DeadLetter, Message, Opening, Polled, Position, SourceAway, SourceRefused
 
@@ -139,7 +140,7 @@ class SparkReader:
                 f"The format {self._config['source']} gives no column {', '.join(missing)}.",
                 remedy=f"It gives {', '.join(frame.columns)}.")
         try:
-            writer = frame.select(*(f"`{name}`" for name in self._names)).writeStream.foreachBatch(self._give)
+            writer = frame.select(*map(identifier, self._names)).writeStream.foreachBatch(self._give)
             return writer.option("checkpointLocation", str(self._checkpoint)).trigger(
                 processingTime=f"{round(self._config['every'] * 1000)} milliseconds").start()
         except Exception as error:

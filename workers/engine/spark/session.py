@@ -104,6 +104,8 @@ def configuration(settings: Settings, *, scratch: Path, sockets: Path) -> dict[s
         "spark.ui.retainedStages": "20",
         "spark.ui.retainedTasks": "100",
         "spark.sql.ui.retainedExecutions": "5",
+        # Else Spark puts settings, system properties and the environment in the place of ${…} wherever it reads SQL.
+        "spark.sql.variable.substitute": "false",
         # What a query says of a time must not depend on the machine that it runs on.
         "spark.sql.session.timeZone": "UTC",
         # One partition a stream keeps the order of events, so a shuffle has one partition too and nothing to adapt.

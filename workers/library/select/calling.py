@@ -10,6 +10,7 @@ from sqlglot import exp
 
 from scheduler.model.columns import nearest
 
+from ..spark_text import literal, type_text
 from . import types
 from .functions import AGGREGATES, FUNCTIONS, GENERATED, NAMES, UNSTEADY, Function, expected_kinds, kind_in_words
 from .grammar import function_name, number, refused
@@ -47,7 +48,10 @@ def called(scope: Any, node: exp.Anonymous) -> Typed:
         raise wrong(f"flatten needs a list of lists, and {values[0].spark[:60]} is {values[0].kind}.")
     elif name in ("abs", "pmod"):
         values = scope.alike([value.cast(types.arithmetic(value.kind)) for value in values], name)
-    return Typed(_given(name, function, values, node.expressions), _text_of(name, function, values))
+    given = _given(name, function, values, node.expressions)
+    if name == "from_json" and given is not None:  # Spark is told the type that was read, not the text that said it
+        values[1] = Typed("string", literal(type_text(given)))
+    return Typed(given, _text_of(name, function, values))
 
 
 def _given(name: str, function: Function, values: Sequence[Typed], arguments: Sequence[exp.Expression]) -> str | None:

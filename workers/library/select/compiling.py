@@ -14,12 +14,14 @@ from sqlglot import exp
 
 from scheduler.model.columns import STREAM_TYPES, Columns, nearest
 
+from ..spark_text import identifier, literal
 from . import types
 from .calling import called
 from .functions import FUNCTIONS, is_kind, kind_in_words
 from .grammar import COMPARISONS, Item, Select, function_name, number, path, refused
 from .values import Typed, typed_number, wrong
 
+MOST_SPARK_CHARACTERS = 200_000  # of what an expression is for Spark: some have their operands in it several times
 _TRIED = {exp.Add: "try_add", exp.Sub: "try_subtract", exp.Mul: "try_multiply", exp.Mod: "try_mod"}
 _SIGNS = {exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=", exp.NullSafeEQ: "<=>"}
 
@@ -49,7 +51,7 @@ def compiled(select: Select, columns: Columns) -> Compiled:
         condition = scope.typed(select.where)
         scope.expect(condition, "boolean", "The condition")
         where = condition.spark
-    entries, given = [f"`{name}`" for name in STREAM_TYPES], dict[str, str | None](STREAM_TYPES)
+    entries, given = [identifier(name) for name in STREAM_TYPES], dict[str, str | None](STREAM_TYPES)
     complete = True
     for item in select.items:
         if item.is_star:
@@ -57,7 +59,7 @@ def compiled(select: Select, columns: Columns) -> Compiled:
             for name in item.excepted:
                 columns.require(name, parameter="query")
         for text, name, kind in _of_item(item, scope, columns):
-            if name in STREAM_TYPES and text in ("", f"`{name}`"):
+            if name in STREAM_TYPES and text in ("", identifier(name)):
                 continue
             _require_new(name, given)
             given[name] = kind
@@ -68,7 +70,7 @@ def compiled(select: Select, columns: Columns) -> Compiled:
 def _of_item(item: Item, scope: Scope, columns: Columns) -> list[tuple[str, str, str | None]]:
     """Text, name and type of what an entry gives; several that one text gives have the text once."""
     if item.is_star:
-        return [(f"`{name}`", name, kind) for name, kind in columns.types.items() if name not in item.excepted]
+        return [(identifier(name), name, kind) for name, kind in columns.types.items() if name not in item.excepted]
     if item.is_generator:
         return _generated(item, scope)
     if len(item.names) != 1:
@@ -77,8 +79,8 @@ def _of_item(item: Item, scope: Scope, columns: Columns) -> list[tuple[str, str,
     if value.kind == types.VOID:
         raise refused(f"gives nothing but NULL as {item.names[0]}", "Write CAST(NULL AS string), or another type.")
     name = item.names[0]
-    plain = isinstance(item.expression, exp.Column) and value.spark == f"`{name}`"
-    return [(value.spark if plain else f"{value.spark} AS `{name}`", name, value.kind)]
+    plain = isinstance(item.expression, exp.Column) and value.spark == identifier(name)
+    return [(value.spark if plain else f"{value.spark} AS {identifier(name)}", name, value.kind)]
 
 
 def _generated(item: Item, scope: Scope) -> list[tuple[str, str, str | None]]:
@@ -95,7 +97,7 @@ def _generated(item: Item, scope: Scope) -> list[tuple[str, str, str | None]]:
     if len(given) != len(item.names):
         raise refused(f"gives what {name} makes {len(item.names)} names",
                       f"It makes {len(given)}: write {name}(…) AS ({', '.join('abc'[:len(given)])}).")
-    names = ", ".join(f"`{column}`" for column in item.names)
+    names = ", ".join(map(identifier, item.names))
     text = f"{name}({value.spark}) AS " + (f"({names})" if len(item.names) > 1 else names)
     return [(text if place == 0 else "", column, given[place]) for place, column in enumerate(item.names)]
 
@@ -113,6 +115,7 @@ class Scope:
 
     def __init__(self, columns: Columns, aliases: frozenset[str], variables: Mapping[str, str | None] | None = None):
         self.columns, self.aliases, self.variables = columns, aliases, dict(variables or {})
+        self._all_known = columns.complete and None not in columns.types.values()
 
     def within(self, variables: Mapping[str, str | None]) -> Scope:
         """The scope inside of a function's body."""
@@ -124,19 +127,34 @@ class Scope:
             raise wrong(f"{what} needs {kind_in_words(expected)}, and {value.spark[:80]} is {value.kind}.")
 
     def typed(self, node: exp.Expression) -> Typed:
-        """An expression's type, and its text for Spark."""
-        for kinds, method in _METHODS:
-            if isinstance(node, kinds):
-                return method(self, node)
-        raise refused(f"has {node.key} in it")
+        """An expression's type, and its text for Spark.
+
+        Raises
+        ------
+        WrongColumnType
+            It works on what it cannot, or all columns have known types, as they have where it runs, and it has none:
+            what a field of it would be, nobody has checked.
+        InvalidConfig
+            It is none that a query may have, or its text is too long.
+        """
+        method = next((method for kinds, method in _METHODS if isinstance(node, kinds)), None)
+        if method is None:
+            raise refused(f"has {node.key} in it")
+        value = method(self, node)
+        if value.kind is None and self._all_known:
+            raise wrong(f"{value.spark[:80]} has no type.", "Write CAST(NULL AS string), or another type, for NULL.")
+        if len(value.spark) > MOST_SPARK_CHARACTERS:
+            raise refused(f"comes to more than {MOST_SPARK_CHARACTERS:,} characters for Spark",
+                          "Let a sql task before it give parts of it names.")
+        return value
 
     def _column(self, node: exp.Column) -> Typed:
         parts = path(node, self.aliases)
         if parts[0] in self.variables:
-            value = Typed(self.variables[parts[0]], parts[0])
+            value = Typed(self.variables[parts[0]], identifier(parts[0]))
         else:
             name = self._named(parts[0])
-            value = Typed(self.columns.type_of(name), f"`{name}`")
+            value = Typed(self.columns.type_of(name), identifier(name))
         for field in parts[1:]:
             value = self._field(value, field)
         return value
@@ -153,13 +171,13 @@ class Scope:
 
     def _field(self, value: Typed, name: str) -> Typed:
         if value.kind is None:
-            return Typed(None, f"{value.spark}.`{name}`")
+            return Typed(None, f"{value.spark}.{identifier(name)}")
         fields = types.fields(value.kind)
         if name not in fields:
             near = nearest(name, fields)
             raise wrong(f"{value.spark[:60]} is {value.kind[:80]}, which has no field {name}.",
                         f"Did you mean {near}?" if near else "")
-        return Typed(fields[name], f"{value.spark}.`{name}`")
+        return Typed(fields[name], f"{value.spark}.{identifier(name)}")
 
     def _dot(self, node: exp.Dot) -> Typed:
         return self._field(self.typed(node.this), node.expression.name)
@@ -167,7 +185,7 @@ class Scope:
     def _variable(self, node: exp.Identifier) -> Typed:
         if node.name not in self.variables:
             return self._column(exp.Column(this=node.copy()))
-        return Typed(self.variables[node.name], node.name)
+        return Typed(self.variables[node.name], identifier(node.name))
 
     def _literal(self, node: exp.Expression) -> Typed:
         if isinstance(node, exp.Boolean):
@@ -175,8 +193,7 @@ class Scope:
         if isinstance(node, exp.Null):
             return Typed(types.VOID, "NULL")
         if node.is_string:
-            text = node.this.replace("\\", "\\\\").replace("'", "\\'")
-            return Typed("string", f"'{text}'")
+            return Typed("string", literal(node.this))
         return typed_number(number(node))
 
     def _negative(self, node: exp.Neg) -> Typed:

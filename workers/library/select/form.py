@@ -89,7 +89,8 @@ def written(select: Select) -> str:
 
 def _entry(item: Item) -> str:
     if item.is_star:
-        return f"* EXCEPT ({', '.join(item.excepted)})" if item.excepted else "*"
+        excepted = [exp.to_identifier(name, quoted=PLAIN.fullmatch(name) is None) for name in item.excepted]
+        return f"* EXCEPT ({', '.join(name.sql(dialect=Dialect) for name in excepted)})" if excepted else "*"
     text = shown(item.expression)
     if isinstance(item.expression, exp.Column | exp.Dot) and item.names == (item.expression.name,):
         return text

@@ -172,6 +172,9 @@ HIGHER = frozenset({"transform", "filter", "exists", "forall", "aggregate"})  # 
 BUILDERS = frozenset({"struct", "named_struct"})
 GENERATED = frozenset({"explode", "explode_outer", "posexplode", "posexplode_outer"})
 NAMES = frozenset({*FUNCTIONS, *HIGHER, *BUILDERS, *GENERATED})
+# What the text for Spark may call: these names, and what operators and functions are computed with.
+CALLED = NAMES | {
+    "try_add", "try_subtract", "try_multiply", "try_divide", "try_mod", "try_element_at", "between"}
 
 _KINDS: dict[str, tuple[Callable[[str], bool], str]] = {
     "any": (lambda kind: True, "a value"),
@@ -188,11 +191,13 @@ _KINDS: dict[str, tuple[Callable[[str], bool], str]] = {
     "time": (lambda kind: kind in ("timestamp", "date"), "a time"),
     "date": (lambda kind: kind == "date", "a date"),
 }
+_NESTED = frozenset({"array", "map", "list", "nested"})
 
 
 def is_kind(kind: str, expected: str) -> bool:
-    """Whether a type is of the kind that a function takes; NULL is of each."""
-    return kind == types.VOID or _KINDS[expected][0](kind)
+    """Whether a type is of the kind that a function takes. NULL is of each kind of single values, and of no kind of
+    lists, mappings and records: what their elements or fields are, it does not say."""
+    return (kind == types.VOID and expected not in _NESTED) or _KINDS[expected][0](kind)
 
 
 def kind_in_words(expected: str) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 from sqlglot import exp
 
+from ..spark_text import identifier, literal
 from . import types
 from .grammar import PLAIN, refused
 
@@ -31,7 +32,7 @@ def record(scope: Any, name: str, arguments: Sequence[exp.Expression]) -> Built 
         raise refused("makes a record with a field that is NULL alone", "Write CAST(NULL AS string), or another type.")
     kind = None if None in [value.kind for value in values] else "struct<{}>".format(
         ",".join(f"{key}:{value.kind}" for key, value in zip(names, values, strict=True)))
-    fields = ", ".join(f"'{key}', {value.spark}" for key, value in zip(names, values, strict=True))
+    fields = ", ".join(f"{literal(key)}, {value.spark}" for key, value in zip(names, values, strict=True))
     return kind, f"named_struct({fields})"
 
 
@@ -63,7 +64,7 @@ def higher(scope: Any, name: str, arguments: Sequence[exp.Expression]) -> Built 
     if len(variables) > (2 if name in ("transform", "filter") else 1):
         raise refused(f"calls {name} with a function of {len(variables)} variables")
     result = scope.within(dict(zip(variables, kinds, strict=True))).typed(body.this)
-    head = variables[0] if len(variables) == 1 else f"({', '.join(variables)})"
+    head = _head(variables)
     text = f"{name}({value.spark}, {head} -> {result.spark})"
     if name == "transform":
         if result.kind == types.VOID:
@@ -83,4 +84,10 @@ def _aggregate(
     if first.kind is not None and result.kind is not None and first.kind != result.kind:
         raise refused(f"lets aggregate begin with {first.kind} and go on with {result.kind}",
                       f"Begin with CAST({first.spark[:30]} AS {result.kind}).")
-    return result.kind, f"aggregate({value.spark}, {first.spark}, ({', '.join(variables)}) -> {result.spark})"
+    return result.kind, f"aggregate({value.spark}, {first.spark}, {_head(variables)} -> {result.spark})"
+
+
+def _head(variables: Sequence[str]) -> str:
+    """The variables of a function, as Spark has them before the arrow."""
+    names = ", ".join(map(identifier, variables))
+    return names if len(variables) == 1 else f"({names})"

@@ -5,7 +5,10 @@ from __future__ import annotations
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
+from ..spark_types import element, fields, is_field_name, key
 from .grammar import Dialect
+
+__all__ = ["element", "fields", "key"]
 
 INTEGERS = ("tinyint", "smallint", "int", "bigint")
 VOID = "void"  # of NULL
@@ -57,39 +60,9 @@ def may_cast(kind: str | None, to: str) -> bool:
     return to in _CASTABLE.get("number" if is_number(kind) else kind, ())
 
 
-def element(kind: str) -> str | None:
-    """The type of an array's elements, or of a map's values; None for other types."""
-    if kind.startswith("array<"):
-        return kind[6:-1]
-    return _split(kind[4:-1])[1] if kind.startswith("map<") else None
-
-
-def key(kind: str) -> str | None:
-    """The type of a map's keys."""
-    return _split(kind[4:-1])[0] if kind.startswith("map<") else None
-
-
-def fields(kind: str) -> dict[str, str]:
-    """The fields of a struct, by name."""
-    if not kind.startswith("struct<"):
-        return {}
-    pairs = (part.partition(":") for part in _split(kind[7:-1]))
-    return {name.strip("`"): inner for name, _, inner in pairs}
-
-
-def _split(text: str) -> list[str]:
-    """What commas separate, outside of brackets."""
-    parts, depth, start = [], 0, 0
-    for place, character in enumerate(text):
-        depth += (character in "<(") - (character in ">)")
-        if character == "," and not depth:
-            parts.append(text[start:place])
-            start = place + 1
-    return [*parts, text[start:]] if text else []
-
-
 def read_type(node: exp.Expression) -> str | None:
-    """A type that a query writes, as Spark's ``simpleString``; None for one that is not taken."""
+    """A type that a query writes, as Spark's ``simpleString``; None for one that is not taken, or whose fields have
+    names that such a text cannot hold."""
     if not isinstance(node, exp.DataType):
         return None
     if node.this in _PLAIN and not node.expressions:
@@ -102,7 +75,7 @@ def read_type(node: exp.Expression) -> str | None:
         return f"array<{inner[0][1]}>"
     if node.this == exp.DataType.Type.MAP and len(inner) == 2:
         return f"map<{inner[0][1]},{inner[1][1]}>"
-    if node.this == exp.DataType.Type.STRUCT and all(name for name, _ in inner):
+    if node.this == exp.DataType.Type.STRUCT and all(is_field_name(name) for name, _ in inner):
         return "struct<{}>".format(",".join(f"{name}:{kind}" for name, kind in inner))
     return None
 

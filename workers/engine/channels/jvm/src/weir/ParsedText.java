@@ -1,0 +1,50 @@
+package weir;
+
+import com.fasterxml.jackson.core.JsonProcessingException;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import java.util.ArrayDeque;
+import java.util.ArrayList;
+import java.util.Deque;
+import java.util.List;
+import org.apache.spark.sql.catalyst.analysis.MultiAlias;
+import org.apache.spark.sql.catalyst.analysis.UnresolvedAttribute;
+import org.apache.spark.sql.catalyst.analysis.UnresolvedFunction;
+import org.apache.spark.sql.catalyst.expressions.Alias;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.UnresolvedNamedLambdaVariable;
+import org.apache.spark.sql.catalyst.parser.ParseException;
+import org.apache.spark.sql.classic.SparkSession;
+import scala.jdk.javaapi.CollectionConverters;
+
+/** What Spark's parser makes of the text of an expression: its nodes, each with the names in it. Nothing is evaluated. */
+public final class ParsedText {
+  private static final int MOST_NODES = 100_000;
+
+  private ParsedText() {}
+
+  /** The nodes as JSON: of each the class, and behind it the parts of the name of a column, function or alias. */
+  public static String nodes(SparkSession session, String text) throws JsonProcessingException, ParseException {
+    List<List<String>> nodes = new ArrayList<>();
+    Deque<Expression> open = new ArrayDeque<>();
+    open.push(session.sessionState().sqlParser().parseExpression(text));
+    while (!open.isEmpty()) {
+      Expression node = open.pop();
+      if (nodes.size() == MOST_NODES) throw new IllegalArgumentException("The expression has too many parts.");
+      List<String> described = new ArrayList<>();
+      described.add(node.getClass().getName());
+      described.addAll(names(node));
+      nodes.add(described);
+      CollectionConverters.asJava(node.children()).forEach(open::push);
+    }
+    return new ObjectMapper().writeValueAsString(nodes);
+  }
+
+  private static List<String> names(Expression node) {
+    if (node instanceof UnresolvedAttribute column) return CollectionConverters.asJava(column.nameParts());
+    if (node instanceof UnresolvedFunction function) return CollectionConverters.asJava(function.nameParts());
+    if (node instanceof UnresolvedNamedLambdaVariable variable) return CollectionConverters.asJava(variable.nameParts());
+    if (node instanceof Alias alias) return List.of(alias.name());
+    if (node instanceof MultiAlias aliases) return CollectionConverters.asJava(aliases.names());
+    return List.of();
+  }
+}

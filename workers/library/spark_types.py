@@ -1,0 +1,66 @@
+"""Spark's types as text (its ``simpleString``): their parts. Reading one needs neither Spark nor a parser of SQL."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+# Characters that delimit parts of a type, or quote: a field's name in a type as text cannot have them.
+_DELIMITERS = frozenset("`'\"\\<>(),:;")
+_HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})  # control, format, surrogates, line ends
+MOST_CHARACTERS = 255  # of a name
+_SIMPLE = re.compile(r"[a-z_]+(\(\d{1,3}(,\d{1,3})?\))?")
+_MOST_LEVELS = 32
+
+
+def is_visible(name: str) -> bool:
+    """Whether a name shows all of its characters: none controls a terminal, ends a line or turns the text around."""
+    return bool(name) and all(unicodedata.category(character) not in _HIDDEN for character in name)
+
+
+def is_field_name(name: str) -> bool:
+    """Whether a record's field may have this name."""
+    return len(name) <= MOST_CHARACTERS and is_visible(name) and not _DELIMITERS & set(name)
+
+
+def element(kind: str) -> str | None:
+    """The type of an array's elements, or of a map's values; None for other types."""
+    if kind.startswith("array<"):
+        return kind[6:-1]
+    return arguments(kind[4:-1])[1] if kind.startswith("map<") else None
+
+
+def key(kind: str) -> str | None:
+    """The type of a map's keys; None for other types."""
+    return arguments(kind[4:-1])[0] if kind.startswith("map<") else None
+
+
+def fields(kind: str) -> dict[str, str]:
+    """The fields of a struct: types by name, none for other types."""
+    if not kind.startswith("struct<"):
+        return {}
+    pairs = (part.partition(":") for part in arguments(kind[7:-1]))
+    return {name.strip("`"): inner for name, _, inner in pairs}
+
+
+def arguments(text: str) -> list[str]:
+    """What commas separate, outside of brackets."""
+    parts, depth, start = [], 0, 0
+    for place, character in enumerate(text):
+        depth += (character in "<(") - (character in ">)")
+        if character == "," and not depth:
+            parts.append(text[start:place])
+            start = place + 1
+    return [*parts, text[start:]] if text else []
+
+
+def is_type(kind: str, levels: int = _MOST_LEVELS) -> bool:
+    """Whether a text is a type and nothing else: a plain word, or an array, map or struct of such."""
+    if not levels or not kind.endswith(">"):
+        return bool(levels) and _SIMPLE.fullmatch(kind) is not None
+    word, _, inside = kind[:-1].partition("<")
+    parts = arguments(inside)
+    if word == "struct":
+        named = [part.partition(":") for part in parts]
+        return all(is_field_name(name.strip("`")) and is_type(inner, levels - 1) for name, _, inner in named)
+    return len(parts) == {"array": 1, "map": 2}.get(word) and all(is_type(part, levels - 1) for part in parts)
