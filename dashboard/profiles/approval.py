@@ -1,4 +1,5 @@
-"""What has outside effects is measured only as it was approved: as a task of a dataflow that is in the estate.
+"""What has outside effects is measured only as it was approved: as a task of a dataflow that is in the estate. An
+expression that is not in the estate so is measured for approvers alone: a sweep runs it on a slot without a review.
 
 A sweep feeds a task other rates than its reviewers saw, but never another config or other events: the task and all that
 feeds it have to be in the estate for that dataflow, as they are measured. They are looked up when a sweep is asked for
@@ -17,7 +18,7 @@ from dashboard.operations.models import Use
 from dashboard.profiles.models import SweepRecord
 from dashboard.profiles.targets import SweepTarget
 from dashboard.teams.models import Role
-from dashboard.teams.permissions import Viewer
+from dashboard.teams.permissions import Viewer, viewer_of
 from scheduler.model.canonical import canonical_json
 from scheduler.model.effects import effects_in_words, needs_approval
 from scheduler.model.errors import PermissionDenied, WeirError
@@ -25,14 +26,14 @@ from scheduler.model.task_types import TaskType
 
 
 class NotApproved(WeirError):
-    """What is to be measured has outside effects, and nobody has approved that it has them."""
+    """What is to be measured has outside effects or an expression, and nobody has approved it."""
 
     code = "not_approved"
 
 
-def require_approved(target: SweepTarget) -> None:
-    """Raise ``NotApproved`` where something with outside effects would run that is not in the estate so."""
-    if (hindrance := hindrance_of(target)) is not None:
+def require_approved(target: SweepTarget, viewer: Viewer | None) -> None:
+    """Raise ``NotApproved`` where a target cannot be measured, as `hindrance_of` has it."""
+    if (hindrance := hindrance_of(target, viewer)) is not None:
         raise hindrance
 
 
@@ -48,20 +49,38 @@ def require_effects_of(viewer: Viewer, target: SweepTarget) -> None:
             remedy="Let an engineer of that team measure it.", role=Role.ENGINEER.label, team=team.slug)
 
 
-def hindrance_of(target: SweepTarget) -> NotApproved | None:
-    """Why a target cannot be measured, as far as approval goes; None where it can."""
+def hindrance_of(target: SweepTarget, viewer: Viewer | None) -> NotApproved | None:
+    """Why a target cannot be measured, as far as approval goes; None where it can.
+
+    Parameters
+    ----------
+    target : SweepTarget
+        What is to be measured.
+    viewer : Viewer, optional
+        Who asks; None where Weir measures again what somebody was allowed to measure.
+    """
     reaching = next(_reaching(target), None)
-    if reaching is None or _is_in_estate(target):
+    written = None if viewer is None or _may_approve(viewer, target) else next(_expressions(target), None)
+    if (reaching is None and written is None) or _is_in_estate(target):
         return None
+    remedy = "Measure it as a task of a dataflow that was approved and runs, or import its profile"
+    if reaching is None:
+        return NotApproved(
+            f"{written} computes an expression that reviewers have not approved.",
+            remedy=f"{remedy}; or let an approver measure it.", task_type=written)
     name, effects = reaching
-    return NotApproved(
-        f"{name} reaches {effects}, and runs only as reviewers have approved it.",
-        remedy="Measure it as a task of a dataflow that was approved and runs, or import its profile.", task_type=name)
+    return NotApproved(f"{name} reaches {effects}, and runs only as reviewers have approved it.", remedy=f"{remedy}.",
+                       task_type=name)
 
 
-def needs_a_dataflow(declared: TaskType) -> NotApproved | None:
-    """Why a type cannot be measured with a config of one's own; None where it can."""
-    return hindrance_of(SweepTarget(declared.name, {}, declared.version, declared.stateful, (), ""))
+def hindrance_of_sweep(sweep: SweepRecord) -> NotApproved | None:
+    """Why a sweep cannot go on: what it measures is no longer in the estate, or its author no longer an approver."""
+    return hindrance_of(target_of(sweep), None if sweep.author is None else viewer_of(sweep.author))
+
+
+def needs_a_dataflow(declared: TaskType, viewer: Viewer) -> NotApproved | None:
+    """Why a viewer cannot measure a type with a config of one's own; None where they can."""
+    return hindrance_of(SweepTarget(declared.name, {}, declared.version, declared.stateful, (), ""), viewer)
 
 
 def is_approved(sweep: SweepRecord) -> bool:
@@ -82,6 +101,22 @@ def _reaching(target: SweepTarget) -> Iterator[tuple[str, str]]:
         declared = jobs.task_types().get(name)
         if needs_approval(declared, config):
             yield name, effects_in_words(declared)
+
+
+def _expressions(target: SweepTarget) -> Iterator[str]:
+    """The types that would run whose configs hold expressions."""
+    for name, _ in _chain(target):
+        declared = jobs.task_types().get(name)
+        if declared is not None and declared.has_expressions:
+            yield name
+
+
+def _may_approve(viewer: Viewer, target: SweepTarget) -> bool:
+    """Whether a viewer may approve what runs for the target's team, or for any where it is of no dataflow."""
+    if viewer.superuser or target.dataflow_id is None:
+        return viewer.superuser or any(role >= Role.APPROVER for role in viewer.roles.values())
+    team_id = DataflowRecord.objects.values_list("team_id", flat=True).filter(pk=target.dataflow_id).first()
+    return team_id is not None and viewer.has_role(team_id, Role.APPROVER)
 
 
 def _chain(target: SweepTarget) -> Iterator[tuple[str, Mapping[str, Any]]]:

@@ -75,7 +75,7 @@ def profile_requests(viewer: Viewer, dataflow_id: UUID | str, tasks: Iterable[st
     sweeps.sort(key=lambda sweep: (sweep.status not in OPEN, sweep.status == FAILED))  # a failed one last, if newer
     return [
         ProfileRequest(tuple(names), target, next((sweep for sweep in sweeps if _brings(sweep, target)), None),
-               _aside(viewer, target), hindrance_of(target))
+               _aside(viewer, target), hindrance_of(target, viewer))
         for target, names in wanted_by.values()]
 
 

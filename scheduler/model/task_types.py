@@ -52,6 +52,8 @@ class Parameter:
 
     A ``secret`` is never written but named, ``{"secret": "name"}``, and known only to the slot that runs the task.
 
+    An ``expression`` is text that the slot's Spark computes for each event, in a language with functions.
+
     ``near`` says which other values a suggestion may offer in this one's place: ``ratio``, those whose relative
     difference is at most ``near_ratio`` (of a set: the share of elements that only one of the two has; of bounds: of
     each bound, against the interval's length); ``any``; or ``never``. Where it is not said, numbers are near by ratio,
@@ -79,6 +81,7 @@ class Parameter:
     column: Literal["names", "within"] | None = None
     is_file: bool = False
     form: Callable[[Any], Any] | None = None
+    expression: bool = False
 
     @property
     def nearness(self) -> Near:
@@ -139,6 +142,11 @@ class TaskType:
         """Whether a task of this type runs only with a config that reviewers have approved, in their dataflow: it has
         outside effects, or does not say that it has none, or takes a secret."""
         return self.effects is None or bool(self.effects) or any(parameter.secret for parameter in self.parameters)
+
+    @property
+    def has_expressions(self) -> bool:
+        """Whether configs of this type hold expressions, which approvers look at before a slot computes them."""
+        return any(parameter.expression for parameter in self.parameters)
 
     @property
     def can_move(self) -> bool:

@@ -14,6 +14,7 @@ from dashboard.profiles.measurable import slot_choices
 from dashboard.profiles.models import SweepRecord
 from dashboard.profiles.services.sweeps import pause_sweep, resume_sweep
 from dashboard.profiles.targets import target_again, target_of_task, target_of_type
+from dashboard.teams.models import Membership, Role
 from dashboard.teams.permissions import viewer_of
 from dashboard.teams.services import set_secret
 from scheduler.model.effects import needs_approval
@@ -160,6 +161,84 @@ def test_in_a_teams_name_by_its_engineers_alone(world: World, node: Node):
     with pytest.raises(PermissionDenied, match="team City"):
         started(world, actor=world.mo, slot=_free_slot(),
                 target=target_of_task(viewer_of(world.mo), dataflow.pk, "get"))
+
+
+# Expressions ----------------------------------------------------------------------------------------------------------
+
+EXPRESSIONS = [
+    ("sql", {"query": "SELECT * FROM input WHERE sensor_id = 'a'"}),
+    ("join", {"on": ["sensor_id"], "left": "obs = 'a'", "right": "obs = 'b'", "left_columns": ["l=value"],
+              "right_columns": ["r=value"]}),
+]
+
+
+def computing(name: str, *, condition: str = "value > 1") -> str:
+    """A dataflow with an expression, and a task that it feeds."""
+    return json.dumps({
+        "name": name, "rates": {"sense": 50},
+        "tasks": [
+            {"id": "sense", "type": "urban_sensing"}, {"id": "parse", "type": "senml_parse"},
+            {"id": "sql", "type": "sql", "config": {"query": f"SELECT * FROM input WHERE {condition}"}},
+            {"id": "pi", "type": "pi_viete"}, {"id": "out", "type": "output", "config": {"name": "out"}}],
+        "streams": [{"from": "sense", "to": "parse"}, {"from": "parse", "to": "sql"}, {"from": "sql", "to": "pi"},
+                    {"from": "pi", "to": "out"}]})
+
+
+@pytest.mark.parametrize(("name", "config"), EXPRESSIONS)
+def test_an_expression_of_ones_own_is_measured_by_approvers_alone(
+    world: World, node: Node, client, name: str, config: dict
+):
+    form = {"type": name, "config": config, "feed": "source:urban_sensing", "slot": "n1/1"}
+    client.force_login(world.carla)
+    answer = client.post("/api/sweeps", form, content_type="application/json")
+    assert (answer.status_code, answer.json()["code"]) == (409, "not_approved")
+    assert "approver" in answer.json()["remedy"]
+    page = client.get(f"/profiles/measure?type={name}").content.decode()
+    assert 'data-note="not-approved"' in page and 'name="config"' not in page
+    assert not SweepRecord.objects.exists()
+    client.force_login(world.ana)
+    assert 'name="config"' in client.get(f"/profiles/measure?type={name}").content.decode()
+    assert client.post("/api/sweeps", form, content_type="application/json").status_code == 201
+    assert SweepRecord.objects.get().author == world.ana
+
+
+@pytest.mark.parametrize("task", ["sql", "pi"])
+def test_an_engineer_measures_an_expression_once_it_is_approved(world: World, node: Node, task: str):
+    dataflow = planned(world.carla, world.city, computing("warm")).dataflow
+    target = target_of_task(viewer_of(world.carla), dataflow.pk, task)
+    with pytest.raises(NotApproved):
+        started(world, target=target)
+    enacted(approved(dataflow.proposals.get(), world.ana))
+    sweep = started(world, slot=_free_slot(), target=target)
+    assert node.finish(sweep).status == "done"
+    removed(world, dataflow)
+    with pytest.raises(NotApproved):
+        started(world, slot=_free_slot(), target=target_again(sweep.profile))
+
+
+def test_an_approver_of_another_team_does_not_measure_it(world: World, node: Node):
+    dataflow = planned(world.carla, world.city, computing("warm")).dataflow
+    role_of(world.mo, world.mobility, Role.APPROVER)
+    with pytest.raises(NotApproved):
+        started(world, actor=world.mo, target=target_of_task(viewer_of(world.mo), dataflow.pk, "sql"))
+
+
+def test_who_is_no_approver_any_more_has_no_expression_running(world: World, node: Node):
+    sweep = started(world, actor=world.ana, target=target_of_type(*EXPRESSIONS[0], feed_key=""))
+    node.run()  # a trial is under way
+    role_of(world.ana, world.city, Role.ENGINEER)
+    sweep = node.finish(sweep)
+    assert sweep.status == "failed" and "approved" in sweep.reason
+    with pytest.raises(NotApproved):
+        resume_sweep(actor=world.carla, sweep_id=sweep.pk)
+
+
+def test_every_type_of_the_library_with_expressions_says_so():
+    assert {task_type.name for task_type in built_in() if task_type.has_expressions} == {"sql", "join"}
+
+
+def role_of(user, team, role: Role) -> None:
+    Membership.objects.update_or_create(user=user, team=team, defaults={"role": role})
 
 
 def test_the_form_says_so_before_anybody_presses_the_button(world: World, node: Node, client):

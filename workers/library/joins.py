@@ -44,7 +44,8 @@ def condition_form(value: Any) -> Any:
 def _side(name: str) -> tuple[Parameter, Parameter]:
     return (
         Parameter(name, "string", f"Which events are {name} ones: a condition in SQL, such as side = '{name}' or "
-                  "price IS NOT NULL.", required=True, pattern=r"(?s).*\S.*", column="within", form=condition_form),
+                  "price IS NOT NULL.", required=True, pattern=r"(?s).*\S.*", column="within", form=condition_form,
+                  expression=True),
         Parameter(f"{name}_columns", "list", f"Columns that a pair takes of the {name} event, each “column” or "
                   "“name=column”.", required=True, items="string", column="within"))
 

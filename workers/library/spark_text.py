@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from .config import InvalidConfig
-from .spark_types import MOST_CHARACTERS, arguments, fields, is_type, is_visible
+from .spark_types import MOST_CHARACTERS, arguments, is_name, is_type, named_parts
 
 
 def identifier(name: str) -> str:
@@ -28,7 +28,7 @@ def identifier(name: str) -> str:
     >>> identifier("a` || `b")
     '`a`` || ``b`'
     """
-    if not is_visible(name) or len(name) > MOST_CHARACTERS or "${" in name:
+    if not is_name(name):
         raise InvalidConfig(
             f"A column or field cannot have the name {name[:60]!r}.",
             remedy="Give it a name of letters, digits and underscores in a task before.", name=name[:MOST_CHARACTERS])
@@ -71,8 +71,8 @@ def _written(kind: str) -> str:
     if not opened:
         return kind
     if word == "struct":
-        named = fields(kind).items()
-        return "struct<{}>".format(",".join(f"{identifier(name)}:{_written(inner)}" for name, inner in named))
+        parts = (f"{identifier(name)}:{_written(inner)}" for name, inner in named_parts(kind))
+        return f"struct<{','.join(parts)}>"
     return f"{word}<{','.join(map(_written, arguments(inside[:-1])))}>"
 
 

@@ -13,14 +13,16 @@ _SIMPLE = re.compile(r"[a-z_]+(\(\d{1,3}(,\d{1,3})?\))?")
 _MOST_LEVELS = 32
 
 
-def is_visible(name: str) -> bool:
-    """Whether a name shows all of its characters: none controls a terminal, ends a line or turns the text around."""
-    return bool(name) and all(unicodedata.category(character) not in _HIDDEN for character in name)
+def is_name(name: str) -> bool:
+    """Whether a column may have this name: it is not long, each character shows, none ends a line or turns the text
+    around, and it holds no ``${``, for which Spark may put in a setting."""
+    shows = all(unicodedata.category(character) not in _HIDDEN for character in name)
+    return 0 < len(name) <= MOST_CHARACTERS and shows and "${" not in name
 
 
 def is_field_name(name: str) -> bool:
-    """Whether a record's field may have this name."""
-    return len(name) <= MOST_CHARACTERS and is_visible(name) and not _DELIMITERS & set(name)
+    """Whether a record's field may have this name, by which its type can be told as text."""
+    return is_name(name) and not _DELIMITERS & set(name)
 
 
 def element(kind: str) -> str | None:
@@ -37,10 +39,13 @@ def key(kind: str) -> str | None:
 
 def fields(kind: str) -> dict[str, str]:
     """The fields of a struct: types by name, none for other types."""
-    if not kind.startswith("struct<"):
-        return {}
-    pairs = (part.partition(":") for part in arguments(kind[7:-1]))
-    return {name.strip("`"): inner for name, _, inner in pairs}
+    return dict(named_parts(kind)) if kind.startswith("struct<") else {}
+
+
+def named_parts(kind: str) -> list[tuple[str, str]]:
+    """The fields of a struct in their order, each with its name and its type."""
+    parts = (part.partition(":") for part in arguments(kind[7:-1]))
+    return [(name, inner) for name, _, inner in parts]
 
 
 def arguments(text: str) -> list[str]:
@@ -61,6 +66,5 @@ def is_type(kind: str, levels: int = _MOST_LEVELS) -> bool:
     word, _, inside = kind[:-1].partition("<")
     parts = arguments(inside)
     if word == "struct":
-        named = [part.partition(":") for part in parts]
-        return all(is_field_name(name.strip("`")) and is_type(inner, levels - 1) for name, _, inner in named)
+        return all(is_field_name(name) and is_type(inner, levels - 1) for name, inner in named_parts(kind))
     return len(parts) == {"array": 1, "map": 2}.get(word) and all(is_type(part, levels - 1) for part in parts)

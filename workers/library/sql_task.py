@@ -30,7 +30,7 @@ SQL = TaskType(
     build="workers.library.sql_task:sql", effects=(),
     parameters=(
         Parameter("query", "string", "SELECT … FROM input [WHERE …] in Spark's SQL. Weir's columns are always there.",
-                  required=True, pattern=r"(?s).*\S.*", column="within", form=one_form),
+                  required=True, pattern=r"(?s).*\S.*", column="within", form=one_form, expression=True),
     ),
     cost_us=3,
 )

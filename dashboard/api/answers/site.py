@@ -29,6 +29,7 @@ class Parameter(Answer):
     secret: bool
     of_team: bool
     is_file: bool
+    expression: bool
     near: str | None
     near_ratio: float
     column: str | None

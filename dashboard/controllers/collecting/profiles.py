@@ -85,7 +85,7 @@ def _where(record: ProfileRecord, free: Sequence[SlotRow]) -> tuple[str, str]:
         target = target_again(record)
     except WeirError as error:
         return "", f"{error.message} {error.remedy}".strip()
-    if (hindrance := hindrance_of(target)) is not None:
+    if (hindrance := hindrance_of(target, None)) is not None:
         return "", hindrance.message
     same = Q(task_type=record.task_type, config=record.sweep.config, team_id=record.team_id)
     if SweepRecord.objects.filter(same, status__in=OPEN).exists():

@@ -26,6 +26,7 @@ from dashboard.profiles.permissions import may_measure
 from dashboard.profiles.progress import disturbed_by, progress_of, speeds_of
 from dashboard.profiles.services import sweeps as services
 from dashboard.profiles.trials import counting
+from dashboard.teams.permissions import Viewer
 from scheduler.model.canonical import canonical_config
 from scheduler.model.errors import InvalidDataflow, WeirError
 from scheduler.model.task_types import TaskType
@@ -121,7 +122,8 @@ def _form(request: HttpRequest, given: Any, *, failure: WeirError | None = None,
         "may_measure": may_measure(request.viewer), "failure": failure, "problems": problems, "given": given,
         "owner": owner, "may_measure_it": may_measure(request.viewer, team_id=owner.pk if owner else None),
         "again": again, "any_config": given.get("any_config") == "1" or (failure is None and manner.any_config),
-        "hindrance": _hindrance(declared, again, dataflow), "not_approved": _not_approved(request, dataflow),
+        "hindrance": _hindrance(request.viewer, declared, again, dataflow),
+        "not_approved": _not_approved(request, dataflow),
         "declared": declared, "feeds": targets.feeds_for(declared) if declared else (),
         "config": given.get("config") or (_defaults(declared) if declared else ""),
         "dataflow": dataflow, "tasks": catalog.graph_of(dataflow)["tasks"] if dataflow else (),
@@ -138,16 +140,16 @@ def _form(request: HttpRequest, given: Any, *, failure: WeirError | None = None,
 
 
 def _hindrance(
-    declared: TaskType | None, again: ProfileRecord | None, dataflow: DataflowRecord | None
+    viewer: Viewer, declared: TaskType | None, again: ProfileRecord | None, dataflow: DataflowRecord | None
 ) -> WeirError | None:
     """Why what the form is about may not be measured; of a dataflow each task says so itself."""
     if again is not None:
-        return approval.hindrance_of(approval.target_of(again.sweep)) if hasattr(again, "sweep") else None
-    return approval.needs_a_dataflow(declared) if declared is not None and dataflow is None else None
+        return approval.hindrance_of(approval.target_of(again.sweep), viewer) if hasattr(again, "sweep") else None
+    return approval.needs_a_dataflow(declared, viewer) if declared is not None and dataflow is None else None
 
 
 def _not_approved(request: HttpRequest, dataflow: DataflowRecord | None) -> set[str]:
-    """The tasks of a dataflow that have outside effects, or are fed through such, and are not in the estate so."""
+    """The tasks of a dataflow that the viewer cannot measure before reviewers have approved them."""
     if dataflow is None:
         return set()
     tasks = [task["id"] for task in catalog.graph_of(dataflow)["tasks"] if task["kind"]]
@@ -155,7 +157,7 @@ def _not_approved(request: HttpRequest, dataflow: DataflowRecord | None) -> set[
         targets_found = targets.targets_of_tasks(request.viewer, dataflow.pk, tasks)
     except WeirError:  # a type of it is not installed: what is asked for says so
         return set()
-    return {task_id for task_id, target in targets_found.items() if approval.hindrance_of(target)}
+    return {task_id for task_id, target in targets_found.items() if approval.hindrance_of(target, request.viewer)}
 
 
 def _target(request: HttpRequest, given: Any) -> targets.SweepTarget:

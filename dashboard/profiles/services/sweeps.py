@@ -87,7 +87,8 @@ def start_sweep(
         The actor is engineer of no team; for a private dataflow's task, or one with a team's secret or with outside
         effects, not of that team.
     NotApproved
-        Something with outside effects would run that is not in the estate so.
+        Something with outside effects would run that is not in the estate so, or an expression, and the actor is no
+        approver.
     NotFound
         No node offers the slot.
     SlotTaken
@@ -106,7 +107,7 @@ def start_sweep(
         bounds = replace(bounds, largest_threads=1)
     with audited(actor=actor, verb="sweep.start") as audit:
         row = _slot_for_update(slot)
-        require_approved(target)
+        require_approved(target, None if actor is None else viewer_of(actor))
         _require_threads(row, bounds)
         what = {
             "task_type": target.task_type, "config": canonical_json(target.config), "version": target.version,
@@ -206,7 +207,7 @@ def resume_sweep(*, actor: User, sweep_id: UUID | str) -> SweepRecord:
     with _steered(actor, sweep_id, "resume", QUEUED) as sweep:
         require_secrets_of(viewer_of(actor), [json.loads(sweep.config), *(task["config"] for task in sweep.feed)])
         require_effects_of(viewer_of(actor), target_of(sweep))
-        require_approved(target_of(sweep))
+        require_approved(target_of(sweep), viewer_of(actor))
         sweep.ended = None
         _doubt(sweep)
         return sweep
