@@ -95,15 +95,16 @@ def test_the_setting_alone_keeps_spark_from_putting_in_what_the_machine_knows(sp
 @pytest.mark.parametrize("text", [
     "java_method('java.lang.System', 'getProperty', 'weir.secret')", "reflect('java.lang.System', 'nanoTime')",
     "(SELECT 1)", "other", "symbol IN (SELECT symbol FROM other)", "EXISTS (SELECT 1)", "version()",
-    "raise_error(symbol)", "symbol || other", "count(*) OVER ()", "*", "IDENTIFIER('version')()", "system.builtin.version()", "uuid()",
+    "raise_error(symbol)", "symbol || other", "count(*) OVER ()", "*",
+    "IDENTIFIER('version')()", "system.builtin.version()", "uuid()",
     "(SELECT value FROM text.`/etc/passwd` LIMIT 1)", "transform(list, x -> version())", ":p", "symbol:a",
     "try_variant_get(parse_json(r), '$.a', 'string')", "assert_true(false)", "input_file_name()"])
 def test_the_second_wall_stands_alone(events, text):
     """What would be written if the first wall had a hole."""
     with pytest.raises((UndeclaredExpression, WeirError)):
-        checked.selected(events, [f"{text} AS z"])
+        checked.selected(events, [f"{text} AS z"], columns=events.columns)
     with pytest.raises((UndeclaredExpression, WeirError)):
-        checked.condition(events, f"({text}) IS NOT NULL")
+        checked.condition(events, f"({text}) IS NOT NULL", columns=events.columns)
 
 
 @pytest.mark.parametrize("way", ["a field of what has no type", "a field that from_json declares"])
@@ -147,7 +148,7 @@ def test_each_name_and_function_in_the_text_was_declared(spark, shape, name, fie
     except WeirError:
         return
     for entry in plan.entries:
-        nodes = json.loads(spark._jvm.weir.ParsedText.nodes(spark._jsparkSession, entry))
+        nodes = checked.parsed(spark, [entry])
         for kind, *names in nodes:
             short = kind.rpartition(".")[2]
             if short == "UnresolvedAttribute":
@@ -170,7 +171,7 @@ def test_sparks_parser_reads_the_very_name_and_constant(spark, text):
                 written = identifier(text)
             except WeirError:
                 continue
-            assert list(json.loads(spark._jvm.weir.ParsedText.nodes(spark._jsparkSession, written))[0][1:]) == [text]
+            assert checked.parsed(spark, [written])[0][1:] == [text]
             assert spark._jvm.org.apache.spark.sql.types.StructType.fromDDL(
                 columns_ddl({text: "int"})).fieldNames()[0] == text
         finally:

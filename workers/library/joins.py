@@ -84,7 +84,7 @@ def join(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
     packs = {}
     for side, names in sides.items():
         whole = packed(list(dict.fromkeys([*on, *names.values()])))
-        packs[f"_{side}"] = F.when(condition(inputs, _condition(values, side, columns)), whole)
+        packs[f"_{side}"] = F.when(condition(inputs, _condition(values, side, columns), columns=columns.types), whole)
     known = reduce(and_, (F.col(name).isNotNull() for name in on))
     given = inputs.select(*STREAM, F.when(known, F.concat(F.lit("="), key_text(on))).alias("_of"), *[
         pack.alias(name) for name, pack in packs.items()])

@@ -40,9 +40,10 @@ TASK_TYPES = (SQL,)
 def sql(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
     """What Spark computes of the query, once it is checked against the columns that really come."""
     values = settings(SQL, config)
-    plan = compiled(parse(values["query"]), Columns(dict(inputs.dtypes)))
-    events = inputs if plan.where is None else inputs.where(condition(inputs, plan.where))
-    return selected(events, plan.entries)
+    columns = Columns(dict(inputs.dtypes))
+    plan = compiled(parse(values["query"]), columns)
+    events = inputs if plan.where is None else inputs.where(condition(inputs, plan.where, columns=columns.types))
+    return selected(events, plan.entries, columns=columns.types)
 
 
 def sql_check(config: Mapping[str, Any]) -> None:

@@ -15,7 +15,7 @@ from ..config import InvalidConfig
 from .functions import CALLED
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 Node = Sequence[str]  # a class of Spark's, and the parts of the name that it has
 _CATALYST = "org.apache.spark.sql.catalyst"
@@ -51,22 +51,20 @@ def _undeclared(what: str) -> UndeclaredExpression:
         remedy="Nothing of it has run. Write the query with plain names, and report it: the fault is Weir's.")
 
 
-def selected(inputs: DataFrame, entries: Sequence[str]) -> DataFrame:
-    """The input with these entries of a SELECT list, once each is checked."""
-    for entry in entries:
-        _check(inputs, entry)
+def selected(inputs: DataFrame, entries: Sequence[str], *, columns: Collection[str]) -> DataFrame:
+    """The input with these entries of a SELECT list, once each is checked against its columns."""
+    require_declared(parsed(inputs.sparkSession, entries), columns)
     return inputs.selectExpr(*entries)
 
 
-def condition(inputs: DataFrame, text: str) -> Column:
-    """A condition on the input, once it is checked."""
+def condition(inputs: DataFrame, text: str, *, columns: Collection[str]) -> Column:
+    """A condition on the input, once it is checked against its columns."""
     from pyspark.sql import functions as F
 
-    _check(inputs, text)
+    require_declared(parsed(inputs.sparkSession, [text]), columns)
     return F.expr(text)
 
 
-def _check(inputs: DataFrame, text: str) -> None:
-    session = inputs.sparkSession
-    nodes = json.loads(session._jvm.weir.ParsedText.nodes(session._jsparkSession, text))
-    require_declared(nodes, inputs.columns)
+def parsed(session: SparkSession, texts: Sequence[str]) -> list[Node]:
+    """What Spark's parser makes of texts, without evaluating anything; a slot's session has the class for it."""
+    return json.loads(session._jvm.weir.ParsedText.nodes(session._jsparkSession, json.dumps(texts)))

@@ -16,27 +16,28 @@ import org.apache.spark.sql.catalyst.parser.ParseException;
 import org.apache.spark.sql.classic.SparkSession;
 import scala.jdk.javaapi.CollectionConverters;
 
-/** What Spark's parser makes of the text of an expression: its nodes, each with the names in it. Nothing is evaluated. */
+/** What Spark's parser makes of texts of expressions: their nodes, each with the names in it. Nothing is evaluated. */
 public final class ParsedText {
   private static final int MOST_NODES = 100_000;
 
   private ParsedText() {}
 
-  /** The nodes as JSON: of each the class, and behind it the parts of the name of a column, function or alias. */
-  public static String nodes(SparkSession session, String text) throws JsonProcessingException, ParseException {
+  /** The nodes of all texts (a list in JSON), as JSON: of each the class, and the parts of the name that it has. */
+  public static String nodes(SparkSession session, String texts) throws JsonProcessingException, ParseException {
     List<List<String>> nodes = new ArrayList<>();
     Deque<Expression> open = new ArrayDeque<>();
-    open.push(session.sessionState().sqlParser().parseExpression(text));
+    ObjectMapper json = new ObjectMapper();
+    for (String text : json.readValue(texts, String[].class)) open.push(session.sessionState().sqlParser().parseExpression(text));
     while (!open.isEmpty()) {
       Expression node = open.pop();
-      if (nodes.size() == MOST_NODES) throw new IllegalArgumentException("The expression has too many parts.");
+      if (nodes.size() == MOST_NODES) throw new IllegalArgumentException("The expressions have too many parts.");
       List<String> described = new ArrayList<>();
       described.add(node.getClass().getName());
       described.addAll(names(node));
       nodes.add(described);
       CollectionConverters.asJava(node.children()).forEach(open::push);
     }
-    return new ObjectMapper().writeValueAsString(nodes);
+    return json.writeValueAsString(nodes);
   }
 
   private static List<String> names(Expression node) {
