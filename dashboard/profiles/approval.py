@@ -104,8 +104,8 @@ def _reaching(target: SweepTarget) -> Iterator[tuple[str, str]]:
 
 
 def _expressions(target: SweepTarget) -> Iterator[str]:
-    """The types that would run whose configs hold expressions."""
-    for name, _ in _chain(target):
+    """The types that would run whose configs hold expressions; feeds of a type by itself are the library's own."""
+    for name, _ in _chain(target) if target.tasks else [(target.task_type, target.config)]:
         declared = jobs.task_types().get(name)
         if declared is not None and declared.has_expressions:
             yield name

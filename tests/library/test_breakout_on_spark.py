@@ -97,7 +97,9 @@ def test_the_setting_alone_keeps_spark_from_putting_in_what_the_machine_knows(sp
     "(SELECT 1)", "other", "symbol IN (SELECT symbol FROM other)", "EXISTS (SELECT 1)", "version()",
     "raise_error(symbol)", "symbol || other", "count(*) OVER ()", "*",
     "IDENTIFIER('version')()", "system.builtin.version()", "uuid()",
-    "(SELECT value FROM text.`/etc/passwd` LIMIT 1)", "transform(list, x -> version())", ":p", "symbol:a",
+    "(SELECT value FROM text.`/etc/passwd` LIMIT 1)", "transform(list, x -> version())",
+    "transform(list, x -> current_user)", "transform(list, x -> `other`.`x`)", "filter(list, x -> _metadata.path = x)",
+    "transform(list, x -> transform(list, y -> z))", ":p", "symbol:a",
     "try_variant_get(parse_json(r), '$.a', 'string')", "assert_true(false)", "input_file_name()"])
 def test_the_second_wall_stands_alone(events, text):
     """What would be written if the first wall had a hole."""
@@ -176,6 +178,17 @@ def test_sparks_parser_reads_the_very_name_and_constant(spark, text):
                 columns_ddl({text: "int"})).fieldNames()[0] == text
         finally:
             spark.conf.set("spark.sql.variable.substitute", "false")
+
+
+@pytest.mark.parametrize("query", [
+    *(f"SELECT symbol {sign} 'x' AS z FROM input" for sign in ("=", "<>", "<", "<=", ">", ">=", "<=>", "LIKE", "ILIKE",
+                                                               "RLIKE", "NOT LIKE", "NOT ILIKE", "||")),
+    *(f"SELECT _seq {sign} 2 AS z FROM input" for sign in ("+", "-", "*", "/", "%", "DIV")),
+    "SELECT transform(list, x -> transform(list, y -> x + y + _seq)) AS z FROM input",
+    "SELECT aggregate(list, 0, (sum, x) -> sum + x) AS z FROM input",
+    "SELECT symbol FROM input WHERE _seq BETWEEN 0 AND 2 OR symbol IN ('a', 'b') AND NOT symbol IS NULL"])
+def test_what_a_query_may_say_passes_both_walls(events, query):
+    assert len(build("sql", events, query=query).collect()) == 1
 
 
 def test_text_that_grows_is_bounded():

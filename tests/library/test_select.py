@@ -280,3 +280,31 @@ def test_unknown_columns_are_taken_as_they_may_be():
     assert not given.columns.complete and given.columns.type_of("big") == "string"
     chosen = compiled(parse("SELECT lost, many[0] AS first FROM input"), Columns.unknown()).columns
     assert chosen == Columns.stream({"lost": None, "first": None})
+
+
+# What is compiled of the one form is what was written -----------------------------------------------------------------
+
+NAMED = Columns.stream({"true": "boolean", "null": "string", "input": "struct<x:string>", "x": "string", "a": "int",
+                        "b c": "int", "ls": "array<string>"})
+
+
+@pytest.mark.parametrize("query", [
+    "SELECT a FROM input WHERE `true`", "SELECT a FROM input WHERE `true` AND a > 1", "SELECT `null` AS z FROM input",
+    "SELECT coalesce(`null`, x) AS z FROM input", "SELECT * EXCEPT (`null`) FROM input",
+    "SELECT * EXCEPT (`true`, a) FROM input", "SELECT * EXCEPT (`b c`) FROM input",
+    "SELECT struct(a, `true`) AS z FROM input", "SELECT input.input.x AS z FROM input",
+    "SELECT i.input.x AS z FROM input AS i WHERE i.input.x = 'admin'", "SELECT input.x AS z FROM input",
+    "SELECT t.a AS z, t.`b c` AS y FROM input t"])
+def test_the_one_form_is_compiled_as_what_was_written(query):
+    form = one_form(query)
+    assert one_form(form) == form
+    assert compiled(parse(form), NAMED) == compiled(parse(query), NAMED)
+
+
+@pytest.mark.parametrize("query", [
+    "SELECT transform(ls, A -> a + 1) AS z FROM input",
+    "SELECT transform(ls, y -> transform(ls, Y -> y)) AS z FROM input", "SELECT 1e AS z FROM input",
+    f"SELECT {'9' * 5000} AS z FROM input", "SELECT '\ud800' AS z FROM input"])
+def test_what_means_two_things_or_nothing_is_refused(query):
+    with pytest.raises(InvalidConfig):
+        compiled(parse(one_form(query)), NAMED)

@@ -202,6 +202,14 @@ def test_an_expression_of_ones_own_is_measured_by_approvers_alone(
     assert SweepRecord.objects.get().author == world.ana
 
 
+@pytest.mark.parametrize("name", ["window", "deduplicate", "accumulate"])
+def test_expressions_of_the_librarys_own_feeds_are_measured_by_engineers(world: World, node: Node, name: str):
+    config = {"window": {"size": 60, "aggregates": ["n=count(*)"]}, "deduplicate": {"by": ["price"]}}.get(name, {})
+    target = target_of_type(name, config, feed_key="")
+    assert any(task["type"] in ("sql", "join") for task in target.feed)
+    assert node.finish(started(world, target=target)).status == "done"
+
+
 @pytest.mark.parametrize("task", ["sql", "pi"])
 def test_an_engineer_measures_an_expression_once_it_is_approved(world: World, node: Node, task: str):
     dataflow = planned(world.carla, world.city, computing("warm")).dataflow

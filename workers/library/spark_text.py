@@ -38,11 +38,18 @@ def identifier(name: str) -> str:
 def literal(text: str) -> str:
     """A constant text between quotes, of which Spark reads the very characters.
 
+    Raises
+    ------
+    InvalidConfig
+        It holds half of a character (a surrogate), which no encoding of text has.
+
     Examples
     --------
     >>> print(literal("it's ${env:HOME}"))
     'it\\'s $\\u007benv:HOME}'
     """
+    if any("\ud800" <= character <= "\udfff" for character in text):
+        raise InvalidConfig("A text has half of a character in it.", remedy="Write the character itself.")
     escaped = text.replace("\\", "\\\\").replace("'", "\\'").replace("${", "$\\u007b")
     return f"'{escaped}'"
 

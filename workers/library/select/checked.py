@@ -20,12 +20,14 @@ if TYPE_CHECKING:
 Node = Sequence[str]  # a class of Spark's, and the parts of the name that it has
 _CATALYST = "org.apache.spark.sql.catalyst"
 _COLUMN, _FUNCTION = f"{_CATALYST}.analysis.UnresolvedAttribute", f"{_CATALYST}.analysis.UnresolvedFunction"
+_LAMBDA = f"{_CATALYST}.expressions.LambdaFunction"
+_VARIABLE = f"{_CATALYST}.expressions.UnresolvedNamedLambdaVariable"
 _PLAIN = frozenset({
     *(f"{_CATALYST}.analysis.{name}" for name in ("MultiAlias", "UnresolvedExtractValue")),
     *(f"{_CATALYST}.expressions.{name}" for name in (
         "Alias", "And", "CaseWhen", "Cast", "EqualNullSafe", "EqualTo", "GreaterThan", "GreaterThanOrEqual", "In",
-        "IntegralDivide", "IsNotNull", "IsNull", "LambdaFunction", "LessThan", "LessThanOrEqual", "Like", "Literal",
-        "Not", "Or", "RLike", "UnresolvedNamedLambdaVariable"))})
+        "ILike", "IntegralDivide", "IsNotNull", "IsNull", "LessThan", "LessThanOrEqual", "Like", "Literal", "Not", "Or",
+        "RLike"))})
 
 
 class UndeclaredExpression(InvalidConfig):
@@ -36,12 +38,15 @@ class UndeclaredExpression(InvalidConfig):
 
 def require_declared(nodes: Sequence[Node], columns: Collection[str]) -> None:
     """Raise ``UndeclaredExpression`` unless parsed nodes are a query's, over these columns alone."""
+    variables = {name for kind, *names in nodes if kind == _LAMBDA for name in names}
     for kind, *names in nodes:
-        if kind == _COLUMN and names[0] not in columns:
+        # Within a function's body every name is a variable to the parser, columns too.
+        if (kind == _COLUMN and names[0] not in columns) or (
+                kind == _VARIABLE and names[0] not in columns and names[0] not in variables):
             raise _undeclared(f"the column {'.'.join(names)[:60]}")
         if kind == _FUNCTION and (len(names) != 1 or names[0].lower() not in CALLED):
             raise _undeclared(f"the function {'.'.join(names)[:60]}")
-        if kind not in _PLAIN and kind not in (_COLUMN, _FUNCTION):
+        if kind not in _PLAIN and kind not in (_COLUMN, _FUNCTION, _LAMBDA, _VARIABLE):
             raise _undeclared(f"a node {kind.rpartition('.')[2]}")
 
 

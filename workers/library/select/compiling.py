@@ -121,6 +121,11 @@ class Scope:
         """The scope inside of a function's body."""
         return Scope(self.columns, self.aliases, {**self.variables, **variables})
 
+    def differing_in_case(self, name: str) -> str | None:
+        """A column or variable of the same name in another case; None where there is none."""
+        others = [other for other in (*self.columns, *self.variables) if other != name]
+        return next((other for other in others if other.lower() == name.lower()), None)
+
     def expect(self, value: Typed, expected: str, what: str) -> None:
         """Raise ``WrongColumnType`` where a value is of another kind."""
         if value.kind is not None and not is_kind(value.kind, expected):

@@ -40,6 +40,7 @@ _FOLDED: dict[type, Callable[[Any, Any], Any]] = {exp.Add: add, exp.Sub: sub, ex
 _ORDERED: dict[type, Callable[[Any, Any], bool]] = {
     exp.LT: lambda a, b: a < b, exp.LTE: lambda a, b: a <= b, exp.GT: lambda a, b: a > b, exp.GTE: lambda a, b: a >= b,
     exp.EQ: lambda a, b: a == b, exp.NEQ: lambda a, b: a != b, exp.NullSafeEQ: lambda a, b: a == b}
+_WORDS = frozenset({"true", "false", "null"})  # constants, where they have no quotes
 _INT32 = range(-(2**31), 2**31)
 _CHAINED = (exp.And, exp.Or, exp.Add, exp.Mul, exp.DPipe)  # read from the left
 _COMPOUND = (*BINARY, exp.Not, exp.Neg, exp.Is, exp.In, exp.Between)
@@ -89,8 +90,8 @@ def written(select: Select) -> str:
 
 def _entry(item: Item) -> str:
     if item.is_star:
-        excepted = [exp.to_identifier(name, quoted=PLAIN.fullmatch(name) is None) for name in item.excepted]
-        return f"* EXCEPT ({', '.join(name.sql(dialect=Dialect) for name in excepted)})" if excepted else "*"
+        excepted = ", ".join(_identifier(name).sql(dialect=Dialect) for name in item.excepted)
+        return f"* EXCEPT ({excepted})" if excepted else "*"
     text = shown(item.expression)
     if isinstance(item.expression, exp.Column | exp.Dot) and item.names == (item.expression.name,):
         return text
@@ -122,13 +123,20 @@ def normal_expression(node: exp.Expression, aliases: frozenset[str] = frozenset(
 
 
 def _strip(column: exp.Column, aliases: frozenset[str]) -> None:
-    """Take the input's name off a column's, and quotes off plain names."""
+    """Take the input's name off a column's, unless what is left begins with it, too, and quotes off plain names."""
     parts = list(column.parts)
     if len(parts) > 1 and parts[0].name.lower() in aliases:
         parts = parts[1:]
-    parts = [exp.to_identifier(part.name, quoted=PLAIN.fullmatch(part.name) is None) for part in parts]
+        if len(parts) > 1 and parts[0].name.lower() == INPUT:
+            parts = [exp.to_identifier(INPUT), *parts]
+    parts = [_identifier(part.name) for part in parts]
     for key, value in zip(("this", "table", "db", "catalog"), [*reversed(parts), None, None, None], strict=False):
         column.set(key, value)
+
+
+def _identifier(name: str) -> exp.Identifier:
+    """A name, quoted unless it is read as that name without."""
+    return exp.to_identifier(name, quoted=PLAIN.fullmatch(name) is None or name.lower() in _WORDS)
 
 
 def _normal(node: exp.Expression) -> exp.Expression:

@@ -219,7 +219,10 @@ def number(node: exp.Expression | None) -> int | float | None:
     if not isinstance(node, exp.Literal) or node.is_string:
         return None
     text = node.this
-    value = int(text) if text.isdigit() else float(text)
+    try:
+        value = int(text) if text.isdigit() else float(text)
+    except ValueError:  # more digits than Python reads, or none behind an exponent
+        return None
     return value if value - value == 0 else None  # what no double holds is no number
 
 

@@ -58,6 +58,10 @@ def higher(scope: Any, name: str, arguments: Sequence[exp.Expression]) -> Built 
     variables = [variable.name for variable in body.expressions]
     if not all(map(PLAIN.fullmatch, variables)) or len(set(variables)) < len(variables):
         raise refused(f"calls {name} with a function whose variables have no names of their own")
+    for variable in variables:
+        if (taken := scope.differing_in_case(variable)) is not None:
+            raise refused(f"calls {name} with a function whose variable {variable} differs from {taken} in case alone",
+                          "Give the variable another name: to Spark the two are one.")
     if name == "aggregate":
         return _aggregate(scope, value, arguments[1], body, variables, element)
     kinds = [element, "int"][:len(variables)]

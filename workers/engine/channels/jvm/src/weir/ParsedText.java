@@ -11,6 +11,7 @@ import org.apache.spark.sql.catalyst.analysis.UnresolvedAttribute;
 import org.apache.spark.sql.catalyst.analysis.UnresolvedFunction;
 import org.apache.spark.sql.catalyst.expressions.Alias;
 import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.LambdaFunction;
 import org.apache.spark.sql.catalyst.expressions.UnresolvedNamedLambdaVariable;
 import org.apache.spark.sql.catalyst.parser.ParseException;
 import org.apache.spark.sql.classic.SparkSession;
@@ -44,8 +45,16 @@ public final class ParsedText {
     if (node instanceof UnresolvedAttribute column) return CollectionConverters.asJava(column.nameParts());
     if (node instanceof UnresolvedFunction function) return CollectionConverters.asJava(function.nameParts());
     if (node instanceof UnresolvedNamedLambdaVariable variable) return CollectionConverters.asJava(variable.nameParts());
+    if (node instanceof LambdaFunction function) return variables(function);
     if (node instanceof Alias alias) return List.of(alias.name());
     if (node instanceof MultiAlias aliases) return CollectionConverters.asJava(aliases.names());
     return List.of();
+  }
+
+  /** What a function calls what it is given: within it, Spark's parser takes every name for one of these. */
+  private static List<String> variables(LambdaFunction function) {
+    List<String> names = new ArrayList<>();
+    CollectionConverters.asJava(function.arguments()).forEach(argument -> names.add(argument.name()));
+    return names;
   }
 }
