@@ -33,8 +33,6 @@ _PLAIN = frozenset({
 class UndeclaredExpression(InvalidConfig):
     """The text for Spark says more than the query that it was made of; nothing of it has run."""
 
-    code = "undeclared_expression"
-
 
 def require_declared(nodes: Sequence[Node], columns: Collection[str]) -> None:
     """Raise ``UndeclaredExpression`` unless parsed nodes are a query's, over these columns alone."""
