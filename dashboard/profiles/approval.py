@@ -60,7 +60,9 @@ def hindrance_of(target: SweepTarget, viewer: Viewer | None) -> NotApproved | No
         Who asks; None where Weir measures again what somebody was allowed to measure.
     """
     reaching = next(_reaching(target), None)
-    written = None if viewer is None or _may_approve(viewer, target) else next(_expressions(target), None)
+    written = None if viewer is None else next(_expressions(target), None)
+    if written is not None and _may_approve(viewer, target):
+        written = None
     if (reaching is None and written is None) or _is_in_estate(target):
         return None
     remedy = "Measure it as a task of a dataflow that was approved and runs, or import its profile"
@@ -73,9 +75,9 @@ def hindrance_of(target: SweepTarget, viewer: Viewer | None) -> NotApproved | No
                        task_type=name)
 
 
-def hindrance_of_sweep(sweep: SweepRecord) -> NotApproved | None:
-    """Why a sweep cannot go on: what it measures is no longer in the estate, or its author no longer an approver."""
-    return hindrance_of(target_of(sweep), None if sweep.author is None else viewer_of(sweep.author))
+def author_of(sweep: SweepRecord) -> Viewer | None:
+    """Who asked for a sweep, as what they may do now; None where Weir did."""
+    return None if sweep.author is None else viewer_of(sweep.author)
 
 
 def needs_a_dataflow(declared: TaskType, viewer: Viewer) -> NotApproved | None:
@@ -113,7 +115,7 @@ def _expressions(target: SweepTarget) -> Iterator[str]:
 
 def _may_approve(viewer: Viewer, target: SweepTarget) -> bool:
     """Whether a viewer may approve what runs for the target's team, or for any where it is of no dataflow."""
-    if viewer.superuser or target.dataflow_id is None:
+    if target.dataflow_id is None:
         return viewer.superuser or any(role >= Role.APPROVER for role in viewer.roles.values())
     team_id = DataflowRecord.objects.values_list("team_id", flat=True).filter(pk=target.dataflow_id).first()
     return team_id is not None and viewer.has_role(team_id, Role.APPROVER)

@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 READERS = {"expr", "selectExpr", "parseExpression", "call_function", "_parse_datatype_string"}
 WRITES = "workers/library/spark_text.py"
 READS = {
-    "workers/library/select/checked.py",  # behind its check
+    "workers/library/select/parsed_text.py",  # behind its check
     "workers/library/taxis.py",  # a constant
 }
 NO_SPARK = {"workers/library/describe.py"}  # Markdown

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from scheduler.model.columns import ColumnError, Columns
 from scheduler.model.errors import WeirError
-from workers.library.select import checked, compiling
-from workers.library.select.checked import UndeclaredExpression
+from workers.library.select import compiling, parsed_text
 from workers.library.select.compiling import compiled
 from workers.library.select.functions import CALLED
 from workers.library.select.grammar import parse
+from workers.library.select.parsed_text import UndeclaredExpression
 from workers.library.spark_text import columns_ddl, identifier, literal
 
 from .conftest import build
@@ -104,9 +104,9 @@ def test_the_setting_alone_keeps_spark_from_putting_in_what_the_machine_knows(sp
 def test_the_second_wall_stands_alone(events, text):
     """What would be written if the first wall had a hole."""
     with pytest.raises((UndeclaredExpression, WeirError)):
-        checked.selected(events, [f"{text} AS z"], columns=events.columns)
+        parsed_text.select_entries(events, [f"{text} AS z"], columns=events.columns)
     with pytest.raises((UndeclaredExpression, WeirError)):
-        checked.condition(events, f"({text}) IS NOT NULL", columns=events.columns)
+        parsed_text.read_condition(events, f"({text}) IS NOT NULL", columns=events.columns)
 
 
 @pytest.mark.parametrize("way", ["a field of what has no type", "a field that from_json declares"])
@@ -150,7 +150,7 @@ def test_each_name_and_function_in_the_text_was_declared(spark, shape, name, fie
     except WeirError:
         return
     for entry in plan.entries:
-        nodes = checked.parsed(spark, [entry])
+        nodes = parsed_text.parse_texts(spark, [entry])
         for kind, *names in nodes:
             short = kind.rpartition(".")[2]
             if short == "UnresolvedAttribute":
@@ -159,7 +159,7 @@ def test_each_name_and_function_in_the_text_was_declared(spark, shape, name, fie
                 assert len(names) == 1 and names[0].lower() in CALLED
             elif short in ("Alias", "MultiAlias"):
                 assert set(names) <= {"z", name, field}
-        checked.require_declared(nodes, list(columns))
+        parsed_text.require_declared(nodes, list(columns))
 
 
 @given(hostile)
@@ -173,7 +173,7 @@ def test_sparks_parser_reads_the_very_name_and_constant(spark, text):
                 written = identifier(text)
             except WeirError:
                 continue
-            assert checked.parsed(spark, [written])[0][1:] == [text]
+            assert parsed_text.parse_texts(spark, [written])[0][1:] == [text]
             assert spark._jvm.org.apache.spark.sql.types.StructType.fromDDL(
                 columns_ddl({text: "int"})).fieldNames()[0] == text
         finally:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from workers.library import spark_text
 from workers.library.config import InvalidConfig
 from workers.library.select import types
-from workers.library.select.checked import UndeclaredExpression, require_declared
+from workers.library.select.parsed_text import UndeclaredExpression, require_declared
 from workers.library.spark_text import columns_ddl, identifier, literal, type_text
 from workers.library.spark_types import fields, is_field_name, is_type
 

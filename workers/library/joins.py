@@ -19,10 +19,10 @@ from .carrying import packed, unpacked
 from .columns import STREAM, require_scalar
 from .config import InvalidConfig, require_columns, settings
 from .operators import milliseconds
-from .select.checked import condition
 from .select.compiling import compiled
 from .select.form import one_form
 from .select.grammar import parse
+from .select.parsed_text import read_condition
 from .state import fold_stream, key_text
 from .windows import Joined
 
@@ -84,7 +84,8 @@ def join(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
     packs = {}
     for side, names in sides.items():
         whole = packed(list(dict.fromkeys([*on, *names.values()])))
-        packs[f"_{side}"] = F.when(condition(inputs, _condition(values, side, columns), columns=columns.types), whole)
+        is_of_side = read_condition(inputs, _condition(values, side, columns), columns=columns.types)
+        packs[f"_{side}"] = F.when(is_of_side, whole)
     known = reduce(and_, (F.col(name).isNotNull() for name in on))
     given = inputs.select(*STREAM, F.when(known, F.concat(F.lit("="), key_text(on))).alias("_of"), *[
         pack.alias(name) for name, pack in packs.items()])

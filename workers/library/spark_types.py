@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 
 # Characters that delimit parts of a type, or quote: a field's name in a type as text cannot have them.
 _DELIMITERS = frozenset("`'\"\\<>(),:;")
-_HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})  # control, format, surrogates, line ends
 MOST_CHARACTERS = 255  # of a name
 _SIMPLE = re.compile(r"[a-z_]+(\(\d{1,3}(,\d{1,3})?\))?")
 _MOST_LEVELS = 32
 
 
 def is_name(name: str) -> bool:
-    """Whether a column may have this name: it is not long, each character shows, none ends a line or turns the text
-    around, and it holds no ``${``, for which Spark may put in a setting."""
-    shows = all(unicodedata.category(character) not in _HIDDEN for character in name)
-    return 0 < len(name) <= MOST_CHARACTERS and shows and "${" not in name
+    """Whether a column may have this name: it is not long, each character prints (none ends a line or turns the text
+    around), and it holds no ``${``, for which Spark may put in a setting."""
+    return 0 < len(name) <= MOST_CHARACTERS and name.isprintable() and "${" not in name
 
 
 def is_field_name(name: str) -> bool:

@@ -14,11 +14,11 @@ from scheduler.model.refinement import Refined
 from scheduler.model.task_types import Parameter, TaskType
 
 from .config import settings
-from .select.checked import condition, selected
 from .select.compiling import compiled
 from .select.containing import contained
 from .select.form import one_form
 from .select.grammar import parse
+from .select.parsed_text import read_condition, select_entries
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -42,8 +42,8 @@ def sql(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
     values = settings(SQL, config)
     columns = Columns(dict(inputs.dtypes))
     plan = compiled(parse(values["query"]), columns)
-    events = inputs if plan.where is None else inputs.where(condition(inputs, plan.where, columns=columns.types))
-    return selected(events, plan.entries, columns=columns.types)
+    events = inputs if plan.where is None else inputs.where(read_condition(inputs, plan.where, columns=columns.types))
+    return select_entries(events, plan.entries, columns=columns.types)
 
 
 def sql_check(config: Mapping[str, Any]) -> None:

@@ -10,7 +10,7 @@ from django.db.models import Q
 from dashboard.controllers.models import RoundRow
 from dashboard.operations.models import SlotRow
 from dashboard.operations.reservations import fragments_by_slot
-from dashboard.profiles.approval import hindrance_of_sweep
+from dashboard.profiles.approval import author_of, hindrance_of
 from dashboard.profiles.lifecycle import OPEN
 from dashboard.profiles.models import ObservationRow, ProfileRecord, SweepRecord
 from dashboard.profiles.observations import COMPARED, MOST_COMPARED, observation_of
@@ -82,10 +82,10 @@ def team_of(record: ProfileRecord) -> str:
 def _where(record: ProfileRecord, free: Sequence[SlotRow]) -> tuple[str, str]:
     """The slot on which a profile can be measured again, or why on none."""
     try:
-        target_again(record)  # which raises where it cannot be
+        target = target_again(record)
     except WeirError as error:
         return "", f"{error.message} {error.remedy}".strip()
-    if (hindrance := hindrance_of_sweep(record.sweep)) is not None:
+    if (hindrance := hindrance_of(target, author_of(record.sweep))) is not None:
         return "", hindrance.message
     same = Q(task_type=record.task_type, config=record.sweep.config, team_id=record.team_id)
     if SweepRecord.objects.filter(same, status__in=OPEN).exists():

@@ -20,7 +20,7 @@ from dashboard.jobs import TrialProgress, TrialResult
 from dashboard.operations import reservations
 from dashboard.operations.models import SlotRow
 from dashboard.operations.reservations import SlotTaken
-from dashboard.profiles.approval import hindrance_of_sweep, is_approved
+from dashboard.profiles.approval import author_of, hindrance_of, is_approved, target_of
 from dashboard.profiles.lifecycle import DONE, FAILED, LIFECYCLE, OPEN, QUEUED, RUNNING
 from dashboard.profiles.models import SweepRecord, TrialRecord
 from dashboard.profiles.services.sweeps import holder_of, stop_measuring
@@ -83,8 +83,8 @@ def advance_sweep(*, sweep_id: UUID, at: datetime) -> SweepRecord:
         audit.subject, audit.team, before = sweep, sweep.team, sweep.status
         if sweep.status == QUEUED:
             _begin(sweep, at)
-        if sweep.status == RUNNING and (hindrance := hindrance_of_sweep(sweep)) is not None:
-            _fail(sweep, hindrance, at)  # its dataflow was removed meanwhile: the trial under way ends as well
+        if sweep.status == RUNNING and (hindrance := hindrance_of(target_of(sweep), author_of(sweep))) is not None:
+            _fail(sweep, hindrance, at)  # a dataflow was removed, or a role taken, meanwhile: the trial ends as well
         elif sweep.status == RUNNING:
             _measure(sweep, heard, at, audit)
         sweep.save()

@@ -10,6 +10,7 @@ from sqlglot import exp
 
 from scheduler.model.columns import nearest
 
+from .. import spark_types
 from ..spark_text import literal, type_text
 from . import types
 from .functions import AGGREGATES, FUNCTIONS, GENERATED, NAMES, UNSTEADY, Function, expected_kinds, kind_in_words
@@ -43,7 +44,7 @@ def called(scope: Any, node: exp.Anonymous) -> Typed:
         start = _ONE_TYPE[name]
         values = values[:start] + scope.alike(values[start:], name)
     elif name == "array_contains" and values[0].kind:
-        values[1] = scope.alike([Typed(types.element(values[0].kind), ""), values[1]], name)[1]
+        values[1] = scope.alike([Typed(spark_types.element(values[0].kind), ""), values[1]], name)[1]
     elif name == "flatten" and values[0].kind and not values[0].kind.startswith("array<array<"):
         raise wrong(f"flatten needs a list of lists, and {values[0].spark[:60]} is {values[0].kind}.")
     elif name in ("abs", "pmod"):

@@ -14,6 +14,7 @@ from sqlglot import exp
 
 from scheduler.model.columns import STREAM_TYPES, Columns, nearest
 
+from .. import spark_types
 from ..spark_text import identifier, literal
 from . import types
 from .calling import called
@@ -92,8 +93,8 @@ def _generated(item: Item, scope: Scope) -> list[tuple[str, str, str | None]]:
     if value.kind is None:
         given: list[str | None] = [None] * len(item.names)
     else:
-        key = types.key(value.kind)
-        given = [*(["int"] if name.startswith("pos") else []), *([key] if key else []), types.element(value.kind)]
+        key = spark_types.key(value.kind)
+        given = [*(["int"] if name.startswith("pos") else []), *([key] if key else []), spark_types.element(value.kind)]
     if len(given) != len(item.names):
         raise refused(f"gives what {name} makes {len(item.names)} names",
                       f"It makes {len(given)}: write {name}(…) AS ({', '.join('abc'[:len(given)])}).")
@@ -177,7 +178,7 @@ class Scope:
     def _field(self, value: Typed, name: str) -> Typed:
         if value.kind is None:
             return Typed(None, f"{value.spark}.{identifier(name)}")
-        fields = types.fields(value.kind)
+        fields = spark_types.fields(value.kind)
         if name not in fields:
             near = nearest(name, fields)
             raise wrong(f"{value.spark[:60]} is {value.kind[:80]}, which has no field {name}.",
@@ -331,11 +332,11 @@ class Scope:
         if value.kind is None:
             return Typed(None, f"{value.spark}[{place.spark}]")
         if value.kind.startswith("map<"):
-            [place] = self.alike([Typed(types.key(value.kind), ""), place], "A mapping's key")[1:]
-            return Typed(types.element(value.kind), f"try_element_at({value.spark}, {place.spark})")
+            [place] = self.alike([Typed(spark_types.key(value.kind), ""), place], "A mapping's key")[1:]
+            return Typed(spark_types.element(value.kind), f"try_element_at({value.spark}, {place.spark})")
         self.expect(value, "array", "[…]")
         self.expect(place, "int", "A place in a list")
-        return Typed(types.element(value.kind), f"get({value.spark}, {place.spark})")
+        return Typed(spark_types.element(value.kind), f"get({value.spark}, {place.spark})")
 
 def _kind_of(values: Sequence[Typed]) -> str | None:
     kinds = {value.kind for value in values if value.kind != types.VOID}

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from .. import spark_types
 from . import types
 
 Kinds = Sequence[str | None]
@@ -52,7 +53,7 @@ def _array(kinds: Kinds) -> str | None:
 
 
 def _element(kinds: Kinds) -> str | None:
-    return kinds[0] and types.element(kinds[0])
+    return kinds[0] and spark_types.element(kinds[0])
 
 
 def _list_of(part: Callable[[str], str | None]) -> Callable[[Kinds], str | None]:
@@ -152,7 +153,8 @@ FUNCTIONS: dict[str, Function] = {
     "array": Function(("any…",), _array), "array_contains": Function(("array", "scalar"), "boolean"),
     **_same(_element, "array", "array_max array_min"), **_same(_first, "array", "array_distinct sort_array"),
     "array_join": Function(("array", "text"), "string"), "flatten": Function(("array",), _element),
-    "map_keys": Function(("map",), _list_of(types.key)), "map_values": Function(("map",), _list_of(types.element)),
+    "map_keys": Function(("map",), _list_of(spark_types.key)),
+    "map_values": Function(("map",), _list_of(spark_types.element)),
     "element_at": Function(("map", "scalar"), _element, "try_element_at({0}, {1})"),
     "get": Function(("array", "int"), _element, "get({0}, {1})"),
     # Times; a slot's session is in UTC

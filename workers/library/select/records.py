@@ -7,6 +7,7 @@ from typing import Any
 
 from sqlglot import exp
 
+from .. import spark_types
 from ..spark_text import identifier, literal
 from . import types
 from .grammar import PLAIN, refused
@@ -54,7 +55,7 @@ def higher(scope: Any, name: str, arguments: Sequence[exp.Expression]) -> Built 
                       "Write aggregate(list, start, (sum, x) -> …)." if count == 3 else f"Write {name}(list, x -> …).")
     value, body = scope.typed(arguments[0]), arguments[-1]
     scope.expect(value, "array", name)
-    element = value.kind and types.element(value.kind)
+    element = value.kind and spark_types.element(value.kind)
     variables = [variable.name for variable in body.expressions]
     if not all(map(PLAIN.fullmatch, variables)) or len(set(variables)) < len(variables):
         raise refused(f"calls {name} with a function whose variables have no names of their own")

@@ -1,14 +1,12 @@
-"""Spark's types as text: their parts, what two of them become together, what may be cast to what."""
+"""Spark's types as text: what a query writes as one, what two of them become together, what may be cast to what."""
 
 from __future__ import annotations
 
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from ..spark_types import element, fields, is_field_name, key
+from ..spark_types import is_field_name
 from .grammar import Dialect
-
-__all__ = ["element", "fields", "key"]
 
 INTEGERS = ("tinyint", "smallint", "int", "bigint")
 VOID = "void"  # of NULL

@@ -17,7 +17,7 @@ from .functions import CALLED
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-Node = Sequence[str]  # a class of Spark's, and the parts of the name that it has
+ParsedNode = Sequence[str]  # a class of Spark's, and the parts of the name that it has
 _CATALYST = "org.apache.spark.sql.catalyst"
 _COLUMN, _FUNCTION = f"{_CATALYST}.analysis.UnresolvedAttribute", f"{_CATALYST}.analysis.UnresolvedFunction"
 _LAMBDA = f"{_CATALYST}.expressions.LambdaFunction"
@@ -34,7 +34,7 @@ class UndeclaredExpression(InvalidConfig):
     """The text for Spark says more than the query that it was made of; nothing of it has run."""
 
 
-def require_declared(nodes: Sequence[Node], columns: Collection[str]) -> None:
+def require_declared(nodes: Sequence[ParsedNode], columns: Collection[str]) -> None:
     """Raise ``UndeclaredExpression`` unless parsed nodes are a query's, over these columns alone."""
     variables = {name for kind, *names in nodes if kind == _LAMBDA for name in names}
     for kind, *names in nodes:
@@ -54,20 +54,20 @@ def _undeclared(what: str) -> UndeclaredExpression:
         remedy="Nothing of it has run. Write the query with plain names, and report it: the fault is Weir's.")
 
 
-def selected(inputs: DataFrame, entries: Sequence[str], *, columns: Collection[str]) -> DataFrame:
+def select_entries(inputs: DataFrame, entries: Sequence[str], *, columns: Collection[str]) -> DataFrame:
     """The input with these entries of a SELECT list, once each is checked against its columns."""
-    require_declared(parsed(inputs.sparkSession, entries), columns)
+    require_declared(parse_texts(inputs.sparkSession, entries), columns)
     return inputs.selectExpr(*entries)
 
 
-def condition(inputs: DataFrame, text: str, *, columns: Collection[str]) -> Column:
+def read_condition(inputs: DataFrame, text: str, *, columns: Collection[str]) -> Column:
     """A condition on the input, once it is checked against its columns."""
     from pyspark.sql import functions as F
 
-    require_declared(parsed(inputs.sparkSession, [text]), columns)
+    require_declared(parse_texts(inputs.sparkSession, [text]), columns)
     return F.expr(text)
 
 
-def parsed(session: SparkSession, texts: Sequence[str]) -> list[Node]:
+def parse_texts(session: SparkSession, texts: Sequence[str]) -> list[ParsedNode]:
     """What Spark's parser makes of texts, without evaluating anything; a slot's session has the class for it."""
     return json.loads(session._jvm.weir.ParsedText.nodes(session._jsparkSession, json.dumps(texts)))
