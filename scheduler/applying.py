@@ -7,6 +7,7 @@ from dataclasses import replace
 from .model.estate import Estate
 from .model.plan import Plan
 from .model.plan_kinds import PLAN_KINDS
+from .model.settings import settings_applied
 from .reuse.activity import FragmentChange
 
 
@@ -34,8 +35,9 @@ def apply_plan(estate: Estate, plan: Plan) -> Estate:
     }
     fragments.update(plan.fragments_after)
     return replace(
-        estate, generation=estate.generation + 1, tasks=tasks, submitted=submitted, fragments=fragments
-    )
+        estate, generation=estate.generation + 1, tasks=tasks, submitted=submitted, fragments=fragments,
+        settings=settings_applied(
+            plan.fragments_before, plan.fragments_after, plan.settings_after, estate.settings, estate.fragments))
 
 
 def reversed_plan(plan: Plan, change: FragmentChange) -> Plan:

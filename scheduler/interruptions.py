@@ -31,6 +31,8 @@ def _interruption(plan: Plan, step: Step) -> Interruption:
         ending = tuple(
             bundle for bundle in _bundles(plan.fragments_before.get(step.fragment)) if bundle.part in parts)
         nodes = {node_of(bundle.slot) for bundle in _bundles(after, step.bundle)}
+    elif not kind_of(step).hands_over:  # it restarts where it is
+        return Interruption(_bundles(after), between_nodes=False)
     else:
         ending = tuple(
             bundle for name in after.inherits for bundle in _bundles(plan.fragments_before.get(name)))

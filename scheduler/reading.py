@@ -76,6 +76,7 @@ class Reading:
         self.submitted: Mapping[str, Submitted] = _Noting(estate.submitted, self._noted[SUBMITTED])
         self.fragments: Mapping[str, Fragment] = _Noting(estate.fragments, self._noted[FRAGMENTS])
         self.places: Mapping[str, tuple[str, int]] = _Noting(estate.places, self._noted[PLACES])
+        self.settings = estate.settings  # not noted: intervals change all the time, and no plan follows from them
 
     def users_of(self, task_id: str) -> Users:
         """Who uses a running task."""
@@ -116,7 +117,8 @@ class Reading:
 
 def counted_on(plan: Plan) -> frozenset[str]:
     """The slots whose other load a plan counts on: those of a schedule, and of queries that are cut or fused."""
-    if plan.promise is None and not PLAN_KINDS[plan.kind].moves_queries:
+    stays = plan.fragments_before == plan.fragments_after  # what queries are set to is decided whatever else runs there
+    if plan.promise is None and (stays or not PLAN_KINDS[plan.kind].moves_queries):
         return frozenset()
     return frozenset(bundle.slot for fragment in plan.fragments_after.values() for bundle in fragment.queries)
 

@@ -13,11 +13,13 @@ from .contracts.desired import made_in
 from .contracts.reports import LEFT, RUNNING, STOPPED, QueryReport, Reports
 from .model.fragment import Fragment, RunningBundle, node_of
 from .model.plan import Plan, Step
+from .model.settings import USUAL, FragmentSettings
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What is known of the estate while a plan is enacted: reports by node, and nodes and slots that are ``gone``.
+    """What is known of the estate while a plan is enacted: reports by node, nodes and slots that are ``gone``, and the
+    ``settings`` of fragments as they are now, which may be others than the plan made them.
 
     A node or slot leaves the estate only when nothing is to run on it: steps that concern it alone are done. As long as
     a node that is ``awaited`` does not report, nobody knows by which weights is written there.
@@ -26,6 +28,7 @@ class Evidence:
     reports: Reports = field(default_factory=Reports)
     gone: Collection[str] = ()
     awaited: Collection[str] = ()
+    settings: Mapping[str, FragmentSettings] = field(default_factory=dict)
 
     def is_gone(self, slot: str) -> bool:
         """Whether a slot, or its node, is no longer in the estate."""
@@ -173,6 +176,13 @@ def _is_routed(step: Step, fragment: Fragment, evidence: Evidence) -> bool:
     return evidence.all_heard and bool(routes) and all(route == weights for route in routes)
 
 
+def _is_set(step: Step, fragment: Fragment, evidence: Evidence) -> bool:
+    """Whether the queries run as they are set now: where the setting was replaced since, nothing more is to come."""
+    wanted = evidence.settings.get(step.fragment, USUAL).real_time
+    return _every_query(lambda seen: seen.runs and seen.query is not None and seen.query.real_time == wanted)(
+        step, fragment, evidence)
+
+
 CLOSE_OUTLET = StepKind(
     name="close_outlet", words="{fragment} no longer publishes the stream of {task} to {reader}",
     reverse="open_outlet", rank=0, unnoticed=True,
@@ -212,6 +222,9 @@ HAND_OVER_BUNDLE = StepKind(
           "{place_before})",
     reverse="hand_over_bundle", rank=6, is_done=_every_query(_has_taken_over), starts_query=True, of_bundles=True,
     interrupts=True, hands_over=True)
+SET_FRAGMENT = StepKind(
+    name="set", words="Set query {fragment} on {slot}: {setting}",
+    reverse="set", rank=6, is_done=_is_set, starts_query=True, interrupts=True)
 OPEN_TAIL = StepKind(
     name="open_tail", words="{fragment} works on {active} of its tasks again",
     reverse="close_tail", rank=7, is_done=_every_query(_tail_is_open), unnoticed=True)
@@ -229,7 +242,7 @@ LEAVE_BUNDLE = StepKind(
 STEP_KINDS: Mapping[str, StepKind] = {
     kind.name: kind for kind in (
         CLOSE_OUTLET, CLOSE_TAIL, STOP_FRAGMENT, PAUSE_FRAGMENT, HAND_OVER, START_FRAGMENT, RESUME_FRAGMENT,
-        START_BUNDLE, MOVE_BUNDLE, HAND_OVER_BUNDLE, OPEN_TAIL, OPEN_OUTLET, ROUTE, LEAVE_BUNDLE)}
+        START_BUNDLE, MOVE_BUNDLE, HAND_OVER_BUNDLE, SET_FRAGMENT, OPEN_TAIL, OPEN_OUTLET, ROUTE, LEAVE_BUNDLE)}
 
 
 def kind_of(step: Step) -> StepKind:

@@ -9,15 +9,16 @@ from collections.abc import Callable, Mapping
 
 from .isolating import plan_joining_back
 from .model.plan import Plan
-from .model.plan_kinds import DEFRAGMENT, ISOLATE, MOVE, PLAN_KINDS, SCHEDULE
+from .model.plan_kinds import DEFRAGMENT, ISOLATE, MOVE, PLAN_KINDS, SCHEDULE, SET
 from .model.ports import EstateView
 from .moving import plan_moving_back
 from .rearranging import plan_cutting_back
 from .rescheduling import plan_schedule_back
+from .setting import plan_setting_back
 
 UNDO_FROM_PLAN: Mapping[str, Callable[[EstateView, Plan], Plan]] = {
     DEFRAGMENT.name: plan_cutting_back, SCHEDULE.name: plan_schedule_back, ISOLATE.name: plan_joining_back,
-    MOVE.name: plan_moving_back}
+    MOVE.name: plan_moving_back, SET.name: plan_setting_back}
 
 
 def undo(estate: EstateView, plan: Plan) -> Plan | None:

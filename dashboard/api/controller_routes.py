@@ -12,7 +12,6 @@ from dashboard.api import schemas
 from dashboard.api.answers.common import Page
 from dashboard.api.answers.controllers import ControllerRow, DryRunAnswer, ReasonAnswer, RoundAnswer
 from dashboard.api.parameters import ControllerName
-from dashboard.approvals.services import answering
 from dashboard.controllers import selectors, services
 from dashboard.controllers.merging import merged_reasons
 from dashboard.controllers.models import ReasonRow, RoundRow
@@ -92,25 +91,6 @@ def dry_run(
             "until": _iso(reason.until_s), "times": reason.times} for reason in merged_reasons(played.reasons)]}
 
 
-@router.post("/rounds/{slug:key}/accept", response=RoundAnswer)
-def accept_round(request: HttpRequest, key: str) -> dict[str, Any]:
-    """Let be done what a round recommends, where that is no plan: measuring again, other modes of batches. Plans are
-    approved as proposals. Where several teams are asked, it is done when each has said so."""
-    return _round(answering.accept_round(actor=request.user, key=key))
-
-
-@router.post("/rounds/{slug:key}/decline", response=RoundAnswer)
-def decline_round(request: HttpRequest, key: str) -> dict[str, Any]:
-    """Turn down what a round recommends, where that is no plan."""
-    return _round(answering.decline_round(actor=request.user, key=key))
-
-
-@router.post("/rounds/{slug:key}/take-back", response=RoundAnswer)
-def take_back_round(request: HttpRequest, key: str) -> dict[str, Any]:
-    """Take back what a round has changed, where that is no plan: modes of batches. Plans go back as proposals."""
-    return _round(answering.take_back_round(actor=request.user, key=key))
-
-
 def _controller(row: selectors.ControllerRow) -> dict[str, Any]:
     controller = row.controller
     return {
@@ -127,8 +107,7 @@ def _round(row: RoundRow) -> dict[str, Any]:
     proposal = getattr(row, "proposal", None)
     return _turn(round_of(row)) | {
         "key": row.key, "proposal": str(proposal.pk) if proposal else None,
-        "sweep": str(row.sweep_id) if row.sweep_id else None, "asked_of": row.asked_of,
-        "may_be_taken_back": row.may_be_taken_back}
+        "sweep": str(row.sweep_id) if row.sweep_id else None}
 
 
 def _turn(turn: Round) -> dict[str, Any]:
@@ -139,8 +118,7 @@ def _turn(turn: Round) -> dict[str, Any]:
         "bounds": [{"measure": bound.measure, "unit": bound.unit, "before": bound.before, "at_most": bound.at_most}
                    for bound in decision.promise.bounds],
         "within_s": decision.promise.within_s, "why": turn.why, "begun": _iso(turn.begun_s),
-        "changed": _iso(turn.changed_s), "ended": _iso(turn.ended_s), "proposal": None, "sweep": None,
-        "asked_of": [], "may_be_taken_back": False}
+        "changed": _iso(turn.changed_s), "ended": _iso(turn.ended_s), "proposal": None, "sweep": None}
 
 
 def _reason(row: ReasonRow) -> dict[str, Any]:

@@ -51,5 +51,5 @@ def _waits(row: RoundRow) -> bool:
     """Whether it changes nothing before other plans are enacted: it has not begun to, or to take its change back."""
     own = getattr(row, "proposal", None)
     if row.phase == BEGUN:
-        return own is None and row.profile is None and row.carried is None and row.asked is None
+        return own is None and row.profile is None
     return row.phase == ROLLING_BACK and own is not None and not row.stuck and own.status in {EXECUTING, FAILED, DONE}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from scheduler.model.fragment import Fragment, RunningBundle
 from scheduler.model.plan import Plan, Step
+from scheduler.model.settings import USUAL
 from scheduler.step_kinds import kind_of
 
 
@@ -15,9 +16,15 @@ def step_text(plan: Plan, step: Step, names: dict[str, str]) -> str:
         fragment=step.fragment, slot=_places(fragment), queries=_queries(fragment),
         reader=step.reader, active=step.active,
         active_before=step.active_before, inherits=" and ".join(fragment.inherits),
-        task=names.get(step.task or "", "a task"),
+        task=names.get(step.task or "", "a task"), setting=_setting(plan, step),
         tasks=" → ".join(names.get(task, "a task") for task in fragment.tasks),
     )
+
+
+def _setting(plan: Plan, step: Step) -> str:
+    """What a query is set to."""
+    own = plan.settings_after.get(step.fragment, USUAL)
+    return "its batches stay open, and events go on as they come" if own.real_time else "micro-batches"
 
 
 def _places(fragment: Fragment) -> str:

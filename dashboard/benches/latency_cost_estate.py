@@ -96,7 +96,7 @@ def _measured(seconds: float) -> dict[str, Any]:
     """Cores of all slots over a time, and what was measured of each dataflow at its end."""
     from dashboard.catalog.models import DataflowRecord
     from dashboard.history.store import DatabaseHistory
-    from dashboard.operations.models import FragmentPace, LatencyStatus
+    from dashboard.operations.models import BatchFigures, FragmentRow, LatencyStatus
     from scheduler.history.series import DATAFLOW, SECOND, Series
 
     before_ms, began_s = _cpu_ms(), time.time()
@@ -116,8 +116,8 @@ def _measured(seconds: float) -> dict[str, Any]:
     means, p50, p99 = of("latency_mean_ms"), of("latency_p50_ms"), of("latency_p99_ms")
     return {
         "cores": round(cores, 3), "interval_s": round(median(
-            row.trigger_ms / 1000 for row in FragmentPace.objects.all()), 3),
-        "open": FragmentPace.objects.filter(real_time=True).count(),
+            row.trigger_ms / 1000 for row in BatchFigures.objects.select_related("fragment")), 3),
+        "open": FragmentRow.objects.filter(real_time=True).count(),
         "mean_ms": _rounded(means), "worst_mean_ms": round(max(means, default=0.0)), "p50_ms": _rounded(p50),
         "p99_ms": _rounded(p99), "measured": len(means),
         "expected_ms": _rounded([1000 * row.expected_s for row in rows]),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from dashboard.operations.models import FragmentPace
+from dashboard.operations.models import BatchFigures
 from dashboard.operations.pacing import priced_ms_of
 from scheduler.latency.real_time import groups_in
 from scheduler.model.fragment import Fragment
@@ -32,7 +32,7 @@ def paces_of(fragments: Mapping[str, Fragment]) -> dict[str, Pace]:
     fragments : mapping of str to Fragment
         The fragments of queries.
     """
-    rows = FragmentPace.objects.in_bulk({fragment.id for fragment in fragments.values()})
+    rows = BatchFigures.objects.select_related("fragment").in_bulk({fragment.id for fragment in fragments.values()})
     priced_ms = priced_ms_of(rows)
     paces = {
         name: Pace(priced_ms[name], row.alone_ms, row.unlimited_ms, row.trigger_ms if row.real_time else None)

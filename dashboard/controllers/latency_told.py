@@ -21,13 +21,12 @@ from dashboard.plans.latency_prices import latency_prices
 from dashboard.plans.latency_remedies import cpu_in_words, latency_card_with_remedies, latency_with_remedies
 from dashboard.plans.prices import tariff
 from dashboard.plans.reach import limit_remarks
-from dashboard.teams.models import Team
 from dashboard.teams.permissions import Viewer
 from scheduler.controllers.chaining import Chaining
 from scheduler.controllers.deploying import Deploying
 from scheduler.controllers.opening import Opening
 from scheduler.controllers.protocol import Controller
-from scheduler.controllers.values import ACTS, OFF
+from scheduler.controllers.values import ACTS, ASKED, OFF
 from scheduler.latency.status import IMPOSSIBLE, LATE
 from scheduler.latency.ways import way_of
 from scheduler.model.fragment import node_of
@@ -132,10 +131,7 @@ def _waits_for(record: DataflowRecord, queries: list[str], mode: str) -> str:
     for row in RoundRow.objects.filter(controller=Opening.name, ended=None):
         if {change["subject"] for change in row.decision["changes"]}.isdisjoint(queries):
             continue
-        if row.waits_for_an_answer:
-            teams = Team.objects.filter(slug__in=row.asked_of).order_by("name").values_list("name", flat=True)
-            return f"That waits for a yes of {' and '.join(teams)}, on the page Controllers."
-        return "That is on its way."
+        return "That is proposed, and waits for its approvals." if row.phase == ASKED else "That is on its way."
     if mode == OFF:
         return f"The controller {title} is off for {record.team.name}."
     reason = ReasonRow.objects.filter(controller=Opening.name, dataflow=record).first()

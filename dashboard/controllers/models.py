@@ -5,22 +5,9 @@ Without a team a row is of what belongs to all, as a profile of a shared dataflo
 
 from __future__ import annotations
 
-from django.conf import settings
 from django.db import models
 
-from scheduler.controllers.values import (
-    BEGUN,
-    BROKEN,
-    CHECKING,
-    KEPT,
-    MODES,
-    OPEN_PHASES,
-    ROLLED_BACK,
-    UNCHECKED,
-    Policy,
-)
-
-ACCEPTED, TURNED_DOWN, TAKEN_BACK = "accepted", "declined", "taken back"  # answers of people to what is no plan
+from scheduler.controllers.values import BEGUN, MODES, OPEN_PHASES, Policy
 
 
 class ControllerSettings(models.Model):
@@ -64,12 +51,10 @@ class LoopRow(models.Model):
 
 
 class RoundRow(models.Model):
-    """A round (`scheduler.controllers.values.Round`), and what people and whoever carries it out noted.
+    """A round (`scheduler.controllers.values.Round`).
 
-    What it made hangs on it: a proposal (``round.proposal``), or the ``sweep``. ``asked`` is when people were asked
-    about what is no plan, ``asked_of`` the teams (short names) that have not said yes yet, and ``answer`` what they
-    said; ``carried`` is when a change that is no plan was made, or taken back; ``stuck`` why it cannot be done, or not
-    be taken back.
+    What it made hangs on it, and people decide about that: a proposal (``round.proposal``), or the ``sweep``. ``stuck``
+    says why it cannot be done, or not be taken back.
     """
 
     key = models.CharField(max_length=60, unique=True)
@@ -88,11 +73,6 @@ class RoundRow(models.Model):
     why = models.TextField(blank=True)
     refused = models.BooleanField(default=False)
     sweep = models.OneToOneField("profiles.SweepRecord", null=True, on_delete=models.SET_NULL, related_name="round")
-    asked = models.DateTimeField(null=True)
-    asked_of = models.JSONField(default=list)
-    carried = models.DateTimeField(null=True)
-    answer = models.CharField(max_length=10, blank=True)
-    answered_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.PROTECT, related_name="+")
     stuck = models.TextField(blank=True)
 
     class Meta:
@@ -107,27 +87,6 @@ class RoundRow(models.Model):
     def is_open(self) -> bool:
         """Whether it is in flight."""
         return self.phase in OPEN_PHASES
-
-    @property
-    def waits_for_an_answer(self) -> bool:
-        """Whether people are asked about something that is no plan."""
-        return self.asked is not None and not self.answer and self.is_open
-
-    @property
-    def may_be_taken_back(self) -> bool:
-        """Whether a change that is no plan is in force, and people may take it back."""
-        return self.carried is not None and self.phase in {CHECKING, KEPT, BROKEN, UNCHECKED} and (
-            self.answer != TAKEN_BACK)
-
-    @property
-    def is_being_checked(self) -> bool:
-        """Whether its change is in force and its promise open."""
-        return self.phase == CHECKING
-
-    @property
-    def was_taken_back(self) -> bool:
-        """Whether its change is in force no more."""
-        return self.phase == ROLLED_BACK
 
 
 class ReasonRow(models.Model):

@@ -92,7 +92,7 @@ def _followed(controller: Controller, state: State) -> list[RoundRow]:
     keys = [
         turn.key for turn in state.rounds
         if turn.controller == controller.name and (turn.is_open or turn.phase in {KEPT, BROKEN, UNCHECKED})]
-    return list(RoundRow.objects.filter(key__in=keys).select_related("sweep__profile", "profile", "answered_by"))
+    return list(RoundRow.objects.filter(key__in=keys).select_related("sweep__profile", "profile"))
 
 
 def _is_due(controller: Controller, at: datetime) -> bool:

@@ -78,7 +78,7 @@ def rounds(viewer: Viewer, *, controller: str = "", team: str = "", phase: str =
         Only of these; empty for all.
     """
     rows = RoundRow.objects.filter(_known_to(viewer)).select_related(
-        "team", "dataflow__team", "profile__team", "sweep", "answered_by", "proposal")
+        "team", "dataflow__team", "profile__team", "sweep", "proposal")
     if controller:
         rows = rows.filter(controller=controller)
     if team:

@@ -34,6 +34,12 @@ def is_wanted(policies: Mapping[str, Policy]) -> bool:
     return any(policy.mode != OFF for policy in policies.values())
 
 
+def loop_time() -> datetime:
+    """The newest moment that the loop has seen."""
+    clock_s = LoopRow.objects.filter(pk=1).values_list("clock_s", flat=True).first() or 0.0
+    return datetime.fromtimestamp(clock_s, UTC)
+
+
 def loop_for_update() -> LoopRow:
     """The loop's row, locked: one step at a time."""
     _require_command()

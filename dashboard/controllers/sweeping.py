@@ -1,13 +1,11 @@
-"""Carrying out what is measured again: a sweep, recommended or started, and the profile that was in use before."""
+"""Carrying out what is measured again: a sweep, suggested or started, and the profile that was in use before."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from django.utils import timezone
-
 from dashboard.audit.trail import audited
-from dashboard.controllers.models import TURNED_DOWN, RoundRow
+from dashboard.controllers.models import RoundRow
 from dashboard.profiles import lifecycle as sweeps
 from dashboard.profiles.models import ProfileRecord
 from dashboard.profiles.services.choosing import use_again
@@ -20,22 +18,19 @@ _UNDER_WAY = frozenset({sweeps.QUEUED, sweeps.RUNNING, sweeps.PAUSED})
 
 
 class SweepActuator:
-    """Starts sweeps, or asks people whether to; takes a profile back by using the one before it again."""
+    """Starts sweeps, or suggests them; takes a profile back by using the one before it again."""
 
     def progress(self, rows: Sequence[RoundRow]) -> Mapping[str, Progress]:
-        """What has become of rounds, by their answers, their sweeps and which profiles are in use."""
+        """What has become of rounds, by their sweeps and which profiles are in use."""
         return {row.key: self._progress(row) for row in rows}
 
     def _progress(self, row: RoundRow) -> Progress:
         if row.sweep is None:
-            if row.answer == TURNED_DOWN:
-                by = f" by {row.answered_by}" if row.answered_by else ""
-                return Progress("declined", f"It was turned down{by}.", refused=True)
             if row.phase == WITHDRAWING:
                 return Progress("declined")
-            if row.stuck:
-                return Progress("overtaken", row.stuck)
-            return Progress("asked" if row.asked else "absent")
+            return Progress("overtaken", row.stuck) if row.stuck else Progress("absent")
+        if row.sweep.status == sweeps.SUGGESTED:
+            return Progress("asked")
         if row.sweep.status in _UNDER_WAY:
             return Progress("enacting", row.sweep.reason)
         if row.sweep.status != sweeps.DONE:  # it found no profile: the next try waits
@@ -52,13 +47,13 @@ class SweepActuator:
         return {}
 
     def carry_out(self, command: Command) -> None:
-        """Start the sweep or ask; give up; or use the profile before again."""
+        """Start or suggest the sweep; give up; or use the profile before again."""
         with audited(actor=None, verb="controller.carry_out") as audit:
             row = RoundRow.objects.select_for_update(of=("self",)).select_related("profile", "sweep", "team").get(
                 key=command.round.key)
             audit.subject, audit.team = row, row.team
             if isinstance(command, Begin):
-                done = row.phase == BEGUN and row.sweep is None and row.asked is None and self._begin(row)
+                done = row.phase == BEGUN and row.sweep is None and self._begin(row)
             elif isinstance(command, RollBack):
                 done = row.phase == ROLLING_BACK and self._roll_back(row)
             else:
@@ -67,12 +62,9 @@ class SweepActuator:
                 audit.nothing_changed()
 
     def _begin(self, row: RoundRow) -> bool:
-        if row.mode != ACTS:
-            row.asked = timezone.now()
-            row.save(update_fields=["asked"])
-            return True
         try:
-            sweep = measure_again(actor=None, profile=row.profile, slot=row.decision["arguments"]["slot"])
+            sweep = measure_again(
+                actor=None, profile=row.profile, slot=row.decision["arguments"]["slot"], suggested=row.mode != ACTS)
         except WeirError as error:
             row.stuck = error.message
             row.save(update_fields=["stuck"])

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from datetime import datetime
 
 from dashboard.operations.estate_reader import StoredEstate, current_generation, fragment_of, submitted_of, task_of
+from dashboard.operations.fragment_settings import settings_of
 from dashboard.operations.models import BundleSlot, EstateState, FragmentRow, NodeRow, RunningTaskRow, SlotRow
 from scheduler.model.estate import Estate
 from scheduler.model.fragment import Fragment, Slot
 
-_kept: tuple[object, Estate] = (None, Estate())
+_kept: tuple[tuple[int, datetime, int] | None, Estate] = (None, Estate())
 
 
 def load_estate() -> Estate:
-    """The whole estate at one generation: rows that were changed while they were read are read again."""
-    while True:
-        generation = current_generation()
-        estate = _read(generation)
-        if current_generation() == generation:
-            return estate
+    """The whole estate at one generation and revision: rows that were changed while they were read are read again."""
+    return _consistent(_read)
 
 
 def load_part_of(node: str) -> Estate:
@@ -26,11 +24,21 @@ def load_part_of(node: str) -> Estate:
 
     Read again where it changed meanwhile, as the whole is.
     """
+    return _consistent(lambda generation, revision: _read_part(node, generation, revision))
+
+
+def _consistent(read: Callable[[int, int], Estate]) -> Estate:
+    stamp = current_stamp()
     while True:
-        generation = current_generation()
-        part = _read_part(node, generation)
-        if current_generation() == generation:
-            return part
+        estate = read(*stamp)
+        if (now := current_stamp()) == stamp:
+            return estate
+        stamp = now
+
+
+def current_stamp() -> tuple[int, int]:
+    """The estate's generation and revision as they stand."""
+    return EstateState.objects.filter(pk=1).values_list("generation", "revision").first() or (0, 0)
 
 
 def stored_estate() -> StoredEstate:
@@ -39,13 +47,15 @@ def stored_estate() -> StoredEstate:
 
 
 def current_estate() -> Estate:
-    """The estate for reading, kept by this process until its generation changes: live pages ask twice a second."""
+    """The estate for reading, kept by this process until it changes: live pages ask twice a second."""
     global _kept
-    key = EstateState.objects.filter(pk=1).values_list("generation", "changed").first()
+    key = EstateState.objects.filter(pk=1).values_list("generation", "changed", "revision").first()
     kept_key, estate = _kept
-    if key is None or kept_key != key:
+    if key is None or kept_key is None or kept_key[:2] != key[:2]:
         estate = load_estate()
-        _kept = (key, estate)
+    elif kept_key != key:
+        estate = estate.set_to(settings_of(), key[2])
+    _kept = (key, estate)
     return estate
 
 
@@ -60,9 +70,9 @@ def fragments_where(**where: object) -> dict[str, Fragment]:
     return {row.pk: fragment_of(row) for row in FragmentRow.objects.filter(**where).order_by("pk")}
 
 
-def _read(generation: int) -> Estate:
+def _read(generation: int, revision: int) -> Estate:
     return Estate(
-        generation=generation,
+        generation=generation, revision=revision, settings=settings_of(),
         tasks={row.pk: task_of(row) for row in RunningTaskRow.objects.order_by("fingerprint")},
         submitted=submitted_of(),
         fragments={row.pk: fragment_of(row) for row in FragmentRow.objects.order_by("id")},
@@ -70,7 +80,7 @@ def _read(generation: int) -> Estate:
     )
 
 
-def _read_part(node: str, generation: int) -> Estate:
+def _read_part(node: str, generation: int, revision: int) -> Estate:
     slots = tuple(Slot(row.node_id, row.index) for row in SlotRow.objects.filter(node=node))
     # And those of other nodes that go on with what was on this one.
     own = fragments_on([slot.name for slot in slots]) | fragments_where(origin=node)
@@ -85,4 +95,6 @@ def _read_part(node: str, generation: int) -> Estate:
     readers = {
         reader for fragment in own.values() for readers in fragment.outlets.values() for reader in readers}
     others = {*places.values(), *readers}.difference(own)
-    return Estate(generation=generation, tasks=tasks, fragments=own | fragments_where(pk__in=others), slots=slots)
+    return Estate(
+        generation=generation, revision=revision, tasks=tasks, fragments=own | fragments_where(pk__in=others),
+        slots=slots, settings=settings_of(own))

@@ -16,6 +16,7 @@ from dashboard.operations.offered_slots import offered_slots, unreserved_slots
 from scheduler.model.encoding import bundles_from_data
 from scheduler.model.estate import Submitted
 from scheduler.model.fragment import Fragment, RunningTask, Slot, divided_among
+from scheduler.model.settings import FragmentSettings
 from scheduler.model.usage import NAMED, NANO, SlotLoad, Users, nanocores
 
 T = TypeVar("T")
@@ -76,6 +77,7 @@ class StoredEstate:
         self.tasks = LookUps[RunningTask](self._fetch_tasks)
         self.places = LookUps[tuple[str, int]](self._fetch_places)
         self.fragments = LookUps[Fragment](self._fetch_fragments)
+        self.settings = LookUps[FragmentSettings](_fetch_settings)
         self._users = LookUps[Users](_fetch_users)
         self._places: dict[str, tuple[str, int]] = {}
 
@@ -136,6 +138,10 @@ class StoredEstate:
         for fragment in read.values():
             self.tasks.expect(fragment.kept_tasks)
         return read
+
+
+def _fetch_settings(fragment_ids: Collection[str]) -> dict[str, FragmentSettings]:
+    return {row.pk: row.settings for row in FragmentRow.objects.filter(pk__in=fragment_ids)}
 
 
 def current_generation() -> int:

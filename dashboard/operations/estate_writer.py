@@ -12,15 +12,16 @@ from django.db.models import BooleanField, ExpressionWrapper, F, Q
 
 from dashboard.operations.estate import fragments_on, fragments_where
 from dashboard.operations.estate_reader import slots_gone, task_of
+from dashboard.operations.fragment_settings import settings_for, store_settings
 from dashboard.operations.generation import advance, state_for_update
 from dashboard.operations.models import BundleSlot, FragmentRow, NodeRow, RunningTaskRow, SlotRow, TeamUse, Use
-from dashboard.operations.modes import keep_open
 from dashboard.operations.reservations import require_unreserved
 from dashboard.teams.models import Team
 from scheduler.model.errors import StalePlan, WeirError
 from scheduler.model.estate import Submitted
 from scheduler.model.fragment import Fragment, RunningBundle, RunningTask, Slot
 from scheduler.model.plan import Plan
+from scheduler.model.settings import USUAL
 from scheduler.model.usage import SlotLoad, growth_of
 from scheduler.reuse.siblings import kin_of
 
@@ -51,6 +52,7 @@ def store_plan(plan: Plan) -> None:
     _store_entry(plan.entry_before, plan.entry_after)
     RunningTaskRow.objects.filter(pk__in=[task.id for task in plan.stopped]).delete()
     _store_fragments(before, after, generation)
+    store_settings(plan.settings_after)
     _store_places(before, after, besides={task.id for task in plan.started})
     _store_loads(loads)
     advance(state)
@@ -222,9 +224,11 @@ def _places(fragments: Mapping[str, Fragment]) -> dict[str, tuple[str, int]]:
 
 
 def _store_fragments(before: Mapping[str, Fragment], after: Mapping[str, Fragment], generation: int) -> None:
+    inherited = settings_for(before, after)  # while those are there that they go on with
     FragmentRow.objects.filter(pk__in=set(before) - set(after)).delete()
     FragmentRow.objects.bulk_create(
-        FragmentRow(id=fragment_id, started_generation=generation, **fragment_fields(fragment))
+        FragmentRow(id=fragment_id, started_generation=generation, **fragment_fields(fragment),
+                    **asdict(inherited.get(fragment_id, USUAL)))
         for fragment_id, fragment in after.items() if fragment_id not in before
     )
     changed = [FragmentRow(id=fragment_id, **fragment_fields(after[fragment_id]))
@@ -232,7 +236,6 @@ def _store_fragments(before: Mapping[str, Fragment], after: Mapping[str, Fragmen
     if changed:
         FragmentRow.objects.bulk_update(changed, list(fragment_fields(after[changed[0].id])))
     _store_bundle_slots(before, after)
-    keep_open(before, after)
 
 
 def _store_bundle_slots(before: Mapping[str, Fragment], after: Mapping[str, Fragment]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from django.db import connection
+from django.db.models import F
 from django.dispatch import Signal
 
 from dashboard.audit.trail import inside_command
@@ -35,3 +36,11 @@ def advance(state: EstateState) -> None:
     state.generation += 1
     state.save()
     moved.send(sender=None, generation=state.generation)
+
+
+def revise() -> EstateState:
+    """The next revision, under the estate's lock: settings alone have changed, and no plan was made from them."""
+    if not inside_command():
+        raise RuntimeError("the estate changes inside an audited command only")
+    EstateState.objects.filter(pk=1).update(revision=F("revision") + 1)
+    return EstateState.objects.get(pk=1)

@@ -14,7 +14,7 @@ from dashboard.catalog.selectors import dataflow as dataflow_of
 from dashboard.operations.estate import current_estate
 from dashboard.operations.latency_measured import measured_along
 from dashboard.operations.limit_statuses import is_met_by_measurement
-from dashboard.operations.models import FragmentPace, LatencyStatus
+from dashboard.operations.models import BatchFigures, LatencyStatus
 from dashboard.teams.permissions import Viewer
 from scheduler.latency.status import IMPOSSIBLE, MET, MISSED, WAITING
 from scheduler.model.estate import Estate
@@ -74,7 +74,7 @@ def worst_states(dataflows: Collection[str]) -> dict[str, str]:
 
 def _limit(
     record: DataflowRecord, estate: Estate, number: int, limit: LatencyLimit, row: LatencyStatus | None,
-    paces: Mapping[str, FragmentPace],
+    paces: Mapping[str, BatchFigures],
 ) -> dict[str, Any]:
     if row is not None and from_json(row.limit) != (limit,):
         row = None  # it was chosen a moment ago
@@ -146,10 +146,10 @@ def _tasks_in(estate: Estate, query: str, names: Mapping[str, str]) -> list[str]
     return [] if fragment is None else [names[task] for task in fragment.active_tasks if task in names]
 
 
-def paces_of(estate: Estate, dataflow: str) -> dict[str, FragmentPace]:
+def paces_of(estate: Estate, dataflow: str) -> dict[str, BatchFigures]:
     """The intervals of a dataflow's fragments with what their batches cost; those that are known."""
     entry = estate.submitted.get(dataflow)
     if entry is None:
         return {}
-    return FragmentPace.objects.in_bulk(list({
+    return BatchFigures.objects.select_related("fragment").in_bulk(list({
         estate.places[task][0] for task in entry.running.values() if task in estate.places}))

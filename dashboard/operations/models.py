@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from django.conf import settings
 from django.db import models
+
+from scheduler.model.settings import FragmentSettings
 
 
 class EstateState(models.Model):
-    """One row: the estate's generation. Who changes the estate locks it first."""
+    """One row: the estate's generation, and how often settings have changed. Who changes the estate locks it first."""
 
     id = models.PositiveSmallIntegerField(primary_key=True, default=1)
     generation = models.PositiveIntegerField(default=0)
+    revision = models.PositiveIntegerField(default=0)
     changed = models.DateTimeField(auto_now=True)
 
     @property
@@ -68,7 +72,7 @@ class TeamUse(models.Model):
 
 
 class FragmentRow(models.Model):
-    """A chain of running tasks that one query executes."""
+    """A chain of running tasks that one query executes, and what that is set to (`FragmentSettings`)."""
 
     id = models.CharField(max_length=40, primary_key=True)
     tasks = models.JSONField()
@@ -81,8 +85,15 @@ class FragmentRow(models.Model):
     origin = models.CharField(max_length=60, blank=True, default="", db_index=True)
     joins = models.JSONField(default=dict)
     bundles = models.JSONField(default=list)
+    trigger_ms = models.PositiveIntegerField(null=True)  # None: `settings.TRIGGER_MS`
+    real_time = models.BooleanField(default=False)
     started_generation = models.PositiveIntegerField()
     started_at = models.DateTimeField(auto_now_add=True)
+
+    @property
+    def settings(self) -> FragmentSettings:
+        """What its queries are set to."""
+        return FragmentSettings(self.trigger_ms, self.real_time)
 
 
 class BundleSlot(models.Model):
@@ -209,22 +220,29 @@ class CutTask(models.Model):
     at = models.DateTimeField(auto_now_add=True)
 
 
-class FragmentPace(models.Model):
-    """How far apart the batches of a fragment's queries are to begin, and since when; settings say it of the others.
-
-    Of one whose batches stay open it is how far apart their groups of events begin.
+class BatchFigures(models.Model):
+    """What batches of a fragment's queries cost, who needs them how often, and why they cannot stay open; as the pacer
+    found last. How far apart they are is a setting of the fragment.
     """
 
-    fragment = models.CharField(max_length=40, primary_key=True)
-    trigger_ms = models.PositiveIntegerField()
-    since = models.DateTimeField()
+    fragment = models.OneToOneField(
+        FragmentRow, primary_key=True, on_delete=models.CASCADE, db_constraint=False, related_name="figures")
     cost = models.JSONField(default=dict)  # of its batches: `scheduler.latency.triggers.BatchCost`
     # Where several dataflows share it and need it differently often: what each would have alone, in ms.
     alone_ms = models.JSONField(default=dict)
     # How far apart they would be if none of these had a limit; None where nobody told who needs it how often.
     unlimited_ms = models.PositiveIntegerField(null=True)
-    real_time = models.BooleanField(default=False)  # its batches are to stay open
-    refusal = models.CharField(max_length=200, default="", blank=True)  # why they cannot
+    refusal = models.CharField(max_length=200, default="", blank=True)
+
+    @property
+    def trigger_ms(self) -> int:
+        """How far apart batches begin, or the groups of events of an open one, in ms."""
+        return settings.TRIGGER_MS if self.fragment.trigger_ms is None else self.fragment.trigger_ms
+
+    @property
+    def real_time(self) -> bool:
+        """Whether batches stay open."""
+        return self.fragment.real_time
 
 
 class ModesWanted(models.Model):

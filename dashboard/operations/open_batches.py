@@ -8,9 +8,13 @@ from django.conf import settings
 
 from dashboard import jobs
 from dashboard.operations.estate import fragments_where
-from dashboard.operations.models import RunningTaskRow
+from dashboard.operations.fragment_settings import slots_without_room
+from dashboard.operations.models import BatchFigures, RunningTaskRow
 from scheduler.contracts.reports import RUNNING, Reports
+from scheduler.model.errors import InvalidTransition
 from scheduler.model.estate import Estate
+from scheduler.model.plan import Plan
+from scheduler.model.settings import MOST_OPEN_A_SLOT
 
 
 def may_be_open() -> bool:
@@ -51,3 +55,19 @@ def able_types() -> frozenset[str]:
         task for fragment in fragments_where(pk__in=able).values() if not fragment.divided
         for task in fragment.active_tasks}
     return frozenset(RunningTaskRow.objects.filter(pk__in=tasks).values_list("type", flat=True))
+
+
+def why_not_set(plan: Plan) -> InvalidTransition | None:
+    """Why a setting cannot be enacted: batches of one of its queries cannot stay open, or a slot has no room for more.
+    """
+    real_time = {name: own.real_time for name, own in plan.settings_after.items()}
+    refused = BatchFigures.objects.filter(
+        pk__in=[name for name, stays_open in real_time.items() if stays_open]).exclude(refusal="").first()
+    if refused is not None:
+        return InvalidTransition(
+            f"The batches of {refused.pk} cannot stay open: {refused.refusal}.", remedy="Leave it as it is.")
+    if full := slots_without_room(real_time):
+        return InvalidTransition(
+            f"{full[0]} has {MOST_OPEN_A_SLOT} queries with open batches already.",
+            remedy="Move some of them to another slot first.")
+    return None

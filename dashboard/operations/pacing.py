@@ -22,6 +22,7 @@ from django.db import transaction
 
 from dashboard import jobs
 from dashboard.operations.costs import costs_here
+from dashboard.operations.fragment_settings import set_intervals
 from dashboard.operations.interval_words import change_in_words
 from dashboard.operations.latency_problem import (
     LEAST_BATCHES,
@@ -36,8 +37,8 @@ from dashboard.operations.latency_problem import (
     wants_of,
 )
 from dashboard.operations.limit_statuses import beyond_reach, rows_before, store_statuses
-from dashboard.operations.models import FragmentPace, LatencyStatus
-from dashboard.operations.modes import close_at_once, no_longer_open, note_wanted
+from dashboard.operations.models import BatchFigures, LatencyStatus
+from dashboard.operations.modes import no_longer_open, note_wanted
 from dashboard.operations.open_batches import may_be_open, refusals_in
 from dashboard.operations.qos import NodesSetUp, as_it_is, end_all
 from dashboard.operations.view import View
@@ -56,7 +57,7 @@ from scheduler.latency.real_time import (
 )
 from scheduler.latency.status import Settled
 from scheduler.latency.triggers import SMALLEST_S, BatchCost
-from scheduler.model.estate import Estate
+from scheduler.model.fragment import Fragment
 from scheduler.model.latency import LatencyLimit, to_json
 
 EVERY_S = 10
@@ -106,7 +107,7 @@ class Pacer:
         self._now = now
         self._queries: dict[str, _Query] = {}
         self._paths: dict[Key, tuple[str, ...]] = {}
-        self._wants: tuple[Estate, list[Any], Wants] | None = None
+        self._wants: tuple[Mapping[str, Fragment], list[Any], Wants] | None = None
         self._settled: dict[Measure, Settled] = {}
         self._nodes = NodesSetUp()
         self._open: frozenset[str] | None = None  # at the last round; None before the first
@@ -137,8 +138,8 @@ class Pacer:
         """The limits, found anew only where the estate or a limit is another than a second ago."""
         choices = [(name, record.latency_chosen, record.latency, record.team.freshness_s)
                  for name, record in view.records.items()]
-        if self._wants is None or self._wants[0] is not view.estate or self._wants[1] != choices:
-            self._wants = (view.estate, choices, wants_of(view))
+        if self._wants is None or self._wants[0] is not view.estate.fragments or self._wants[1] != choices:
+            self._wants = (view.estate.fragments, choices, wants_of(view))
         return self._wants[2]
 
     def values_of(self, view: View) -> dict[Series, float]:
@@ -197,9 +198,10 @@ class Pacer:
     def _round(
         self, view: View, wants: Wants, rows: Mapping[Key, LatencyStatus], now_s: int
     ) -> list[Annotation]:
-        paces = FragmentPace.objects.in_bulk()
-        chosen = {name: row.trigger_ms for name, row in paces.items()}
-        queries = self._known(view, chosen)
+        figures = BatchFigures.objects.in_bulk()
+        set_now = view.estate.settings
+        queries = self._known(view, {
+            name: own.trigger_ms for name, own in set_now.items() if own.trigger_ms is not None})
         in_force = self._in_force(view)
         seen = opening(queries, {query: in_force[query] for query in self._open_now(view) if query in in_force})
         modelled = expected_at(seen, [want for _, want in wants.values()], seen.before_s | {
@@ -216,8 +218,8 @@ class Pacer:
                     other_s, measured_s=measured_s, modelled_s=modelled[want.key].latency_s, limit_s=limit.limit_s)
             corrected[key] = (limit, replace(want, other_s=other_s))
         limits = [want for _, want in corrected.values()]
-        refusals = self._refusals(view, paces)
-        opened = frozenset(name for name, row in paces.items() if row.real_time and name in queries.costs)
+        refusals = self._refusals(view)
+        opened = frozenset(name for name, own in set_now.items() if own.real_time and name in queries.costs)
         closed = no_longer_open(opened, refusals, view.estate)
         at = self._now()
         if settings.PACING == "steps":  # managers choose; what is in force is noted
@@ -230,18 +232,19 @@ class Pacer:
             beyond = beyond_reach(corrected, chosen_now, free, known=self._known_well(queries, refusals, opened))
         paced, needs = chosen_now.paced, self._needs(view, queries, corrected, chosen_now)
         was_open = opened if self._open is None else self._open
-        changed = self._store_intervals(
-            chosen_now, queries, paces, needs, at, was_open=was_open, refusals=refusals,
-            fragments=view.estate.fragments)
-        close_at_once(closed)
+        changed = _changed(chosen_now, queries, was_open)
+        _store_figures(queries, figures, needs, refusals)
+        is_set = bool(changed or closed) and set_intervals(
+            {query: round(1000 * seconds) for query, seconds in chosen_now.interval_s.items()
+             if query in changed or query in closed}, closed=closed)
         self._open = chosen_now.open
         store_statuses(
             corrected, paced, rows, at=at, beyond=beyond, settled=self._settled)
         self._paths = {key: paced.expected[want.key].path for key, (_, want) in corrected.items()}
+        if is_set and settings.PACING != "steps":
+            jobs.republish()
         if not changed:
             return []
-        if settings.PACING != "steps":
-            jobs.republish()
         return [
             Annotation(now_s, REPACED, DATAFLOW, name, change_in_words(queries, chosen_now, was_open, own))
             for name in view.records
@@ -254,10 +257,11 @@ class Pacer:
                 if report.real_time and name in view.fragment_of}
 
     @staticmethod
-    def _refusals(view: View, paces: Mapping[str, FragmentPace]) -> dict[str, str]:
+    def _refusals(view: View) -> dict[str, str]:
         """Why queries cannot leave their batches open, empty where they can: of those that are not divided and run, or
         are being restarted for it."""
-        chosen = {name: "" for name, row in paces.items() if row.real_time and name in view.estate.fragments}
+        chosen = {
+            name: "" for name, own in view.estate.settings.items() if own.real_time and name in view.estate.fragments}
         return chosen | refusals_in(view.reading.reports, view.estate)
 
     def _known_well(self, queries: Queries, refusals: Mapping[str, str], opened: Collection[str]) -> set[str]:
@@ -289,58 +293,45 @@ class Pacer:
                     for user in view.estate.users.get(task, ()) if not view.estate.submitted[user].paused}
             for query in queries.costs})
 
-    @staticmethod
-    def _store_intervals(
-        chosen: Chosen, queries: Queries, paces: Mapping[str, FragmentPace],
-        needs: Mapping[str, BatchNeeds], at: datetime, *, was_open: frozenset[str],
-        refusals: Mapping[str, str], fragments: Collection[str],
-    ) -> set[str]:
-        """Write what has changed but for modes; the queries that had another interval or mode before.
 
-        Parameters
-        ----------
-        chosen : Chosen
-            Intervals and modes.
-        queries : Queries
-            With what their micro-batches cost.
-        paces : mapping of str to FragmentPace
-            What is stored.
-        needs : mapping of str to BatchNeeds
-            How often dataflows need each query.
-        at : datetime
-            The present moment.
-        was_open : frozenset of str
-            The queries whose batches stayed open at the last round.
-        refusals : mapping of str to str
-            Why queries cannot leave their batches open.
-        fragments : collection of str
-            All that there are, also those that rest.
-        """
-        fresh, changed = [], set()
-        for query, seconds in chosen.interval_s.items():
-            row, trigger_ms = paces.get(query), round(1000 * seconds)
-            cost = asdict(queries.costs[query])
-            refusal = refusals.get(query, row.refusal if row else "")[:200]
-            if (query in chosen.open) != (query in was_open) or (
-                    trigger_ms != (settings.TRIGGER_MS if row is None else row.trigger_ms)):
-                changed.add(query)
-            need = needs[query]
-            alone = dict(need.alone_ms)
-            if (row is None or query in changed or row.refusal != refusal or _differs(row.cost, cost)
-                    or row.unlimited_ms != need.unlimited_ms or _differs(row.alone_ms, alone)):
-                since = at if row is None or query in changed else row.since
-                fresh.append(FragmentPace(
-                    fragment=query, trigger_ms=trigger_ms, since=since, cost=cost, alone_ms=alone,
-                    unlimited_ms=need.unlimited_ms, refusal=refusal))
-        gone = {name for name in paces.keys() - queries.costs.keys()  # one that rests keeps its mode
-                if not paces[name].real_time or name not in fragments}
-        with transaction.atomic():
-            if gone:
-                FragmentPace.objects.filter(pk__in=gone).delete()
-            FragmentPace.objects.bulk_create(
-                fresh, update_conflicts=True, unique_fields=["fragment"],
-                update_fields=["trigger_ms", "since", "cost", "alone_ms", "unlimited_ms", "refusal"])
-        return changed
+def _changed(chosen: Chosen, queries: Queries, was_open: frozenset[str]) -> set[str]:
+    """The queries that get another interval, or that were set to another mode since the last round."""
+    return {
+        query for query, seconds in chosen.interval_s.items() if (query in chosen.open) != (query in was_open)
+        or round(1000 * seconds) != round(1000 * queries.before_s[query])}
+
+
+def _store_figures(
+    queries: Queries, before: Mapping[str, BatchFigures], needs: Mapping[str, BatchNeeds], refusals: Mapping[str, str],
+) -> None:
+    """Keep what batches cost, who needs them how often and why they cannot stay open, where that is worth writing.
+
+    Parameters
+    ----------
+    queries : Queries
+        With what their micro-batches cost.
+    before : mapping of str to BatchFigures
+        What is stored.
+    needs : mapping of str to BatchNeeds
+        How often dataflows need each query.
+    refusals : mapping of str to str
+        Why queries cannot leave their batches open.
+    """
+    fresh = []
+    for query, own in queries.costs.items():
+        row, cost, need = before.get(query), asdict(own), needs[query]
+        alone = dict(need.alone_ms)
+        refusal = refusals.get(query, row.refusal if row else "")[:200]
+        if (row is None or row.refusal != refusal or _differs(row.cost, cost)
+                or row.unlimited_ms != need.unlimited_ms or _differs(row.alone_ms, alone)):
+            fresh.append(BatchFigures(
+                fragment_id=query, cost=cost, alone_ms=alone, unlimited_ms=need.unlimited_ms, refusal=refusal))
+    with transaction.atomic():
+        BatchFigures.objects.bulk_create(
+            fresh, update_conflicts=True, unique_fields=["fragment"],
+            update_fields=["cost", "alone_ms", "unlimited_ms", "refusal"])
+        if gone := before.keys() - queries.costs.keys():
+            BatchFigures.objects.filter(pk__in=gone).delete()
 
 
 def _limits_of(wants: Wants) -> dict[Key, tuple[LatencyLimit, frozenset[str]]]:
@@ -348,23 +339,14 @@ def _limits_of(wants: Wants) -> dict[Key, tuple[LatencyLimit, frozenset[str]]]:
     return {key: (limit, frozenset(want.way.writers)) for key, (limit, want) in wants.items()}
 
 
-def trigger_ms_of(fragments: Iterable[str]) -> dict[str, int]:
-    """The intervals that were chosen for these fragments."""
-    return dict(FragmentPace.objects.filter(pk__in=list(fragments)).values_list("fragment", "trigger_ms"))
-
-
 def priced_ms_of(fragments: Iterable[str] | None = None) -> dict[str, int]:
     """How far apart the batches of these fragments, or of all, are as far as their CPU goes: of those that stay open,
     as micro-batches that take as much."""
-    rows = FragmentPace.objects.all() if fragments is None else FragmentPace.objects.filter(pk__in=list(fragments))
+    rows = BatchFigures.objects.select_related("fragment")
+    rows = rows if fragments is None else rows.filter(pk__in=list(fragments))
     return {
-        row.fragment: round(1000 * equal_interval_s(BatchCost(**row.cost), apart_s_of(row.trigger_ms)))
+        row.pk: round(1000 * equal_interval_s(BatchCost(**row.cost), apart_s_of(row.trigger_ms)))
         if row.real_time and row.cost else row.trigger_ms for row in rows}
-
-
-def open_of(fragments: Iterable[str]) -> frozenset[str]:
-    """Those of these fragments whose batches are to stay open."""
-    return frozenset(FragmentPace.objects.filter(pk__in=list(fragments), real_time=True).values_list("pk", flat=True))
 
 
 def _differs(before: Mapping[str, float], cost: Mapping[str, float]) -> bool:

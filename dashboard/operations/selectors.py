@@ -27,7 +27,7 @@ from dashboard import jobs
 from dashboard.catalog.lifecycle import PAUSED, PAUSING, REMOVING, RUNNING
 from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.permissions import dataflow_for
-from dashboard.operations.estate import current_estate, fragments_where, load_estate, load_part_of
+from dashboard.operations.estate import current_estate, current_stamp, fragments_where, load_estate, load_part_of
 from dashboard.operations.estate_reader import slots_around, slots_gone
 from dashboard.operations.history import Range, history_of
 from dashboard.operations.live import live_dataflow, live_estate
@@ -42,8 +42,8 @@ from scheduler.history.series import DATAFLOW, ESTATE, TEN_SECONDS
 from scheduler.model.errors import NotFound
 
 __all__ = [
-    "current_estate", "dataflow_history", "dead_letters", "estate_history", "fragments_where", "live_dataflow",
-    "live_estate", "load_estate", "load_part_of", "nodes",
+    "current_estate", "current_stamp", "dataflow_history", "dead_letters", "estate_history", "fragments_where",
+    "live_dataflow", "live_estate", "load_estate", "load_part_of", "nodes",
     "notable_events", "one_look", "output_tail", "outputs", "refused_events", "slots_around", "slots_gone",
 ]
 

@@ -126,7 +126,6 @@ urlpatterns = [
     path("profiles/<uuid:profile_id>/export.csv", profiles.profile_export, name="profile_export"),
     path("profiles/<uuid:profile_id>/<slug:way>", profiles.profile_act, name="profile_act"),
     path("controllers/", controllers.controllers, name="controllers"),
-    path("controllers/rounds/<slug:key>/<slug:way>", controllers.round_act, name="round_act"),
     path("controllers/<slug:controller>/", controllers.controller, name="controller"),
     path("controllers/<slug:controller>/dry-run", controllers.dry_run, name="controller_dry_run"),
     path("controllers/<slug:controller>/set", controllers.controller_set, name="controller_set"),

@@ -6,7 +6,7 @@ What a kind is called and needs says its entry in ``scheduler.model.plan_kinds``
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -14,9 +14,11 @@ from dashboard import jobs
 from dashboard.catalog import lifecycle as dataflows
 from dashboard.catalog.documents import stored_dataflow
 from dashboard.catalog.models import DataflowVersion, limits_of
+from dashboard.operations.estate_writer import on_slots_there
 from dashboard.operations.file_secrets import file_secrets
 from dashboard.operations.nodes import pinning_remarks
 from dashboard.operations.offered_slots import closed_slots, silent_nodes
+from dashboard.operations.open_batches import why_not_set
 from dashboard.operations.slow_queries import cut_tasks
 from dashboard.plans.choices import Choice
 from dashboard.plans.containment import containment_of
@@ -25,9 +27,14 @@ from dashboard.plans.models import PlanRecord
 from dashboard.plans.prices import prices, prices_in_force
 from dashboard.plans.reach import reach_of
 from dashboard.plans.scheduling_problem import problem_of
+from dashboard.plans.selectors import plan_of
 from dashboard.profiles.estimates import estimates_remark
 from dashboard.profiles.warnings import machine_warnings, warning_notes, warnings_about
-from scheduler import changing, isolating, moving, planning, rearranging, rescheduling
+from scheduler import changing, isolating, moving, planning, rearranging, rescheduling, setting
+from scheduler.interruptions import interruptions_of
+from scheduler.model.encoding import freeze_plan
+from scheduler.model.errors import InvalidTransition, WeirError
+from scheduler.model.fragment import node_of
 from scheduler.model.plan import Plan
 from scheduler.model.plan_kinds import (
     CHANGE,
@@ -38,12 +45,14 @@ from scheduler.model.plan_kinds import (
     REMOVE,
     RESUME,
     SCHEDULE,
+    SET,
     SUBMIT,
     PlanKind,
 )
 from scheduler.reading import Reading
 from scheduler.reuse.defragment import Rule
 from scheduler.scheduling import Schedule
+from scheduler.undoing import undo
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +69,15 @@ class SitePlanKind:
         The dataflow's state from the moment that the plan is in the estate; None where that stays.
     proposed_from : collection of str
         The states in which a dataflow must be for it to be proposed; none where a submission proposes it.
+    hindrance : callable
+        Why a plan that was approved cannot be enacted now, as an error; None where nothing stands in the way.
     """
 
     kind: PlanKind
     compute: Callable[[PlanRecord, Reading], Plan]
     becomes: str | None
     proposed_from: Collection[str]
+    hindrance: Callable[[Plan], WeirError | None] = lambda plan: None
 
     @property
     def name(self) -> str:
@@ -109,11 +121,20 @@ def _of_what_runs(planner: Callable[..., Plan], record: PlanRecord, estate: Read
 
 def _defragmentation(record: PlanRecord, estate: Reading) -> Plan:
     dataflow_id = str(record.dataflow_id)
+    if "undone" in record.options:
+        return _cutting_back(record, estate)
     return rearranging.plan_defragmentation(
         estate, dataflow_id, task_types=jobs.task_types(), prices=prices_in_force(),
         evidence=evidence_of(estate, dataflow_id),
         rule=Rule(ratio=0.0) if record.options.get("for_latency") else rule(), apart=cut_tasks(),
         path=record.options.get("queries"))
+
+
+def _cutting_back(record: PlanRecord, estate: Reading) -> Plan:
+    """What another plan fused is cut again where it was: on the slots that it had, as far as these are there."""
+    made = plan_of(PlanRecord.objects.get(pk=record.options["undone"]))
+    back = undo(estate, replace(made, fragments_before=on_slots_there(made.fragments_before)))
+    return freeze_plan(replace(back, why=record.options["reason"]))
 
 
 def _pause(record: PlanRecord, estate: Reading) -> Plan:
@@ -138,6 +159,30 @@ def _move(record: PlanRecord, estate: Reading) -> Plan:
         file_secrets=file_secrets(estate.tasks[task] for task in tasks if task in estate.tasks),
         silent=frozenset(silent_nodes().values_list("name", flat=True)),
         closed=closed_slots([record.options["slot"]]))
+
+
+def _silent_nodes_of_move(plan: Plan) -> WeirError | None:
+    """Why a move would not begin: nothing is heard of the node that it goes to, or leaves."""
+    left = {node_of(bundle.slot) for interruption in interruptions_of(plan) for bundle in interruption.queries}
+    reached = {node_of(bundle.slot) for fragment in plan.fragments_after.values() for bundle in fragment.queries}
+    silent = silent_nodes().filter(name__in=reached | left).values_list("name", flat=True).first()
+    if silent is None:
+        return None
+    if silent in reached:
+        return InvalidTransition(
+            f"Nothing is heard of {silent} any more, to which it would move something.",
+            remedy="Move it to another node, or start that one's agent and compute the plan again.")
+    return InvalidTransition(
+        f"Nothing is heard of {silent} any more, off which it would move something.",
+        remedy="Start its agent, and compute the plan again.")
+
+
+def _setting(record: PlanRecord, estate: Reading) -> Plan:
+    options = record.options
+    return setting.plan_settings(
+        estate, str(record.dataflow_id), real_time=options["real_time"], trigger_ms=options["trigger_ms"],
+        cores_delta=options["cores_delta"], task_types=jobs.task_types(), prices=prices_in_force(),
+        why=options["reason"])
 
 
 def _change(record: PlanRecord, estate: Reading) -> Plan:
@@ -197,6 +242,7 @@ SITE_PLAN_KINDS: Mapping[str, SitePlanKind] = {kind.name: kind for kind in (
     SitePlanKind(DEFRAGMENT, _defragmentation, None, (dataflows.RUNNING,)),
     SitePlanKind(SCHEDULE, _scheduling, None, (dataflows.RUNNING,)),
     SitePlanKind(ISOLATE, _isolation, None, (dataflows.RUNNING,)),
-    SitePlanKind(MOVE, _move, None, (dataflows.RUNNING,)),
+    SitePlanKind(MOVE, _move, None, (dataflows.RUNNING,), hindrance=_silent_nodes_of_move),
+    SitePlanKind(SET, _setting, None, (dataflows.RUNNING,), hindrance=why_not_set),
     SitePlanKind(CHANGE, _change, None, (dataflows.RUNNING,)),
 )}

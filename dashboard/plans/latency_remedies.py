@@ -13,7 +13,7 @@ from dashboard.operations.costs import costs_here
 from dashboard.operations.estate import current_estate
 from dashboard.operations.latency_problem import SLOT_CORES
 from dashboard.operations.latency_view import latency_card, latency_of
-from dashboard.operations.models import FragmentPace
+from dashboard.operations.models import BatchFigures
 from dashboard.operations.open_batches import able_now
 from dashboard.operations.pacing import priced_ms_of
 from dashboard.operations.slow_queries import cut_tasks
@@ -83,7 +83,7 @@ def _remedies(
     if way is None:
         return []
     slots = {bundle.slot for query in way.writers for bundle in estate.fragments[query].queries}
-    paces = {row.pk: row for row in FragmentPace.objects.filter(pk__in=[
+    paces = {row.pk: row for row in BatchFigures.objects.select_related("fragment").filter(pk__in=[
         name for name, fragment in estate.fragments.items() if fragment.slot in slots]) if row.cost}
     if not way.writers.keys() <= paces.keys():
         return []

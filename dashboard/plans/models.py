@@ -7,7 +7,6 @@ import uuid
 from django.db import models
 
 from dashboard.plans.lifecycle import COMPUTING, LIFECYCLE
-from scheduler.model.plan_kinds import PLAN_KINDS
 
 
 class PlanRecord(models.Model):
@@ -17,7 +16,7 @@ class PlanRecord(models.Model):
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
-    kind = models.CharField(max_length=10, choices=[(kind, kind) for kind in PLAN_KINDS])
+    kind = models.CharField(max_length=10)  # of `scheduler.model.plan_kinds`
     dataflow = models.ForeignKey("catalog.DataflowRecord", on_delete=models.CASCADE, related_name="plans")
     version = models.PositiveIntegerField()
     # How a submission joins what runs, {"fresh": bool, "begin": text}, and by what schedule it or a running dataflow

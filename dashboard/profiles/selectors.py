@@ -9,7 +9,7 @@ For pages, API and live connections:
 
 - ``profiles(viewer, …)``: active profiles by type, points fetched; ``profile``, ``history_of(record)``,
   ``set_aside(viewer)``: what was in use last of each kind of which nothing is
-- ``sweeps(viewer)``, ``sweep``, ``trial``; how far a sweep is: ``progress.live_sweep``
+- ``sweeps(viewer)``, ``suggested(viewer)``, ``sweep``, ``trial``; how far a sweep is: ``progress.live_sweep``
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from dashboard import jobs
 from dashboard.operations.nodes import current_machine
 from dashboard.profiles import permissions
 from dashboard.profiles.estimates import estimated_profiles, is_estimate
+from dashboard.profiles.lifecycle import SUGGESTED
 from dashboard.profiles.models import ProfileRecord, SweepRecord, TrialRecord
 from dashboard.profiles.stored import profile_of
 from dashboard.teams.permissions import Viewer
@@ -123,6 +124,14 @@ def set_aside(viewer: Viewer) -> QuerySet[ProfileRecord]:
     records = ProfileRecord.objects.filter(permissions.known_to(viewer), active=False)
     records = records.exclude(Exists(ProfileRecord.objects.filter(instead, key=OuterRef("key"))))
     return records.select_related("team").prefetch_related("points")
+
+
+def suggested(viewer: Viewer) -> QuerySet[SweepRecord]:
+    """Sweeps that Weir suggests, and that the viewer may start or cancel."""
+    own = [team_id for team_id in viewer.roles if permissions.may_measure(viewer, team_id=team_id)]
+    whose = Q() if viewer.superuser else Q(team__in=own) | (
+        Q(team=None) if permissions.may_measure(viewer) else Q(pk__in=[]))
+    return SweepRecord.objects.filter(whose, status=SUGGESTED)
 
 
 def sweeps(viewer: Viewer) -> QuerySet[SweepRecord]:

@@ -8,9 +8,7 @@ from django.utils import timezone
 
 from dashboard import queue
 from dashboard.approvals.services import adapting
-from dashboard.approvals.services.enacting import require_calm
 from dashboard.controllers import runner
-from dashboard.controllers.mode_changing import ModeActuator
 from dashboard.controllers.runner import Actuator
 from dashboard.controllers.sweeping import SweepActuator
 from dashboard.queue import app
@@ -20,7 +18,7 @@ ACTUATORS: Mapping[str, Actuator] = {
     "defragmentation": adapting.DEFRAGMENTATION,
     "deployment": adapting.DEPLOYMENT,
     "isolation": adapting.ISOLATION,
-    "open_batches": ModeActuator(require_calm),
+    "open_batches": adapting.OPEN_BATCHES,
     "remeasuring": SweepActuator()}
 
 

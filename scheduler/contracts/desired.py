@@ -127,6 +127,7 @@ class WantedSlot:
 class DesiredState:
     """The desired state of a node: fragments by slot; and, by slot, those that come to an end for others.
 
+    Of two states of one ``version`` the one with the higher ``revision`` is newer: settings alone have changed.
     ``remote_heirs`` are, by node, the fragments of other nodes that go on with the work of this one's. ``handing_over``
     is the agent's own: fragments that are no longer wanted, and that others inherit from.
     """
@@ -137,6 +138,12 @@ class DesiredState:
     slots: Mapping[str, WantedSlot] = field(default_factory=dict)
     remote_heirs: Mapping[str, tuple[WantedFragment, ...]] = field(default_factory=dict)
     handing_over: Mapping[str, tuple[WantedFragment, ...]] = field(default_factory=dict)
+    revision: int = 0
+
+    @property
+    def order(self) -> tuple[int, int]:
+        """By which states of one node follow one another."""
+        return self.version, self.revision
 
     def of_slot(self, slot: str) -> tuple[WantedFragment, ...]:
         """What one slot should run."""

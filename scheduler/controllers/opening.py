@@ -165,7 +165,8 @@ def _decision(user: UserOfQueries, changes: Sequence[ModeChange], evidence: Mode
     cost = _Cost(changes, evidence)
     arguments = {
         "trigger_ms": " ".join(f"{change.query}={change.trigger_ms}" for change in changes),
-        "tasks": " ".join(cost.tasks), "load_tasks": " ".join(cost.load_tasks),
+        "cores_delta": f"{cost.then - cost.now:.6g}", "tasks": " ".join(cost.tasks),
+        "load_tasks": " ".join(cost.load_tasks),
         **({} if limit is None else limit.measured_by)}
     return Decision(
         user.dataflow, user.team, tuple(change.change for change in changes),

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from scheduler.model.settings import MOST_OPEN_A_SLOT
+
 from .pacing import AIM, STAYS, Pacing, Queries, Wanted, expected_at, pace
 from .triggers import SMALLEST_S, BatchCost
 
@@ -20,7 +22,6 @@ APARTS_S = (SMALLEST_S, 0.05, 0.1, 0.2)
 GROUP_S = 0.004  # until its events are there for who reads them
 BUSY = 0.3  # of its time a query may be at work on events: more would wait for one another
 PAYS_CORES, PAYS_PART = 0.01, 0.2  # what leaving batches open has to save at least, where no limit asks for it
-MOST_A_SLOT = 16  # each open batch holds a thread of its driver
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +212,7 @@ def _of_each_slot(
     opened = set()
     for query in sorted(candidates, key=key):
         slot = queries.slot_of.get(query)
-        if taken.get(slot, 0) < MOST_A_SLOT:
+        if taken.get(slot, 0) < MOST_OPEN_A_SLOT:
             taken[slot] = taken.get(slot, 0) + 1
             opened.add(query)
     return frozenset(opened)

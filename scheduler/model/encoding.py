@@ -17,6 +17,7 @@ from .plan import BillChange, Plan, Price, Step
 from .promise import BundlePromise, Load, ProfileUsed, Promise
 from .refinement import Refinement
 from .renumbering import placed_late, renumbered, with_slots
+from .settings import FragmentSettings
 from .usage import Users
 
 BEFORE_ALL = -1  # a generation before the first: nothing in any estate is numbered for it
@@ -25,7 +26,8 @@ _LEFT_OUT_WHERE_EMPTY = {
     Fragment: ("channels", "inherits", "joins", "resting", "bundles", "origin"),
     Plan: (
         "touched_teams", "touched_count", "rested", "resumed", "fresh", "refined", "otherwise", "promise", "notes",
-        "bill_changes", "replaced", "why"),
+        "bill_changes", "replaced", "settings_before", "settings_after", "why"),
+    FragmentSettings: ("trigger_ms", "real_time"),
     Price: ("cores_error", "measured_queries", "machine", "not_measured", "slots_kept", "slots_per_hour_delta"),
     Promise: ("latencies_s", "slots_bound", "traffic_bound", "crowded"),
     RunningBundle: ("root", "inherits", "origin"),
@@ -112,6 +114,7 @@ def _plan_from_data(data: Mapping[str, Any]) -> Plan:
         | {name: tuple(data[name]) for name in ("touched_teams", "rested", "resumed", "fresh", "notes") if name in data}
         | ({"replaced": submitted_from_data(data["replaced"])} if "replaced" in data else {})
         | ({"promise": promise_from_data(data["promise"])} if "promise" in data else {})
+        | {name: _settings_from_data(data[name]) for name in ("settings_before", "settings_after") if name in data}
     )
 
 
@@ -133,6 +136,7 @@ def estate_from_json(text: str | Mapping[str, Any]) -> Estate:
         submitted={dataflow_id: submitted_from_data(entry) for dataflow_id, entry in data["submitted"].items()},
         fragments=_fragments_from_data(data["fragments"]),
         slots=tuple(Slot(**slot) for slot in data["slots"]),
+        settings=_settings_from_data(data["settings"]), revision=data["revision"],
     )
 
 
@@ -179,6 +183,10 @@ def _shortage_from_data(data: Mapping[str, Any]) -> ThreadShortage:
 
 def _fragments_from_data(data: Mapping[str, Any]) -> dict[str, Fragment]:
     return {fragment_id: fragment_from_data(fragment) for fragment_id, fragment in data.items()}
+
+
+def _settings_from_data(data: Mapping[str, Any]) -> dict[str, FragmentSettings]:
+    return {fragment_id: FragmentSettings(**entry) for fragment_id, entry in data.items()}
 
 
 def _as_object(value: Any) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import heapq
 from collections import Counter
 from collections.abc import Collection, Mapping
@@ -11,6 +12,7 @@ from graphlib import CycleError, TopologicalSorter
 
 from .dataflow import _frozen
 from .fragment import Fragment, RunningBundle, RunningTask, Slot, divided_among, part_id
+from .settings import FragmentSettings
 from .usage import NAMED, NANO, SlotLoad, Users, loads_of
 
 
@@ -40,7 +42,8 @@ class Submitted:
 class Estate:
     """A consistent view of the estate at one generation. Every approved plan makes the next generation.
 
-    The whole of it, as a value; planning asks less of one (`ports.EstateView`).
+    The whole of it, as a value; planning asks less of one (`ports.EstateView`). ``revision`` counts changes of settings
+    alone: of one generation the state with the highest revision is the newest. Together they say all that is to run.
     """
 
     generation: int = 0
@@ -48,6 +51,15 @@ class Estate:
     submitted: Mapping[str, Submitted] = field(default_factory=dict)  # by dataflow id
     fragments: Mapping[str, Fragment] = field(default_factory=dict)  # by fragment id
     slots: tuple[Slot, ...] = ()
+    settings: Mapping[str, FragmentSettings] = field(default_factory=dict)  # by fragment id; usual ones left out
+    revision: int = 0
+
+    def set_to(self, settings: Mapping[str, FragmentSettings], revision: int) -> Estate:
+        """The same estate with these settings; what was worked out of its fragments stands."""
+        other = copy.copy(self)
+        object.__setattr__(other, "settings", settings)
+        object.__setattr__(other, "revision", revision)
+        return other
 
     @cached_property
     def users(self) -> Mapping[str, tuple[str, ...]]:

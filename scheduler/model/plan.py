@@ -11,6 +11,7 @@ from .fragment import Fragment, RunningTask
 from .plan_kinds import PLAN_KINDS
 from .promise import Promise
 from .refinement import Refinement
+from .settings import FragmentSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +77,8 @@ class Plan:
     """A frozen proposal for the estate.
 
     ``fragments_after`` holds every fragment that the plan starts or changes, as it will be;
-    ``fragments_before`` the same ones as they were (absent for new ones). Touched are the other submitted dataflows
+    ``fragments_before`` the same ones as they were (absent for new ones). ``settings_after`` is what it sets queries
+    to, by fragment, and ``settings_before`` what these were set to. Touched are the other submitted dataflows
     whose running tasks this plan reuses or whose fragments it changes: ``touched_teams`` are all their teams,
     ``touched`` the first of their ids, `usage.NAMED` at most, and ``touched_count`` is how many there are, exactly so
     where ``touched`` names them all or they share one of the tasks, else the users of the most used task.
@@ -107,6 +109,8 @@ class Plan:
     notes: tuple[str, ...] = ()  # what reviewers should know besides, in sentences
     bill_changes: tuple[BillChange, ...] = ()  # of who shares its tasks, by team
     replaced: Submitted | None = None  # of another version: the dataflow's entry that gives way to this one's
+    settings_before: Mapping[str, FragmentSettings] = field(default_factory=dict)
+    settings_after: Mapping[str, FragmentSettings] = field(default_factory=dict)
     why: str = ""  # what a defragmentation gains, against what it disturbs, in a sentence or two
     digest: str = ""  # SHA-256 over what all that means, `encoding.plan_digest`
 

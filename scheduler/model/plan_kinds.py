@@ -119,13 +119,20 @@ MOVE = PlanKind(
           "lost.",
     moves_queries=True, undoable_when_done=True)
 
+SET = PlanKind(
+    name="set", verb="Set", noun="Setting",
+    notice="Other settings are proposed. Nothing changes until the proposal is approved.",
+    entry="kept", undone_by="set", undo="from_plan", goes_on="goes on",
+    pause="It restarts where it left off, which takes a few seconds; no event is lost.",
+    moves_queries=True, undoable_when_done=True)
+
 CHANGE = PlanKind(
     name="change", verb="Change", noun="New version",
     notice="The new version is proposed. The one that runs goes on until the proposal is approved.",
     entry="replaced", undone_by="change", goes_on="goes on", schedules=True, has_version=True)
 
 PLAN_KINDS: Mapping[str, PlanKind] = {
-    kind.name: kind for kind in (SUBMIT, REMOVE, PAUSE, RESUME, DEFRAGMENT, SCHEDULE, ISOLATE, MOVE, CHANGE)}
+    kind.name: kind for kind in (SUBMIT, REMOVE, PAUSE, RESUME, DEFRAGMENT, SCHEDULE, ISOLATE, MOVE, SET, CHANGE)}
 
 
 def names_where(flag: str) -> tuple[str, ...]:

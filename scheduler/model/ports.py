@@ -7,6 +7,7 @@ from typing import Protocol, runtime_checkable
 
 from .estate import Submitted
 from .fragment import Fragment, RunningTask, Slot
+from .settings import FragmentSettings
 from .usage import SlotLoad, Users
 
 
@@ -36,6 +37,10 @@ class EstateView(Protocol):
 
     @property
     def fragments(self) -> Mapping[str, Fragment]: ...
+
+    @property
+    def settings(self) -> Mapping[str, FragmentSettings]:
+        """By fragment: what its queries are set to, where that is not what is usual."""
 
     @property
     def places(self) -> Mapping[str, tuple[str, int]]:

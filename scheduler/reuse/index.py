@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable
 from scheduler.model.estate import Estate, Submitted
 from scheduler.model.fragment import Fragment, RunningTask, Slot, divided_among
 from scheduler.model.plan import Plan
+from scheduler.model.settings import settings_applied
 from scheduler.model.usage import NAMED, NANO, SlotLoad, Users, loads_of, nanocores
 
 
@@ -34,6 +35,7 @@ class EstateIndex:
         self.tasks: dict[str, RunningTask] = {}
         self.submitted: dict[str, Submitted] = {}
         self.fragments: dict[str, Fragment] = {}
+        self.settings = dict(estate.settings)
         self.places: dict[str, tuple[str, int]] = {}
         self._users: dict[str, list[str]] = {}  # ids in order
         self._by_team: dict[str, dict[str, int]] = {}
@@ -77,6 +79,9 @@ class EstateIndex:
             The plan was computed from another generation; nothing is changed.
         """
         plan.require_generation(self.generation)
+        if self.settings or plan.settings_after:
+            self.settings = settings_applied(
+                plan.fragments_before, plan.fragments_after, plan.settings_after, self.settings, self.fragments)
         self._end(plan.fragments_before.values())
         if plan.entry_before is not None:
             self._drop(plan.entry_before)
@@ -92,8 +97,7 @@ class EstateIndex:
         """What it holds, as a value."""
         return Estate(
             generation=self.generation, tasks=dict(self.tasks), submitted=dict(self.submitted),
-            fragments=dict(self.fragments), slots=self.slots,
-        )
+            fragments=dict(self.fragments), slots=self.slots, settings=dict(self.settings))
 
     def _start(self, tasks: Iterable[RunningTask]) -> None:
         self.tasks.update((task.id, task) for task in tasks)

@@ -21,6 +21,7 @@ OTHER_WORDS = {
     "workers/benches/traces.py", "workers/benches/trace_replay.py", "workers/benches/traces_on_spark.py",
     "dashboard/benches/reuse_planning.py", "workers/engine/channels/registry.py",
     "dashboard/plans/joining.py",  # the option of a schedule
+    "dashboard/commands/management/commands/secret.py",  # `./weir secret set`
 }
 
 

@@ -16,11 +16,11 @@ from dashboard.approvals.services import (
     remove_dataflow,
     submit_dataflow,
 )
-from dashboard.approvals.services.enacting import Observed
 from dashboard.catalog.models import DataflowRecord
 from dashboard.operations.services import register_node
 from dashboard.plans.selectors import plan_of
 from dashboard.teams.models import Membership, Role, Team, User
+from scheduler.plan_progress import PlanProgress
 
 PASSWORD = "correct-horse-9"
 
@@ -101,7 +101,8 @@ def enacted(proposal: Proposal) -> Proposal:
     """Every step of its plan reported to be in force."""
     record = proposal.rollback_plan or proposal.plan
     done = {step.key for step in plan_of(record).steps}
-    return record_progress(proposal_id=proposal.pk, observed=Observed(record.pk, done), at=timezone.now())
+    return record_progress(
+        proposal_id=proposal.pk, plan_id=record.pk, progress=PlanProgress(done), at=timezone.now())
 
 
 def running(author: User, team: Team, text: str, *reviewers: User) -> DataflowRecord:

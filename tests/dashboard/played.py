@@ -10,12 +10,16 @@ from graphlib import TopologicalSorter
 import pytest
 
 from dashboard import jobs
+from dashboard.approvals.lifecycle import COMPUTING
+from dashboard.approvals.models import Proposal
+from dashboard.approvals.services import prepare_proposal
+from dashboard.approvals.services.following import follow_plans
 from dashboard.catalog.models import DataflowRecord
 from dashboard.controllers import runner
 from dashboard.history.store import DatabaseHistory
 from dashboard.operations.estate import load_estate, load_part_of
-from dashboard.operations.models import LatencyStatus
-from dashboard.operations.pacing import Pacer, open_of, trigger_ms_of
+from dashboard.operations.models import FragmentRow, LatencyStatus
+from dashboard.operations.pacing import Pacer
 from dashboard.operations.recording import values_of
 from dashboard.operations.telemetry import EVERYTHING
 from dashboard.operations.view import view_for
@@ -84,8 +88,12 @@ class Played:
         return notes
 
     def turn(self) -> None:
-        """The loop's turn of open batches."""
+        """The loop's turn of open batches, and what workers do of what it asks for."""
+        if Proposal.objects.under_way().exists():
+            follow_plans(self.reading().reports, at=self.at)
         runner.take_turn(CONTROLLERS[OPEN_BATCHES], ACTUATORS[OPEN_BATCHES], at=self.at)
+        for proposal in Proposal.objects.filter(status=COMPUTING).exclude(round=None):
+            prepare_proposal(proposal_id=proposal.pk)
 
     @property
     def at(self) -> datetime:
@@ -96,8 +104,7 @@ class Played:
         """The estate, and what its node is to run."""
         estate = load_estate()
         return estate, {fragment.id: fragment for fragment in desired_of(
-            load_part_of("n1"), "n1", jobs.task_types(), 500, paces_ms=trigger_ms_of(estate.fragments),
-            real_time=open_of(estate.fragments)).wanted.values()}
+            load_part_of("n1"), "n1", jobs.task_types(), 500).wanted.values()}
 
     def reading(self) -> jobs.LiveReading:
         estate, part = self.known or self.wanted()
@@ -136,15 +143,18 @@ class Played:
 
 
 def opened(record: DataflowRecord) -> frozenset[str]:
-    estate = load_estate()
-    return open_of({estate.places[task][0] for task in estate.submitted[str(record.pk)].running.values()})
+    return frozenset(row.pk for row in _fragments(record) if row.real_time)
 
 
 def intervals(record: DataflowRecord) -> set[int]:
     """How far apart batches of its queries are to be, in ms."""
+    return {row.trigger_ms or 500 for row in _fragments(record)}
+
+
+def _fragments(record: DataflowRecord) -> list[FragmentRow]:
     estate = load_estate()
-    running_tasks = estate.submitted[str(record.pk)].running.values()
-    return set(trigger_ms_of({estate.places[task][0] for task in running_tasks}).values())
+    return list(FragmentRow.objects.filter(
+        pk__in={estate.places[task][0] for task in estate.submitted[str(record.pk)].running.values()}))
 
 
 def status(record: DataflowRecord) -> LatencyStatus:

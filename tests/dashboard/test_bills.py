@@ -18,7 +18,7 @@ from dashboard.bills.periods import Period
 from dashboard.bills.selectors import bills
 from dashboard.catalog.models import DataflowRecord
 from dashboard.operations.estate import load_estate
-from dashboard.operations.models import FragmentPace
+from dashboard.operations.models import BatchFigures, FragmentRow
 from dashboard.teams.permissions import viewer_of
 from tests.dashboard.building import World, approved, document, enacted, removal_planned, running
 from tests.dashboard.played import Played
@@ -129,8 +129,8 @@ def test_who_needs_batches_more_often_pays_for_them(world: World, slots: Slots, 
     estate = load_estate()
     tasks = [set(estate.submitted[str(record.pk)].running.values()) for record in (first, second)]
     (shared,) = {estate.places[task][0] for task in tasks[0] & tasks[1]}
-    FragmentPace.objects.create(
-        fragment=shared, trigger_ms=500, since=NOON, alone_ms={str(first.pk): 10_000, str(second.pk): 500})
+    BatchFigures.objects.create(
+        fragment_id=shared, alone_ms={str(first.pk): 10_000, str(second.pk): 500})
     slots.batches = 1_000  # so many that all of its CPU goes to them
     record_usage(at=NOON)
     slots.work(1_000, events=0)
@@ -157,10 +157,10 @@ def test_what_a_limit_costs_is_told_apart(world: World, slots: Slots, clock) -> 
     tasks = [set(estate.submitted[str(record.pk)].running.values()) for record in (slow, fast)]
     shared = estate.places[next(iter(tasks[0] & tasks[1]))][0]
     own = next(iter({estate.places[task][0] for task in tasks[1] - tasks[0]}))
-    FragmentPace.objects.bulk_create([
-        FragmentPace(fragment=shared, trigger_ms=500, since=NOON, unlimited_ms=10_000,
-                     alone_ms={str(slow.pk): 5_000, str(fast.pk): 500}),
-        FragmentPace(fragment=own, trigger_ms=500, since=NOON, unlimited_ms=10_000)])
+    BatchFigures.objects.bulk_create([
+        BatchFigures(
+            fragment_id=shared, unlimited_ms=10_000, alone_ms={str(slow.pk): 5_000, str(fast.pk): 500}),
+        BatchFigures(fragment_id=own, unlimited_ms=10_000)])
     slots.batches = 1_000  # so many that all CPU goes to them
     record_usage(at=NOON)
     slots.work(1_000, events=0)
@@ -192,8 +192,9 @@ def test_while_nobody_has_told_how_often_batches_are_needed_nothing_is_known_of_
     assert (charge.latency_known, charge.limit_nanos) == (0.0, 0)
     paid_before = paid(record)
 
-    FragmentPace.objects.create(
-        fragment=next(iter(load_estate().fragments)), trigger_ms=100, since=NOON, unlimited_ms=400)
+    fragment = next(iter(load_estate().fragments))
+    FragmentRow.objects.filter(pk=fragment).update(trigger_ms=100)
+    BatchFigures.objects.create(fragment_id=fragment, unlimited_ms=400)
     slots.batches = 1_000
     slots.work(1_000, events=0)
     record_usage(at=NOON + 2 * SECOND)

@@ -12,7 +12,8 @@ from django.utils import timezone
 
 from dashboard import jobs
 from dashboard.approvals.lifecycle import DONE, EXECUTING, ROLLING_BACK
-from dashboard.approvals.services import adapting
+from dashboard.approvals.models import Proposal
+from dashboard.approvals.services import prepare_proposal
 from dashboard.catalog.models import DataflowRecord
 from dashboard.controllers import selectors
 from dashboard.controllers.collecting import chains
@@ -20,7 +21,8 @@ from dashboard.controllers.collecting.limited import LimitSeries, measured_by
 from dashboard.controllers.models import ReasonRow, RoundRow
 from dashboard.history.store import DatabaseHistory
 from dashboard.operations.estate import load_estate
-from dashboard.operations.models import FragmentPace, LatencyStatus
+from dashboard.operations.models import BatchFigures, FragmentRow, LatencyStatus
+from dashboard.plans import kinds
 from dashboard.teams.permissions import viewer_of
 from scheduler.contracts.reports import Reports
 from scheduler.controllers.defragmentation import CORES
@@ -121,18 +123,23 @@ def test_a_limit_that_is_not_met_makes_two_queries_one(loop: Loop, late: Dataflo
     assert phases("chaining") == ["kept"]
 
 
+def cut() -> Proposal:
+    """The newest proposal of chaining, with its plan."""
+    proposal = made_by_weir()[-1]
+    prepare_proposal(proposal_id=proposal.pk)
+    proposal.refresh_from_db()
+    return proposal
+
+
 def test_a_chain_that_takes_a_core_is_cut_again(loop: Loop, late: DataflowRecord) -> None:
     fused(loop, late)
-    (proposal,) = made_by_weir()
     loop.run(later_s=1_000)
     figures(loop, late, -540, 0, cores=0.95, latency_ms=180.0)
 
     loop.run(later_s=61)
 
-    proposal.refresh_from_db()
-    assert proposal.status == ROLLING_BACK
     assert phases("chaining")[-1] in {"begun", "enacting"}
-    proposal = enacted(proposal)
+    enacted(cut())
     loop.run()
     assert len(load_estate().fragments) == 2
     assert phases("chaining")[-1] == "checking"
@@ -142,16 +149,13 @@ def test_a_chain_is_cut_when_somebody_keeps_one_of_its_tasks_apart(
     world: World, loop: Loop, late: DataflowRecord
 ) -> None:
     fused(loop, late)
-    (proposal,) = made_by_weir()
     text = json.loads(document("strict"))
     text["tasks"][1]["chain"] = "never"
     running(world.carla, world.city, json.dumps(text), world.ana)
     loop.run(later_s=1_000)
 
-    proposal.refresh_from_db()
-    assert proposal.status == ROLLING_BACK
     assert "query of its own" in RoundRow.objects.order_by("pk").last().decision["why"]
-    enacted(proposal)
+    enacted(cut())
     status_of(late, IMPOSSIBLE)
     figures(loop, late, -540, 0, cores=0.3, latency_ms=600.0)
     loop.run(later_s=86_500)
@@ -194,8 +198,10 @@ def test_a_cut_that_cannot_be_is_said_and_given_up(
     def refused(*_: object, **__: object) -> None:
         raise InvalidTransition("The queries of jams were changed again.", remedy="There is nothing left to undo.")
 
-    monkeypatch.setattr(adapting, "take_back", refused)
+    monkeypatch.setattr(kinds, "undo", refused)
     loop.run(later_s=61)
+    assert cut().status == "unplannable"
+    loop.run()
     loop.run()
 
     loop.run(later_s=300)
@@ -248,9 +254,7 @@ def test_four_queries_become_one_in_one_step_and_four_again(loop: Loop, in_four:
     loop.run(later_s=1_000)
     figures(loop, in_four, -540, 0, cores=0.95, latency_ms=180.0)
     loop.run()
-    (proposal,) = made_by_weir()
-    assert proposal.status == ROLLING_BACK
-    enacted(proposal)
+    enacted(cut())
     loop.run()
     assert shape() == before
     assert load_estate().channel_of(load_estate().submitted[str(in_four.pk)].running["out"]) == output
@@ -262,18 +266,19 @@ def test_queries_that_take_most_for_their_batches_have_room_as_one(
     monkeypatch.setattr(jobs, "read_live", lambda *_: reading(0.25))
     loop.at += timedelta(seconds=10)
     figures(loop, in_four, -540, 0, cores=1.0, latency_ms=600.0)
-    estate, now = load_estate(), timezone.now()
-    paces = [FragmentPace.objects.create(fragment=name, trigger_ms=150, since=now, cost=asdict(BatchCost(0.05, 0.04)))
-             for name in estate.fragments]
+    fragments = FragmentRow.objects.all()
+    fragments.update(trigger_ms=150)
+    for fragment in fragments:
+        BatchFigures.objects.create(fragment=fragment, cost=asdict(BatchCost(0.05, 0.04)))
     candidate = chains.evidence(loop.at).late[0].steps[-1]
     assert candidate.cores == pytest.approx(0.5)
     assert longest(loop) == 4, "of 0.25 cores 0.22 are for being a query"
 
-    FragmentPace.objects.filter(pk=paces[0].pk).update(real_time=True)
+    fragments.filter(pk=fragments[0].pk).update(real_time=True)
     assert longest(loop) == 4, "what stays open is a part of a chain as well"
-    FragmentPace.objects.update(real_time=True)
+    fragments.update(real_time=True)
     assert longest(loop) == 2
-    FragmentPace.objects.update(real_time=False, trigger_ms=2_000)
+    fragments.update(real_time=False, trigger_ms=2_000)
     assert longest(loop) == 2
 
 

@@ -7,10 +7,15 @@ from datetime import timedelta
 import pytest
 
 from dashboard import jobs
-from dashboard.approvals.lifecycle import DONE, ROLLED_BACK, ROLLING_BACK
+from dashboard.approvals.lifecycle import DONE, EXECUTING, PENDING
 from dashboard.approvals.models import Proposal
-from dashboard.approvals.services import defragment_dataflow
-from dashboard.approvals.services.answering import accept_round, awaiting, decline_round
+from dashboard.approvals.selectors import awaiting
+from dashboard.approvals.services import (
+    approve_proposal,
+    defragment_dataflow,
+    prepare_proposal,
+    reject_proposal,
+)
 from dashboard.catalog.models import DataflowRecord
 from dashboard.controllers.models import ReasonRow, RoundRow
 from dashboard.operations.estate import load_estate
@@ -65,6 +70,12 @@ def figures(loop: Loop, record: DataflowRecord, *, cores: float = TAKES, seconds
     loop.at += timedelta(seconds=seconds)
 
 
+def cut() -> Proposal:
+    """The proposal of a cut, with its plan."""
+    proposal = Proposal.objects.get(round__controller="chaining")
+    return prepare_proposal(proposal_id=proposal.pk) or Proposal.objects.get(pk=proposal.pk)
+
+
 def test_a_chain_that_people_made_is_cut_where_it_takes_a_core_for_two_minutes(loop: Loop, fused: Proposal) -> None:
     figures(loop, fused.dataflow, cores=0.85)
     loop.run()
@@ -74,9 +85,9 @@ def test_a_chain_that_people_made_is_cut_where_it_takes_a_core_for_two_minutes(l
     loop.run()
     loop.run()
 
-    fused.refresh_from_db()
-    assert fused.status == ROLLING_BACK
-    enacted(fused)
+    proposal = cut()
+    assert (proposal.status, proposal.plan.kind) == (EXECUTING, "defragment")
+    enacted(proposal)
     loop.run()
     assert phases("chaining") == ["checking"]
     assert len(load_estate().fragments) == 2
@@ -92,8 +103,7 @@ def test_what_was_cut_is_not_fused_again_for_a_day_by_whichever_controller(
     figures(loop, fused.dataflow)
     loop.run()
     loop.run()
-    fused.refresh_from_db()
-    enacted(fused)
+    enacted(cut())
     loop.run()
     loop.set("acts")
     monkeypatch.setattr(jobs, "read_live", lambda *_: reading(0.1))
@@ -114,13 +124,13 @@ def test_a_team_that_does_not_let_chaining_act_is_asked_and_the_question_is_with
     figures(loop, fused.dataflow)
     loop.run()
     loop.run()
+    proposal = cut()
+    loop.run()
     (turn,) = RoundRow.objects.filter(controller="chaining")
-    assert (turn.phase, turn.asked_of) == ("asked", ["city"])
-    fused.refresh_from_db()
-    assert fused.status == DONE
-    assert awaiting(viewer_of(world.carla)) == [turn]
+    assert (turn.phase, [team.slug for team in proposal.teams.all()]) == ("asked", ["city"])
+    assert proposal in awaiting(viewer_of(world.ana))
     with pytest.raises(PermissionDenied):
-        accept_round(actor=world.vera, key=turn.key)
+        approve_proposal(actor=world.carla, proposal_id=proposal.pk, digest=proposal.plan.digest)
 
     monkeypatch.setattr(jobs, "read_live", lambda *_: reading(0.3))
     loop.run()
@@ -129,32 +139,28 @@ def test_a_team_that_does_not_let_chaining_act_is_asked_and_the_question_is_with
     assert (turn.phase, "less than 0.7 cores" in turn.why) == ("declined", True)
 
 
-def test_the_answer_yes_cuts_the_chain(world: World, loop: Loop, fused: Proposal) -> None:
+def test_an_approval_cuts_the_chain(world: World, loop: Loop, fused: Proposal) -> None:
     loop.set("recommends", controller="chaining")
     figures(loop, fused.dataflow)
     loop.run()
     loop.run()
-    (turn,) = RoundRow.objects.filter(controller="chaining")
-
-    accept_round(actor=world.carla, key=turn.key)
-    fused.refresh_from_db()
-    assert fused.status == ROLLING_BACK
+    proposal = cut()
+    approve_proposal(actor=world.ana, proposal_id=proposal.pk, digest=proposal.plan.digest)
     loop.run()
     assert phases("chaining") == ["enacting"]
-    enacted(fused)
+    proposal.refresh_from_db()
+    enacted(proposal)
     loop.run()
-    fused.refresh_from_db()
-    assert (fused.status, phases("chaining"), len(load_estate().fragments)) == (ROLLED_BACK, ["checking"], 2)
+    assert (phases("chaining"), len(load_estate().fragments)) == (["checking"], 2)
 
 
-def test_the_answer_no_leaves_the_chain_in_peace_for_a_day(world: World, loop: Loop, fused: Proposal) -> None:
+def test_a_rejection_leaves_the_chain_in_peace_for_a_day(world: World, loop: Loop, fused: Proposal) -> None:
     loop.set("recommends", controller="chaining")
     figures(loop, fused.dataflow)
     loop.run()
     loop.run()
-    (turn,) = RoundRow.objects.filter(controller="chaining")
-
-    decline_round(actor=world.carla, key=turn.key)
+    proposal = cut()
+    reject_proposal(actor=world.ana, proposal_id=proposal.pk, comment="not now")
     loop.run()
     figures(loop, fused.dataflow, seconds=3_600)
     loop.run()
@@ -171,8 +177,8 @@ def test_teams_that_use_the_chain_are_asked_where_they_do_not_let_it_act(
     loop.run()
     loop.run()
 
-    (turn,) = RoundRow.objects.filter(controller="chaining")
-    assert turn.asked_of == ["mobility"]
+    proposal = cut()
+    assert (proposal.status, [team.slug for team in proposal.teams.all()]) == (PENDING, ["mobility"])
 
 
 def test_a_query_that_was_one_from_the_beginning_is_left_as_it_is(world: World, loop: Loop) -> None:

@@ -24,7 +24,7 @@ from dashboard.approvals.services import (
     prepare_proposal,
     record_progress,
 )
-from dashboard.approvals.services.enacting import PATIENCE_S, Observed
+from dashboard.approvals.services.enacting import PATIENCE_S
 from dashboard.catalog.lifecycle import REMOVING, RUNNING
 from dashboard.catalog.models import DataflowRecord
 from dashboard.operations.estate import load_estate
@@ -37,6 +37,7 @@ from dashboard.teams.models import User
 from dashboard.teams.permissions import viewer_of
 from scheduler import moving
 from scheduler.model.errors import InvalidTransition
+from scheduler.plan_progress import PlanProgress
 from tests.dashboard.building import World, approved, document, enacted, planned, running
 from tests.dashboard.draining import done, drained, on, turn
 
@@ -129,8 +130,9 @@ def failing(proposal: Proposal, cause: str) -> Proposal:
     begun = timezone.now()
     for seconds in (0, PATIENCE_S + 1):
         plan = plan_of(proposal.plan)
-        proposal = record_progress(proposal_id=proposal.pk, at=begun + timedelta(seconds=seconds), observed=Observed(
-            proposal.plan_id, done=(), failing={step.fragment: cause for step in plan.steps}))
+        proposal = record_progress(
+            proposal_id=proposal.pk, at=begun + timedelta(seconds=seconds), plan_id=proposal.plan_id,
+            progress=PlanProgress(done=(), failing={step.fragment: cause for step in plan.steps}))
     assert proposal.status == FAILED
     return proposal
 

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
 from dashboard.approvals.lifecycle import DONE, EXECUTING, FAILED, ROLLED_BACK, ROLLING_BACK
 from dashboard.approvals.models import Proposal
 from dashboard.approvals.services import record_progress, roll_back_proposal
-from dashboard.approvals.services.enacting import PATIENCE_S, Observed, require_calm
+from dashboard.approvals.services.enacting import PATIENCE_S, require_calm
 from dashboard.audit.models import AuditEntry
 from dashboard.operations.estate import load_estate
 from dashboard.plans.selectors import plan_of
 from scheduler.model.errors import InvalidTransition, PermissionDenied
+from scheduler.plan_progress import PlanProgress
 from tests.dashboard.building import World, approved, document, enacted, planned, removal_planned, running
 
 START = datetime(2030, 1, 1, tzinfo=UTC)
@@ -24,9 +26,9 @@ def after(seconds: float) -> datetime:
     return START + timedelta(seconds=seconds)
 
 
-def seen(proposal: Proposal, done: Collection[str] = (), failing: Mapping[str, str] | None = None) -> Observed:
+def seen(proposal: Proposal, done: Collection[str] = (), failing: Mapping[str, str] | None = None) -> dict[str, Any]:
     """What nodes report of a proposal's plan."""
-    return Observed(proposal.plan_id, done, failing or {})
+    return {"plan_id": proposal.plan_id, "progress": PlanProgress(done, failing or {})}
 
 
 @pytest.fixture
@@ -39,15 +41,15 @@ def test_progress_is_kept_in_the_plans_order_and_done_when_complete(world: World
     proposal = approved(planned(world.mo, world.mobility, document("jams", window=20)), world.ben, world.ana)
     keys = [step.key for step in plan_of(proposal.plan).steps]
     assert len(keys) >= 2
-    half = record_progress(proposal_id=proposal.pk, observed=seen(proposal, {keys[-1], "other:step"}), at=START)
+    half = record_progress(proposal_id=proposal.pk, **seen(proposal, {keys[-1], "other:step"}), at=START)
     assert (half.status, half.progress["done"]) == (EXECUTING, [keys[-1]])
-    done = record_progress(proposal_id=proposal.pk, observed=seen(proposal, keys), at=after(3))
+    done = record_progress(proposal_id=proposal.pk, **seen(proposal, keys), at=after(3))
     assert (done.status, done.progress["done"], done.finished_at) == (DONE, keys, after(3))
 
 
 def test_progress_without_a_change_of_state_leaves_no_audit_row(executing):
     entries = AuditEntry.objects.count()
-    record_progress(proposal_id=executing.pk, observed=seen(executing), at=START)
+    record_progress(proposal_id=executing.pk, **seen(executing), at=START)
     assert AuditEntry.objects.count() == entries
 
 
@@ -56,8 +58,8 @@ def test_a_query_that_fails_for_long_fails_the_proposal_until_it_recovers(execut
     fragment = next(iter(plan.fragments_after))
     failing = seen(executing, failing={fragment: "java.lang.OutOfMemoryError", "foreign": "not of this plan"})
 
-    def progress(observed: Observed, seconds: float):
-        return record_progress(proposal_id=executing.pk, observed=observed, at=after(seconds))
+    def progress(observed: dict[str, Any], seconds: float):
+        return record_progress(proposal_id=executing.pk, **observed, at=after(seconds))
 
     assert progress(failing, 0).status == EXECUTING
     # Between two attempts it is starting, which is not failing; the patience goes on from the first failure.
@@ -76,16 +78,16 @@ def test_a_failed_proposal_executes_again_once_its_query_runs(world: World):
     plan = plan_of(proposal.plan)
     fragment = next(name for name in plan.fragments_after if name not in plan.fragments_before)
     failing = seen(proposal, failing={fragment: "boom"})
-    record_progress(proposal_id=proposal.pk, observed=failing, at=START)
-    assert record_progress(proposal_id=proposal.pk, observed=failing, at=after(PATIENCE_S * 2)).status == FAILED
+    record_progress(proposal_id=proposal.pk, **failing, at=START)
+    assert record_progress(proposal_id=proposal.pk, **failing, at=after(PATIENCE_S * 2)).status == FAILED
     started = seen(proposal, {f"start_fragment:{fragment}"})
-    again = record_progress(proposal_id=proposal.pk, observed=started, at=after(PATIENCE_S * 2 + 1))
+    again = record_progress(proposal_id=proposal.pk, **started, at=after(PATIENCE_S * 2 + 1))
     assert (again.status, again.progress["failing"]) == (EXECUTING, {})
 
 
 def test_reports_about_a_proposal_at_rest_change_nothing(executing):
     done = enacted(executing)
-    again = record_progress(proposal_id=done.pk, observed=seen(done), at=START)
+    again = record_progress(proposal_id=done.pk, **seen(done), at=START)
     assert (again.status, again.finished_at) == (DONE, done.finished_at)
 
 
@@ -93,7 +95,7 @@ def test_what_was_seen_of_a_plan_is_not_held_for_its_reverse(world: World, execu
     """Some steps of both have the same keys, and a look at the nodes takes a moment."""
     rolling = roll_back_proposal(actor=world.ana, proposal_id=executing.pk)
     every = [step.key for record in (rolling.plan, rolling.rollback_plan) for step in plan_of(record).steps]
-    late = record_progress(proposal_id=executing.pk, observed=seen(executing, every), at=START)
+    late = record_progress(proposal_id=executing.pk, **seen(executing, every), at=START)
     assert (late.status, late.progress["done"]) == (ROLLING_BACK, [])
     assert enacted(rolling).status == ROLLED_BACK
 
@@ -107,7 +109,7 @@ def test_what_keeps_a_change_waiting_is_named_to_who_may_know_of_it(world: World
     at_last = PATIENCE_S + 1
     for seconds in (0, at_last):
         fragment = next(iter(plan_of(hidden.plan).fragments_after))
-        record_progress(proposal_id=hidden.pk, observed=seen(hidden, failing={fragment: "boom"}), at=after(seconds))
+        record_progress(proposal_id=hidden.pk, **seen(hidden, failing={fragment: "boom"}), at=after(seconds))
     with pytest.raises(InvalidTransition, match="does not come to its end") as raised:
         require_calm(world.carla)
     assert "roll it back" in raised.value.remedy

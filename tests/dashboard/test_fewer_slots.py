@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from dashboard.approvals.services import prepare_proposal, resume_dataflow, roll_back_proposal, submit_dataflow
+from dashboard.approvals.services import (
+    following,
+    prepare_proposal,
+    resume_dataflow,
+    roll_back_proposal,
+    submit_dataflow,
+)
 from dashboard.operations.estate import load_estate, load_part_of
 from dashboard.operations.services import register_node
 from dashboard.plans.scheduling_problem import problem_of
 from dashboard.plans.selectors import plan_of
-from dashboard.tasks import execution
+from scheduler.contracts.reports import Reports
+from scheduler.plan_progress import plan_progress
+from scheduler.step_kinds import Evidence
 from tests.dashboard.building import World, approved, enacted, planned
 from tests.dashboard.checks import check_rows
 from tests.dashboard.rearranging import paused, used
@@ -36,9 +44,9 @@ def test_a_plan_goes_on_where_the_estate_has_moved_its_bundles(profiled: World):
     record = scheduled(profiled, at(18))
     plan = plan_of(approved(rescheduled(profiled, record, at(50)), profiled.ana).plan)
     planned_on = {bundle.slot for fragment in plan.fragments_after.values() for bundle in fragment.queries}
-    assert execution.where_it_runs(plan) == plan and len(planned_on) > 2
+    assert following.where_it_runs(plan) == plan and len(planned_on) > 2
     register_node(name="n1", slots=2)
-    now = execution.where_it_runs(plan)
+    now = following.where_it_runs(plan)
     assert {bundle.slot for fragment in now.fragments_after.values() for bundle in fragment.queries} == {"n1/0", "n1/1"}
     assert [
         (bundle.id, bundle.threads, bundle.weight)
@@ -51,10 +59,11 @@ def test_a_plan_goes_on_where_the_estate_has_moved_its_bundles(profiled: World):
 def test_what_routes_by_a_silent_node_waits_for_it_and_says_so(profiled: World):
     plan = plan_of(rescheduled(profiled, scheduled(profiled, at(18)), at(50)).plan)
     routed = {step.fragment for step in plan.steps if step.kind == "route"}
-    done = {step.key for step in plan.steps if step.kind != "route"}
-    silent = execution.silent(plan, {"n1": {}}, done=done, awaited={"n1", "n2"})
-    assert routed and silent.keys() == routed and all("node n2" in cause for cause in silent.values())
-    assert execution.silent(plan, {"n1": {}}, done=done, awaited={"n1"}) == {}
+    reports = Reports.of({"n1": {"node": "n1", "slots": {}}})
+    progress = plan_progress(plan, Evidence(reports, awaited={"n1", "n2"}))
+    assert routed and progress.failing.keys() == routed
+    assert all("node n2" in cause for cause in progress.failing.values())
+    assert plan_progress(plan, Evidence(reports, awaited={"n1"})).failing == {}
 
 
 def test_what_a_submission_wakes_is_not_room_for_its_schedule(profiled: World):

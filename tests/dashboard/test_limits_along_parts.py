@@ -17,7 +17,7 @@ from dashboard.controllers.collecting.limited import LimitSeries, measured_by
 from dashboard.operations.estate import load_estate
 from dashboard.operations.latency_problem import events_per_s, latency_ms
 from dashboard.operations.latency_view import latency_of
-from dashboard.operations.models import FragmentPace, LatencyStatus
+from dashboard.operations.models import FragmentRow, LatencyStatus
 from dashboard.operations.view import View
 from dashboard.teams.permissions import viewer_of
 from scheduler.contracts.qos import QosSetup
@@ -160,7 +160,7 @@ def test_only_what_waits_on_a_part_gets_batches_more_often(
     [limit] = latency_of(viewer_of(world.carla), apart.pk)["limits"]
     assert limit["state"] == "met"
     assert limit["along"] == along.strip("[]").split(", ")
-    paces = {row.fragment: row.trigger_ms for row in FragmentPace.objects.all()}
+    paces = dict(FragmentRow.objects.values_list("pk", "trigger_ms"))
     assert {task for task, query in homes_of(apart).items() if paces[query] < 5_000} == quick
     page = client.get(f"/dataflows/{apart.pk}", follow=True).content.decode()
     assert " to ".join((limit["along"][0], limit["along"][-1])).replace(">", "&gt;") in page

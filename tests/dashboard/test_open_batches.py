@@ -7,8 +7,16 @@ from datetime import timedelta
 import pytest
 from django.test import Client
 
-from dashboard.approvals.services import move_query, prepare_proposal
-from dashboard.approvals.services.answering import accept_round, decline_round, take_back_round
+from dashboard.approvals.models import Proposal
+from dashboard.approvals.services import (
+    approve_proposal,
+    move_query,
+    prepare_proposal,
+    reject_proposal,
+    roll_back_proposal,
+    set_rules,
+)
+from dashboard.approvals.services.adapting import PlanActuator
 from dashboard.approvals.services.enacting import require_calm
 from dashboard.audit.models import AuditEntry
 from dashboard.catalog.models import DataflowRecord
@@ -16,22 +24,24 @@ from dashboard.catalog.services import choose_latency
 from dashboard.controllers import selectors
 from dashboard.controllers.collecting import COLLECTORS
 from dashboard.controllers.latency_told import latency_prices_told, latency_told
-from dashboard.controllers.mode_changing import ModeActuator
 from dashboard.controllers.models import ReasonRow, RoundRow
 from dashboard.controllers.services import set_mode
-from dashboard.operations import modes
 from dashboard.operations.estate import load_estate
-from dashboard.operations.models import FragmentPace, FragmentRow, ModesWanted
+from dashboard.operations.models import BatchFigures, FragmentRow, ModesWanted
+from dashboard.operations.telemetry import EVERYTHING
+from dashboard.operations.view import view_for
 from dashboard.tasks.controlling import ACTUATORS
 from dashboard.teams.permissions import viewer_of
+from scheduler.approving import Freeze, Rules
 from scheduler.controllers.dry_run import dry_run
 from scheduler.controllers.opening import LIMITED, Opening
 from scheduler.controllers.values import Policy
+from scheduler.model import settings as fragment_settings
 from scheduler.model.errors import InvalidTransition, PermissionDenied
 from scheduler.model.latency import LatencyLimit
 from tests.dashboard.building import World, approved, document, enacted, planned, running
 from tests.dashboard.controlling import phases
-from tests.dashboard.played import OPEN_BATCHES, Played, opened
+from tests.dashboard.played import OPEN_BATCHES, Played, intervals, opened
 
 
 @pytest.fixture
@@ -55,6 +65,11 @@ def mode(world: World, chosen: str, *, city: bool = True) -> None:
              team=world.city if city else world.mobility, mode=chosen)
 
 
+def proposed() -> Proposal:
+    """The newest proposal of a round."""
+    return Proposal.objects.exclude(round=None).order_by("-created")[0]
+
+
 def told(world: World, record: DataflowRecord) -> dict:
     (limit,) = latency_told(viewer_of(world.carla), record.pk)["limits"]
     return limit
@@ -70,11 +85,12 @@ def test_it_acts_at_once_and_keeps_what_came(
     with django_capture_on_commit_callbacks(execute=True):
         played.run(1)
     assert opened(record) and rounds() == ["begun"]
-    assert "weir.republish_desired" in [name for name, _ in sent]
+    assert "weir.enact" in [name for name, _ in sent]
+    assert (proposed().status, proposed().plan.kind) == ("executing", "set")
     played.run(115)
     row = RoundRow.objects.get()
-    assert row.phase == "kept" and LIMITED in row.why and row.answer == ""
-    assert {"controller.begin", "controller.carry_out", "controller.kept"} <= set(
+    assert row.phase == "kept" and LIMITED in row.why and proposed().status == "done"
+    assert {"controller.begin", "dataflow.recommend_open_batches", "controller.kept"} <= set(
         AuditEntry.objects.values_list("verb", flat=True))
 
 
@@ -86,10 +102,10 @@ class Killed(BaseException):
 def test_a_worker_that_is_killed_leaves_its_command_to_the_next(
     world: World, played: Played, record: DataflowRecord, monkeypatch: pytest.MonkeyPatch, *, after: bool
 ) -> None:
-    carry_out = ModeActuator.carry_out
+    carry_out = PlanActuator.carry_out
     commands = []
 
-    def dies(self: ModeActuator, command: object) -> None:
+    def dies(self: PlanActuator, command: object) -> None:
         commands.append(command)
         if after:
             carry_out(self, command)
@@ -97,16 +113,15 @@ def test_a_worker_that_is_killed_leaves_its_command_to_the_next(
 
     played.run(14)
     with monkeypatch.context() as patched:
-        patched.setattr(ModeActuator, "carry_out", dies)
+        patched.setattr(PlanActuator, "carry_out", dies)
         with pytest.raises(Killed):
             played.run(1)
-    assert (rounds(), bool(opened(record))) == (["begun"], after)
+    assert (rounds(), Proposal.objects.exclude(round=None).exists()) == (["begun"], after)
     played.run(10)
     assert opened(record)
-    carried = RoundRow.objects.get().carried
     ACTUATORS[OPEN_BATCHES].carry_out(commands[0])
-    assert RoundRow.objects.get().carried == carried, "a command that is given again is done once"
-    assert len(AuditEntry.objects.filter(verb="controller.carry_out")) == 1
+    assert Proposal.objects.exclude(round=None).count() == 1, "a command that is given again is done once"
+    assert len(AuditEntry.objects.filter(verb="dataflow.recommend_open_batches")) == 1
     played.run(10)
     assert rounds() == ["checking"]
 
@@ -116,7 +131,7 @@ def test_a_command_that_comes_after_its_round_was_given_up_does_nothing(
 ) -> None:
     commands = []
     with monkeypatch.context() as patched:
-        patched.setattr(ModeActuator, "carry_out", lambda _, command: commands.append(command))
+        patched.setattr(PlanActuator, "carry_out", lambda _, command: commands.append(command))
         played.run(15)
         mode(world, "off")
         played.run(20)
@@ -152,46 +167,51 @@ def test_a_team_may_be_asked_first(world: World, played: Played, record: Dataflo
     assert limit["state"] == "impossible"
     opens, ask = limit["remedies"][:2]
     assert opens["words"].startswith("Would be met by open batches of ")
-    assert "That waits for a yes of City" in opens["words"]
+    assert "waits for its approvals" in opens["words"]
     assert ask["limit_s"] > limit["limit_s"], "less can be had as things are"
-    key = RoundRow.objects.get().key
-    with pytest.raises(PermissionDenied):
-        accept_round(actor=world.vera, key=key)
-    with pytest.raises(PermissionDenied):
-        accept_round(actor=world.mo, key=key)
-    client.force_login(world.mo)
-    assert "wait for your answer" not in client.get("/").text
-    client.force_login(world.carla)
-    assert 'title="1 wait for your answer">1<' in client.get("/").text
-    assert f"/controllers/rounds/{key}/accept" in client.get("/controllers/").text
-    answer = client.post(f"/api/rounds/{key}/accept").json()
-    assert (answer["phase"], answer["asked_of"], answer["may_be_taken_back"]) == ("asked", [], False)
+    proposal = proposed()
+    assert (proposal.status, [team.slug for team in proposal.teams.all()]) == ("pending", ["city"])
+    with pytest.raises(PermissionDenied):  # an engineer's yes is not enough, as for any other plan
+        approve_proposal(actor=world.carla, proposal_id=proposal.pk, digest=proposal.plan.digest)
+    client.force_login(world.ana)
+    assert f"/proposals/{proposal.pk}" in client.get("/controllers/").text
+    page = client.get(f"/proposals/{proposal.pk}/").text
+    assert "its batches stay open" in page and "50 ms" in page
+    approve_proposal(actor=world.ana, proposal_id=proposal.pk, digest=proposal.plan.digest)
     assert opened(record)
-    assert "wait for your answer" not in client.get("/").text
-    with pytest.raises(InvalidTransition):
-        accept_round(actor=world.carla, key=key)
     played.run(120)
     assert rounds() == ["kept"] and told(world, record)["state"] == "met"
 
 
-def test_a_yes_waits_for_the_plan_that_is_being_enacted(world: World, played: Played, record: DataflowRecord) -> None:
+def test_a_freeze_holds_a_setting_like_any_plan(world: World, played: Played, record: DataflowRecord) -> None:
+    year_ms = 365 * 86_400_000
+    set_rules(actor=world.dev, team=world.city, rules=Rules(freezes=(Freeze(0, 100 * year_ms, "the fair"),)))
+    played.run(40)
+    assert not opened(record) and proposed().held["reason"] == "freeze: the fair"
+
+
+def test_an_approval_waits_for_the_plan_that_is_being_enacted(
+    world: World, played: Played, record: DataflowRecord
+) -> None:
     mode(world, "recommends")
     played.run(20)
-    key = RoundRow.objects.get().key
-    plan = approved(planned(world.carla, world.city, document("another", window=20)), world.ana)
+    proposal = proposed()
+    plan = approved(planned(world.carla, world.city, document("another", rates={"sense": 60})), world.ana)
     with pytest.raises(InvalidTransition, match="the one to submit another"):
-        accept_round(actor=world.carla, key=key)
-    row = RoundRow.objects.get()
-    assert (row.answer, row.asked_of, opened(record)) == ("", ["city"], frozenset()), "nothing of the answer is kept"
+        approve_proposal(actor=world.abe, proposal_id=proposal.pk, digest=Proposal.objects.get(
+            pk=proposal.pk).plan.digest)
+    assert not opened(record)
     enacted(plan)
-    accept_round(actor=world.carla, key=key)
+    approve_proposal(actor=world.abe, proposal_id=proposal.pk, digest=Proposal.objects.get(pk=proposal.pk).plan.digest)
     assert opened(record)
 
 
-def test_a_plan_waits_for_modes_that_are_being_changed(world: World, played: Played, record: DataflowRecord) -> None:
+def test_a_plan_waits_for_a_setting_that_is_being_enacted(
+    world: World, played: Played, record: DataflowRecord
+) -> None:
     played.run(15)
     assert opened(record) and rounds() == ["begun"]
-    with pytest.raises(InvalidTransition, match="for batches that stay open"):
+    with pytest.raises(InvalidTransition, match="the one to set live"):
         require_calm(world.carla)
     played.run(20)
     assert rounds() == ["checking"]
@@ -212,10 +232,10 @@ def test_the_loop_waits_for_the_plan_that_people_approved(
 def test_what_people_turn_down_is_left_in_peace(world: World, played: Played, record: DataflowRecord) -> None:
     mode(world, "recommends")
     played.run(20)
-    decline_round(actor=world.carla, key=RoundRow.objects.get().key)
+    reject_proposal(actor=world.ana, proposal_id=proposed().pk, comment="not now")
     played.run(60)
     assert rounds() == ["declined"] and not opened(record)
-    assert RoundRow.objects.get().why == "It was turned down by carla."
+    assert RoundRow.objects.get().why == "ana turned it down: not now"
 
 
 def test_a_question_that_has_answered_itself_is_withdrawn(
@@ -235,10 +255,11 @@ def test_teams_that_share_a_query_are_asked_unless_they_let_weir_act(
     mode(world, "recommends", city=False)
     played.run(30)
     row = RoundRow.objects.filter(phase="asked").get()
-    assert (row.mode, row.asked_of) == ("acts", ["mobility"])
+    proposal = row.proposal
+    assert (row.mode, [team.slug for team in proposal.teams.all()]) == ("acts", ["mobility"])
     with pytest.raises(PermissionDenied):
-        accept_round(actor=world.carla, key=row.key)
-    accept_round(actor=world.mo, key=row.key)
+        approve_proposal(actor=world.ana, proposal_id=proposal.pk, digest=proposal.plan.digest)
+    approve_proposal(actor=world.ben, proposal_id=proposal.pk, digest=proposal.plan.digest)
     assert opened(record)
     played.run(120)
     row.refresh_from_db()
@@ -265,19 +286,12 @@ def test_what_is_off_stays_as_it_is_and_says_so(world: World, played: Played, re
 
 def test_it_is_taken_back_by_hand_and_left_in_peace(world: World, played: Played, record: DataflowRecord) -> None:
     played.run(130)
-    row = RoundRow.objects.get()
-    assert row.phase == "kept"
-    with pytest.raises(PermissionDenied):
-        take_back_round(actor=world.vera, key=row.key)
-    client = Client()
-    client.force_login(world.carla)
-    assert f"/controllers/rounds/{row.key}/take_back" in client.get("/controllers/open_batches/").text
-    client.post(f"/controllers/rounds/{row.key}/take_back")
+    assert rounds() == ["kept"]
+    roll_back_proposal(actor=world.ana, proposal_id=proposed().pk)
     assert not opened(record)
     played.run(120)
     assert rounds() == ["rolled_back"] and not opened(record)
-    with pytest.raises(InvalidTransition):
-        take_back_round(actor=world.carla, key=row.key)
+    assert proposed().status == "rolled_back"
 
 
 def test_a_slot_that_refuses_has_micro_batches_at_once(world: World, played: Played, record: DataflowRecord) -> None:
@@ -291,17 +305,16 @@ def test_a_slot_that_refuses_has_micro_batches_at_once(world: World, played: Pla
     assert "it runs Python (MapInArrow)" in RoundRow.objects.get().why
 
 
-def test_what_the_pacer_writes_loses_no_mode(world: World, played: Played, record: DataflowRecord) -> None:
-    """It had read the modes when they were changed."""
+def test_the_pacer_sets_intervals_and_leaves_modes_that_were_set_since_it_looked(
+    world: World, played: Played, record: DataflowRecord
+) -> None:
     played.run(14)
-    paces = FragmentPace.objects.in_bulk()
+    before = view_for(EVERYTHING)
     played.run(1)
-    assert opened(record)
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(type(FragmentPace.objects), "in_bulk", lambda *_, **__: paces)
-        played.steps = False
-        played.run(10)
-    assert opened(record)
+    [query] = opened(record)
+    assert not before.estate.settings.get(query, fragment_settings.USUAL).real_time
+    played.pacer.look(before, played.now_s + 5)
+    assert opened(record) == {query}
 
 
 def moved(world: World, record: DataflowRecord) -> tuple[str, str]:
@@ -318,19 +331,19 @@ def moved(world: World, record: DataflowRecord) -> tuple[str, str]:
 def test_a_query_that_moves_goes_on_in_open_batches(world: World, played: Played, record: DataflowRecord) -> None:
     played.run(130)
     assert rounds() == ["kept"]
+    before_ms = intervals(record)
     query, heir = moved(world, record)
-    paces = FragmentPace.objects.in_bulk([query, heir])
-    assert paces[heir].real_time and paces[heir].trigger_ms == paces[query].trigger_ms
+    assert opened(record) == {heir} and intervals(record) == before_ms
     played.run(60)
     assert opened(record) == {heir} and rounds() == ["kept"], "nothing was decided anew"
-    assert not FragmentPace.objects.filter(pk=query).exists()
+    assert not BatchFigures.objects.filter(pk=query).exists()
 
 
 def test_a_slot_full_of_open_batches_gives_what_comes_micro_batches(
     world: World, played: Played, record: DataflowRecord, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     played.run(130)
-    monkeypatch.setattr(modes, "MOST_A_SLOT", 0)
+    monkeypatch.setattr(fragment_settings, "MOST_OPEN_A_SLOT", 0)
     moved(world, record)
     assert not opened(record)
 

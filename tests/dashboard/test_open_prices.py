@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.test import Client
 
-from dashboard.operations.models import FragmentPace
+from dashboard.operations.models import BatchFigures
 from dashboard.operations.pacing import priced_ms_of
 from dashboard.plans.latency_prices import latency_prices
 from dashboard.plans.selectors import plan_of
@@ -27,8 +27,8 @@ def test_prices_and_bills_know_of_open_batches(world: World, played: Played, set
     offers = client.get(f"/api/dataflows/{fast.pk}/latency/prices").json()["offers"]
     strict = next(offer for offer in offers if offer["limit_s"] == 0.05)
     assert (strict["met"], strict["open_queries"]) == (True, strict["queries"])
-    shared = FragmentPace.objects.filter(real_time=True).exclude(alone_ms={}).get()
-    equal_ms = priced_ms_of([shared.fragment])[shared.fragment]
+    shared = BatchFigures.objects.filter(fragment__real_time=True).exclude(alone_ms={}).get()
+    equal_ms = priced_ms_of([shared.pk])[shared.pk]
     alone_ms = shared.alone_ms
     assert alone_ms[str(fast.pk)] == equal_ms <= alone_ms[str(slow.pk)], "what a bill divides is what open ones take"
 

@@ -14,7 +14,7 @@ from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.services import choose_latency
 from dashboard.operations.estate import load_estate
 from dashboard.operations.latency_view import latency_of
-from dashboard.operations.models import FragmentPace, LatencyStatus
+from dashboard.operations.models import BatchFigures, LatencyStatus
 from dashboard.operations.pacing import EVERY_S, REPACED
 from dashboard.plans.latency_prices import latency_prices
 from dashboard.plans.latency_remedies import latency_with_remedies
@@ -229,7 +229,7 @@ def test_the_strictest_limit_holds_where_a_query_is_shared_and_pays_for_it(world
     pays = {name: next(offer for offer in latency_prices(viewer_of(world.carla), record.pk)["offers"]
                        if offer["limit_s"] == limit_s)
             for name, record, limit_s in (("slow", slow, 20.0), ("fast", fast, 0.5))}
-    (alone_ms,) = FragmentPace.objects.exclude(alone_ms={}).values_list("alone_ms", flat=True)
+    (alone_ms,) = BatchFigures.objects.exclude(alone_ms={}).values_list("alone_ms", flat=True)
     assert alone_ms[str(slow.pk)] > 20 * alone_ms[str(fast.pk)], "bills divide batches by how often each needs them"
     assert pays["slow"]["pays_cores"] < 0.3 * pays["fast"]["pays_cores"]
     offers = latency_prices(viewer_of(world.carla), fast.pk)["offers"]
@@ -278,14 +278,14 @@ def test_nothing_is_chosen_while_nothing_is_heard_and_rows_of_what_left_go(world
     record = running(world.carla, world.city, document("brief"), world.ana)
     played.available = False
     played.run(30)
-    assert not FragmentPace.objects.exists()
+    assert not BatchFigures.objects.exists()
 
     played.available = True
     played.run(30)
-    assert FragmentPace.objects.exists()
+    assert BatchFigures.objects.exists()
     enacted(approved(removal_planned(world.carla, record), world.ana))
     played.run(30)
-    assert not FragmentPace.objects.exists()
+    assert not BatchFigures.objects.exists()
     assert not LatencyStatus.objects.exists()
 
 

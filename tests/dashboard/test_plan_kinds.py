@@ -56,5 +56,5 @@ def test_the_entry_before_and_after_is_what_the_kind_says(kind: PlanKind) -> Non
 
 
 def test_what_a_flag_names() -> None:
-    assert names_where("moves_queries") == ("defragment", "schedule", "isolate", "move")
+    assert names_where("moves_queries") == ("defragment", "schedule", "isolate", "move", "set")
     assert names_where("schedules") == ("submit", "remove", "schedule", "change")

@@ -7,13 +7,13 @@ from datetime import timedelta
 import pytest
 
 from dashboard import jobs
-from dashboard.approvals.services.answering import accept_round, decline_round
 from dashboard.controllers import selectors
 from dashboard.controllers.models import ReasonRow, RoundRow
 from dashboard.controllers.services import set_mode
 from dashboard.operations.models import NodeRow
 from dashboard.profiles.models import ObservationRow, ProfileRecord, SweepRecord
-from dashboard.profiles.services.sweeps import cancel_sweep
+from dashboard.profiles.selectors import suggested
+from dashboard.profiles.services.sweeps import cancel_sweep, resume_sweep
 from dashboard.teams.permissions import viewer_of
 from scheduler.controllers.registry import CONTROLLERS
 from scheduler.controllers.values import Policy
@@ -59,15 +59,19 @@ def test_it_asks_whoever_may_measure_and_measures_in_their_name(
     row = RoundRow.objects.get(controller="remeasuring")
     loop.run()
     assert phases("remeasuring") == ["asked"] and "90% of a slot's CPU where it says 50%" in row.decision["why"]
-    assert SweepRecord.objects.count() == 1, "nothing is measured before somebody says so"
-    assert not Markup(client_of("vera").get("/controllers/").text).submits(f"/controllers/rounds/{row.key}/accept")
-    assert Markup(client_of("mo").get("/controllers/").text).submits(f"/controllers/rounds/{row.key}/accept")
+    row.refresh_from_db()
+    assert row.sweep.status == "suggested", "nothing is measured before somebody says so"
+    start = f"/profiles/sweeps/{row.sweep.pk}/resume"
+    assert not Markup(client_of("vera").get(f"/profiles/sweeps/{row.sweep.pk}/").text).submits(start)
+    assert Markup(client_of("mo").get(f"/profiles/sweeps/{row.sweep.pk}/").text).submits(start)
+    assert 'title="1 wait to be measured again">1<' in client_of("mo").get("/").text
+    assert (suggested(viewer_of(world.mo)).count(), suggested(viewer_of(world.vera)).count()) == (1, 0)
     with pytest.raises(PermissionDenied):
-        accept_round(actor=world.vera, key=row.key)
-    sweep = accept_round(actor=world.mo, key=row.key).sweep
+        resume_sweep(actor=world.vera, sweep_id=row.sweep.pk)
+    sweep = resume_sweep(actor=world.mo, sweep_id=row.sweep.pk)
     assert (sweep.author, sweep.slot) == (world.mo, "n1/1")
     with pytest.raises(InvalidTransition):
-        accept_round(actor=world.carla, key=row.key)
+        resume_sweep(actor=world.carla, sweep_id=row.sweep.pk)
     new = node.finish(sweep).profile
     loop.run()
     assert phases("remeasuring") == ["checking"] and in_use() == [new]
@@ -79,10 +83,11 @@ def test_it_asks_whoever_may_measure_and_measures_in_their_name(
 def test_what_is_turned_down_is_left_in_peace_for_a_day(world: World, loop: Loop, old: ProfileRecord):
     loop.run()
     loop.run()
-    decline_round(actor=world.carla, key=RoundRow.objects.get().key)
+    cancel_sweep(actor=world.carla, sweep_id=RoundRow.objects.get().sweep_id)
     for _ in range(3):
         loop.run(later_s=310)
     assert phases("remeasuring") == ["declined"]
+    assert RoundRow.objects.get().why == "The sweep was cancelled."
     assert ReasonRow.objects.first().why.startswith("It was turned down")
     loop.run(later_s=86_400)
     assert phases("remeasuring") == ["declined", "begun"]

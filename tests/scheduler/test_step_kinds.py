@@ -16,7 +16,7 @@ from scheduler.step_kinds import STEP_KINDS, Evidence, StepKind, in_order
 
 WORDS = {  # that a step's words may use: what dashboard.approvals.wording knows of a step
     "fragment", "slot", "queries", "tasks", "task", "reader", "active", "active_before", "inherits", "bundle",
-    "bundle_before", "place", "threads", "threads_before", "place_before", "weights"}
+    "bundle_before", "place", "threads", "threads_before", "place_before", "weights", "setting"}
 
 
 @pytest.mark.parametrize("kind", STEP_KINDS.values(), ids=lambda kind: kind.name)

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
-from types import MappingProxyType
 
 import redis
 
@@ -25,30 +24,35 @@ from scheduler.model.behind import Needed, needs_in
 from scheduler.model.dataflow import Task
 from scheduler.model.estate import Estate, fragments_upstream_first
 from scheduler.model.fragment import Fragment, RunningBundle, RunningTask, Slot, channel_id, node_of
+from scheduler.model.settings import USUAL
 from scheduler.model.task_types import TaskType
 from workers.engine.channels import keys
 
 # An older state never replaces a newer one, whichever of two publishers comes last.
 _PUBLISH = """
 local current = redis.call('GET', KEYS[1])
-if current and cjson.decode(current).version > tonumber(ARGV[1]) then return 0 end
-redis.call('SET', KEYS[1], ARGV[2])
-redis.call('PUBLISH', ARGV[3], ARGV[4])
+if current then
+  local stands = cjson.decode(current)
+  local version, revision = tonumber(ARGV[1]), tonumber(ARGV[2])
+  if stands.version > version then return 0 end
+  if stands.version == version and (stands.revision or 0) > revision then return 0 end
+end
+redis.call('SET', KEYS[1], ARGV[3])
+redis.call('PUBLISH', ARGV[4], ARGV[5])
 return 1
 """
 
 
 def desired_of(
     estate: Estate, node: str, task_types: Mapping[str, TaskType], trigger_ms: int = DEFAULT_TRIGGER_MS,
-    needs: Mapping[str, Needed] | None = None, paces_ms: Mapping[str, int] = MappingProxyType({}),
-    real_time: Collection[str] = (),
+    needs: Mapping[str, Needed] | None = None,
 ) -> DesiredState:
     """What the estate wants of one node.
 
     Parameters
     ----------
     estate : Estate
-        The estate at the generation to publish; its generation becomes the version.
+        The estate to publish; its generation becomes the version, and its revision the revision.
     node : str
         The node's name; slots of other nodes are left out.
     task_types : Mapping[str, TaskType]
@@ -57,10 +61,6 @@ def desired_of(
         Interval between the micro-batches of each query that has none of its own.
     needs : mapping of str to Needed, optional
         Who needs the first task of each fragment; by default told by the estate's dataflows, which a part of it lacks.
-    paces_ms : mapping of str to int, optional
-        Intervals of their own, by fragment.
-    real_time : collection of str, optional
-        Fragments whose batches are to stay open.
 
     Returns
     -------
@@ -79,8 +79,7 @@ def desired_of(
         for bundle in fragment.queries:
             slot = Slot.of(bundle.slot)
             if slot.node == node:
-                wanted = _wanted(estate, fragment, bundle, task_types, paces_ms.get(fragment_id, trigger_ms))
-                wanted = replace(wanted, real_time=fragment_id in real_time)
+                wanted = _wanted(estate, fragment, bundle, task_types, trigger_ms)
                 slots.setdefault(str(slot.index), []).append(
                     replace(wanted, inputs=_with_terms(estate, fragment, wanted.inputs, needed)))
     heirs: dict[str, list[WantedFragment]] = {}
@@ -88,10 +87,10 @@ def desired_of(
         for bundle in fragment.queries:
             _, origin = fragment.inherited_by(bundle)
             if origin == node != node_of(bundle.slot):
-                wanted = _wanted(estate, fragment, bundle, task_types, paces_ms.get(fragment.id, trigger_ms))
+                wanted = _wanted(estate, fragment, bundle, task_types, trigger_ms)
                 heirs.setdefault(node_of(bundle.slot), []).append(wanted)
     return DesiredState(
-        version=estate.generation, node=node, generation=estate.generation,
+        version=estate.generation, revision=estate.revision, node=node, generation=estate.generation,
         remote_heirs={other: tuple(fragments) for other, fragments in heirs.items()},
         slots={index: WantedSlot(tuple(fragments)) for index, fragments in slots.items()})
 
@@ -100,7 +99,7 @@ def publish(broker: redis.Redis, desired: DesiredState) -> bool:
     """Store a node's desired state and wake its agent; False where a newer version stands already."""
     text = DESIRED_STATES.dumps(desired)
     return bool(broker.eval(
-        _PUBLISH, 1, keys.desired(desired.node), desired.version, text, keys.PUSH, desired.node))
+        _PUBLISH, 1, keys.desired(desired.node), desired.version, desired.revision, text, keys.PUSH, desired.node))
 
 
 def read(broker: redis.Redis, node: str) -> DesiredState | None:
@@ -134,6 +133,7 @@ def _wanted(
     tasks = [estate.tasks[task_id] for task_id in fragment.tasks if task_id in estate.tasks]
     position = fragment.tasks.index
     inherits, origin = fragment.inherited_by(bundle)
+    own = estate.settings.get(fragment.id, USUAL)
     return WantedFragment(
         id=bundle.id,
         tasks=tuple(Task(task.id, task_types[task.type].name, dict(task.config)) for task in tasks),
@@ -141,7 +141,8 @@ def _wanted(
         outlets={
             position(task_id): frozenset(_undivided(estate, fragment, task_id)) for task_id in fragment.outlets},
         active=fragment.active,
-        trigger_ms=trigger_ms,
+        trigger_ms=trigger_ms if own.trigger_ms is None else own.trigger_ms,
+        real_time=own.real_time,
         threads=bundle.threads,
         inherits=inherits,
         origin=origin,

@@ -61,8 +61,6 @@ class RoundAnswer(Answer):
     ended: str | None
     proposal: str | None
     sweep: str | None
-    asked_of: list[str] = Field(description="Teams that have to say yes yet, where it is no plan")
-    may_be_taken_back: bool = Field(description="Whether its change is no plan, and in force")
 
 
 class ReasonAnswer(Answer):

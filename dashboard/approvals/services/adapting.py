@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 from django.db.models import Q
-from django.utils import timezone
 
 from dashboard import jobs
 from dashboard.approvals.lifecycle import (
@@ -34,20 +34,23 @@ from dashboard.approvals.services.submission import open_proposal
 from dashboard.audit.trail import Audit, audited
 from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.permissions import is_uuid
-from dashboard.controllers.models import TURNED_DOWN, RoundRow
-from dashboard.controllers.stored import policies_of, round_of
+from dashboard.controllers.models import RoundRow
+from dashboard.controllers.stored import loop_time
+from dashboard.operations.estate import current_estate
 from dashboard.operations.generation import lock_generation
-from dashboard.operations.models import CutTask
+from dashboard.operations.models import BatchFigures, CutTask
+from dashboard.operations.modes import is_still_wanted
 from dashboard.plans.kinds import SITE_PLAN_KINDS
 from dashboard.plans.selectors import plan_of
-from scheduler.controllers import values
-from scheduler.controllers.chaining import FUSES_BELOW, UNDO, Chaining
+from scheduler.controllers import opening, values
+from scheduler.controllers.chaining import FUSES_BELOW, UNDO
 from scheduler.controllers.protocol import Progress
-from scheduler.controllers.registry import CONTROLLERS
-from scheduler.controllers.values import ACTS, ASKED, BEGUN, WITHDRAWING, Begin, Command, RollBack
-from scheduler.model.errors import InvalidTransition, WeirError
-from scheduler.model.plan_kinds import DEFRAGMENT, ISOLATE, MOVE, PlanKind
+from scheduler.controllers.values import ASKED, BEGUN, CHECKING, ENACTING, WITHDRAWING, Begin, Command, RollBack
+from scheduler.model.errors import WeirError
+from scheduler.model.plan_kinds import DEFRAGMENT, ISOLATE, MOVE, SET, PlanKind
+from scheduler.model.settings import USUAL
 
+ASKED_FOR = timedelta(minutes=1)
 _PHASES: Mapping[str, str] = {
     PENDING: "asked", STALE: "overtaken", UNPLANNABLE: "overtaken", EXECUTING: "enacting", FAILED: "failing",
     DONE: "in_force", ROLLING_BACK: "rolling_back", ROLLED_BACK: "rolled_back"}
@@ -62,11 +65,17 @@ class PlanActuator:
     kind : PlanKind
         Which kind of plan; the target of a decision is the dataflow's id.
     options : callable
-        What the plan is asked for, from the decision as it is stored.
+        What the plan is asked for, from the decision as it is stored; None where that is there no more.
+    outdated : callable, optional
+        Why a round whose plan waits for its reviewers is better given up; empty where it is not.
+    lapsed : callable, optional
+        Why what the plan changed is as before, though nobody took it back; empty where it is not.
     """
 
     kind: PlanKind
-    options: Callable[[Mapping[str, Any]], dict[str, Any]]
+    options: Callable[[Mapping[str, Any]], dict[str, Any] | None]
+    outdated: Callable[[RoundRow, Proposal], str] = lambda row, proposal: ""
+    lapsed: Callable[[Proposal], str] = lambda proposal: ""
 
     def progress(self, rows: Sequence[RoundRow]) -> Mapping[str, Progress]:
         """What has become of rounds, by their proposals."""
@@ -76,12 +85,21 @@ class PlanActuator:
 
     def _progress(self, row: RoundRow, proposal: Proposal | None) -> Progress:
         if proposal is None:
+            if row.stuck and row.phase == BEGUN:
+                return Progress("overtaken", row.stuck)
             return Progress("declined" if row.phase == WITHDRAWING else "absent", row.stuck)
         if row.stuck and row.phase == values.ROLLING_BACK:
             return Progress("stuck", row.stuck)
         if proposal.status in {REJECTED, CANCELLED}:
             by_people = proposal.status == REJECTED or row.phase != WITHDRAWING
-            return Progress("declined", _verdict(proposal), refused=by_people)
+            if UNDO in row.decision["arguments"] and not proposal.plan.document:  # it cannot be cut where it was
+                return Progress("declined", _why_none(proposal), refused=True)
+            return Progress("declined", _verdict(proposal) if by_people else "", refused=by_people)
+        if proposal.status == PENDING and row.phase == ASKED and (why := self.outdated(row, proposal)):
+            return Progress("overtaken", why)
+        if row.phase in {ENACTING, CHECKING, values.ROLLING_BACK} and proposal.status in {EXECUTING, FAILED, DONE} and (
+                why := self.lapsed(proposal)):
+            return Progress("rolled_back", why)
         return Progress(_PHASES.get(proposal.status, "absent"), _why(proposal))
 
     def busy(self) -> Mapping[str, str]:
@@ -132,6 +150,10 @@ class PlanActuator:
                 Proposal.objects.under_way().exists()):
             return False
         options = self.options(row.decision)
+        if options is None:
+            row.stuck = "What it is about is there no more."
+            row.save(update_fields=["stuck"])
+            return False
         proposal = open_proposal(audit, record, self.kind.name, options=options, turn=row)
         audit.subject, audit.details = record, {"proposal": str(proposal.pk), "round": row.key}
         return True
@@ -160,118 +182,74 @@ def _verdict(proposal: Proposal) -> str:
     return f"{review.reviewer.username} turned it down: {review.comment}" if review else "Its proposal was taken back."
 
 
+def _why_none(proposal: Proposal) -> str:
+    return (proposal.plan.error or {}).get("message", "The estate has changed since it was proposed.")
+
+
 def _why(proposal: Proposal) -> str:
     if proposal.status in {STALE, UNPLANNABLE}:
-        return (proposal.plan.error or {}).get("message", "The estate has changed since it was proposed.")
+        return _why_none(proposal)
     if proposal.status == FAILED:
         causes = [failure["cause"] for failure in proposal.progress.get("failing", {}).values()]
         return f"Its queries fail: {causes[0]}" if causes else "Its queries fail."
     return ""
 
 
-@dataclass(frozen=True, slots=True)
-class ChainActuator(PlanActuator):
-    """Carries chaining out: a chain is made by a plan, and cut again by taking that plan back.
-
-    About one that another controller or people have made, teams are asked that do not let chaining act.
-    """
-
-    def _progress(self, row: RoundRow, proposal: Proposal | None) -> Progress:
-        undone = row.decision["arguments"].get(UNDO)
-        if undone is None:
-            if proposal is not None and proposal.status == ROLLED_BACK and _is_cut(row):
-                return Progress("absent")  # by a round of its own, and not by people
-            return PlanActuator._progress(self, row, proposal)
-        made = _made_by(undone)
-        if made is None or made.status in {REJECTED, CANCELLED}:
-            return Progress("overtaken", "The chain is there no more.")
-        if made.status == DONE:
-            return _not_cut(row, made)
-        return Progress(_UNDOING.get(made.status, "overtaken"), _why(made))
-
-    def _propose(self, audit: Audit, row: RoundRow) -> bool:
-        undone = row.decision["arguments"].get(UNDO)
-        if undone is None:
-            return PlanActuator._propose(self, audit, row)
-        made = _made_by(undone, lock=True)
-        if made is None or made.status != DONE or row.asked is not None:
-            return False
-        if not _is_of_chaining(made) and (teams := _teams_to_ask(row)):
-            row.asked, row.asked_of = timezone.now(), teams
-            row.save(update_fields=["asked", "asked_of"])
-            return True
-        if Proposal.objects.under_way().exists():
-            return False
-        try:
-            take_back(audit, made, generation=lock_generation())
-        except WeirError as error:  # it cannot be cut where it was: said once, and given up
-            row.stuck = error.message
-            row.save(update_fields=["stuck"])
-            return False
-        audit.details["why"] = row.decision["why"]
-        return True
+def _chain(decision: Mapping[str, Any]) -> dict[str, Any] | None:
+    """What chaining asks for: queries to fuse, or that what a plan fused is cut again where it was."""
+    undone = decision["arguments"].get(UNDO)
+    if undone is None:
+        return {"queries": decision["arguments"]["queries"].split(), "for_latency": True}
+    made = _made_by(undone)
+    return None if made is None else {"undone": str(made.plan_id), "reason": decision["why"]}
 
 
-_UNDOING: Mapping[str, str] = {ROLLING_BACK: "enacting", ROLLED_BACK: "in_force", FAILED: "failing"}
+def _made_by(what: str) -> Proposal | None:
+    """The proposal of a round of chaining, by its key; or of a plan that others have made, by its id."""
+    return Proposal.objects.filter(Q(plan=what) if is_uuid(what) else Q(round__key=what), status=DONE).first()
 
 
-def _is_cut(row: RoundRow) -> bool:
-    """Whether a round of chaining has cut what this one made."""
-    cuts = RoundRow.objects.filter(controller=row.controller, pk__gt=row.pk)
-    return any(decision["arguments"].get(UNDO) == row.key for decision in cuts.values_list("decision", flat=True))
-
-
-def cut_chain(audit: Audit, row: RoundRow) -> None:
-    """Cut the chain that a round asked about, as everybody has said yes; the row is locked.
-
-    Raises
-    ------
-    InvalidTransition, NotSubmitted, NotEnactable
-        It is there no more, or cannot be cut where it was; or another plan is being enacted.
-    """
-    made = _made_by(row.decision["arguments"][UNDO], lock=True)
-    if made is None or made.status != DONE:
-        raise InvalidTransition("The chain is there no more.", remedy="Reload the page.")
-    take_back(audit, made, generation=lock_generation())
-
-
-def _not_cut(row: RoundRow, made: Proposal) -> Progress:
-    """What has become of a round whose chain is still there."""
-    if row.stuck:  # it cannot be cut where it was: not tried again with each turn of the loop
-        return Progress("declined", row.stuck, refused=True)
-    if row.phase == WITHDRAWING:
-        return Progress("declined")
-    if row.answer == TURNED_DOWN:
-        return Progress("declined", f"It was turned down by {row.answered_by}.", refused=True)
-    if row.asked is not None and row.phase == ASKED and _has_eased(made):
-        return Progress("overtaken", f"The chain takes less than {FUSES_BELOW:g} cores by now.")
-    return Progress("asked" if row.asked is not None and not row.answer else "absent")
-
-
-def _has_eased(made: Proposal) -> bool:
-    """Whether the queries that a plan has fused take less by now than what is fused."""
-    fused = {step.fragment for step in plan_of(made.plan).steps}
+def _has_eased(row: RoundRow, proposal: Proposal) -> str:
+    """That the queries that a cut is about take less by now than what is fused; empty where they do not."""
+    if UNDO not in row.decision["arguments"]:
+        return ""
+    fused = plan_of(proposal.plan).fragments_before.keys()
     cores = [report.cpu for name, report in jobs.read_live((), {}).reports.queries() if name in fused]
     known = [each for each in cores if each is not None]
-    return bool(known) and len(known) == len(cores) and sum(known) < FUSES_BELOW
+    eased = bool(known) and len(known) == len(cores) and sum(known) < FUSES_BELOW
+    return f"The chain takes less than {FUSES_BELOW:g} cores by now." if eased else ""
 
 
-def _teams_to_ask(row: RoundRow) -> list[str]:
-    """The teams of a round that do not let the controller act; of its own team what was so when it began counts."""
-    decision, policies = round_of(row).decision, policies_of(CONTROLLERS[row.controller])
-    return [team for team in decision.teams if team in policies
-            and (row.mode if team == decision.team else policies[team].mode) != ACTS]
+def _setting(decision: Mapping[str, Any]) -> dict[str, Any]:
+    """What the controller of open batches asks for."""
+    arguments = decision["arguments"]
+    intervals = (entry.rpartition("=") for entry in arguments["trigger_ms"].split())
+    return {
+        "real_time": {change["subject"]: change["after"] == opening.OPEN for change in decision["changes"]},
+        "trigger_ms": {name: int(value) for name, _, value in intervals},
+        "cores_delta": float(arguments["cores_delta"]), "reason": decision["why"]}
 
 
-def _is_of_chaining(made: Proposal) -> bool:
-    return made.round is not None and made.round.controller == Chaining.name
+def _not_chosen(row: RoundRow, proposal: Proposal) -> str:
+    """That other settings would be chosen by now; empty where they would not, and for the first minute: what is worth
+    it only now and then is not asked about again and again."""
+    at = loop_time()
+    if at - row.begun < ASKED_FOR:
+        return ""
+    real_time = {name: own.real_time for name, own in plan_of(proposal.plan).settings_after.items()}
+    return "" if is_still_wanted(real_time, at=at) else "It would not be chosen any more."
 
 
-def _made_by(what: str, *, lock: bool = False) -> Proposal | None:
-    """The proposal of a round of chaining, by its key; or of a plan that others have made, by its id."""
-    by = Q(plan=what) if is_uuid(what) else Q(round__key=what)
-    rows = Proposal.objects.filter(by).select_related("plan", "dataflow__team", "round")
-    return (rows.select_for_update(of=("self",)) if lock else rows).first()
+def _set_back(proposal: Proposal) -> str:
+    """Why the queries of a setting are set to what they were before, though nothing took it back; empty where they are
+    not."""
+    plan, settings = plan_of(proposal.plan), current_estate().settings
+    if any(settings.get(name, USUAL).real_time != own.real_time for name, own in plan.settings_before.items()):
+        return ""
+    refusals = BatchFigures.objects.filter(pk__in=list(plan.settings_after)).exclude(refusal="")
+    sentences = [
+        f"The batches of {name} cannot stay open: {why}." for name, why in refusals.values_list("pk", "refusal")]
+    return " ".join(sentences) or "Its batches cannot stay open any more."
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,9 +264,9 @@ class CutActuator(PlanActuator):
 
 
 DEFRAGMENTATION = PlanActuator(DEFRAGMENT, lambda decision: {"queries": decision["arguments"]["queries"].split()})
-CHAINING = ChainActuator(
-    DEFRAGMENT, lambda decision: {"queries": decision["arguments"]["queries"].split(), "for_latency": True})
+CHAINING = PlanActuator(DEFRAGMENT, _chain, outdated=_has_eased)
 DEPLOYMENT = PlanActuator(MOVE, lambda decision: {
     "query": decision["arguments"]["query"], "slot": decision["arguments"]["slot"],
     "along": decision["arguments"].get("along", "").split()})
 ISOLATION = CutActuator(ISOLATE, lambda decision: {"slow": decision["arguments"]["slow"], "why": decision["why"]})
+OPEN_BATCHES = PlanActuator(SET, _setting, outdated=_not_chosen, lapsed=_set_back)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -23,13 +23,11 @@ from dashboard.catalog import lifecycle as dataflows
 from dashboard.catalog.moves import move_dataflow
 from dashboard.catalog.permissions import visible_to
 from dashboard.catalog.services import take_version
-from dashboard.controllers.mode_changing import being_changed
 from dashboard.history.store import DatabaseHistory
 from dashboard.operations.estate_reader import StoredEstate
 from dashboard.operations.estate_writer import drop_bundles, on_slots_there, store_plan
 from dashboard.operations.generation import lock_generation
 from dashboard.operations.models import EstateState
-from dashboard.operations.offered_slots import silent_nodes
 from dashboard.plans import services as plans
 from dashboard.plans.carrying_over import Carrier
 from dashboard.plans.computing import compute
@@ -42,28 +40,15 @@ from dashboard.plans.stale_profiles import profiles_since
 from dashboard.teams.models import Team, User
 from dashboard.teams.permissions import viewer_of
 from scheduler.history.series import DATAFLOW, QUERY, Annotation
-from scheduler.interruptions import interruptions_of
 from scheduler.model.errors import InvalidTransition, WeirError
-from scheduler.model.fragment import node_of
 from scheduler.model.plan import Plan
-from scheduler.model.plan_kinds import MOVE, PLAN_KINDS, names_where
+from scheduler.model.plan_kinds import PLAN_KINDS, names_where
+from scheduler.plan_progress import PlanProgress
 from scheduler.reading import Reads
 from scheduler.step_kinds import kind_of
 from scheduler.undoing import undo
 
 PATIENCE_S = 60.0  # a query of the plan may fail and restart for this long before the proposal counts as failed
-
-
-@dataclass(frozen=True, slots=True)
-class Observed:
-    """What the nodes report of one plan: keys of the steps in force, and failing fragments with their cause.
-
-    Fragments on a node of which nothing is heard fail as well, as long as a step of theirs is not in force.
-    """
-
-    plan_id: UUID
-    done: Collection[str]
-    failing: Mapping[str, str] = field(default_factory=dict)
 
 
 def _tell_who_pays(audit: Audit, proposal: Proposal, plan: Plan) -> None:
@@ -76,8 +61,8 @@ def _tell_who_pays(audit: Audit, proposal: Proposal, plan: Plan) -> None:
 
 
 def execute(audit: Audit, proposal: Proposal, *, generation: int) -> None:
-    """Take the approved plan into the estate; where that has moved on, or a profile has, or the node that it moves
-    something to has fallen silent, it becomes stale instead.
+    """Take the approved plan into the estate; where that has moved on, or a profile has, or something hinders the plan
+    by now, it becomes stale instead.
 
     The caller holds the estate's lock, at ``generation``, inside its own audited command.
     """
@@ -90,8 +75,8 @@ def execute(audit: Audit, proposal: Proposal, *, generation: int) -> None:
     if plan.generation != generation or profiles_since(proposal.plan):
         overtake(proposal)
         return
-    if plan.kind == MOVE.name and (silent := _silent_node_of(plan, proposal.plan.options["slot"])):
-        overtake(proposal, why=silent)
+    if hindrance := kind.hindrance(plan):
+        overtake(proposal, why=hindrance)
         return
     proposal.approved_at = timezone.now()
     proposal.progress = {"done": [], "failing": {}}
@@ -106,32 +91,11 @@ def execute(audit: Audit, proposal: Proposal, *, generation: int) -> None:
     jobs.enact(str(proposal.pk))
 
 
-def _silent_node_of(plan: Plan, slot: str) -> InvalidTransition | None:
-    """Why a move would not begin: nothing is heard of the node that it goes to, or leaves; None where both report."""
-    target = node_of(slot)
-    left = {node_of(bundle.slot) for interruption in interruptions_of(plan) for bundle in interruption.queries}
-    silent = silent_nodes().filter(name__in={target, *left}).values_list("name", flat=True).first()
-    if silent is None:
-        return None
-    if silent == target:
-        return InvalidTransition(
-            f"Nothing is heard of {silent} any more, to which it would move something.",
-            remedy="Move it to another node, or start that one's agent and compute the plan again.")
-    return InvalidTransition(
-        f"Nothing is heard of {silent} any more, off which it would move something.",
-        remedy="Start its agent, and compute the plan again.")
-
-
 def require_calm(actor: User | None) -> None:
-    """Raise unless every plan in the estate is enacted, and no query restarts for another mode of its batches: what has
-    just changed is not handed over.
+    """Raise unless every plan in the estate is enacted: what has just changed is not handed over.
 
     The error names a plan that the actor may know of.
     """
-    if being_changed().exists():
-        raise InvalidTransition(
-            "Queries are being restarted, for batches that stay open or do so no more.",
-            remedy="Wait until that is done, which takes some ten seconds, then try again.")
     under_way = Proposal.objects.under_way().select_related("plan", "dataflow").order_by("approved_at", "pk")
     if not under_way.exists():
         return
@@ -251,10 +215,21 @@ def _undoing(proposal: Proposal, record: PlanRecord, *, generation: int, was_don
     return compute(record, estate) if back is None else back
 
 
-def record_progress(*, proposal_id: UUID | str, observed: Observed, at: datetime) -> Proposal:
-    """Write how far a proposal is; done, failed or rolled back where the reports say so.
+def record_progress(*, proposal_id: UUID | str, plan_id: UUID, progress: PlanProgress, at: datetime) -> Proposal:
+    """Write how far a proposal is with one of its plans; done, failed or rolled back where the reports say so.
 
     A proposal that fails goes on being tried: when its queries recover it is executing again, then done.
+
+    Parameters
+    ----------
+    proposal_id : UUID or str
+        Of a proposal; one that is not under way is left alone.
+    plan_id : UUID
+        The plan that was looked at: its own, or the one that takes it back.
+    progress : PlanProgress
+        What nodes report of it.
+    at : datetime
+        The present moment.
     """
     with audited(actor=None, verb="proposal.progress") as audit:
         proposal = Proposal.objects.select_for_update(of=("self",)).select_related(
@@ -265,20 +240,20 @@ def record_progress(*, proposal_id: UUID | str, observed: Observed, at: datetime
             audit.nothing_changed()
             return proposal
         record = proposal.rollback_plan or proposal.plan
-        if observed.plan_id != record.pk:  # it was rolled back since: some steps of both have the same keys
+        if plan_id != record.pk:  # it was rolled back since: some steps of both have the same keys
             audit.nothing_changed()
             return proposal
         plan = plan_of(record)
-        progress = _progress(plan, observed, since=proposal.progress, at=at)
-        if progress != proposal.progress:
-            proposal.progress = progress
+        noted = _noted(plan, progress, since=proposal.progress, at=at)
+        if noted != proposal.progress:
+            proposal.progress = noted
             proposal.save(update_fields=["progress", "changed"])
-        after = _status_after(before, plan, progress, at)
+        after = _status_after(before, plan, noted, at)
         if after == before:
             audit.nothing_changed()
             return proposal
         _finish(proposal, after, at)
-        audit.details = {"before": before, "after": after, "failing": progress["failing"]}
+        audit.details = {"before": before, "after": after, "failing": noted["failing"]}
         return proposal
 
 
@@ -301,19 +276,19 @@ def drop_left_bundles(*, left: Collection[str]) -> list[str]:
         return dropped
 
 
-def _progress(plan: Plan, observed: Observed, *, since: Mapping, at: datetime) -> dict:
+def _noted(plan: Plan, progress: PlanProgress, *, since: Mapping, at: datetime) -> dict:
     """Steps in force, in the plan's order, and for each failing fragment its cause and since when it fails.
 
     Between two attempts a query is starting, not failing: it counts as failing until it has once run, so that
     patience runs out however often it is tried.
     """
-    done = [step.key for step in plan.steps if step.key in observed.done]
+    done = [step.key for step in plan.steps if step.key in progress.done]
     to_start = {step.fragment for step in plan.steps if kind_of(step).starts_query and step.key not in done}
     before = since.get("failing", {})
     known = {fragment: seen for fragment, seen in before.items() if fragment in to_start}
     new = {
         fragment: {"cause": cause, "since": before.get(fragment, {}).get("since", at.isoformat())}
-        for fragment, cause in observed.failing.items() if fragment in plan.fragments_after | plan.fragments_before
+        for fragment, cause in progress.failing.items() if fragment in plan.fragments_after | plan.fragments_before
     }
     return {"done": done, "failing": dict(sorted((known | new).items()))}
 

@@ -8,6 +8,7 @@ from dashboard.approvals.demands import team_demands
 from dashboard.approvals.models import Ask, Proposal, Review
 from dashboard.audit.trail import Audit
 from dashboard.controllers.selectors import acting_teams
+from dashboard.teams.models import Team
 from scheduler.controllers.values import ACTS
 from scheduler.model.plan import Plan
 
@@ -34,8 +35,16 @@ def ask(audit: Audit, proposal: Proposal, plan: Plan) -> None:
 
 
 def _acting(proposal: Proposal) -> set[int]:
-    """The teams that let the controller act whose round this is; a recommendation is its teams' to approve."""
-    if proposal.round is None or proposal.round.mode != ACTS:
+    """The teams that let the controller act whose round this is; a recommendation is its teams' to approve.
+
+    What a controller takes back of its own, nobody is asked about: teams agreed to that with what is taken back.
+    """
+    if proposal.round is None:
+        return set()
+    if (undone := proposal.plan.options.get("undone")) and Proposal.objects.filter(
+            plan=undone, round__controller=proposal.round.controller).exists():
+        return set(Team.objects.values_list("pk", flat=True))
+    if proposal.round.mode != ACTS:
         return set()
     return acting_teams(proposal.round.controller)
 

@@ -19,7 +19,7 @@ from dashboard.controllers.collecting.lines import Kept, Lines, middle
 from dashboard.controllers.models import RoundRow
 from dashboard.controllers.stored import round_of
 from dashboard.operations.costs import costs_here
-from dashboard.operations.models import FragmentPace, FragmentRow, LatencyStatus
+from dashboard.operations.models import BatchFigures, FragmentRow, LatencyStatus
 from dashboard.operations.slow_queries import cut_tasks
 from dashboard.operations.telemetry import EVERYTHING
 from dashboard.operations.view import View, view_for
@@ -173,10 +173,10 @@ def _once(queries: Collection[str]) -> dict[str, float]:
     """
     batch_cpu_s = costs_here().query_batch_s
     once = {}
-    for row in FragmentPace.objects.filter(pk__in=queries, real_time=False):
+    for row in BatchFigures.objects.filter(pk__in=queries, fragment__real_time=False).select_related("fragment"):
         interval_s = row.trigger_ms / 1000
         lasts_s = BatchCost(**row.cost).duration_s(interval_s) if row.cost else 0.0
-        once[row.fragment] = batch_cpu_s / max(interval_s, lasts_s, SMALLEST_S)
+        once[row.pk] = batch_cpu_s / max(interval_s, lasts_s, SMALLEST_S)
     return once
 
 

@@ -13,7 +13,7 @@ from dashboard.controllers.collecting.lines import Kept, middle
 from dashboard.controllers.models import RoundRow
 from dashboard.operations.costs import costs_here
 from dashboard.operations.latency_problem import queries_of, wants_of
-from dashboard.operations.models import FragmentPace, LatencyStatus
+from dashboard.operations.models import BatchFigures, LatencyStatus
 from dashboard.operations.modes import WantedModes, wanted_modes
 from dashboard.operations.open_batches import may_be_open, refusals_in
 from dashboard.operations.telemetry import EVERYTHING
@@ -52,7 +52,7 @@ def evidence(at: datetime) -> Modes | None:
 def frames(begin: datetime, end: datetime) -> Iterator[Frame]:
     """What would have been chosen at the rates that there were, for the queries, costs and limits of now."""
     view = view_for(EVERYTHING)
-    rows = FragmentPace.objects.filter(pk__in=list(view.estate.fragments)).exclude(cost={})
+    rows = BatchFigures.objects.select_related("fragment").filter(pk__in=list(view.estate.fragments)).exclude(cost={})
     then = _Then(view, {row.pk: row for row in rows})
     rates = {name: _rates(view.estate, name) for name in then.queries.costs}
     history = Kept([line for lines in rates.values() for line in lines], MINUTE, begin, end)
@@ -164,7 +164,7 @@ class _Then:
     Nobody kept which modes they had: they begin with micro-batches.
     """
 
-    def __init__(self, view: View, rows: Mapping[str, FragmentPace]) -> None:
+    def __init__(self, view: View, rows: Mapping[str, BatchFigures]) -> None:
         queries = queries_of(view, costs=costs_here(), seen={}, trigger_ms={})
         self._view = view
         refusals = refusals_in(view.reading.reports, view.estate) | {

@@ -10,8 +10,8 @@ from django.urls import reverse
 from dashboard.alerts import selectors as alerts
 from dashboard.approvals import selectors as approvals
 from dashboard.approvals.comments import unseen_mentions
-from dashboard.approvals.services.answering import awaiting
 from dashboard.operations.live import MOVING
+from dashboard.profiles import selectors as profiles
 from dashboard.teams.models import Role
 from dashboard.teams.selectors import teams
 
@@ -35,9 +35,9 @@ def nav_state(context: dict[str, Any]) -> dict[str, Any]:
     request = context["request"]
     waiting, mentions = waiting_for_me(context), unseen_mentions(request.viewer).count()
     firing = sum(alerts.counts(request.viewer).values())
-    questions = len(awaiting(request.viewer))
+    suggested = profiles.suggested(request.viewer).count()
     counts = {"proposals": (waiting + mentions, _counted(waiting, mentions)),
-              "controllers": (questions, f"{questions} wait for your answer"),
+              "profiles": (suggested, f"{suggested} wait to be measured again"),
               "alerts": (firing, f"{firing} fire, and nobody has acknowledged them")}
     items = []
     for name, title in _PLACES:

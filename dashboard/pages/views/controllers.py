@@ -12,7 +12,6 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST, require_safe
 
-from dashboard.approvals.services import answering
 from dashboard.approvals.waiting_rounds import blocking
 from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.permissions import is_uuid, visible_to
@@ -44,10 +43,6 @@ PER_PAGE = 25
 REASONS = 30
 PHASES = (ASKED, *sorted(OPEN_PHASES - {ASKED}), KEPT, BROKEN, ROLLED_BACK, UNCHECKED, DECLINED)
 HOURS = {"1": "the last hour", "6": "the last 6 hours", "24": "the last 24 hours", "168": "the last 7 days"}
-_WAYS = {
-    "accept": (answering.accept_round, "Accepted. It is done as soon as every team that is asked has said so."),
-    "decline": (answering.decline_round, "Turned down. It is not recommended again for a day."),
-    "take_back": (answering.take_back_round, "Taken back. It is left as it is for a day.")}
 
 
 @require_safe
@@ -119,14 +114,6 @@ def controller_set(request: HttpRequest, controller: str) -> HttpResponse:
     return redirect("controller", controller)
 
 
-@require_POST
-@login_required
-def round_act(request: HttpRequest, key: str, way: str) -> HttpResponse:
-    """Accept or turn down what a round recommends, or take back what it changed."""
-    flash.attempt_named(request, _WAYS, way, key=key)
-    return redirect("controllers")
-
-
 def _row(request: HttpRequest, name: str) -> ControllerRow:
     services.controller_named(name)
     return next(row for row in selectors.overview(request.viewer) if row.controller.name == name)
@@ -174,13 +161,12 @@ def _of_rows(request: HttpRequest, rows: Sequence[RoundRow]) -> list[dict[str, A
 
 
 def _of_row(request: HttpRequest, row: RoundRow) -> dict[str, Any]:
-    """A round with its links, and what the viewer may answer."""
+    """A round with its links."""
     turn = round_of(row)
     return {
         "key": row.key, "turn": turn, "controller": row.controller, "team": row.team, "begun": row.begun,
         "dataflow": row.dataflow, "profile": row.profile, "proposal": getattr(row, "proposal", None),
-        "sweep": row.sweep, "may_answer": answering.may_answer(request.viewer, row),
-        "may_take_back": answering.may_take_back(request.viewer, row), "phase": row.phase}
+        "sweep": row.sweep, "phase": row.phase}
 
 
 def _described(turn: Round, names: _Names) -> dict[str, Any]:

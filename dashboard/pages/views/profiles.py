@@ -22,7 +22,7 @@ from dashboard.pages import flash
 from dashboard.pages.profile_figures import profile_figures, trial_figures
 from dashboard.profiles import selectors
 from dashboard.profiles.estimates import estimated_profiles, scale, why_estimated
-from dashboard.profiles.lifecycle import OPEN, PAUSED
+from dashboard.profiles.lifecycle import OPEN, PAUSED, SUGGESTED
 from dashboard.profiles.measurable import unmeasured
 from dashboard.profiles.models import ProfileRecord
 from dashboard.profiles.permissions import may_measure
@@ -54,8 +54,8 @@ def profiles(request: HttpRequest) -> HttpResponse:
     sweeps, machine = selectors.sweeps(request.viewer), current_machine()
     return render(request, "profiles/profiles.html", {
         "page": page, "rows": [row_of(record, machine) for record in page.object_list], "search": search,
-        "sweeps": sweeps.filter(status__in=[*OPEN, PAUSED]),
-        "past": sweeps.exclude(status__in=[*OPEN, PAUSED]).order_by("-ended")[:5],
+        "sweeps": sweeps.filter(status__in=[SUGGESTED, *OPEN, PAUSED]),
+        "past": sweeps.exclude(status__in=[SUGGESTED, *OPEN, PAUSED]).order_by("-ended")[:5],
         "set_aside": selectors.set_aside(request.viewer)[:PER_PAGE],
         "estimates": _estimates(search), "scale": scale(),
         "unmeasured": unmeasured(request.viewer), "may_measure": may_measure(request.viewer),

@@ -18,7 +18,7 @@ from dashboard.audit.trail import audited
 from dashboard.operations import reservations
 from dashboard.operations.models import SlotRow
 from dashboard.profiles.approval import require_approved, require_effects_of, target_of
-from dashboard.profiles.lifecycle import CANCELLED, LIFECYCLE, OPEN, PAUSED, QUEUED, RUNNING
+from dashboard.profiles.lifecycle import CANCELLED, LIFECYCLE, OPEN, PAUSED, QUEUED, RUNNING, SUGGESTED
 from dashboard.profiles.models import ProfileRecord, SweepRecord
 from dashboard.profiles.permissions import require_measuring, require_secrets_of, sweep_for
 from dashboard.profiles.targets import SweepTarget, installed, target_again
@@ -56,7 +56,7 @@ class TooManySweeps(WeirError):
 
 def start_sweep(
     *, actor: User | None, target: SweepTarget, slot: str, bounds: Sweep | None = None, any_config: bool = False,
-    warm_up_s: float = WARM_UP_S, seconds: float = SECONDS,
+    warm_up_s: float = WARM_UP_S, seconds: float = SECONDS, suggested: bool = False,
 ) -> SweepRecord:
     """Ask for a task type and config to be measured on a slot.
 
@@ -80,6 +80,8 @@ def start_sweep(
         Seconds of each trial before it is measured.
     seconds : float, optional
         Seconds of each trial that are measured.
+    suggested : bool, optional
+        Whether it waits until somebody starts it.
 
     Raises
     ------
@@ -118,21 +120,37 @@ def start_sweep(
         if already is not None:
             audit.nothing_changed()
             return already
-        if not _is_measuring(row):
-            reservations.require_free(row)
-        _require_room()
+        if not suggested:
+            if not _is_measuring(row):
+                reservations.require_free(row)
+            _require_room()
         sweep = SweepRecord.objects.create(
-            **what, fed_by=target.fed_by, dataflow_id=target.dataflow_id, tasks=list(target.tasks), author=actor)
+            **what, status=SUGGESTED if suggested else QUEUED,
+            fed_by=target.fed_by, dataflow_id=target.dataflow_id, tasks=list(target.tasks), author=actor)
         audit.subject, audit.team, audit.details = sweep, sweep.team, {"slot": slot, "budget_s": bounds.budget_s}
         return sweep
 
 
-def measure_again(*, actor: User | None, profile: ProfileRecord, slot: str) -> SweepRecord:
-    """Measure a profile as it was measured, on a slot; by somebody, or by Weir itself."""
+def measure_again(
+    *, actor: User | None, profile: ProfileRecord, slot: str, suggested: bool = False
+) -> SweepRecord:
+    """Measure a profile as it was measured.
+
+    Parameters
+    ----------
+    actor : User, optional
+        Who asks; None for Weir itself.
+    profile : ProfileRecord
+        The profile.
+    slot : str
+        The slot, as node and index.
+    suggested : bool, optional
+        Whether the sweep waits until somebody starts it.
+    """
     manner = manner_of(profile)
     return start_sweep(
         actor=actor, target=target_again(profile), slot=slot, bounds=bounds_for(slot, manner.bounds),
-        any_config=manner.any_config, warm_up_s=manner.warm_up_s, seconds=manner.seconds)
+        any_config=manner.any_config, warm_up_s=manner.warm_up_s, seconds=manner.seconds, suggested=suggested)
 
 
 def give_up_sweep(sweep: SweepRecord) -> bool:
@@ -203,12 +221,14 @@ def pause_sweep(*, actor: User, sweep_id: UUID | str) -> SweepRecord:
 
 
 def resume_sweep(*, actor: User, sweep_id: UUID | str) -> SweepRecord:
-    """Let a sweep that rests or failed go on from its trials, as soon as its slot is free."""
+    """Let a sweep that rests or failed go on from its trials, as soon as its slot is free; or one begin that Weir
+    suggests."""
     with _steered(actor, sweep_id, "resume", QUEUED) as sweep:
         require_secrets_of(viewer_of(actor), [json.loads(sweep.config), *(task["config"] for task in sweep.feed)])
         require_effects_of(viewer_of(actor), target_of(sweep))
         require_approved(target_of(sweep), viewer_of(actor))
         sweep.ended = None
+        sweep.author = sweep.author or actor
         _doubt(sweep)
         return sweep
 

@@ -21,6 +21,7 @@ from scheduler.contracts.reports import NODE_REPORTS, SLOT_REPORTS, Reports
 from scheduler.model.behind import needs_in
 from scheduler.model.estate import Estate
 from scheduler.model.fragment import Fragment, RunningTask, Slot
+from scheduler.model.settings import FragmentSettings
 from scheduler.model.task_types import TaskType, TaskTypes
 from workers.engine import desired, observed
 from workers.engine.channels.registry import Channels
@@ -215,9 +216,10 @@ class Rig(Watched):
     def want(self, estate: Estate, *, when_behind: Mapping[str, str] | None = None) -> None:
         """Make the agent want this estate, whose generation says how new it is; by dataflow, what its team chose."""
         needs = needs_in(estate, when_behind)
-        wanted = desired.desired_of(
-            estate, self.node, self.task_types, self.trigger_ms, needs=needs, paces_ms=self.paces_ms,
-            real_time=self.real_time)
+        estate = estate.set_to({
+            name: FragmentSettings(self.paces_ms.get(name), name in self.real_time) for name in estate.fragments},
+            estate.revision)
+        wanted = desired.desired_of(estate, self.node, self.task_types, self.trigger_ms, needs=needs)
         assert desired.publish(self.broker, wanted)
 
     def report(self) -> Mapping[str, Any]:

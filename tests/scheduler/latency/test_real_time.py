@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from scheduler.latency.pacing import AIM, Queries, Wanted, pace
 from scheduler.latency.real_time import (
     APARTS_S,
-    MOST_A_SLOT,
     OPEN_S,
     choose_modes,
     equal_interval_s,
@@ -20,6 +19,7 @@ from scheduler.latency.real_time import (
 )
 from scheduler.latency.triggers import SMALLEST_S, BatchCost, Counted
 from scheduler.latency.ways import Way
+from scheduler.model.settings import MOST_OPEN_A_SLOT
 
 from .test_pacing import problems
 
@@ -99,10 +99,10 @@ def test_what_is_scheduled_or_has_too_many_events_keeps_its_batches() -> None:
 
 
 def test_a_slot_has_threads_for_so_many() -> None:
-    names = [f"q{number}" for number in range(MOST_A_SLOT + 5)]
+    names = [f"q{number}" for number in range(MOST_OPEN_A_SLOT + 5)]
     queries = Queries(dict.fromkeys(names, SLOW), slot_of=dict.fromkeys(names, "n1/0"))
     wants = [Wanted(name, Way({name: ()}, frozenset({name}), frozenset({name})), 0.05) for name in names]
-    assert len(choose_modes(queries, wants, dict.fromkeys(names, "")).open) == MOST_A_SLOT
+    assert len(choose_modes(queries, wants, dict.fromkeys(names, "")).open) == MOST_OPEN_A_SLOT
 
 
 def test_an_open_batch_costs_once_in_ten_seconds_and_for_each_group() -> None:

@@ -62,7 +62,7 @@ class NodeStore:
         earlier = self.read_desired() if self.desired_path.exists() else None
         whole = keep_handing_over(without(desired, names_in(self.folder / VOID)), earlier)
         text = DESIRED_STATES.dumps(whole)
-        if earlier is not None and (desired.version < earlier.version or text == self.desired_path.read_text()):
+        if earlier is not None and (desired.order < earlier.order or text == self.desired_path.read_text()):
             return False
         write_atomically(self.desired_path, text)
         heirs = whole.heirs_elsewhere

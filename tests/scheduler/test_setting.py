@@ -1,0 +1,105 @@
+"""Settings: planned, applied, inherited by what goes on with others' work, and taken back."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler.applying import apply_plan
+from scheduler.model.encoding import estate_from_json, estate_to_json, plan_from_json, plan_to_json
+from scheduler.model.errors import InvalidTransition, NotFound, NotSubmitted
+from scheduler.model.estate import Estate
+from scheduler.model.fragment import Fragment, Slot
+from scheduler.model.plan import Plan
+from scheduler.model.settings import MOST_OPEN_A_SLOT, USUAL, FragmentSettings, inherited_settings
+from scheduler.moving import plan_move
+from scheduler.setting import plan_settings
+from scheduler.undoing import undo
+
+from .catalogue import PRICES, TYPES, flow, submit
+
+OPEN = FragmentSettings(real_time=True)
+LINE = flow("d", {"s": "sensors", "a": ("scale", {"by": 1}), "p": "alarm"}, "s > a > p")
+
+
+def one_query() -> Estate:
+    """A dataflow in one query, on a node of two slots."""
+    return submit(Estate(slots=(Slot("n1", 0), Slot("n1", 1))), LINE)
+
+
+def set_in(estate: Estate, **real_time: bool) -> Plan:
+    return plan_settings(
+        estate, "d", real_time={name.replace("_", "-"): opens for name, opens in real_time.items()},
+        trigger_ms={name.replace("_", "-"): 20 for name in real_time}, cores_delta=0.25, task_types=TYPES,
+        prices=PRICES, why="A limit of 50 ms is to be had.")
+
+
+def test_a_setting_changes_what_a_query_is_set_to_and_nothing_else() -> None:
+    estate = one_query()
+    [name] = estate.fragments
+    plan = set_in(estate, **{name.replace("-", "_"): True})
+    assert (plan.kind, [step.key for step in plan.steps]) == ("set", [f"set:{name}"])
+    assert plan.price is not None and plan.price.cores_delta == pytest.approx(0.25)
+    after = apply_plan(estate, plan)
+    assert after.settings == {name: FragmentSettings(20, real_time=True)}
+    assert (after.fragments, after.tasks, after.submitted) == (estate.fragments, estate.tasks, estate.submitted)
+    assert plan_from_json(plan_to_json(plan)) == plan
+    assert estate_from_json(estate_to_json(after)) == after
+
+
+def test_it_is_taken_back_from_the_plan_as_long_as_it_is_in_force() -> None:
+    estate = one_query()
+    [name] = estate.fragments
+    plan = set_in(estate, **{name.replace("-", "_"): True})
+    after = apply_plan(estate, plan)
+    back = undo(after, plan)
+    assert back is not None and back.kind == "set" and back.price is not None
+    assert back.price.cores_delta == pytest.approx(-0.25)
+    before = apply_plan(after, back)
+    assert before.settings == {}
+    with pytest.raises(InvalidTransition, match="set to something else"):
+        undo(before, plan)
+
+
+def test_what_cannot_be_set_is_refused() -> None:
+    estate = one_query()
+    [name] = estate.fragments
+    key = name.replace("-", "_")
+    with pytest.raises(InvalidTransition, match="set so already"):
+        set_in(estate, **{key: False})
+    with pytest.raises(NotFound):
+        set_in(estate, f9_9=True)
+    with pytest.raises(NotSubmitted):
+        plan_settings(Estate(), "d", real_time={name: True}, task_types=TYPES, prices=PRICES)
+
+
+def test_a_query_that_moves_keeps_its_settings() -> None:
+    estate = one_query()
+    [name] = estate.fragments
+    estate = apply_plan(estate, set_in(estate, **{name.replace("-", "_"): True}))
+    moved = apply_plan(estate, plan_move(
+        estate, "d", query=name, slot="n1/1", task_types=TYPES, prices=PRICES))
+    [heir] = moved.fragments
+    assert heir != name and moved.settings == {heir: FragmentSettings(20, real_time=True)}
+
+
+settings_drawn = st.builds(FragmentSettings, st.none() | st.integers(20, 60_000), st.booleans())
+
+
+@given(st.lists(settings_drawn, min_size=1, max_size=4), st.integers(0, MOST_OPEN_A_SLOT + 1))
+def test_what_goes_on_with_others_work_has_the_shortest_interval_and_stays_open_if_all_were(
+    earlier: list[FragmentSettings], opened: int
+) -> None:
+    before = {f"f1-{number}": Fragment(f"f1-{number}", (f"t{number}",), "n1/0", 1) for number in range(len(earlier))}
+    heir = Fragment("f2-0", tuple(f"t{number}" for number in range(len(earlier))), "n1/0", 1, inherits=tuple(before))
+    own = inherited_settings(
+        before, {"f2-0": heir}, dict(zip(before, earlier, strict=True)), {"n1/0": opened}).get("f2-0", USUAL)
+    intervals = [each.trigger_ms for each in earlier if each.trigger_ms is not None]
+    assert own.trigger_ms == (min(intervals) if intervals else None)
+    assert own.real_time == (all(each.real_time for each in earlier) and opened < MOST_OPEN_A_SLOT)
+
+
+def test_fragments_that_begin_anew_have_usual_settings() -> None:
+    old, new = Fragment("f1-0", ("a",), "n1/0", 1), Fragment("f2-0", ("b",), "n1/0", 1)
+    assert inherited_settings({"f1-0": old}, {"f1-0": old, "f2-0": new}, {"f1-0": OPEN}, {}) == {}
