@@ -83,7 +83,7 @@ def measured(world: World) -> dict[str, Any]:
     row = RoundRow.objects.create(
         key="remeasuring-1", controller="remeasuring", team=world.city, target=str(profile.pk), profile=profile,
         mode="recommends", phase="asked", decision=DECISIONS.document(decision), begun=timezone.now(),
-        asked=timezone.now())
+        sweep=sweep)
     return {"profile_id": profile.pk, "sweep_id": sweep.pk, "trial_id": trial.pk, "key": row.key}
 
 
@@ -130,7 +130,6 @@ class Everything:
             "profiles/<uuid:profile_id>/<slug:way>": {"way": "set_aside"},
             "profiles/sweeps/<uuid:sweep_id>/<slug:way>": {"way": "cancel"},
             "api/sweeps/<uuidstr:sweep_id>/<slug:way>": {"way": "cancel"},
-            "controllers/rounds/<slug:key>/<slug:way>": {"way": "decline"},
         }
         text, digest = document("new", window=9), proposal.plan.digest
         self._bodies: dict[str, dict[str, Any]] = {
