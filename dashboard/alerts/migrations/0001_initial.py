@@ -10,8 +10,8 @@ class Migration(migrations.Migration):
     initial = True
 
     dependencies = [
-        ('catalog', '0004_when_behind'),
-        ('teams', '0004_when_behind'),
+        ('catalog', '0001_squashed_0005_latency'),
+        ('teams', '0001_squashed_0006_freshness'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 

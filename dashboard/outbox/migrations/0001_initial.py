@@ -11,7 +11,7 @@ class Migration(migrations.Migration):
     initial = True
 
     dependencies = [
-        ('teams', '0004_when_behind'),
+        ('teams', '0001_squashed_0006_freshness'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
+import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -169,12 +170,14 @@ def sqlite_path(url: str, data_dir: Path) -> Path:
 
 
 def known_migrations() -> Migrations:
-    """The migrations of this version of Weir, by app, from the names of its files."""
-    known: Migrations = {}
-    for path in sorted((ROOT / "dashboard").glob("*/migrations/*.py")):
+    """The migrations that this version of Weir has or had, by app, from the names of its files."""
+    with zipfile.ZipFile(ROOT / "dashboard" / "commands" / "earlier_migrations.zip") as earlier:
+        had = [Path(name) for name in earlier.namelist()]
+    known: dict[str, set[str]] = {}
+    for path in (*had, *(path.parents[1] / path.name for path in (ROOT / "dashboard").glob("*/migrations/*.py"))):
         if re.match(r"\d{4}_", path.name):
-            known.setdefault(path.parts[-3], []).append(path.stem)
-    return known
+            known.setdefault(path.parent.name, set()).add(path.stem)
+    return {app: sorted(names) for app, names in known.items()}
 
 
 def newer_migrations(migrations: Migrations) -> list[str]:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from argparse import ArgumentParser
+from collections.abc import Collection
 from pathlib import Path
 
 from django.core.management.base import BaseCommand, CommandError
 from django.db import connection, transaction
 from django.db.migrations import Migration
 from django.db.migrations.executor import MigrationExecutor
+
+from dashboard.commands.earlier import EarlierExecutor, Name, is_amid
 
 BLOCK = 1 << 20
 
@@ -24,8 +27,9 @@ class Command(BaseCommand):
         if connection.introspection.table_names():
             raise CommandError("The database that DATABASE_URL names has tables already: name an empty one.")
         columns: dict[str, list[str]] = json.loads((folder / "tables.json").read_text())
-        executor = MigrationExecutor(connection)
-        executor.migrate(None, plan=plan_of(executor, json.loads((folder / "migrations.json").read_text())))
+        migrations = json.loads((folder / "migrations.json").read_text())
+        names = {(app, name) for app, names in migrations.items() for name in names}
+        make_tables(names)
         if missing := sorted(set(columns) - set(connection.introspection.table_names())):
             raise CommandError(f"This version has no table {missing[0]}: the back-up is of another one.")
         with transaction.atomic():
@@ -33,11 +37,22 @@ class Command(BaseCommand):
         self.stdout.write(f"{len(columns)} tables filled.")
 
 
-def plan_of(executor: MigrationExecutor, migrations: dict[str, list[str]]) -> list[tuple[Migration, bool]]:
-    """The migrations that the copied database had, each after those that it needs; what is newer is done by `./weir
-    up`. As targets they would not do: one that another one needs would be gone back to."""
+def make_tables(had: Collection[Name]) -> None:
+    """Apply the migrations that the copied database had; what is newer is done by `./weir up`."""
+    executor = (EarlierExecutor if is_amid(had) else MigrationExecutor)(connection)
+    executor.migrate(None, plan=plan_of(executor, had))
+
+
+def plan_of(executor: MigrationExecutor, had: Collection[Name]) -> list[tuple[Migration, bool]]:
+    """These migrations, each after those that it needs. As targets they would not do: one that another one needs would
+    be gone back to."""
     everything = executor.migration_plan(executor.loader.graph.leaf_nodes(), clean_start=True)
-    return [step for step in everything if step[0].name in migrations.get(step[0].app_label, ())]
+    return [step for step in everything if _was_done(step[0], had)]
+
+
+def _was_done(migration: Migration, had: Collection[Name]) -> bool:
+    replaced = migration.replaces and set(migration.replaces) <= set(had)
+    return bool(replaced) or (migration.app_label, migration.name) in had
 
 
 def _fill(folder: Path, columns: dict[str, list[str]]) -> None:
