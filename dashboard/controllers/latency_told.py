@@ -22,10 +22,9 @@ from dashboard.plans.latency_remedies import cpu_in_words, latency_card_with_rem
 from dashboard.plans.prices import tariff
 from dashboard.plans.reach import limit_remarks
 from dashboard.teams.permissions import Viewer
-from scheduler.controllers.chaining import Chaining
-from scheduler.controllers.deploying import Deploying
 from scheduler.controllers.opening import Opening
 from scheduler.controllers.protocol import Controller
+from scheduler.controllers.registry import CONTROLLERS
 from scheduler.controllers.values import ACTS, ASKED, OFF
 from scheduler.latency.status import IMPOSSIBLE, LATE
 from scheduler.latency.ways import way_of
@@ -88,7 +87,7 @@ def _intervals(limit: Mapping[str, Any]) -> list[str]:
 
 def _by_controllers(record: DataflowRecord) -> list[str]:
     """What each controller that may help a limit did last about a dataflow, or why it did nothing."""
-    return [_by_controller(record, controller) for controller in (Opening(), Chaining(), Deploying())]
+    return [_by_controller(record, controller) for controller in CONTROLLERS.values() if controller.helps_limits]
 
 
 def _by_controller(record: DataflowRecord, controller: Controller) -> str:

@@ -58,6 +58,21 @@ def run(actuators: Mapping[str, Actuator], *, at: datetime) -> int:
     return RoundRow.objects.filter(ended=None).count()
 
 
+def run_urgent(actuators: Mapping[str, Actuator], *, at: datetime) -> None:
+    """Make a step of the controllers that something waits for; the others have their turn in the loop.
+
+    Parameters
+    ----------
+    actuators : mapping of str to Actuator
+        By the name of the controller.
+    at : datetime
+        The present moment.
+    """
+    for controller in CONTROLLERS.values():
+        if COLLECTORS[controller.reads].is_urgent(at):
+            take_turn(controller, actuators[controller.name], at=at)
+
+
 def take_turn(controller: Controller, actuator: Actuator, *, at: datetime) -> Step:
     """One step of one controller, stored, and its commands carried out."""
     policies = stored.policies_of(controller)

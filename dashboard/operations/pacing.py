@@ -17,12 +17,12 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from django.conf import settings
 from django.db import transaction
 
 from dashboard import jobs
 from dashboard.operations.costs import costs_here
 from dashboard.operations.fragment_settings import set_intervals
+from dashboard.operations.interval_choice import ChosenInForce, PacingProblem
 from dashboard.operations.interval_words import change_in_words
 from dashboard.operations.latency_problem import (
     LEAST_BATCHES,
@@ -36,11 +36,10 @@ from dashboard.operations.latency_problem import (
     queries_of,
     wants_of,
 )
-from dashboard.operations.limit_statuses import beyond_reach, rows_before, store_statuses
+from dashboard.operations.limit_statuses import rows_before, store_statuses
 from dashboard.operations.models import BatchFigures, LatencyStatus
-from dashboard.operations.modes import no_longer_open, note_wanted
+from dashboard.operations.modes import no_longer_open
 from dashboard.operations.open_batches import may_be_open, refusals_in
-from dashboard.operations.qos import NodesSetUp, as_it_is, end_all
 from dashboard.operations.view import View
 from scheduler.contracts.reports import RUNNING
 from scheduler.history.series import DATAFLOW, Annotation, Series, of_limit
@@ -52,7 +51,6 @@ from scheduler.latency.real_time import (
     Chosen,
     apart_s_of,
     equal_interval_s,
-    keep_modes,
     opening,
 )
 from scheduler.latency.status import Settled
@@ -109,7 +107,7 @@ class Pacer:
         self._paths: dict[Key, tuple[str, ...]] = {}
         self._wants: tuple[Mapping[str, Fragment], list[Any], Wants] | None = None
         self._settled: dict[Measure, Settled] = {}
-        self._nodes = NodesSetUp()
+        self._choice = ChosenInForce()
         self._open: frozenset[str] | None = None  # at the last round; None before the first
         self._limits: dict[Key, tuple[LatencyLimit, frozenset[str]]] | None = None  # likewise
         self._chosen_s = 0
@@ -217,19 +215,14 @@ class Pacer:
                 other_s = status.corrected(
                     other_s, measured_s=measured_s, modelled_s=modelled[want.key].latency_s, limit_s=limit.limit_s)
             corrected[key] = (limit, replace(want, other_s=other_s))
-        limits = [want for _, want in corrected.values()]
         refusals = self._refusals(view)
         opened = frozenset(name for name, own in set_now.items() if own.real_time and name in queries.costs)
         closed = no_longer_open(opened, refusals, view.estate)
         at = self._now()
-        if settings.PACING == "steps":  # managers choose; what is in force is noted
-            self._nodes.publish(view, wants, queries, at=at)
-            chosen_now, beyond = as_it_is(queries, limits, in_force), {}
-        else:
-            end_all(view, at=at)
-            chosen_now = keep_modes(queries, limits, opened - closed, before=opened)
-            free = note_wanted(chosen_now, queries, limits, refusals if may_be_open() else {}, at=at)
-            beyond = beyond_reach(corrected, chosen_now, free, known=self._known_well(queries, refusals, opened))
+        choice = self._choice.now()
+        chosen_now, beyond = choice.choose(PacingProblem(
+            view, wants, corrected, queries, in_force, opened, closed, refusals,
+            self._known_well(queries, refusals, opened)), at=at)
         paced, needs = chosen_now.paced, self._needs(view, queries, corrected, chosen_now)
         was_open = opened if self._open is None else self._open
         changed = _changed(chosen_now, queries, was_open)
@@ -241,7 +234,7 @@ class Pacer:
         store_statuses(
             corrected, paced, rows, at=at, beyond=beyond, settled=self._settled)
         self._paths = {key: paced.expected[want.key].path for key, (_, want) in corrected.items()}
-        if is_set and settings.PACING != "steps":
+        if is_set and choice.is_published:
             jobs.republish()
         if not changed:
             return []

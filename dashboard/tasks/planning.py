@@ -9,12 +9,9 @@ from django.utils import timezone
 from dashboard import jobs, queue
 from dashboard.approvals import selectors, services
 from dashboard.controllers import runner
-from dashboard.operations import slow_queries
 from dashboard.queue import app
 from dashboard.tasks.controlling import ACTUATORS
 from dashboard.teams.logins import forget_old_failures
-from scheduler.controllers.isolating import Isolating
-from scheduler.controllers.registry import CONTROLLERS
 
 WAITS_TOO_LONG = timedelta(seconds=20)
 
@@ -34,11 +31,9 @@ def guard() -> int:
 
 
 def see_to_slow_ones(*, at: datetime) -> int:
-    """Propose the pauses that are due; how many. Where a query is slow of which others need a part, the controller
-    isolation decides at once: they wait meanwhile."""
+    """Propose the pauses that are due; how many. Controllers that others wait for decide at once."""
     proposals = services.guard(at=at)
-    if slow_queries.is_due(at=at):
-        runner.take_turn(CONTROLLERS[Isolating.name], ACTUATORS[Isolating.name], at=at)
+    runner.run_urgent(ACTUATORS, at=at)
     return len(proposals)
 
 

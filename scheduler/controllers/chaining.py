@@ -96,6 +96,7 @@ class Chaining:
     reads = "chains"
     every_s = 10.0  # each turn of the loop: what is missed for long enough is not left for a minute more
     usual = Policy(changes_per_hour=4, changes_per_day=24, cool_down_s=600.0)
+    helps_limits = True
 
     def evaluate(self, evidence: Chains, policies: Mapping[str, Policy]) -> Evaluation:
         """Chains that are too much are cut first; then steps for each limit, the one that is missed by most first.

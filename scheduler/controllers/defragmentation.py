@@ -64,6 +64,7 @@ class Defragmentation:
     reads = "fusions"
     every_s = 300.0
     usual = Policy(changes_per_hour=4, changes_per_day=24, cool_down_s=1800.0)
+    helps_limits = False
 
     def evaluate(self, evidence: Fusions, policies: Mapping[str, Policy]) -> Evaluation:
         """Every step that is worth it; of a dataflow that has none, why not even the best of its steps is."""

@@ -68,6 +68,7 @@ class Deploying:
     reads = "deployments"
     every_s = 60.0
     usual = Policy(changes_per_hour=6, changes_per_day=48, cool_down_s=600.0)
+    helps_limits = True
 
     def evaluate(self, evidence: Deployments, policies: Mapping[str, Policy]) -> Evaluation:
         """One move for the whole estate, by the team that may ask for it; or why there is none."""

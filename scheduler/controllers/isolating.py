@@ -65,6 +65,7 @@ class Isolating:
     reads = "slow_tasks"
     every_s = 3.0
     usual = Policy(ACTS, changes_per_hour=12, changes_per_day=96, cool_down_s=60.0)
+    helps_limits = False
 
     def evaluate(self, evidence: HoldUps, policies: Mapping[str, Policy]) -> Evaluation:
         """One decision for each slow task, for a team that waits; those that let it act come first."""

@@ -123,6 +123,7 @@ class Opening:
     reads = "modes"
     every_s = 10.0
     usual = Policy(ACTS, changes_per_hour=100, changes_per_day=500, cool_down_s=60.0)
+    helps_limits = True
 
     def evaluate(self, evidence: Modes, policies: Mapping[str, Policy]) -> Evaluation:
         """One decision for each dataflow to which a query belongs, those whose limits are missed by most first."""

@@ -98,6 +98,8 @@ class Controller(Protocol):
         How often it decides, in seconds.
     usual : Policy
         What holds for a team that has chosen nothing.
+    helps_limits : bool
+        Whether it may help a latency limit that is not met.
     """
 
     name: str
@@ -106,6 +108,7 @@ class Controller(Protocol):
     reads: str
     every_s: float
     usual: Policy
+    helps_limits: bool
 
     def evaluate(self, evidence: Any, policies: Mapping[str, Policy]) -> Evaluation:
         """What is worth it for teams whose mode is not off; a function of its arguments alone."""

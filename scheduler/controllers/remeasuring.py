@@ -58,6 +58,7 @@ class Remeasuring:
     reads = "profiles"
     every_s = 300.0
     usual = Policy(changes_per_hour=1, changes_per_day=4, cool_down_s=6 * 3600.0)
+    helps_limits = False
 
     def evaluate(self, evidence: Profiles, policies: Mapping[str, Policy]) -> Evaluation:
         """Every profile that has drifted and can be measured; the most contradicted first."""

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 
 import pytest
 
+from scheduler.controllers.registry import CONTROLLERS
 from scheduler.model.plan_kinds import PLAN_KINDS
 from scheduler.step_kinds import STEP_KINDS
 
@@ -66,3 +67,27 @@ def test_no_template_compares_with_a_kind() -> None:
 ])
 def test_the_check_sees(line: str) -> None:
     assert spelled(ast.parse(line))
+
+
+CONTROLLER_CLASSES = {type(controller).__name__: type(controller).__module__ for controller in CONTROLLERS.values()}
+# What belongs to one controller alone: its evidence; and what asks for its settings by an address of its own.
+OF_ONE_CONTROLLER = {
+    "dashboard/controllers/collecting/chains.py": {"Chaining"},
+    "dashboard/controllers/collecting/deployments.py": {"Deploying"},
+    "dashboard/controllers/collecting/fusions.py": {"Defragmentation"},
+    "dashboard/controllers/latency_told.py": {"Opening"},
+    "dashboard/api/team_routes.py": {"Defragmentation"},
+}
+
+
+def test_no_module_names_a_controller_that_is_not_its_own() -> None:
+    named: dict[str, set[str]] = {}
+    for path in python_files("scheduler", "workers", "dashboard"):
+        if name_of(path) == "scheduler/controllers/registry.py":
+            continue
+        for node in ast.walk(tree(path)):
+            if isinstance(node, ast.ImportFrom) and node.module:
+                named.setdefault(name_of(path), set()).update(
+                    alias.name for alias in node.names
+                    if CONTROLLER_CLASSES.get(alias.name, "-").endswith(f".{node.module.rpartition('.')[2]}"))
+    assert {name: classes for name, classes in named.items() if classes} == OF_ONE_CONTROLLER

@@ -57,7 +57,7 @@ def test_what_is_missed_for_long_says_where_the_time_goes_what_was_tried_and_wha
     assert "3 s are measured" in limit["why"]
     assert f"Events take {in_words(limit['path'][0]['measured_s'])} in sense … out in the mean" in limit["why"]
     assert limit["tried"][1:] == [
-        "Open batches saw nothing to change.", "Chaining: There is nothing to chain.", "Deployment is off for City."]
+        "Chaining: There is nothing to chain.", "Deployment is off for City.", "Open batches saw nothing to change."]
     assert limit["tried"][0].startswith("Batches on its way are")
     (ask,) = limit["remedies"]
     assert ask["kind"] == "ask"

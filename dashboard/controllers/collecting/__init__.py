@@ -29,11 +29,14 @@ class Collector:
         ``(begin, end)``: what there was, the oldest first, as far as it is kept.
     effect : callable
         ``(round, row, at)``: what was measured until then since a round's change was in force.
+    is_urgent : callable, optional
+        ``(at)``: whether its controllers are to decide between two turns of the loop, too.
     """
 
     evidence: Callable[[datetime], Any]
     frames: Callable[[datetime, datetime], Iterator[Frame]]
     effect: Callable[[Round, RoundRow, datetime], Effect | None]
+    is_urgent: Callable[[datetime], bool] = lambda at: False
 
 
 COLLECTORS: Mapping[str, Collector] = {
@@ -42,4 +45,4 @@ COLLECTORS: Mapping[str, Collector] = {
     "fusions": Collector(fusions.evidence, fusions.frames, fusions.effect),
     "modes": Collector(modes.evidence, modes.frames, modes.effect),
     "profiles": Collector(profiles.evidence, profiles.frames, profiles.effect),
-    "slow_tasks": Collector(slow_tasks.evidence, slow_tasks.frames, fusions.effect)}
+    "slow_tasks": Collector(slow_tasks.evidence, slow_tasks.frames, fusions.effect, slow_tasks.is_urgent)}

@@ -25,6 +25,11 @@ from scheduler.reuse.isolation import cut_for_others, slowest_task
 NOT_TWICE = "it was cut in front of there before, which was taken back or turned down"
 
 
+def is_urgent(at: datetime) -> bool:
+    """Whether a query is slow of which others need a part: they wait meanwhile."""
+    return slow_queries.is_due(at=at)
+
+
 def evidence(at: datetime) -> HoldUps | None:
     """The slow tasks of queries that have been slow for long enough; None where nothing is known of what runs."""
     if not settings.ISOLATES or not slow_queries.is_due(at=at):
