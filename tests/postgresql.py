@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from workers.benches.services import NotInstalled, postgresql_program
+from tests.benches.services import NotInstalled, postgresql_program
 
 
 @contextmanager

@@ -1,13 +1,9 @@
-"""docs/contracts.md: the JSON Schemas of the contracts, made from their values.
-
-``python -m scheduler.contracts.describe`` writes them anew; a test compares them.
-"""
+"""The JSON Schemas of the contracts, made from their values: `./weir docs` writes them into docs/made/contracts.md."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from .desired import DESIRED_STATES, WANTED_FRAGMENTS
@@ -18,8 +14,6 @@ from .reports import NODE_REPORTS
 from .savepoints import RESTORE_POINTS, SAVEPOINTS
 from .trials import TRIAL_ORDERS, TRIAL_PROGRESS, TRIAL_RESULTS
 
-DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "contracts.md"
-BEGIN, END = "<!-- begin: made by scheduler.contracts.describe -->", "<!-- end -->"
 CONTRACTS: dict[str, tuple[Callable[[], dict[str, Any]], str]] = {
     "Desired state of a node": (
         DESIRED_STATES.schema, "`weir:desired:<node>` in the broker, `nodes/<node>/desired.json` in the data folder."),
@@ -44,19 +38,12 @@ CONTRACTS: dict[str, tuple[Callable[[], dict[str, Any]], str]] = {
 
 
 def described() -> str:
-    """The schemas, each with where its documents are."""
+    """A page with the schemas, each with where its documents are."""
     parts = [
         f"## {title}\n\n{where}\n\n```json\n{json.dumps(schema(), indent=1, sort_keys=True)}\n```"
         for title, (schema, where) in CONTRACTS.items()]
-    return "\n\n".join(parts)
-
-
-def main() -> None:
-    """Write them into the document."""
-    text = DOCUMENT.read_text()
-    before, _, rest = text.partition(BEGIN)
-    DOCUMENT.write_text(f"{before}{BEGIN}\n\n{described()}\n\n{END}{rest.partition(END)[2]}")
+    return "\n\n".join(["# Contracts as JSON Schemas", *parts])
 
 
 if __name__ == "__main__":
-    main()
+    print(described())

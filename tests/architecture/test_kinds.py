@@ -16,11 +16,10 @@ from .sources import ROOT, name_of, project_files, python_files, tree
 
 REGISTRIES = {"scheduler/model/plan_kinds.py", "scheduler/step_kinds.py"}
 NAMES = {*PLAN_KINDS, *STEP_KINDS}
-# Other words that are spelled alike: ways to steer a sweep, changes of a trace, calls of the broker's scripts.
+# Other words that are spelled alike: ways to steer a sweep, calls of the broker's scripts.
 OTHER_WORDS = {
     "dashboard/api/profile_routes.py", "dashboard/pages/views/sweeps.py", "dashboard/profiles/services/sweeps.py",
-    "workers/benches/traces.py", "workers/benches/trace_replay.py", "workers/benches/traces_on_spark.py",
-    "dashboard/benches/reuse_planning.py", "workers/engine/channels/registry.py",
+    "workers/engine/channels/registry.py",
     "dashboard/plans/joining.py",  # the option of a schedule
     "dashboard/commands/management/commands/secret.py",  # `./weir secret set`
 }

@@ -19,9 +19,9 @@ from scheduler.model.profile import Point, Profile, Profiles
 from scheduler.model.resources import Node, Supply
 from scheduler.pairs import PUBLISHED_PAIRS
 from scheduler.scheduling import SchedulingOptions, prepare, schedule
-from workers.benches import ends, schedules_on_spark
-from workers.benches.experiment_dataflows import ENDS, SHAPES, dataflow, kinds, parts
-from workers.benches.experiments import (
+from tests.benches import ends, schedules_on_spark
+from tests.benches.experiment_dataflows import ENDS, SHAPES, dataflow, kinds, parts
+from tests.benches.experiments import (
     GROWS,
     STEP_PER_S,
     Sample,
@@ -34,9 +34,9 @@ from workers.benches.experiments import (
     plan,
     stairs,
 )
-from workers.benches.highest_rate import highest_rate
-from workers.benches.laboratory import runs_as, told
-from workers.benches.predict_again import at_their_speed, retold
+from tests.benches.highest_rate import highest_rate
+from tests.benches.laboratory import runs_as, told
+from tests.benches.predict_again import at_their_speed, retold
 from workers.library.registry import task_types
 
 RATES = st.floats(1, 1000)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from dashboard.benches.growth import HOUR_S, KEPT_S, PLAN_TABLES, WEEK_S, Sizes, keys_of, parts_of, tables_of, week_of
+from tests.benches.growth import HOUR_S, KEPT_S, PLAN_TABLES, WEEK_S, Sizes, keys_of, parts_of, tables_of, week_of
 
 MB = 2**20
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from workers.benches.handover.chains import CHAIN
-from workers.benches.handover.command import goals, main, tables
-from workers.benches.handover.figures import (
+from tests.benches.handover.chains import CHAIN
+from tests.benches.handover.command import goals, main, tables
+from tests.benches.handover.figures import (
     ALL,
     BESIDE,
     BOTH,

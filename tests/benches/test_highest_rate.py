@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from scheduler.model.errors import InvalidResources
 from scheduler.model.profile import Point, Profile, Profiles
 from scheduler.scheduling import SchedulingOptions, prepare, schedule
+from tests.benches.highest_rate import highest_rate
 from tests.scheduler.catalogue import TYPES, flow
 from tests.scheduler.schedules import BUY, profiles
 from tests.scheduler.test_scheduling import LSA_RSM, OF_PI, PI, job
-from workers.benches.highest_rate import highest_rate
 
 MBA_SAM = ("MBA", "SAM")
 

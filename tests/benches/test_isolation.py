@@ -5,7 +5,7 @@ from __future__ import annotations
 from scheduler.model.estate import Estate
 from scheduler.model.fragment import Slot
 from scheduler.model.prices import Prices
-from workers.benches.isolation import Block, Moments, _with, dataflow, equality, rates, windows
+from tests.benches.isolation import Block, Moments, _with, dataflow, equality, rates, windows
 
 
 def test_the_two_teams_share_the_source_and_nothing_else() -> None:

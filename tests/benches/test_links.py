@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from workers.benches.links import main, measure
+from tests.benches.links import main, measure
 from workers.launcher.links.link import NoLink, Wanted
 
 pytestmark = pytest.mark.broker

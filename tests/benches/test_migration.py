@@ -14,16 +14,16 @@ from hypothesis import strategies as st
 
 from scheduler.contracts.desired import DesiredState, WantedFragment, WantedSlot
 from scheduler.model.dataflow import Task
-from workers.benches.migration.command import main
-from workers.benches.migration.degradation import LEVELS, Block, Span, degraded, figures, of_600, rates, silence_ms
-from workers.benches.migration.measuring import Protocol, Run
-from workers.benches.migration.page import page
-from workers.benches.migration.redeployment import redeployed
-from workers.benches.migration.schemes import LAZY_S, SCHEMES, Scheme
-from workers.benches.migration.slot import LazyDesired, lazily
-from workers.benches.migration.summary import cells, disturbance, outputs, quiet_rows, rows
-from workers.benches.migration.text import compared, counts, sentences_of
-from workers.benches.migration.topology import Topology, Workload
+from tests.benches.migration.command import main
+from tests.benches.migration.degradation import LEVELS, Block, Span, degraded, figures, of_600, rates, silence_ms
+from tests.benches.migration.measuring import Protocol, Run
+from tests.benches.migration.page import page
+from tests.benches.migration.redeployment import redeployed
+from tests.benches.migration.schemes import LAZY_S, SCHEMES, Scheme
+from tests.benches.migration.slot import LazyDesired, lazily
+from tests.benches.migration.summary import cells, disturbance, outputs, quiet_rows, rows
+from tests.benches.migration.text import compared, counts, sentences_of
+from tests.benches.migration.topology import Topology, Workload
 from workers.engine import desired
 from workers.engine.settings import from_environment
 from workers.library.registry import task_types
@@ -95,7 +95,7 @@ def test_a_scheme_says_what_it_does_and_ends_no_slot_that_is_not_there(scheme: S
     assert touched <= set(now.slot_names)
     assert touched == {
         "rebalance": {"n1/0", "n1/1", "n1/2"}, "process": {"n1/0", "n1/2"}}.get(scheme.name, set())
-    assert scheme.doc and scheme.agent[0].startswith("workers.")
+    assert scheme.doc and scheme.agent[0].startswith(("workers.", "tests.benches."))
     from_environment(scheme.settings)  # settings that there are
 
 

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from scheduler.deployment.online import Thresholds, decide
-from workers.benches.online_deployment import computing, decision_s, growth, settled, talking
+from tests.benches.online_deployment import computing, decision_s, growth, settled, talking
 
 THRESHOLDS = Thresholds(high=0.95, low=0.9, margin=0.0, score_change=10.0)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from workers.benches.overhead import BY_HAND, CLOSED, FLOWS, WEIR, Run, chain_of, compared, followed
+from tests.benches.overhead import BY_HAND, CLOSED, FLOWS, WEIR, Run, chain_of, compared, followed
 from workers.library.registry import check, task_types
 
 

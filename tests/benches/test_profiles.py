@@ -12,7 +12,7 @@ import redis
 from scheduler.contracts.trials import TrialOrder, TrialResult
 from scheduler.model.profile_csv import read_profiles
 from scheduler.performance.modelling import Sweep
-from workers.benches import profiles
+from tests.benches import profiles
 from workers.engine import trials
 
 BOUNDS = Sweep(largest_threads=4, smallest_rate_per_s=2.0)

@@ -11,10 +11,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from scheduler.model.dataflow import Dataflow
+from tests.benches.trace_replay import Strategy
+from tests.benches.traces import random_walk, sequential
 from tests.scheduler.catalogue import TYPES
 from tests.scheduler.strategies import dataflows
-from workers.benches.trace_replay import Strategy
-from workers.benches.traces import random_walk, sequential
 
 from .trace_checks import go_through
 

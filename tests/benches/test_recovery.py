@@ -6,7 +6,7 @@ import json
 from datetime import UTC, datetime
 from pathlib import Path
 
-from workers.benches.recovery import Kill, _phases, estate_of, summary
+from tests.benches.recovery import Kill, _phases, estate_of, summary
 
 
 def test_each_dataflow_is_one_query_on_the_slot_that_is_killed() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from workers.benches.rounds import REST_S, Moment, reading_of
+from tests.benches.rounds import REST_S, Moment, reading_of
 
 BEFORE = Moment(0.0, 101, 90, {})  # ten events had not passed when the source was paused, and never will
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from scheduler.scheduling import prepare
-from workers.benches import schedules
-from workers.benches.published_dataflows import LABELS
-from workers.benches.schedules import main, over_limits
+from tests.benches import schedules
+from tests.benches.published_dataflows import LABELS
+from tests.benches.schedules import main, over_limits
 
 PROFILES = "task,threads,peak_rate_tuples_s,cpu_pct,mem_pct\n" + "".join(f"{name},1,100,50,20\n" for name in LABELS)
 CHAIN = {"edges": [["src", "1"], ["1", "2"], ["2", "sink"]]}

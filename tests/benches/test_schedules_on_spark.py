@@ -11,10 +11,10 @@ from xml.etree import ElementTree
 import pyarrow.parquet as pq
 import pytest
 
-from workers.benches import climbing, results, schedules_on_spark
-from workers.benches.experiment_dataflows import document, kinds, write_recording
-from workers.benches.schedules_page import page, violins
-from workers.benches.schedules_summary import (
+from tests.benches import climbing, results, schedules_on_spark
+from tests.benches.experiment_dataflows import document, kinds, write_recording
+from tests.benches.schedules_page import page, violins
+from tests.benches.schedules_summary import (
     MOST_RUNS,
     actual_per_s,
     better,

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import psutil
 import pytest
 
-from workers.benches import services
+from tests.benches import services
 from workers.library.databases import locate, open_database
 from workers.library.outside import NotAnswered
 from workers.library.tables import look_up, read_query

@@ -6,12 +6,12 @@ import json
 
 import pytest
 
+from tests.benches import reuse_traces
+from tests.benches.trace_replay import Moment, moments, replayed, reuse_histogram, saving
+from tests.benches.traces import Change, Trace
+from tests.benches.traces_on_spark import compare
+from tests.benches.workloads import riotbench
 from tests.scheduler.shared_data import shared_data
-from workers.benches import reuse_traces
-from workers.benches.trace_replay import Moment, moments, replayed, reuse_histogram, saving
-from workers.benches.traces import Change, Trace
-from workers.benches.traces_on_spark import compare
-from workers.benches.workloads import riotbench
 
 URBAN = riotbench.dataflows()[: len(riotbench.PERMUTATIONS)]
 NAMES = [dataflow.name for dataflow in URBAN]

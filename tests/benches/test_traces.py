@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workers.benches.traces import Trace, draw_traces, random_walk, sequential
+from tests.benches.traces import Trace, draw_traces, random_walk, sequential
 
 NAMES = [f"d{number}" for number in range(9)]
 TRACES = st.builds(

@@ -6,9 +6,9 @@ from importlib.util import find_spec
 
 import pytest
 
-from workers.benches import video_tasks
-from workers.benches.video import ALONE, BATCHES, Second, met_after_s, summary, times_less
-from workers.benches.video_job import CHAIN, BatchesOf, estate_of
+from tests.benches import video_tasks
+from tests.benches.video import ALONE, BATCHES, Second, met_after_s, summary, times_less
+from tests.benches.video_job import CHAIN, BatchesOf, estate_of
 
 needs_frames = pytest.mark.skipif(find_spec("av") is None, reason="PyAV is not installed")
 SIZE = (64, 48)

@@ -6,9 +6,9 @@ from random import Random
 
 import pytest
 
+from tests.benches.traces import draw_traces
+from tests.benches.workloads import opmw, riotbench
 from tests.scheduler.shared_data import shared_data
-from workers.benches.traces import draw_traces
-from workers.benches.workloads import opmw, riotbench
 from workers.library.registry import task_types
 
 from .trace_checks import go_through

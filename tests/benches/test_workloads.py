@@ -10,9 +10,9 @@ import pytest
 from scheduler.model.documents import dump_document, read_document
 from scheduler.model.errors import NotFound
 from scheduler.reuse.merge import merge
+from tests.benches.traces_on_spark import recorded, write_recordings
+from tests.benches.workloads import opmw, riotbench
 from tests.scheduler.shared_data import shared_data
-from workers.benches.traces_on_spark import recorded, write_recordings
-from workers.benches.workloads import opmw, riotbench
 from workers.library.registry import check, task_types
 
 TEMPLATE = {

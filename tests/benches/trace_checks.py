@@ -8,10 +8,10 @@ from scheduler.model.dataflow import Dataflow
 from scheduler.model.estate import Estate
 from scheduler.model.prices import Prices
 from scheduler.model.task_types import TaskTypes
+from tests.benches.trace_replay import Side, Strategy
+from tests.benches.traces import Trace
 from tests.scheduler.invariants import check_fragments, check_outlets
 from tests.scheduler.structure import Checker
-from workers.benches.trace_replay import Side, Strategy
-from workers.benches.traces import Trace
 
 
 def go_through(

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser
 
+from tests.benches.migration.page import page
 from tests.benches.test_migration import document
 from tests.browser.figures import take
-from workers.benches.migration.page import page
 
 pytestmark = pytest.mark.browser
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dashboard.benches.health import FROZEN, KILLED, measure
+from tests.benches.health import FROZEN, KILLED, measure
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.long, pytest.mark.timeout(900)]
 

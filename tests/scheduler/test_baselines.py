@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from scheduler.reuse.merge import merge
 from scheduler.reuse.running import running_dataflows
 from scheduler.reuse.unmerge import unmerge
-from workers.benches.baselines import as_graph, match_ancestors, match_isomorphic, own_tasks, unmerge_by_ancestors
+from tests.benches.baselines import as_graph, match_ancestors, match_isomorphic, own_tasks, unmerge_by_ancestors
 
 from .catalogue import EMPTY, TYPES, remove, submit
 from .strategies import dataflows, histories

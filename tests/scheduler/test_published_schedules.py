@@ -15,10 +15,10 @@ from scheduler.model.resources import Supply
 from scheduler.pairs import PUBLISHED_PAIRS, Pair
 from scheduler.performance.prediction import predict
 from scheduler.scheduling import Job, compare, prepare, schedule
+from tests.benches import schedules
+from tests.benches.highest_rate import highest_rate
+from tests.benches.published_dataflows import MACHINES, SINK, SOURCE, TYPES, published_dataflows, published_profiles
 from tests.scheduler.shared_data import shared_data
-from workers.benches import schedules
-from workers.benches.highest_rate import highest_rate
-from workers.benches.published_dataflows import MACHINES, SINK, SOURCE, TYPES, published_dataflows, published_profiles
 
 SUPPLY = Supply(catalogue=MACHINES)
 

@@ -1,6 +1,6 @@
 """The desired state of a node: built from the estate, published through the broker. Imports nothing of Spark.
 
-The values are in ``scheduler.contracts.desired``, their JSON Schema in docs/contracts.md.
+The values are in ``scheduler.contracts.desired``, their JSON Schema by ``scheduler.contracts.describe``.
 """
 
 from __future__ import annotations

@@ -1,34 +1,21 @@
-"""The tables of ``docs/task_types.md``, made from the declarations so that they never drift.
-
-``python -m workers.library.describe`` writes them anew; a test compares them.
-"""
+"""Every built-in task type with its parameters, from the declarations: `./weir docs` writes docs/made/task_types.md."""
 
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 from scheduler.model.effects import effects_in_words
 from scheduler.model.task_types import Parameter, TaskType
 
 from .registry import built_in
 
-DOCUMENT = Path(__file__).resolve().parent.parent.parent / "docs" / "task_types.md"
-BEGIN, END = "<!-- begin: made by workers.library.describe -->", "<!-- end -->"
 FAMILIES = ("source", "parse", "filter", "statistics", "predict", "operator", "math", "io", "sink")
 
 
-def described(text: str) -> str:
-    """The document with its tables made anew between the two marks."""
-    before, _, rest = text.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n\n{tables()}\n{END}{after}"
-
-
 def tables() -> str:
-    """Every built-in task type, family by family, with its parameters."""
+    """A page with them, family by family."""
     types = built_in()
-    parts = []
+    parts = ["# Task types of the library\n"]
     for family in FAMILIES:
         parts.append(f"## Family: {family}\n")
         parts.extend(_task_type(task_type) for task_type in types if task_type.family == family)
@@ -68,10 +55,5 @@ def _parameter(parameter: Parameter) -> str:
     return f"| `{parameter.name}` | {kind} | {default} | {parameter.doc.replace('|', '∣')} |"
 
 
-def main() -> None:
-    """Write the tables into the document."""
-    DOCUMENT.write_text(described(DOCUMENT.read_text(encoding="utf-8")), encoding="utf-8")
-
-
 if __name__ == "__main__":
-    main()
+    print(tables())

@@ -11,7 +11,7 @@ from urllib.request import Request, urlopen
 import pytest
 
 from scheduler.model.dataflow import Task
-from workers.benches.services import until_open
+from tests.benches.services import until_open
 from workers.launcher.broker import free_port
 
 from .rig import COLUMNS, event

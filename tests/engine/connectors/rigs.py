@@ -18,9 +18,9 @@ import psycopg
 import pytest
 
 from scheduler.model.dataflow import Task
+from tests.benches.brokers import MOCK_OF_KAFKA
+from tests.benches.services import postgresql_program, until_open
 from tests.postgresql import cluster
-from workers.benches.brokers import MOCK_OF_KAFKA
-from workers.benches.services import postgresql_program, until_open
 from workers.launcher.broker import free_port
 from workers.processes import spawn, stop
 

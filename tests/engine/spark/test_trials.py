@@ -11,7 +11,7 @@ import pytest
 
 from scheduler.contracts.trials import TrialOrder
 from scheduler.performance.modelling import Sweep
-from workers.benches.profiles import SweepTarget, ordered, sweep
+from tests.benches.profiles import SweepTarget, ordered, sweep
 from workers.engine import trials
 from workers.engine.channels import keys
 from workers.library.code import code_digest
