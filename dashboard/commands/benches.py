@@ -50,6 +50,8 @@ _ALL = (
     ),
     Bench("site-cpu", "What the site takes for itself with 100 dataflows, without a page open and with ten.",
           "dashboard.benches.site_cpu:main"),
+    Bench("crowd", "300 proposals wait while 50 people write: how long an approval takes, and what is refused.",
+          "dashboard.benches.crowd:main"),
     Bench("channels", "A hop's latency, throughput, idle CPU, restart, many queries.",
           "workers.benches.channels.run:main"),
     Bench("engine", "An idle estate, a query's restart from its checkpoint, 40 queries in a slot.",
