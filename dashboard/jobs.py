@@ -74,6 +74,11 @@ def prepare_proposal(proposal_id: str) -> None:
     _send(queue.PREPARE_PROPOSAL, proposal_id=proposal_id)
 
 
+def carry_over() -> None:
+    """After commit: hold plans that wait to the generation that the estate has now; else it is found when due."""
+    _send(queue.CARRY_OVER)
+
+
 def enact(proposal_id: str) -> None:
     """After commit: publish the desired state and begin to follow the proposal."""
     _send(queue.ENACT, proposal_id=proposal_id)
@@ -269,12 +274,8 @@ def slot_counters(
 
 def output_tail(channel: str, count: int) -> list[dict[str, Any]]:
     """The newest events that a channel holds, oldest first; ``BrokerAway`` where the broker does not answer."""
-    try:
+    with broker_needed("so events cannot be shown."):
         return Channels(broker(settings.REDIS_URL)).tail(channel, count)
-    except redis.RedisError as error:
-        raise BrokerAway(
-            "The broker does not answer, so events cannot be shown.", remedy="Running dataflows go on. Try again soon.",
-        ) from error
 
 
 def newest_events(stream: Tapped, *, count: int) -> NewestEvents:

@@ -12,6 +12,7 @@ from celery import Celery
 QUEUE = "weir"
 
 PREPARE_PROPOSAL = "weir.prepare_proposal"
+CARRY_OVER = "weir.carry_over"
 ENACT = "weir.enact"
 ADVANCE_PROPOSALS = "weir.advance_proposals"
 REPUBLISH_DESIRED = "weir.republish_desired"

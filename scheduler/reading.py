@@ -6,7 +6,8 @@ whatever else has changed. Where one is not, that answer says what has changed, 
 is made anew does the same (`replanning`).
 
 Two things are looked up and not noted. Where new queries go without a schedule is settled as the plan is taken in
-(`rebasing`). And loads of slots that a plan compared with others: those it counts on are noted with the plan itself.
+(`rebasing`); only that the slots are on offer on which something begins. And loads of slots that a plan compared with
+others: those it counts on are noted with the plan itself.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ T = TypeVar("T")
 SUBMITTED, TASKS, PLACES, FRAGMENTS = "submitted", "tasks", "places", "fragments"
 USERS, DIVIDED, SIBLINGS, SLOTS = "users", "divided", "siblings", "slots"
 PAYING = "paying"  # no part of its own: of the users that were looked up, how many pay
+BEGUN = "begun"  # nor this: the slots on which something of the plan begins to work
 PARTS = (SUBMITTED, TASKS, PLACES, FRAGMENTS, USERS, DIVIDED, SIBLINGS, SLOTS)  # in the order that says most first
 
 
@@ -44,6 +46,11 @@ class Reads:
     def paying(self) -> Mapping[str, int]:
         """How many dataflows paid for each running task whose users were looked up."""
         return {task_id: int(count) for task_id, count in self.answers.get(PAYING, {}).items()}
+
+    @property
+    def begun(self) -> frozenset[str] | None:
+        """The slots on which something of the plan begins to work; None where that was not noted yet."""
+        return frozenset(self.answers[BEGUN]) if BEGUN in self.answers else None
 
     def to_json(self) -> str:
         """As it is stored."""
@@ -108,7 +115,8 @@ class Reading:
         digests = {
             part: {key: _digest(part, answer) for key, answer in sorted(answers.items())}
             for part, answers in noted.items() if answers}
-        return Reads(digests | ({PAYING: paying} if paying else {}))
+        begun = {BEGUN: dict.fromkeys(sorted(begun_on(plan)), "")}
+        return Reads(digests | begun | ({PAYING: paying} if paying else {}))
 
     def _note(self, part: str, key: str, answer: T) -> T:
         self._noted[part][key] = answer
@@ -123,43 +131,69 @@ def counted_on(plan: Plan) -> frozenset[str]:
     return frozenset(bundle.slot for fragment in plan.fragments_after.values() for bundle in fragment.queries)
 
 
-def changes(reads: Reads, estate: EstateView, siblings: kin.Siblings) -> tuple[Change, ...]:
-    """What a plan looked up and would find otherwise now; none where it would be made again as it was.
+def begun_on(plan: Plan) -> frozenset[str]:
+    """The slots on which something of a plan begins to work that did not before."""
+    before, after = (
+        {bundle.slot for fragment in fragments.values() if not fragment.paused for bundle in fragment.queries}
+        for fragments in (plan.fragments_before, plan.fragments_after))
+    return frozenset(after - before)
+
+
+class Answers:
+    """What an estate answers now to what plans looked up: each question once, however many plans asked it.
 
     Parameters
     ----------
-    reads : Reads
-        What the plan was made from.
     estate : EstateView
         What runs now.
     siblings : Siblings
         Where running tasks are looked up by kin.
+    noted : sequence of Reads
+        What the plans were made from that are asked about, so that their look-ups are read together.
     """
-    look_ups = _look_ups(estate, siblings)
-    answers = {part: reads.answers.get(part, {}) for part in PARTS}
-    for rows, keys in (
-        (estate.submitted, answers[SUBMITTED]), (estate.tasks, {**answers[TASKS], **answers[USERS]}),
-        (estate.places, answers[PLACES]), (estate.fragments, answers[FRAGMENTS]),
-    ):
-        expect(rows, keys)
-    kin.expect(siblings, answers[SIBLINGS])
-    changed = []
-    for part in PARTS:
-        for key, before in answers[part].items():
-            now = _digest(part, look_ups[part](key))
-            if now != before:
-                changed.append(Change(part, key, gone=not now, new=not before))
-    return tuple(changed)
 
+    def __init__(self, estate: EstateView, siblings: kin.Siblings, noted: Sequence[Reads]) -> None:
+        keys = {part: {key for reads in noted for key in reads.answers.get(part, ())} for part in (*PARTS, BEGUN)}
+        for rows, expected in (
+            (estate.submitted, keys[SUBMITTED]), (estate.tasks, keys[TASKS] | keys[USERS]),
+            (estate.places, keys[PLACES]), (estate.fragments, keys[FRAGMENTS]),
+        ):
+            expect(rows, expected)
+        kin.expect(siblings, keys[SIBLINGS])
+        self._loads = estate.slot_loads(keys[SLOTS] | keys[BEGUN])
+        self._look_ups: Mapping[str, Callable[[str], Any]] = {
+            SUBMITTED: estate.submitted.get, TASKS: estate.tasks.get, PLACES: estate.places.get,
+            FRAGMENTS: estate.fragments.get, USERS: estate.users_of,
+            DIVIDED: lambda slots: estate.divided_on(slots.split(",")),
+            SIBLINGS: siblings.siblings, SLOTS: self._loads.get,
+        }
+        self._digests: dict[tuple[str, str], str] = {}
 
-def _look_ups(estate: EstateView, siblings: kin.Siblings) -> Mapping[str, Callable[[str], Any]]:
-    return {
-        SUBMITTED: estate.submitted.get, TASKS: estate.tasks.get, PLACES: estate.places.get,
-        FRAGMENTS: estate.fragments.get, USERS: estate.users_of,
-        DIVIDED: lambda slots: estate.divided_on(slots.split(",")),
-        SIBLINGS: siblings.siblings,
-        SLOTS: lambda slot: estate.slot_loads([slot]).get(slot),
-    }
+    def changes(self, reads: Reads) -> tuple[Change, ...]:
+        """What a plan looked up and would find otherwise now; none where it would be made again as it was.
+
+        Parameters
+        ----------
+        reads : Reads
+            One of those that the answers are for.
+        """
+        return tuple(
+            Change(part, key, gone=not now, new=not before)
+            for part in PARTS for key, before in reads.answers.get(part, {}).items()
+            if (now := self._digest(part, key)) != before)
+
+    def leave_standing(self, reads: Reads) -> bool:
+        """Whether a plan would be made again as it was, and each slot is on offer on which something of it begins.
+
+        Of such a plan nothing has to be done before it is taken in.
+        """
+        return reads.begun is not None and reads.begun <= self._loads.keys() and not self.changes(reads)
+
+    def _digest(self, part: str, key: str) -> str:
+        known = self._digests.get((part, key))
+        if known is None:
+            known = self._digests[part, key] = _digest(part, self._look_ups[part](key))
+        return known
 
 
 def _digest(part: str, answer: Any) -> str:

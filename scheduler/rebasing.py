@@ -13,6 +13,7 @@ from .model.errors import StalePlan
 from .model.plan import Plan
 from .model.ports import EstateView
 from .model.renumbering import placed_late, renumbered, with_slots
+from .reading import begun_on
 
 
 def rebase(plan: Plan, estate: EstateView, *, query_cores: float) -> Plan:
@@ -23,7 +24,7 @@ def rebase(plan: Plan, estate: EstateView, *, query_cores: float) -> Plan:
     plan : Plan
         Frozen, for an earlier generation.
     estate : EstateView
-        What runs now (`scheduler.reading.changes` finds nothing there).
+        What runs now (`scheduler.reading.Answers.changes` finds nothing there).
     query_cores : float
         Cores that a query takes whatever it carries.
 
@@ -57,10 +58,7 @@ def _placed_anew(plan: Plan, estate: EstateView, *, query_cores: float) -> Plan:
 
 def _require_slots(plan: Plan, estate: EstateView) -> None:
     """Raise where something would begin to work on a slot that is not on offer."""
-    before, after = (
-        {bundle.slot for fragment in fragments.values() if not fragment.paused for bundle in fragment.queries}
-        for fragments in (plan.fragments_before, plan.fragments_after))
-    begun = sorted(after - before)
+    begun = sorted(begun_on(plan))
     offered = estate.slot_loads(begun)
     missing = [slot for slot in begun if slot not in offered]
     if missing:

@@ -1,9 +1,9 @@
 """Replanning: whether a plan that is made anew does what one that waits for its approvals does.
 
-Something that the waiting plan was made from has changed (`reading.changes`), so it was planned again from the estate
-as it is now. Where that plan starts, stops, shares and pauses the same by the same steps, and what it shares is paid
-for by as many as before or more, whoever has approved the one has approved the other: it does what it did, and nobody
-comes to pay more than was reviewed. Teams that share its tasks by now, and did not before, are yet to be asked.
+Something that the waiting plan was made from has changed (`reading.Answers.changes`), so it was planned again from the
+estate as it is now. Where that plan starts, stops, shares and pauses the same by the same steps, and what it shares is
+paid for by as many as before or more, whoever has approved the one has approved the other: it does what it did, and
+nobody comes to pay more than was reviewed. Teams that share its tasks by now, and did not before, are yet to be asked.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ def difference(viewer: Viewer, proposal: Proposal) -> dict[str, Any] | None:
     _add_places(tasks, plan)
     finished = set(proposal.progress.get("done", ())) if proposal.rollback_plan_id is None else set()
     return {
-        "kind": plan.kind, "generation": plan.generation, "digest": plan.digest,
+        "kind": plan.kind, "generation": proposal.plan.generation, "digest": plan.digest,
         "tasks": list(tasks.values()), "streams": list(streams.values()),
         "steps": [
             {"key": step.key, "kind": step.kind, "text": step_text(plan, step, names), "done": step.key in finished}

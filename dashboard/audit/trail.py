@@ -7,9 +7,10 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
-from django.db import models, transaction
+from django.db import models
 
 from dashboard.audit.models import AuditEntry
+from dashboard.core.database import writing
 
 if TYPE_CHECKING:
     from dashboard.teams.models import Team, User
@@ -66,7 +67,7 @@ def audited(
     """
     token = _INSIDE.set(True)
     try:
-        with transaction.atomic():
+        with writing():
             audit = Audit(actor=actor, verb=verb, subject=subject, team=team)
             yield audit
             audit.close()

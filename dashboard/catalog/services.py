@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from uuid import UUID
 
+from django.db.models import Sum
+
 from dashboard import jobs
 from dashboard.audit.trail import Audit, audited
 from dashboard.catalog.lifecycle import AT_REST, SUBMITTED
 from dashboard.catalog.models import DataflowRecord, DataflowVersion
 from dashboard.catalog.moves import move_dataflow
 from dashboard.catalog.permissions import dataflow_for
+from dashboard.teams.limits import TASKS, require_room
 from dashboard.teams.models import Role, Team, User
 from dashboard.teams.permissions import require_role, viewer_of
 from dashboard.teams.services import InvalidValue
@@ -47,12 +50,15 @@ def store_dataflow(*, actor: User, team: Team, dataflow: Dataflow, text: str, fo
     ------
     NameTaken
         The team's dataflow of that name is under way or running.
+    TeamLimitReached
+        The team's dataflows have as many tasks as they may have.
     """
     with audited(actor=actor, verb="dataflow.store", team=team) as audit:
         # Two of one name at once queue here; other rows may go on referring to the team.
         Team.objects.select_for_update(no_key=True).get(pk=team.pk)
         record = DataflowRecord.objects.select_for_update().filter(team=team, name=dataflow.name).first()
         record = _create(actor, team, dataflow) if record is None else _renew(record, dataflow)
+        _require_tasks(record, more=0)  # its own are counted
         DataflowVersion.objects.create(
             dataflow=record, number=record.version, text=text, format=format, document=to_document(dataflow),
             author=actor,
@@ -76,6 +82,7 @@ def store_version(
         As `store_dataflow` takes them.
     """
     with audited(actor=actor, verb="dataflow.store_version", subject=record, team=record.team) as audit:
+        _require_tasks(record, more=len(dataflow.tasks) - record.tasks)
         version = DataflowVersion.objects.create(
             dataflow=record, number=_next_number(record), text=text, format=format, document=to_document(dataflow),
             author=actor)
@@ -191,6 +198,12 @@ def _create(actor: User, team: Team, dataflow: Dataflow) -> DataflowRecord:
         team=team, author=actor, name=dataflow.name, description=dataflow.description,
         visibility=dataflow.visibility, tasks=len(dataflow.tasks), latency=_asked_in(dataflow),
     )
+
+
+def _require_tasks(record: DataflowRecord, *, more: int) -> None:
+    in_use = DataflowRecord.objects.filter(team=record.team_id).exclude(status__in=AT_REST)
+    require_room(
+        TASKS, owner=record.team.name, taken=in_use.aggregate(tasks=Sum("tasks"))["tasks"] or 0, more=max(0, more))
 
 
 def _renew(record: DataflowRecord, dataflow: Dataflow) -> DataflowRecord:

@@ -47,6 +47,11 @@ CURRENCY = ENVIRONMENT.text("WEIR_CURRENCY")
 DOCUMENT_LIMIT_BYTES = 1024 * 1024
 INGEST_LIMIT_BYTES = 8 * 1024 * 1024  # of events in one request
 LIVE_CONNECTIONS = ENVIRONMENT.integer("WEIR_LIVE_CONNECTIONS", minimum=1)
+TEAM_PROPOSALS = ENVIRONMENT.integer("WEIR_TEAM_PROPOSALS", minimum=1)
+TEAM_PLANS_PER_H = ENVIRONMENT.integer("WEIR_TEAM_PLANS_PER_H", minimum=1)
+TEAM_TASKS = ENVIRONMENT.integer("WEIR_TEAM_TASKS", minimum=1)
+TEAM_CONNECTIONS = ENVIRONMENT.integer("WEIR_TEAM_CONNECTIONS", minimum=1)
+TEAM_WEBHOOKS = ENVIRONMENT.integer("WEIR_TEAM_WEBHOOKS", minimum=0)
 SITE_URL = ENVIRONMENT.http_url("WEIR_SITE_URL")
 WEBHOOK_HOSTS = ENVIRONMENT.words("WEIR_WEBHOOK_HOSTS")
 METRICS_TOKEN = ENVIRONMENT.text("WEIR_METRICS_TOKEN")
@@ -87,7 +92,7 @@ def _database() -> dict[str, object]:
         "OPTIONS": {
             # A transaction takes the write lock when it begins: two writers queue instead of one failing half-way.
             "transaction_mode": "IMMEDIATE",
-            "timeout": 20,
+            "timeout": 20,  # seconds for which a writer waits for others, as `core.database.LONGEST_WAIT_S`
             # The log shrinks after a burst. Nothing here may need the write lock: each page opens a connection.
             "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA temp_store=MEMORY; "
                             "PRAGMA journal_size_limit=16777216;",

@@ -1,14 +1,21 @@
-"""Connections of threads that stay; and the SQLite file gives back what was freed in it (PostgreSQL by itself)."""
+"""Connections of threads that stay; writers in line; and SQLite's file gives back what was freed in it."""
 
 from __future__ import annotations
 
+import threading
 import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import datetime
 
-from django.db import connection
+from django.db import connection, transaction
+
+from dashboard.core.errors import DatabaseBusy
 
 FEWEST_FREE = 0.1  # of the file's pages: what is freed is soon used again
 KEPT_S = 60.0
+LONGEST_WAIT_S = 20.0  # of a writer; as long as SQLite waits for other processes (`settings.DATABASES`)
 PAGES_AT_ONCE, MOST_STEPS = 500, 40  # 2 MB a step: others write in between
 
 
@@ -21,6 +28,90 @@ def keep_connection() -> None:
     if connection.connection is None and not connection.in_atomic_block:
         connection.ensure_connection()
         connection.close_at = time.monotonic() + KEPT_S
+
+
+class WriteLine:
+    """Who writes waits in line, first come first served: SQLite lets whoever asks at the right moment.
+
+    Of this process alone. Others are waited for in the file, by whoever is first in line here.
+    """
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._is_taken = False
+        self._tickets: deque[threading.Event] = deque()
+
+    def take_turn(self, *, timeout_s: float) -> Callable[[], None]:
+        """Wait for the turn; what gives it to the next one, once, however often it is called.
+
+        Parameters
+        ----------
+        timeout_s : float
+            How long to wait at the most.
+
+        Raises
+        ------
+        DatabaseBusy
+            Those before have not come to their end in time.
+        """
+        with self._guard:
+            ticket = threading.Event()
+            if self._is_taken:
+                self._tickets.append(ticket)
+            else:
+                self._is_taken = True
+                ticket.set()
+        if not ticket.wait(timeout_s):
+            with self._guard:
+                if not ticket.is_set():  # or it was called in the last moment
+                    self._tickets.remove(ticket)
+                    raise DatabaseBusy()
+        is_over = False
+
+        def give_turn() -> None:
+            nonlocal is_over
+            with self._guard:
+                if is_over:
+                    return
+                is_over = True
+                self._is_taken = bool(self._tickets)
+                if self._tickets:
+                    self._tickets.popleft().set()
+
+        return give_turn
+
+
+_LINE = WriteLine()
+
+
+@contextmanager
+def writing() -> Iterator[None]:
+    """A transaction that writes, or a part of the one that is open; it waits `LONGEST_WAIT_S` for others at the most.
+
+    Raises
+    ------
+    DatabaseBusy
+        The turn has not come.
+    OperationalError
+        Writers of other processes were not done in time; `errors.as_weir_error` makes the same of it.
+    """
+    if connection.in_atomic_block:
+        with transaction.atomic():
+            yield
+        return
+    if connection.vendor != "sqlite":  # PostgreSQL has a line of its own for each row, and no end of it
+        with transaction.atomic():
+            with connection.cursor() as cursor:
+                cursor.execute(f"SET LOCAL lock_timeout = '{LONGEST_WAIT_S * 1000:.0f}ms'")
+            yield
+        return
+    give_turn = _LINE.take_turn(timeout_s=LONGEST_WAIT_S)
+    try:
+        with transaction.atomic():
+            transaction.on_commit(give_turn)  # before what is sent after commit, which may wait for a broker
+            yield
+    finally:
+        give_turn()
 
 
 def give_back_space(at: datetime) -> int:

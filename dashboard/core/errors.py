@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import errno
 import re
+import sqlite3
+import sys
 from collections.abc import Mapping
 from http import HTTPStatus
 
@@ -22,6 +24,9 @@ from scheduler.model.errors import NotFound, PermissionDenied, WeirError
 log = structlog.get_logger(__name__)
 JSON_PATHS = ("/api/", "/live/")
 POSTGRESQL_DISK_FULL = "53100"
+POSTGRESQL_BUSY = ("55P03", "40P01", "40001")  # no lock in time, deadlock, no serial order
+BUSY_RETRY_AFTER_S = 5
+_LOCKED = re.compile(r"database (table )?is locked")
 # SQLite's words, those of C's library, and Redis's where it can save nothing.
 _FULL = re.compile(r"database or disk is full|No space left on device|Disk quota exceeded|^MISCONF ")
 
@@ -40,15 +45,15 @@ HTTP_STATUS: Mapping[str, HTTPStatus] = {
             "no_such_near_miss", "node_in_use", "node_reports", "not_approved", "not_enactable", "not_paused",
             "nothing_elsewhere", "nothing_to_change", "nothing_to_gain", "nothing_to_look_at", "other_dataflow",
             "rate_not_held", "secret_away", "secret_in_use", "slot_taken", "source_away", "source_refused", "sink_away",
-            "sink_refused", "stale_plan", "too_many_sweeps", "trial_failed", "unknown_task_type"),
+            "sink_refused", "stale_plan", "team_limit_reached", "too_many_sweeps", "trial_failed", "unknown_task_type"),
         HTTPStatus.REQUEST_ENTITY_TOO_LARGE: ("document_too_large", "too_large"),
         HTTPStatus.UNPROCESSABLE_ENTITY: (
             "host_not_allowed", "invalid_beginning", "invalid_choice", "invalid_config", "invalid_dataflow",
             "invalid_profile", "invalid_range", "invalid_request", "invalid_resources", "invalid_rules",
             "invalid_latency", "invalid_value", "nothing_read", "wrong_columns"),
-        HTTPStatus.TOO_MANY_REQUESTS: ("source_full", "too_many_logins"),
+        HTTPStatus.TOO_MANY_REQUESTS: ("asked_too_often", "source_full", "too_many_logins"),
         HTTPStatus.INTERNAL_SERVER_ERROR: ("internal_error", "invalid_contract", "invalid_setting", "planning_failed"),
-        HTTPStatus.SERVICE_UNAVAILABLE: ("broker_away", "no_node_reports", "source_paused"),
+        HTTPStatus.SERVICE_UNAVAILABLE: ("broker_away", "database_busy", "no_node_reports", "source_paused"),
         HTTPStatus.INSUFFICIENT_STORAGE: ("disk_full",),
     }.items() for code in codes
 }
@@ -84,6 +89,17 @@ class DiskFull(WeirError):
     code = "disk_full"
 
 
+class DatabaseBusy(WeirError):
+    """What was asked could not be stored in time: others write."""
+
+    code = "database_busy"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "The database is busy with what others write. Nothing was changed.",
+            remedy=f"Try again in {BUSY_RETRY_AFTER_S} seconds.", retry_after_s=BUSY_RETRY_AFTER_S)
+
+
 class InternalError(WeirError):
     """A defect of Weir."""
 
@@ -111,6 +127,8 @@ def as_weir_error(error: Exception) -> WeirError:
         return DiskFull(
             "A disk is full, so nothing can be stored. Nothing was changed.",
             remedy="Make room on the file system of the data folder or the database, and try again.")
+    if is_database_busy(error):
+        return DatabaseBusy()
     return InternalError("Weir failed on this request.", remedy="The log says why; try again, or tell the operator.")
 
 
@@ -120,6 +138,16 @@ def is_disk_full(error: BaseException | None) -> bool:
         if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
             return True
         if getattr(error, "sqlstate", None) == POSTGRESQL_DISK_FULL or _FULL.search(str(error)):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def is_database_busy(error: BaseException | None) -> bool:
+    """Whether an error, or what caused it, is that of a writer that has waited for others long enough."""
+    while error is not None:
+        if getattr(error, "sqlstate", None) in POSTGRESQL_BUSY or (
+                isinstance(error, sqlite3.OperationalError) and _LOCKED.search(str(error))):
             return True
         error = error.__cause__ or error.__context__
     return False
@@ -164,7 +192,8 @@ def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
 
 def server_error(request: HttpRequest) -> HttpResponse:
     """Django's handler500."""
-    return response_for(request, as_weir_error(Exception()))
+    error = sys.exc_info()[1]  # what middleware raised, such as a session that could not be stored
+    return response_for(request, as_weir_error(error if isinstance(error, Exception) else Exception()))
 
 
 def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:

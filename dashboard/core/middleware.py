@@ -14,6 +14,7 @@ from django.utils.http import escape_leading_slashes
 
 from dashboard.core.errors import (
     BadInput,
+    DatabaseBusy,
     DiskFull,
     InternalError,
     MethodNotAllowed,
@@ -137,6 +138,6 @@ class Errors:
         error = as_weir_error(exception)
         if isinstance(error, InternalError) and not isinstance(exception, WeirError):
             return None
-        if isinstance(error, DiskFull):
-            log.error("disk_full", path=request.path, error=str(exception))
+        if isinstance(error, DiskFull | DatabaseBusy):
+            log.error(error.code, path=request.path, error=str(exception))
         return response_for(request, error)

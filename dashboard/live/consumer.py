@@ -62,7 +62,7 @@ async def live(scope: dict[str, Any], receive: Callable[[], Awaitable[dict[str, 
         await send({"type": "websocket.close", "code": CLOSE_NOT_LOGGED_IN})
         return
     await send({"type": "websocket.accept"})
-    if hub.connections_of(viewer.user_id) >= settings.LIVE_CONNECTIONS:
+    if not hub.has_room_for(viewer):
         await send({"type": "websocket.close", "code": CLOSE_TOO_MANY})
         return
     await Connection(session_key, viewer, hub, send).run(receive)
@@ -82,7 +82,7 @@ class Connection:
 
     async def run(self, receive: Callable[[], Awaitable[dict[str, Any]]]) -> None:
         """Serve until either side is done, and leave nothing behind."""
-        self._hub.on_access_change(self._viewer.user_id, self._ask_for_check)
+        self._hub.on_access_change(self._viewer, self._ask_for_check)
         tasks = {asyncio.create_task(self._read(receive)), asyncio.create_task(self._write())}
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

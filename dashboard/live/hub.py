@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -27,6 +27,7 @@ from dashboard.live.protocol import State, build, difference
 from dashboard.live.sessions import Sessions
 from dashboard.live.versions import INTERVAL_S, LiveView, Patch, Version, Versions
 from dashboard.operations.view import Look, SharedViews, view_for
+from dashboard.teams.limits import CONNECTIONS
 from dashboard.teams.permissions import Viewer
 from scheduler.model.errors import NotFound
 
@@ -121,9 +122,10 @@ def written(message: State) -> str:
 
 @dataclass(eq=False)
 class _Check:
-    """A connection of a user, and when it is next to ask who it belongs to."""
+    """A connection of a user who is in these teams, and when it is next to ask who it belongs to."""
 
     user_id: int
+    team_ids: tuple[int, ...]
     due_s: float
 
 
@@ -157,15 +159,18 @@ class Hub:
             del self._builders[key]
             builder.task.cancel()
 
-    def on_access_change(self, user_id: int, check: Callable[[], None]) -> None:
+    def on_access_change(self, viewer: Viewer, check: Callable[[], None]) -> None:
         """Have ``check`` called when this user's access changes, and every ten seconds."""
-        self._checks[check] = _Check(user_id, asyncio.get_running_loop().time() + CHECK_EVERY_S)
+        self._checks[check] = _Check(viewer.user_id, viewer.team_ids, asyncio.get_running_loop().time() + CHECK_EVERY_S)
         if not self._background:
             self._background = [asyncio.create_task(self._listen()), asyncio.create_task(self._tick())]
 
-    def connections_of(self, user_id: int) -> int:
-        """How many connections a user has with this process."""
-        return sum(check.user_id == user_id for check in self._checks.values())
+    def has_room_for(self, viewer: Viewer) -> bool:
+        """Whether one more connection is within what the user, and one of the user's teams, may have here."""
+        of_user = sum(check.user_id == viewer.user_id for check in self._checks.values())
+        of_teams = Counter(team_id for check in self._checks.values() for team_id in check.team_ids)
+        return of_user < settings.LIVE_CONNECTIONS and (
+            not viewer.team_ids or min(of_teams[team_id] for team_id in viewer.team_ids) < CONNECTIONS.most)
 
     def forget(self, check: Callable[[], None]) -> None:
         """No longer call ``check``; the last one ends the listening."""

@@ -1,16 +1,13 @@
-"""The estate's generation: its lock, its next number, and the signal that tells of it."""
+"""The estate's generation: its lock, and its next number."""
 
 from __future__ import annotations
 
 from django.db import connection
 from django.db.models import F
-from django.dispatch import Signal
 
+from dashboard import jobs
 from dashboard.audit.trail import inside_command
 from dashboard.operations.models import EstateState
-
-# Sent inside the transaction that makes a new generation, so that what was planned for the last one is overtaken in it.
-moved = Signal()
 
 
 def lock_generation() -> int:
@@ -32,10 +29,10 @@ def state_for_update() -> EstateState:
 
 
 def advance(state: EstateState) -> None:
-    """The next generation, and everybody who planned for the last one is told."""
+    """The next generation. After commit, plans that wait are held to it; none is taken in before it is."""
     state.generation += 1
     state.save()
-    moved.send(sender=None, generation=state.generation)
+    jobs.carry_over()
 
 
 def revise() -> EstateState:

@@ -14,12 +14,11 @@ from dashboard.core.errors import BadInput
 from dashboard.outbox.http import require_allowed
 from dashboard.outbox.models import DEAD, FORMATS, WAITING, WEBHOOK, Delivery, Endpoint
 from dashboard.outbox.sending import enqueue
+from dashboard.teams.limits import WEBHOOKS, require_room
 from dashboard.teams.models import Role, Team, User
 from dashboard.teams.permissions import require_role, viewer_of
 from scheduler.alerting.values import SEVERITIES, WARNING
 from scheduler.model.errors import NotFound
-
-MOST_ENDPOINTS = 20
 
 
 def add_endpoint(
@@ -45,10 +44,10 @@ def add_endpoint(
         raise BadInput("A webhook needs a name, an address, a format and a severity.", remedy="Fill in all of them.")
     require_allowed(url)
     owner = {"team": team} if team is not None else {"user": actor}
-    if Endpoint.objects.filter(**owner).count() >= MOST_ENDPOINTS:
-        raise BadInput(f"There are {MOST_ENDPOINTS} webhooks already.", remedy="Remove one first.")
     secret = secrets.token_urlsafe(32)
     with audited(actor=actor, verb="webhook.add", team=team) as audit:
+        require_room(
+            WEBHOOKS, owner=team.name if team else actor.username, taken=Endpoint.objects.filter(**owner).count())
         endpoint = Endpoint.objects.create(
             **owner, name=name, url=url, format=format, least=least, sealed=jobs.seal(secret))
         audit.subject = endpoint

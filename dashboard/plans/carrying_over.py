@@ -15,7 +15,7 @@ from scheduler import reading
 from scheduler.model.errors import StalePlan, WeirError
 from scheduler.model.plan import Plan
 from scheduler.performance.pricing import query_cores
-from scheduler.reading import Change, Reads
+from scheduler.reading import Answers, Change, Reads
 from scheduler.rebasing import rebase
 from scheduler.replanning import may_be_made_anew, standing_for
 
@@ -23,11 +23,24 @@ NAMED = 3  # of what has changed, in a sentence
 
 
 class Carrier:
-    """Carries plans over to the estate as it is now; what several look up is read once."""
+    """Holds plans that wait to the estate as it is now; what several of them look up is read once.
 
-    def __init__(self, generation: int) -> None:
-        self._estate, self._siblings = StoredEstate(generation), StoredSiblings()
-        self._query_cores = query_cores(prices())
+    Parameters
+    ----------
+    generation : int
+        The estate's. What is read while that moves on is thrown away by who stores it.
+    records : sequence of PlanRecord
+        The plans that are asked about.
+    """
+
+    def __init__(self, generation: int, records: Sequence[PlanRecord]) -> None:
+        self._estate = StoredEstate(generation)
+        self._reads = {record.pk: Reads.from_json(record.reads) for record in records if record.reads}
+        self._answers = Answers(self._estate, StoredSiblings(), list(self._reads.values()))
+
+    def leaves_standing(self, record: PlanRecord) -> bool:
+        """Whether nothing has changed that a plan was made from: nothing has to be done before it is taken in."""
+        return record.pk in self._reads and self._answers.leave_standing(self._reads[record.pk])
 
     def carried_over(self, record: PlanRecord) -> tuple[Plan, Reads | None]:
         """The same plan for the estate as it is now; or one that does the same, with what it was made from.
@@ -41,14 +54,14 @@ class Carrier:
         AlteredPlan
             What is stored of it is not what was frozen.
         """
-        if not record.reads:
+        if record.pk not in self._reads:
             raise StalePlan("It was made by an earlier version of Weir.", remedy="Recompute it, then review anew.")
-        reads = Reads.from_json(record.reads)
-        changes = reading.changes(reads, self._estate, self._siblings)
+        reads = self._reads[record.pk]
+        changes = self._answers.changes(reads)
         plan = plan_of(record)
         assert plan is not None  # it is before its reviewers
         if not changes:
-            return rebase(plan, self._estate, query_cores=self._query_cores), None
+            return rebase(plan, self._estate, query_cores=query_cores(prices())), None
         anew = self._made_anew(record, plan, reads)
         if anew is None:
             names = {running: task for task, running in plan.dataflow.running.items()}

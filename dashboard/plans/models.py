@@ -13,6 +13,7 @@ class PlanRecord(models.Model):
     """A plan: first a request, then a frozen document with its digest and the estate's generation.
 
     Its digest is of what it means: while it waits, it is carried over to later generations under the same one.
+    ``generation`` is the newest at which it was found to stand; its document is numbered anew when it is taken in.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)

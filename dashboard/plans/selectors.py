@@ -12,10 +12,14 @@ from scheduler.model.plan import Plan
 
 
 def plan_of(record: PlanRecord) -> Plan | None:
-    """The frozen plan; ``AlteredPlan`` where the stored text does not have its digest."""
+    """The frozen plan; ``AlteredPlan`` where the stored text does not have its digest.
+
+    Its generation is the one that it is numbered for. That of the record is the newest at which the plan was found to
+    stand: later, where what changed since had no part in it.
+    """
     plan = plan_from_json(record.document) if record.document else None
-    if plan is not None and plan.generation != record.generation:  # which is no part of its digest
+    if plan is not None and (record.generation is None or plan.generation > record.generation):
         raise AlteredPlan(
-            "The stored plan is of another generation than the one that was frozen", remedy="Compute it again.",
+            "The stored plan is of a later generation than the one that was frozen", remedy="Compute it again.",
             digest=plan.digest)
     return plan

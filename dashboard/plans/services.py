@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
+from uuid import UUID
 
 from django.utils import timezone
 
@@ -76,8 +77,16 @@ def fail(*, record: PlanRecord, error: WeirError) -> PlanRecord:
         return record
 
 
+def leave_standing(*, plan_ids: Collection[UUID], generation: int) -> int:
+    """Note of plans that nothing of a later generation concerns that they stand at it; how many. Their text stays."""
+    with audited(actor=None, verb="plan.leave_standing") as audit:
+        audit.nothing_changed()  # they are what they were
+        return PlanRecord.objects.filter(pk__in=plan_ids, status=READY, generation__lt=generation).update(
+            generation=generation)
+
+
 def carry_over(*, record: PlanRecord, plan: Plan) -> PlanRecord:
-    """Keep the same plan for a later generation, in which all that it was made from is as it was."""
+    """Keep the same plan, numbered for a later generation, in which all that it was made from is as it was."""
     if plan.digest != record.digest:
         raise ValueError("another plan is no plan carried over")
     with audited(actor=None, verb="plan.carry_over", subject=record, team=record.dataflow.team) as audit:

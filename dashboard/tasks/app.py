@@ -30,6 +30,7 @@ OBSERVE_PROFILES_EVERY_S = 60.0
 FIT_COSTS_EVERY_S = 300.0
 GUARD_EVERY_S = 3.0
 SWEEP_EVERY_S = 15.0
+CARRY_OVER_EVERY_S = 5.0  # what a change of the estate asks for at once, where that was not heard
 ENACT_HELD_EVERY_S = 15.0
 CONTROL_EVERY_S = 10.0  # rounds in flight are followed so often; each controller says how often it decides
 EVALUATE_ALERTS_EVERY_S = 10.0
@@ -57,6 +58,7 @@ app.conf.update(
         "fit_costs": _every(FIT_COSTS_EVERY_S, queue.FIT_COSTS),
         "guard": _every(GUARD_EVERY_S, queue.GUARD),
         "enact_held": _every(ENACT_HELD_EVERY_S, queue.ENACT_HELD),
+        "carry_over": _every(CARRY_OVER_EVERY_S, queue.CARRY_OVER),
         "sweep": _every(SWEEP_EVERY_S, queue.SWEEP),
         "evaluate_alerts": _every(EVALUATE_ALERTS_EVERY_S, queue.EVALUATE_ALERTS),
         "deliver": _every(DELIVER_EVERY_S, queue.DELIVER),

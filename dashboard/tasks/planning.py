@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import datetime, timedelta
+from uuid import uuid4
 
 from django.utils import timezone
 
@@ -14,12 +16,23 @@ from dashboard.tasks.controlling import ACTUATORS
 from dashboard.teams.logins import forget_old_failures
 
 WAITS_TOO_LONG = timedelta(seconds=20)
+CARRYING, CARRIED_AT_MOST_EVERY_MS = "carrying over", 1000
 
 
 @app.task(name=queue.PREPARE_PROPOSAL)
 def prepare_proposal(*, proposal_id: str) -> None:
     """Compute a proposal's plan and put it before its reviewers."""
     services.prepare_proposal(proposal_id=proposal_id)
+
+
+@app.task(name=queue.CARRY_OVER)
+def carry_over() -> int:
+    """Hold plans that wait to the estate's generation; how many. One worker does so, and at most once a second: what
+    changes meanwhile is found when this is due again."""
+    with suppress(jobs.BrokerAway):  # two at once only do the same twice
+        if not jobs.hold_turn(CARRYING, uuid4().hex, for_ms=CARRIED_AT_MOST_EVERY_MS):
+            return 0
+    return services.carry_over_waiting()
 
 
 @app.task(name=queue.GUARD)

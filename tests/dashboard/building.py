@@ -11,6 +11,7 @@ from django.utils import timezone
 from dashboard.approvals.models import Proposal
 from dashboard.approvals.services import (
     approve_proposal,
+    carry_over_waiting,
     prepare_proposal,
     record_progress,
     remove_dataflow,
@@ -95,6 +96,12 @@ def approved(proposal: Proposal, *reviewers: User) -> Proposal:
     for reviewer in reviewers:
         proposal = approve_proposal(actor=reviewer, proposal_id=proposal.pk, digest=proposal.plan.digest)
     return proposal
+
+
+def held_to_estate(proposal: Proposal) -> Proposal:
+    """As it is once plans that wait were held to the estate, as the job does that follows each change of it."""
+    carry_over_waiting()
+    return Proposal.objects.select_related("plan", "dataflow__team").get(pk=proposal.pk)
 
 
 def enacted(proposal: Proposal) -> Proposal:

@@ -10,6 +10,7 @@ from dashboard.approvals.lifecycle import DONE, EXECUTING, PENDING, ROLLED_BACK,
 from dashboard.approvals.models import Proposal, Review
 from dashboard.approvals.services import (
     approve_proposal,
+    carry_over_waiting,
     prepare_proposal,
     recompute_proposal,
     remove_dataflow,
@@ -85,6 +86,7 @@ def test_many_plans_at_once_are_all_for_the_generation_that_stands(committed_wor
         lambda: approve_proposal(actor=world.ana, proposal_id=first.pk, digest=first.plan.digest),
         *(lambda proposal=proposal: prepare_proposal(proposal_id=proposal.pk) for proposal in waiting),
     )
+    carry_over_waiting()
     generation = EstateState.objects.get().generation
     for proposal in Proposal.objects.exclude(pk=first.pk).select_related("plan"):
         assert proposal.status in {PENDING, STALE}

@@ -27,7 +27,16 @@ from scheduler.controllers.registry import CONTROLLERS
 from scheduler.controllers.values import Policy
 from scheduler.model.errors import NotFound, PermissionDenied
 from scheduler.model.plan_kinds import DEFRAGMENT
-from tests.dashboard.building import World, approved, document, enacted, planned, removal_planned, running
+from tests.dashboard.building import (
+    World,
+    approved,
+    document,
+    enacted,
+    held_to_estate,
+    planned,
+    removal_planned,
+    running,
+)
 from tests.dashboard.controlling import Loop, made_by_weir, measured, phases
 from tests.dashboard.rearranging import prepared
 
@@ -108,6 +117,7 @@ def test_a_recommendation_that_is_overtaken_is_taken_back(world: World, loop: Lo
     prepared(proposal)
     loop.run()
     enacted(approved(planned(world.mo, world.mobility, document("apart", rates={"sense": 5})), world.ben))
+    held_to_estate(proposal)
     loop.run()
     loop.run(later_s=310)
     proposal.refresh_from_db()

@@ -38,7 +38,16 @@ from dashboard.operations.models import FragmentRow
 from dashboard.plans.joining import InvalidBeginning
 from dashboard.plans.selectors import plan_of
 from scheduler.model.errors import InvalidTransition, NotFound, PermissionDenied
-from tests.dashboard.building import World, approved, document, enacted, planned, removal_planned, running
+from tests.dashboard.building import (
+    World,
+    approved,
+    document,
+    enacted,
+    held_to_estate,
+    planned,
+    removal_planned,
+    running,
+)
 from tests.dashboard.rearranging import paused, prepared, status
 from workers.engine.observed import Flows, StreamFlow, TaskFlow
 
@@ -267,8 +276,7 @@ def test_a_step_is_weighed_by_what_is_measured_and_how_long_it_has_run(
 def test_it_waits_until_what_is_under_way_is_done(world: World, fragmented: DataflowRecord):
     proposal = prepared(defragment_dataflow(actor=world.carla, dataflow_id=fragmented.pk))
     other = approved(planned(world.mo, world.mobility, document("apart", rates={"sense": 5})), world.ben)
-    proposal.refresh_from_db()
-    assert proposal.status == STALE, "the estate has moved on"
+    assert held_to_estate(proposal).status == STALE, "the estate has moved on"
     recompute_proposal(actor=world.carla, proposal_id=proposal.pk)
     proposal = prepared(proposal)
     with pytest.raises(InvalidTransition) as raised:

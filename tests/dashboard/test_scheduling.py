@@ -32,7 +32,16 @@ from scheduler.applying import apply_plan
 from scheduler.model.errors import InvalidTransition, PermissionDenied, RateNotHeld
 from scheduler.model.task_types import TaskTypes
 from scheduler.performance.shipped import ESTIMATES
-from tests.dashboard.building import World, approved, document, enacted, planned, removal_planned, running
+from tests.dashboard.building import (
+    World,
+    approved,
+    document,
+    enacted,
+    held_to_estate,
+    planned,
+    removal_planned,
+    running,
+)
 from tests.dashboard.checks import check_rows
 from tests.dashboard.schedules import SAM, at, proposed, rescheduled, scheduled
 from tests.pages.scheduling import linear
@@ -134,8 +143,7 @@ def test_a_plan_of_a_schedule_is_overtaken_like_any_other(profiled: World):
     record = scheduled(profiled, at(18))
     proposal = rescheduled(profiled, record, at(50))
     running(profiled.carla, profiled.city, document("other"), profiled.ana)
-    proposal.refresh_from_db()
-    assert proposal.status == "stale"
+    assert held_to_estate(proposal).status == "stale"
     recompute_proposal(actor=profiled.carla, proposal_id=proposal.pk)
     anew = prepare_proposal(proposal_id=proposal.pk)
     assert anew.status == "pending" and anew.plan.options == proposal.plan.options

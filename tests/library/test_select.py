@@ -243,6 +243,8 @@ def test_what_is_no_select_over_one_stream_is_refused(query, words):
     ("SELECT NULL AS u FROM input", "NULL"), ("SELECT substring(s) AS u FROM input", "with 1 values"),
     ("SELECT split(s, s) AS u FROM input", "written out"), ("SELECT split(s, '(') AS u FROM input", "does not take"),
     ("SELECT s RLIKE '(?P<x>a)' AS u FROM input", "does not take"),
+    ("SELECT s RLIKE 'a*a*a*a*a*a*~' AS u FROM input", "in one way only"),
+    ("SELECT regexp_replace(s, '(a+)+~', '') AS u FROM input", "does not take"),
     ("SELECT from_json(s, 'a notype') AS u FROM input", "take"),
     ("SELECT CAST(a AS binary) AS u FROM input", "casts to"), ("SELECT posexplode(list) AS p FROM input", "2"),
     ("SELECT 99999999999999999999 AS u FROM input", "64 bits"), ("SELECT * EXCEPT (nope) FROM input", "nope"),

@@ -10,7 +10,7 @@ from dashboard.approvals.services import prepare_proposal
 from dashboard.catalog.models import DataflowRecord
 from dashboard.plans.selectors import plan_of
 from dashboard.teams.models import ApiToken, Membership, Role, Team
-from tests.dashboard.building import PASSWORD, World, approved, document, enacted, planned, running
+from tests.dashboard.building import PASSWORD, World, approved, document, enacted, held_to_estate, planned, running
 from tests.pages.conftest import ClientOf
 from tests.pages.markup import Markup
 
@@ -182,6 +182,8 @@ def test_a_stale_plan_is_recomputed_with_one_click(world: World, client_of: Clie
     late = planned(world.carla, world.city, document("jams", window=20))
     running(world.carla, world.city, document("traffic"), world.ana)
     client = client_of("carla")
+    assert "looked-at-again" in Markup(client.get(f"/proposals/{late.pk}/").text).notes
+    held_to_estate(late)
     assert "stale-estate" in Markup(client.get(f"/proposals/{late.pk}/").text).notes
     page = Markup(client.post(f"/proposals/{late.pk}/recompute", follow=True).text)
     assert page.flashes == ["computing"]

@@ -22,7 +22,7 @@ from scheduler.model.plan import Plan
 from scheduler.model.ports import EstateView
 from scheduler.performance.pricing import query_cores
 from scheduler.planning import plan_removal, plan_submission
-from scheduler.reading import Change, Reading, Reads, changes
+from scheduler.reading import Answers, Change, Reading, Reads
 from scheduler.rearranging import plan_defragmentation, plan_pause, plan_resumption
 from scheduler.rebasing import rebase
 from scheduler.replanning import may_be_made_anew, standing_for
@@ -69,9 +69,13 @@ def siblings(estate: Estate) -> SiblingIndex:
     return SiblingIndex(estate.tasks.values())
 
 
+def changes(reads: Reads, estate: Estate) -> tuple[Change, ...]:
+    return Answers(estate, siblings(estate), [reads]).changes(reads)
+
+
 def carried_over(waiting: Waiting, estate: Estate) -> Plan | None:
     """The plan for the estate as it is now; None where it is stale."""
-    if changes(waiting.reads, estate, siblings(estate)):
+    if changes(waiting.reads, estate):
         return None
     return rebase(waiting.plan, estate, query_cores=query_cores(PRICES))
 
@@ -119,14 +123,14 @@ def test_what_it_touches_makes_it_stale_and_says_what_changed():
     shared = took(ESTATE, "a")
     waiting = Waiting.for_review(shared, submission("b"))
     after = took(shared, "c")
-    changed = changes(waiting.reads, after, siblings(after))
+    changed = changes(waiting.reads, after)
     source = shared.submitted["a"].running["in"]
     assert Change("users", source) in changed and Change("fragments", shared.places[source][0]) in changed
     new = after.submitted["c"].running["n"]
     assert Change("tasks", new, new=True) in changed, "a task that it would start runs by now"
     removal = Waiting.for_review(shared, change_of(plan_removal, "a"))
     gone = apply_plan(shared, change_of(plan_removal, "a")(shared))
-    assert Change("submitted", "a", gone=True) in changes(removal.reads, gone, siblings(gone))
+    assert Change("submitted", "a", gone=True) in changes(removal.reads, gone)
 
 
 def test_who_shares_a_running_task_does_not_cost_others_that_wait_to_share_it_their_plans():
@@ -199,7 +203,7 @@ def test_a_wider_task_that_comes_makes_a_plan_with_containment_stale():
     running = with_band(ESTATE, "far", 50, 60)
     waiting = Waiting.for_review(running, planner)
     after = with_band(running, "wide", 0, 40)
-    assert "siblings" in {change.part for change in changes(waiting.reads, after, siblings(after))}
+    assert "siblings" in {change.part for change in changes(waiting.reads, after)}
 
 
 def test_a_schedule_is_stale_where_one_of_its_slots_has_something_else_to_do():
@@ -210,10 +214,10 @@ def test_a_schedule_is_stale_where_one_of_its_slots_has_something_else_to_do():
     used = {bundle.slot for fragment in waiting.plan.fragments_after.values() for bundle in fragment.queries}
     estate = took(ESTATE, "f")
     placed = {fragment.slot for fragment in estate.fragments.values()}
-    changed = changes(waiting.reads, estate, siblings(estate))
+    changed = changes(waiting.reads, estate)
     assert {change.key for change in changed if change.part == "slots"} == used & placed
     fewer = replace(ESTATE, slots=tuple(slot for slot in ESTATE.slots if slot.name not in used))
-    assert {change.key for change in changes(waiting.reads, fewer, siblings(fewer)) if change.gone} == used
+    assert {change.key for change in changes(waiting.reads, fewer) if change.gone} == used
 
 
 def test_what_begins_where_no_slot_is_any_more_is_stale():
@@ -224,6 +228,24 @@ def test_what_begins_where_no_slot_is_any_more_is_stale():
     assert not {fragment.slot for fragment in paused.fragments.values()} & {slot.name for slot in gone.slots}
     with pytest.raises(StalePlan, match="is gone or reserved"):
         carried_over(waiting, gone)
+
+
+def test_what_is_left_standing_is_known_without_its_plan():
+    waiting, schedule = Waiting.for_review(ESTATE, submission("e")), Waiting.for_review(
+        ESTATE, lambda view: submitted(view, FLOWS["e"], pair=SAM, rate_per_s=60, whole=ESTATE))
+    [slot] = {fragment.slot for fragment in waiting.plan.fragments_after.values()}
+    cases = {
+        "another that shares nothing": (took(ESTATE, "f"), True),
+        "another that starts the same": (took(ESTATE, "e"), False),
+        "a slot less, where it begins": (
+            replace(ESTATE, slots=tuple(other for other in ESTATE.slots if other.name != slot)), False),
+    }
+    for case, (estate, stands) in cases.items():
+        answers = Answers(estate, siblings(estate), [waiting.reads, schedule.reads])
+        assert answers.leave_standing(waiting.reads) is stands, case
+        assert not answers.leave_standing(schedule.reads) or not answers.changes(schedule.reads), case
+    before = Reads({part: keys for part, keys in waiting.reads.answers.items() if part != "begun"})
+    assert not Answers(ESTATE, siblings(ESTATE), [before]).leave_standing(before), "it is not known where it begins"
 
 
 def test_a_plan_with_a_digest_of_an_earlier_version_is_not_carried_over():
@@ -286,16 +308,18 @@ class WaitingPlans(RuleBasedStateMachine):
     def approve(self, data: st.DataObject) -> None:
         chosen = data.draw(st.integers(0, len(self.waiting) - 1))
         taken = self.waiting.pop(chosen)
-        plan = taken.plan
+        plan = taken.plan if taken.plan.generation == self.estate.generation else carried_over(taken, self.estate)
         if taken.document is not None:
             self.documents[plan.dataflow.id] = taken.document
         self.estate = apply_plan(self.estate, plan)
         self.waiting = [still for waiting in self.waiting if (still := self.stands(waiting, plan)) is not None]
 
     def stands(self, waiting: Waiting, taken: Plan) -> Waiting | None:
+        untouched = Answers(self.estate, siblings(self.estate), [waiting.reads]).leave_standing(waiting.reads)
         try:
             rebased = carried_over(waiting, self.estate)
         except StalePlan:
+            assert not untouched, "it could be taken in as it is"
             return None
         if rebased is None:
             anew = made_anew(waiting, self.estate)
@@ -309,7 +333,8 @@ class WaitingPlans(RuleBasedStateMachine):
         if waiting.plan.promise is None and waiting.plan.kind != "defragment":
             # What weighs slots against each other may choose others now; what it chose is there as it was.
             assert rebased == waiting.planner(self.estate), "it is what would be planned now"
-        return replace(waiting, plan=rebased)
+        # What nothing touches is left as it is, for however many generations, until it is taken in.
+        return waiting if untouched else replace(waiting, plan=rebased)
 
     @invariant()
     def holds(self) -> None:

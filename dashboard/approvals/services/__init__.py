@@ -27,12 +27,12 @@ from dashboard.approvals.services.submission import (
     remove_dataflow,
     submit_dataflow,
 )
+from dashboard.approvals.services.waiting_plans import carry_over_waiting
 
 __all__ = [
-    "adopt_near_miss", "approve_proposal", "cancel_proposal", "change_dataflow", "choose_joining", "comment_on",
-    "defragment_dataflow", "drop_left_bundles", "edit_comment", "empty_nodes", "enact_held", "forget_plans", "guard",
-    "move_query", "pause_dataflow",
-    "prepare_proposal", "propose_schedule", "propose_version", "recompute_proposal",
-    "record_progress", "reject_proposal", "remove_dataflow", "resolve_thread", "resume_dataflow",
-    "roll_back_proposal", "see_mentions", "set_rules", "submit_dataflow",
+    "adopt_near_miss", "approve_proposal", "cancel_proposal", "carry_over_waiting", "change_dataflow",
+    "choose_joining", "comment_on", "defragment_dataflow", "drop_left_bundles", "edit_comment", "empty_nodes",
+    "enact_held", "forget_plans", "guard", "move_query", "pause_dataflow", "prepare_proposal", "propose_schedule",
+    "propose_version", "recompute_proposal", "record_progress", "reject_proposal", "remove_dataflow",
+    "resolve_thread", "resume_dataflow", "roll_back_proposal", "see_mentions", "set_rules", "submit_dataflow",
 ]

@@ -13,11 +13,10 @@ from django.utils import timezone
 
 from dashboard import jobs
 from dashboard.approvals import permissions
-from dashboard.approvals.lifecycle import DONE, EXECUTING, FAILED, PENDING, ROLLED_BACK, ROLLING_BACK, STALE, UNDER_WAY
+from dashboard.approvals.lifecycle import DONE, EXECUTING, FAILED, ROLLED_BACK, ROLLING_BACK, STALE, UNDER_WAY
 from dashboard.approvals.models import Proposal
 from dashboard.approvals.moves import move_proposal
 from dashboard.approvals.plan_in_force import plans_in_force
-from dashboard.approvals.services.review_requests import ask
 from dashboard.audit.trail import Audit, audited
 from dashboard.catalog import lifecycle as dataflows
 from dashboard.catalog.moves import move_dataflow
@@ -29,7 +28,6 @@ from dashboard.operations.estate_writer import drop_bundles, on_slots_there, sto
 from dashboard.operations.generation import lock_generation
 from dashboard.operations.models import EstateState
 from dashboard.plans import services as plans
-from dashboard.plans.carrying_over import Carrier
 from dashboard.plans.computing import compute
 from dashboard.plans.joining import by_schedule, last_options
 from dashboard.plans.kinds import SITE_PLAN_KINDS
@@ -44,7 +42,6 @@ from scheduler.model.errors import InvalidTransition, WeirError
 from scheduler.model.plan import Plan
 from scheduler.model.plan_kinds import PLAN_KINDS, names_where
 from scheduler.plan_progress import PlanProgress
-from scheduler.reading import Reads
 from scheduler.step_kinds import kind_of
 from scheduler.undoing import undo
 
@@ -80,7 +77,7 @@ def execute(audit: Audit, proposal: Proposal, *, generation: int) -> None:
         return
     proposal.approved_at = timezone.now()
     proposal.progress = {"done": [], "failing": {}}
-    move_proposal(proposal, EXECUTING)  # first, so that it does not overtake itself
+    move_proposal(proposal, EXECUTING)
     store_plan(plan)
     if kind.becomes:
         move_dataflow(proposal.dataflow, kind.becomes)
@@ -332,32 +329,3 @@ def overtake(proposal: Proposal, *, why: WeirError | None = None) -> None:
         move_proposal(proposal, STALE)
         if why is not None:
             audit.details = {"why": why.message}
-
-
-def carry_over_or_overtake(*, generation: int) -> None:
-    """Carry every pending proposal's plan over to this generation, approvals and all; overtake those that it changed.
-
-    Teams that come to share what a plan shares are asked as well; those that have approved are not asked again.
-
-    Inside the transaction that makes the generation, so that no plan is before its reviewers that could not be taken.
-    """
-    older = list(Proposal.objects.select_for_update(of=("self",)).select_related("plan", "dataflow__team").filter(
-        status=PENDING, plan__generation__lt=generation))
-    carrier = Carrier(generation) if older else None
-    for proposal in older:
-        try:
-            plan, reads = carrier.carried_over(proposal.plan)
-        except WeirError as error:
-            overtake(proposal, why=error)
-            continue
-        if reads is None:
-            plans.carry_over(record=proposal.plan, plan=plan)
-        else:
-            _renew(proposal, plan, reads)
-
-
-def _renew(proposal: Proposal, plan: Plan, reads: Reads) -> None:
-    with audited(actor=None, verb="proposal.renew", subject=proposal, team=proposal.dataflow.team) as audit:
-        audit.details = {"digest_before": proposal.plan.digest, "digest": plan.digest}
-        plans.renew(record=proposal.plan, plan=plan, reads=reads)
-        ask(audit, proposal, plan)

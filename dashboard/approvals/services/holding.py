@@ -11,6 +11,7 @@ from dashboard.approvals.demands import closure_of, missing_teams, moment_of
 from dashboard.approvals.lifecycle import PENDING
 from dashboard.approvals.models import Proposal
 from dashboard.approvals.services.enacting import execute
+from dashboard.approvals.services.waiting_plans import bring_up_to_date
 from dashboard.audit.trail import Audit, audited
 from dashboard.operations.generation import lock_generation
 from scheduler.model.errors import InvalidTransition
@@ -47,7 +48,7 @@ def enact_if_open(audit: Audit, proposal: Proposal, *, generation: int, at: date
 def enact_held(*, at: datetime) -> list[UUID]:
     """Execute plans that were approved and held, where nothing stands in the way any more; which those are.
 
-    One whose approvals have expired meanwhile waits for others.
+    One whose approvals have expired meanwhile waits for others; so does one that other teams have come to share.
     """
     enacted = []
     for proposal_id in Proposal.objects.filter(status=PENDING, held__isnull=False).values_list("pk", flat=True):
@@ -69,10 +70,13 @@ def _enact_one_held(proposal_id: UUID, *, at: datetime) -> bool:
             audit.nothing_changed()
             return False
         before = proposal.held
+        if bring_up_to_date(proposal, generation=generation) is not None:
+            audit.nothing_changed()  # but that it stands no more, which has a row of its own
+            return False
         if missing_teams(proposal, at=at):
             proposal.held = None
             proposal.save(update_fields=["held", "changed"])
-            audit.details = {"why": "approvals have expired"}
+            audit.details = {"why": "approvals have expired, or other teams are asked as well"}
             return False
         enact_if_open(audit, proposal, generation=generation, at=at)
         if proposal.held == before:

@@ -13,7 +13,8 @@ from dashboard.approvals.lifecycle import CANCELLED, PENDING, REJECTED, STALE
 from dashboard.approvals.models import Proposal, Review
 from dashboard.approvals.moves import move_proposal
 from dashboard.approvals.services.holding import enact_if_open
-from dashboard.audit.trail import audited
+from dashboard.approvals.services.waiting_plans import bring_up_to_date
+from dashboard.audit.trail import Audit, audited
 from dashboard.catalog import lifecycle as dataflows
 from dashboard.catalog.moves import move_dataflow
 from dashboard.core.errors import BadInput
@@ -56,24 +57,50 @@ def approve_proposal(*, actor: User, proposal_id: UUID | str, digest: str, comme
 
     Raises
     ------
-    StalePlan, DigestMismatch, AlreadyReviewed, PermissionDenied, InvalidTransition
+    DigestMismatch
+        The plan is another one than the actor looked at; also where it was made anew only now, since the estate has
+        changed.
+    StalePlan, NoSlots
+        The estate has changed, and the plan stands no more.
+    AlreadyReviewed, PermissionDenied, InvalidTransition
     """
     viewer, now = viewer_of(actor), timezone.now()
     with audited(actor=actor, verb="proposal.approve") as audit:
         generation = lock_generation()
         proposal = permissions.proposal_for(viewer, proposal_id, for_update=True)
         _require_reviewable(proposal, digest)
-        teams = _teams_to_approve_for(viewer, proposal, at=now)
-        for team in teams:
-            Review.objects.update_or_create(
-                plan=proposal.plan, team=team, reviewer=actor,
-                defaults={"proposal": proposal, "verdict": "approve", "role": _role_in(viewer, team), "at": now,
-                          "comment": _clean(comment)})
-        audit.subject, audit.team = proposal, proposal.dataflow.team
-        audit.details = {"teams": [team.slug for team in teams], "digest": digest}
-        if not missing_teams(proposal, at=now):
-            enact_if_open(audit, proposal, generation=generation, at=now)
-        return proposal
+        _teams_to_approve_for(viewer, proposal, at=now)  # or it is not for the actor to bring it up to date
+        refusal = bring_up_to_date(proposal, generation=generation) or _made_anew(proposal, digest)
+        if refusal is None:
+            _approve(audit, proposal, viewer, digest=digest, comment=comment, generation=generation, at=now)
+        else:
+            audit.nothing_changed()  # by the actor
+    if refusal is not None:  # once it is kept what became of the plan
+        raise refusal
+    return proposal
+
+
+def _approve(
+    audit: Audit, proposal: Proposal, viewer: Viewer, *, digest: str, comment: str, generation: int, at: datetime
+) -> None:
+    teams = _teams_to_approve_for(viewer, proposal, at=at)
+    for team in teams:
+        Review.objects.update_or_create(
+            plan=proposal.plan, team=team, reviewer=audit.actor,
+            defaults={"proposal": proposal, "verdict": "approve", "role": _role_in(viewer, team), "at": at,
+                      "comment": _clean(comment)})
+    audit.subject, audit.team = proposal, proposal.dataflow.team
+    audit.details = {"teams": [team.slug for team in teams], "digest": digest}
+    if not missing_teams(proposal, at=at):
+        enact_if_open(audit, proposal, generation=generation, at=at)
+
+
+def _made_anew(proposal: Proposal, digest: str) -> DigestMismatch | None:
+    if proposal.plan.digest == digest:
+        return None
+    return DigestMismatch(
+        "The estate has changed since this plan was computed, so it was made anew.",
+        remedy="Reload the page and review the plan as it is now.", digest=proposal.plan.digest)
 
 
 def reject_proposal(*, actor: User, proposal_id: UUID | str, comment: str) -> Proposal:
@@ -119,8 +146,9 @@ def cancel_proposal(*, actor: User, proposal_id: UUID | str) -> Proposal:
 
 def _require_reviewable(proposal: Proposal, digest: str) -> None:
     if proposal.status == STALE:
+        why = proposal.plan.error or {"message": "A profile has changed since this plan was computed."}
         raise StalePlan(
-            "The estate or a profile has changed since this plan was computed.",
+            why["message"],
             remedy="Recompute it, then review anew.")
     if proposal.status != PENDING:
         raise InvalidTransition(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from datetime import timedelta
+from math import ceil
 from typing import Any
 from uuid import UUID
 
@@ -32,8 +34,10 @@ from dashboard.plans.choices import Choice
 from dashboard.plans.computing import plan_and_reads
 from dashboard.plans.joining import joined_by, options_of
 from dashboard.plans.kinds import SITE_PLAN_KINDS
+from dashboard.plans.models import PlanRecord
 from dashboard.plans.scheduling_problem import problem_of_new
 from dashboard.plans.stale_profiles import profiles_since
+from dashboard.teams.limits import PLANS, PROPOSALS, require_room
 from dashboard.teams.models import Role, Team, User
 from dashboard.teams.permissions import require_role, viewer_of
 from dashboard.teams.secrets import require_secrets
@@ -43,6 +47,7 @@ from scheduler.model.plan_kinds import PLAN_KINDS, REMOVE, SUBMIT
 from scheduler.reading import Reads
 
 ATTEMPTS_WITHOUT_LOCK = 2
+AN_HOUR = timedelta(hours=1)
 _Computed = tuple[Plan, Reads] | WeirError  # or why there is no plan
 
 
@@ -204,6 +209,8 @@ def replan(*, actor: User, proposal: Proposal, options: Mapping[str, Any]) -> No
 def plan_anew(*, actor: User | None, proposal: Proposal, options: Mapping[str, Any]) -> None:
     """Ask for another plan of a proposal: reviews of others do not count for it. The caller is inside a command."""
     kind = PLAN_KINDS[proposal.plan.kind]
+    if actor is not None:
+        _require_plan(proposal.dataflow.team)
     proposal.plan = plans.request_plan(
         actor=actor, dataflow=proposal.dataflow, kind=kind.name, options=options,
         version=proposal.plan.version if kind.has_version else None)
@@ -257,11 +264,32 @@ def open_proposal(
         The round of a controller that asks for it.
     version : int, optional
         The number of the version that is planned; the current one where it is not given.
+
+    Raises
+    ------
+    TeamLimitReached
+        As many of the team's proposals are open as may be.
+    AskedTooOften
+        As many plans were asked for within the hour, of the team's dataflows, as may be.
     """
+    if audit.actor is not None:  # what Weir proposes by itself has bounds of its own
+        opened = Proposal.objects.open().filter(dataflow__team=record.team_id, author__isnull=False)
+        require_room(PROPOSALS, owner=record.team.name, taken=opened.count())
+        _require_plan(record.team)
     plan = plans.request_plan(actor=audit.actor, dataflow=record, kind=kind, options=options, version=version)
     proposal = Proposal.objects.create(plan=plan, dataflow=record, author=audit.actor, round=turn)
     jobs.prepare_proposal(str(proposal.pk))
     return proposal
+
+
+def _require_plan(team: Team) -> None:
+    """Raise where people have asked for as many plans within the hour as a team's may; the estate's lock is held."""
+    now = timezone.now()
+    lately = PlanRecord.objects.filter(dataflow__team=team, created__gt=now - AN_HOUR)
+    oldest = lately.order_by("created").values_list("created", flat=True).first() or now
+    require_room(
+        PLANS, owner=team.name, taken=lately.count(),
+        retry_after_s=max(1, ceil((oldest + AN_HOUR - now).total_seconds())))
 
 
 def _give_up_older(audit: Audit, record: DataflowRecord) -> None:

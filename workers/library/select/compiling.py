@@ -274,7 +274,8 @@ class Scope:
         sound = FUNCTIONS["split"].literal[0][1](pattern.this) if word == "RLIKE" else "\\" not in pattern.this
         if not sound:
             raise refused(f"has the pattern “{pattern.this[:60]}”, which {word} does not take",
-                          "Use character classes, groups and repetitions, without backslashes in LIKE.")
+                          "Use character classes, groups and repetitions, without backslashes in LIKE. What a "
+                          "repetition repeats may match in one way only; two at most may end at several places.")
         return Typed("boolean", f"({value.spark} {word} {self._literal(pattern).spark})")
 
     def _is(self, node: exp.Is) -> Typed:

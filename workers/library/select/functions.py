@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from .. import spark_types
 from . import types
+from .patterns import is_bounded
 
 Kinds = Sequence[str | None]
 Result = str | Callable[[Kinds], str | None]
@@ -65,12 +66,14 @@ def _list_of(part: Callable[[str], str | None]) -> Callable[[Kinds], str | None]
 
 
 def _is_pattern(text: str) -> bool:
-    """Whether a regular expression means the same in Python and in Java, as far as its syntax tells."""
+    """Whether a regular expression means the same in Python and in Java, as far as its syntax tells, and is matched in
+    bounded time."""
     try:
         re.compile(text)
     except (re.error, RecursionError, OverflowError):
         return False
-    return re.search(r"\(\?[^:=!<]|\(\?<[^=!]|\\[AZzGQEpPXRhHNuUxc0-9kK]|\[[^\]]*(\[|&&)", text) is None
+    is_alike = re.search(r"\(\?[^:=!<]|\(\?<[^=!]|\\[AZzGQEpPXRhHNuUxc0-9kK]|\[[^\]]*(\[|&&)", text) is None
+    return is_alike and is_bounded(text)
 
 
 def _is_path(text: str) -> bool:

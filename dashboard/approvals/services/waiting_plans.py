@@ -1,0 +1,146 @@
+"""Whether plans that wait still stand: each is held to the estate after every change of it, and before it is taken in.
+
+The former is done outside of the change's transaction, by a job; the latter under the estate's lock, for one plan. So a
+change costs who makes it nothing for plans of others that wait, and nothing is enacted that was not looked at again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from dashboard.approvals.lifecycle import PENDING
+from dashboard.approvals.models import Proposal
+from dashboard.approvals.services.enacting import overtake
+from dashboard.approvals.services.review_requests import ask
+from dashboard.audit.trail import audited
+from dashboard.operations.estate_reader import current_generation
+from dashboard.operations.generation import lock_generation
+from dashboard.plans import services as plans
+from dashboard.plans.carrying_over import Carrier
+from dashboard.plans.selectors import plan_of
+from scheduler.model.errors import WeirError
+from scheduler.model.plan import Plan
+from scheduler.reading import Reads
+
+ROUNDS = 3  # in which the estate may move on; then the job of a later change goes on
+READ_AT_ONCE_CHARS = 400_000  # of what plans looked up: some 4,000 keys, as many as one statement may well name
+_Outcome = tuple[Plan, Reads | None] | WeirError  # or why it stands no more
+
+
+def carry_over_waiting() -> int:
+    """Hold every pending plan of an older generation to the estate as it is; how many were.
+
+    What a change did not touch is noted as standing, many in one transaction. Each other one is carried over, renewed
+    or overtaken in a short transaction of its own. Nothing is computed under the estate's lock: where the estate moves
+    on meanwhile, the result is thrown away.
+    """
+    held = 0
+    for _ in range(ROUNDS):
+        generation = current_generation()
+        older = Proposal.objects.filter(status=PENDING, plan__generation__lt=generation).select_related("plan")
+        for some in _chunks(older.order_by("created")):
+            if not _hold(some, generation):
+                break
+            held += len(some)
+        else:
+            break
+    return held
+
+
+def bring_up_to_date(proposal: Proposal, *, generation: int) -> WeirError | None:
+    """Carry one pending proposal's plan over to the estate as it is, or renew or overtake it.
+
+    The caller holds the estate's lock and the proposal's, inside its own audited command, which it lets commit in any
+    case.
+
+    Parameters
+    ----------
+    proposal : Proposal
+        Pending, locked. Afterwards its plan has another digest where it was made anew.
+    generation : int
+        The estate's.
+
+    Returns
+    -------
+    WeirError
+        Why the plan stands no more; None where it is of this generation now.
+    """
+    try:
+        if plan_of(proposal.plan).generation == generation:
+            return None
+    except WeirError as altered:
+        return _settle(proposal, altered)
+    return _settle(proposal, _outcome(Carrier(generation, [proposal.plan]), proposal))
+
+
+def _chunks(proposals: Iterable[Proposal]) -> Iterator[list[Proposal]]:
+    """In pieces whose look-ups one statement can name."""
+    chunk: list[Proposal] = []
+    chars = 0
+    for proposal in proposals:
+        chars += len(proposal.plan.reads)
+        if chunk and chars > READ_AT_ONCE_CHARS:
+            yield chunk
+            chunk, chars = [], len(proposal.plan.reads)
+        chunk.append(proposal)
+    if chunk:
+        yield chunk
+
+
+def _hold(proposals: list[Proposal], generation: int) -> bool:
+    """Hold these to the estate; False where it has moved on since."""
+    carrier = Carrier(generation, [proposal.plan for proposal in proposals])
+    touched = [proposal for proposal in proposals if not carrier.leaves_standing(proposal.plan)]
+    untouched = {proposal.pk for proposal in proposals} - {proposal.pk for proposal in touched}
+    return _leave_standing(untouched, generation) and all(
+        _store(proposal, _outcome(carrier, proposal), generation) for proposal in touched)
+
+
+def _outcome(carrier: Carrier, proposal: Proposal) -> _Outcome:
+    try:
+        return carrier.carried_over(proposal.plan)
+    except WeirError as error:
+        return error
+
+
+def _leave_standing(proposal_ids: Iterable[object], generation: int) -> bool:
+    with audited(actor=None, verb="plan.leave_standing") as audit:
+        audit.nothing_changed()
+        if lock_generation() != generation:
+            return False
+        waiting = Proposal.objects.filter(pk__in=proposal_ids, status=PENDING).values_list("plan_id", flat=True)
+        plans.leave_standing(plan_ids=list(waiting), generation=generation)
+        return True
+
+
+def _store(proposal: Proposal, outcome: _Outcome, generation: int) -> bool:
+    """Keep what became of one; False where the estate has moved on since it was computed."""
+    with audited(actor=None, verb="plan.settle", subject=proposal) as audit:
+        audit.nothing_changed()  # what changes has rows of its own
+        if lock_generation() != generation:
+            return False
+        fresh = Proposal.objects.select_for_update(of=("self",)).select_related("plan", "dataflow__team", "round").get(
+            pk=proposal.pk)
+        if fresh.status == PENDING and fresh.plan_id == proposal.plan_id and fresh.plan.generation < generation:
+            _settle(fresh, outcome)
+        return True
+
+
+def _settle(proposal: Proposal, outcome: _Outcome) -> WeirError | None:
+    if isinstance(outcome, WeirError):
+        overtake(proposal, why=outcome)
+        return outcome
+    plan, reads = outcome
+    if reads is None:
+        plans.carry_over(record=proposal.plan, plan=plan)
+    else:
+        _renew(proposal, plan, reads)
+    return None
+
+
+def _renew(proposal: Proposal, plan: Plan, reads: Reads) -> None:
+    """Keep a plan that does the same; teams that come to share what it shares are asked, and none twice."""
+    with audited(actor=None, verb="proposal.renew", subject=proposal, team=proposal.dataflow.team) as audit:
+        audit.details = {"digest_before": proposal.plan.digest, "digest": plan.digest}
+        plans.renew(record=proposal.plan, plan=plan, reads=reads)
+        ask(audit, proposal, plan)

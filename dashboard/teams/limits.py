@@ -1,0 +1,75 @@
+"""How much of what all share one team may have: each limit a setting, and one error that names it and the way out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from django.conf import settings
+
+from scheduler.model.errors import WeirError
+
+
+class TeamLimitReached(WeirError):
+    """The team has as many as it may have."""
+
+    code = "team_limit_reached"
+
+
+class AskedTooOften(WeirError):
+    """The team has asked as often within the hour as it may."""
+
+    code = "asked_too_often"
+
+
+@dataclass(frozen=True, slots=True)
+class TeamLimit:
+    """A limit: the setting that holds it, what is counted, and what makes room."""
+
+    setting: str
+    what: str
+    remedy: str
+
+    @property
+    def most(self) -> int:
+        """How many, by the setting."""
+        return getattr(settings, self.setting.removeprefix("WEIR_"))
+
+
+PROPOSALS = TeamLimit("WEIR_TEAM_PROPOSALS", "open proposals", "Have some approved, or cancel what nobody needs")
+PLANS = TeamLimit("WEIR_TEAM_PLANS_PER_H", "plans an hour", "Wait")
+TASKS = TeamLimit("WEIR_TEAM_TASKS", "tasks of dataflows that run or are proposed", "Remove a dataflow")
+CONNECTIONS = TeamLimit("WEIR_TEAM_CONNECTIONS", "live connections", "Close a page")
+WEBHOOKS = TeamLimit("WEIR_TEAM_WEBHOOKS", "webhooks", "Remove one")
+TEAM_LIMITS = (PROPOSALS, PLANS, TASKS, CONNECTIONS, WEBHOOKS)  # slow readers' disk: `WEIR_SPILL_TEAM_MB`, on nodes
+
+
+def require_room(limit: TeamLimit, *, owner: str, taken: int, more: int = 1, retry_after_s: int | None = None) -> None:
+    """Raise unless that many more are within a limit.
+
+    Parameters
+    ----------
+    limit : TeamLimit
+        Of `TEAM_LIMITS`.
+    owner : str
+        The team's name; of what a person has, that one's.
+    taken, more : int
+        How many there are, and how many are to come.
+    retry_after_s : int, optional
+        When there is room again by itself, in seconds; of what is counted by the hour.
+
+    Raises
+    ------
+    TeamLimitReached
+        There is no room until something makes some.
+    AskedTooOften
+        There is none before ``retry_after_s``.
+    """
+    if taken + more <= limit.most:
+        return
+    message = f"{owner} may have {limit.most} {limit.what}, and has {taken}."
+    by = f"or ask the operator for more ({limit.setting})."
+    if retry_after_s is None:
+        raise TeamLimitReached(message, remedy=f"{limit.remedy}, {by}", most=limit.most, taken=taken)
+    raise AskedTooOften(
+        message, remedy=f"{limit.remedy} {retry_after_s} s, {by}", most=limit.most, taken=taken,
+        retry_after_s=retry_after_s)

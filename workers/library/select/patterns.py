@@ -1,0 +1,174 @@
+"""Patterns whose matching cannot explode: which regular expressions Java's backtracking does in bounded time.
+
+Java tries one way after the other. Where, at each place of a text, at most one way can go on, no more than one is ever
+tried to its end. Where several can, the ways multiply: within a repetition without bound, so that thirty characters
+take hours; outside of one by as many as there are, or as the text is long. So a pattern is taken if what stands within
+repetitions is never ambiguous, and of the repetitions outside `MOST_LOOSE` at most may end at several places. Then
+matching takes time by the text's length to the power of two more than that, at the most.
+
+What a character may be is told by sets that are never too small: of ASCII exactly, of all others together.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import reduce
+from operator import or_
+from re import _constants as sre  # type: ignore[attr-defined]
+from re import _parser as parser  # type: ignore[attr-defined]
+from typing import Any
+
+MOST_LOOSE = 2  # repetitions, besides others, that may end at several places
+MOST_BRANCHES = 64  # ways outside of repetitions
+MOST_REPEATED = 1000
+_ASCII = 128
+_OTHER, _END = 1 << _ASCII, 1 << (_ASCII + 1)
+_ALL = (1 << (_ASCII + 1)) - 1
+_REPEATS = (sre.MAX_REPEAT, sre.MIN_REPEAT, sre.POSSESSIVE_REPEAT)
+_CLASSES = {sre.CATEGORY_DIGIT: r"\d", sre.CATEGORY_SPACE: r"\s", sre.CATEGORY_WORD: r"\w",
+            sre.CATEGORY_NOT_DIGIT: r"\D", sre.CATEGORY_NOT_SPACE: r"\S", sre.CATEGORY_NOT_WORD: r"\W"}
+_LINE_ENDS = 1 << ord("\n") | 1 << ord("\r") | _OTHER
+
+
+class _TooLoose(Exception):
+    """Matching may take too long."""
+
+
+class _Count:
+    """What multiplies outside of repetitions."""
+
+    def __init__(self) -> None:
+        self.loose, self.branches = 0, 1
+
+
+def is_bounded(pattern: str) -> bool:
+    """Whether matching takes time by a small power of the text's length.
+
+    Parameters
+    ----------
+    pattern : str
+        A regular expression that Python's `re` takes.
+
+    Examples
+    --------
+    >>> is_bounded("^[a-z]+@[a-z.]+$"), is_bounded("ERROR.*disk.*")
+    (True, True)
+    >>> is_bounded("(a+)+$"), is_bounded("a*a*a*a*~")
+    (False, False)
+    """
+    count = _Count()
+    try:
+        _check(list(parser.parse(pattern)), 0, count, repeated=False)
+    except (_TooLoose, re.error, RecursionError, OverflowError):
+        return False
+    return count.loose <= MOST_LOOSE and count.branches <= MOST_BRANCHES
+
+
+def _check(items: Sequence[tuple[Any, Any]], follow: int, count: _Count, *, repeated: bool) -> None:
+    """Go through a sequence. ``follow``: what may come behind it and fail there; 0 where nothing can fail any more."""
+    for place, (kind, what) in enumerate(items):
+        rest, is_empty = _first(items[place + 1:])
+        after = rest | follow if is_empty else rest
+        if kind in _REPEATS:
+            _check_repeat(what, after, count, repeated=repeated)
+        elif kind is sre.BRANCH:
+            firsts = [_first(branch) for branch in what[1]]
+            _choose([first | (after if may_be_empty else 0) for first, may_be_empty in firsts], count,
+                    repeated=repeated)
+            for branch in what[1]:
+                _check(branch, after, count, repeated=repeated)
+        elif kind is sre.SUBPATTERN:
+            _check(what[3], after, count, repeated=repeated)
+        elif kind is sre.ATOMIC_GROUP:
+            _check(what, after, count, repeated=repeated)
+        elif kind in (sre.ASSERT, sre.ASSERT_NOT):
+            count.loose += repeated  # it is looked ahead from each place
+            _check(what[1], 0, count, repeated=repeated)
+        elif kind not in (sre.LITERAL, sre.NOT_LITERAL, sre.ANY, sre.IN, sre.AT):
+            raise _TooLoose
+
+
+def _check_repeat(what: tuple[Any, Any, Any], after: int, count: _Count, *, repeated: bool) -> None:
+    least, most, body = what
+    first, may_be_empty = _first(body)
+    if least == most == 1:
+        return _check(body, after, count, repeated=repeated)
+    if most != sre.MAXREPEAT and most > MOST_REPEATED:
+        raise _TooLoose
+    if least != most and first & after:
+        if repeated:
+            raise _TooLoose
+        count.loose += most > 1
+        count.branches *= 1 if most > 1 else 2
+    if most > 1 and may_be_empty:
+        raise _TooLoose
+    return _check(body, after | (first if most > 1 else 0), count, repeated=repeated or most > 1)
+
+
+def _choose(firsts: Sequence[int], count: _Count, *, repeated: bool) -> None:
+    """One of several ways: the first character tells which, or all of them may be tried."""
+    if reduce(or_, firsts, 0).bit_count() == sum(first.bit_count() for first in firsts):
+        return
+    if repeated:
+        raise _TooLoose
+    count.branches *= len(firsts)
+
+
+def _first(items: Sequence[tuple[Any, Any]]) -> tuple[int, bool]:
+    """With which characters a sequence may begin, and whether it may be empty."""
+    characters = 0
+    for kind, what in items:
+        some, may_be_empty = _first_of(kind, what)
+        characters |= some
+        if not may_be_empty:
+            return characters, False
+    return characters, True
+
+
+def _first_of(kind: Any, what: Any) -> tuple[int, bool]:
+    if kind is sre.LITERAL:
+        return _set_of(what), False
+    if kind is sre.NOT_LITERAL:
+        return _ALL & ~_set_of(what) | _OTHER, False
+    if kind is sre.ANY:
+        return _ALL, False
+    if kind is sre.IN:
+        return _class(what), False
+    if kind in _REPEATS:
+        characters, may_be_empty = _first(what[2])
+        return characters, may_be_empty or what[0] == 0
+    if kind is sre.BRANCH:
+        firsts = [_first(branch) for branch in what[1]]
+        return reduce(or_, (first for first, _ in firsts), 0), any(may_be_empty for _, may_be_empty in firsts)
+    if kind is sre.SUBPATTERN:
+        return _first(what[3])
+    if kind is sre.ATOMIC_GROUP:
+        return _first(what)
+    if kind is sre.AT and what in (sre.AT_END, sre.AT_END_STRING):
+        return _LINE_ENDS | _END, False
+    return 0, True  # a place, or what looks ahead or back
+
+
+def _set_of(code: int) -> int:
+    return 1 << code if code < _ASCII else _OTHER
+
+
+def _class(parts: Sequence[tuple[Any, Any]]) -> int:
+    characters, is_negated = 0, False
+    for kind, what in parts:
+        if kind is sre.NEGATE:
+            is_negated = True
+        elif kind is sre.LITERAL:
+            characters |= _set_of(what)
+        elif kind is sre.RANGE:
+            characters |= reduce(or_, (1 << code for code in range(what[0], min(what[1], _ASCII - 1) + 1)), 0)
+            characters |= _OTHER if what[1] >= _ASCII else 0
+        else:
+            characters |= _CATEGORY[what]
+    return _ALL & ~characters | _OTHER if is_negated else characters
+
+
+_CATEGORY = {  # Java's are of ASCII, and so all others are in what they are not
+    category: reduce(or_, (1 << code for code in range(_ASCII) if re.fullmatch(text, chr(code), re.ASCII)), 0)
+    | (_OTHER if text[1].isupper() else 0) for category, text in _CLASSES.items()}
