@@ -106,7 +106,8 @@ class Newcomer:
             types={task.type for task in self.alone.tasks})
 
     def price_otherwise(self, merged: Merge, *, fresh: bool) -> Price | None:
-        """The price of the other choice: to start anew what this joins, or the reverse; None where it is the same."""
+        """The price of the other choice: to start anew what a merge joins, or the reverse; None where it is the same.
+        """
         other = self.merged(fresh=fresh)
         if other.running == merged.running:
             return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 from .enactment import LaidOut, bundle_ids, lay_out, notes_of, promise_of
@@ -27,7 +28,7 @@ from .reuse.activity import (
     queries_ceased,
 )
 from .reuse.bill_changes import bill_changes
-from .reuse.containment import Containment, contain
+from .reuse.containment import Contained, Containment, contain
 from .reuse.fragments import NOW, attach, chained_note, cut_into_chains
 from .reuse.merge import Merge, merge
 from .reuse.order import order_note, reads_divided
@@ -101,13 +102,19 @@ def plan_submission(
     _check_plannable(estate, dataflow, dataflow_id, task_types)
     alone = with_scoped_secrets(dataflow, team=team, task_types=task_types)
     scope = team if dataflow.visibility == "private" else ""
-    contained = contain(
-        estate.tasks, alone, task_types=task_types, containment=None if schedule else containment, scope=scope,
-        stateful=not fresh, works=partial(is_working, estate))
+
+    def contained_in(*, fresh: bool) -> Contained:
+        return contain(
+            estate.tasks, alone, task_types=task_types, containment=None if schedule else containment, scope=scope,
+            fresh_for=dataflow_id if fresh else "", works=partial(is_working, estate))
+
+    contained = contained_in(fresh=fresh)
     submission = Newcomer(
         estate, contained.dataflow, alone, dataflow_id=dataflow_id, scope=scope, task_types=task_types, prices=prices,
         # Profiles are of tasks: one that is scheduled has a query to itself.
         longest_chain=1 if schedule else longest_chain)
+    otherwise = submission if containment is None else replace(submission, dataflow=contained_in(
+        fresh=not fresh).dataflow)
     merged = submission.merged(fresh=fresh)
     started = submission.started(merged)
     chains = submission.chains(merged)
@@ -133,7 +140,7 @@ def plan_submission(
         fresh=merged.fresh,
         refined=contained.refinements,
         price=price if schedule is None else in_slots(price, prices=prices, slots=laid_out.all_slots),
-        otherwise=None if schedule else submission.price_otherwise(merged, fresh=not fresh),
+        otherwise=None if schedule else otherwise.price_otherwise(merged, fresh=not fresh),
         bill_changes=bill_changes(
             estate, merged.reused, team=team, comes=True, task_types=task_types, prices=prices),
         promise=schedule and promise_of(

@@ -1,8 +1,9 @@
 """One round of online task deployment (OTD, paper [4], algorithms 1 and 2): a move, a warning, or nothing; and why.
 
 Slots are high, low or normal by what is asked of them. Where some are high and some low, a bundle leaves the hottest
-slot (load balancing); where all that are not normal are high, CPU lacks; where none is high and some are low, a bundle
-moves nearer to what it exchanges most with (communication optimisation), if that is worth it; else nothing moves.
+slot of which one can (load balancing); where all that are not normal are high, CPU lacks; where none is high and some
+are low, a bundle moves nearer to what it exchanges most with (communication optimisation), if that is worth it; else
+nothing moves.
 
 Beyond the paper, which collects queue lengths and says no more of them: a slot is high, too, where queues grow though
 its CPU is below the bound, unless it has so little to do that another slot would not help. Low are only slots that a
@@ -16,7 +17,7 @@ each round makes the traffic between nodes less. With loads that change, what ha
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -57,7 +58,7 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What a round came to. ``lacking`` is how many cores the slots lack, where they do."""
+    """What a round came to. ``lacking`` is how many cores the slots lack, where more slots would do."""
 
     case: Case
     why: str
@@ -93,12 +94,12 @@ def decide(
         deployment.targets is None or slot in deployment.targets)]
     coolest = _coolest(deployment, low)
     if high and low:
-        hottest = max(high, key=lambda slot: (loads[slot], slot))
-        here = [bundle for bundle in deployment.bundles.values() if bundle.slot == hottest]
-        move = _best(deployment, here, coolest, thresholds, resting, balances=True)
-        why = _asked_for(deployment, hottest, move) + (
-            "." if move else ", and none of its bundles can go to a slot with room.")
-        return Turn("balance", why, move)
+        hottest_first = sorted(high, key=lambda slot: (loads[slot], slot), reverse=True)
+        for slot in hottest_first:
+            move = _best(deployment, _on(deployment, slot), coolest, thresholds, resting, balances=True)
+            if move is not None:
+                return Turn("balance", f"{_asked_for(deployment, slot, move)}.", move)
+        return _stuck(deployment, hottest_first, thresholds, resting)
     if high:
         lacking = sum(max(0.0, loads[slot] - thresholds.high) for slot in high)
         return Turn("lacking", f"{len(high)} slots have too much to do, and no slot has room.", lacking=lacking)
@@ -109,6 +110,33 @@ def decide(
             return Turn("communication", f"{exchanges} most with is on another node.", move)
         return Turn("settled", "No slot has too much to do, and no move saves enough of the traffic between nodes.")
     return Turn("settled", "All slots that a query may go to have as much to do as they should.")
+
+
+def _on(deployment: Deployment, slot: str) -> list[PlacedBundle]:
+    return [bundle for bundle in deployment.bundles.values() if bundle.slot == slot]
+
+
+def _stuck(
+    deployment: Deployment, hottest_first: Sequence[str], thresholds: Thresholds, resting: Collection[str]
+) -> Turn:
+    """Slots have too much to do and others have room, and nothing can go from the ones to the others: why that is, of
+    the hottest, and what empty slots would have to take."""
+    most, lacking, reasons = thresholds.high - thresholds.margin, 0.0, []
+    for slot in hottest_first:
+        may_go = [bundle for bundle in _on(deployment, slot)
+                  if bundle.movable and bundle.cores > 0 and bundle.id not in resting]
+        large = max(may_go, key=lambda bundle: (bundle.cores, bundle.id), default=None)
+        if any(bundle.cores <= most for bundle in may_go):
+            lacking += max(0.0, deployment.loads[slot] - thresholds.high)
+            reasons.append("no slot has as much room as they take")
+        elif large is not None:
+            reasons.append(f"{large.id} alone takes {large.cores:.2f} cores, more than a slot should have")
+        else:
+            reasons.append("none of them may move now")
+    why = _asked_for(deployment, hottest_first[0], None)
+    others = f" {len(hottest_first) - 1} more have too much to do as well." if len(hottest_first) > 1 else ""
+    return Turn(
+        "balance", f"{why}, and none of its bundles can go to a slot with room: {reasons[0]}.{others}", lacking=lacking)
 
 
 def _is_high(deployment: Deployment, slot: str, thresholds: Thresholds) -> bool:
@@ -185,13 +213,13 @@ def _best(
     resting: Collection[str], *, balances: bool,
 ) -> Move | None:
     """The move of the greatest change of allocation score; of equal ones that of the longest queue that grows, of most
-    CPU, then by name.
+    CPU, to the slot that has least to do, then by name.
 
     For a bundle only nodes that it exchanges something with differ: of all others the coolest stands for them.
     """
     loads = deployment.loads
     by_load = sorted(coolest.values(), key=lambda slot: (loads[slot], slot))
-    best: tuple[float, float, float, str, str] | None = None
+    best: tuple[float, float, float, float, str, str] | None = None
     for bundle in bundles:
         if not bundle.movable or bundle.id in resting or (balances and bundle.cores <= 0):
             continue
@@ -207,12 +235,12 @@ def _best(
             if slot == bundle.slot or not _has_room(loads, bundle, slot, thresholds, balances=balances):
                 continue
             gain = by_node.get(node_of(slot), 0.0) - own
-            key = (gain, bundle.queue if bundle.behind else 0.0, bundle.cores, bundle.id, slot)
+            key = (gain, bundle.queue if bundle.behind else 0.0, bundle.cores, -loads[slot], bundle.id, slot)
             if best is None or key > best:
                 best = key
     if best is None:
         return None
-    gain, _, _, name, slot = best
+    gain, *_, name, slot = best
     return Move((name,), slot, gain)
 
 

@@ -12,7 +12,8 @@ from graphlib import TopologicalSorter
 
 from scheduler.model.latency import Limits
 
-from .triggers import BUSY, LARGEST_S, SMALLEST_S, BatchCost, BatchPlan, Limit, choose_intervals, latency_s, step_s
+from .interval_program import choose_intervals
+from .triggers import BUSY, LARGEST_S, SMALLEST_S, BatchCost, BatchPlan, Effective, Intervals, Limit, latency_s, step_s
 from .ways import Way
 
 AIM = 0.9  # of a limit: what is planned for, as batches are not all alike
@@ -97,7 +98,7 @@ def pace(queries: Queries, wants: Sequence[Wanted]) -> Pacing:
     interval_s: dict[str, float] = {}
     full: set[str] = set()
     too_slow: set[str] = set()
-    for members, own in _apart(queries.costs, wants, {}):
+    for members, own in _apart(queries, wants, {}):
         part = _solved(queries, members, own, with_slots=False)
         interval_s |= part.interval_s
         too_slow |= set(part.too_slow)
@@ -105,7 +106,7 @@ def pace(queries: Queries, wants: Sequence[Wanted]) -> Pacing:
                if cores > queries.capacity.get(slot, float("inf"))}
     if crowded:  # queries of a slot that is too full are solved together
         here = {query: queries.slot_of[query] for query in queries.costs if queries.slot_of.get(query) in crowded}
-        for members, own in _apart(queries.costs, wants, here):
+        for members, own in _apart(queries, wants, here):
             if not here.keys().isdisjoint(members):
                 part = _solved(queries, members, own, with_slots=True)
                 interval_s |= part.interval_s
@@ -113,7 +114,8 @@ def pace(queries: Queries, wants: Sequence[Wanted]) -> Pacing:
                 too_slow |= set(part.too_slow)
     interval_s = _with_room(queries, interval_s)
     plan = _plan(queries, queries.costs, ())
-    expected = {want.key: _with_least(plan, want, _expected(plan, want, interval_s), full) for want in wants}
+    effective = Effective(plan, interval_s)
+    expected = {want.key: _with_least(plan, want, _expected(plan, want, effective), full) for want in wants}
     cores = sum(cost.cores(interval_s[query]) for query, cost in queries.costs.items())
     return Pacing(interval_s, cores, expected, tuple(sorted(full)), tuple(sorted(too_slow)))
 
@@ -138,19 +140,21 @@ def interval_alone(limits: Limits, *, batch_s: float, largest_s: float = LARGEST
 def expected_at(queries: Queries, wants: Iterable[Wanted], interval_s: Mapping[str, float]) -> dict[str, Expected]:
     """What limits come to with given intervals, by key; whether they could be met is not looked at."""
     plan = _plan(queries, queries.costs, ())
-    return {want.key: _expected(plan, want, interval_s) for want in wants}
+    effective = Effective(plan, interval_s)
+    return {want.key: _expected(plan, want, effective) for want in wants}
 
 
 def expected_in_steps(
     queries: Queries, wants: Iterable[Wanted], interval_s: Mapping[str, float]
 ) -> dict[str, Expected]:
-    """As `expected_at`, for intervals that are on their way: the least latency is that of the shortest ones, given
-    where these miss the limit."""
+    """As `expected_at`, for intervals that are on their way: the least latency is given where that misses the limit."""
     plan = _plan(queries, queries.costs, ())
+    effective = Effective(plan, interval_s)
     made = {}
     for want in wants:
-        expected, least_s = _expected(plan, want, interval_s), _least_s(plan, want)
-        made[want.key] = replace(expected, least_s=least_s) if least_s > want.limit_s else expected
+        expected = made[want.key] = _expected(plan, want, effective)
+        if expected.latency_s > want.limit_s and (least_s := _least_s(plan, want)) > want.limit_s:
+            made[want.key] = replace(expected, least_s=least_s)
     return made
 
 
@@ -167,7 +171,7 @@ def unlimited_s(queries: Queries, query: str, interval_s: Mapping[str, float]) -
         The intervals of those that it reads.
     """
     longest_s = min(queries.largest_s, queries.bounds_s.get(query, queries.largest_s))
-    return min([_rounded(longest_s, queries.costs[query]), *(
+    return min([_rounded(longest_s, queries.costs[query].least_s), *(
         MOST_BLOCKS * queries.blocks_s.get(writer, interval_s[writer])
         for writer in queries.reads.get(query, ()) if writer in interval_s)])
 
@@ -175,32 +179,41 @@ def unlimited_s(queries: Queries, query: str, interval_s: Mapping[str, float]) -
 def _solved(queries: Queries, members: Sequence[str], wants: Sequence[Wanted], *, with_slots: bool) -> Pacing:
     """The intervals of queries that are solved together, without what their limits come to."""
     plan = _plan(queries, members, (), with_slots=with_slots)
-    paths: dict[tuple[str, tuple[str, ...]], Limit] = {}
-    chosen = choose_intervals(plan)
-    for _ in range(ROUNDS):
-        added = False
-        for want in wants:
-            path, latency = _slowest(plan, want, chosen.interval_s)
-            aim_s = AIM * want.limit_s
-            if path and latency > aim_s * (1 + 1e-6) and (want.key, path) not in paths:
-                paths[want.key, path] = Limit(path, aim_s, want.other_s, want.share, want.way.counted)
-                added = True
-        if not added:
-            break
-        plan = replace(plan, limits=tuple(paths.values()))
-        chosen = choose_intervals(plan)
-    interval_s = {query: _rounded(seconds, plan.costs[query]) for query, seconds in chosen.interval_s.items()}
+    chosen = _chosen(plan, [replace(want, limit_s=AIM * want.limit_s) for want in wants])
+    interval_s = _all_rounded(plan, chosen.interval_s)
     kept_s = {query: _kept(queries.before_s.get(query), seconds) for query, seconds in interval_s.items()}
-    if all(_slowest(plan, want, kept_s)[1] <= max(want.limit_s, 1.01 * _slowest(plan, want, interval_s)[1])
+    fresh, unchanged = Effective(plan, interval_s), Effective(plan, kept_s)
+    if all(_slowest(plan, want, unchanged)[1] <= max(want.limit_s, 1.01 * _slowest(plan, want, fresh)[1])
            for want in wants):
         interval_s = kept_s
     return Pacing(interval_s, chosen.cores, {}, chosen.full, chosen.too_slow)
 
 
-def _expected(plan: BatchPlan, want: Wanted, interval_s: Mapping[str, float]) -> Expected:
-    path, latency = _slowest(plan, want, interval_s)
+def _chosen(plan: BatchPlan, wants: Sequence[Wanted]) -> Intervals:
+    """The intervals of a plan's queries with which no path of any way is slower than its limit, where there are such.
+
+    Each limit begins with no path; its slowest one is added where that breaks it.
+    """
+    paths: dict[tuple[str, tuple[str, ...]], Limit] = {}
+    chosen = choose_intervals(plan)
+    for _ in range(ROUNDS):
+        added, effective = False, Effective(plan, chosen.interval_s)
+        for want in wants:
+            path, latency = _slowest(plan, want, effective)
+            if path and latency > want.limit_s * (1 + 1e-6) and (want.key, path) not in paths:
+                paths[want.key, path] = Limit(path, want.limit_s, want.other_s, want.share, want.way.counted)
+                added = True
+        if not added:
+            break
+        plan = replace(plan, limits=tuple(paths.values()))
+        chosen = choose_intervals(plan)
+    return chosen
+
+
+def _expected(plan: BatchPlan, want: Wanted, effective: Effective) -> Expected:
+    path, latency = _slowest(plan, want, effective)
     parts = tuple(
-        step_s(plan, writer, reader, interval_s, share=want.share, counted=want.way.counted)
+        step_s(plan, writer, reader, effective, share=want.share, counted=want.way.counted)
         for writer, reader in zip((None, *path), path, strict=False))
     return Expected(want.key, latency, path, parts)
 
@@ -212,26 +225,43 @@ def _with_least(plan: BatchPlan, want: Wanted, expected: Expected, full: Collect
     least_s = _least_s(plan, want)
     here = tuple(sorted({plan.slot_of.get(query, "") for query in want.way.writers} & set(full)))
     # Of a full slot the shortest intervals take more CPU than it has: what was reached is the least.
-    return replace(expected, least_s=expected.latency_s if here or least_s <= want.limit_s else least_s, full=here)
+    is_reached = here or least_s <= want.limit_s
+    return replace(expected, least_s=expected.latency_s if is_reached else min(least_s, expected.latency_s), full=here)
 
 
 def _least_s(plan: BatchPlan, want: Wanted) -> float:
-    """The latency with the shortest intervals that queries can keep to, whatever CPU their slots have.
+    """The latency with the intervals that suit a limit best, whatever CPU slots have, and others need."""
+    members = upstream_of(plan.reads, want.way.writers)
+    costs = {query: replace(cost, batch_cpu_s=0.0) for query, cost in plan.costs.items() if query in members}
+    alone = replace(plan, costs=costs, capacity={}, limits=())
+    effective = Effective(alone, _chosen(alone, [replace(want, limit_s=0.0)]).interval_s)
+    return _slowest(alone, want, effective)[1]
 
-    What only writes a way's first stream has the longest one: the rarer its blocks, the sooner a batch takes them.
+
+def upstream_of(reads: Mapping[str, Collection[str]], queries: Iterable[str]) -> set[str]:
+    """Queries, with all that is upstream of them: how long their batches take depends on how far apart those are.
+
+    Parameters
+    ----------
+    reads : mapping of str to collection of str
+        The queries that each one reads.
+    queries : iterable of str
+        Where to begin.
     """
-    shortest_s = {
-        query: plan.longest_s(query) if query in want.way.written_by
-        else max(plan.smallest_s, min(cost.least_s, plan.longest_s(query)))
-        for query, cost in plan.costs.items() if query in want.way.writers}
-    return _slowest(plan, want, shortest_s)[1]
+    left = list(queries)
+    upstream = set(left)
+    while left:
+        new = [writer for writer in reads.get(left.pop(), ()) if writer not in upstream]
+        upstream.update(new)
+        left += new
+    return upstream
 
 
-def _slowest(plan: BatchPlan, want: Wanted, interval_s: Mapping[str, float]) -> tuple[tuple[str, ...], float]:
+def _slowest(plan: BatchPlan, want: Wanted, effective: Effective) -> tuple[tuple[str, ...], float]:
     counted = want.way.counted
     path, _ = want.way.slowest(
-        lambda writer, reader: sum(step_s(plan, writer, reader, interval_s, share=want.share, counted=counted)))
-    return path, want.other_s + latency_s(plan, path, interval_s, share=want.share, counted=counted)
+        lambda writer, reader: sum(step_s(plan, writer, reader, effective, share=want.share, counted=counted)))
+    return path, want.other_s + latency_s(plan, path, effective, share=want.share, counted=counted)
 
 
 def _plan(
@@ -251,8 +281,9 @@ def _with_room(queries: Queries, interval_s: Mapping[str, float]) -> dict[str, f
     for query in TopologicalSorter(queries.reads).static_order():
         writers = [queries.blocks_s.get(writer, fitting[writer])
                    for writer in queries.reads.get(query, ()) if writer in fitting]
-        if query in fitting and writers:
-            fitting[query] = min(fitting[query], MOST_BLOCKS * min(writers))
+        if query in fitting and writers:  # but no shorter than what it can keep to
+            room_s = max(MOST_BLOCKS * min(writers), queries.costs[query].least_s)
+            fitting[query] = min(fitting[query], room_s)
     return fitting
 
 
@@ -265,17 +296,21 @@ def _cores_by_slot(queries: Queries, interval_s: Mapping[str, float]) -> dict[st
 
 
 def _apart(
-    costs: Mapping[str, BatchCost], wants: Sequence[Wanted], same_slot: Mapping[str, str]
+    queries: Queries, wants: Sequence[Wanted], same_slot: Mapping[str, str]
 ) -> list[tuple[list[str], list[Wanted]]]:
-    """Groups of queries that no limit joins to others, with their limits; ``same_slot`` joins those of one name."""
-    root = {query: query for query in costs}
+    """Groups of queries that no limit joins to others, with their limits; ``same_slot`` joins those of one name.
+
+    A limit joins all that is upstream of its way, too.
+    """
+    root = {query: query for query in queries.costs}
 
     def find(query: str) -> str:
         while root[query] != query:
             root[query] = query = root[root[query]]
         return query
 
-    groups: list[Iterable[str]] = [want.way.writers for want in wants]
+    groups: list[Iterable[str]] = [
+        [query for query in upstream_of(queries.reads, want.way.writers) if query in root] for want in wants]
     by_name: dict[str, list[str]] = {}
     for query, name in same_slot.items():
         by_name.setdefault(name, []).append(query)
@@ -284,7 +319,7 @@ def _apart(
         for query in others:
             root[find(query)] = find(first)
     members: dict[str, list[str]] = {}
-    for query in costs:
+    for query in queries.costs:
         members.setdefault(find(query), []).append(query)
     own: dict[str, list[Wanted]] = {}
     for want in wants:
@@ -292,11 +327,23 @@ def _apart(
     return [(queries_of, own.get(top, [])) for top, queries_of in members.items()]
 
 
-def _rounded(seconds: float, cost: BatchCost) -> float:
-    """Down to what is worth telling, but not below what the query needs."""
+def _all_rounded(plan: BatchPlan, interval_s: Mapping[str, float]) -> dict[str, float]:
+    """Those that are the same stay so, as readers follow writers then: down to what all of them can keep to."""
+    least_s: dict[str, float] = {}
+    for query, seconds in interval_s.items():
+        least_s[_same(seconds)] = max(plan.costs[query].least_s, least_s.get(_same(seconds), 0.0))
+    return {query: _rounded(seconds, least_s[_same(seconds)]) for query, seconds in interval_s.items()}
+
+
+def _same(seconds: float) -> str:
+    return f"{seconds:.5g}"
+
+
+def _rounded(seconds: float, least_s: float) -> float:
+    """Down to what is worth telling, but not below what is needed."""
     step = 0.05 if seconds >= 1 else 0.01 if seconds >= 0.1 else 0.001
     rounded = int(seconds / step + 1e-9) * step
-    return seconds if rounded < cost.least_s or rounded <= 0 else round(rounded, 3)
+    return seconds if rounded < least_s or rounded <= 0 else round(rounded, 3)
 
 
 def _kept(before_s: float | None, seconds: float) -> float:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from .pacing import AIM, Queries, Wanted
+from .pacing import AIM, Queries, Wanted, upstream_of
 from .real_time import Chosen, choose_modes
 from .triggers import BatchCost
 
@@ -23,8 +23,8 @@ class Remedy:
     """One way out.
 
     ``limit_s`` is what may then be asked for, ``latency_s`` what it leads to; ``cores`` how much more CPU the queries
-    of the way take than with the intervals that they have now. ``fused`` are queries that become one each, ``slots``
-    how many slots more there have to be, and ``moved`` the queries that go there.
+    of the way, and those upstream of it, take than with the intervals that they have now. ``fused`` are queries that
+    become one each, ``slots`` how many slots more there have to be, and ``moved`` the queries that go there.
     """
 
     kind: str
@@ -45,7 +45,8 @@ def remedies(
     Parameters
     ----------
     queries : Queries
-        All that is on the slots of the way, with the intervals in force; others than those of the way keep theirs.
+        All that is on the slots of the way, with the intervals in force; others than those of the way keep theirs, or
+        have shorter ones where they are upstream of it.
     want : Wanted
         The limit, on its way.
     chains : sequence of sequence of str
@@ -70,7 +71,7 @@ def remedies(
     able_fused = able - {name for chain in fused if not able.issuperset(chain) for name in chain}
     # A limit that nobody meets is come as near to as the CPU of the slots allows.
     least_s = _chosen(own, replace(want, limit_s=1e-3), able).paced.expected[want.key].latency_s
-    before = sum(queries.costs[name].cores(queries.before_s[name]) for name in want.way.writers)
+    before = sum(queries.costs[name].cores(queries.before_s[name]) for name in own.costs)
     ways_out = [
         _in_place(CHAIN, chained, way, fused, able_fused) if fused else None,
         _with_slots(SLOTS, own, want, (), able, slot_cores)]
@@ -93,14 +94,21 @@ def chains_among(path: Sequence[str], series: Iterable[Chain]) -> tuple[Chain, .
 
 
 def _own(queries: Queries, want: Wanted) -> Queries:
-    """The queries of the way alone, on slots that have so much less as others take there; nothing is kept as it is."""
-    capacity = dict(queries.capacity)
+    """The queries of the way alone, on slots that have so much less as others take there; nothing is kept as it is.
+
+    How long batches of the way take depends on what is upstream of it: that is among them, with intervals that may
+    become shorter.
+    """
+    capacity, members = dict(queries.capacity), upstream_of(queries.reads, want.way.writers) & queries.costs.keys()
     for name, cost in queries.costs.items():
         slot = queries.slot_of.get(name)
-        if name not in want.way.writers and slot in capacity:
+        if name not in members and slot in capacity:
             capacity[slot] = max(0.0, capacity[slot] - cost.cores(queries.before_s[name]))
+    upstream_s = {name: min(queries.before_s[name], queries.bounds_s.get(name, queries.largest_s))
+                  for name in sorted(members - want.way.writers.keys())}
     return replace(
-        queries, costs={name: queries.costs[name] for name in want.way.writers}, before_s={}, capacity=capacity)
+        queries, costs={name: queries.costs[name] for name in sorted(members)}, before_s={}, capacity=capacity,
+        bounds_s={**queries.bounds_s, **upstream_s})
 
 
 def _chained(

@@ -1,9 +1,9 @@
-"""Which interval each query's batches should have, so that limits hold at the least CPU.
+"""What intervals of batches come to: how long events wait and how long batches take, along a path of queries.
 
 The derivation is in ``docs/latency.md``. In short: a batch takes CPU whatever it carries, so a query takes
-``batch_cpu_s / T`` of a core for batches T seconds apart. A reader starts when a block comes, unless its own interval
-is longer than that of who writes the block. So waiting along a path adds up to half of the *longest* interval on it,
-and the durations of its batches are added to that. CPU is convex in the intervals and every limit is linear in them.
+``batch_cpu_s / T`` of a core for batches T seconds apart. A reader begins when a block comes, and takes what is there:
+so its batches are no nearer than those of its writer, and hold the events of the longest interval upstream of it.
+Which intervals hold limits at the least CPU is found in ``interval_program``.
 """
 
 from __future__ import annotations
@@ -11,18 +11,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
-
-from ortools.linear_solver import pywraplp
 
 from scheduler.model.costs import GROUP_CPU_S
 
 LARGEST_S = 60.0
 SMALLEST_S = 0.02
 BUSY = 0.8  # of its interval a batch may take, so that the next one starts in time
-ROUNDS = 60
-NOTHING = 1e-9  # a coefficient that is less breaks the solver off: it scales by it
-TOLERANCE = 1e-4  # of the CPU, between what is known to be needed and what the intervals take
+EARLY = 0.1  # of its interval a reader may begin earlier (decision 0069): so it follows a writer of about the same
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +46,9 @@ class BatchCost:
         """The part of its time that a query is at work on events alone, with as few batches as may be."""
         return self.rate_per_s * self.event_s
 
-    def duration_s(self, interval_s: float) -> float:
-        """How long a batch takes whose events came in one interval."""
-        return self.batch_s + self.busy * interval_s
+    def duration_s(self, held_s: float) -> float:
+        """How long a batch takes that holds the events of so much time."""
+        return self.batch_s + self.busy * held_s
 
     def cores(self, interval_s: float) -> float:
         """CPU at an interval, in cores."""
@@ -138,14 +133,78 @@ class BatchPlan:
         return min(self.largest_s, self.bounds_s.get(query, self.largest_s))
 
 
-def wait_s(
-    plan: BatchPlan, writer: str | None, reader: str, interval_s: Mapping[str, float], *, share: float = 0.5
-) -> float:
+class Effective:
+    """What intervals come to where queries read one another: looked up upstream, and only as far as is asked for.
+
+    Parameters
+    ----------
+    plan : BatchPlan
+        Who reads whom.
+    interval_s : mapping of str to float
+        Intervals by query; a writer that has none says nothing of its readers.
+    early : float, optional
+        By which part of its interval a reader may begin earlier.
+    """
+
+    def __init__(self, plan: BatchPlan, interval_s: Mapping[str, float], *, early: float = EARLY) -> None:
+        self.interval_s = interval_s
+        self._plan, self._early = plan, early
+        self._known: dict[str, tuple[float, float, float]] = {}  # batches are apart, they hold, blocks are apart
+
+    def apart_s(self, query: str) -> float:
+        """How far apart batches begin at the least, in seconds.
+
+        A reader of one stream has no more of them than there are blocks. Of several streams any block begins a batch.
+        """
+        return self._of(query)[0]
+
+    def held_s(self, query: str) -> float:
+        """Of how much time a batch holds the events, in seconds: of the longest interval of its own and upstream."""
+        return self._of(query)[1]
+
+    def follows(self, writer: str, reader: str) -> bool:
+        """Whether a reader of this stream alone begins with each of its blocks.
+
+        Those of a query that follows its own writer come as far apart as its batches begin. Of one that does not, one
+        batch holds a block more than another, and takes longer by that: blocks come nearer by as much.
+        """
+        return (1 - self._early) * self.interval_s[reader] <= self._of(writer)[2]
+
+    def _of(self, query: str) -> tuple[float, float, float]:
+        left = [query]
+        while left:
+            name = left[-1]
+            writers = [writer for writer in self._plan.reads.get(name, ()) if writer in self.interval_s]
+            unknown = [writer for writer in writers if writer not in self._known]
+            if unknown:
+                left += unknown
+                continue
+            self._known[name] = self._after(name, [self._known[writer] for writer in writers])
+            left.pop()
+        return self._known[query]
+
+    def _after(self, query: str, writers: Sequence[tuple[float, float, float]]) -> tuple[float, float, float]:
+        own_s, cost = self.interval_s[query], self._plan.costs.get(query)
+        if not writers:
+            return own_s, own_s, own_s
+        held_s, least_s = max([own_s, *(held_s for _, held_s, _ in writers)]), (1 - self._early) * own_s
+        if len(writers) > 1:
+            return least_s, held_s, least_s
+        ((apart_s, _, gap_s),) = writers
+        if least_s <= gap_s:
+            return apart_s, held_s, gap_s
+        more_s = cost.busy * apart_s if cost is not None else 0.0
+        return max(least_s, apart_s), held_s, max(0.0, least_s - more_s)
+
+
+def wait_s(plan: BatchPlan, writer: str | None, reader: str, effective: Effective, *, share: float = 0.5) -> float:
     """How long what a writer has written waits for a batch of its reader, in seconds; without a writer, at a source.
 
-    The first query's events wait half an interval. A block that a reader gets waits for half of what its interval is
-    longer than its writer's. Where a reader has several writers, a block of one may just miss the batch that
-    another's block has started: it is taken to wait a whole interval of the reader.
+    The first query's events wait half an interval. A reader that follows its writer begins with the block. One whose
+    interval is longer begins its next batch whenever it may, for a block waits by then: as their intervals have nothing
+    to do with one another, blocks come at any time of it and wait half of it. Where a reader has several writers, a
+    block of one may just miss the batch that another's block has started: it is taken to wait a whole interval of the
+    reader.
 
     Parameters
     ----------
@@ -153,20 +212,21 @@ def wait_s(
         Who reads whom.
     writer, reader : str
         Queries; the writer is None where events come from a source.
-    interval_s : mapping of str to float
-        Intervals by query.
+    effective : Effective
+        What intervals come to.
     share : float, optional
         The part of a wait that counts, as of `Limit`.
     """
+    interval_s = effective.interval_s[reader]
     if writer is None:
-        return share * interval_s[reader]
+        return share * interval_s
     if len(plan.reads.get(reader, ())) > 1:
-        return interval_s[reader]
-    return share * max(0.0, interval_s[reader] - interval_s[writer])
+        return interval_s
+    return 0.0 if effective.follows(writer, reader) else share * interval_s
 
 
 def step_s(
-    plan: BatchPlan, writer: str | None, reader: str, interval_s: Mapping[str, float], *, share: float = 0.5,
+    plan: BatchPlan, writer: str | None, reader: str, effective: Effective, *, share: float = 0.5,
     counted: Counted = WHOLE,
 ) -> tuple[float, float]:
     """What counts of a query after another one of a path, or at its beginning: the wait for its batch, and that.
@@ -177,21 +237,20 @@ def step_s(
         What batches take, and who reads whom.
     writer, reader : str
         Queries; the writer is None where the path begins.
-    interval_s : mapping of str to float
-        Intervals by query.
+    effective : Effective
+        What intervals come to.
     share : float, optional
         The part of a wait that counts, as of `Limit`.
     counted : Counted, optional
         What of the path counts; all of it where nothing is said.
     """
     waits = writer is not None or (counted.waits and reader not in counted.passed)
-    return (wait_s(plan, writer, reader, interval_s, share=share) if waits else 0.0,
-            0.0 if reader in counted.passed else plan.costs[reader].duration_s(interval_s[reader]))
+    return (wait_s(plan, writer, reader, effective, share=share) if waits else 0.0,
+            0.0 if reader in counted.passed else plan.costs[reader].duration_s(effective.held_s(reader)))
 
 
 def latency_s(
-    plan: BatchPlan, path: Sequence[str], interval_s: Mapping[str, float], *, share: float = 0.5,
-    counted: Counted = WHOLE,
+    plan: BatchPlan, path: Sequence[str], effective: Effective, *, share: float = 0.5, counted: Counted = WHOLE,
 ) -> float:
     """The latency that intervals lead to along a path, in seconds: the mean, or by ``share`` a percentile.
 
@@ -201,124 +260,12 @@ def latency_s(
         What batches take, and who reads whom.
     path : sequence of str
         Queries, from the source's on.
-    interval_s : mapping of str to float
-        Intervals by query.
+    effective : Effective
+        What intervals come to.
     share : float, optional
         The part of a wait that counts, as of `Limit`.
     counted : Counted, optional
         What of the path counts; all of it where nothing is said.
     """
     steps = zip((None, *path), path, strict=False)
-    return sum(sum(step_s(plan, writer, reader, interval_s, share=share, counted=counted)) for writer, reader in steps)
-
-
-def choose_intervals(plan: BatchPlan) -> Intervals:
-    """The intervals that meet all limits at the least CPU; where one cannot be met, as near to it as can be.
-
-    The optimum is found by cutting planes (Kelley): the CPU of each query is a convex function of its own interval
-    alone, so a few tangents each describe it where it matters, and what is left is a linear program.
-    """
-    too_slow = tuple(query for query, cost in plan.costs.items() if not cost.least_s <= plan.longest_s(query))
-    program = _Program(plan, frozenset(too_slow))
-    interval_s, late_s, full = program.solve()
-    unmet = tuple(
-        Unmet(limit, limit.other_s + latency_s(
-            plan, limit.path, interval_s, share=limit.share, counted=limit.counted))
-        for limit, over_s in zip(plan.limits, late_s, strict=True) if over_s > 1e-6 * max(1.0, limit.limit_s))
-    cores = sum(cost.cores(interval_s[query]) for query, cost in plan.costs.items())
-    return Intervals(interval_s, cores, unmet, full, too_slow)
-
-
-class _Program:
-    """The linear program over intervals T and the CPU of batches C, with tangents C >= c (2 t - T) / t² at points t.
-
-    What a limit lacks is a variable of its own with a price above any CPU that could be saved, and what a slot lacks
-    one with a price above that. So there is always a solution, and it says what cannot be met. A slot is full where a
-    little more CPU would save a part of such a price: its dual value says so.
-    """
-
-    def __init__(self, plan: BatchPlan, too_slow: frozenset[str]) -> None:
-        self._plan = plan
-        self._solver = solver = pywraplp.Solver.CreateSolver("GLOP")
-        self._interval, self._cpu = {}, {}
-        self._too_slow = too_slow
-        price = self._price = 1e3 * (1.0 + sum(cost.batch_cpu_s for cost in plan.costs.values()) / plan.smallest_s)
-        for query, cost in plan.costs.items():
-            longest_s = plan.longest_s(query)
-            least_s = longest_s if query in too_slow else min(longest_s, max(plan.smallest_s, cost.least_s))
-            self._interval[query] = solver.NumVar(least_s, longest_s, "")
-            self._cpu[query] = solver.NumVar(0, solver.infinity(), "")
-        self._late = [solver.NumVar(0, solver.infinity(), "") for _ in plan.limits]
-        self._lacking = {slot: solver.NumVar(0, solver.infinity(), "") for slot in plan.capacity}
-        self._room: dict[str, pywraplp.Constraint] = {}
-        self._add_limits()
-        self._add_slots()
-        solver.Minimize(sum(self._cpu.values()) + price * sum(self._late) + 1e3 * price * sum(self._lacking.values()))
-
-    def _add_limits(self) -> None:
-        solver, plan = self._solver, self._plan
-        waits: dict[tuple[str, str], pywraplp.Variable] = {}
-        for limit, late in zip(plan.limits, self._late, strict=True):
-            total, counted = limit.other_s, limit.counted
-            if counted.waits and limit.path[0] not in counted.passed:
-                total = total + self._interval[limit.path[0]] * limit.share
-            for query in limit.path:
-                if query in counted.passed:
-                    continue
-                cost = plan.costs[query]
-                total = total + cost.batch_s + (cost.busy if cost.busy > NOTHING else 0.0) * self._interval[query]
-            for writer, reader in pairwise(limit.path):
-                if len(plan.reads.get(reader, ())) > 1:
-                    total = total + self._interval[reader]
-                    continue
-                if (writer, reader) not in waits:
-                    wait = waits[writer, reader] = solver.NumVar(0, solver.infinity(), "")
-                    solver.Add(wait >= self._interval[reader] - self._interval[writer])
-                total = total + waits[writer, reader] * limit.share
-            solver.Add(total <= limit.limit_s + late)
-
-    def _add_slots(self) -> None:
-        for slot, capacity in self._plan.capacity.items():
-            here = [query for query in self._plan.costs if self._plan.slot_of.get(query) == slot]
-            if not here:
-                continue
-            events = sum(cost.rate_per_s * cost.event_cpu_s for cost in map(self._plan.costs.__getitem__, here))
-            batches = sum(self._cpu[query] for query in here)
-            self._room[slot] = self._solver.Add(batches <= capacity - events + self._lacking[slot])
-
-    def _tangent(self, query: str, at_s: float) -> None:
-        cpu_s = self._plan.costs[query].batch_cpu_s
-        if cpu_s <= NOTHING:
-            return
-        self._solver.Add(self._cpu[query] + self._interval[query] * (cpu_s / at_s**2) >= 2 * cpu_s / at_s)
-
-    def solve(self) -> tuple[dict[str, float], list[float], tuple[str, ...]]:
-        """The intervals, what each limit lacks in seconds, and the slots whose CPU some limit or event lacks."""
-        at_s = 1.0
-        starts = []
-        while at_s > self._plan.smallest_s:
-            starts.append(at_s)
-            at_s /= 4
-        for query in self._interval:
-            for start_s in (self._plan.smallest_s, *starts, self._plan.largest_s):
-                self._tangent(query, start_s)
-        for _ in range(ROUNDS):
-            if self._solver.Solve() != pywraplp.Solver.OPTIMAL:
-                raise ArithmeticError("the linear program of the intervals has no solution")
-            if not self._sharpen():
-                break
-        interval_s = {query: variable.solution_value() for query, variable in self._interval.items()}
-        late_s = [variable.solution_value() for variable in self._late]
-        full = tuple(slot for slot, room in self._room.items() if -room.dual_value() > 1e-6 * self._price)
-        return interval_s, late_s, full
-
-    def _sharpen(self) -> bool:
-        """Add tangents where the CPU is underestimated; whether there was such a place."""
-        at_s = {query: variable.solution_value() for query, variable in self._interval.items()}
-        known = {query: variable.solution_value() for query, variable in self._cpu.items()}
-        needed = {query: self._plan.costs[query].batch_cpu_s / interval_s for query, interval_s in at_s.items()}
-        bound = TOLERANCE * sum(needed.values()) / max(1, len(needed))
-        blunt = [query for query, cores in needed.items() if cores - known[query] > bound]
-        for query in blunt:  # only now: the solver forgets its solution with the first change
-            self._tangent(query, at_s[query])
-        return bool(blunt)
+    return sum(sum(step_s(plan, writer, reader, effective, share=share, counted=counted)) for writer, reader in steps)

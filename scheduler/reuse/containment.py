@@ -22,7 +22,8 @@ from scheduler.model.fragment import RunningTask
 from scheduler.model.refinement import Refined, Refinement, Rule
 from scheduler.model.task_types import TaskType, TaskTypes
 
-from .fingerprint import fingerprint, fingerprints
+from .fingerprint import fingerprint
+from .merge import merged_ids
 from .siblings import Siblings, expect, kin
 
 MOST_WIDER = 16  # wider siblings among which the best is looked for
@@ -52,7 +53,7 @@ def contain(
     task_types: TaskTypes,
     containment: Containment | None,
     scope: str = "",
-    stateful: bool = True,
+    fresh_for: str = "",
     works: Callable[[str], bool] = lambda running_task: True,
 ) -> Contained:
     """Replace each task that does not run, but is contained in one that does, by its refinement.
@@ -73,8 +74,9 @@ def contain(
         None to leave the dataflow as it is.
     scope : str
         "" for a shared dataflow, else the team whose private dataflow it is.
-    stateful : bool
-        False to leave stateful tasks as they are: a team that wants no state older than its dataflow.
+    fresh_for : str
+        The dataflow's id where it wants no state older than itself, as for `merge`: then stateful tasks stay as they
+        are, and nothing is contained behind one that is started anew.
     works : callable, optional
         Whether a running task works: one that rests would have to be woken, which costs more than doing without.
 
@@ -85,7 +87,7 @@ def contain(
     """
     if containment is None:
         return Contained(dataflow)
-    rewriting = _Rewriting(running, dataflow, task_types, containment, scope, stateful=stateful, works=works)
+    rewriting = _Rewriting(running, dataflow, task_types, containment, scope, fresh_for=fresh_for, works=works)
     parents = dataflow.parents()
     for task_id in TopologicalSorter(parents).static_order():
         rewriting.task(task_id, parents[task_id])
@@ -97,20 +99,21 @@ class _Rewriting:
 
     def __init__(
         self, running: Mapping[str, RunningTask], dataflow: Dataflow, task_types: TaskTypes, containment: Containment,
-        scope: str, *, stateful: bool, works: Callable[[str], bool],
+        scope: str, *, fresh_for: str, works: Callable[[str], bool],
     ) -> None:
         self.works = works
         self.running, self.dataflow, self.task_types = running, dataflow, task_types
-        self.containment, self.scope, self.stateful = containment, scope, stateful
+        self.containment, self.scope, self.fresh_for = containment, scope, fresh_for
         self.tasks = {task.id: task for task in dataflow.tasks}
         self.streams: dict[tuple[str, str], Stream] = {
             (stream.source, stream.target): stream for stream in dataflow.streams}
         self.added: list[Task] = []
         self.refinements: list[Refinement] = []
         self.ids: dict[str, str] = {}  # submitted task id -> running task id
+        self.joining: dict[str, str] = {}  # the same if nothing were started anew
         # Running task id -> submitted task id: those of the dataflow as it came (whose ancestors run keep theirs), then
         # what is added.
-        as_it_came = fingerprints(dataflow, task_types=task_types, scope=scope)
+        _, as_it_came = merged_ids(running, dataflow, task_types=task_types, scope=scope, fresh_for=fresh_for)
         self.holders = {fingerprint: task_id for task_id, fingerprint in as_it_came.items()}
         self._expect(as_it_came)
 
@@ -125,15 +128,17 @@ class _Rewriting:
     def task(self, task_id: str, parents: Sequence[str]) -> None:
         task = self.tasks[task_id]
         config = identity_config(self.dataflow, task, self.task_types[task.type])
-        above = [self.ids[parent] for parent in parents]
-        own = self._fingerprint(task.type, config, above)
         task_type = self.task_types[task.type]
-        may = above and own not in self.running and (self.stateful or not task_type.stateful)
+        above = [self.ids[parent] for parent in parents]
+        joining = self._fingerprint(task.type, config, [self.joining[parent] for parent in parents])
+        anew = bool(self.fresh_for) and task_type.stateful
+        own = self._fingerprint(task.type, config, above, self.fresh_for if anew and joining in self.running else "")
+        may = above and own not in self.running and not anew
         if may and all(parent in self.running for parent in above):
             best = self._best(task_type, config, above)
             if best is not None:
-                own = self._refine(task, parents, *best)
-        self._hold(task_id, own)
+                own = joining = self._refine(task, parents, *best)
+        self._hold(task_id, own, joining)
 
     def outcome(self) -> Contained:
         if not self.refinements:
@@ -181,7 +186,7 @@ class _Rewriting:
         if holder is None:
             holder = _WIDER.format(task.id)
             self.added.append(Task(holder, wider.type, dict(wider.config)))
-            self._hold(holder, wider.id)
+            self._hold(holder, wider.id, wider.id)
             for parent, stream in reads.items():
                 self.streams[parent, holder] = replace(stream, target=holder)
         self.streams[holder, task.id] = Stream(holder, task.id)
@@ -198,10 +203,12 @@ class _Rewriting:
                 whole = self.task_types[task.type].selectivity if stated is None else stated
                 self.streams[key] = replace(stream, selectivity=whole / selectivity)
 
-    def _hold(self, task_id: str, running_id: str) -> None:
-        self.ids[task_id] = running_id
+    def _hold(self, task_id: str, running_id: str, joining: str) -> None:
+        self.ids[task_id], self.joining[task_id] = running_id, joining
         self.holders.setdefault(running_id, task_id)
 
-    def _fingerprint(self, type_name: str, config: Mapping[str, Any], above: Sequence[str]) -> str:
+    def _fingerprint(
+        self, type_name: str, config: Mapping[str, Any], above: Sequence[str], salt: str = ""
+    ) -> str:
         version = self.task_types[type_name].version
-        return fingerprint(type_name, version=version, config=config, parents=above, scope=self.scope)
+        return fingerprint(type_name, version=version, config=config, parents=above, scope=self.scope, salt=salt)

@@ -78,17 +78,9 @@ def merge(
     ----------
     .. [1] Chaturvedi, Tyagi and Simmhan, "Collaborative Reuse of Streaming Dataflows in IoT Applications", 2017, 4.1.
     """
-    unchanged = unchanged or {}
-    plain = ids = fingerprints(dataflow, task_types=task_types, scope=scope, unchanged=unchanged)
+    plain, ids = merged_ids(
+        running, dataflow, task_types=task_types, scope=scope, fresh_for=fresh_for, unchanged=unchanged)
     tasks = {task.id: task for task in dataflow.tasks}
-    if fresh_for:
-        expect(running, plain.values())
-        apart = {
-            task_id for task_id in ids
-            if task_id not in unchanged and ids[task_id] in running and task_types[tasks[task_id].type].stateful}
-        if apart:
-            ids = fingerprints(
-                dataflow, task_types=task_types, scope=scope, apart=apart, salt=fresh_for, unchanged=unchanged)
     parents = dataflow.parents()
     expect(running, ids.values())
     reused: list[str] = []
@@ -113,3 +105,36 @@ def merge(
         running=ids, reused=tuple(reused), started=tuple(started), boundary=tuple(boundary),
         fresh=tuple(ids[task_id] for task_id in ids if ids[task_id] != plain[task_id] and plain[task_id] in running),
     )
+
+
+def merged_ids(
+    running: Mapping[str, RunningTask],
+    dataflow: Dataflow,
+    *,
+    task_types: TaskTypes,
+    scope: str = "",
+    fresh_for: str = "",
+    unchanged: Mapping[str, str] | None = None,
+) -> tuple[Mapping[str, str], Mapping[str, str]]:
+    """The running ids that a dataflow's tasks would have if all were joined that can be, and those that they get.
+
+    The two differ where `merge` starts stateful tasks anew, and behind them.
+
+    Parameters
+    ----------
+    running, dataflow, task_types, scope, fresh_for, unchanged
+        As for `merge`.
+    """
+    unchanged = unchanged or {}
+    plain = fingerprints(dataflow, task_types=task_types, scope=scope, unchanged=unchanged)
+    if not fresh_for:
+        return plain, plain
+    expect(running, plain.values())
+    tasks = {task.id: task for task in dataflow.tasks}
+    apart = {
+        task_id for task_id, running_id in plain.items()
+        if task_id not in unchanged and running_id in running and task_types[tasks[task_id].type].stateful}
+    if not apart:
+        return plain, plain
+    return plain, fingerprints(
+        dataflow, task_types=task_types, scope=scope, apart=apart, salt=fresh_for, unchanged=unchanged)

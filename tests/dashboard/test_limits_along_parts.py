@@ -28,7 +28,7 @@ from scheduler.latency.ways import way_of
 from scheduler.model.latency import LatencyLimit
 from tests.dashboard.building import World, document, running
 from tests.dashboard.played import Played
-from tests.scheduler.latency.lines import FLOW, LINES, Line, costs_of, line_of
+from tests.scheduler.latency.lines import FLOW, LINES, Line, costs_of, lasts_s, line_of, waits_s
 from workers.engine.observed import Flows, StreamFlow, TaskFlow
 
 RATE = 10.0
@@ -39,13 +39,11 @@ def view_of(line: Line, queries: Queries) -> View:
     estate, intervals_s = line.estate, queries.before_s
     ages_ms, tasks, streams = {"r-beside": 5_000.0}, {}, {}
     for name, fragment in estate.fragments.items():
-        parents, batch_s = estate.tasks[fragment.tasks[0]].parents, queries.costs[name].duration_s(intervals_s[name])
+        parents, batch_s = estate.tasks[fragment.tasks[0]].parents, lasts_s(queries, name, intervals_s)
         if name != "beside":
             taken_ms = 500 * intervals_s[name]
             if parents:
-                writer = queries.reads[name][0]
-                wait_ms = 1000 * (intervals_s[name] if len(parents) > 1 else max(
-                    0.0, intervals_s[name] - intervals_s[writer]) / 2)
+                wait_ms = 1000 * waits_s(queries, name, intervals_s)
                 streams |= {(parent, fragment.tasks[0]): StreamFlow(
                     RATE, channel_mean_ms=wait_ms, wait_mean_ms=wait_ms) for parent in parents}
                 taken_ms = sum(ages_ms[parent] for parent in parents) / len(parents) + wait_ms

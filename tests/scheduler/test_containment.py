@@ -53,9 +53,9 @@ def contained(estate, dataflow, **options):
     return contain(estate.tasks, dataflow, task_types=TYPES, containment=containment(estate), **options)
 
 
-def submit(estate, dataflow, dataflow_id, *, on=True, team="water"):
+def submit(estate, dataflow, dataflow_id, *, on=True, team="water", fresh=False):
     plan = plan_submission(
-        estate, dataflow, dataflow_id=dataflow_id, team=team, task_types=TYPES, prices=PRICES,
+        estate, dataflow, dataflow_id=dataflow_id, team=team, task_types=TYPES, prices=PRICES, fresh=fresh,
         containment=containment(estate) if on else None)
     return apply_plan(estate, plan), plan
 
@@ -215,7 +215,23 @@ def test_scopes_keep_apart_and_state_may_be_wanted_fresh():
     estate, _ = submit(EMPTY, flow("fine", blocks, "s > t > o"), "fine")
     coarse = flow("coarse", blocks | {"t": ("total", {"window": 6})}, "s > t > o")
     assert contained(estate, coarse).refinements
-    assert contained(estate, coarse, stateful=False).refinements == ()
+    assert contained(estate, coarse, fresh_for="coarse").refinements == ()
+
+
+def test_behind_a_task_that_is_started_anew_nothing_is_contained():
+    def blocks(name, low, high):
+        return flow(name, {"s": "source", "t": ("total", {"window": 4}), "f": ("band", {"low": low, "high": high}),
+                           "o": "end"}, "s > t > f > o")
+
+    estate, _ = submit(EMPTY, blocks("wide", 0, 40), "wide")
+    _, with_it = submit(estate, blocks("narrow", 10, 30), "narrow", fresh=True)
+    _, without = submit(estate, blocks("narrow", 10, 30), "narrow", fresh=True, on=False)
+
+    assert with_it.refined == () and len(with_it.started) == len(without.started) == 3
+    assert with_it.price.cores_delta == pytest.approx(without.price.cores_delta)
+    _, joining = submit(estate, blocks("narrow", 10, 30), "narrow")
+    assert joining.refined and len(joining.started) == 2, "what is joined is refined"
+    assert joining.otherwise == with_it.price and with_it.otherwise == joining.price, "each is priced as it would be"
 
 
 def test_rates_behind_a_refinement_are_what_they_were():
@@ -293,6 +309,19 @@ def goes_right(history):
     for name in sorted(present):
         estate = remove(estate, name)
     assert not estate.tasks and not estate.fragments
+
+
+@given(
+    st.lists(st.tuples(random_dataflows(), st.booleans()), max_size=4), random_dataflows(), st.booleans())
+def test_containment_never_starts_more_tasks_than_there_are_without_it(history, newest, fresh):
+    estate = EMPTY
+    for number, (dataflow, on) in enumerate(history):
+        estate, _ = submit(estate, dataflow, f"d{number}", on=on)
+    _, with_it = submit(estate, newest, "newest", fresh=fresh)
+    _, without = submit(estate, newest, "newest", fresh=fresh, on=False)
+
+    assert len(with_it.started) <= len(without.started)
+    assert all(refinement.running in {*with_it.reused} for refinement in with_it.refined)
 
 
 HISTORIES = st.lists(

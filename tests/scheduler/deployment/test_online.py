@@ -46,8 +46,20 @@ def reference(running: Deployment, thresholds: Thresholds) -> float | None:
     coolest = {min((loads[slot], slot) for slot in low if node_of(slot) == node)[1] for node in map(node_of, low)}
     if not low:
         return None
-    hottest = max(high, key=lambda slot: (loads[slot], slot)) if high else None
-    gains = []
+    for hottest in sorted(high, key=lambda slot: (loads[slot], slot), reverse=True):
+        best = _best_from(running, thresholds, coolest, hottest)
+        if best is not None:
+            return best
+    if high:
+        return None
+    best = _best_from(running, thresholds, coolest, None)
+    return best if best is not None and best > thresholds.score_change else None
+
+
+def _best_from(
+    running: Deployment, thresholds: Thresholds, coolest: set[str], hottest: str | None
+) -> float | None:
+    loads, gains = running.loads, []
     for bundle in running.bundles.values():
         if not bundle.movable or (hottest and (bundle.slot != hottest or bundle.cores <= 0)):
             continue
@@ -62,8 +74,7 @@ def reference(running: Deployment, thresholds: Thresholds) -> float | None:
             before, moved = (
                 allocation_score(running, bundle.id, node_of(where)) for where in (bundle.slot, slot))
             gains.append((moved - before) / 2)
-    best = max(gains, default=None)
-    return best if hottest or (best is not None and best > thresholds.score_change) else None
+    return max(gains, default=None)
 
 
 def test_scores_are_those_of_the_equations() -> None:
@@ -83,6 +94,62 @@ def test_high_and_low_moves_a_bundle_off_the_hottest_slot_to_what_it_exchanges_m
 
     assert turn.case == "balance"
     assert (turn.move.bundles, turn.move.target, turn.move.gain) == (("b",), "n3/0", 30)
+
+
+def test_a_slot_that_cannot_be_relieved_holds_up_no_other() -> None:
+    slots = ("n0/0", "n1/0", "n2/0")
+    running = Deployment({
+        "big": PlacedBundle("big", "n0/0", 1.4), "a": PlacedBundle("a", "n1/0", 0.6),
+        "b": PlacedBundle("b", "n1/0", 0.6)}, slots)
+
+    turn = decide(running, Thresholds())
+
+    assert (turn.case, turn.move.target) == ("balance", "n2/0")
+    assert "n1/0" in turn.why
+
+
+def test_of_equal_scores_the_coolest_slot_is_taken() -> None:
+    slots = ("n0/0", "n1/0", "n2/0")
+    running = Deployment({
+        "a": PlacedBundle("a", "n0/0", 0.5), "b": PlacedBundle("b", "n0/0", 0.5),
+        "c": PlacedBundle("c", "n2/0", 0.29)}, slots)
+
+    assert decide(running, Thresholds()).move.target == "n1/0"
+
+
+@pytest.mark.parametrize(("placed", "words", "lacking"), [
+    ({"a": ("n1/0", 1.4)}, "a alone takes 1.40 cores, more than a slot should have", 0.0),
+    ({"a": ("n1/0", 0.5), "b": ("n1/0", 0.5), **{f"c{slot}": (slot, 0.45) for slot in SLOTS[1:]}},
+     "no slot has as much room as they take", 0.2)])
+def test_where_nothing_can_go_it_is_said_what_lacks(
+    placed: dict[str, tuple[str, float]], words: str, lacking: float
+) -> None:
+    turn = decide(deployment(placed), USUAL)
+
+    assert (turn.case, turn.move) == ("balance", None)
+    assert words in turn.why
+    assert turn.lacking == pytest.approx(lacking)
+    resting = decide(deployment(placed), USUAL, resting=frozenset("ab"))
+    assert "none of them may move now" in resting.why and resting.lacking == 0
+
+
+@given(deployments(), st.frozensets(st.sampled_from("abcdefgh")))
+def test_no_hot_slot_is_left_that_a_slot_with_room_could_relieve(running: Deployment, resting: frozenset[str]) -> None:
+    """By trying each bundle of each hot slot on each slot."""
+    turn = decide(running, USUAL, resting=resting)
+    loads = running.loads
+    relieving = [
+        (bundle.id, slot) for bundle in running.bundles.values() for slot in SLOTS
+        if bundle.movable and bundle.id not in resting and bundle.cores > 0 and loads[bundle.slot] > USUAL.high
+        and slot in (SLOTS if running.targets is None else running.targets) and loads[slot] < USUAL.low
+        and (not bundle.node_bound or node_of(slot) == node_of(bundle.slot))
+        and loads[slot] + bundle.cores <= min(USUAL.high, loads[bundle.slot]) - USUAL.margin]
+
+    if max(loads.values()) > USUAL.high:
+        assert (turn.move is not None) == bool(relieving)
+        assert turn.move is None or (*turn.move.bundles, turn.move.target) in relieving
+        if turn.move is not None and not running.traffic:
+            assert loads[turn.move.target] == min(loads[slot] for name, slot in relieving if name in turn.move.bundles)
 
 
 def test_high_alone_says_how_much_lacks() -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 from hypothesis import strategies as st
 
+from scheduler.latency.pacing import Queries
 from scheduler.latency.triggers import BatchCost
 from scheduler.model.estate import Estate, Submitted
 from scheduler.model.fragment import Fragment, RunningTask
@@ -96,3 +97,43 @@ def costs_of(line: Line, data: st.DataObject | None = None) -> dict[str, BatchCo
         query: COST if data is None else BatchCost(
             data.draw(st.sampled_from([0.02, 0.1, 0.3])), 0.05, 10, data.draw(st.sampled_from([0.0, 0.002])), 0.0005)
         for query in line.estate.fragments}
+
+
+def lasts_s(queries: Queries, query: str, intervals_s: Mapping[str, float]) -> float:
+    """What a batch takes, by definition: it holds the events of the longest interval upstream."""
+    return queries.costs[query].duration_s(held_s(queries, query, intervals_s))
+
+
+def held_s(queries: Queries, query: str, intervals_s: Mapping[str, float]) -> float:
+    """Of how much time a batch holds the events."""
+    return max([intervals_s[query], *(held_s(queries, writer, intervals_s) for writer in queries.reads.get(query, ()))])
+
+
+def waits_s(queries: Queries, query: str, intervals_s: Mapping[str, float], share: float = 0.5) -> float:
+    """What blocks wait for a batch, by definition: all of an interval where they are of several writers, half of it
+    where they come oftener than batches may begin, and else nothing."""
+    if len(queries.reads[query]) > 1:
+        return intervals_s[query]
+    return 0.0 if _follows(queries, query, intervals_s) else share * intervals_s[query]
+
+
+def _follows(queries: Queries, query: str, intervals_s: Mapping[str, float]) -> bool:
+    return 0.9 * intervals_s[query] <= _blocks_s(queries, queries.reads[query][0], intervals_s)
+
+
+def _batches_s(queries: Queries, query: str, intervals_s: Mapping[str, float]) -> float:
+    """How far apart batches begin at the least: a reader's a tenth of its interval earlier."""
+    writers = queries.reads.get(query, ())
+    own_s = intervals_s[query] * (0.9 if writers else 1.0)
+    return own_s if len(writers) != 1 else max(own_s, _batches_s(queries, writers[0], intervals_s))
+
+
+def _blocks_s(queries: Queries, query: str, intervals_s: Mapping[str, float]) -> float:
+    """How far apart blocks are written at the least: after a batch with a block more they come as much later."""
+    writers, apart_s = queries.reads.get(query, ()), _batches_s(queries, query, intervals_s)
+    if len(writers) != 1:
+        return apart_s
+    if _follows(queries, query, intervals_s):
+        return _blocks_s(queries, writers[0], intervals_s)
+    more_s = queries.costs[query].busy * _batches_s(queries, writers[0], intervals_s)
+    return max(0.0, 0.9 * intervals_s[query] - more_s)

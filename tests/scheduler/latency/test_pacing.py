@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from scheduler.latency.interval_program import choose_intervals
 from scheduler.latency.pacing import AIM, Queries, Wanted, expected_in_steps, interval_alone, pace
-from scheduler.latency.triggers import BatchCost, BatchPlan, Limit, choose_intervals, latency_s
+from scheduler.latency.triggers import BatchCost, BatchPlan, Effective, Limit, latency_s
 from scheduler.latency.ways import Way
 from scheduler.model.latency import LatencyLimit
 
@@ -71,7 +72,7 @@ def test_no_path_of_any_limit_is_slower_than_is_told(problem: tuple[Queries, lis
     assert paced.interval_s.keys() == queries.costs.keys()
     for want in wants:
         expected = paced.expected[want.key]
-        latencies = [want.other_s + latency_s(plan, path, paced.interval_s, share=want.share)
+        latencies = [want.other_s + latency_s(plan, path, Effective(plan, paced.interval_s), share=want.share)
                      for path in paths_of(want.way)]
         assert expected.latency_s == pytest.approx(max(latencies))
         assert want.other_s + sum(map(sum, expected.parts_s)) == pytest.approx(expected.latency_s)

@@ -123,12 +123,12 @@ def test_events_are_gathered_for_as_long_as_the_limit_allows_where_that_makes_fe
     busy = replace(SLOW, rate_per_s=300)
     queries = replace(LINE, costs={"a": busy, "b": busy})
     aparts_s = {}
-    for limit_s in (0.05, 0.2, 0.5):
+    for limit_s in (0.05, 0.06, 0.2, 0.5):
         chosen = choose_modes(queries, [Wanted("w", WAY, limit_s)], {"a": "", "b": ""})
         assert chosen.open == {"a", "b"}
         assert chosen.paced.expected["w"].latency_s <= AIM * limit_s
         aparts_s[limit_s] = [chosen.interval_s[query] for query in "ab"]
-    assert aparts_s == {0.05: [0.05, 0.02], 0.2: [0.2, 0.2], 0.5: [0.2, 0.2]}
+    assert aparts_s == {0.05: [0.02, 0.02], 0.06: [0.05, 0.05], 0.2: [0.2, 0.2], 0.5: [0.2, 0.2]}
     cost = open_cost(busy, 0.2).cores(0.2)
     assert cost < open_cost(busy).cores(SMALLEST_S) - 0.04, "five groups a second instead of fifty"
     rare = choose_modes(LINE, [Wanted("w", WAY, 0.06)], {"a": "", "b": ""})

@@ -22,6 +22,8 @@ from scheduler.latency.stepping import lengthened_s, shortened_s
 from scheduler.latency.triggers import WHOLE, BatchCost, Counted
 from scheduler.latency.ways import Way
 
+from .lines import lasts_s, waits_s
+
 WAY = Way({"a": (), "b": ("a",)}, frozenset({"a"}), frozenset({"b"}))
 
 
@@ -37,11 +39,11 @@ def manager_of(limit_s: float, percentile: float | None = None, counted: Counted
 
 def measured(queries: Queries) -> QosReport:
     """What is measured where everything is as the model says."""
-    first_s, then_s = queries.before_s["a"], queries.before_s["b"]
-    took_s = {name: cost.duration_s(queries.before_s[name]) for name, cost in queries.costs.items()}
-    waits_s = max(0.0, then_s - first_s) / 2
+    first_s = queries.before_s["a"]
+    took_s = {name: lasts_s(queries, name, queries.before_s) for name in queries.costs}
+    waited_s = waits_s(queries, "b", queries.before_s)
     return QosReport(
-        "n1", {"a": first_s / 2 + took_s["a"], "b": took_s["b"], "a>b": waits_s}, {"a": first_s, "b": 2 * waits_s},
+        "n1", {"a": first_s / 2 + took_s["a"], "b": took_s["b"], "a>b": waited_s}, {"a": first_s, "b": 2 * waited_s},
         dict(queries.before_s), took_s)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from itertools import product
 
@@ -9,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.latency.triggers import BatchCost, BatchPlan, Counted, Limit, choose_intervals, latency_s
+from scheduler.latency.interval_program import choose_intervals
+from scheduler.latency.triggers import BatchCost, BatchPlan, Counted, Effective, Limit, latency_s
 
 GRID_S = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 4.0, 8.0)
 
@@ -38,7 +40,8 @@ def _plans(draw: st.DrawFn) -> BatchPlan:
 
 
 def _latency_s(plan: BatchPlan, limit: Limit, interval_s: Mapping[str, float]) -> float:
-    return limit.other_s + latency_s(plan, limit.path, interval_s, counted=limit.counted)
+    return limit.other_s + latency_s(
+        plan, limit.path, Effective(plan, interval_s, early=1e-6), counted=limit.counted)
 
 
 @settings(deadline=None)
@@ -81,7 +84,7 @@ def test_whoever_asks_for_more_makes_only_what_he_needs_quicker() -> None:
 
     assert chosen.interval_s["a"] == pytest.approx(1.0, rel=1e-2)
     assert chosen.interval_s["b"] == pytest.approx(1.0, rel=1e-2)
-    assert chosen.interval_s["c"] == pytest.approx(19.8, rel=1e-2)
+    assert chosen.interval_s["c"] == pytest.approx(18.8, rel=1e-2), "it does not follow a"
 
 
 def test_without_a_limit_batches_are_as_rare_as_they_may_be() -> None:
@@ -114,3 +117,40 @@ def test_a_query_that_its_events_fill_is_named() -> None:
 def test_costs_are_numbers_from_zero_up(bad: dict[str, float]) -> None:
     with pytest.raises(ValueError, match="from 0 up"):
         BatchCost(**{"batch_s": 0.1, "batch_cpu_s": 0.1, **bad})
+
+
+EXTREMES = st.sampled_from([0.0, 1e-12, 1e-9, 1e-6, 1e-3, 0.05, 0.3, 1.0, 20.0, 1e3, 1e6, 1e9])
+
+
+@st.composite
+def _extreme_plans(draw: st.DrawFn) -> BatchPlan:
+    """Up to five queries, each reading some of those before it, with figures that are many powers of ten apart."""
+    names = "abcde"[: draw(st.integers(1, 5))]
+    costs = {name: BatchCost(*(draw(EXTREMES) for _ in range(5))) for name in names}
+    reads = {name: tuple(draw(st.sets(st.sampled_from(names[:at]), max_size=2))) for at, name in enumerate(names) if at}
+    limits = []
+    for _ in range(draw(st.integers(0, 3))):
+        path = [draw(st.sampled_from(names))]
+        while reads.get(path[0]) and draw(st.booleans()):
+            path.insert(0, draw(st.sampled_from(reads[path[0]])))
+        limits.append(Limit(tuple(path), draw(EXTREMES), draw(EXTREMES), draw(st.sampled_from([0.5, 0.99]))))
+    slots = draw(st.dictionaries(st.sampled_from(names), st.sampled_from(["n/0", "n/1"])))
+    capacity = {slot: draw(EXTREMES) for slot in set(slots.values())}
+    bounds = draw(st.dictionaries(st.sampled_from(names), EXTREMES.filter(bool)))
+    return BatchPlan(costs, limits, reads, slots, capacity, bounds_s=bounds)
+
+
+@settings(deadline=None, max_examples=300)
+@given(_extreme_plans())
+def test_of_whatever_figures_intervals_are_chosen_and_what_they_come_to_is_told(plan: BatchPlan) -> None:
+    chosen = choose_intervals(plan)
+
+    effective = Effective(plan, chosen.interval_s, early=1e-6)
+    assert chosen.interval_s.keys() == plan.costs.keys()
+    for query, seconds in chosen.interval_s.items():
+        assert 0 < seconds <= plan.longest_s(query) * (1 + 1e-6)
+    missed = [limit for limit in plan.limits if limit.other_s + latency_s(
+        plan, limit.path, effective, share=limit.share) > limit.limit_s + 1e-5 * max(1.0, limit.limit_s)]
+    unmet = [limit.limit for limit in chosen.unmet]
+    assert all(limit in unmet for limit in missed)
+    assert math.isfinite(chosen.cores)

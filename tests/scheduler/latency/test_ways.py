@@ -13,7 +13,7 @@ from scheduler.latency.ways import part_of, way_of
 from scheduler.model.estate import Estate
 from scheduler.model.latency import LatencyLimit, stream_ends
 
-from .lines import FLOW, LINES, Line, costs_of, line_of
+from .lines import FLOW, LINES, Line, costs_of, lasts_s, line_of, waits_s
 
 INTERVALS_S = st.sampled_from([0.1, 0.4, 1.0, 3.0, 10.0])
 
@@ -30,14 +30,12 @@ def by_definition_s(line: Line, queries: Queries, sequence: tuple[str, ...], sha
     batch with the source, and of a stream between queries what blocks wait for."""
     home, intervals_s = line.home, queries.before_s
     worked = {home[element] for element in sequence if stream_ends(element) is None}
-    total_s = sum(queries.costs[query].duration_s(intervals_s[query]) for query in worked)
+    total_s = sum(lasts_s(queries, query, intervals_s) for query in worked)
     if sequence[0] == line.tasks[0]:
         total_s += share * intervals_s[home[sequence[0]]]
     for writer, reader in filter(None, map(stream_ends, sequence)):
         if home[writer] != home[reader]:
-            several = len(queries.reads[home[reader]]) > 1
-            total_s += intervals_s[home[reader]] if several else share * max(
-                0.0, intervals_s[home[reader]] - intervals_s[home[writer]])
+            total_s += waits_s(queries, home[reader], intervals_s, share)
     return total_s
 
 
@@ -64,7 +62,7 @@ def test_cut_at_any_element_the_parts_add_up_to_the_whole(line: Line, data: st.D
 
     whole = planned_s(queries, line.estate, LatencyLimit(1.0))
     twice = sum(  # tasks of a query have its batch in common: a cut between them counts it in both parts
-        queries.costs[query].duration_s(queries.before_s[query])
+        lasts_s(queries, query, queries.before_s)
         for query in queries.costs for number in [line.parts_with(query, cuts)] for _ in range(number - 1))
     assert parts == pytest.approx(whole + twice)
 
