@@ -39,6 +39,8 @@ DECLARED: tuple[Declared, ...] = (
     Declared("WEIR_HTTPS", "0", "1 when the site is reached over HTTPS: cookies become secure, HSTS is sent."),
     Declared("WEIR_LOG_LEVEL", "INFO", "Lowest level of the site's and the Celery worker's log."),
     Declared("WEIR_SELF_APPROVAL", "0", "1 lets an author approve the own proposal, where the role allows approving."),
+    Declared("WEIR_TOKEN_DAYS", "90", "Days after which an API token ends, unless another time is chosen."),
+    Declared("WEIR_TOKEN_LONGEST_DAYS", "365", "Days for which an API token may be made, at most."),
     Declared("WEIR_NODE", "n1", "Name of this machine's node."),
     Declared("WEIR_SLOTS", "2", "Slots of this machine's node: one core and one Spark driver each."),
     Declared("WEIR_SPARK_MASTER", "", "Master of a Spark cluster for every slot, `spark://host:7077`; empty: none."),

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from django.contrib.auth import views
+from django.contrib.auth import update_session_auth_hash, views
 from django.contrib.auth.forms import AuthenticationForm, PasswordChangeForm
-from django.forms import Form
+from django.forms import BooleanField
 from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
 from django.urls import reverse_lazy
 
 from dashboard.pages import flash
 from dashboard.teams.logins import TooManyLogins, remember_device
+from dashboard.teams.services import change_password
 
 
 class LogIn(views.LoginView):
@@ -34,13 +36,22 @@ class LogIn(views.LoginView):
         return response
 
 
+class NewPassword(PasswordChangeForm):
+    """The old password, the new one twice, and whether API tokens end as well."""
+
+    end_tokens = BooleanField(required=False, label="Revoke my API tokens as well")
+
+
 class ChangePassword(views.PasswordChangeView):
-    """Changing the own password; other sessions end by it."""
+    """Changing the own password; other sessions end by it, and API tokens where that is wished."""
 
     template_name = "password_change.html"
-    form_class = PasswordChangeForm
+    form_class = NewPassword
     success_url = reverse_lazy("estate")
 
-    def form_valid(self, form: Form) -> HttpResponse:
+    def form_valid(self, form: NewPassword) -> HttpResponse:
+        change_password(
+            actor=form.user, password=form.cleaned_data["new_password1"], with_tokens=form.cleaned_data["end_tokens"])
+        update_session_auth_hash(self.request, form.user)
         flash.success(self.request, "Password changed.", code="password-changed")
-        return super().form_valid(form)
+        return redirect(self.success_url)
