@@ -74,4 +74,5 @@ def _person_row(user: User) -> dict[str, Any]:
         "username": user.username, "active": user.is_active, "administrator": user.is_superuser,
         "roles": {membership.team.slug: Role(membership.role).label for membership in user.memberships.all()},
         "last_login": user.last_login and user.last_login.isoformat(),
+        "signs_on_elsewhere": bool(user.socialaccount_set.all()),
         "tokens": [_token_row(token) for token in user.api_tokens.all()]}

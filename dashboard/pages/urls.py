@@ -30,6 +30,7 @@ from dashboard.pages.views import (
     rules,
     schedules,
     secrets,
+    sign_on,
     sinks,
     streams,
     sweeps,
@@ -163,6 +164,8 @@ urlpatterns = [
     path("people/<str:username>/deactivate", people.person_deactivate, name="person_deactivate"),
     path("people/<str:username>/reactivate", people.person_reactivate, name="person_reactivate"),
     path("login/", account.LogIn.as_view(), name="login"),
+    path("sign-on/<slug:provider_id>/begin", sign_on.begin, name="openid_connect_login"),
+    path("sign-on/<slug:provider_id>/callback", sign_on.come_back, name="openid_connect_callback"),
     path("logout/", LogoutView.as_view(), name="logout"),
     path("password/", account.ChangePassword.as_view(), name="password_change"),
 ]

@@ -56,6 +56,12 @@ def tokens_for(viewer: Viewer) -> QuerySet[ApiToken]:
     return tokens if viewer.administers else tokens.filter(user_id=viewer.user_id)
 
 
+def is_last_administrator(user: User) -> bool:
+    """Whether nobody else who may log in administers the installation."""
+    return user.is_superuser and not User.objects.filter(
+        is_superuser=True, is_active=True).exclude(pk=user.pk).exists()
+
+
 def has_ended(token: ApiToken, *, at: datetime) -> bool:
     """Whether a token's time is over; one without an end was made before there were ends."""
     return token.expires is not None and token.expires <= at
@@ -66,6 +72,7 @@ def people(viewer: Viewer) -> QuerySet[User]:
     require_superuser(viewer)
     memberships = Membership.objects.select_related("team").order_by("team__name")
     return User.objects.order_by("username").prefetch_related(
+        "socialaccount_set",
         Prefetch("memberships", queryset=memberships), "api_tokens")
 
 

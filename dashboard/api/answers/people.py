@@ -31,4 +31,5 @@ class Person(Answer):
     administrator: bool
     roles: dict[str, str]
     last_login: str | None
+    signs_on_elsewhere: bool
     tokens: list[TokenRow]

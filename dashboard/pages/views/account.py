@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from urllib.parse import urlsplit
+
+from django.conf import settings
 from django.contrib.auth import update_session_auth_hash, views
 from django.contrib.auth.forms import AuthenticationForm, PasswordChangeForm
 from django.forms import BooleanField
@@ -9,7 +12,9 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.urls import reverse_lazy
 
+from dashboard.core.middleware import policy
 from dashboard.pages import flash
+from dashboard.teams.groups import PROVIDER
 from dashboard.teams.logins import TooManyLogins, remember_device
 from dashboard.teams.services import change_password
 
@@ -20,6 +25,18 @@ class LogIn(views.LoginView):
     template_name = "login.html"
     authentication_form = AuthenticationForm
     redirect_authenticated_user = True
+
+    def get_context_data(self, **kwargs: object) -> dict[str, object]:
+        has_failed = self.request.GET.get("sign-on") == "failed"
+        return super().get_context_data(**kwargs) | {
+            "sign_on": settings.OIDC_ISSUER and settings.OIDC_LABEL, "provider": PROVIDER, "has_failed": has_failed}
+
+    def dispatch(self, request: HttpRequest, *args: object, **kwargs: object) -> HttpResponse:
+        response = super().dispatch(request, *args, **kwargs)
+        if settings.OIDC_ISSUER:  # browsers hold a form to where its answer leads, too
+            parts = urlsplit(settings.OIDC_ISSUER)
+            response["Content-Security-Policy"] = policy(forms_to=f"{parts.scheme}://{parts.netloc}")
+        return response
 
     def post(self, request: HttpRequest, *args: object, **kwargs: object) -> HttpResponse:
         try:

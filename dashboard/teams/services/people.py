@@ -9,7 +9,7 @@ from dashboard.audit.trail import audited
 from dashboard.core.events import access_changed
 from dashboard.teams.models import User
 from dashboard.teams.permissions import viewer_of
-from dashboard.teams.selectors import person
+from dashboard.teams.selectors import is_last_administrator, person
 from dashboard.teams.services.tokens import revoke_all
 from dashboard.teams.values import InvalidValue, LastAdmin
 
@@ -30,8 +30,7 @@ def deactivate(*, actor: User, username: str) -> User:
         if not user.is_active:
             audit.nothing_changed()
             return user
-        others = User.objects.filter(is_superuser=True, is_active=True).exclude(pk=user.pk)
-        if user.is_superuser and not others.exists():
+        if is_last_administrator(user):
             raise LastAdmin(
                 "Nobody would administer this installation any more.",
                 remedy="Let another administrator do this, after `./weir manage add_user NAME --administrator`.")

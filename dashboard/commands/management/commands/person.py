@@ -1,4 +1,4 @@
-"""`./weir person list`, `deactivate NAME`, `reactivate NAME`: who may log in."""
+"""`./weir person list`, `deactivate NAME`, `reactivate NAME`, `link NAME SUBJECT`: who may log in."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dashboard.commands.actors import actor_of
 from dashboard.teams.models import Role
 from dashboard.teams.permissions import viewer_of
 from dashboard.teams.selectors import people
-from dashboard.teams.services import deactivate, reactivate
+from dashboard.teams.services import deactivate, link, reactivate
 from scheduler.model.errors import WeirError
 
 
@@ -18,11 +18,12 @@ class Command(BaseCommand):
     help = "List the people of the installation; let one log in no more, which ends sessions and tokens, or again."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("what", choices=("list", "deactivate", "reactivate"))
+        parser.add_argument("what", choices=("list", "deactivate", "reactivate", "link"))
         parser.add_argument("name", nargs="?", default="", help="user name")
+        parser.add_argument("subject", nargs="?", default="", help="to link: what the provider of single sign-on has")
         parser.add_argument("--as", dest="username", help="who does this; otherwise the first administrator")
 
-    def handle(self, *, what: str, name: str, username: str | None, **_: object) -> None:
+    def handle(self, *, what: str, name: str, subject: str, username: str | None, **_: object) -> None:
         actor = actor_of(username)
         try:
             if what == "list":
@@ -33,6 +34,10 @@ class Command(BaseCommand):
                 return
             if not name:
                 raise CommandError("Who? Give the user name.")
+            if what == "link":
+                link(actor=actor, username=name, subject=subject)
+                self.stdout.write(f"{name} signs on as {subject} as well.")
+                return
             (deactivate if what == "deactivate" else reactivate)(actor=actor, username=name)
         except WeirError as error:
             raise CommandError(error.full_message) from error
