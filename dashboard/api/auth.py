@@ -8,23 +8,34 @@ from django.http import HttpRequest
 from django.utils import timezone
 from ninja.security import HttpBearer, SessionAuth
 
-from dashboard.teams.models import ApiToken, User
+from dashboard.teams.models import ApiToken, Scope, User
 from dashboard.teams.permissions import viewer_of
+from dashboard.teams.selectors import has_ended
 from dashboard.teams.services import token_digest
+from scheduler.model.errors import PermissionDenied
 
 SEEN_EVERY = timedelta(minutes=1)
+READING = ("GET", "HEAD")
 
 
 class BearerToken(HttpBearer):
-    """``Authorization: Bearer weir_…``; acts as the token's user."""
+    """``Authorization: Bearer weir_…``; acts as the token's user, with no role above what its scope lets it do.
+
+    When a token was used last is noted once a minute.
+    """
 
     def authenticate(self, request: HttpRequest, token: str) -> User | None:
         api_token = ApiToken.objects.select_related("user").filter(digest=token_digest(token)).first()
-        if api_token is None or not api_token.user.is_active:
-            return None
         now = timezone.now()
+        if api_token is None or not api_token.user.is_active or has_ended(api_token, at=now):
+            return None
         if api_token.last_used is None or now - api_token.last_used > SEEN_EVERY:
             ApiToken.objects.filter(pk=api_token.pk).update(last_used=now)
+        if api_token.scope == Scope.READ and request.method not in READING:
+            raise PermissionDenied(
+                "This token is for reading alone.", remedy="Make one of a wider scope on the Teams page.",
+                scope=api_token.scope)
+        api_token.user.most_role = Scope(api_token.scope).role
         request.user, request.viewer = api_token.user, viewer_of(api_token.user)
         return api_token.user
 

@@ -12,7 +12,7 @@ from pydantic import WithJsonSchema
 from dashboard.bills.periods import NAMES as PERIODS
 from dashboard.plans.choices import LEAST_RATE_PER_S, MOST_RATE_PER_S
 from dashboard.plans.joining import BEGINNINGS
-from dashboard.teams.models import Team
+from dashboard.teams.models import Scope, Team
 from dashboard.teams.services import LONGEST_SECRET
 from scheduler.controllers.values import MODES
 from scheduler.history.series import GRAIN_BY_NAME, KINDS
@@ -48,6 +48,7 @@ def _or_none(**schema: object) -> WithJsonSchema:
 Above = Annotated[float | None, _or_none(type="number", exclusiveMinimum=0)]
 NotNegative = Annotated[float | None, _or_none(type="number", minimum=0)]
 Count = Annotated[int | None, _or_none(type="integer", minimum=1)]
+ScopeName = Annotated[str, WithJsonSchema({"type": "string", "enum": Scope.values})]
 WhenBehindName = Annotated[str, WithJsonSchema({"type": "string", "enum": ["", *CHOICES]})]
 TeamWhenBehindName = Annotated[
     str, WithJsonSchema({"type": "string", "enum": [name for name, _ in Team._meta.get_field("when_behind").choices]})]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from django.core.paginator import Paginator
 from django.db.models import QuerySet
@@ -19,6 +19,7 @@ from dashboard.api.parameters import (
     PairNames,
     RateOrNone,
     RoutingName,
+    ScopeName,
     SecretValue,
     TeamWhenBehindName,
     WhenBehindName,
@@ -203,9 +204,11 @@ class ContainmentIn(Schema):
 
 
 class TokenIn(Schema):
-    """What will use the token."""
+    """What will use the token, what it lets a program do at most, and for how many days (by default: a setting's)."""
 
     name: str
+    scope: ScopeName = "submit"
+    days: Annotated[int, Field(ge=1, le=36_500)] | None = None
 
 
 def page_of(records: QuerySet, number: int, row: Any) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The routes of teams and users: secrets, what Weir may do for a team, tokens, who calls.
+"""The routes of teams and users: secrets, what Weir may do for a team, who calls.
 
 ``docs/api.md`` describes them.
 """
@@ -20,18 +20,14 @@ from dashboard.api.answers.site import (
     SecretRow,
     TeamFreshness,
     TeamWhenBehind,
-    Token,
 )
-from dashboard.api.auth import Session
 from dashboard.api.parameters import SecretName
 from dashboard.approvals.services import set_rules
 from dashboard.controllers.services import set_mode
 from dashboard.teams import selectors as teams
 from dashboard.teams.models import Role
 from dashboard.teams.services import (
-    create_token,
     delete_secret,
-    revoke_token,
     set_containment,
     set_freshness,
     set_secret,
@@ -122,17 +118,3 @@ def freshness(request: HttpRequest, slug: str, choice: schemas.FreshnessIn) -> d
     the team."""
     team = set_freshness(actor=request.user, team=teams.team(request.viewer, slug), limit_s=choice.freshness_s)
     return {"team": team.slug, "freshness_s": team.freshness_s}
-
-
-@router.post("/tokens", response={201: Token}, auth=Session())
-def make_token(request: HttpRequest, token: schemas.TokenIn) -> Status:
-    """A new API token; its secret is shown this once. Needs a session: a token makes no tokens."""
-    made, secret = create_token(actor=request.user, name=token.name)
-    return Status(201, {"id": made.pk, "name": made.name, "secret": secret})
-
-
-@router.delete("/tokens/{int:token_id}", response={204: None}, auth=Session())
-def drop_token(request: HttpRequest, token_id: int) -> Status:
-    """Revoke one of the caller's API tokens."""
-    revoke_token(actor=request.user, token_id=token_id)
-    return Status(204, None)

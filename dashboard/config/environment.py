@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import parse_qs, unquote, urlsplit
 
+from dashboard.teams.groups import Grant, grant_of
 from scheduler.model.errors import WeirError
 from scheduler.model.prices import VmSize
 
@@ -39,6 +40,17 @@ DECLARED: tuple[Declared, ...] = (
     Declared("WEIR_HTTPS", "0", "1 when the site is reached over HTTPS: cookies become secure, HSTS is sent."),
     Declared("WEIR_LOG_LEVEL", "INFO", "Lowest level of the site's and the Celery worker's log."),
     Declared("WEIR_SELF_APPROVAL", "0", "1 lets an author approve the own proposal, where the role allows approving."),
+    Declared("WEIR_TOKEN_DAYS", "90", "Days after which an API token ends, unless another time is chosen."),
+    Declared("WEIR_TOKEN_LONGEST_DAYS", "365", "Days for which an API token may be made, at most."),
+    Declared("WEIR_OIDC_ISSUER", "", "Provider of OpenID Connect for single sign-on; empty: there is none."),
+    Declared("WEIR_OIDC_CLIENT_ID", "", "Name of this installation there."),
+    Declared("WEIR_OIDC_CLIENT_SECRET", "", "Its secret there."),
+    Declared("WEIR_OIDC_SCOPES", "openid profile", "Scopes that are asked for, by spaces."),
+    Declared("WEIR_OIDC_LABEL", "single sign-on", "What the log-in page calls it."),
+    Declared("WEIR_OIDC_NAME_CLAIM", "preferred_username", "Claim that a new user's name comes from."),
+    Declared("WEIR_OIDC_GROUPS_CLAIM", "groups", "Claim that lists somebody's groups."),
+    Declared("WEIR_OIDC_ROLES", "", "What groups give, `group:team:role` by commas; empty: nothing."),
+    Declared("WEIR_OIDC_SESSION_H", "12", "Hours after which whoever signed on so has to do it again."),
     Declared("WEIR_NODE", "n1", "Name of this machine's node."),
     Declared("WEIR_SLOTS", "2", "Slots of this machine's node: one core and one Spark driver each."),
     Declared("WEIR_SPARK_MASTER", "", "Master of a Spark cluster for every slot, `spark://host:7077`; empty: none."),
@@ -204,6 +216,27 @@ class Environment:
         if value and (urlsplit(value).scheme not in {"http", "https"} or not urlsplit(value).hostname):
             raise _invalid(name, value, "http://host or https://host")
         return value
+
+    def issuer(self) -> str:
+        """The provider of single sign-on, or nothing; by plain HTTP on this machine alone."""
+        value = self.http_url("WEIR_OIDC_ISSUER")
+        parts = urlsplit(value)
+        if value and parts.scheme != "https" and parts.hostname not in ("localhost", "127.0.0.1", "::1"):
+            raise _invalid("WEIR_OIDC_ISSUER", value, "an address of HTTPS")
+        if value and not self.text("WEIR_OIDC_CLIENT_ID"):
+            raise _invalid("WEIR_OIDC_CLIENT_ID", "", "what the provider knows this installation by")
+        return value
+
+    def grants(self) -> list[Grant]:
+        """What groups of that provider give."""
+        found = []
+        for entry in self.words("WEIR_OIDC_ROLES"):
+            try:
+                found.append(grant_of(entry))
+            except ValueError as error:
+                raise _invalid(
+                    "WEIR_OIDC_ROLES", entry, f"group:team:role or group:*:administrator ({error})") from error
+        return found
 
     def email(self) -> dict[str, object]:
         """Django's settings of mail, from ``EMAIL_URL``."""

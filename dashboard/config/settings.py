@@ -10,6 +10,7 @@ import dj_database_url
 
 from dashboard.config.environment import ROOT, Environment, InvalidSetting
 from dashboard.config.logs import logging_config
+from dashboard.teams.groups import providers
 
 ENVIRONMENT = Environment()
 
@@ -58,6 +59,14 @@ METRICS_TOKEN = ENVIRONMENT.text("WEIR_METRICS_TOKEN")
 OPENLINEAGE_URL = ENVIRONMENT.http_url("WEIR_OPENLINEAGE_URL")
 OPENLINEAGE_KEY = ENVIRONMENT.text("WEIR_OPENLINEAGE_KEY")
 OPENLINEAGE_NAMESPACE = ENVIRONMENT.text("WEIR_OPENLINEAGE_NAMESPACE")
+TOKEN_DAYS = ENVIRONMENT.integer("WEIR_TOKEN_DAYS", minimum=1)
+TOKEN_LONGEST_DAYS = ENVIRONMENT.integer("WEIR_TOKEN_LONGEST_DAYS", minimum=1)
+OIDC_ISSUER = ENVIRONMENT.issuer()
+OIDC_LABEL = ENVIRONMENT.text("WEIR_OIDC_LABEL")
+OIDC_NAME_CLAIM = ENVIRONMENT.text("WEIR_OIDC_NAME_CLAIM")
+OIDC_GROUPS_CLAIM = ENVIRONMENT.text("WEIR_OIDC_GROUPS_CLAIM")
+OIDC_ROLES = ENVIRONMENT.grants()
+OIDC_SESSION_H = ENVIRONMENT.number("WEIR_OIDC_SESSION_H", minimum=0.1)
 LOGIN_FAILURES_ALLOWED = 8  # for one user name from one device or address, within the window
 LOGIN_FAILURES_ALLOWED_BY_NAME = 20  # from all addresses; devices that are known by the name go on
 LOGIN_FAILURES_ALLOWED_BY_ADDRESS = 40
@@ -124,6 +133,9 @@ INSTALLED_APPS = [
     "django.contrib.sessions",
     "django.contrib.messages",
     "django.contrib.staticfiles",
+    "allauth.account",
+    "allauth.socialaccount",
+    "allauth.socialaccount.providers.openid_connect",
     "django_htmx",
     "channels",
     "dashboard.core",
@@ -160,6 +172,7 @@ MIDDLEWARE = [
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "allauth.account.middleware.AccountMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
     "dashboard.core.middleware.Errors",
     "dashboard.teams.middleware.CurrentViewer",
@@ -195,6 +208,14 @@ WHITENOISE_AUTOREFRESH = DEBUG
 WHITENOISE_ALLOW_ALL_ORIGINS = False
 
 AUTHENTICATION_BACKENDS = ["dashboard.teams.logins.ThrottledBackend"]
+# allauth speaks OpenID Connect, and none of its own pages, forms or mails is there: dashboard/teams/sign_on.py.
+SOCIALACCOUNT_ADAPTER = "dashboard.teams.sign_on.SignOnAdapter"
+SOCIALACCOUNT_PROVIDERS = providers(
+    issuer=OIDC_ISSUER, client_id=ENVIRONMENT.text("WEIR_OIDC_CLIENT_ID"),
+    secret=ENVIRONMENT.text("WEIR_OIDC_CLIENT_SECRET"), scopes=ENVIRONMENT.text("WEIR_OIDC_SCOPES").split())
+SOCIALACCOUNT_REQUESTS_TIMEOUT = 5  # seconds
+SOCIALACCOUNT_STORE_TOKENS = False
+ACCOUNT_EMAIL_VERIFICATION = "none"
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"},
     {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 10}},
@@ -204,6 +225,7 @@ AUTH_PASSWORD_VALIDATORS = [
 
 # Security ------------------------------------------------------------------------------------------------------------
 HTTPS = ENVIRONMENT.flag("WEIR_HTTPS")
+ACCOUNT_DEFAULT_HTTP_PROTOCOL = "https" if HTTPS else "http"
 SESSION_COOKIE_NAME = "weir_session"
 SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = "Lax"

@@ -46,12 +46,16 @@ class ContentSecurityPolicy:
         return response
 
 
-def policy() -> str:
-    """The policy's text. ``connect-src 'self'`` covers the WebSocket of the same host."""
+def policy(*, forms_to: str = "") -> str:
+    """The policy's text. ``connect-src 'self'`` covers the WebSocket of the same host.
+
+    ``forms_to`` is an origin to which a form may lead besides.
+    """
     return "; ".join((
         "default-src 'none'", "script-src 'self'", f"style-src 'self' {EMPTY_STYLE}",
         "img-src 'self' data: blob:", "font-src 'self'", "connect-src 'self'", "worker-src 'self'",
-        "manifest-src 'self'", "base-uri 'none'", "form-action 'self'", "frame-ancestors 'none'", "object-src 'none'",
+        "manifest-src 'self'", "base-uri 'none'", f"form-action 'self' {forms_to}".rstrip(), "frame-ancestors 'none'",
+        "object-src 'none'",
     ))
 
 

@@ -99,7 +99,7 @@ def endpoints_of(actor: User) -> Any:
     """The actor's own webhooks, and those of teams that the actor is an admin of."""
     viewer = viewer_of(actor)
     admin_of = [pk for pk, role in viewer.roles.items() if role >= Role.ADMIN]
-    teams = Q(team__isnull=False) if viewer.superuser else Q(team__in=admin_of)
+    teams = Q(team__isnull=False) if viewer.administers else Q(team__in=admin_of)
     return Endpoint.objects.filter(Q(user=actor) | teams).select_related("team")
 
 

@@ -116,7 +116,7 @@ def _expressions(target: SweepTarget) -> Iterator[str]:
 def _may_approve(viewer: Viewer, target: SweepTarget) -> bool:
     """Whether a viewer may approve what runs for the target's team, or for any where it is of no dataflow."""
     if target.dataflow_id is None:
-        return viewer.superuser or any(role >= Role.APPROVER for role in viewer.roles.values())
+        return viewer.has_role_anywhere(Role.APPROVER)
     team_id = DataflowRecord.objects.values_list("team_id", flat=True).filter(pk=target.dataflow_id).first()
     return team_id is not None and viewer.has_role(team_id, Role.APPROVER)
 

@@ -33,7 +33,7 @@ def may_measure(viewer: Viewer, *, team_id: int | None = None) -> bool:
     """Whether a viewer may measure and import: an engineer of the team whose it is, or of any team."""
     if team_id is not None:
         return viewer.has_role(team_id, Role.ENGINEER)
-    return viewer.superuser or any(role >= Role.ENGINEER for role in viewer.roles.values())
+    return viewer.has_role_anywhere(Role.ENGINEER)
 
 
 def require_measuring(viewer: Viewer, *, team_id: int | None = None) -> None:

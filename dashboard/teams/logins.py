@@ -55,6 +55,21 @@ def forget_old_failures() -> int:
     return LoginFailure.objects.filter(at__lt=before).delete()[0]
 
 
+def begin_attempt(request: HttpRequest) -> None:
+    """Count that an address begins to sign on elsewhere; as a failure, until it comes back as somebody.
+
+    Raises ``TooManyLogins`` where there were too many.
+    """
+    address = _address(request)
+    _refuse_when_throttled("", address, is_known=False)
+    LoginFailure.objects.create(username="", address=address, at=timezone.now())
+
+
+def forget_attempts(request: HttpRequest) -> None:
+    """Somebody has come in: what the address began before counts no more."""
+    LoginFailure.objects.filter(username="", address=_address(request)).delete()
+
+
 def remember_device(request: HttpRequest, response: HttpResponse, username: str) -> None:
     """Let the device of a log-in be known by this name: others who guess at it do not lock it out."""
     name = username[:150].lower()
@@ -77,11 +92,13 @@ def known_device(request: HttpRequest | None, name: str) -> str:
 def _refuse_when_throttled(username: str, address: str, *, is_known: bool) -> None:
     since = timezone.now() - timedelta(seconds=settings.LOGIN_WINDOW_S)
     recent = LoginFailure.objects.filter(at__gte=since)
-    failures = [(recent.filter(username=username, address=address), settings.LOGIN_FAILURES_ALLOWED)]
-    if not is_known:
+    failures = []
+    if username:
+        failures.append((recent.filter(username=username, address=address), settings.LOGIN_FAILURES_ALLOWED))
+    if username and not is_known:
         failures.append((recent.filter(username=username), settings.LOGIN_FAILURES_ALLOWED_BY_NAME))
-        if address:
-            failures.append((recent.filter(address=address), settings.LOGIN_FAILURES_ALLOWED_BY_ADDRESS))
+    if address and not is_known:
+        failures.append((recent.filter(address=address), settings.LOGIN_FAILURES_ALLOWED_BY_ADDRESS))
     if any(failed.count() >= allowed for failed, allowed in failures):
         raise TooManyLogins(
             "Too many failed log-ins.", remedy=f"Wait {settings.LOGIN_WINDOW_S // 60} minutes, then try again.",

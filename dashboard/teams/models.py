@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from django.contrib.auth.models import AbstractUser
 from django.db import models
 
@@ -18,8 +20,42 @@ class Role(models.IntegerChoices):
     ADMIN = 4, "admin"
 
 
+class Scope(models.TextChoices):
+    """What a token lets a program do, at most: what its user may do as far as the role goes that it stands for."""
+
+    READ = "read", "read"
+    SUBMIT = "submit", "submit and measure"
+    APPROVE = "approve", "approve as well"
+    ADMIN = "admin", "all that you may"
+
+    @property
+    def role(self) -> Role:
+        """The highest role that the token's user acts with."""
+        return {
+            Scope.READ: Role.VIEWER, Scope.SUBMIT: Role.ENGINEER, Scope.APPROVE: Role.APPROVER,
+            Scope.ADMIN: Role.ADMIN}[self]
+
+
 class User(AbstractUser):
     """A person who logs in. The installation's administrator is a superuser."""
+
+    # How often all sessions were ended at once: part of what a session is held to, so that none comes back.
+    sessions_ended = models.PositiveIntegerField(default=0)
+
+    most_role = Role.ADMIN  # what whoever acts as this user may do at most: less on the object that a token makes
+
+    def get_session_auth_hash(self) -> str:
+        """What a session is held to: the password, and how often sessions were ended."""
+        return super().get_session_auth_hash() + self._ended
+
+    def get_session_auth_fallback_hash(self) -> Iterator[str]:
+        """The same with each key that was replaced."""
+        for digest in super().get_session_auth_fallback_hash():
+            yield digest + self._ended
+
+    @property
+    def _ended(self) -> str:
+        return f".{self.sessions_ended}" if self.sessions_ended else ""
 
 
 class Team(models.Model):
@@ -71,6 +107,8 @@ class ApiToken(models.Model):
     digest = models.CharField(max_length=64, unique=True)
     created = models.DateTimeField(auto_now_add=True)
     last_used = models.DateTimeField(null=True)
+    scope = models.CharField(max_length=8, choices=Scope.choices, default=Scope.ADMIN)
+    expires = models.DateTimeField(null=True)  # none: made before tokens expired
 
 
 class LoginFailure(models.Model):

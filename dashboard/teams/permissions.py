@@ -17,6 +17,7 @@ class Viewer:
     user_id: int
     roles: Mapping[int, Role]
     superuser: bool = False
+    most: Role = Role.ADMIN  # what the viewer may do at most, whatever the roles: a token may allow less
 
     @property
     def team_ids(self) -> tuple[int, ...]:
@@ -34,18 +35,28 @@ class Viewer:
 
     def has_role(self, team_id: int, role: Role) -> bool:
         """Whether the viewer holds at least this role in the team; an administrator of the installation does."""
-        return self.superuser or self.roles.get(team_id, 0) >= role
+        return role <= self.most and (self.superuser or self.roles.get(team_id, 0) >= role)
+
+    def has_role_anywhere(self, role: Role) -> bool:
+        """Whether the viewer holds at least this role in some team; an administrator of the installation does."""
+        return role <= self.most and (self.superuser or any(held >= role for held in self.roles.values()))
+
+    @property
+    def administers(self) -> bool:
+        """Whether the viewer may do what administrators of the installation do."""
+        return self.superuser and self.most == Role.ADMIN
 
 
 NOBODY = Viewer(user_id=0, roles=MappingProxyType({}))
 
 
 def viewer_of(user: User) -> Viewer:
-    """What a user may see and do; nothing, unless active and logged in."""
+    """What a user may see and do; nothing, unless active and logged in. By a token, no more than its scope."""
     if not user.is_authenticated or not user.is_active:
         return NOBODY
-    roles = {team_id: Role(role) for team_id, role in user.memberships.values_list("team_id", "role")}
-    return Viewer(user_id=user.pk, roles=MappingProxyType(roles), superuser=user.is_superuser)
+    most = user.most_role
+    roles = {team_id: Role(min(role, most)) for team_id, role in user.memberships.values_list("team_id", "role")}
+    return Viewer(user_id=user.pk, roles=MappingProxyType(roles), superuser=user.is_superuser, most=most)
 
 
 def require_role(viewer: Viewer, team: Team, role: Role) -> None:
@@ -59,5 +70,5 @@ def require_role(viewer: Viewer, team: Team, role: Role) -> None:
 
 def require_superuser(viewer: Viewer) -> None:
     """Raise ``PermissionDenied`` unless the viewer administers the installation."""
-    if not viewer.superuser:
+    if not viewer.administers:
         raise PermissionDenied("Only an administrator of this installation may do this.", remedy="Ask one of them.")

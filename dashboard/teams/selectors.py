@@ -3,18 +3,20 @@
 - ``teams(viewer)``: teams that the viewer is in, or all as administrator
 - ``teams_to_submit_for(viewer)``: where the viewer is at least engineer
 - ``members(team)``: memberships with their users
-- ``tokens(user)``: API tokens, newest first
+- ``tokens_for(viewer)``: API tokens, newest first; ``people(viewer)``: everybody, for administrators
 - ``models(team)``: what it has learned and keeps, by name and version
 - ``secrets(team)``: its secrets by name, without their values; ``sealed_secrets()``: all values, sealed
 """
 
 from __future__ import annotations
 
-from django.db.models import QuerySet
+from datetime import datetime
+
+from django.db.models import Prefetch, QuerySet
 
 from dashboard import jobs
 from dashboard.teams.models import ApiToken, Membership, Role, Secret, Team, User
-from dashboard.teams.permissions import Viewer
+from dashboard.teams.permissions import Viewer, require_superuser
 from scheduler.model.errors import NotFound
 
 
@@ -30,7 +32,7 @@ def all_teams() -> QuerySet[Team]:
 
 def teams_to_submit_for(viewer: Viewer) -> QuerySet[Team]:
     """Teams in which the viewer is at least engineer."""
-    if viewer.superuser:
+    if viewer.superuser and viewer.has_role_anywhere(Role.ENGINEER):
         return Team.objects.all()
     return Team.objects.filter(pk__in=[pk for pk, role in viewer.roles.items() if role >= Role.ENGINEER])
 
@@ -48,9 +50,38 @@ def members(team: Team) -> QuerySet[Membership]:
     return team.memberships.select_related("user").order_by("user__username")
 
 
-def tokens(user: User) -> QuerySet[ApiToken]:
-    """A user's API tokens, newest first."""
-    return user.api_tokens.order_by("-created")
+def tokens_for(viewer: Viewer) -> QuerySet[ApiToken]:
+    """The tokens that a viewer may revoke, newest first: the own ones, or everybody's as administrator."""
+    tokens = ApiToken.objects.select_related("user").order_by("-created", "-pk")
+    return tokens if viewer.administers else tokens.filter(user_id=viewer.user_id)
+
+
+def is_last_administrator(user: User) -> bool:
+    """Whether nobody else who may log in administers the installation."""
+    return user.is_superuser and not User.objects.filter(
+        is_superuser=True, is_active=True).exclude(pk=user.pk).exists()
+
+
+def has_ended(token: ApiToken, *, at: datetime) -> bool:
+    """Whether a token's time is over; one without an end was made before there were ends."""
+    return token.expires is not None and token.expires <= at
+
+
+def people(viewer: Viewer) -> QuerySet[User]:
+    """Everybody with teams and tokens, by name; for administrators of the installation."""
+    require_superuser(viewer)
+    memberships = Membership.objects.select_related("team").order_by("team__name")
+    return User.objects.order_by("username").prefetch_related(
+        "socialaccount_set",
+        Prefetch("memberships", queryset=memberships), "api_tokens")
+
+
+def person(viewer: Viewer, username: str) -> User:
+    """One of them, or ``NotFound``."""
+    user = None if "\0" in username else people(viewer).filter(username=username).first()
+    if user is None:
+        raise NotFound(f"Nobody is called {username[:150]!r} here.", remedy="See the list of people.")
+    return user
 
 
 def models(team: Team) -> tuple[jobs.ModelVersion, ...] | None:

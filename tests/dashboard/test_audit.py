@@ -112,7 +112,7 @@ def test_every_public_service_that_writes_enters_a_command(path):
 
 def test_services_were_found():
     assert {path.parent.name for path in SERVICES} == {
-        "teams", "catalog", "operations", "plans", "controllers", "services", "alerts", "outbox"}
+        "catalog", "operations", "plans", "controllers", "services", "alerts", "outbox"}
 
 
 def test_nothing_else_of_the_site_writes():

@@ -20,7 +20,7 @@ from django.test import Client
 
 from dashboard.live.protocol import applied
 from dashboard.teams.models import Membership
-from dashboard.teams.services import remove_member
+from dashboard.teams.services import deactivate, remove_member
 from tests.dashboard.building import World, document, planned, running
 from workers.launcher.services import LARGEST_FRAME, Options, web
 
@@ -194,6 +194,21 @@ def test_a_session_that_ends_closes_the_connection(committed_world: World, serve
     async def run() -> int:
         async with connected(server, client) as socket:
             await asyncio.to_thread(client.logout)
+            with pytest.raises(websockets.ConnectionClosed) as closed:
+                await received(socket)
+            return closed.value.rcvd.code
+
+    assert asyncio.run(run()) == 4401
+
+
+def test_who_is_deactivated_loses_the_connection_at_once(committed_world: World, server: Server, monkeypatch):
+    monkeypatch.setattr("dashboard.live.hub.CHECK_EVERY_S", 600.0)  # by the notice alone
+    client = client_of(committed_world.vera)
+
+    async def run() -> int:
+        async with connected(server, client) as socket:
+            await asyncio.sleep(1.0)  # the notice's listener is up
+            await asyncio.to_thread(deactivate, actor=committed_world.root, username="vera")
             with pytest.raises(websockets.ConnectionClosed) as closed:
                 await received(socket)
             return closed.value.rcvd.code

@@ -58,7 +58,7 @@ def names(world: World) -> dict[str, str]:
     """What is there, by the names of path parameters, and a token of who may do everything."""
     record = running(world.carla, world.city, document("traffic"), world.ana)
     proposal = planned(world.mo, world.mobility, document("rides", window=7))
-    _, token = create_token(actor=world.root, name="schemathesis")
+    _, token = create_token(actor=world.root, name="schemathesis", scope="admin")
     return {
         "dataflow_id": str(record.pk), "proposal_id": str(proposal.pk), "slug": "city",
         "task_id": next(iter(load_estate().tasks)), "node": "n1", "token": token}

@@ -27,6 +27,7 @@ from dashboard.live.protocol import _SUBJECTS, build
 from dashboard.operations.estate import load_estate
 from dashboard.outbox.models import Delivery, Endpoint
 from dashboard.profiles.models import ProfileRecord, SweepRecord
+from dashboard.teams.models import Scope
 from dashboard.teams.permissions import NOBODY, viewer_of
 from dashboard.teams.services import create_token, set_secret
 from scheduler.controllers.values import Decision, Promise
@@ -111,7 +112,7 @@ class Everything:
             "dataflow_id": record.pk, "one": record.pk, "other": links.pk, "proposal_id": proposal.pk,
             "task_id": load_estate().submitted[str(record.pk)].running["sense"], "slug": "city", "name": "hook",
             "token_id": token.pk, "number": 1,
-            "look_id": "none",
+            "look_id": "none", "username": "vera",
             "way": "pause", "task": "out", "team": "city", "controller": "defragmentation", "kind": "latency",
             "comment_id": comment_on(actor=world.carla, proposal_id=proposal.pk, text="Why 7?").pk,
         } | measured(world) | alerted(world) | _parts(str(record.pk))
@@ -194,6 +195,10 @@ class Everything:
             "estate": "estate", "dataflow": f"dataflow:{record.pk}", "proposal": f"proposal:{proposal.pk}",
             "sweep": f"sweep:{self._names['sweep_id']}"}
         self._clients = {name: Client(raise_request_exception=False) for name in WHO}
+        self._tokens = {
+            scope: Client(raise_request_exception=False, headers={
+                "Authorization": f"Bearer {create_token(actor=world.dev, name='t', scope=scope)[1]}"})
+            for scope in Scope.values}
         for name in WHO[1:]:
             self._clients[name].force_login(world.users[name], backend="dashboard.teams.logins.ThrottledBackend")
 
@@ -204,7 +209,7 @@ class Everything:
         before, point = AuditEntry.objects.count(), transaction.savepoint()
         try:
             body = QUERIES.get(pattern) or self._bodies.get(pattern, {})
-            response = self._ask(self._clients[who], method, path, body)
+            response = self._ask((self._clients | self._tokens)[who], method, path, body)
             has_changed = AuditEntry.objects.count() > before
         finally:
             transaction.savepoint_rollback(point)
@@ -257,6 +262,8 @@ def test_every_route_lets_in_whom_its_row_says(everything: Everything) -> None:
 def test_no_row_lets_another_team_in_where_it_is_a_teams(everything: Everything) -> None:
     """What names a dataflow, a proposal or a team is nobody's but its members'."""
     for (method, pattern), marks in expected().items():
+        if "people" in pattern:
+            assert marks[:-1].count("-") == len(WHO) - 1, (method, pattern)
         of_team = r"slug:slug>/(members|secrets|containment|defrag|rules|approval)"
         if re.search(rf"dataflow_id|proposal_id|{of_team}", pattern):
             assert marks[:4] == "----", (method, pattern)
@@ -267,6 +274,22 @@ def test_no_row_lets_another_team_in_where_it_is_a_teams(everything: Everything)
             "alerts/notifications/set", "api/proposals/<uuidstr:proposal_id>/comments",
             "proposals/<uuid:proposal_id>/comments")
         assert "+" not in marks[4] or pattern in own, "a viewer changes something"
+
+
+def test_a_token_does_no_more_than_its_scope(everything: Everything) -> None:
+    """One of an admin of both teams: what it may change, somebody with the role that its scope stands for may too."""
+    people = {"submit": ("carla", "mo"), "approve": ("ana", "ben"), "admin": ("dev",)}
+    changed = dict.fromkeys(Scope.values, 0)
+    for (method, pattern), marks in expected().items():
+        if not pattern.startswith("api/") or "-" not in marks:
+            continue
+        for scope in Scope.values:
+            mark = everything.mark(scope, method, pattern)
+            allowed = any(marks[WHO.index(who)] != "-" for who in people.get(scope, ()))
+            assert mark == "-" or (method == "get" and marks[WHO.index("dev")] != "-") or allowed, (
+                scope, method, pattern, mark)
+            changed[scope] += mark == "+"
+    assert 0 == changed["read"] < changed["submit"] < changed["approve"] < changed["admin"]
 
 
 def test_every_topic_is_for_whom_it_is(world: World, everything: Everything) -> None:

@@ -8,6 +8,7 @@ from dashboard.teams.models import Membership, Role
 from dashboard.teams.permissions import NOBODY, viewer_of
 from dashboard.teams.services import InvalidValue, LastAdmin, create_team, create_user, remove_member, set_role
 from scheduler.model.errors import NotFound, PermissionDenied
+from scheduler.model.names import NameNotPlain
 from tests.dashboard.building import World
 
 
@@ -50,17 +51,18 @@ def test_whoever_is_no_member_cannot_be_removed(world: World):
 @pytest.mark.parametrize("values", [
     {"username": "x", "password": "short"}, {"username": "carla", "password": "a-long-password-7"},
     {"username": "a b", "password": "a-long-password-7"}, {"username": "x\0", "password": "a-long-password-7"},
-    {"username": "x" * 200, "password": "a-long-password-7"}, {"username": "x", "password": "1234567890123"}])
+    {"username": "x" * 200, "password": "a-long-password-7"},
+    {"username": "carla\u3164", "password": "a-long-password-7"}, {"username": "x", "password": "1234567890123"}])
 def test_a_user_that_cannot_be_is_refused(world: World, values):
-    with pytest.raises(InvalidValue):
+    with pytest.raises((InvalidValue, NameNotPlain)):
         create_user(**values)
 
 
 @pytest.mark.parametrize("values", [
     {"slug": "a b", "name": "X"}, {"slug": "x" * 41, "name": "X"}, {"slug": "x", "name": " "},
-    {"slug": "x", "name": "a\0"}, {"slug": "city", "name": "X"}])
+    {"slug": "x", "name": "a\0"}, {"slug": "x", "name": "a\u202eb"}, {"slug": "city", "name": "X"}])
 def test_a_team_that_cannot_be_is_refused(world: World, values):
-    with pytest.raises(InvalidValue):
+    with pytest.raises((InvalidValue, NameNotPlain)):
         create_team(**values)
 
 

@@ -268,14 +268,6 @@ class TeamFreshness(Answer):
     freshness_s: float | None
 
 
-class Token(Answer):
-    """A new API token; its secret is shown this once."""
-
-    id: int
-    name: str
-    secret: str
-
-
 class AuditRow(Answer):
     """An entry of the audit trail."""
 

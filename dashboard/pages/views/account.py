@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from django.contrib.auth import views
+from urllib.parse import urlsplit
+
+from django.conf import settings
+from django.contrib.auth import update_session_auth_hash, views
 from django.contrib.auth.forms import AuthenticationForm, PasswordChangeForm
-from django.forms import Form
+from django.forms import BooleanField
 from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
 from django.urls import reverse_lazy
 
+from dashboard.core.middleware import policy
 from dashboard.pages import flash
+from dashboard.teams.groups import PROVIDER
 from dashboard.teams.logins import TooManyLogins, remember_device
+from dashboard.teams.services import change_password
 
 
 class LogIn(views.LoginView):
@@ -18,6 +25,18 @@ class LogIn(views.LoginView):
     template_name = "login.html"
     authentication_form = AuthenticationForm
     redirect_authenticated_user = True
+
+    def get_context_data(self, **kwargs: object) -> dict[str, object]:
+        has_failed = self.request.GET.get("sign-on") == "failed"
+        return super().get_context_data(**kwargs) | {
+            "sign_on": settings.OIDC_ISSUER and settings.OIDC_LABEL, "provider": PROVIDER, "has_failed": has_failed}
+
+    def dispatch(self, request: HttpRequest, *args: object, **kwargs: object) -> HttpResponse:
+        response = super().dispatch(request, *args, **kwargs)
+        if settings.OIDC_ISSUER:  # browsers hold a form to where its answer leads, too
+            parts = urlsplit(settings.OIDC_ISSUER)
+            response["Content-Security-Policy"] = policy(forms_to=f"{parts.scheme}://{parts.netloc}")
+        return response
 
     def post(self, request: HttpRequest, *args: object, **kwargs: object) -> HttpResponse:
         try:
@@ -34,13 +53,22 @@ class LogIn(views.LoginView):
         return response
 
 
+class NewPassword(PasswordChangeForm):
+    """The old password, the new one twice, and whether API tokens end as well."""
+
+    end_tokens = BooleanField(required=False, label="Revoke my API tokens as well")
+
+
 class ChangePassword(views.PasswordChangeView):
-    """Changing the own password; other sessions end by it."""
+    """Changing the own password; other sessions end by it, and API tokens where that is wished."""
 
     template_name = "password_change.html"
-    form_class = PasswordChangeForm
+    form_class = NewPassword
     success_url = reverse_lazy("estate")
 
-    def form_valid(self, form: Form) -> HttpResponse:
+    def form_valid(self, form: NewPassword) -> HttpResponse:
+        change_password(
+            actor=form.user, password=form.cleaned_data["new_password1"], with_tokens=form.cleaned_data["end_tokens"])
+        update_session_auth_hash(self.request, form.user)
         flash.success(self.request, "Password changed.", code="password-changed")
-        return super().form_valid(form)
+        return redirect(self.success_url)

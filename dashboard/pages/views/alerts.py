@@ -118,7 +118,7 @@ def _may_act(request: HttpRequest, of: Alert | object) -> bool:
 
 def may_administer(request: HttpRequest, team: object) -> bool:
     """Whether the viewer may change a team's rules, or the estate's where there is none."""
-    return request.viewer.superuser if team is None else request.viewer.has_role(team.pk, Role.ADMIN)
+    return request.viewer.administers if team is None else request.viewer.has_role(team.pk, Role.ADMIN)
 
 
 def _chosen(request: HttpRequest) -> selectors.Chosen:

@@ -66,7 +66,7 @@ def node(request: HttpRequest, node: str) -> HttpResponse:
     return render(request, "elements/node.html", {
         "node": shown, "report": shown.report,
         "slots": [{"name": key, "report": report, "url": slot_url(key)} for key, report in shown.slots],
-        "drain": drain_of(node, request.viewer), "may_drain": request.viewer.superuser,
+        "drain": drain_of(node, request.viewer), "may_drain": request.viewer.administers,
         "problems": _rows_of_findings(shown.findings), "live_topic": "estate"})
 
 

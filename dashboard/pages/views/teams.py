@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from django.conf import settings
 from django.contrib.auth import get_user_model
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
+from django.utils import timezone
 from django.views.decorators.http import require_POST, require_safe
 
 from dashboard.catalog.documents import freshness_of
 from dashboard.controllers.selectors import modes_of
 from dashboard.pages import flash
 from dashboard.teams import selectors, services
-from dashboard.teams.models import Role
+from dashboard.teams.models import Role, Scope
 from scheduler.model.behind import PAUSE, SPILL, WORDS
 from scheduler.model.errors import NotFound, WeirError
 from scheduler.model.latency import in_words
@@ -30,7 +32,10 @@ def teams(request: HttpRequest) -> HttpResponse:
     return render(request, "teams.html", {
         "teams": rows, "roles": Role.choices,
         "when_behind": {choice: WORDS[choice] for choice in (SPILL, PAUSE)},
-        "tokens": selectors.tokens(request.user), "new_token": request.session.pop("new_token", None),
+        "tokens": selectors.tokens_for(request.viewer).filter(user_id=request.user.pk), "scopes": Scope.choices,
+        "token_days": min(settings.TOKEN_DAYS, settings.TOKEN_LONGEST_DAYS),
+        "token_longest_days": settings.TOKEN_LONGEST_DAYS, "now": timezone.now(),
+        "new_token": request.session.pop("new_token", None),
     })
 
 
@@ -110,7 +115,12 @@ def freshness_set(request: HttpRequest, slug: str) -> HttpResponse:
 def token_create(request: HttpRequest) -> HttpResponse:
     """A new API token of the viewer; its secret is shown once, on the next page."""
     try:
-        _, secret = services.create_token(actor=request.user, name=request.POST.get("name", ""))
+        days = request.POST.get("days", "").strip()
+        if days and not (days.isdecimal() and len(days) <= 6):
+            raise services.InvalidValue(f"{days[:40]!r} is no number of days.", remedy="Give a whole number.")
+        _, secret = services.create_token(
+            actor=request.user, name=request.POST.get("name", ""), scope=request.POST.get("scope", Scope.SUBMIT),
+            days=int(days) if days else None)
     except WeirError as error:
         flash.failure(request, error)
     else:
@@ -121,12 +131,12 @@ def token_create(request: HttpRequest) -> HttpResponse:
 @require_POST
 @login_required
 def token_revoke(request: HttpRequest, token_id: int) -> HttpResponse:
-    """Revoke one of the viewer's API tokens."""
+    """Revoke one of the viewer's API tokens, or as an administrator anybody's."""
     flash.attempt(
         request, lambda: services.revoke_token(actor=request.user, token_id=token_id),
         text="Token revoked.", code="token-revoked",
     )
-    return redirect("teams")
+    return redirect("people" if request.POST.get("from") == "people" else "teams")
 
 
 def _may_change(request: HttpRequest, team: object) -> bool:

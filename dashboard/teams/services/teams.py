@@ -1,9 +1,6 @@
-"""Writing users, teams and what they choose, memberships, secrets and API tokens."""
+"""Writing users, teams and what they choose, memberships and secrets."""
 
 from __future__ import annotations
-
-import hashlib
-import secrets
 
 from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
@@ -12,26 +9,16 @@ from django.core.validators import validate_slug
 from dashboard import jobs
 from dashboard.audit.trail import audited
 from dashboard.core.events import access_changed
-from dashboard.teams.models import ApiToken, Membership, Role, Secret, Team, User
+from dashboard.teams.models import Membership, Role, Secret, Team, User
 from dashboard.teams.permissions import require_role, require_superuser, viewer_of
 from dashboard.teams.secrets import running_tasks_with
+from dashboard.teams.values import InvalidValue, LastAdmin
 from scheduler.model.errors import NotFound, WeirError
 from scheduler.model.latency import LatencyLimit
+from scheduler.model.names import require_plain
 from scheduler.model.secrets import SECRET_NAME
 
 LONGEST_SECRET = 8_192
-
-
-class InvalidValue(WeirError):
-    """A name, password or role that cannot be."""
-
-    code = "invalid_value"
-
-
-class LastAdmin(WeirError):
-    """The team would be left without an admin."""
-
-    code = "last_admin"
 
 
 class SecretInUse(WeirError):
@@ -56,6 +43,7 @@ def create_user(*, username: str, password: str, actor: User | None = None, supe
     """
     if actor is not None:
         require_superuser(viewer_of(actor))
+    require_plain(username, what="The user name", most=150)
     with audited(actor=actor, verb="user.create") as audit:
         user = User(username=username, is_superuser=superuser, is_staff=superuser)
         user.set_password(password)
@@ -78,12 +66,13 @@ def create_team(*, slug: str, name: str, actor: User | None = None) -> Team:
     except ValidationError as error:
         raise InvalidValue(
             f"{slug!r} is no short name.", remedy="Use letters, digits, hyphens and underscores.") from error
-    if len(slug) > 40 or not 1 <= len(name.strip()) <= 80 or "\0" in name:
-        raise InvalidValue("The name is empty or too long.", remedy="Use at most 40 and 80 characters.")
+    if len(slug) > 40:
+        raise InvalidValue("The short name is too long.", remedy="Use at most 40 characters.")
+    name = require_plain(name.strip(), what="The team's name", most=80)
     if Team.objects.filter(slug=slug).exists():
         raise InvalidValue(f"There is a team {slug!r} already.", remedy="Choose another short name.")
     with audited(actor=actor, verb="team.create") as audit:
-        team = Team.objects.create(slug=slug, name=name.strip())
+        team = Team.objects.create(slug=slug, name=name)
         audit.subject, audit.team = team, team
         return team
 
@@ -191,33 +180,6 @@ def delete_secret(*, actor: User, team: Team, name: str) -> None:
         audit.subject, audit.details = Secret(pk=secret.pk), {"name": name}
         secret.delete()
         jobs.republish()
-
-
-def create_token(*, actor: User, name: str) -> tuple[ApiToken, str]:
-    """A new API token for the actor, and its secret, which is shown this once."""
-    name = name.replace("\0", "").strip()[:80]
-    if not name:
-        raise InvalidValue("A token needs a name.", remedy="Name what will use it.")
-    secret = f"weir_{secrets.token_urlsafe(32)}"
-    with audited(actor=actor, verb="token.create") as audit:
-        token = ApiToken.objects.create(user=actor, name=name, digest=token_digest(secret))
-        audit.subject, audit.details = token, {"name": name}
-        return token, secret
-
-
-def revoke_token(*, actor: User, token_id: int) -> None:
-    """Revoke one of the actor's API tokens."""
-    with audited(actor=actor, verb="token.revoke") as audit:
-        token = ApiToken.objects.filter(user=actor, pk=token_id).first()
-        if token is None:
-            raise NotFound("You have no such token.", remedy="Reload the page.")
-        audit.subject, audit.details = ApiToken(pk=token.pk), {"name": token.name}
-        token.delete()
-
-
-def token_digest(secret: str) -> str:
-    """What is kept of a token. A fast hash is right: the secret is 256 random bits."""
-    return hashlib.sha256(secret.encode()).hexdigest()
 
 
 def _keep_an_admin(team: Team, membership: Membership | None, *, after: Role | None, actor: User | None) -> None:

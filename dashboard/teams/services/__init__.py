@@ -1,0 +1,29 @@
+"""Commands on people, teams, secrets and API tokens. Each enters ``audited``.
+
+Imports the models, permissions and selectors beside it. Read ``teams.py`` first.
+"""
+
+from dashboard.teams.services.people import change_password, deactivate, reactivate
+from dashboard.teams.services.signing_on import Identity, link, sign_on
+from dashboard.teams.services.teams import (
+    LONGEST_SECRET,
+    SecretInUse,
+    create_team,
+    create_user,
+    delete_secret,
+    remove_member,
+    set_containment,
+    set_freshness,
+    set_role,
+    set_secret,
+    set_when_behind,
+)
+from dashboard.teams.services.tokens import create_token, revoke_token, token_digest
+from dashboard.teams.values import InvalidValue, LastAdmin
+
+__all__ = [
+    "LONGEST_SECRET", "Identity", "InvalidValue", "LastAdmin", "SecretInUse", "change_password", "create_team",
+    "create_token", "create_user", "deactivate", "delete_secret", "link", "reactivate", "remove_member",
+    "revoke_token", "set_containment", "set_freshness", "set_role", "set_secret", "set_when_behind", "sign_on",
+    "token_digest",
+]

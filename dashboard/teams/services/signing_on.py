@@ -1,0 +1,141 @@
+"""People who sign on at a provider of OpenID Connect: who they are here, and what their groups give them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from allauth.socialaccount.models import SocialAccount
+from django.conf import settings
+from django.core.exceptions import ValidationError
+
+from dashboard.audit.trail import Audit, audited
+from dashboard.core.events import access_changed
+from dashboard.teams.groups import Granted, granted
+from dashboard.teams.models import Membership, Role, Team, User
+from dashboard.teams.permissions import require_superuser, viewer_of
+from dashboard.teams.selectors import is_last_administrator, person
+from dashboard.teams.values import InvalidValue
+from scheduler.model.errors import PermissionDenied
+from scheduler.model.names import require_plain
+
+LONGEST_SUBJECT = 191  # what allauth's table keeps
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What a provider says of somebody: who by its own name (``subject``), what to be called here, the groups."""
+
+    issuer: str
+    subject: str
+    name: str
+    groups: Sequence[str]
+
+    def __post_init__(self) -> None:
+        if not 0 < len(self.subject) <= LONGEST_SUBJECT or "\0" in self.subject:
+            raise InvalidValue(
+                "The provider names you by nothing that can be kept.", remedy="Tell the operator of this installation.")
+
+
+def sign_on(identity: Identity) -> User:
+    """The user that somebody is here, with the roles that the groups give: made where there is none yet.
+
+    Nobody becomes a user who is there by having the same name: an administrator links the two (`link`).
+
+    Raises
+    ------
+    PermissionDenied
+        The user is deactivated, or groups decide who comes in and none of these does.
+    InvalidValue, NameNotPlain
+        The name is taken, or cannot be a user's.
+    """
+    given = granted(settings.OIDC_ROLES, identity.groups)
+    with audited(actor=None, verb="user.sign_on") as audit:
+        account = SocialAccount.objects.select_related("user").filter(
+            provider=identity.issuer, uid=identity.subject).first()
+        is_let_in = given.any or not settings.OIDC_ROLES
+        if account is not None:
+            user, is_new = User.objects.select_for_update().get(pk=account.user_id), False
+        elif is_let_in:
+            user, is_new = _new_user(identity), True
+        else:
+            raise _not_let_in()
+        has_changed = user.is_active and _apply(audit, user, given)
+        audit.subject, audit.details = user, {"username": user.username, "new": is_new}
+        if not (is_new or has_changed):
+            audit.nothing_changed()
+    if not user.is_active:
+        raise PermissionDenied(
+            f"{user.username} is deactivated here.", remedy="Ask an administrator of this installation.")
+    if not is_let_in:  # what the groups gave before is taken away by now
+        raise _not_let_in()
+    return user
+
+
+def link(*, actor: User, username: str, subject: str) -> User:
+    """Let somebody sign on at the provider as a user who is there; by an administrator of the installation."""
+    require_superuser(viewer_of(actor))
+    identity = Identity(settings.OIDC_ISSUER, subject.strip(), username, ())
+    if not settings.OIDC_ISSUER:
+        raise InvalidValue("There is no single sign-on here.", remedy="Set WEIR_OIDC_ISSUER first.")
+    with audited(actor=actor, verb="user.link") as audit:
+        user = person(viewer_of(actor), username)
+        if SocialAccount.objects.filter(provider=identity.issuer, uid=identity.subject).exists():
+            raise InvalidValue("Somebody signs on by that subject already.", remedy="See the list of people.")
+        SocialAccount.objects.create(user=user, provider=identity.issuer, uid=identity.subject)
+        audit.subject, audit.details = user, {"username": user.username, "subject": identity.subject}
+        return user
+
+
+def _new_user(identity: Identity) -> User:
+    name = require_plain(identity.name.strip(), what="Your name at the provider", most=150)
+    if User.objects.filter(username=name).exists():
+        raise InvalidValue(
+            f"Somebody is called {name} here already.",
+            remedy=f"If that is you, ask an administrator to run `./weir person link {name} {identity.subject}`.")
+    user = User(username=name)
+    user.set_unusable_password()
+    try:
+        user.full_clean()
+    except ValidationError as error:
+        raise InvalidValue(
+            f"{name} cannot be a user's name: {' '.join(error.messages)}",
+            remedy="Tell the operator: WEIR_OIDC_NAME_CLAIM says which claim it comes from.") from error
+    user.save()
+    SocialAccount.objects.create(user=user, provider=identity.issuer, uid=identity.subject)
+    return user
+
+
+def _apply(audit: Audit, user: User, given: Granted) -> bool:
+    """Give what the groups give in teams that they decide about, and take away what they do not; whether anything
+    changed."""
+    changed = False
+    teams = {team.slug: team for team in Team.objects.filter(slug__in=given.roles)}
+    held = {member.team_id: member for member in Membership.objects.select_for_update().filter(user=user)}
+    for slug, team in sorted(teams.items()):
+        name, member = given.roles[slug], held.get(team.pk)
+        role = None if name is None else Role[name.upper()]
+        if role == (member and member.role):
+            continue
+        if role is None:
+            member.delete()
+        else:
+            Membership.objects.update_or_create(user=user, team=team, defaults={"role": role})
+        audit.also(
+            verb="team.set_role" if role else "team.remove_member", subject=team, team=team, user=user.username,
+            role=role and role.label, before=member and Role(member.role).label, by="groups")
+        changed = True
+    if given.administrator is not None and given.administrator != user.is_superuser and not (
+            user.is_superuser and is_last_administrator(user)):
+        user.is_superuser = user.is_staff = given.administrator
+        user.save(update_fields=["is_superuser", "is_staff"])
+        audit.also(verb="user.administers", subject=user, team=None, administrator=given.administrator, by="groups")
+        changed = True
+    if changed:
+        access_changed(user.pk)
+    return changed
+
+
+def _not_let_in() -> PermissionDenied:
+    return PermissionDenied(
+        "None of your groups may use this installation.", remedy="Ask for a group that may, then sign in again.")

@@ -1,0 +1,72 @@
+"""Plain names: what people call things, as it may stand on pages, in mail, in logs and in text for other programs.
+
+A plain name holds what one can see, and single spaces of one kind between it: no control characters, no ends of lines,
+nothing that turns the direction of text, nothing invisible. (Unicode's categories C and Z, and the code points that it
+has left out by default, section 5.21 of its standard.)
+"""
+
+from __future__ import annotations
+
+import unicodedata
+
+from .errors import WeirError
+
+# Letters and marks of other categories that show nothing: joiners, fillers, variation selectors, a blank of Braille.
+_UNSEEN = (
+    (0x034F, 0x034F), (0x115F, 0x1160), (0x17B4, 0x17B5), (0x180B, 0x180F), (0x2800, 0x2800), (0x3164, 0x3164),
+    (0xFE00, 0xFE0F), (0xFFA0, 0xFFA0), (0x1D173, 0x1D17A), (0xE0000, 0xE0FFF))
+
+
+class NameNotPlain(WeirError):
+    """A name that is empty, too long, or holds what cannot be seen or turns the text around it."""
+
+    code = "name_not_plain"
+
+
+def not_plain(name: str) -> int | None:
+    """Where the first character stands that a plain name cannot hold, from 0; None where there is none.
+
+    >>> not_plain("Données — 東京 #2"), not_plain("traf\u202efic"), not_plain("a\\nb")
+    (None, 4, 1)
+    """
+    return next((place for place, character in enumerate(name) if not _is_plain(character)), None)
+
+
+def described(character: str) -> str:
+    """A character that cannot be shown, by its number and what Unicode calls it."""
+    name = unicodedata.name(character, "") or {"C": "control character"}.get(unicodedata.category(character)[0], "")
+    return f"U+{ord(character):04X}{f' {name.lower()}' if name else ''}"
+
+
+def require_plain(name: str, *, what: str, most: int) -> str:
+    """The name, where it is plain.
+
+    Parameters
+    ----------
+    name : str
+        The name, without spaces around it.
+    what : str
+        What it is the name of, to begin a message with: ``The team's name``.
+    most : int
+        How many characters it may have.
+
+    Raises
+    ------
+    NameNotPlain
+        It is empty, too long, or holds a character that a plain name cannot; ``place`` says where, from 1.
+    """
+    if not name or len(name) > most:
+        raise NameNotPlain(f"{what} is {'too long' if name else 'empty'}.", remedy=f"Give 1 to {most} characters.")
+    if (place := not_plain(name)) is not None:
+        raise NameNotPlain(
+            f"{what} has {described(name[place])} at character {place + 1}.",
+            remedy="Take it out: names hold what can be seen, and single spaces of the usual kind.", place=place + 1)
+    return name
+
+
+def _is_plain(character: str) -> bool:
+    if character == " ":
+        return True
+    number = ord(character)
+    return unicodedata.category(character)[0] not in "CZ" and not any(
+        first <= number <= last for first, last in _UNSEEN)
