@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import gc
+import hashlib
 import os
 import shutil
 import sqlite3
@@ -12,7 +13,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -22,36 +22,50 @@ import redis
 from django.conf import settings as django_settings
 
 from workers.engine.channels.jvm import build
+from workers.engine.spark import shared_classes
 from workers.launcher import broker as embedded
 from workers.processes import spawn, stop
 
 ROOT = Path(__file__).resolve().parent.parent
 
+# Tests make and forget much at once: at Python's own thresholds the collector takes a fifth of their time.
+gc.set_threshold(50_000, 20, 20)
 # How fast a busy machine draws cases says nothing of what is tested.
 hypothesis.settings.register_profile("weir", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
 hypothesis.settings.load_profile("weir")
+BEGAN_S = pytest.StashKey[float]()
 SHARE, FEWEST = 4, 5  # a default run draws a fourth of the cases of a property, and so many at least; a long one all
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--long", action="store_true", help="also run the tests that take minutes")
+    parser.addoption(
+        "--within", type=float, default=0.0, metavar="SECONDS",
+        help="begin no test later than so long after the first, and keep to the order in which files are given")
 
 
-# Where Spark drivers, a site and a browser, or what is read of all files, serve a whole folder; what has its own there
-# is a group by itself.
-WHOLE = tuple(ROOT / "tests" / folder for folder in (
-    "architecture", "browser", "engine/channels/contract", "library", "engine/spark"))
+# What tests of a folder share, and the fixtures that start it: those who ask for one stay with one worker, so it is
+# started once; what asks for none goes wherever there is room.
+RIGS: dict[str, dict[str, set[str]]] = {
+    "browser": {"site": {"site", "browser"}}, "library": {"library's driver": {"spark"}},
+    "engine/channels/contract": {"contract's driver": {"spark"}},
+    "engine/spark": {"slots": {"rig"}, "nodes": {"hosts"}}}
+WHOLE = ("architecture",)  # what is read of all files serves the whole folder
 # What takes longest begins first, so that no worker is left with it while the others have nothing to do.
 LONGEST_FIRST = (
-    "spark", "browser", "library", "contract", "nodes", "first light", "test_looks_leave_nothing.py", "test_looks.py",
-    "test_postgresql.py", "test_routes.py", "test_open_batches.py", "test_node.py", "test_openapi.py",
-    "test_every_page.py", "test_pacing.py")
+    "slots", "site", "library's driver", "contract's driver", "nodes", "moving", "first light",
+    "test_looks_leave_nothing.py", "test_looks.py", "test_postgresql.py", "test_routes.py", "test_open_batches.py",
+    "test_node.py", "test_openapi.py", "test_every_page.py", "test_pacing.py", "architecture")
 
 
-@lru_cache(None)
-def _group(path: Path) -> str:
-    """Those that stay with one worker."""
-    return next((folder for folder in WHOLE if path.is_relative_to(folder)), path).name
+def _group(item: pytest.Item) -> str:
+    """What stays with one worker: all that shares a rig, else the tests of a file."""
+    folder = item.path.parent
+    folder = folder.relative_to(ROOT / "tests").as_posix() if folder.is_relative_to(ROOT / "tests") else ""
+    if folder in WHOLE:
+        return folder
+    rig = next((rig for rig, fixtures in RIGS.get(folder, {}).items() if fixtures & set(item.fixturenames)), None)
+    return rig or item.path.name
 
 
 def _begins(item: pytest.Item) -> int:
@@ -74,13 +88,14 @@ def _draw_fewer(item: pytest.Function) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Iterator[None]:
     for item in items:  # where tests are spread over workers, what stays with one
         if item.get_closest_marker("xdist_group") is None:
-            item.add_marker(pytest.mark.xdist_group(_group(item.path)))
+            item.add_marker(pytest.mark.xdist_group(_group(item)))
         if item.get_closest_marker("long") and not config.getoption("--long"):
             item.add_marker(pytest.mark.skip(reason="takes long: ./weir test --long runs it"))
         if not config.getoption("--long") and isinstance(item, pytest.Function):
             _draw_fewer(item)
     yield
-    items.sort(key=_begins)
+    if not config.getoption("--within"):
+        items.sort(key=_begins)
 
 
 @pytest.hookimpl(trylast=True)
@@ -88,6 +103,14 @@ def pytest_collection_finish() -> None:
     """Let the garbage collector pass over what was collected: thousands of tests and all modules stay to the end."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    within_s = item.config.getoption("--within")
+    if within_s and BEGAN_S in item.config.stash and time.monotonic() > item.config.stash[BEGAN_S] + within_s:
+        pytest.skip(f"the run had {within_s:g} s, and this came later: --within=0 runs all")
+    item.config.stash.setdefault(BEGAN_S, time.monotonic())
 
 
 def shared_folder(tmp_path_factory: pytest.TempPathFactory, name: str) -> Path:
@@ -181,14 +204,39 @@ def embedded_broker(broker_url: str) -> Iterator[redis.Redis]:
 
 
 @pytest.fixture(scope="session")
-def with_jar(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], Path]:
-    """Puts the Java channels into a state folder, compiled once for all workers of a run: that takes long."""
-    folder = shared_folder(tmp_path_factory, "java-channels")
+def driver_files(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """The jar of the channels and the archive of a driver's classes, which halves what its start takes.
 
+    Both are kept beside the environment for the next run, by the options of Java: an archive is of those. They are made
+    where they are missing or of other sources; a machine whose Java writes no archive has drivers without one.
+    """
+    options = hashlib.sha256(os.environ.get("JAVA_TOOL_OPTIONS", "").encode()).hexdigest()[:8]
+    folder = Path(sys.prefix) / f"drivers-of-tests-{options}"
+    if not os.access(sys.prefix, os.W_OK):
+        folder = shared_folder(tmp_path_factory, "drivers")
+    folder.mkdir(exist_ok=True)
+    with locked(folder):
+        jar = build.build(folder)
+        archive = shared_classes.archive_path(folder, class_path=str(jar))
+        if not archive.is_file():
+            with running_broker(tmp_path_factory.mktemp("archive")) as url:
+                subprocess.run(
+                    (sys.executable, "-m", "workers.engine.spark.class_archive"), check=False,
+                    stdout=subprocess.DEVNULL, cwd=ROOT, env={
+                        **os.environ, "REDIS_URL": url, "WEIR_DATA_DIR": str(folder), "WEIR_PIN": "never",
+                        "PYTHONPATH": str(ROOT)})
+    return [jar, archive] if archive.is_file() else [jar]
+
+
+@pytest.fixture(scope="session")
+def with_jar(driver_files: list[Path]) -> Callable[[Path], Path]:
+    """Links what a driver starts with into a state folder: an archive is of the one jar that it was made of."""
     def put(data_dir: Path) -> Path:
-        with locked(folder):
-            jar = build.build(folder)
-        shutil.copytree(jar.parent, build.jar_path(data_dir).parent, dirs_exist_ok=True)
+        folder = build.jar_path(data_dir).parent
+        folder.mkdir(parents=True, exist_ok=True)
+        for file in driver_files:
+            (folder / file.name).unlink(missing_ok=True)
+            (folder / file.name).symlink_to(file)
         return data_dir
 
     return put
