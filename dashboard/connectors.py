@@ -16,6 +16,7 @@ from workers.engine import looks
 from workers.engine.connectors import intake
 from workers.engine.connectors.looking import look_at
 from workers.engine.connectors.pushing import Post, Pushed, push_events
+from workers.engine.letters import KeptLetter
 from workers.engine.sinks import store as sinks
 from workers.library.registry import makes_events
 
@@ -50,13 +51,13 @@ def room_in(tasks: Collection[str]) -> dict[str, str]:
         return {task: "resting" if store.is_resting(task) else "full" if store.is_full(task) else "" for task in tasks}
 
 
-def dead_letters(task: str, count: int) -> list[intake.KeptLetter]:
+def dead_letters(task: str, count: int) -> list[KeptLetter]:
     """The newest messages that a live source could not read, newest first; raises ``BrokerAway``."""
     with broker_needed("so they cannot be shown."):
         return intake.IntakeStore(broker(settings.REDIS_URL)).letters(task, count=count)
 
 
-def refused_events(channel: str, count: int) -> list[sinks.Letter]:
+def refused_events(channel: str, count: int) -> list[KeptLetter]:
     """The newest events that the other system of a sink refused, newest first; raises ``BrokerAway``."""
     with broker_needed("so they cannot be shown."):
         return sinks.SinkStore(broker(settings.REDIS_URL)).letters(channel, count=count)

@@ -135,11 +135,6 @@ def column_of(text: str, name: str) -> int | None:
     return header.index(name) + 1 if name in header else None
 
 
-def write_profiles(profiles: Iterable[Profile]) -> str:
-    """The profiles as CSV that `read_profiles` reads back."""
-    return write_entries(map(Entry, profiles))
-
-
 def write_entries(entries: Iterable[Entry]) -> str:
     """The entries as CSV that `read_entries` reads back."""
     out = io.StringIO()

@@ -25,32 +25,6 @@ ESTIMATES = frozenset({BY_TRIALS, BY_DECLARATION})
 DECLARED_MEMORY = 0.05  # of a slot, a guess
 
 
-def point_of_trial(
-    *, achieved_per_s: float, cpu: float, idle_cpu: float, memory: float, idle_memory: float, holds: bool
-) -> Point:
-    """One thread at its peak, by what it took at one rate.
-
-    Parameters
-    ----------
-    achieved_per_s : float
-        Events per second that it got through.
-    cpu, idle_cpu : float
-        Shares of a slot's CPU at that rate, and without events.
-    memory, idle_memory : float
-        Likewise of its memory.
-    holds : bool
-        Whether it got through what it was fed; where it did not, that was its peak.
-    """
-    of_events = max(cpu - idle_cpu, 0.001)
-    most = max(0.05, 1.0 - LEAST_OFTEN * idle_cpu)
-    ratio = 1.0 if not holds else max(1.0, MARGIN * most / of_events)
-    events = min(1.0, of_events * ratio)
-    at_peak = min(1.0, events + LEAST_OFTEN * idle_cpu)
-    return Point(
-        1, max(1.0, achieved_per_s * ratio), at_peak, min(1.0, max(memory, idle_memory)), min(1.0, idle_cpu),
-        min(idle_memory, memory, 1.0), min(events, at_peak))
-
-
 def declared_point(task_type: TaskType, *, trigger_s: float, dearer: float = 1.0) -> Point:
     """One thread at its peak, by the declared cost of an event, so many times, and of a batch."""
     batches = _batches(task_type, trigger_s=trigger_s)

@@ -23,10 +23,10 @@ from scheduler.model.canonical import plain
 from scheduler.model.documents import dataflow_from_json
 from scheduler.model.estate import Estate
 from scheduler.model.fragment import Slot
-from scheduler.model.profile import Point, Profile
+from scheduler.model.profile import LEAST_OFTEN, Point, Profile
 from scheduler.model.profile_csv import Entry, read_entries, write_entries
 from scheduler.performance.feeding import feed_of
-from scheduler.performance.shipped import SPEED, point_of_trial
+from scheduler.performance.shipped import MARGIN, SPEED
 from workers.engine.settings import ROOT, from_environment
 from workers.library.registry import task_types
 from workers.library.samples import SAMPLES
@@ -41,6 +41,32 @@ FIRST_PER_S, MOST_PER_S = 200.0, 20_000.0
 SENSED = ({"type": "urban_sensing", "config": {"rate_per_s": 100.0, "seed": 1}},)
 PARSED = (*SENSED, {"type": "senml_parse", "config": {"schema": "urban"}})
 AVERAGED = (*PARSED, {"type": "exact_average", "config": {}})
+
+
+def point_of_trial(
+    *, achieved_per_s: float, cpu: float, idle_cpu: float, memory: float, idle_memory: float, holds: bool
+) -> Point:
+    """One thread at its peak, by what it took at one rate.
+
+    Parameters
+    ----------
+    achieved_per_s : float
+        Events per second that it got through.
+    cpu, idle_cpu : float
+        Shares of a slot's CPU at that rate, and without events.
+    memory, idle_memory : float
+        Likewise of its memory.
+    holds : bool
+        Whether it got through what it was fed; where it did not, that was its peak.
+    """
+    of_events = max(cpu - idle_cpu, 0.001)
+    most = max(0.05, 1.0 - LEAST_OFTEN * idle_cpu)
+    ratio = 1.0 if not holds else max(1.0, MARGIN * most / of_events)
+    events = min(1.0, of_events * ratio)
+    at_peak = min(1.0, events + LEAST_OFTEN * idle_cpu)
+    return Point(
+        1, max(1.0, achieved_per_s * ratio), at_peak, min(1.0, max(memory, idle_memory)), min(1.0, idle_cpu),
+        min(idle_memory, memory, 1.0), min(events, at_peak))
 
 
 def _written(name: str, expression: str) -> tuple[Mapping[str, Any], ...]:

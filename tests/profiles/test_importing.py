@@ -14,7 +14,7 @@ from dashboard.profiles.stored import entry_of, profile_of
 from dashboard.teams.permissions import viewer_of
 from scheduler.model.dataflow import Task
 from scheduler.model.errors import InvalidProfile, MissingProfile, PermissionDenied
-from scheduler.model.profile_csv import OPTIONAL, REQUIRED, read_profiles, write_entries, write_profiles
+from scheduler.model.profile_csv import OPTIONAL, REQUIRED, Entry, read_profiles, write_entries
 from tests.dashboard.building import World
 from tests.dashboard.concurrency import at_once
 from tests.pages.markup import Markup
@@ -31,7 +31,8 @@ def test_what_is_imported_is_what_planning_finds(world: World):
     assert selectors.profiles_for([blob]).of([blob])["b"].peak.rate_per_s == 30
     with pytest.raises(MissingProfile):
         selectors.profiles_for([blob]).of([Task("x", "xmlparse", {})])  # only types that were asked for are read
-    assert read_profiles(write_profiles(map(profile_of, selectors.profiles(viewer_of(world.vera))))) == tuple(
+    assert read_profiles(write_entries(
+        Entry(profile_of(record)) for record in selectors.profiles(viewer_of(world.vera)))) == tuple(
         sorted(read_profiles(text), key=lambda profile: profile.task_type))
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from scheduler.model.errors import InvalidResources, RateNotHeld
 from scheduler.model.profile import Point
-from scheduler.model.profile_csv import read_profiles, write_profiles
+from scheduler.model.profile_csv import Entry, read_profiles, write_entries
 from scheduler.performance.fixed_load import FAR_ENOUGH, with_fixed_load
 from scheduler.performance.modelling import Done, Sweep, Trial, Try, measured_profile, next_step
 
@@ -236,7 +236,7 @@ def test_batches_are_told_apart_from_events_where_a_service_makes_them_rare(batc
         assert point.idle_cpu == pytest.approx(batch * (1 + point.threads / 10), abs=1e-3)
         assert point.often < 0.5 or not batch
     profile = measured_profile(step, task_type="t", version=1, machine="m")
-    assert read_profiles(write_profiles([profile])) == (profile,)
+    assert read_profiles(write_entries([Entry(profile)])) == (profile,)
 
 
 @settings(max_examples=30, deadline=None)

@@ -15,8 +15,8 @@ from scheduler.performance.shipped import (
     dearer_than_declared,
     declared_point,
     estimates,
-    point_of_trial,
 )
+from tests.benches.shipped_profiles import point_of_trial
 from workers.launcher.state import ROOT
 from workers.library.registry import task_types
 

@@ -14,9 +14,9 @@ from enum import StrEnum
 from scheduler.contracts.desired import DesiredState, WantedFragment, made_in
 from scheduler.model.task_types import TaskTypes
 from workers.engine.agents.atomic_files import names_in, write_atomically
-from workers.engine.agents.carrying import still_leaving
 from workers.engine.agents.node_store import LET_GO, NodeStore
 from workers.engine.agents.store import SlotStore
+from workers.engine.agents.transport.carrying import still_leaving
 
 
 class Phase(StrEnum):

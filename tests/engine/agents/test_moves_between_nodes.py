@@ -22,15 +22,16 @@ from scheduler.contracts.desired import DesiredState, WantedFragment, WantedSlot
 from scheduler.model.estate import Estate
 from scheduler.model.fragment import Fragment, channel_id, node_of
 from scheduler.reuse.handover import moved_in
-from workers.engine.agents import differences, parcels, record_actuator
-from workers.engine.agents.ahead import Limits
-from workers.engine.agents.carrying import NOTHING, Carrier, Elsewhere, still_leaving
-from workers.engine.agents.copying import make_copies
+from workers.engine.agents import record_actuator
 from workers.engine.agents.fold_stores import FoldStores
 from workers.engine.agents.handover import predecessors, remote_successors, successors
 from workers.engine.agents.instructions import RecordCopy
 from workers.engine.agents.record_actuator import RecordActuator
 from workers.engine.agents.standby import Patience, stages_of
+from workers.engine.agents.transport import differences, parcels
+from workers.engine.agents.transport.ahead import Limits
+from workers.engine.agents.transport.carrying import NOTHING, Carrier, Elsewhere, still_leaving
+from workers.engine.agents.transport.copying import make_copies
 
 from .divided_world import NUMBERS, SLOTS, World
 from .mortal_broker import MortalBroker

@@ -13,7 +13,7 @@ import pytest
 from scheduler.contracts.desired import made_in
 from scheduler.model.fragment import Fragment, RunningTask
 from scheduler.reuse.handover import Piece, recut
-from workers.engine.agents.ahead import LIMITS, is_worth_another
+from workers.engine.agents.transport.ahead import LIMITS, is_worth_another
 
 from .rig import Hosts, estate_of
 

@@ -35,11 +35,11 @@ from .broker_instructions import (
     Unregister,
     Withdraw,
 )
-from .claims import withdraw
 from .context import SlotContext
 from .delays import METERS_KEPT_S, PARTS_KEPT_S
 from .fragment_run import FragmentRun
 from .snapshot import LEFT, PART
+from .transport.claims import withdraw
 
 
 class BrokerActuator:

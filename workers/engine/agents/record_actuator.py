@@ -9,7 +9,6 @@ from dataclasses import replace
 from scheduler.contracts.savepoints import States
 
 from .context import SlotContext
-from .copying import make_copies
 from .fragment_run import FragmentRun
 from .instructions import (
     ClearCheckpoint,
@@ -32,6 +31,7 @@ from .instructions import (
     TakeOver,
 )
 from .logs import logger
+from .transport.copying import make_copies
 
 
 class RecordActuator:

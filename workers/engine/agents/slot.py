@@ -41,7 +41,6 @@ from workers.engine.spark.warm import warm_up
 from workers.library.registry import task_types
 
 from .broker_sync import connect
-from .carrying import Carrier
 from .context import SlotContext
 from .driver_end import refusal_told, status_of_end
 from .engine import SparkEngine
@@ -60,6 +59,7 @@ from .standby import Patience, heirs_due, rest_s, stages_of
 from .state_sizes import StateSizes
 from .store import SlotStore
 from .supervision import SPARE
+from .transport.carrying import Carrier
 from .usage_attribution import Rates
 from .view import DesiredView, Looking
 

@@ -20,8 +20,8 @@ from .handover import Stage, predecessors, remote_successors, stage_of
 if TYPE_CHECKING:
     from workers.engine.spark.compile import Compiled
 
-    from .carrying import Elsewhere
     from .store import SlotStore
+    from .transport.carrying import Elsewhere
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,7 @@ from .atomic_files import names_in, write_atomically
 from .checkpoint import Progress, read_progress
 from .fold_stores import FoldStores
 from .node_store import TAKEN, VOID
-from .parcels import COMING, FilesBeside
+from .transport.parcels import COMING, FilesBeside
 
 
 @dataclass(frozen=True, slots=True)

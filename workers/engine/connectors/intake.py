@@ -19,6 +19,7 @@ from workers.engine.channels import codec, keys, scripts
 from workers.engine.channels.config import CAPACITY_BLOCKS
 from workers.engine.channels.registry import Channels
 from workers.engine.holding import Holding
+from workers.engine.letters import KeptLetter
 
 from .contract import DeadLetter, Position
 from .formats import Decoded, Layout
@@ -54,18 +55,6 @@ class Intake:
     at_ms: int | None = None
     dead: int = 0
     is_open: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class KeptLetter:
-    """A dead letter as it is kept: when it came (ms since the epoch), why it could not be read, where it was, and how
-    it begins."""
-
-    id: str
-    at_ms: int
-    reason: str
-    place: str
-    sample: bytes
 
 
 class IntakeStore:
@@ -266,11 +255,7 @@ class IntakeStore:
     def letters(self, task: str, *, count: int = 50) -> list[KeptLetter]:
         """The newest dead letters, newest first."""
         entries = self._broker.xrevrange(keys.dead_letters(task), count=count)
-        return [
-            KeptLetter(
-                entry.decode(), int(fields[b"t"]), fields[b"reason"].decode(errors="replace"),
-                fields[b"place"].decode(errors="replace"), fields[b"sample"])
-            for entry, fields in entries]
+        return [KeptLetter.of(*entry) for entry in entries]
 
 
 def _intake(

@@ -13,10 +13,11 @@ import pyarrow as pa
 
 from scheduler.contracts.offsets import Offset
 from workers.engine.channels import codec
+from workers.engine.letters import KeptLetter
 
 from .contract import Batch, RefusedRow, Sink, Writer
 from .rows import as_json
-from .store import Letter, Order, SinkStore
+from .store import Order, SinkStore
 
 REFUSED, SINCE = "refused", "since"
 MOST_LETTERS, MOST_BLOCKS = 500, 16  # of one batch
@@ -58,7 +59,7 @@ def _refused_again(writer: Writer, store: SinkStore, channel: str, position: Off
     return count
 
 
-def _offered(writer: Writer, letters: Sequence[Letter], position: Offset) -> list[Letter]:
+def _offered(writer: Writer, letters: Sequence[KeptLetter], position: Offset) -> list[KeptLetter]:
     """Offer events that were refused once more; those that are taken now."""
     tables = [pa.Table.from_batches(codec.decode_block(letter.block)) for letter in letters]
     refused: set[int] = set()

@@ -21,6 +21,7 @@ from workers.engine.channels.config import CAPACITY_BLOCKS
 from workers.engine.channels.registry import Channels
 from workers.engine.channels.spill import Entry
 from workers.engine.holding import Holding
+from workers.engine.letters import KeptLetter
 
 KEPT_S = 24 * 3600  # for which all of a sink stays that nobody wants any more: as long as its channel
 SAMPLE_CHARACTERS = 2_000
@@ -41,18 +42,6 @@ class SinkStanding:
     kept: int = 0
     kept_since_ms: int | None = None
     at_ms: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Letter:
-    """An event that was refused: when (ms since the epoch), why, its block, and itself as JSON and as it was."""
-
-    id: str
-    at_ms: int
-    reason: str
-    place: str
-    sample: bytes
-    block: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,16 +243,16 @@ class SinkStore:
                 sample[:SAMPLE_CHARACTERS], codec.encode_block(event.combine_chunks().to_batches()[0])]
         return int(scripts.run(self._broker, "refuse", [keys.refused(channel), keys.sink(channel)], arguments))
 
-    def letters(self, channel: str, *, count: int = 50) -> list[Letter]:
+    def letters(self, channel: str, *, count: int = 50) -> list[KeptLetter]:
         """The newest events that were refused, newest first."""
         entries = self._broker.xrevrange(keys.refused(channel), count=count)
-        return [_letter(entry, fields) for entry, fields in entries]
+        return [KeptLetter.of(*entry) for entry in entries]
 
-    def all_letters(self, channel: str) -> list[Letter]:
+    def all_letters(self, channel: str) -> list[KeptLetter]:
         """Every event that is kept as refused, oldest first."""
-        return [_letter(entry, fields) for entry, fields in self._broker.xrange(keys.refused(channel))]
+        return [KeptLetter.of(*entry) for entry in self._broker.xrange(keys.refused(channel))]
 
-    def taken(self, channel: str, letters: Collection[Letter]) -> None:
+    def taken(self, channel: str, letters: Collection[KeptLetter]) -> None:
         """Events that had been refused, and are outside now."""
         if letters:
             pipeline = self._broker.pipeline(transaction=True)
@@ -293,9 +282,3 @@ class SinkStore:
 
 def _entry(entry: bytes, fields: Mapping[bytes, bytes]) -> Entry:
     return Entry(Offset(entry.decode()), int(fields[b"n"]), int(fields[b"t"]), fields[b"b"])
-
-
-def _letter(entry: bytes, fields: Mapping[bytes, bytes]) -> Letter:
-    return Letter(
-        entry.decode(), int(fields[b"t"]), fields[b"reason"].decode(errors="replace"), fields[b"place"].decode(),
-        fields[b"sample"], fields[b"b"])

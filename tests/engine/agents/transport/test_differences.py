@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workers.engine.agents.differences import difference, put_together
+from workers.engine.agents.transport.differences import difference, put_together
 
 texts = st.one_of(st.binary(max_size=300), st.builds(lambda part, times: part * times, st.binary(max_size=9),
                                                      st.integers(0, 900)))

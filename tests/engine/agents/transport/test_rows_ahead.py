@@ -14,14 +14,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from workers.engine.agents import carrying, copies_ahead, news, store_copies
-from workers.engine.agents.ahead import Limits
-from workers.engine.agents.carrying import Elsewhere
-from workers.engine.agents.parcels import FilesBeside
+from workers.engine.agents.transport import carrying, copies_ahead, news, store_copies
+from workers.engine.agents.transport.ahead import Limits
+from workers.engine.agents.transport.carrying import Elsewhere
+from workers.engine.agents.transport.parcels import FilesBeside
 from workers.library import store_files
 from workers.library.state_store import Pointer
 
-from ..channels.played_redis import PlayedRedis
+from ...channels.played_redis import PlayedRedis
 from .ahead_rig import COMES, KEYS, LEAVES, ROUNDS, StoreWay
 
 WORKED = {f"key{number}": [-1 if number == 7 else number] for number in range(KEYS)}

@@ -23,12 +23,12 @@ from scheduler.contracts.desired import DesiredState, WantedFragment
 from scheduler.contracts.savepoints import SAVEPOINTS, Savepoint
 from workers.engine.channels import keys
 
+from ..delays import RETRY_MS, SOON_MS
+from ..handover import remote_successors
+from ..logs import logger
 from .ahead import LIMITS, Limits
 from .claims import CLAIM, claim
 from .copies_ahead import CopyReceiver, CopySender
-from .delays import RETRY_MS, SOON_MS
-from .handover import remote_successors
-from .logs import logger
 from .news import COPY, ENDED, Broken, News
 from .parcels import COMING, MANIFEST, PIECE_BYTES, Manifest, Manifests, Parcel, Parcels, fetch, offer, parcel_of
 

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.contracts.savepoints import SAVEPOINTS, Savepoint
-from workers.engine.agents.store_copies import StoreCopies, is_of_stores, is_round
+from workers.engine.agents.transport.store_copies import StoreCopies, is_of_stores, is_round
 from workers.library import state_store, store_changes, store_files
 from workers.library.pieces import States
 from workers.library.state_store import Pointer, StoreLocation, read_whole

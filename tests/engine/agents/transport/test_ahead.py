@@ -8,7 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workers.engine.agents.ahead import LIMITS, STILL_MS, Ahead, Sent, goes_as_difference, how_far, is_worth_another
+from workers.engine.agents.transport.ahead import (
+    LIMITS,
+    STILL_MS,
+    Ahead,
+    Sent,
+    goes_as_difference,
+    how_far,
+    is_worth_another,
+)
 
 MB = 1 << 20
 

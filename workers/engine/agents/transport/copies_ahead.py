@@ -16,8 +16,8 @@ import redis
 
 from workers.engine.channels import keys
 
+from ..logs import logger
 from .ahead import Ahead, Limits, Sent, goes_as_difference, how_far
-from .logs import logger
 from .news import AHEAD, COPY, NEWER, Broken, News, facts_of
 from .parcels import MANIFEST, Manifest, Manifests, Parcel, Parcels, fetch, is_whole, makes_of, offer
 from .store_copies import MOST_OF_HEAD

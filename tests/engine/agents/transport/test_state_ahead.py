@@ -8,12 +8,12 @@ from types import SimpleNamespace
 import pytest
 
 from scheduler.contracts.savepoints import RestorePoint
-from workers.engine.agents import carrying, copies_ahead, parcels
-from workers.engine.agents.carrying import Elsewhere
-from workers.engine.agents.claims import claim, withdraw
-from workers.engine.agents.copies_ahead import OF_NO_USE
-from workers.engine.agents.parcels import FilesBeside
 from workers.engine.agents.store import SlotStore
+from workers.engine.agents.transport import carrying, copies_ahead, parcels
+from workers.engine.agents.transport.carrying import Elsewhere
+from workers.engine.agents.transport.claims import claim, withdraw
+from workers.engine.agents.transport.copies_ahead import OF_NO_USE
+from workers.engine.agents.transport.parcels import FilesBeside
 from workers.engine.channels import keys
 
 from .ahead_rig import COMES, KEYS, LEAVES, ROUNDS, Way, state

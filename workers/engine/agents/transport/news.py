@@ -12,8 +12,8 @@ from typing import Any
 
 from workers.library.store_files import StateLost
 
+from ..logs import logger
 from .differences import difference, put_together
-from .logs import logger
 from .parcels import Manifest, check_of, is_whole
 from .store_copies import MOST_OF_HEAD, StoreCopies, is_of_stores, is_round
 

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 import redis
 
-from .atomic_files import write_atomically
+from ..atomic_files import write_atomically
 
 PIECE_BYTES = 256 << 10
 WINDOW = 32  # pieces that the broker holds at once

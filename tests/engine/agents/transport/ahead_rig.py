@@ -9,19 +9,19 @@ from types import SimpleNamespace
 
 from scheduler.contracts.desired import DesiredState, WantedFragment, WantedSlot
 from scheduler.contracts.savepoints import SAVEPOINTS, RestorePoint, Savepoint
-from workers.engine.agents.ahead import Limits
-from workers.engine.agents.carrying import Carrier, Elsewhere
 from workers.engine.agents.checkpoint import Progress
-from workers.engine.agents.copying import make_copies
 from workers.engine.agents.instructions import RecordCopy
 from workers.engine.agents.record_actuator import RecordActuator
 from workers.engine.agents.store import SlotStore
+from workers.engine.agents.transport.ahead import Limits
+from workers.engine.agents.transport.carrying import Carrier, Elsewhere
+from workers.engine.agents.transport.copying import make_copies
 from workers.engine.channels import keys
 from workers.library.pieces import States
 from workers.library.state_store import Pointer, StoreLocation
 
-from ..channels.played_redis import PlayedRedis
-from .played_queries import Store
+from ...channels.played_redis import PlayedRedis
+from ..played_queries import Store
 
 OLD = WantedFragment("a", ())
 HEIR = WantedFragment("h", (), inherits=("a",), origin="n1")
