@@ -11,6 +11,7 @@ from .allocation.registry import ALLOCATIONS
 from .mapping.registry import MAPPINGS
 from .mapping.traffic import Streams, between_nodes_per_s, on_other_slots
 from .model.allocation import Allocation
+from .model.checks import require_finite
 from .model.costs import DECLARED as DECLARED_COSTS
 from .model.costs import Costs
 from .model.dataflow import Dataflow
@@ -44,6 +45,9 @@ class Job:
     one_thread: frozenset[str] = frozenset()
     sources: int = 1  # as many as ``rate_per_s`` is of each
 
+    def __post_init__(self) -> None:
+        require_finite(self)
+
 
 @dataclass(frozen=True)
 class SchedulingOptions:
@@ -60,6 +64,9 @@ class SchedulingOptions:
     effort: float = 0.5
     most_threads: int = 100_000
     machines: Literal["cheapest", "published"] = "cheapest"
+
+    def __post_init__(self) -> None:
+        require_finite(self)
 
 
 DEFAULTS = SchedulingOptions()

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from scheduler.latency.chaining import CAPACITY, ChainingFacts, chainable_series
 from scheduler.latency.runtime_graph import RuntimeGraph
+from scheduler.model.checks import require_finite
 from scheduler.model.latency import in_words
 
 from .defragmentation import CORES, LATENCY, LATER, LATER_MS, Candidate, changes_of
@@ -46,6 +47,9 @@ class LateWay:
     measured_ms: float | None = None
     measured_by: Mapping[str, str] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        require_finite(self)
+
     @property
     def badness(self) -> tuple[bool, float]:
         """Of limits the worst has the highest: those that one query less may help, then by how many times the limit
@@ -69,6 +73,9 @@ class FusedChain:
     cores: float
     latency_ms: float | None = None
     unwanted: bool = False
+
+    def __post_init__(self) -> None:
+        require_finite(self)
 
     @property
     def is_to_be_cut(self) -> bool:

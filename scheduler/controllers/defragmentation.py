@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from scheduler.model.checks import require_finite
 from scheduler.model.prices import Prices
 from scheduler.reuse.defragment import Fusion, Load, Rule, Worth, in_words, weigh
 
@@ -39,6 +40,9 @@ class Candidate:
     cores: float | None = None
     latency_ms: float | None = None
 
+    def __post_init__(self) -> None:
+        require_finite(self)
+
 
 @dataclass(frozen=True, slots=True)
 class Fusions:
@@ -52,6 +56,9 @@ class Fusions:
     query_cores: float
     rule: Rule
     as_few_as_can_be: tuple[tuple[str, int], ...] = ()
+
+    def __post_init__(self) -> None:
+        require_finite(self)
 
 
 class Defragmentation:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from scheduler.deployment.online import Move, Thresholds, Turn, decide, lacking_in_words
 from scheduler.deployment.values import Deployment
+from scheduler.model.checks import require_finite
 from scheduler.model.figures import in_digits
 
 from .defragmentation import LATENCY, LATER, LATER_MS
@@ -42,6 +43,9 @@ class Asker:
     latency_ms: float | None = None
     load_per_s: float | None = None
 
+    def __post_init__(self) -> None:
+        require_finite(self)
+
 
 @dataclass(frozen=True, slots=True)
 class Deployments:
@@ -56,6 +60,9 @@ class Deployments:
     thresholds: Thresholds = field(default_factory=Thresholds)
     slot_price: float = 0.0
     currency: str = ""
+
+    def __post_init__(self) -> None:
+        require_finite(self)
 
 
 class Deploying:

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from scheduler.model.checks import require_finite
+
 from .defragmentation import LATENCY
 from .protocol import Effect, Evaluation, Verdict, held_to_bounds, reversed_changes
 from .values import ACTS, OFF, Bound, Change, Decision, Policy, Promise, Reason
@@ -24,6 +26,9 @@ class Waiting:
     dataflow: str
     team: str
     latency_ms: float | None = None
+
+    def __post_init__(self) -> None:
+        require_finite(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +52,9 @@ class HoldUp:
     load_tasks: tuple[str, ...] = ()
     why_not: str = ""
 
+    def __post_init__(self) -> None:
+        require_finite(self)
+
 
 @dataclass(frozen=True, slots=True)
 class HoldUps:
@@ -54,6 +62,9 @@ class HoldUps:
 
     slow: tuple[HoldUp, ...] = ()
     batch_ms: float = 500.0
+
+    def __post_init__(self) -> None:
+        require_finite(self)
 
 
 class Isolating:

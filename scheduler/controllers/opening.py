@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from scheduler.latency.status import TOLERATED
+from scheduler.model.checks import require_finite
 from scheduler.model.latency import in_words
 
 from .defragmentation import CORES, LATER, LATER_MS, NOISE
@@ -59,6 +60,9 @@ class QueryFigures:
     measured_cores: float | None = None
     rate_per_s: float | None = None
 
+    def __post_init__(self) -> None:
+        require_finite(self)
+
 
 @dataclass(frozen=True, slots=True)
 class LimitThen:
@@ -77,6 +81,9 @@ class LimitThen:
     queries: frozenset[str]
     measured_s: float | None = None
     measured_by: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        require_finite(self)
 
     @property
     def is_sooner(self) -> bool:

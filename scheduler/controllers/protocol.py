@@ -14,6 +14,7 @@ from .values import Change, Decision, Policy, Promise, Reason
 
 Verdict = Literal["kept", "broken", "harmful", "too early"]
 SAME_LOAD = 0.25  # relative difference up to which two loads are about the same
+LEAST_LOAD = 1.0  # events a second: a load of less is the same as one a little above or below it
 LEAST_SAMPLES = 12  # fewer comparable ones say nothing
 HARD_SAMPLES = 6  # newest ones that a hard bound is held to
 OLDEST_EVIDENCE_S = 300.0  # older evidence says what was, not what is
@@ -157,4 +158,4 @@ def _counts(sample: Sample, measures: Iterable[str], load: float | None) -> bool
         return False
     if load is None:
         return True
-    return sample.load is not None and abs(sample.load - load) <= SAME_LOAD * load
+    return sample.load is not None and abs(sample.load - load) <= SAME_LOAD * max(load, LEAST_LOAD)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from scheduler.model.checks import require_finite
+
 HOUR_S, DAY_S = 3600.0, 86_400.0
 
 OFF, RECOMMENDS, ACTS = "off", "recommends", "acts"
@@ -37,6 +39,9 @@ class Policy:
     changes_per_hour: int = 2
     changes_per_day: int = 12
     cool_down_s: float = 1800.0
+
+    def __post_init__(self) -> None:
+        require_finite(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +81,9 @@ class Bound:
     at_most: float
     hard: bool = False
 
+    def __post_init__(self) -> None:
+        require_finite(self)
+
 
 @dataclass(frozen=True, slots=True)
 class Promise:
@@ -89,6 +97,9 @@ class Promise:
     within_s: float
     bounds: tuple[Bound, ...] = ()
     load: float | None = None
+
+    def __post_init__(self) -> None:
+        require_finite(self)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from scheduler.model.checks import require_finite
 from scheduler.model.fragment import node_of
 
 from .series import Groups, Search
@@ -40,6 +41,7 @@ class Thresholds:
     score_change: float = 0.0
 
     def __post_init__(self) -> None:
+        require_finite(self)
         if not 0 <= self.low < self.high:
             raise ValueError(f"a slot is low below {self.low:g} and high above {self.high:g}: none is normal then")
         if self.margin < 0 or self.score_change < 0:

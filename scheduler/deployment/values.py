@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from scheduler.model.checks import require_finite
 from scheduler.model.fragment import node_of
 
 
@@ -26,10 +27,15 @@ class PlacedBundle:
     queue: float = 0.0
     behind: bool = False
 
+    def __post_init__(self) -> None:
+        require_finite(self)
+
 
 @dataclass(frozen=True)
 class Deployment:
     """Bundles by id, all slots by name, and traffic by pair of bundles, in bytes (or events) a second.
+
+    `ValueError` where a bundle is on no slot of these, or traffic is of none of the bundles.
 
     ``targets`` are the slots that bundles may go to, all where it is None: what others have to do counts, and they get
     nothing more. ``events`` is the traffic in events a second, where that is in bytes.
@@ -40,6 +46,16 @@ class Deployment:
     traffic: Mapping[tuple[str, str], float] = field(default_factory=dict)
     targets: frozenset[str] | None = None
     events: Mapping[tuple[str, str], float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        require_finite(self)
+        slots = frozenset(self.slots)
+        for name, bundle in self.bundles.items():
+            if bundle.slot not in slots:
+                raise ValueError(f"{name} is on {bundle.slot}, which is none of the slots")
+        for name in {end for pair in (*self.traffic, *self.events) for end in pair}:
+            if name not in self.bundles:
+                raise ValueError(f"traffic is said of {name}, which is none of the bundles")
 
     @cached_property
     def loads(self) -> Mapping[str, float]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from scheduler.model.checks import require_finite
 from scheduler.model.costs import Costs
 from scheduler.model.task_types import TaskType
 
@@ -27,6 +28,9 @@ class BatchesSeen:
     batches: int = 0
     busy_s: float = 0.0
     events: float = 0.0
+
+    def __post_init__(self) -> None:
+        require_finite(self)
 
     @property
     def batch_s(self) -> float:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from scheduler.model.checks import require_finite
+
 from .triggers import Counted
 
 
@@ -21,6 +23,9 @@ class Hop:
     channel_ms: float | None = None
     wait_ms: float | None = None
     written_ms: float | None = None
+
+    def __post_init__(self) -> None:
+        require_finite(self)
 
 
 @dataclass(frozen=True, slots=True)

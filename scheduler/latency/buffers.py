@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from scheduler.model.checks import require_finite
+
 
 @dataclass(frozen=True, slots=True)
 class BufferSizing:
@@ -17,6 +19,7 @@ class BufferSizing:
     least_latency_s: float = 0.005  # below that a buffer's latency is not worth a change
 
     def __post_init__(self) -> None:
+        require_finite(self)
         if not self.smallest > 0:
             raise ValueError(f"the smallest size of a buffer is above 0, not {self.smallest:g}")
         if not 0 < self.shrink < 1:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from scheduler.model.checks import require_finite
+
 from .runtime_graph import RuntimeGraph
 
 CAPACITY = 0.9  # of a core: what a chain may take
+EXACT = 1e-9  # of a core: what a sum of floats may be too small by
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +28,9 @@ class ChainingFacts:
     apart: Collection[str] = ()
     chains: Mapping[str, str] = field(default_factory=dict)
     once: Mapping[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        require_finite(self)
 
     def saved_by(self, series: Collection[str]) -> float:
         """Cores that vertices take less as one query."""
@@ -77,7 +83,7 @@ def chainable_series(
             if end > start and not _goes_on(path[end - 1], vertex, graph, facts):
                 break
             # One vertex more never takes less, so no longer series has room either.
-            if sum(facts.cores.get(name, 0.0) for name in series) - facts.saved_by(series) >= capacity:
+            if sum(facts.cores.get(name, 0.0) for name in series) - facts.saved_by(series) >= capacity - EXACT:
                 break
             if end > start:
                 series_found.append(series)

@@ -24,14 +24,14 @@ def growth(worst_s: float, limit_s: float, intervals_s: Iterable[float]) -> floa
     Parameters
     ----------
     worst_s : float
-        The latency of the worst sequence.
+        The latency of the worst sequence; where that is not known nothing grows.
     limit_s : float
         Its limit: that is not reached though events wait for all that the intervals become longer by.
     intervals_s : iterable of float
         The longest interval of those that grow, for each task along the sequence.
     """
     together_s = sum(intervals_s)
-    if together_s <= 0:
+    if not (together_s > 0 and math.isfinite(worst_s)):
         return 1.0
     factor = min(GROW, 1 + (FULL * limit_s - worst_s) / together_s)
     return factor if factor >= LEAST_STEP else 1.0

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from scheduler.contracts.qos import ARROW, QosReport
+from scheduler.model.checks import require_finite
 
 from .constraints import Element
 
@@ -17,6 +18,9 @@ class ChannelSample:
 
     latency_s: float
     lifetime_s: float
+
+    def __post_init__(self) -> None:
+        require_finite(self)
 
 
 @dataclass(slots=True)
@@ -34,6 +38,9 @@ class Sample:
     channel_s: float | None = None
     channels: Mapping[str, ChannelSample] = field(default_factory=dict)
     ages: Mapping[int, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        require_finite(self)
 
 
 @dataclass(slots=True)

@@ -10,10 +10,23 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from graphlib import TopologicalSorter
 
+from scheduler.model.checks import require_finite
 from scheduler.model.latency import Limits
 
 from .interval_program import choose_intervals
-from .triggers import BUSY, LARGEST_S, SMALLEST_S, BatchCost, BatchPlan, Effective, Intervals, Limit, latency_s, step_s
+from .triggers import (
+    BUSY,
+    LARGEST_S,
+    SMALLEST_S,
+    BatchCost,
+    BatchPlan,
+    Effective,
+    Intervals,
+    Limit,
+    latency_s,
+    require_lasting,
+    step_s,
+)
 from .ways import Way
 
 AIM = 0.9  # of a limit: what is planned for, as batches are not all alike
@@ -31,6 +44,9 @@ class Wanted:
     limit_s: float
     share: float = 0.5
     other_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        require_finite(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +67,10 @@ class Queries:
     smallest_s: float = SMALLEST_S
     bounds_s: Mapping[str, float] = field(default_factory=dict)
     blocks_s: Mapping[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        require_finite(self)
+        require_lasting(self.largest_s, self.smallest_s, self.bounds_s)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from scheduler.model.checks import require_finite
 from scheduler.model.costs import GROUP_CPU_S
 
 LARGEST_S = 60.0
@@ -37,8 +38,9 @@ class BatchCost:
     group_cpu_s: float = GROUP_CPU_S
 
     def __post_init__(self) -> None:
+        require_finite(self)
         for name in ("batch_s", "batch_cpu_s", "rate_per_s", "event_s", "event_cpu_s", "group_cpu_s"):
-            if not (math.isfinite(value := getattr(self, name)) and value >= 0):
+            if (value := getattr(self, name)) < 0:
                 raise ValueError(f"{name} is a number from 0 up, not {value!r}")
 
     @property
@@ -90,6 +92,9 @@ class Limit:
     share: float = 0.5
     counted: Counted = WHOLE
 
+    def __post_init__(self) -> None:
+        require_finite(self)
+
 
 @dataclass(frozen=True, slots=True)
 class Unmet:
@@ -128,9 +133,28 @@ class BatchPlan:
     smallest_s: float = SMALLEST_S
     bounds_s: Mapping[str, float] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        require_finite(self)
+        require_lasting(self.largest_s, self.smallest_s, self.bounds_s)
+
     def longest_s(self, query: str) -> float:
         """The longest interval that a query may have, in seconds."""
         return min(self.largest_s, self.bounds_s.get(query, self.largest_s))
+
+
+def require_lasting(largest_s: float, smallest_s: float, bounds_s: Mapping[str, float]) -> None:
+    """Refuse bounds of intervals that no batch has time in; `ValueError` names the query.
+
+    Parameters
+    ----------
+    largest_s, smallest_s : float
+        Of all queries.
+    bounds_s : mapping of str to float
+        By query.
+    """
+    for name, seconds in {"largest_s": largest_s, "smallest_s": smallest_s, **bounds_s}.items():
+        if seconds <= 0:
+            raise ValueError(f"an interval is longer than 0 s, and {name} has {seconds!r}")
 
 
 class Effective:

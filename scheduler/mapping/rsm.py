@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from math import inf
 
 from scheduler.model.allocation import Allocation
+from scheduler.model.checks import require_finite
 from scheduler.model.placement import Placement
 from scheduler.model.resources import TOLERANCE, Supply
 
@@ -25,6 +26,9 @@ class Weights:
     memory: float = 1.0
     cpu: float = 1.0
     network: float = 1.0
+
+    def __post_init__(self) -> None:
+        require_finite(self)
 
 
 BALANCED = Weights()

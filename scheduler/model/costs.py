@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from .checks import require_finite
 from .dataflow import _frozen
 from .task_types import TaskType
 
@@ -42,6 +43,7 @@ class Costs:
     version: int = 0
 
     def __post_init__(self) -> None:
+        require_finite(self)
         for name in ("batch_s", "event_us"):
             object.__setattr__(self, name, _frozen(getattr(self, name)))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from .checks import require_finite
 from .costs import DECLARED, Costs
 
 
@@ -14,6 +15,9 @@ class VmSize:
     name: str
     slots: int
     hour: float
+
+    def __post_init__(self) -> None:
+        require_finite(self)
 
     @property
     def slot_hour(self) -> float:
@@ -39,6 +43,9 @@ class Prices:
     sizes: tuple[tuple[str, VmSize], ...] = ()  # by node
     costs: Costs = DECLARED
     open_queries: int = 0
+
+    def __post_init__(self) -> None:
+        require_finite(self)
 
     def slot_hour(self, node: str) -> float:
         """What a slot of this node costs for an hour."""

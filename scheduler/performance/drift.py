@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Literal
 
+from scheduler.model.checks import require_finite
 from scheduler.model.profile import Profile
 
 BOUND = 0.25  # relative difference from which a profile is to be measured again
@@ -27,6 +28,9 @@ class Observation:
     memory: float | None
     stable: bool = True
     shared: bool = False
+
+    def __post_init__(self) -> None:
+        require_finite(self)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+from scheduler.model.checks import require_finite
 from scheduler.model.costs import TASK_BATCH_S
 from scheduler.model.fragment import Fragment, node_of
 from scheduler.model.ports import EstateView
@@ -44,6 +45,9 @@ class Evidence:
     rates_per_s: Mapping[str, float] = field(default_factory=dict)
     ages_h: Mapping[str, float] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        require_finite(self)
+
 
 @dataclass(frozen=True, slots=True)
 class Load:
@@ -68,6 +72,9 @@ class Rule:
     gap_s: float = 3.0  # from the last event of the old query to the first of the new one
     handover_core_s: float = 10.0  # CPU that ending, compiling and starting take
     delay_price: float = 0.01  # of a million events that are late by one second, in the currency of the prices
+
+    def __post_init__(self) -> None:
+        require_finite(self)
 
 
 @dataclass(frozen=True, slots=True)

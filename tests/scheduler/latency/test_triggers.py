@@ -115,7 +115,7 @@ def test_a_query_that_its_events_fill_is_named() -> None:
 
 @pytest.mark.parametrize("bad", [{"batch_s": -1.0}, {"batch_cpu_s": float("nan")}, {"rate_per_s": float("inf")}])
 def test_costs_are_numbers_from_zero_up(bad: dict[str, float]) -> None:
-    with pytest.raises(ValueError, match="from 0 up"):
+    with pytest.raises(ValueError, match=r"from 0 up|no finite number"):
         BatchCost(**{"batch_s": 0.1, "batch_cpu_s": 0.1, **bad})
 
 

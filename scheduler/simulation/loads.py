@@ -1,0 +1,95 @@
+"""Message rates over time: constant, wandering, in waves, or as recorded; events a second, one figure a step.
+
+Whatever is drawn comes from a generator that is passed in: the same seed gives the same rates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+Rates = NDArray[np.float64]
+
+
+def constant(rate_per_s: float, steps: int) -> Rates:
+    """The same rate at each step.
+
+    Parameters
+    ----------
+    rate_per_s : float
+        The rate.
+    steps : int
+        How many steps.
+    """
+    return np.full(steps, float(rate_per_s))
+
+
+def wandering(
+    rate_per_s: float, steps: int, rng: np.random.Generator, *, within: float = 0.5, step: float = 0.05
+) -> Rates:
+    """A random walk around a mean, turned back at its bounds (Kumbhare 2016, 4.6: within ±50%).
+
+    Parameters
+    ----------
+    rate_per_s : float
+        The mean, where it begins.
+    steps : int
+        How many steps.
+    rng : numpy.random.Generator
+        What is drawn from.
+    within : float, optional
+        Of the mean: by so much it is below or above it at most.
+    step : float, optional
+        Of the mean: by so much it changes at most in a step.
+    """
+    place, places = 0.0, np.empty(steps)
+    for at, change in enumerate(rng.uniform(-step, step, steps)):
+        places[at] = place
+        place += change
+        if abs(place) > within:
+            place = float(np.sign(place)) * max(0.0, 2 * within - abs(place))
+    return rate_per_s * (1 + places)
+
+
+def waves(
+    least_per_s: float, most_per_s: float, steps: int, rng: np.random.Generator, *, period: int, noise: float = 0.2
+) -> Rates:
+    """A sinusoid from the most down to the least and up again, with noise (Kumbhare 2016, 5.5: ±20%).
+
+    Parameters
+    ----------
+    least_per_s, most_per_s : float
+        Between which it swings.
+    steps : int
+        How many steps.
+    rng : numpy.random.Generator
+        What is drawn from.
+    period : int
+        Steps from one crest to the next.
+    noise : float, optional
+        Of the rate: by so much each step is off at most.
+    """
+    middle, half = (most_per_s + least_per_s) / 2, (most_per_s - least_per_s) / 2
+    clean = middle + half * np.cos(2 * np.pi * np.arange(steps) / period)
+    return clean * (1 + rng.uniform(-noise, noise, steps))
+
+
+def recorded(samples: Sequence[float], steps: int, *, samples_a_step: float = 1.0) -> Rates:
+    """What was measured, again and again where that is shorter; between samples the one before holds.
+
+    Parameters
+    ----------
+    samples : sequence of float
+        Figures that are equally far apart; one at least. `ValueError` where there is none, or one is no number from 0
+        up.
+    steps : int
+        How many steps.
+    samples_a_step : float, optional
+        How many of them a step is long.
+    """
+    known = np.asarray(samples, dtype=float)
+    if not len(known) or not np.isfinite(known).all() or (known < 0).any():
+        raise ValueError("what was recorded is some numbers from 0 up")
+    return known[(np.arange(steps) * samples_a_step).astype(int) % len(known)]

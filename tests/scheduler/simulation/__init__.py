@@ -1,0 +1,1 @@
+"""Elastic dataflows on machines that are rented: the problem, and what is played of it."""
