@@ -57,6 +57,10 @@ app.conf.update(
         "unacked_restore_interval": 5,
         "unacked_restore_throttle": 1,
         "socket_connect_timeout": 2.0,
+        # Who sends a job does not wait for a broker that is away: six seconds, unless told. The sweep sends it again.
+        "max_retries": 1,
+        "interval_start": 0,
+        "interval_step": 0,
         "socket_keepalive": True,
         "global_keyprefix": "weir:celery:",
     },

@@ -70,12 +70,11 @@ class CrowdedSite:
 
 
 class Writer:
-    """One person at one connection."""
+    """One person."""
 
     def __init__(self, crowd: CrowdedSite, number: int) -> None:
         self._crowd, self._team = crowd, number % TEAMS
         self._chance = random.Random(number)
-        self._connection = http.client.HTTPConnection("127.0.0.1", crowd.port, timeout=ANSWERED_WITHIN_S)
 
     def write_until(self, end_s: float) -> None:
         """Write now and then, until that moment of the monotonic clock."""
@@ -83,7 +82,6 @@ class Writer:
         while time.monotonic() < end_s:
             getattr(self, self._chance.choices(list(ACTS), ACTS.values())[0])()
             time.sleep(self._chance.expovariate(1 / EVERY_S))
-        self._connection.close()
 
     def submit(self) -> None:
         """Another dataflow: every other one reads a source that runs."""
@@ -130,10 +128,15 @@ class Writer:
         """The answer's status and body; what it took is kept for the kind of act."""
         headers = {
             "Authorization": f"Bearer {self._crowd.tokens[self._team]}", "Content-Type": "application/json"}
+        # The site ends a connection that is idle for five seconds: each request has one of its own.
+        connection = http.client.HTTPConnection("127.0.0.1", self._crowd.port, timeout=ANSWERED_WITHIN_S)
         began_s = time.monotonic()
-        self._connection.request(method, path, None if body is None else json.dumps(body), headers)
-        answer = self._connection.getresponse()
-        text = answer.read()
+        try:
+            connection.request(method, path, None if body is None else json.dumps(body), headers)
+            answer = connection.getresponse()
+            text = answer.read()
+        finally:
+            connection.close()
         if act:
             self._crowd.took_s[act].append(time.monotonic() - began_s)
             self._crowd.statuses[act][answer.status] += 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import subprocess
@@ -28,6 +29,8 @@ from dashboard.queue import LONGEST_TASK_S, VISIBILITY_TIMEOUT_S, app
 from dashboard.tasks import execution, measuring, planning, telemetry
 from dashboard.teams.permissions import viewer_of
 from tests.dashboard.building import World, approved, document, planned, removal_planned, running
+from tests.dashboard.test_carried_over_plans import apart
+from workers.engine.channels import keys
 
 pytestmark = pytest.mark.broker
 WORKER_WITHIN_S = 600  # it imports all of the site first, which takes minutes where many others do so, too
@@ -62,6 +65,22 @@ def meter(broker: redis.Redis, events: int) -> None:
         fields |= {f"{position}:lat:10": events for position in range(len(fragment.tasks))}
         fields |= {f"{position}:time": 1_000 * (events + 1) for position in range(len(fragment.tasks))}
         broker.hset(f"weir:meter:{fragment.id}", mapping={"in:n": events} | fields)
+
+
+def test_plans_that_wait_are_held_to_the_estate_also_where_the_job_was_lost_and_at_most_once_a_second(
+    world: World, broker: redis.Redis, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(planning, "CARRIED_AT_MOST_EVERY_MS", 600_000)  # a second passes soon where others work
+    waiting, held = planned(world.carla, world.city, apart("turin")), []
+    assert importlib.import_module("dashboard.tasks.app").app.conf.beat_schedule["carry_over"]["task"] == (
+        planning.carry_over.name)
+    for name in ("busan", "quito", "dakar"):  # whose jobs nobody takes
+        approved(planned(world.mo, world.mobility, apart(name)), world.ben)
+        held.append(planning.carry_over())
+        if name == "quito":
+            broker.delete(keys.turn(planning.CARRYING))
+    waiting.plan.refresh_from_db()
+    assert held == [1, 0, 1] and waiting.plan.generation == load_estate().generation
 
 
 def test_enacting_publishes_what_the_estate_wants_and_reports_finish_it(world: World, broker: redis.Redis):
