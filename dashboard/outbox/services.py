@@ -18,6 +18,7 @@ from dashboard.teams.models import Role, Team, User
 from dashboard.teams.permissions import require_role, viewer_of
 from scheduler.alerting.values import SEVERITIES, WARNING
 from scheduler.model.errors import NotFound
+from scheduler.model.names import require_plain
 
 MOST_ENDPOINTS = 20
 
@@ -40,9 +41,9 @@ def add_endpoint(
     """
     if team is not None:
         require_role(viewer_of(actor), team, Role.ADMIN)
-    name, url = name.replace("\0", "").strip()[:80], url.strip()
-    if not name or len(url) > 500 or format not in dict(FORMATS) or least not in SEVERITIES:
-        raise BadInput("A webhook needs a name, an address, a format and a severity.", remedy="Fill in all of them.")
+    name, url = require_plain(name.strip(), what="The webhook's name", most=80), url.strip()
+    if len(url) > 500 or format not in dict(FORMATS) or least not in SEVERITIES:
+        raise BadInput("A webhook needs an address, a format and a severity.", remedy="Fill in all of them.")
     require_allowed(url)
     owner = {"team": team} if team is not None else {"user": actor}
     if Endpoint.objects.filter(**owner).count() >= MOST_ENDPOINTS:

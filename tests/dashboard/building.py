@@ -8,12 +8,14 @@ from typing import Any
 
 from django.utils import timezone
 
-from dashboard.approvals.models import Proposal
+from dashboard.approvals.models import Proposal, TeamRules
 from dashboard.approvals.services import (
+    agree_to_rules,
     approve_proposal,
     prepare_proposal,
     record_progress,
     remove_dataflow,
+    set_rules,
     submit_dataflow,
 )
 from dashboard.approvals.services.enacting import Observed
@@ -21,6 +23,7 @@ from dashboard.catalog.models import DataflowRecord
 from dashboard.operations.services import register_node
 from dashboard.plans.selectors import plan_of
 from dashboard.teams.models import Membership, Role, Team, User
+from scheduler.approving import Rules
 
 PASSWORD = "correct-horse-9"
 
@@ -102,6 +105,14 @@ def enacted(proposal: Proposal) -> Proposal:
     record = proposal.rollback_plan or proposal.plan
     done = {step.key for step in plan_of(record).steps}
     return record_progress(proposal_id=proposal.pk, observed=Observed(record.pk, done), at=timezone.now())
+
+
+def ruled(team: Team, rules: Rules, *people: User) -> TeamRules | None:
+    """The team asks by these rules: set by the first of these people, agreed to by the second where that is needed."""
+    version = set_rules(actor=people[0], team=team, rules=rules)
+    if version is not None and version.state == "waits":
+        return agree_to_rules(actor=people[1], team=team, number=version.number)
+    return version
 
 
 def running(author: User, team: Team, text: str, *reviewers: User) -> DataflowRecord:
