@@ -4,12 +4,16 @@
 import os
 import sys
 
-from workers.launcher.state import surroundings
+from workers.launcher.state import CannotStart, keep_private, surroundings
 
 
 def main() -> None:
     """Run the command of the command line."""
     os.environ.update(surroundings(os.environ))
+    try:
+        keep_private(os.environ)
+    except CannotStart as error:
+        sys.exit(f"weir: {error}")
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dashboard.config.settings")
     from django.core.management import execute_from_command_line
 

@@ -7,11 +7,13 @@ a clock: whoever asks says what time it is.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
 from .contracts.codec import Codec, InvalidContract
+from .model.effects import REACHES
 from .model.errors import WeirError
 from .model.plan import Plan
 from .model.plan_kinds import PLAN_KINDS
@@ -43,7 +45,8 @@ class Case:
     """What rules are told of a plan, for one team that it concerns.
 
     ``money_per_hour`` is what it costs an hour more, capacity of slots that it keeps included; ``touches_others``
-    whether another team notices it or pays more; ``pause_ms`` for how long something that runs is expected to stand.
+    whether another team notices it or pays more; ``pause_ms`` for how long something that runs is expected to stand;
+    ``reaches`` what the tasks that it starts reach beyond Weir (`effects.REACHES`).
     """
 
     kind: str
@@ -51,6 +54,7 @@ class Case:
     money_per_hour: float
     touches_others: bool
     pause_ms: float
+    reaches: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,15 +85,21 @@ class Clause:
 
 @dataclass(frozen=True, slots=True)
 class Automatic:
-    """The limit below which the team agrees beforehand."""
+    """The limit below which the team agrees beforehand.
+
+    To nothing that starts tasks with outside effects or secrets, but to those that ``effects`` names.
+    """
 
     kinds: tuple[str, ...] = ()
     most_money_per_hour: float = 0.0  # 0: it saves money, or costs none
     most_pause_ms: float = 250.0
     alone: bool = True  # no other team notices it or pays more
+    effects: tuple[str, ...] = ()  # of `effects.REACHES`
 
     def __post_init__(self) -> None:
         _require_kinds(self.kinds)
+        if unknown := [effect for effect in self.effects if effect not in REACHES]:
+            raise ValueError(f"there is no effect {unknown[0]!r}: {', '.join(REACHES)}")
         if self.most_pause_ms < 0:
             raise ValueError("a pause is 0 ms or longer")
 
@@ -98,7 +108,7 @@ class Automatic:
         return (
             (not self.kinds or case.kind in self.kinds)
             and case.money_per_hour <= self.most_money_per_hour and case.pause_ms <= self.most_pause_ms
-            and not (self.alone and case.touches_others))
+            and not (self.alone and case.touches_others) and case.reaches.issubset(self.effects))
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +167,14 @@ class Demand:
     @property
     def automatic(self) -> bool:
         return self.approvals == 0
+
+    def asks_less_than(self, other: Demand) -> bool:
+        """Whether it asks for fewer approvals than another, of a lower role, or for ones that count for longer."""
+        if self.automatic or other.automatic:
+            return self.automatic and not other.automatic
+        lasts, lasted = (float("inf") if each.expires_after_h is None else each.expires_after_h
+                         for each in (self, other))
+        return self.approvals < other.approvals or RANKS[self.role] < RANKS[other.role] or lasts > lasted
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +247,38 @@ DEFAULT = Rules()
 RULES: Codec[Rules] = Codec(Rules, sparse=True)
 
 
-def case_of(plan: Plan, *, team: str, pause_ms: float) -> Case:
+def less_asked(before: Rules, after: Rules) -> Case | None:
+    """A case in which rules ask for less than those before them; None where they do in no case.
+
+    Rules tell cases apart by what they name alone: their kinds, thresholds and effects. So one case from each side of
+    each of these stands for all.
+
+    >>> less_asked(Rules(), Rules(clauses=(Clause(kinds=("remove",), approvals=2),))) is None
+    True
+    """
+    both = (before, after)
+    clauses = [clause for rules in both for clause in (*rules.clauses, rules.otherwise)]
+    limits = [rules.automatic for rules in both if rules.automatic is not None]
+    by_mention = {tuple(kind in each.kinds for each in (*clauses, *limits)): kind for kind in PLAN_KINDS}
+    money = [clause.above_money_per_hour for clause in clauses if clause.above_money_per_hour is not None]
+    effects = {effect for limit in limits for effect in limit.effects}
+    unnamed = {effect for effect in REACHES if effect not in effects}
+    cases = (
+        Case(kind, own, price, touches_others, pause_ms, reaches)
+        for kind in by_mention.values() for own in (True, False)
+        for price in _both_sides(money + [limit.most_money_per_hour for limit in limits])
+        for touches_others in (False, True)
+        for pause_ms in _both_sides([limit.most_pause_ms for limit in limits])
+        for reaches in (frozenset(), *(frozenset({effect}) for effect in sorted(effects | set(sorted(unnamed)[:1])))))
+    return next((case for case in cases if after.demand(case).asks_less_than(before.demand(case))), None)
+
+
+def _both_sides(thresholds: list[float]) -> list[float]:
+    """A value of each stretch that thresholds cut: up to each of them, and above the last."""
+    return [*sorted(set(thresholds)), math.nextafter(max(thresholds), math.inf)] if thresholds else [0.0]
+
+
+def case_of(plan: Plan, *, team: str, pause_ms: float, reaches: frozenset[str] = frozenset()) -> Case:
     """A plan as a team's rules see it.
 
     Parameters
@@ -240,6 +289,8 @@ def case_of(plan: Plan, *, team: str, pause_ms: float) -> Case:
         The team, by its short name.
     pause_ms : float
         For how long outputs are expected to stand while queries hand over or restart; 0 where none does.
+    reaches : frozenset of str, optional
+        What the tasks that it starts reach beyond Weir (`effects.reached_by`).
     """
     own, price = plan.dataflow.team, plan.price
     pays_more = any(change.team != own and change.money_per_hour_delta > 0 for change in plan.bill_changes)
@@ -247,7 +298,7 @@ def case_of(plan: Plan, *, team: str, pause_ms: float) -> Case:
         kind=plan.kind, own=team == own,
         money_per_hour=0.0 if price is None else price.money_per_hour_delta + price.slots_per_hour_delta,
         touches_others=pays_more or any(name != own for name in plan.touched_teams),
-        pause_ms=pause_ms)
+        pause_ms=pause_ms, reaches=reaches)
 
 
 def status_of(demand: Demand, approvals: Iterable[Approval], *, at_ms: int) -> DemandStatus:

@@ -22,7 +22,7 @@ from dashboard.teams.models import Team
 from scheduler.alerting.kinds import RULE_KINDS
 from scheduler.alerting.machine import Change, Round, evaluate
 from scheduler.alerting.values import FIRING, PENDING, RESOLVED, Reading, Rule, Watched, alert_key
-from scheduler.history.series import ALARM, KINDS, OVER, Annotation
+from scheduler.history.series import ALARM, DATAFLOW, KINDS, OVER, Annotation
 
 ROUND_S = 10
 KEEP_S = 90 * 24 * 3600  # alerts that are over; as long as history
@@ -156,7 +156,9 @@ def _marks(change: Change, alert: Alert, now_s: int) -> list[Annotation]:
     """What charts show: of findings the recorder has marked it already."""
     if not (change.fires or change.resolves) or not RULE_KINDS[alert.kind].marked:
         return []
-    subjects = {(alert.element_kind, alert.element), ("dataflow", str(alert.dataflow_id or ""))}
+    subjects = {(alert.element_kind, alert.element), (DATAFLOW, str(alert.dataflow_id or ""))}
+    own = alert.team.slug if alert.team else ""  # it names dataflows, which not all who share a slot may know of
     return [
-        Annotation(now_s, ALARM if change.fires else OVER, kind, subject, f"{alert.title}: {alert.text}"[:500])
+        Annotation(now_s, ALARM if change.fires else OVER, kind, subject, f"{alert.title}: {alert.text}"[:500],
+                   "" if kind == DATAFLOW else own)
         for kind, subject in sorted(subjects) if kind in KINDS and subject]

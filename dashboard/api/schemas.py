@@ -25,7 +25,7 @@ from dashboard.api.parameters import (
     WhenBehindName,
 )
 from dashboard.approvals.models import Proposal
-from dashboard.approvals.rules import current_rules, versions_of
+from dashboard.approvals.rules import current_rules, versions_of, waiting_rules
 from dashboard.audit.models import AuditEntry
 from dashboard.bills.exports import amounts_of
 from dashboard.bills.periods import Period
@@ -312,9 +312,11 @@ def approval_rules_row(team: Team) -> dict[str, Any]:
     record, rules = current_rules([team.pk])[team.pk]
     return {
         "version": record.number if record else None, "rules": RULES.document(rules),
+        "waiting": waiting.number if (waiting := waiting_rules(team)) else None,
         "versions": [
             {"version": version.number, "author": version.author.username, "note": version.note,
-             "created": version.created.isoformat(), "rules": version.document} for version in versions_of(team)]}
+             "created": version.created.isoformat(), "rules": version.document, "state": version.state,
+             "second": version.second.username if version.second else None} for version in versions_of(team)]}
 
 
 def secret_row(secret: Secret) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from dashboard.api.answers.site import (
     TeamWhenBehind,
 )
 from dashboard.api.parameters import SecretName
-from dashboard.approvals.services import set_rules
+from dashboard.approvals.services import agree_to_rules, decline_rules, set_rules
 from dashboard.controllers.services import set_mode
 from dashboard.teams import selectors as teams
 from dashboard.teams.models import Role
@@ -81,9 +81,28 @@ def approval_rules(request: HttpRequest, slug: str) -> dict[str, Any]:
 
 @router.put("/teams/{slug:slug}/approval-rules", response=ApprovalRules)
 def set_approval_rules(request: HttpRequest, slug: str, given: schemas.ApprovalRulesIn) -> dict[str, Any]:
-    """Let a team ask by these rules from now on; by an approver of it. Every change is a version of its own."""
+    """Let a team ask by these rules; by an approver of it. Every change is a version of its own.
+
+    Where they ask for less in any case, they wait for a second person (``waiting``).
+    """
     team = teams.team(request.viewer, slug)
     set_rules(actor=request.user, team=team, rules=rules_of(given.rules), note=given.note)
+    return schemas.approval_rules_row(team)
+
+
+@router.post("/teams/{slug:slug}/approval-rules/{int:number}/agree", response=ApprovalRules)
+def agree_to_approval_rules(request: HttpRequest, slug: str, number: int) -> dict[str, Any]:
+    """Let rules hold that ask for less; by an approver of the team who did not write them, or an administrator."""
+    team = teams.team(request.viewer, slug)
+    agree_to_rules(actor=request.user, team=team, number=number)
+    return schemas.approval_rules_row(team)
+
+
+@router.post("/teams/{slug:slug}/approval-rules/{int:number}/decline", response=ApprovalRules)
+def decline_approval_rules(request: HttpRequest, slug: str, number: int) -> dict[str, Any]:
+    """Let rules not hold that wait; by an approver of the team."""
+    team = teams.team(request.viewer, slug)
+    decline_rules(actor=request.user, team=team, number=number)
     return schemas.approval_rules_row(team)
 
 

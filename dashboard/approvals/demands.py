@@ -9,11 +9,13 @@ from datetime import UTC, datetime
 from django.conf import settings
 
 from dashboard import jobs
+from dashboard.approvals.lifecycle import OPEN
 from dashboard.approvals.models import Ask, Proposal, Review, TeamRules
 from dashboard.approvals.rules import current_rules
 from dashboard.operations.handover_pauses import expected_pause_ms
-from dashboard.teams.models import Membership, Role, Team
-from scheduler.approving import Approval, Closure, Demand, DemandStatus, case_of, status_of
+from dashboard.teams.models import Membership, Role, Team, User
+from scheduler.approving import RANKS, Approval, ApproverRole, Closure, Demand, DemandStatus, case_of, status_of
+from scheduler.model.effects import reached_by
 from scheduler.model.plan import Plan
 from scheduler.model.plan_kinds import PLAN_KINDS
 from scheduler.step_kinds import kind_of
@@ -52,11 +54,13 @@ def team_demands(plan: Plan, *, own: Team, acting: Collection[int] = ()) -> list
     rules = current_rules(teams)
     interrupts = any(kind_of(step).interrupts for step in plan.steps)
     pause_ms = expected_pause_ms(plan, jobs.read_live((), {}).reports) if interrupts else 0.0
+    types = jobs.task_types()
+    reaches = frozenset().union(*(reached_by(types.get(task.type), task.config) for task in plan.started))
     demands = []
     for team in sorted(teams.values(), key=lambda team: team.name):
         record, held = rules[team.pk]
         demand = Demand(0, why=BY_WEIR) if team.pk in acting else held.demand(
-            case_of(plan, team=team.slug, pause_ms=pause_ms))
+            case_of(plan, team=team.slug, pause_ms=pause_ms, reaches=reaches))
         demands.append(TeamDemand(team, demand, record))
     return demands
 
@@ -67,11 +71,38 @@ def asks_of(proposal: Proposal) -> list[Ask]:
 
 
 def statuses(proposal: Proposal, asks: Iterable[Ask], *, at: datetime) -> dict[int, DemandStatus]:
-    """How far each team's demand is met, by the team's id."""
+    """How far each team's demand is met, by the team's id; an approval counts as far as its giver's role goes now.
+
+    Of a plan that was enacted the roles of then count.
+    """
     given: dict[int, list[Approval]] = {}
-    for review in Review.objects.filter(plan_id=proposal.plan_id, verdict="approve"):
-        given.setdefault(review.team_id, []).append(Approval(review.reviewer_id, review.role, ms_of(review.at)))
+    reviews = list(Review.objects.filter(plan_id=proposal.plan_id, verdict="approve"))
+    held = {(review.team_id, review.reviewer_id): review.role for review in reviews}
+    if proposal.status in OPEN:
+        held = roles_now(reviews)
+    for review in reviews:
+        role = held.get((review.team_id, review.reviewer_id))
+        if role is not None:
+            lower = min(review.role, role, key=RANKS.__getitem__)
+            given.setdefault(review.team_id, []).append(Approval(review.reviewer_id, lower, ms_of(review.at)))
     return {each.team_id: status_of(each.demand, given.get(each.team_id, ()), at_ms=ms_of(at)) for each in asks}
+
+
+def roles_now(reviews: Iterable[Review]) -> dict[tuple[int, int], ApproverRole]:
+    """The role that each reviewer has now in the team that was spoken for, by team and person.
+
+    Whoever may approve for it no more, or is deactivated, is left out.
+    """
+    pairs = {(review.team_id, review.reviewer_id) for review in reviews}
+    teams, people = {team for team, _ in pairs}, {person for _, person in pairs}
+    members = Membership.objects.filter(
+        team__in=teams, user__in=people, user__is_active=True, role__gte=Role.APPROVER)
+    held: dict[tuple[int, int], ApproverRole] = {
+        (member.team_id, member.user_id): "admin" if member.role >= Role.ADMIN else "approver" for member in members}
+    if settings.SELF_APPROVAL:  # administrators speak for every team
+        root = User.objects.filter(pk__in=people, is_superuser=True, is_active=True).values_list("pk", flat=True)
+        held |= {(team, person): "admin" for team, person in pairs if person in set(root)}
+    return {pair: held[pair] for pair in pairs if pair in held}
 
 
 def missing_teams(proposal: Proposal, *, at: datetime) -> list[Team]:

@@ -93,6 +93,10 @@ class TeamRules(models.Model):
     author = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+")
     note = models.TextField(blank=True)
     created = models.DateTimeField(auto_now_add=True)
+    # One that asks for less waits until a second person agrees; ``second`` is who did, or who declined it.
+    state = models.CharField(
+        max_length=8, choices=[(state, state) for state in ("holds", "waits", "declined")], default="holds")
+    second = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.PROTECT, related_name="+")
 
     class Meta:
         ordering = ["-number"]

@@ -1,6 +1,7 @@
-"""The rules of approval that teams have: the newest version of each counts, and none is ever changed.
+"""The rules of approval that teams have: the newest version that holds counts, and what one says is never changed.
 
 - ``current_rules(teams)``: by team id, the version (None: none was made) and the rules
+- ``waiting_rules(team)``: the version that waits for a second person, or None
 - ``versions_of(team)``: all versions, newest first
 """
 
@@ -18,12 +19,18 @@ from scheduler.approving import DEFAULT, RULES, Rules
 def current_rules(team_ids: Iterable[int]) -> dict[int, tuple[TeamRules | None, Rules]]:
     """The rules of each of these teams; the default where a team has made none."""
     wanted = list(team_ids)
-    newest = {record.team_id: record for record in TeamRules.objects.filter(team__in=wanted).order_by("number")}
+    newest = {record.team_id: record for record in TeamRules.objects.filter(
+        team__in=wanted, state="holds").order_by("number")}
     return {
         team_id: (record, RULES.read(record.document)) if (record := newest.get(team_id)) else (None, DEFAULT)
         for team_id in wanted}
 
 
+def waiting_rules(team: Team) -> TeamRules | None:
+    """The version that waits for a second person; None where none does."""
+    return TeamRules.objects.filter(team=team, state="waits").select_related("author").first()
+
+
 def versions_of(team: Team) -> QuerySet[TeamRules]:
     """Every version of a team's rules, newest first."""
-    return TeamRules.objects.filter(team=team).select_related("author").order_by("-number")
+    return TeamRules.objects.filter(team=team).select_related("author", "second").order_by("-number")

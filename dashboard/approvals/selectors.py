@@ -12,7 +12,7 @@ For pages, API and live connections:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from functools import reduce
 from operator import or_
@@ -26,7 +26,7 @@ from django.utils import timezone
 
 from dashboard.approvals import permissions
 from dashboard.approvals.comments import comments_state
-from dashboard.approvals.demands import ROLES, approvers, asks_of, moment_of, statuses
+from dashboard.approvals.demands import ROLES, approvers, asks_of, moment_of, roles_now, statuses
 from dashboard.approvals.lifecycle import COMPUTING, DONE, EXECUTING, FAILED, OPEN, PENDING, STALE, UNPLANNABLE
 from dashboard.approvals.models import Ask, Proposal, Review
 from dashboard.catalog.permissions import visible_to
@@ -79,6 +79,10 @@ def awaiting(viewer: Viewer) -> QuerySet[Proposal]:
             for name, role in ROLES.items()]
         asks = asks.filter(reduce(or_, speaks_for))
     approved = Review.objects.filter(plan_id=OuterRef("plan_id"), team_id=OuterRef("team_id"), verdict="approve")
+    if not settings.SELF_APPROVAL:  # those of people who may still give one
+        approved = approved.filter(
+            reviewer__is_active=True, reviewer__memberships__team_id=OuterRef("team_id"),
+            reviewer__memberships__role__gte=Role.APPROVER)
     given = approved.order_by().values("team").annotate(number=Count("pk")).values("number")
     asks = asks.annotate(given=Coalesce(Subquery(given), 0)).filter(
         ~Exists(approved.filter(reviewer_id=viewer.user_id)), given__lt=F("approvals"))
@@ -97,7 +101,8 @@ def review_of(viewer: Viewer, proposal: Proposal) -> dict[str, Any]:
 
     - ``teams``: for each team that the plan concerns ``slug``, ``name``, ``verdict`` (``approve`` once its demand is
       met, ``reject`` or null), ``reviewer``, ``comment`` and ``at`` of the newest review, ``approvals`` (``reviewer``,
-      ``comment``, ``at``, and whether it ``counts``), ``needed`` (how many it demands), ``role`` (of whom),
+      ``comment``, ``at``, whether it ``counts``, and ``lost_role``: not, because its giver may give none any more),
+      ``needed`` (how many it demands), ``role`` (of whom),
       ``expires_at`` (when the first of them no longer counts), ``automatic`` and ``why`` (it agreed beforehand, by
       what), ``rules`` (the version of its rules, or null) and ``approvers``: the user names of those whose approval
       counts for it
@@ -205,11 +210,15 @@ def _team_rows(
     reviews: dict[int, list[Review]] = {}
     for review in Review.objects.filter(plan_id=proposal.plan_id).select_related("reviewer"):
         reviews.setdefault(review.team_id, []).append(review)
-    return [_team_row(each, reviews.get(each.team_id, []), met[each.team_id], approvers) for each in asks]
+    given = [review for own in reviews.values() for review in own]
+    roles = roles_now(given) if proposal.status in OPEN else {}
+    lost = {(each.team_id, each.reviewer_id) for each in given} - set(roles) if proposal.status in OPEN else set()
+    return [_team_row(each, reviews.get(each.team_id, []), met[each.team_id], approvers, lost) for each in asks]
 
 
 def _team_row(
-    ask: Ask, reviews: list[Review], met: DemandStatus, approvers: Mapping[int, list[str]]
+    ask: Ask, reviews: list[Review], met: DemandStatus, approvers: Mapping[int, list[str]],
+    lost: Collection[tuple[int, int]],
 ) -> dict[str, Any]:
     rejected = next((review for review in reviews if review.verdict == "reject"), None)
     newest = rejected or (reviews[-1] if reviews else None)
@@ -224,7 +233,8 @@ def _team_row(
         "expires_at": expires and expires.isoformat(), "rules": ask.rules.number if ask.rules else None,
         "approvals": [
             {"reviewer": review.reviewer.username, "comment": review.comment, "at": review.at.isoformat(),
-             "counts": review.reviewer_id in met.counted}
+             "counts": review.reviewer_id in met.counted,
+             "lost_role": (ask.team_id, review.reviewer_id) in lost}
             for review in reviews if review.verdict == "approve"],
     }
 

@@ -107,7 +107,7 @@ DECLARED: tuple[Declared, ...] = (
     Declared("WEIR_WEBHOOK_HOSTS", "", "Hosts that webhooks may go to, by commas; with a port if not 80 or 443."),
     Declared("EMAIL_URL", "", "Mail server, `smtp://user:password@host:587?tls=1`; empty: mail goes to the log."),
     Declared("WEIR_EMAIL_FROM", "weir@localhost", "Sender of mail."),
-    Declared("WEIR_METRICS_TOKEN", "", "Bearer token of `/metrics`; empty: this machine alone may read it."),
+    Declared("WEIR_METRICS_TOKEN", "", "Bearer token of `/metrics`; empty: nobody may read it."),
     Declared("WEIR_OPENLINEAGE_URL", "", "Where OpenLineage events are posted; empty: none are."),
     Declared("WEIR_OPENLINEAGE_KEY", "", "API key that is sent along, as a bearer token."),
     Declared("WEIR_OPENLINEAGE_NAMESPACE", "weir", "Namespace of jobs in OpenLineage events."),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging.config
+import time
 from typing import Any
 
 import structlog
@@ -13,6 +14,31 @@ _SHARED = (
     structlog.stdlib.add_logger_name,
     structlog.processors.TimeStamper(fmt="iso", utc=True),
 )
+
+
+QUIET_S = 60.0
+LONGEST_TOLD = 300
+
+
+class Quietly(logging.Filter):
+    """Lets one line a minute pass of what anybody can have logged by a request that is refused, such as one for a host
+    that is not ours: without its traceback, cut, and with how many there were meanwhile."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._next_s, self._hushed = 0.0, 0
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if not record.name.startswith("django.security"):
+            return True
+        if time.monotonic() < self._next_s:
+            self._hushed += 1
+            return False
+        more = f" ({self._hushed} more since)" if self._hushed else ""
+        record.msg, record.args = f"{record.getMessage()[:LONGEST_TOLD]}{more}", ()
+        record.exc_info = record.exc_text = None
+        self._next_s, self._hushed = time.monotonic() + QUIET_S, 0
+        return True
 
 
 def logging_config(*, level: str) -> dict[str, Any]:
@@ -36,7 +62,8 @@ def logging_config(*, level: str) -> dict[str, Any]:
         "version": 1,
         "disable_existing_loggers": False,
         "formatters": {"logfmt": formatter},
-        "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "logfmt"}},
+        "filters": {"quietly": {"()": Quietly}},
+        "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "logfmt", "filters": ["quietly"]}},
         "root": {"handlers": ["stderr"], "level": level},
         "loggers": {
             # Django logs every 4xx as a warning; the access log tells these already.

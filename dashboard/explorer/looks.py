@@ -31,8 +31,8 @@ ID = re.compile(r"[0-9a-f]{32}")
 # What of a source's config says how events are read and which, and not from where nor as whom. What is not named here
 # may lead elsewhere.
 HARMLESS = frozenset({
-    "topics", "qos", "format", "include", "columns", "time_field", "time_unit", "keep_dead", "start", "table", "column",
-    "every", "match", "header", "late"})
+    "qos", "format", "include", "columns", "time_field", "time_unit", "keep_dead", "start", "column", "every", "header",
+    "late"})
 
 
 class NothingToLookAt(WeirError):
@@ -159,7 +159,8 @@ def _require_credential(viewer: Viewer, team: Team, task: Task, declared: TaskTy
     """Raise ``PermissionDenied`` where a team's credential would go where no approver has let it go.
 
     An approver may approve that it does. For others a source with that credential has to be in the estate, where all
-    is approved, that reads from the same place: else they could send it to a server of their own, without a review.
+    is approved, that reads from the same place, the same table, topics and files: else they could send it to a server
+    of their own, or read by it what nobody let them read.
     """
     if viewer.has_role(team.pk, Role.APPROVER):
         return

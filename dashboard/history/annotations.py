@@ -13,12 +13,16 @@ _LONGEST = AnnotationRow._meta.get_field("text").max_length
 def store(notes: Collection[Annotation]) -> None:
     """Keep what happened; what is there already is not kept twice."""
     AnnotationRow.objects.bulk_create(
-        [AnnotationRow(at_s=note.at_s, what=note.what, kind=note.kind, subject=note.subject, text=note.text[:_LONGEST])
+        [AnnotationRow(at_s=note.at_s, what=note.what, kind=note.kind, subject=note.subject, text=note.text[:_LONGEST],
+                       team=note.team)
          for note in notes], ignore_conflicts=True)
 
 
-def read(*, begin_s: int, end_s: int, subjects: Collection[tuple[str, str]]) -> Sequence[Annotation]:
-    """What happened in a range to any of these (kind, subject), the oldest first."""
+def read(
+    *, begin_s: int, end_s: int, subjects: Collection[tuple[str, str]], teams: Collection[str] | None = None
+) -> Sequence[Annotation]:
+    """What happened in a range to any of these (kind, subject), the oldest first; of what is told to the members of a
+    team alone what these teams' members may read, or all."""
     wanted = set(subjects)
     by_kind: dict[str, list[str]] = {}
     for kind, subject in sorted(wanted):
@@ -26,8 +30,9 @@ def read(*, begin_s: int, end_s: int, subjects: Collection[tuple[str, str]]) -> 
     rows = [
         row for kind, names in by_kind.items() for begin in range(0, len(names), 400)
         for row in AnnotationRow.objects.filter(
-            at_s__gte=begin_s, at_s__lt=end_s, kind=kind, subject__in=names[begin:begin + 400])]
-    notes = [Annotation(row.at_s, row.what, row.kind, row.subject, row.text) for row in rows]
+            at_s__gte=begin_s, at_s__lt=end_s, kind=kind, subject__in=names[begin:begin + 400],
+            **({} if teams is None else {"team__in": ["", *teams]}))]
+    notes = [Annotation(row.at_s, row.what, row.kind, row.subject, row.text, row.team) for row in rows]
     return sorted(notes, key=lambda note: (note.at_s, note.what, note.kind, note.subject))
 
 

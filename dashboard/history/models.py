@@ -50,6 +50,7 @@ class AnnotationRow(models.Model):
     kind = models.CharField(max_length=10)
     subject = models.CharField(max_length=210)
     text = models.CharField(max_length=500, blank=True)
+    team = models.CharField(max_length=40, blank=True)  # whose members alone may read it; "-": administrators
 
     class Meta:
         ordering = ["at_s", "what", "kind", "subject"]

@@ -100,9 +100,11 @@ class DatabaseHistory:
         """The series that are known of some subjects of a kind."""
         return names.series_of(kind, subjects)
 
-    def annotations(self, *, begin_s: int, end_s: int, subjects: Collection[tuple[str, str]]) -> Sequence[Annotation]:
-        """What happened to any of these in a range, the oldest first."""
-        return annotations.read(begin_s=begin_s, end_s=end_s, subjects=subjects)
+    def annotations(
+        self, *, begin_s: int, end_s: int, subjects: Collection[tuple[str, str]], teams: Collection[str] | None = None
+    ) -> Sequence[Annotation]:
+        """What happened to any of these in a range, the oldest first; of what is a team's, these teams' (None: all)."""
+        return annotations.read(begin_s=begin_s, end_s=end_s, subjects=subjects, teams=teams)
 
     def tidy(self, now_s: int) -> None:
         """Make coarser points of what is complete, and forget what each grain no longer has to keep."""

@@ -14,6 +14,7 @@ from dashboard.history.store import DatabaseHistory
 from dashboard.operations.view import View, view_for
 from dashboard.teams.models import Team
 from dashboard.teams.permissions import Viewer
+from dashboard.teams.selectors import slugs_known_to
 from scheduler.history.points import Points, coarser, grid
 from scheduler.history.series import (
     DATAFLOW,
@@ -110,7 +111,8 @@ def history_of(
         for metric, some in by_metric.items()}
     first = next(iter(thinned.values()), None) or coarser(_nothing(span, grain), span.most_points, "mean")
     notes = history.annotations(
-        begin_s=span.begin_s, end_s=span.end_s, subjects=[(kind, name) for name in subjects])
+        begin_s=span.begin_s, end_s=span.end_s, subjects=[(kind, name) for name in subjects],
+        teams=slugs_known_to(viewer))
     return KeptHistory(
         grain, first.step_s, first.times_s.tolist(),
         {metric: [None if math.isnan(value) else value for value in points.values.tolist()]

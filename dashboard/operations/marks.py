@@ -12,6 +12,7 @@ from dashboard.history.store import DatabaseHistory
 from dashboard.operations.history import require_known
 from dashboard.operations.view import View, view_for
 from dashboard.teams.permissions import Viewer
+from dashboard.teams.selectors import slugs_known_to
 from scheduler.history.series import ALARM, DATAFLOW, ESTATE, NODE, OVER, QUERY, SLOT, STREAM, TASK, Annotation
 from scheduler.model.fragment import Fragment, node_of
 
@@ -59,7 +60,8 @@ def marks_of(
     view = view or view_for(viewer)
     require_known(viewer, kind, subject, view=view)
     notes = DatabaseHistory().annotations(
-        begin_s=begin_s, end_s=end_s, subjects=sorted({(kind, subject), *related(view, kind, subject)}))
+        begin_s=begin_s, end_s=end_s, subjects=sorted({(kind, subject), *related(view, kind, subject)}),
+        teams=slugs_known_to(viewer))
     own_first = sorted(notes, key=lambda note: (note.at_s, (note.kind, note.subject) != (kind, subject)))
     return [_mark(view, note) for note in _each_once(own_first)][-MOST_MARKS:]
 

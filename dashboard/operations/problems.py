@@ -14,6 +14,7 @@ from dashboard.operations.notable import FAILED, Notable, notable_of
 from dashboard.operations.recording import subject_of
 from dashboard.operations.view import View, view_for
 from dashboard.teams.permissions import Viewer
+from dashboard.teams.selectors import slugs_known_to
 from scheduler.history.courses import Course, Trend, course, trend, trend_of_events
 from scheduler.history.series import (
     ALARM,
@@ -86,7 +87,8 @@ def problems(viewer: Viewer) -> Problems:
     history = DatabaseHistory()
     queries = {bundle.id for fragment in view.fragments() for bundle in fragment.queries}
     notes = _by_subject(history.annotations(
-        begin_s=now_s - LOOKED_BACK_S, end_s=now_s + 1, subjects=_subjects(view, queries)))
+        begin_s=now_s - LOOKED_BACK_S, end_s=now_s + 1, subjects=_subjects(view, queries),
+        teams=slugs_known_to(viewer)))
     trends = _trends(history, wrong, now_s)
     return Problems(
         sorted((_problem(view, finding, notes, trends, now_s) for finding in wrong), key=_worst_first),

@@ -78,11 +78,10 @@ def require_free(row: SlotRow) -> None:
             slot=row.name, reserved_for=row.reserved_for)
     running = fragments_on(row.name)
     if running:
-        # How many, and not which: some may be of private dataflows, and who asks for a slot may be of any team.
+        # Neither which nor how many: some may be of private dataflows, and who asks for a slot may be of any team.
         raise SlotTaken(
-            f"Slot {row.name} runs {len(running)} quer{'y' if len(running) == 1 else 'ies'}.",
-            remedy="Choose a slot on which nothing runs, add one, or pause or remove what runs there.",
-            slot=row.name, queries=len(running))
+            f"Slot {row.name} runs queries.",
+            remedy="Choose a slot on which nothing runs, add one, or pause or remove what runs there.", slot=row.name)
 
 
 def require_unreserved(before: Mapping[str, Fragment], after: Mapping[str, Fragment]) -> None:

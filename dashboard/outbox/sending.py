@@ -22,10 +22,12 @@ from dashboard.outbox.messages import IDEMPOTENCY, body_of, headers_of
 from dashboard.outbox.models import DEAD, EMAIL, LINEAGE, SENT, WAITING, WEBHOOK, Delivery
 from scheduler.alerting.retrying import next_attempt_s
 from scheduler.model.errors import WeirError
+from scheduler.model.names import one_line
 
 log = structlog.get_logger(__name__)
 CLAIM_S = 60  # longer than one attempt may take
 AT_ONCE = 50
+LONGEST_SUBJECT = 200
 BUDGET_S = 45.0  # of one run: the next one goes on
 SENT_FOR, DEAD_FOR = timedelta(days=30), timedelta(days=90)
 
@@ -75,7 +77,9 @@ def _claimed(pk: object, now_s: float) -> Delivery | None:
 def _attempt(delivery: Delivery, now_s: float) -> bool:
     try:
         _SENDERS[delivery.channel](delivery, int(now_s))
-    except (NotDelivered, WeirError, OSError, ValueError) as error:  # smtplib's errors are OSErrors
+    except Exception as error:  # whatever it is: a message that cannot be sent keeps no other waiting
+        if not isinstance(error, NotDelivered | WeirError | OSError | ValueError):  # smtplib's errors are OSErrors
+            log.exception("delivery_failed", delivery=str(delivery.pk))
         _failed(delivery, str(error) or type(error).__name__, now_s, for_good=isinstance(error, HostNotAllowed))
         return False
     Delivery.objects.filter(pk=delivery.pk).update(
@@ -92,7 +96,8 @@ def _failed(delivery: Delivery, why: str, now_s: float, *, for_good: bool) -> No
 
 def _email(delivery: Delivery, at_s: int) -> None:
     EmailMessage(
-        delivery.subject, delivery.payload["text"], settings.DEFAULT_FROM_EMAIL, [delivery.to],
+        one_line(delivery.subject, most=LONGEST_SUBJECT), delivery.payload["text"], settings.DEFAULT_FROM_EMAIL,
+        [delivery.to],
         headers={
             "Message-ID": f"<{delivery.pk}@weir>", "X-Weir-Id": str(delivery.pk), "Auto-Submitted": "auto-generated"},
     ).send()

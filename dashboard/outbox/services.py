@@ -19,6 +19,7 @@ from dashboard.teams.models import Role, Team, User
 from dashboard.teams.permissions import require_role, viewer_of
 from scheduler.alerting.values import SEVERITIES, WARNING
 from scheduler.model.errors import NotFound
+from scheduler.model.names import require_plain
 
 
 def add_endpoint(
@@ -39,9 +40,9 @@ def add_endpoint(
     """
     if team is not None:
         require_role(viewer_of(actor), team, Role.ADMIN)
-    name, url = name.replace("\0", "").strip()[:80], url.strip()
-    if not name or len(url) > 500 or format not in dict(FORMATS) or least not in SEVERITIES:
-        raise BadInput("A webhook needs a name, an address, a format and a severity.", remedy="Fill in all of them.")
+    name, url = require_plain(name.strip(), what="The webhook's name", most=80), url.strip()
+    if len(url) > 500 or format not in dict(FORMATS) or least not in SEVERITIES:
+        raise BadInput("A webhook needs an address, a format and a severity.", remedy="Fill in all of them.")
     require_allowed(url)
     owner = {"team": team} if team is not None else {"user": actor}
     secret = secrets.token_urlsafe(32)

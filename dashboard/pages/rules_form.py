@@ -12,6 +12,7 @@ from django.http import QueryDict
 
 from dashboard.operations.handover_pauses import expected_gap_ms, usual_gap_ms
 from scheduler.approving import MINUTES_A_DAY, MOST_ENTRIES, InvalidRules, Rules, rules_of
+from scheduler.model.effects import SECRETS, UNDECLARED, WORDS
 from scheduler.model.plan_kinds import PLAN_KINDS
 
 DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
@@ -19,6 +20,7 @@ WHOSE = (("any", "any dataflow"), ("own", "our dataflows"), ("others", "dataflow
 ROLES = (("approver", "approvers"), ("admin", "admins"))
 KINDS = tuple(
     (kind.name, "Submission" if kind.has_document else kind.noun) for kind in PLAN_KINDS.values())
+EFFECTS = (*WORDS.items(), (SECRETS, "the team's secrets"), (UNDECLARED, "what they do not declare"))
 HANDOVER_MS = 250.0  # beyond a batch: what a handover within a node may take, as preset
 _CLOCK = re.compile(r"([01]\d|2[0-4]):([0-5]\d)")
 
@@ -32,7 +34,7 @@ def rules_from(form: QueryDict) -> Rules:
             "kinds": form.getlist("automatic-kinds"),
             "most_money_per_hour": _number(form, "automatic-money", 0.0),
             "most_pause_ms": _number(form, "automatic-pause", preset_pause_ms()),
-            "alone": form.get("automatic-alone") == "1"},
+            "alone": form.get("automatic-alone") == "1", "effects": form.getlist("automatic-effects")},
         "windows": [_window(form, f"window-{number}-") for number in _numbers(form, "window", "begin")],
         "freezes": [_freeze(form, f"freeze-{number}-") for number in _numbers(form, "freeze", "since")],
     })
@@ -61,6 +63,7 @@ def fields_of(rules: Rules) -> dict[str, Any]:
             "since": _local(freeze.since_ms), "until": _local(freeze.until_ms), "reason": freeze.reason}
             for freeze in rules.freezes), {}],
         "kind_choices": KINDS, "whose_choices": WHOSE, "role_choices": ROLES, "day_choices": tuple(enumerate(DAYS)),
+        "effect_choices": EFFECTS,
     }
 
 
@@ -73,7 +76,8 @@ def in_words(rules: Rules) -> list[str]:
         sentences.append(
             f"Approved automatically: {_kinds(limit.kinds, nouns)} that cost at most {limit.most_money_per_hour:g} an "
             f"hour more and pause nothing for over {limit.most_pause_ms:g} ms"
-            f"{' and that no other team notices' if limit.alone else ''}.")
+            f"{' and that no other team notices' if limit.alone else ''}; "
+            f"{_reached(limit.effects)}.")
     for clause in rules.clauses:
         above = "" if clause.above_money_per_hour is None else f" above {clause.above_money_per_hour:g} an hour"
         sentences.append(
@@ -95,6 +99,13 @@ def _pauses() -> list[dict[str, Any]]:
         {"where": where, "usual_ms": settings.TRIGGER_MS + usual_gap_ms(between_nodes=between_nodes),
          "most_ms": settings.TRIGGER_MS + expected_gap_ms(between_nodes=between_nodes)}
         for where, between_nodes in (("within a node", False), ("between nodes", True))]
+
+
+def _reached(effects: tuple[str, ...]) -> str:
+    """What automatic approval covers of outside effects."""
+    if not effects:
+        return "none that starts tasks with outside effects or secrets"
+    return f"with tasks that reach {' or '.join(dict(EFFECTS)[effect] for effect in effects)}"
 
 
 def _demanded(clause: Any) -> str:

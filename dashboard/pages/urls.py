@@ -152,6 +152,7 @@ urlpatterns = [
     path("teams/", teams.teams, name="teams"),
     path("teams/new", teams.team_create, name="team_create"),
     path("teams/<slug:slug>/rules", rules.rules, name="team_rules"),
+    path("teams/<slug:slug>/rules/<int:number>/<slug:way>", rules.rules_decide, name="rules_decide"),
     path("teams/<slug:slug>/members", teams.member_set, name="member_set"),
     path("teams/<slug:slug>/members/remove", teams.member_remove, name="member_remove"),
     path("teams/<slug:slug>/secrets", secrets.secret_set, name="secret_set"),

@@ -12,6 +12,7 @@ from uuid import UUID
 
 from django.db.models import Q
 
+from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.permissions import is_uuid
 from dashboard.profiles.models import ProfileRecord, SweepRecord, TrialRecord
 from dashboard.teams.models import Role, Team
@@ -42,6 +43,26 @@ def require_measuring(viewer: Viewer, *, team_id: int | None = None) -> None:
         raise PermissionDenied(
             "Measuring and importing profiles needs the role engineer.",
             remedy="Ask an admin of your team for that role.", role=Role.ENGINEER.label)
+
+
+def may_steer(viewer: Viewer, sweep: SweepRecord) -> bool:
+    """Whether a viewer may pause, resume and cancel a sweep: who asked for it, an engineer of the team whose dataflow
+    it measures a task of, or an administrator of the installation; one that Weir asked for, any engineer."""
+    team_id = sweep.team_id
+    if team_id is None and sweep.dataflow_id is not None:
+        team_id = DataflowRecord.objects.values_list("team_id", flat=True).filter(pk=sweep.dataflow_id).first()
+    if team_id is not None and viewer.has_role(team_id, Role.ENGINEER):
+        return True
+    is_own = sweep.author_id in (None, viewer.user_id)
+    return viewer.administers or (is_own and may_measure(viewer, team_id=sweep.team_id))
+
+
+def require_steering(viewer: Viewer, sweep: SweepRecord) -> None:
+    """Raise ``PermissionDenied`` unless the viewer may steer a sweep (`may_steer`)."""
+    if not may_steer(viewer, sweep):
+        raise PermissionDenied(
+            "Only who asked for this sweep, or an engineer of its team, may steer it.",
+            remedy=f"Ask {sweep.author.username}." if sweep.author else "Ask an engineer of its team.")
 
 
 def require_secrets_of(viewer: Viewer, configs: Iterable[Mapping[str, Any]]) -> None:

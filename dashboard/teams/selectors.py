@@ -25,6 +25,11 @@ def teams(viewer: Viewer) -> QuerySet[Team]:
     return Team.objects.all() if viewer.superuser else Team.objects.filter(pk__in=viewer.team_ids)
 
 
+def slugs_known_to(viewer: Viewer) -> list[str] | None:
+    """The short names of the teams whose own affairs a viewer may know of; None for an administrator: of all."""
+    return None if viewer.superuser else list(teams(viewer).values_list("slug", flat=True))
+
+
 def all_teams() -> QuerySet[Team]:
     """Every team: their names are no secret, and lists are filtered by them."""
     return Team.objects.all()

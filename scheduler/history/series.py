@@ -135,7 +135,8 @@ class Annotation:
     """What happened at a moment to one subject; ``text`` says it in a sentence.
 
     ``what`` is the name of a kind of plan that is done, the kind of an event that a node told (``fragment_failed``), or
-    ``alarm`` where a finding began and ``over`` where it ended.
+    ``alarm`` where a finding began and ``over`` where it ended. ``team`` is the short name of the one whose members
+    alone may read it, where it tells more than whoever knows of the subject may know.
     """
 
     at_s: int
@@ -143,6 +144,7 @@ class Annotation:
     kind: str
     subject: str
     text: str = ""
+    team: str = ""
 
 
 ALARM, OVER = "alarm", "over"

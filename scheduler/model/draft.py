@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from .dataflow import Chaining, Visibility
 from .latency import Limits
 from .latency_reading import read_latency
+from .names import described, not_plain
 from .parameters import check_config
 from .positions import Node, Problems, TextPosition, Unreadable, shown
 from .schema import dataflow_schema
@@ -88,6 +89,11 @@ class DraftReader:
             raise Unreadable
         document = root.value
         self.draft.name = _text(document.get("name")) or ""
+        if (place := not_plain(self.draft.name)) is not None:
+            self.problems.add(
+                "name_not_plain", document["name"].position,
+                f"The name has {described(self.draft.name[place])} at character {place + 1}.",
+                "Take it out: names hold what can be seen, and single spaces of the usual kind.")
         self.draft.description = _text(document.get("description")) or ""
         self.draft.visibility = _text(document.get("visibility")) or "shared"
         for task in _mappings(document.get("tasks")):

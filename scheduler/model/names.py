@@ -64,6 +64,15 @@ def require_plain(name: str, *, what: str, most: int) -> str:
     return name
 
 
+def one_line(text: str, *, most: int) -> str:
+    """A text as the subject of a mail or a line of a log can have it: what is not plain is a space, and no two follow.
+
+    >>> one_line("Down:\\r\\nBcc: x", most=80)
+    'Down: Bcc: x'
+    """
+    return " ".join("".join(character if _is_plain(character) else " " for character in text).split())[:most]
+
+
 def _is_plain(character: str) -> bool:
     if character == " ":
         return True

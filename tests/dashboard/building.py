@@ -8,19 +8,22 @@ from typing import Any
 
 from django.utils import timezone
 
-from dashboard.approvals.models import Proposal
+from dashboard.approvals.models import Proposal, TeamRules
 from dashboard.approvals.services import (
+    agree_to_rules,
     approve_proposal,
     carry_over_waiting,
     prepare_proposal,
     record_progress,
     remove_dataflow,
+    set_rules,
     submit_dataflow,
 )
 from dashboard.catalog.models import DataflowRecord
 from dashboard.operations.services import register_node
 from dashboard.plans.selectors import plan_of
 from dashboard.teams.models import Membership, Role, Team, User
+from scheduler.approving import Rules
 from scheduler.plan_progress import PlanProgress
 
 PASSWORD = "correct-horse-9"
@@ -110,6 +113,14 @@ def enacted(proposal: Proposal) -> Proposal:
     done = {step.key for step in plan_of(record).steps}
     return record_progress(
         proposal_id=proposal.pk, plan_id=record.pk, progress=PlanProgress(done), at=timezone.now())
+
+
+def ruled(team: Team, rules: Rules, *people: User) -> TeamRules | None:
+    """The team asks by these rules: set by the first of these people, agreed to by the second where that is needed."""
+    version = set_rules(actor=people[0], team=team, rules=rules)
+    if version is not None and version.state == "waits":
+        return agree_to_rules(actor=people[1], team=team, number=version.number)
+    return version
 
 
 def running(author: User, team: Team, text: str, *reviewers: User) -> DataflowRecord:

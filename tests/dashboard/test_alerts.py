@@ -20,6 +20,8 @@ from dashboard.history.models import AnnotationRow
 from dashboard.history.store import DatabaseHistory
 from dashboard.operations.estate import load_estate
 from dashboard.operations.findings import BAD, Finding
+from dashboard.operations.history import Range, history_of
+from dashboard.operations.marks import marks_of
 from dashboard.outbox.models import Delivery, Endpoint
 from dashboard.teams.permissions import viewer_of
 from scheduler.alerting.grouping import WAIT_S
@@ -252,6 +254,25 @@ def test_a_private_dataflow_is_told_to_its_team_alone(world: World, estate: Esta
     for name, seen in (("carla", True), ("mo", False), ("outsider", False), ("root", True)):
         texts = " ".join(alert.text for alert in selectors.visible(viewer_of(world.users[name])))
         assert ("hush" in texts) is seen and "n1/0" in texts, name
+
+
+def test_marks_of_a_slot_tell_of_a_private_dataflow_to_its_team_alone(world: World, estate: Estate) -> None:
+    running(world.carla, world.city, document("hush", visibility="private"), world.ana)
+    estate.slot = "stalled"
+    for _ in range(7):
+        estate.round()
+    notes = DatabaseHistory().annotations(
+        begin_s=NOW_S - 3600, end_s=NOW_S + 3600, subjects=[("slot", slot.name) for slot in load_estate().slots])
+    assert any("hush" in note.text for note in notes)
+    for name, seen in (("carla", True), ("vera", True), ("mo", False), ("outsider", False), ("root", True)):
+        user = world.users[name]
+        known = " ".join(
+            note.text for slot in load_estate().slots for note in history_of(
+                viewer_of(user), "slot", slot.name, Range(NOW_S - 3600, NOW_S + 3600)).annotations)
+        marks = " ".join(
+            f"{mark}" for slot in load_estate().slots for mark in marks_of(
+                viewer_of(user), "slot", slot.name, begin_s=NOW_S - 3600, end_s=NOW_S + 3600))
+        assert ("hush" in known) is ("hush" in marks) is seen, name
 
 
 def test_a_rule_of_ones_own_wins_over_the_teams_and_one_that_is_off_watches_nothing(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.django import TestCase
 
 from dashboard import jobs
-from dashboard.approvals.services import cancel_proposal, move_query, prepare_proposal, set_rules
+from dashboard.approvals.services import cancel_proposal, move_query, prepare_proposal
 from dashboard.operations.estate import load_estate
 from dashboard.operations.handover_pauses import (
     KEPT,
@@ -28,7 +28,7 @@ from dashboard.operations.models import HandoverPause
 from dashboard.operations.services import register_node
 from scheduler.approving import Automatic, Rules
 from scheduler.contracts.reports import QueryReport, Reports
-from tests.dashboard.building import World, document, running
+from tests.dashboard.building import World, document, ruled, running
 
 UNKNOWN_MS = 3_000.0
 BATCH_MS = 500.0  # as queries are begun
@@ -100,8 +100,9 @@ def test_a_limit_is_held_to_a_batch_and_the_gap_of_such_a_handover(
     most_pause_ms: float, status: str,
 ) -> None:
     register_node(name="n2", slots=1)
-    set_rules(actor=world.ana, team=world.city, rules=Rules(
-        automatic=Automatic(kinds=("move",), most_money_per_hour=1.0, most_pause_ms=most_pause_ms)))
+    ruled(world.city, Rules(
+        automatic=Automatic(kinds=("move",), most_money_per_hour=1.0, most_pause_ms=most_pause_ms)),
+        world.ana, world.abe)
     record = running(world.carla, world.city, document("air"), world.ana)
     query = next(fragment for fragment in load_estate().fragments.values() if fragment.slot == "n1/0")
     reports = Reports.of({"n1": {"node": "n1", "slots": {"0": {"state": "running", "fragments": {
@@ -116,8 +117,8 @@ def test_a_limit_is_held_to_a_batch_and_the_gap_of_such_a_handover(
 @pytest.mark.django_db
 def test_a_move_is_approved_by_itself_once_handovers_of_its_kind_have_been_short(world: World) -> None:
     register_node(name="n2", slots=1)
-    set_rules(actor=world.ana, team=world.city, rules=Rules(
-        automatic=Automatic(kinds=("move",), most_money_per_hour=1.0, most_pause_ms=1_000.0)))
+    ruled(world.city, Rules(
+        automatic=Automatic(kinds=("move",), most_money_per_hour=1.0, most_pause_ms=1_000.0)), world.ana, world.abe)
     record = running(world.carla, world.city, document("air"), world.ana)
     query = next(fragment for fragment in load_estate().fragments.values() if fragment.slot == "n1/0")
 

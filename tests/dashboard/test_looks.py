@@ -112,10 +112,10 @@ def test_a_credential_goes_to_no_server_that_no_approver_has_let_it_go_to(
     assert looks.take(broker, "n1", wait_s=0.1) is None
     assert begin_look(actor=world.ana, team=world.city, text=of_mqtt(), task_id="source"), "an approver may look"
     running(world.carla, world.city, of_mqtt("runs"), world.ana)
-    same = of_mqtt(topics=["b"], columns=["b:double"], tls=False)
+    same = of_mqtt(columns=["b:double"], tls=False)
     assert begin_look(actor=world.carla, team=world.city, text=same, task_id="source"), "it reads from there already"
     for elsewhere in (
-            {"server": "other.example.org:1883"}, {"username": "another"},
+            {"server": "other.example.org:1883"}, {"username": "another"}, {"topics": ["b"]}, {"topics": ["#"]},
             {"server": "mqtt.example.org:8883", "tls": True}):
         with pytest.raises(PermissionDenied):
             begin_look(actor=world.carla, team=world.city, text=of_mqtt(**elsewhere), task_id="source")

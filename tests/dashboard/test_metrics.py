@@ -24,7 +24,8 @@ BASE_UNITS = ("_seconds", "_bytes", "_cores", "_total")
 
 
 @pytest.fixture
-def scraped(world: World, monkeypatch: pytest.MonkeyPatch) -> Any:
+def scraped(world: World, settings: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    settings.METRICS_TOKEN = "word"
     running(world.carla, world.city, document("traffic"), world.ana)
     planned(world.mo, world.mobility, document("rides", window=7))
     alert_of(world.city)
@@ -35,7 +36,7 @@ def scraped(world: World, monkeypatch: pytest.MonkeyPatch) -> Any:
             "0": {"state": "running", "cpu": 0.5, "memory_mb": 900, "restarts": 2}}}})))
 
     def scrape() -> dict[str, Any]:
-        text = Client().get("/metrics").content.decode()
+        text = Client(headers={"authorization": "Bearer word"}).get("/metrics").content.decode()
         return {family.name: family for family in text_string_to_metric_families(text)}
 
     return scrape
@@ -73,13 +74,19 @@ def test_many_dataflows_are_bounded(scraped: Any, monkeypatch: pytest.MonkeyPatc
     assert families["weir_dataflow_latency_seconds"].samples == []
 
 
-def test_metrics_are_for_the_token_or_this_machine(scraped: Any, settings: Any) -> None:
+@pytest.mark.parametrize("token", ["", "word"])
+@pytest.mark.parametrize("headers", [
+    {}, {"x-forwarded-for": "10.0.0.7"}, {"x-forwarded-proto": "https"}, {"authorization": "Bearer "},
+    {"authorization": "Bearer"}])
+def test_metrics_are_for_the_token_alone(scraped: Any, settings: Any, token: str, headers: dict[str, str]) -> None:
+    settings.METRICS_TOKEN = token
     client = Client()
-    assert client.get("/metrics").status_code == 200
-    assert client.get("/metrics", REMOTE_ADDR="10.0.0.7").status_code == 401
-    assert client.get("/metrics", headers={"x-forwarded-for": "10.0.0.7"}).status_code == 401
-    settings.METRICS_TOKEN = "word"
-    assert client.get("/metrics").status_code == 401
+    assert client.get("/metrics", headers=headers).status_code == 401
+    assert client.get("/metrics", REMOTE_ADDR="10.0.0.7", headers=headers).status_code == 401
+
+
+def test_the_token_opens_metrics_from_everywhere(scraped: Any) -> None:
+    client = Client()
     assert client.get("/metrics", headers={"authorization": "Bearer wörd"}).status_code == 401
     answer = client.get("/metrics", REMOTE_ADDR="10.0.0.7", headers={"authorization": "Bearer word"})
     assert answer.status_code == 200

@@ -18,7 +18,7 @@ from django.utils import timezone
 
 from dashboard import jobs
 from dashboard.alerts.models import MuteRow
-from dashboard.approvals.services import comment_on
+from dashboard.approvals.services import comment_on, set_rules
 from dashboard.audit.models import AuditEntry
 from dashboard.catalog.selectors import samples
 from dashboard.controllers.models import RoundRow
@@ -30,6 +30,7 @@ from dashboard.profiles.models import ProfileRecord, SweepRecord
 from dashboard.teams.models import Scope
 from dashboard.teams.permissions import NOBODY, viewer_of
 from dashboard.teams.services import create_token, set_secret
+from scheduler.approving import Automatic, Rules
 from scheduler.controllers.values import Decision, Promise
 from scheduler.model.errors import WeirError
 from scheduler.performance.modelling import Sweep
@@ -105,6 +106,7 @@ class Everything:
     def __init__(self, world: World) -> None:
         set_secret(actor=world.dev, team=world.city, name="hook", value="a-value-of-some-length")
         links = running(world.carla, world.city, connected(), world.ana)
+        set_rules(actor=world.abe, team=world.city, rules=Rules(automatic=Automatic()))  # which wait
         token, _ = create_token(actor=world.carla, name="of-carla")
         record = running(world.carla, world.city, document("hush", visibility="private"), world.ana)
         proposal = planned(world.carla, world.city, document("hush-later", visibility="private", window=7))
@@ -112,7 +114,7 @@ class Everything:
             "dataflow_id": record.pk, "one": record.pk, "other": links.pk, "proposal_id": proposal.pk,
             "task_id": load_estate().submitted[str(record.pk)].running["sense"], "slug": "city", "name": "hook",
             "token_id": token.pk, "number": 1,
-            "look_id": "none", "username": "vera",
+            "look_id": "none", "username": "vera", "provider_id": "oidc",
             "way": "pause", "task": "out", "team": "city", "controller": "defragmentation", "kind": "latency",
             "comment_id": comment_on(actor=world.carla, proposal_id=proposal.pk, text="Why 7?").pk,
         } | measured(world) | alerted(world) | _parts(str(record.pk))
@@ -127,6 +129,7 @@ class Everything:
             "dataflows/<uuid:dataflow_id>/write-again/<path:task>": sink,
             "dataflows/samples/<slug:slug>": {"slug": next(iter(samples())).slug},
             "help/<slug:slug>": {"slug": "review"},
+            "teams/<slug:slug>/rules/<int:number>/<slug:way>": {"way": "agree"},
             "proposals/<uuid:proposal_id>/<slug:way>": {"way": "approve"},
             "profiles/<uuid:profile_id>/<slug:way>": {"way": "set_aside"},
             "profiles/sweeps/<uuid:sweep_id>/<slug:way>": {"way": "cancel"},

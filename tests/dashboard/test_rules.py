@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from datetime import timedelta
 
 import pytest
+from django.test import Client
 from django.utils import timezone
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -15,7 +17,9 @@ from dashboard.approvals.demands import ms_of
 from dashboard.approvals.models import Ask, Proposal, Review, TeamRules
 from dashboard.approvals.selectors import awaiting, review_of
 from dashboard.approvals.services import (
+    agree_to_rules,
     approve_proposal,
+    decline_rules,
     enact_held,
     prepare_proposal,
     recompute_proposal,
@@ -25,10 +29,12 @@ from dashboard.approvals.services import (
 from dashboard.approvals.services.enacting import overtake
 from dashboard.audit.models import AuditEntry
 from dashboard.audit.trail import audited
+from dashboard.teams.models import Membership, Role
 from dashboard.teams.permissions import viewer_of
-from scheduler.approving import Automatic, Clause, Freeze, Rules, Window
-from scheduler.model.errors import PermissionDenied, StalePlan, WeirError
-from tests.dashboard.building import World, document, held_to_estate, make_world, planned, running
+from dashboard.teams.services import deactivate, remove_member, set_role, set_secret
+from scheduler.approving import Automatic, Clause, Freeze, InvalidRules, Rules, Window
+from scheduler.model.errors import InvalidTransition, PermissionDenied, StalePlan, WeirError
+from tests.dashboard.building import World, document, held_to_estate, make_world, planned, ruled, running
 
 HOUR_MS = 3_600_000
 
@@ -91,7 +97,7 @@ def test_who_was_asked_is_judged_by_the_rules_of_then(world: World) -> None:
 @pytest.mark.django_db
 def test_what_saves_and_touches_nobody_is_approved_by_itself(world: World) -> None:
     record = running(world.carla, world.city, document("air"), world.ana)
-    set_rules(actor=world.ana, team=world.city, rules=Rules(automatic=Automatic(kinds=("remove",))))
+    ruled(world.city, Rules(automatic=Automatic(kinds=("remove",))), world.ana, world.abe)
     removal = prepare_proposal(proposal_id=remove_dataflow(actor=world.carla, dataflow_id=record.pk).pk)
     assert removal.status == "executing" and not removal.teams.exists() and not removal.reviews.exists()
     assert review_of(viewer_of(world.vera), removal)["teams"][0]["automatic"]
@@ -150,7 +156,8 @@ RULES = st.builds(
     windows=st.sampled_from([(), (), (Window((0, 1, 2, 3, 4, 5, 6), 0, 720),)]),
     freezes=st.sampled_from([(), (), (Freeze(0, 1),), (Freeze(0, 4_000_000_000_000, "no"),)]))
 STEPS = st.lists(st.tuples(
-    st.sampled_from(["submit", "submit", "remove", "approve", "approve", "approve", "approve", "rules", "age", "due"]),
+    st.sampled_from([
+        "submit", "submit", "remove", "approve", "approve", "approve", "approve", "rules", "age", "due", "demote"]),
     st.integers(0, 50), RULES), min_size=4, max_size=14)
 
 
@@ -187,7 +194,10 @@ class NothingForbiddenIsEnacted(TestCase):
 
     def rules(self, number: int, rules: Rules) -> None:
         person, team = [(self.world.ana, self.world.city), (self.world.ben, self.world.mobility)][number % 2]
-        set_rules(actor=person, team=team, rules=rules)
+        ruled(team, rules, person, self.world.dev)
+
+    def demote(self, number: int, _: Rules) -> None:
+        Membership.objects.filter(user__username__in=["ana", "abe", "ben", "dev"]).order_by("pk")[number % 5].delete()
 
     def age(self, number: int, _: Rules) -> None:
         for review in Review.objects.all():
@@ -211,7 +221,7 @@ class NothingForbiddenIsEnacted(TestCase):
             counted = {person for person in counted if person.memberships.filter(
                 team=ask.team, role__gte=least).exists()}
             assert len(counted) >= ask.approvals, "too few have agreed"
-            newest = TeamRules.objects.filter(team=ask.team).order_by("-number").first()
+            newest = TeamRules.objects.filter(team=ask.team, state="holds").order_by("-number").first()
             stored = newest.document if newest else {}
             assert not any(freeze["until_ms"] > ms_of(at) for freeze in stored.get("freezes", ())), "it is frozen"
             assert not stored.get("windows") or at.hour < 12, "it is out of the window"
@@ -225,3 +235,138 @@ def test_a_held_plan_whose_approval_expires_waits_again(world: World, db) -> Non
     assert enact_held(at=timezone.now() + timedelta(hours=4)) == []
     held.refresh_from_db()
     assert held.status == "pending" and held.held is None
+
+
+LESS = Rules(automatic=Automatic(most_money_per_hour=1.0, alone=False))
+
+
+@pytest.mark.django_db
+def test_rules_that_ask_for_less_wait_for_a_second_person(world: World) -> None:
+    version = set_rules(actor=world.ana, team=world.city, rules=LESS)
+    assert version.state == "waits"
+    assert planned(world.carla, world.city, document("air")).status == "pending", "they do not hold yet"
+    for nobody in (world.ana, world.carla, world.ben):
+        with pytest.raises(PermissionDenied):
+            agree_to_rules(actor=nobody, team=world.city, number=version.number)
+    assert agree_to_rules(actor=world.abe, team=world.city, number=version.number).second == world.abe
+    assert planned(world.carla, world.city, document("water")).status == "executing"
+    with pytest.raises(InvalidTransition):
+        decline_rules(actor=world.abe, team=world.city, number=version.number)
+    assert [entry.verb for entry in AuditEntry.objects.order_by("pk") if "rules" in entry.verb] == [
+        "team.set_rules", "team.agree_to_rules"]
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("who", ["abe", "ana", "root"])
+def test_what_is_declined_never_holds(world: World, who: str) -> None:
+    version = set_rules(actor=world.ana, team=world.city, rules=LESS)
+    decline_rules(actor=world.users[who], team=world.city, number=version.number)
+    assert planned(world.carla, world.city, document("air")).status == "pending"
+    with pytest.raises(InvalidTransition):
+        agree_to_rules(actor=world.abe, team=world.city, number=version.number)
+
+
+@pytest.mark.django_db
+def test_whatever_is_set_since_takes_the_place_of_what_waits(world: World) -> None:
+    """Rules that wait were compared with those that held: who agreed to them later would agree to something else."""
+    waiting = set_rules(actor=world.ana, team=world.city, rules=LESS)
+    more = set_rules(actor=world.abe, team=world.city, rules=Rules(otherwise=Clause(approvals=2)))
+    assert (more.state, more.number) == ("holds", waiting.number + 1)
+    with pytest.raises(InvalidTransition):
+        agree_to_rules(actor=world.abe, team=world.city, number=waiting.number)
+    again = set_rules(actor=world.ana, team=world.city, rules=Rules())
+    assert again.state == "waits" and set_rules(
+        actor=world.ana, team=world.city, rules=Rules(otherwise=Clause(approvals=2))) == more
+    assert not TeamRules.objects.filter(state="waits").exists()
+
+
+@pytest.mark.django_db
+def test_with_self_approval_one_person_is_enough(world: World, settings) -> None:
+    settings.SELF_APPROVAL = True
+    assert set_rules(actor=world.ana, team=world.city, rules=LESS).state == "holds"
+
+
+POST = {
+    "name": "post", "tasks": [
+        {"id": "sense", "type": "urban_sensing"}, {"id": "parse", "type": "senml_parse"},
+        {"id": "post", "type": "http_post", "config": {"url": "http://hooks.example.org/x"}}],
+    "streams": [{"from": "sense", "to": "parse"}, {"from": "parse", "to": "post"}], "rates": {"sense": 50}}
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(("effects", "with_secret", "status"), [
+    ((), False, "pending"), ((), True, "pending"), (("network",), False, "executing"), (("network",), True, "pending"),
+    (("network", "secrets"), True, "executing"), (("database", "secrets"), True, "pending")])
+def test_effects_and_secrets_are_approved_beforehand_where_they_are_named_alone(
+    world: World, monkeypatch: pytest.MonkeyPatch, effects: tuple, with_secret: bool, status: str
+) -> None:
+    monkeypatch.setenv("WEIR_HTTP_HOSTS", "hooks.example.org")
+    set_secret(actor=world.dev, team=world.city, name="hook", value="a-value-of-some-length")
+    ruled(world.city, Rules(automatic=Automatic(most_money_per_hour=9.0, alone=False, effects=effects)),
+          world.ana, world.abe)
+    text = json.loads(json.dumps(POST))
+    if with_secret:
+        text["tasks"][2]["config"]["token"] = {"secret": "hook"}
+    assert planned(world.carla, world.city, json.dumps(text)).status == status
+    assert planned(world.carla, world.city, document("plain")).status == "executing"
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("lose", ["role", "team", "account"])
+def test_an_approval_counts_while_its_giver_may_give_one(world: World, lose: str) -> None:
+    set_rules(actor=world.ana, team=world.city, rules=Rules(otherwise=Clause(approvals=2)))
+    proposal = approve(world.ana, planned(world.carla, world.city, document("air")))
+    if lose == "role":
+        set_role(user=world.ana, team=world.city, role=Role.ENGINEER, actor=world.dev)
+    elif lose == "team":
+        remove_member(user=world.ana, team=world.city, actor=world.dev)
+    else:
+        deactivate(actor=world.root, username="ana")
+    assert approve(world.abe, proposal).status == "pending"
+    [team] = review_of(viewer_of(world.vera), proposal)["teams"]
+    assert {each["reviewer"]: (each["counts"], each["lost_role"]) for each in team["approvals"]} == {
+        "ana": (False, True), "abe": (True, False)}
+    assert proposal in awaiting(viewer_of(world.dev))
+    assert approve(world.dev, proposal).status == "executing"
+
+
+@pytest.mark.django_db
+def test_a_held_plan_looks_at_roles_when_it_is_enacted(world: World) -> None:
+    set_rules(actor=world.ana, team=world.city, rules=frozen())
+    held = approve(world.abe, planned(world.carla, world.city, document("air")))
+    set_role(user=world.abe, team=world.city, role=Role.ENGINEER, actor=world.dev)
+    assert held.held and enact_held(at=timezone.now() + timedelta(hours=2)) == []
+    held.refresh_from_db()
+    assert (held.status, held.held) == ("pending", None)
+    assert "may give none any more: city" in AuditEntry.objects.filter(verb="proposal.enact_held").get().details["why"]
+    assert held in awaiting(viewer_of(world.ana))
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(("rules", "place", "remedy"), [
+    (Rules(otherwise=Clause(approvals=4)), "/otherwise", "Ask for 3 at most"),
+    (Rules(clauses=(Clause(approvals=2, role="admin"),)), "/clauses/0", "Ask for 1 at most")])
+def test_rules_that_nobody_can_satisfy_are_refused(world: World, rules: Rules, place: str, remedy: str) -> None:
+    with pytest.raises(InvalidRules) as caught:
+        set_rules(actor=world.ana, team=world.city, rules=rules)
+    assert caught.value.facts["place"] == place and remedy in caught.value.remedy
+    assert not TeamRules.objects.exists()
+
+
+@pytest.mark.django_db
+def test_the_page_and_the_api_tell_of_rules_that_wait(world: World) -> None:
+    ana, abe = Client(), Client()
+    for client, user in ((ana, world.ana), (abe, world.abe)):
+        client.force_login(user, backend="dashboard.teams.logins.ThrottledBackend")
+    ana.post("/teams/city/rules", {
+        "automatic": "1", "automatic-effects": ["network"], "otherwise-approvals": "1"})
+    row = abe.get("/api/teams/city/approval-rules").json()
+    assert (row["version"], row["waiting"], row["versions"][0]["state"]) == (None, 1, "waits")
+    assert "Agree to version 1" in abe.get("/teams/city/rules").content.decode()
+    shown = ana.get("/teams/city/rules").content.decode()
+    assert "Agree to" not in shown and "Withdraw" in shown and "with tasks that reach the network" in shown
+    assert ana.post("/api/teams/city/approval-rules/1/agree").status_code == 403
+    assert abe.post("/teams/city/rules/1/agree").status_code == 302
+    assert abe.get("/api/teams/city/approval-rules").json()["version"] == 1
+    assert abe.post("/api/teams/city/approval-rules/1/decline").status_code == 409
+    assert abe.post("/api/teams/city/approval-rules/7/decline").status_code == 404

@@ -77,3 +77,14 @@ def test_a_full_disk_is_a_reason_not_to_start_in_one_line(tmp_path: Path, free_p
     assert ended.stdout.splitlines() == [
         f"weir: The disk of the data folder {disk / 'data'} is full: make room there, or name another folder with "
         "--data-dir."]
+
+
+def test_what_a_management_command_writes_is_its_users_alone(folder: Path):
+    """`migrate` makes the database: in a folder that others may read, and by a umask that lets them."""
+    environment = os.environ | {"WEIR_DATA_DIR": str(folder), "DATABASE_URL": ""}
+    subprocess.run(
+        ["sh", "-c", f"umask 022 && exec {sys.executable} manage.py migrate teams --verbosity 0"],
+        cwd=ROOT, env=environment, check=True, timeout=300)
+    assert mode(folder) == 0o700 and (folder / "weir.sqlite3").is_file()
+    assert {path.name: mode(path) & 0o077 for path in folder.iterdir() if path.is_file()} == {
+        path.name: 0 for path in folder.iterdir() if path.is_file()}

@@ -64,6 +64,19 @@ def test_what_is_not_there_is_told_before_anything_runs(config, word):
     assert word in refused.full_message and refused.remedy
 
 
+@pytest.mark.parametrize("name,may", [
+    ("run", False), ("subprocess", False), ("elsewhere", False), ("system", False), ("own", True), ("made", True)])
+def test_an_allowed_package_lends_no_name_that_it_imports(package, monkeypatch, name, may):
+    (package / "sensors" / "lending.py").write_text(
+        "import functools, os, subprocess\nfrom subprocess import run\nfrom subprocess import run as elsewhere\n"
+        "system = os.system\n\n\ndef own(table, arguments):\n    return table\n\n\n"
+        "made = functools.partial(own, arguments={})\n")
+    monkeypatch.setenv("WEIR_PYTHON_PACKAGES", "sensors")
+    refused = problem(function=f"sensors.lending:{name}")
+    assert (refused is None) is may
+    assert may or "defines" in refused.remedy or "Did you mean" in refused.remedy
+
+
 def test_a_module_of_no_package_is_refused(package, monkeypatch):
     (package / "loose.py").write_text("def f(table, arguments):\n    return table\n")
     monkeypatch.setenv("WEIR_PYTHON_PACKAGES", "loose")

@@ -30,5 +30,6 @@ def test_the_preset_lets_a_usual_handover_through_whatever_the_batches_are(
 
     client_of("ana").post(FORM, {
         "automatic": "1", "automatic-kinds": ["move"], "automatic-alone": "1", "otherwise-approvals": "1"})
+    client_of("abe").post(f"{FORM}/1/agree")  # it asks for less
     _, rules = current_rules([world.city.pk])[world.city.pk]
     assert rules.automatic == Automatic(kinds=("move",), most_pause_ms=trigger_ms + 250.0)

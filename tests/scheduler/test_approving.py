@@ -22,6 +22,7 @@ from scheduler.approving import (
     Rules,
     Window,
     case_of,
+    less_asked,
     rules_of,
     status_of,
 )
@@ -35,7 +36,8 @@ from .catalogue import EMPTY, PRICES, TYPES, flow, submit
 HOUR_MS = 3_600_000
 cases = st.builds(
     Case, kind=st.sampled_from(["submit", "remove", "change"]), own=st.booleans(),
-    money_per_hour=st.floats(-2, 2), touches_others=st.booleans(), pause_ms=st.sampled_from([0.0, 250.0, 3000.0]))
+    money_per_hour=st.floats(-2, 2), touches_others=st.booleans(), pause_ms=st.sampled_from([0.0, 250.0, 3000.0]),
+    reaches=st.sets(st.sampled_from(["network", "code", "secrets"])).map(frozenset))
 clauses = st.builds(
     Clause, kinds=st.sampled_from([(), ("submit",), ("remove", "change")]),
     whose=st.sampled_from(["any", "own", "others"]),
@@ -51,7 +53,9 @@ freezes = st.builds(lambda since, hours, reason: Freeze(since, since + hours * H
                     st.integers(1, 10_000), st.sampled_from(["", "holidays"]))
 rules = st.builds(
     Rules, clauses=st.lists(clauses, max_size=3).map(tuple), otherwise=clauses,
-    automatic=st.none() | st.builds(Automatic, most_money_per_hour=st.floats(-1, 1), alone=st.booleans()),
+    automatic=st.none() | st.builds(
+        Automatic, most_money_per_hour=st.floats(-1, 1), alone=st.booleans(),
+        effects=st.sampled_from([(), ("network",), ("network", "secrets")])),
     windows=st.lists(windows, max_size=2).map(tuple), freezes=st.lists(freezes, max_size=2).map(tuple))
 
 
@@ -146,3 +150,30 @@ def test_a_fusion_pauses_what_runs_and_a_submission_does_not() -> None:
 def test_what_are_no_rules_is_said(document: object) -> None:
     with pytest.raises(InvalidRules, match="no rules"):
         rules_of(document)
+
+
+@given(before=rules, after=rules, case=cases)
+def test_rules_ask_for_less_where_a_case_says_so_and_nowhere_else(before: Rules, after: Rules, case: Case) -> None:
+    found = less_asked(before, after)
+    if found is None:
+        assert not after.demand(case).asks_less_than(before.demand(case))
+    else:
+        assert after.demand(found).asks_less_than(before.demand(found))
+    assert less_asked(before, before) is None
+
+
+@pytest.mark.parametrize(("before", "after", "less"), [
+    (Rules(), Rules(otherwise=Clause(approvals=2)), False), (Rules(otherwise=Clause(approvals=2)), Rules(), True),
+    (Rules(), Rules(automatic=Automatic(most_money_per_hour=-0.5)), True),
+    (Rules(), Rules(otherwise=Clause(role="admin")), False), (Rules(otherwise=Clause(role="admin")), Rules(), True),
+    (Rules(otherwise=Clause(expires_after_h=2)), Rules(otherwise=Clause(expires_after_h=3)), True),
+    (Rules(otherwise=Clause(expires_after_h=2)), Rules(otherwise=Clause(expires_after_h=1)), False),
+    (Rules(clauses=(Clause(kinds=("remove",), approvals=2), Clause(approvals=1))),
+     Rules(clauses=(Clause(approvals=1), Clause(kinds=("remove",), approvals=2))), True),  # another order
+    (Rules(clauses=(Clause(above_money_per_hour=1.0, approvals=3),)),
+     Rules(clauses=(Clause(above_money_per_hour=1.5, approvals=3),)), True),
+    (Rules(automatic=Automatic()), Rules(automatic=Automatic(effects=("network",))), True),
+    (Rules(automatic=Automatic(effects=("network",))), Rules(automatic=Automatic()), False),
+    (Rules(freezes=(Freeze(0, 1),)), Rules(), False)])
+def test_what_counts_as_less(before: Rules, after: Rules, less: bool) -> None:
+    assert (less_asked(before, after) is not None) is less

@@ -48,6 +48,17 @@ def surroundings(variables: Mapping[str, str]) -> dict[str, str]:
     return settings
 
 
+def keep_private(variables: Mapping[str, str]) -> None:
+    """Let what this process writes be its user's alone, and the state folder, where it is there, be closed to others.
+
+    Raises ``CannotStart`` where it holds what is not Weir's, as `lock` does.
+    """
+    os.umask(0o077)
+    data_dir = data_dir_of(variables)
+    if data_dir.is_dir():
+        _close_to_others(data_dir)
+
+
 def broker_url_file(data_dir: Path) -> Path:
     """Where the embedded broker's address is kept, password included; readable by its owner alone."""
     return data_dir / "broker" / "url"

@@ -62,7 +62,8 @@ def require_function(name: str, wanted_version: str) -> None:
         near = difflib.get_close_matches(function, defined, n=1)
         raise InvalidConfig(
             f"The module {module} has no function {function}.", parameter="function", value=name,
-            remedy=f"Did you mean {near[0]}?" if near else "Name a function that it defines.")
+            remedy=f"Did you mean {near[0]}?" if near else "Name a function that it defines; one that it imports "
+                   "is of the module that defines it.")
 
 
 def installed_versions(module: str) -> dict[str, str]:
@@ -77,7 +78,10 @@ def installed_versions(module: str) -> dict[str, str]:
 
 
 def defined_names(module: str) -> frozenset[str] | None:
-    """The names at the top of a module's source, None where there is no such module; nothing of it is run."""
+    """The names that a module's source defines at its top, None where there is no such module; nothing of it is run.
+
+    What it imports, or calls by another name, is another module's: to allow one is not to allow what it uses.
+    """
     source = source_of(module)
     if source is None:
         return None
@@ -91,10 +95,8 @@ def _names(tree: ast.Module) -> Iterator[str]:
     for node in tree.body:
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             yield node.name
-        elif isinstance(node, ast.Assign):
+        elif isinstance(node, ast.Assign) and not isinstance(node.value, ast.Name | ast.Attribute):
             yield from (target.id for target in node.targets if isinstance(target, ast.Name))
-        elif isinstance(node, ast.Import | ast.ImportFrom):
-            yield from (alias.asname or alias.name for alias in node.names)
 
 
 @lru_cache(maxsize=64)

@@ -64,9 +64,19 @@ def json_lines(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
 
 def folder_check(config: Mapping[str, Any]) -> None:
     """Raise ``InvalidConfig`` where no folder can have that name."""
-    if len(str(config.get(FOLDER.name) or "")) > MOST_CHARACTERS:
+    require_place(str(config.get(FOLDER.name) or ""), parameter=FOLDER.name, what="The folder's path")
+
+
+def require_place(path: str, *, parameter: str, what: str) -> None:
+    """Raise ``InvalidConfig`` where a path is too long for a file system or a store, or leads back up."""
+    if len(path) > MOST_CHARACTERS:
         raise InvalidConfig(
-            f"The folder's path has more than {MOST_CHARACTERS} characters.", remedy="Choose a shorter one.")
+            f"{what} has more than {MOST_CHARACTERS} characters.", parameter=parameter,
+            remedy="Choose a shorter one.")
+    if {".", ".."} & set(path.split("/")):
+        raise InvalidConfig(
+            f"{what} holds a part that is . or .., which leads elsewhere.", parameter=parameter,
+            remedy="Write where it leads to.")
 
 
 parquet_files_check = json_lines_check = folder_check

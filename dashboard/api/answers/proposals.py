@@ -188,6 +188,8 @@ class Approval(Answer):
     comment: str
     at: str
     counts: bool
+    lost_role: bool
+    """Whether it does not because who gave it may approve for the team no more."""
 
 
 class TeamReview(Answer):

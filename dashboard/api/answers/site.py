@@ -288,11 +288,19 @@ class ApprovalRulesVersion(Answer):
     note: str
     created: str
     rules: dict[str, Any]
+    state: str
+    """``holds`` (the newest of these counts), ``waits`` for a second person, or was ``declined``."""
+    second: str | None
+    """Who agreed to rules that waited, or declined them."""
 
 
 class ApprovalRules(Answer):
-    """A team's rules of approval: what counts now (``version`` null: the default), and every version, newest first."""
+    """A team's rules of approval: what counts now (``version`` null: the default), and every version, newest first.
+
+    ``waiting`` is the version that asks for less, and holds once a second person agrees; null where none waits.
+    """
 
     version: int | None
+    waiting: int | None
     rules: dict[str, Any]
     versions: list[ApprovalRulesVersion]

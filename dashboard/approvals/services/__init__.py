@@ -18,7 +18,7 @@ from dashboard.approvals.services.rearranging import (
     resume_dataflow,
 )
 from dashboard.approvals.services.reviewing import approve_proposal, cancel_proposal, reject_proposal
-from dashboard.approvals.services.ruling import set_rules
+from dashboard.approvals.services.ruling import agree_to_rules, decline_rules, set_rules
 from dashboard.approvals.services.scheduling import propose_schedule
 from dashboard.approvals.services.submission import (
     choose_joining,
@@ -30,8 +30,9 @@ from dashboard.approvals.services.submission import (
 from dashboard.approvals.services.waiting_plans import carry_over_waiting
 
 __all__ = [
-    "adopt_near_miss", "approve_proposal", "cancel_proposal", "carry_over_waiting", "change_dataflow",
-    "choose_joining", "comment_on", "defragment_dataflow", "drop_left_bundles", "edit_comment", "empty_nodes",
+    "adopt_near_miss", "agree_to_rules", "approve_proposal", "cancel_proposal", "carry_over_waiting",
+    "change_dataflow", "choose_joining", "comment_on", "decline_rules", "defragment_dataflow", "drop_left_bundles",
+    "edit_comment", "empty_nodes",
     "enact_held", "forget_plans", "guard", "move_query", "pause_dataflow", "prepare_proposal", "propose_schedule",
     "propose_version", "recompute_proposal", "record_progress", "reject_proposal", "remove_dataflow",
     "resolve_thread", "resume_dataflow", "roll_back_proposal", "see_mentions", "set_rules", "submit_dataflow",

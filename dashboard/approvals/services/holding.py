@@ -22,6 +22,8 @@ log = structlog.get_logger(__name__)
 def enact_if_open(audit: Audit, proposal: Proposal, *, generation: int, at: datetime) -> None:
     """Execute a plan that all have approved, or hold it until no team's freeze or windows stand in the way.
 
+    Roles are those of now: where an approval counts no more, the plan waits for another, and the trail says so.
+
     Parameters
     ----------
     audit : Audit
@@ -33,6 +35,13 @@ def enact_if_open(audit: Audit, proposal: Proposal, *, generation: int, at: date
     at : datetime
         Now.
     """
+    if missing := missing_teams(proposal, at=at):  # roles are looked at when a plan is enacted
+        proposal.held = None
+        proposal.save(update_fields=["held", "changed"])
+        audit.details["why"] = (
+            "approvals have expired, those who gave them may give none any more, or other teams are asked as well: "
+            f"{', '.join(team.slug for team in missing)}")
+        return
     closed = closure_of(proposal, at=at)
     if closed is None:
         proposal.held = None
@@ -48,7 +57,8 @@ def enact_if_open(audit: Audit, proposal: Proposal, *, generation: int, at: date
 def enact_held(*, at: datetime) -> list[UUID]:
     """Execute plans that were approved and held, where nothing stands in the way any more; which those are.
 
-    One whose approvals have expired meanwhile waits for others; so does one that other teams have come to share.
+    One whose approvals have expired meanwhile, or whose approvers may approve no more, waits for others; so does one
+    that other teams have come to share.
     """
     enacted = []
     for proposal_id in Proposal.objects.filter(status=PENDING, held__isnull=False).values_list("pk", flat=True):
@@ -72,11 +82,6 @@ def _enact_one_held(proposal_id: UUID, *, at: datetime) -> bool:
         before = proposal.held
         if bring_up_to_date(proposal, generation=generation) is not None:
             audit.nothing_changed()  # but that it stands no more, which has a row of its own
-            return False
-        if missing_teams(proposal, at=at):
-            proposal.held = None
-            proposal.save(update_fields=["held", "changed"])
-            audit.details = {"why": "approvals have expired, or other teams are asked as well"}
             return False
         enact_if_open(audit, proposal, generation=generation, at=at)
         if proposal.held == before:

@@ -81,6 +81,11 @@ _DEEDS = {
     "proposal.comment": "commented on", "proposal.edit_comment": "edited a comment on",
     "proposal.resolve": "resolved a thread on", "proposal.reopen": "reopened a thread on",
     "user.create": "added", "proposal.enact_held": "enacted what was held of",
+    "user.deactivate": "deactivated", "user.reactivate": "reactivated",
+    "user.change_password": "changed the password of",
+    "user.sign_on": "signed on", "user.link": "linked single sign-on to",
+    "user.administers": "changed administration by",
+    "team.agree_to_rules": "agreed to approval rules of", "team.decline_rules": "declined approval rules of",
     "team.set_rules": "set the approval rules of", "team.create": "created", "team.set_role": "set a role in",
     "team.remove_member": "removed a member of", "token.create": "created", "token.revoke": "revoked",
 }

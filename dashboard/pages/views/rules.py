@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from django.conf import settings
 from django.contrib.auth.decorators import login_required
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
-from django.views.decorators.http import require_http_methods
+from django.views.decorators.http import require_http_methods, require_POST
 
-from dashboard.approvals.rules import current_rules, versions_of
-from dashboard.approvals.services import set_rules
+from dashboard.approvals.rules import current_rules, versions_of, waiting_rules
+from dashboard.approvals.services import agree_to_rules, decline_rules, set_rules
 from dashboard.core.errors import http_status
 from dashboard.pages import flash
 from dashboard.pages.rules_form import fields_of, in_words, rules_from
 from dashboard.teams import selectors
 from dashboard.teams.models import Role, Team
+from dashboard.teams.permissions import require_role
 from scheduler.approving import RULES, Rules
 from scheduler.model.errors import WeirError
 
@@ -31,8 +32,28 @@ def rules(request: HttpRequest, slug: str) -> HttpResponse:
         version = set_rules(actor=request.user, team=team, rules=wanted, note=request.POST.get("note", ""))
     except WeirError as error:
         return _page(request, team, failure=error, status=http_status(error))
+    if version is not None and version.state == "waits":
+        flash.success(request, f"Version {version.number} asks for less, so it waits for a second person.",
+                      code="rules-wait")
+        return redirect("team_rules", slug)
     number = "the default" if version is None else f"version {version.number}"
     flash.success(request, f"{team.name} asks by {number} from now on.", code="rules-set")
+    return redirect("team_rules", slug)
+
+
+@require_POST
+@login_required
+def rules_decide(request: HttpRequest, slug: str, number: int, way: str) -> HttpResponse:
+    """Agree to rules that ask for less, or decline them."""
+    team = selectors.team(request.viewer, slug)
+    require_role(request.viewer, team, Role.APPROVER)
+    act = {"agree": agree_to_rules, "decline": decline_rules}.get(way)
+    if act is None:
+        raise Http404
+    flash.attempt(
+        request, lambda: act(actor=request.user, team=team, number=number),
+        text=f"{team.name} asks by version {number} from now on." if way == "agree" else
+             f"Version {number} is declined.", code=f"rules-{way}")
     return redirect("team_rules", slug)
 
 
@@ -40,9 +61,12 @@ def _page(request: HttpRequest, team: Team, *, failure: WeirError | None = None,
     record, held = current_rules([team.pk])[team.pk]
     versions = [(version, in_words(RULES.read(version.document))) for version in versions_of(team)]
     shown = _shown(request, versions, held)
+    waiting = waiting_rules(team)
     return render(request, "team_rules.html", {
         "team": team, "record": record, "words": in_words(held), "form": fields_of(shown), "versions": versions,
         "may_change": request.viewer.has_role(team.pk, Role.APPROVER), "failure": failure,
+        "waiting": waiting, "waiting_words": in_words(RULES.read(waiting.document)) if waiting else [],
+        "may_agree": waiting is not None and (settings.SELF_APPROVAL or waiting.author_id != request.user.pk),
         "is_earlier": shown != held, "currency": settings.CURRENCY,
         "approvers": [member for member in selectors.members(team) if member.role >= Role.APPROVER],
     }, status=status)

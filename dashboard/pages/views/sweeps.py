@@ -22,7 +22,7 @@ from dashboard.profiles import approval, selectors, targets
 from dashboard.profiles.lifecycle import CANCELLED, LIFECYCLE, PAUSED, QUEUED
 from dashboard.profiles.measurable import most_threads, slot_choices, typical_sweep_s
 from dashboard.profiles.models import ProfileRecord, SweepRecord
-from dashboard.profiles.permissions import may_measure
+from dashboard.profiles.permissions import may_measure, may_steer
 from dashboard.profiles.progress import disturbed_by, progress_of, speeds_of
 from dashboard.profiles.services import sweeps as services
 from dashboard.profiles.trials import counting
@@ -70,7 +70,7 @@ def measure(request: HttpRequest) -> HttpResponse:
 def sweep(request: HttpRequest, sweep_id: UUID) -> HttpResponse:
     """How far a sweep is, trial by trial."""
     record = selectors.sweep(request.viewer, sweep_id)
-    may = may_measure(request.viewer, team_id=record.team_id)
+    may = may_steer(request.viewer, record)
     return render(request, "profiles/sweep.html", {
         "sweep": record, "progress": progress_of(record), "disturbed": disturbed_by(record),
         "speeds": speeds_of(record),

@@ -20,7 +20,7 @@ from dashboard.operations.models import SlotRow
 from dashboard.profiles.approval import require_approved, require_effects_of, target_of
 from dashboard.profiles.lifecycle import CANCELLED, LIFECYCLE, OPEN, PAUSED, QUEUED, RUNNING, SUGGESTED
 from dashboard.profiles.models import ProfileRecord, SweepRecord
-from dashboard.profiles.permissions import require_measuring, require_secrets_of, sweep_for
+from dashboard.profiles.permissions import require_measuring, require_secrets_of, require_steering, sweep_for
 from dashboard.profiles.targets import SweepTarget, installed, target_again
 from dashboard.profiles.trials import bounds_asked, order_id
 from dashboard.teams.models import User
@@ -265,7 +265,7 @@ def holder_of(sweep: SweepRecord) -> str:
 def _steered(actor: User, sweep_id: UUID | str, verb: str, becomes: str) -> Iterator[SweepRecord]:
     viewer = viewer_of(actor)
     known = sweep_for(viewer, sweep_id)
-    require_measuring(viewer, team_id=known.team_id)
+    require_steering(viewer, known)
     with audited(actor=actor, verb=f"sweep.{verb}") as audit:
         sweep = SweepRecord.objects.select_for_update().get(pk=known.pk)
         LIFECYCLE.check(sweep.status, becomes)
