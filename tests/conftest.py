@@ -182,13 +182,12 @@ def embedded_broker(broker_url: str) -> Iterator[redis.Redis]:
 
 @pytest.fixture(scope="session")
 def with_jar(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], Path]:
-    """Puts the Java channels into a state folder, compiled once for all workers of a run: that takes long."""
+    """Sees to it that a state folder has the Java channels; beside the environment they stand for all of them."""
     folder = shared_folder(tmp_path_factory, "java-channels")
 
     def put(data_dir: Path) -> Path:
         with locked(folder):
-            jar = build.build(folder)
-        shutil.copytree(jar.parent, build.jar_path(data_dir).parent, dirs_exist_ok=True)
+            build.build(data_dir)
         return data_dir
 
     return put

@@ -17,7 +17,7 @@ import redis
 from . import broker, services, state
 from .links.link import How, Link, NoLink, Wanted, linked
 from .logs import Logs
-from .starting import READY_LIMIT_S, build_channels, engine_environment, say, shown, stopped_at_the_end
+from .starting import READY_LIMIT_S, channels, engine_environment, say, shown, stopped_at_the_end
 from .state import CannotStart
 from .supervise import Supervisor
 
@@ -123,12 +123,9 @@ def _serve(options: Options, link: Link, *, began_s: float) -> int:
         say(f"{options.node} is joined to the broker by a link: {link.words}")
     supervisor.take_signals()
     with stopped_at_the_end(supervisor):
-        build_channels(supervisor)
-        if not supervisor.is_stopping:
-            service = services.agent(
-                node=options.node, slots=options.slots, data_dir=options.data_dir, url=link.url)
-            supervisor.start(replace(service, argv=link.command(service.argv)))
-            supervisor.wait_until_ready(["agent"], limit_s=READY_LIMIT_S)
+        service = services.agent(node=options.node, slots=options.slots, data_dir=options.data_dir, url=link.url)
+        supervisor.run(channels(then=replace(service, argv=link.command(service.argv))))
+        supervisor.wait_until_ready(["agent"], limit_s=READY_LIMIT_S)
         if not supervisor.is_stopping:
             say(f"{options.node} ready after {time.monotonic() - began_s:.0f} s, for the broker at {shown(link.url)}")
             say("Ctrl-C stops it")
