@@ -4,11 +4,15 @@
 import os
 import sys
 
-from workers.launcher.state import surroundings
+from workers.launcher.state import CannotStart, surroundings, take_data_dir
 
 
 def main() -> None:
     """Run the command of the command line."""
+    try:
+        arguments = take_data_dir(sys.argv, os.environ)
+    except CannotStart as error:
+        sys.exit(f"weir: {error}")
     os.environ.update(surroundings(os.environ))
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dashboard.config.settings")
     from django.core.management import execute_from_command_line
@@ -16,7 +20,7 @@ def main() -> None:
     from dashboard.config.environment import InvalidSetting
 
     try:
-        execute_from_command_line(sys.argv)
+        execute_from_command_line(arguments)
     except InvalidSetting as error:
         sys.exit(f"weir: {error.full_message}")
 

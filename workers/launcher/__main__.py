@@ -62,7 +62,7 @@ def read_options(arguments: Sequence[str] | None) -> Options:
     slots = env.get("WEIR_SLOTS") or "2"  # as text: argparse then checks it as it does the flag
     parser.add_argument("--slots", type=int, default=slots, help="Spark drivers, one core each (%(default)s)")
     folder = state.data_dir_of(env)
-    parser.add_argument("--data-dir", type=Path, default=folder, help="folder of all state (%(default)s)")
+    parser.add_argument("--data-dir", type=Path, default=folder, help=state.DATA_DIR_HELP)
     parser.add_argument(
         "--broker-host", default="", help="an address of this machine at which agents of others reach the broker")
     given = parser.parse_args(arguments)

@@ -65,7 +65,7 @@ def read_options(arguments: Sequence[str] | None) -> Options:
     slots = env.get("WEIR_SLOTS") or "2"
     parser.add_argument("--slots", type=int, default=slots, help="Spark drivers, one core each (%(default)s)")
     folder = state.data_dir_of(env)
-    parser.add_argument("--data-dir", type=Path, default=folder, help="folder of this machine's state (%(default)s)")
+    parser.add_argument("--data-dir", type=Path, default=folder, help=state.DATA_DIR_HELP)
     parser.add_argument(
         "--link", choices=get_args(How), help="a link to the broker that costs something, for several nodes on one "
         "machine: a network namespace of its own (netns), a relay, or whichever can be had (auto)")

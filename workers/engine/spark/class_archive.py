@@ -59,8 +59,8 @@ def make(settings: Settings) -> Path | None:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # the kernel gives it back for who is killed
         except BlockingIOError:
             return None
-        if found := shared_classes.find_archive(settings.data_dir, class_path=class_path):
-            return found
+        if archive := shared_classes.find_archive(settings.data_dir, class_path=class_path):
+            return archive
         scratch = folder / "making-classes"
         shutil.rmtree(scratch, ignore_errors=True)  # of one that was killed
         scratch.mkdir()
