@@ -150,7 +150,7 @@ class Slot:
             trigger_ms=self._settings.trigger_ms,
         ))
         with ThreadPoolExecutor(THREADS, thread_name_prefix="executor") as pool:
-            pool.submit(self._warm_up, is_spare)
+            threading.Thread(target=self._warm_up, args=(is_spare,), daemon=True).start()
             while not self._stopping.is_set():
                 if (status := status_of_end(self._spark, self._settings)) is not None:
                     self._log.error("the driver is gone", status=status)

@@ -12,7 +12,6 @@ from pyspark.sql import SparkSession
 if TYPE_CHECKING:
     import pyarrow as pa
 
-
 REST_S = 10.0  # from a driver's start; in a start of the whole system, the site needs the cores meanwhile
 
 
