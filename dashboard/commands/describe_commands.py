@@ -30,7 +30,7 @@ What each word of `./weir` takes. This page is written by `python -m dashboard.c
 [a page of their own](benches.md).
 
 """
-TEST = """usage: ./weir test [--long] [--changed] [arguments of pytest]
+TEST = """usage: weir test [--long] [arguments of pytest]
 
 Run every test.
 
