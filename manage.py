@@ -4,11 +4,15 @@
 import os
 import sys
 
-from workers.launcher.state import CannotStart, keep_private, surroundings
+from workers.launcher.state import CannotStart, keep_private, surroundings, take_data_dir
 
 
 def main() -> None:
     """Run the command of the command line."""
+    try:
+        arguments = take_data_dir(sys.argv, os.environ)
+    except CannotStart as error:
+        sys.exit(f"weir: {error}")
     os.environ.update(surroundings(os.environ))
     try:
         keep_private(os.environ)
@@ -20,7 +24,7 @@ def main() -> None:
     from dashboard.config.environment import InvalidSetting
 
     try:
-        execute_from_command_line(sys.argv)
+        execute_from_command_line(arguments)
     except InvalidSetting as error:
         sys.exit(f"weir: {error.full_message}")
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import gc
-import hashlib
 import os
 import shutil
 import sqlite3
@@ -204,39 +203,27 @@ def embedded_broker(broker_url: str) -> Iterator[redis.Redis]:
 
 
 @pytest.fixture(scope="session")
-def driver_files(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """The jar of the channels and the archive of a driver's classes, which halves what its start takes.
+def with_jar(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], Path]:
+    """Sees to it that drivers of a state folder have the Java channels, and an archive of their classes, which halves
+    what their start takes.
 
-    Both are kept beside the environment for the next run, by the options of Java: an archive is of those. They are made
-    where they are missing or of other sources; a machine whose Java writes no archive has drivers without one.
+    Both stand beside the environment, for all folders and for the next run. They are made where they are missing or of
+    other sources; a machine whose Java writes no archive has drivers without one.
     """
-    options = hashlib.sha256(os.environ.get("JAVA_TOOL_OPTIONS", "").encode()).hexdigest()[:8]
-    folder = Path(sys.prefix) / f"drivers-of-tests-{options}"
-    if not os.access(sys.prefix, os.W_OK):
-        folder = shared_folder(tmp_path_factory, "drivers")
-    folder.mkdir(exist_ok=True)
-    with locked(folder):
-        jar = build.build(folder)
-        archive = shared_classes.archive_path(folder, class_path=str(jar))
-        if not archive.is_file():
-            with running_broker(tmp_path_factory.mktemp("archive")) as url:
-                subprocess.run(
-                    (sys.executable, "-m", "workers.engine.spark.class_archive"), check=False,
-                    stdout=subprocess.DEVNULL, cwd=ROOT, env={
-                        **os.environ, "REDIS_URL": url, "WEIR_DATA_DIR": str(folder), "WEIR_PIN": "never",
-                        "PYTHONPATH": str(ROOT)})
-    return [jar, archive] if archive.is_file() else [jar]
+    folder = shared_folder(tmp_path_factory, "drivers")
+    asked = folder / "asked"  # once a run
 
-
-@pytest.fixture(scope="session")
-def with_jar(driver_files: list[Path]) -> Callable[[Path], Path]:
-    """Links what a driver starts with into a state folder: an archive is of the one jar that it was made of."""
     def put(data_dir: Path) -> Path:
-        folder = build.jar_path(data_dir).parent
-        folder.mkdir(parents=True, exist_ok=True)
-        for file in driver_files:
-            (folder / file.name).unlink(missing_ok=True)
-            (folder / file.name).symlink_to(file)
+        with locked(folder):
+            jar = build.build(data_dir)
+            if not asked.exists() and shared_classes.find_archive(data_dir, class_path=str(jar)) is None:
+                with running_broker(tmp_path_factory.mktemp("archive")) as url:
+                    subprocess.run(
+                        (sys.executable, "-m", "workers.engine.spark.class_archive"), check=False,
+                        stdout=subprocess.DEVNULL, cwd=ROOT, env={
+                            **os.environ, "REDIS_URL": url, "WEIR_DATA_DIR": str(data_dir), "WEIR_PIN": "never",
+                            "PYTHONPATH": str(ROOT)})
+            asked.touch()
         return data_dir
 
     return put

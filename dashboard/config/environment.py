@@ -94,7 +94,7 @@ DECLARED: tuple[Declared, ...] = (
     Declared("WEIR_DATABASE_HOSTS", "", "Hosts whose databases tasks may read, and `to_postgresql` write."),
     Declared("WEIR_SINK_HOSTS", "", "Servers and databases that sinks may write; empty: those of the two above."),
     Declared("WEIR_PYTHON_PACKAGES", "", "Functions of packages that `python` tasks may name, by commas; empty: none."),
-    Declared("WEIR_CHANNELS_JAR", "", "Jar of the channels, built elsewhere; empty: `jvm` in the data folder."),
+    Declared("WEIR_CHANNELS_JAR", "", "Jar of the channels, built elsewhere; empty: `jvm` in the environment."),
     Declared("WEIR_DISK_FREE_MB", "1024", "Free space of a data folder, in MB, below which pages warn."),
     Declared("WEIR_FILE_MB", "64", "At how many MB that are staged a sink's file is closed."),
     Declared("WEIR_FILE_S", "60", "Or how many seconds after the first event in it."),

@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
+from importlib.metadata import version
+from operator import itemgetter
+from pathlib import Path
+
+from django.conf import settings
+from django.contrib.staticfiles.finders import get_finders
+from django.core.management import call_command
 from whitenoise.storage import CompressedManifestStaticFilesStorage
 
+_NOT_SERVED = ["build"]  # what vendored scripts were built from
+_STAMP = ".collected"
 _MODULE = r"""["'](?P<url>\.{1,2}/[^"']+)["']"""
 
 
@@ -26,3 +36,31 @@ class HashedFiles(CompressedManifestStaticFilesStorage):
 
     def stored_name(self, name: str) -> str:
         return str(self.hashed_files.get(self.hash_key(self.clean_name(name)), name))
+
+
+def collect() -> bool:
+    """Fill ``STATIC_ROOT`` where it is not of these files; whether it was filled.
+
+    The stamp goes first and comes last, so that a process that is killed meanwhile leaves the work to the next.
+    """
+    stamp = Path(settings.STATIC_ROOT) / _STAMP
+    digest = _digest_of_sources()
+    if stamp.is_file() and stamp.read_text() == digest:
+        return False
+    stamp.unlink(missing_ok=True)
+    call_command("collectstatic", interactive=False, verbosity=0, ignore_patterns=_NOT_SERVED)
+    new = stamp.with_suffix(".new")
+    new.write_text(digest)
+    new.replace(stamp)
+    return True
+
+
+def _digest_of_sources() -> str:
+    """Of all files that are collected, and of what collects them."""
+    digest = hashlib.sha256(f"{version('django')} {version('whitenoise')}\0".encode() + Path(__file__).read_bytes())
+    for finder in get_finders():
+        for name, storage in sorted(finder.list(_NOT_SERVED), key=itemgetter(0)):
+            with storage.open(name) as file:
+                content = file.read()
+            digest.update(f"\0{name}\0{len(content)}\0".encode() + content)
+    return digest.hexdigest()

@@ -1,4 +1,4 @@
-"""What a Celery worker and its beat start with: Django set up, the tasks, and when each is due.
+"""What a Celery worker starts with: Django set up, and the tasks. When each is due is ``clock.py``'s.
 
 Everybody else sends tasks through ``dashboard.queue``.
 """
@@ -11,7 +11,6 @@ import django
 from celery.signals import setup_logging, task_prerun, worker_ready
 from django.apps import apps
 
-from dashboard import queue
 from dashboard.queue import app
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dashboard.config.settings")
@@ -21,51 +20,10 @@ if not apps.ready:
 from dashboard.core.database import keep_connection
 from dashboard.core.memory import settle
 
-REPUBLISH_EVERY_S = 10.0
-OBSERVE_EVERY_S = 10.0
-CHARGE_EVERY_S = 15.0
-ADVANCE_EVERY_S = 1.0
-MEASURE_EVERY_S = 2.0
-OBSERVE_PROFILES_EVERY_S = 60.0
-FIT_COSTS_EVERY_S = 300.0
-GUARD_EVERY_S = 3.0
-SWEEP_EVERY_S = 15.0
-CARRY_OVER_EVERY_S = 5.0  # what a change of the estate asks for at once, where that was not heard
-ENACT_HELD_EVERY_S = 15.0
-CONTROL_EVERY_S = 10.0  # rounds in flight are followed so often; each controller says how often it decides
-EVALUATE_ALERTS_EVERY_S = 10.0
-DELIVER_EVERY_S = 5.0
-EMIT_LINEAGE_EVERY_S = 15.0
-TIDY_EVERY_S = 600.0  # the clock begins anew with its process: what is due seldom must still come
-
-
-def _every(seconds: float, task: str, **kwargs: object) -> dict[str, object]:
-    # An overdue beat is worth nothing once the next one is due: without a worker they must not pile up.
-    return {"task": task, "schedule": seconds, "kwargs": kwargs, "options": {"expires": max(seconds, 2.0)}}
-
-
 app.conf.update(
     include=["dashboard.tasks.planning", "dashboard.tasks.execution", "dashboard.tasks.telemetry",
              "dashboard.tasks.measuring", "dashboard.tasks.tidying", "dashboard.tasks.recording",
              "dashboard.tasks.controlling", "dashboard.tasks.alerting"],
-    beat_schedule={
-        "advance_proposals": _every(ADVANCE_EVERY_S, queue.ADVANCE_PROPOSALS),
-        "republish_desired": _every(REPUBLISH_EVERY_S, queue.REPUBLISH_DESIRED, in_full=False),
-        "record_observations": _every(OBSERVE_EVERY_S, queue.RECORD_OBSERVATIONS),
-        "record_usage": _every(CHARGE_EVERY_S, queue.RECORD_USAGE),
-        "advance_sweeps": _every(MEASURE_EVERY_S, queue.ADVANCE_SWEEPS),
-        "observe_profiles": _every(OBSERVE_PROFILES_EVERY_S, queue.OBSERVE_PROFILES),
-        "fit_costs": _every(FIT_COSTS_EVERY_S, queue.FIT_COSTS),
-        "guard": _every(GUARD_EVERY_S, queue.GUARD),
-        "enact_held": _every(ENACT_HELD_EVERY_S, queue.ENACT_HELD),
-        "carry_over": _every(CARRY_OVER_EVERY_S, queue.CARRY_OVER),
-        "sweep": _every(SWEEP_EVERY_S, queue.SWEEP),
-        "evaluate_alerts": _every(EVALUATE_ALERTS_EVERY_S, queue.EVALUATE_ALERTS),
-        "deliver": _every(DELIVER_EVERY_S, queue.DELIVER),
-        "emit_lineage": _every(EMIT_LINEAGE_EVERY_S, queue.EMIT_LINEAGE),
-        "tidy": _every(TIDY_EVERY_S, queue.TIDY),
-        "run_controllers": _every(CONTROL_EVERY_S, queue.RUN_CONTROLLERS),
-    },
 )
 
 

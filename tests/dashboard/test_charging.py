@@ -12,7 +12,7 @@ from dashboard import jobs
 from dashboard.bills.models import SlotReading, UsageHour
 from dashboard.operations.estate import load_estate
 from dashboard.tasks import telemetry
-from dashboard.tasks.app import app
+from dashboard.tasks.clock import SCHEDULE
 from tests.dashboard.building import World, document, running
 
 
@@ -80,4 +80,4 @@ def test_a_broker_that_is_away_costs_nothing(world: World) -> None:
 
 
 def test_the_clock_charges() -> None:
-    assert "weir.record_usage" in {entry["task"] for entry in app.conf.beat_schedule.values()}
+    assert "weir.record_usage" in {entry["task"] for entry in SCHEDULE.values()}

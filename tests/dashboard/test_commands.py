@@ -36,7 +36,7 @@ def first_sample(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_sample_workspace_is_alive_from_the_beginning(db, settings, tmp_path: Path, first_sample):
     settings.DATA_DIR = tmp_path
-    run("sample_workspace")
+    workspace.make_workspace(logins=tmp_path / "logins.json")
     logins = json.loads((tmp_path / "logins.json").read_text())
     assert stat.S_IMODE((tmp_path / "logins.json").stat().st_mode) == 0o600
     assert {login["username"] for login in logins} == {person.username for person in workspace.PEOPLE}
@@ -51,9 +51,9 @@ def test_the_sample_workspace_is_alive_from_the_beginning(db, settings, tmp_path
 
 def test_a_second_call_changes_nothing(db, settings, tmp_path: Path, first_sample):
     settings.DATA_DIR = tmp_path
-    run("sample_workspace")
+    workspace.make_workspace(logins=tmp_path / "logins.json")
     before = (tmp_path / "logins.json").read_bytes(), load_estate(), User.objects.count()
-    run("sample_workspace")
+    workspace.make_workspace(logins=tmp_path / "logins.json")
     assert ((tmp_path / "logins.json").read_bytes(), load_estate(), User.objects.count()) == before
 
 
@@ -62,7 +62,7 @@ def test_an_installation_with_people_of_its_own_gets_no_sample_people(
 ):
     settings.DATA_DIR = tmp_path
     count = User.objects.count()
-    run("sample_workspace")
+    workspace.make_workspace(logins=tmp_path / "logins.json")
     assert (User.objects.count(), (tmp_path / "logins.json").exists()) == (count, False)
 
 

@@ -27,7 +27,7 @@ from dashboard.plans.scheduling_problem import problem_of
 from dashboard.plans.selectors import plan_of
 from dashboard.profiles.services.importing import import_profiles
 from dashboard.tasks import measuring
-from dashboard.tasks.app import app
+from dashboard.tasks.clock import SCHEDULE
 from dashboard.teams.permissions import viewer_of
 from scheduler.latency.batch_costs import batch_cost
 from scheduler.latency.real_time import open_cost
@@ -216,7 +216,7 @@ def test_a_node_whose_class_nobody_knows_teaches_nothing(world: World, slots: Sl
     _, at = started(world, slots)
     passes(slots, minutes=10, since=at)
     assert not CostObservation.objects.exists() and measuring.fit_costs() == 0
-    assert "weir.fit_costs" in {entry["task"] for entry in app.conf.beat_schedule.values()}
+    assert "weir.fit_costs" in {entry["task"] for entry in SCHEDULE.values()}
 
 
 def test_a_dataflow_costs_one_thing_each_named_for_what_it_is(world: World, slots: Slots) -> None:

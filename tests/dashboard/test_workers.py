@@ -27,6 +27,7 @@ from dashboard.operations.selectors import notable_events, output_tail
 from dashboard.plans.models import PlanRecord
 from dashboard.queue import LONGEST_TASK_S, VISIBILITY_TIMEOUT_S, app
 from dashboard.tasks import execution, measuring, planning, telemetry
+from dashboard.tasks.clock import SCHEDULE
 from dashboard.teams.permissions import viewer_of
 from tests.dashboard.building import World, approved, document, planned, removal_planned, running
 from tests.dashboard.test_carried_over_plans import apart
@@ -279,7 +280,7 @@ def test_celery_gives_a_task_out_again_only_long_after_it_could_have_finished():
     assert app.conf.accept_content == ["json"]
     assert measuring.advance_sweeps.name in app.tasks
     app.loader.import_default_modules()
-    assert all(entry["task"] in app.tasks for entry in app.conf.beat_schedule.values())
+    assert all(entry["task"] in app.tasks for entry in SCHEDULE.values())
 
 
 @pytest.mark.django_db(transaction=True)

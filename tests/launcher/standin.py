@@ -1,7 +1,8 @@
 """A supervisor of small commands, run as a process of its own: ``standin.py FOLDER PLAN`` (JSON).
 
 The plan: ``services``, a list of {name, code}, each a Python program run as a child (it finds ``FOLDER`` in its
-environment); ``stages``, a list of {names, limit_s}. "ready" on stdout says that all of them were started.
+environment); ``stages``, a list of {names, limit_s}; ``errands``, a list of {name, code, then}, the last of which are
+names of services. "ready" on stdout says that all of them were started.
 """
 
 from __future__ import annotations
@@ -14,11 +15,15 @@ from pathlib import Path
 
 from workers.launcher.logs import Logs
 from workers.launcher.state import CannotStart
-from workers.launcher.supervise import Service, StopStage, Supervisor
+from workers.launcher.supervise import Errand, Service, StopStage, Supervisor
 
 
 def say(text: str) -> None:
     print(text, flush=True)
+
+
+def argv_of(program: dict[str, str]) -> tuple[str, ...]:
+    return (sys.executable, "-P", "-c", program["code"])
 
 
 def main() -> int:
@@ -30,10 +35,15 @@ def main() -> int:
     )  # fmt: skip
     supervisor.take_signals()
     try:
-        for service in plan["services"]:
-            started = folder / f"{service['name']}.pid"
-            argv = (sys.executable, "-P", "-c", service["code"])
-            supervisor.start(Service(service["name"], argv, is_ready=started.exists))
+        services = {service["name"]: Service(
+            service["name"], argv_of(service), is_ready=(folder / f"{service['name']}.pid").exists)
+            for service in plan["services"]}
+        errands = [
+            Errand(errand["name"], argv_of(errand), then=tuple(services[name] for name in errand["then"]))
+            for errand in plan["errands"]]
+        for name in services.keys() - {name for errand in plan["errands"] for name in errand["then"]}:
+            supervisor.start(services[name])
+        supervisor.run(*errands)
         supervisor.wait_until_ready([service["name"] for service in plan["services"]], limit_s=120)
         say("ready")
         supervisor.keep_running()

@@ -372,8 +372,7 @@ def test_a_system_on_postgresql_is_restored_to_an_empty_database(tmp_path, monke
         data, target = tmp_path / "data", tmp_path / "new"
         data.mkdir(mode=0o700)
         monkeypatch.setenv("DATABASE_URL", first)
-        for command in (("migrate", "--no-input"), ("sample_workspace",)):
-            manage(*command, data=data)
+        manage("prepare", data=data)
         assert commands.main(["backup", str(tmp_path / "b"), "--data-dir", str(data)]) == 0
         monkeypatch.delenv("DATABASE_URL")
         assert commands.main(["restore", str(tmp_path / "b"), "--data-dir", str(target)]) == 1

@@ -7,103 +7,16 @@ asked for; the long one sets up a real environment.
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from .checkout import APT, JAVA, JAVAC, PYTHON, Checkout
 from .waiting import ROOT, wait_until
-
-TOOLS = (
-    "awk", "cat", "cksum", "cp", "date", "dirname", "env", "mkdir", "mv", "readlink", "rm", "sed", "sh", "sleep",
-    "tail", "touch",
-)  # fmt: skip
-PYTHON = """#!/bin/sh
-# Stands in for Python before and in the virtual environment.
-case "$*" in
-    "-m venv "*) echo "venv" >>"$CALLS"; mkdir -p "$3/bin"; cp "$0" "$3/bin/python" ;;
-    "-m ensurepip"*) [ -e "${0%/*}/pip-works" ] ;;
-    "-m pip --version") [ -e "${0%/*}/uv" ] ;;
-    "-m pip install"*requirements-uv.lock) echo "uv" >>"$CALLS"; cp "$UV" "${0%/*}/uv" ;;
-    "-m pip install"*) echo "pip $*" >>"$CALLS"; [ -z "${PIP_FAILS:-}" ] ;;
-    "-P "* | *manage.py* | *run.py*) echo "ran ${*##*/}" ;;
-    *) exec "$REAL_PYTHON" "$@" ;;
-esac
-"""
-UV = """#!/bin/sh
-echo "install $*" >>"$CALLS"
-[ -z "${UV_HANGS:-}" ] || { touch "$CALLS.hangs"; sleep 600; }
-[ -z "${UV_FAILS:-}" ] || { echo "no such wheel"; exit 1; }
-"""
-JAVA = '#!/bin/sh\necho \'openjdk version "{version}" 2025-04-15\' >&2\n'
-JAVAC = "#!/bin/sh\necho 'javac {version}'\n"
-APT = """#!/bin/sh
-echo "apt-get $*" >>"$CALLS"
-case "$*" in *"install"*openjdk-17*) [ -z "${APT_HAS_NO_17:-}" ] || exit 100 ;; esac
-case "$*" in *install*jdk*) cp "$JDK_TO_BE/java" "$JDK_TO_BE/javac" "${0%/*}" ;; esac
-"""
-
-
-@dataclass
-class Checkout:
-    """A checkout that holds the launcher alone, and the PATH that it finds."""
-
-    root: Path
-    bin: Path
-    variables: dict[str, str]
-
-    def run(self, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run((str(self.root / "weir"), *words), capture_output=True, text=True, timeout=300,
-                              cwd=self.root.parent, env={**self.variables, **variables})  # fmt: skip
-
-    def start(self, *words: str, **variables: str) -> subprocess.Popen[str]:
-        return subprocess.Popen((str(self.root / "weir"), *words), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                                text=True, env={**self.variables, **variables}, start_new_session=True)  # fmt: skip
-
-    def calls(self) -> list[str]:
-        file = Path(self.variables["CALLS"])
-        return file.read_text().splitlines() if file.exists() else []
-
-    def installs(self) -> list[str]:
-        return [call for call in self.calls() if call.startswith("install") and "requirements" in call]
-
-    def put(self, name: str, text: str) -> Path:
-        path = self.bin / name
-        path.write_text(text)
-        path.chmod(0o755)
-        return path
-
-    def put_jdk(self, version: str = "17.0.15") -> None:
-        self.put("java", JAVA.format(version=version))
-        self.put("javac", JAVAC.format(version=version))
-
-
-@pytest.fixture
-def checkout(tmp_path: Path) -> Checkout:
-    root, tools = tmp_path / "checkout", tmp_path / "bin"
-    root.mkdir()
-    tools.mkdir()
-    shutil.copy(ROOT / "weir", root / "weir")
-    (root / "tests" / "benches").mkdir(parents=True)
-    shutil.copy(ROOT / "tests" / "benches" / "names.txt", root / "tests" / "benches" / "names.txt")
-    for name in ("requirements.lock", "requirements-test.lock", "requirements-uv.lock", "pyproject.toml"):
-        (root / name).write_text(f"{name}\n")
-    for name in TOOLS:
-        (tools / name).symlink_to(shutil.which(name))
-    uv = tmp_path / "fake-uv"
-    uv.write_text(UV)
-    uv.chmod(0o755)
-    checkout = Checkout(root, tools, {
-        "PATH": str(tools), "CALLS": str(tmp_path / "calls"), "UV": str(uv), "REAL_PYTHON": sys.executable,
-    })
-    checkout.put("python3", PYTHON)
-    checkout.put("id", "#!/bin/sh\necho 1000\n")
-    return checkout
 
 
 def test_the_first_call_installs_and_the_second_does_not(checkout: Checkout) -> None:
@@ -149,29 +62,14 @@ def test_words(checkout: Checkout, words: tuple[str, ...], expected: str) -> Non
     assert checkout.run(*words).stdout == expected
 
 
-@pytest.mark.parametrize("words", [(), ("--help",), ("help",)])
-def test_help_needs_no_set_up(checkout: Checkout, words: tuple[str, ...]) -> None:
-    done = checkout.run(*words)
-    assert done.returncode == 0
-    assert "./weir up" in done.stdout
-    assert checkout.calls() == []
-
-
-@pytest.mark.parametrize("words", [("bench",), ("bench", "--help"), ("bench", "-h"), ("bench", "handover", "--help")])
-def test_help_of_benches_needs_no_set_up_and_writes_nothing(checkout: Checkout, words: tuple[str, ...]) -> None:
-    before = sorted(checkout.root.rglob("*"))
-    done = checkout.run(*words)
-    assert done.returncode == 0 and "handover" in done.stdout and "how long an output stands still" in done.stdout
-    assert "handover.command" not in done.stdout, "which module does it concerns nobody"
-    done = checkout.run("bench", "nothing", "--help")
-    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
-    assert (checkout.calls(), sorted(checkout.root.rglob("*"))) == ([], before)
-
-
-def test_a_bench_tells_its_options_once_weir_is_set_up(checkout: Checkout) -> None:
-    checkout.run("check")
-    assert checkout.run("bench", "recovery", "--kills", "3", "-h").stdout == (
-        "ran -P -m tests.benches recovery --kills 3 -h\n")
+@pytest.mark.parametrize(("variables", "folder"), [
+    ({}, "unset"), ({"PYTHONDONTWRITEBYTECODE": "1"}, "{venv}/bytecode")])
+def test_bytecode_lies_in_the_environment_where_it_may_not_lie_beside_sources(
+    checkout: Checkout, variables: dict[str, str], folder: str
+) -> None:
+    variables_of_python = 'echo "${PYTHONDONTWRITEBYTECODE-unset} ${PYTHONPYCACHEPREFIX-unset}"'
+    checkout.put("python3", PYTHON.replace('echo "ran ${*##*/}"', variables_of_python))
+    assert checkout.run("check", **variables).stdout == f"unset {folder.format(venv=checkout.root / '.venv')}\n"
 
 
 def test_it_works_through_a_link_from_any_folder(checkout: Checkout, tmp_path: Path) -> None:

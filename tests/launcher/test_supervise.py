@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -87,9 +87,12 @@ class StandIn:
 def start(tmp_path: Path) -> Iterator:
     running = []
 
-    def start(*services: dict[str, str], stages: list[tuple[list[str], float]] | None = None, **popen) -> StandIn:
+    def start(
+        *services: dict[str, str], stages: list[tuple[list[str], float]] | None = None,
+        errands: Sequence[dict[str, object]] = (), **popen
+    ) -> StandIn:
         names = [service["name"] for service in services]
-        plan = {"services": services, "stages": [
+        plan = {"services": services, "errands": errands, "stages": [
             {"names": named, "limit_s": limit_s} for named, limit_s in stages or [(names, 1.0)]
         ]}
         process = subprocess.Popen(
@@ -195,6 +198,45 @@ def test_nohup_is_respected(start) -> None:
     output, _ = system.process.communicate(timeout=120)
     assert "stopped" in output
     assert system.process.returncode == 0
+
+
+def errand(name: str, code: str, *then: str) -> dict[str, object]:
+    """Notes that it has begun, then does this."""
+    return {"name": name, "code": f"{WRITE_PID}started({name!r})\n{code}", "then": then}
+
+
+UNTIL_B = "while not (folder / 'b.pid').exists():\n    time.sleep(0.02)\n"
+
+
+def test_errands_run_side_by_side_and_what_waits_for_one_does_not_wait_for_the_other(start) -> None:
+    # The first ends only when what waits for the second is there.
+    system = start(sleeper("a"), sleeper("b"), errands=[errand("first", UNTIL_B, "a"), errand("second", "", "b")])
+    system.until_ready()
+    assert is_alive(system.pid("a")) and is_alive(system.pid("b"))
+    system.process.terminate()
+    system.process.communicate(timeout=120)
+    assert system.process.returncode == 0
+
+
+def test_an_errand_that_fails_ends_the_start_with_its_last_words_and_the_others(start) -> None:
+    waits_for_other = "while not (folder / 'second.pid').exists():\n    time.sleep(0.02)\n"
+    system = start(sleeper("a"), sleeper("b"), errands=[
+        errand("first", f"{waits_for_other}sys.exit('no compiler')", "a"), errand("second", "time.sleep(600)", "b")])
+    output, _ = system.process.communicate(timeout=120)
+    assert system.process.returncode == 1
+    assert "first failed" in output and "no compiler" in output
+    assert not is_alive(system.pid("second"))
+    assert not (system.folder / "a.pid").exists() and not (system.folder / "b.pid").exists()
+
+
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_errands_end_with_their_supervisor(start, sent: signal.Signals) -> None:
+    system = start(sleeper("a"), errands=[errand("first", "time.sleep(600)", "a")])
+    wait_until((system.folder / "first.pid").exists)
+    system.process.send_signal(sent)
+    system.process.communicate(timeout=120)
+    wait_until(lambda: not is_alive(system.pid("first")))
+    assert not (system.folder / "a.pid").exists()
 
 
 def test_delays_grow_to_a_limit() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from django.conf import LazySettings
 from django.core.management import call_command
 from django.test import Client, override_settings
 
-from workers.launcher.__main__ import static_is_collected
+from dashboard.core import static_files
 
 MODULE = re.compile(r"""(?:\bfrom |\bimport\(|\bnew URL\()["'](\.{1,2}/[^"']+)["']""")
 
@@ -45,14 +46,44 @@ def test_plotly_is_sent_compressed_and_kept(collected: Path, settings: LazySetti
     assert gzip.decompress(sent) == plotly.read_bytes() and len(sent) < plotly.stat().st_size / 3
 
 
-def test_files_are_collected_again_when_they_have_changed(tmp_path: Path) -> None:
-    assert not static_is_collected(tmp_path)
-    manifest = tmp_path / "static" / "staticfiles.json"
-    manifest.parent.mkdir()
-    manifest.touch()
-    assert static_is_collected(tmp_path)
-    os.utime(manifest, (0, 0))
-    assert not static_is_collected(tmp_path)
+@pytest.fixture
+def few_files(settings: LazySettings, tmp_path: Path) -> Path:
+    """The folder of a project that has one static file."""
+    settings.STATICFILES_DIRS, settings.STATIC_ROOT = [tmp_path / "project"], tmp_path / "static"
+    settings.STATICFILES_FINDERS = ["django.contrib.staticfiles.finders.FileSystemFinder"]
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project" / "a.css").write_text("a {}")
+    return tmp_path / "project"
+
+
+def set_back(file: Path) -> None:
+    """As a checkout of an earlier version leaves it."""
+    file.write_text("b {}")
+    os.utime(file, (0, 0))
+
+
+@pytest.mark.parametrize("change", [
+    set_back, Path.unlink, lambda file: file.rename(file.with_name("b.css")),
+    lambda file: file.with_name("b.css").touch(),
+], ids=["content", "gone", "name", "more"])
+def test_files_are_collected_once_and_again_when_they_have_changed(
+    few_files: Path, change: Callable[[Path], object]
+) -> None:
+    assert static_files.collect() and not static_files.collect()
+    change(few_files / "a.css")
+    assert static_files.collect() and not static_files.collect()
+
+
+def test_who_is_killed_while_collecting_leaves_it_to_the_next(few_files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert static_files.collect()
+    (few_files / "a.css").write_text("b {}")
+    monkeypatch.setattr(static_files, "call_command", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))
+    for _ in range(2):  # as often as it is killed
+        with pytest.raises(KeyboardInterrupt):
+            static_files.collect()
+    monkeypatch.undo()
+    (few_files / "a.css").write_text("a {}")  # and though the files are again as they were collected once
+    assert static_files.collect() and not static_files.collect()
 
 
 def test_pages_name_hashed_files_where_they_are_collected_and_plain_ones_before(

@@ -19,9 +19,9 @@ from . import broker as embedded
 from . import services, state
 from .logs import Logs
 from .services import Options
-from .starting import READY_LIMIT_S, build_channels, engine_environment, say, shown, stopped_at_the_end
+from .starting import READY_LIMIT_S, channels, engine_environment, say, shown, stopped_at_the_end
 from .state import ROOT, CannotStart
-from .supervise import Supervisor
+from .supervise import Errand, Supervisor
 
 ANYWHERE = ("0.0.0.0", "::")
 
@@ -62,7 +62,7 @@ def read_options(arguments: Sequence[str] | None) -> Options:
     slots = env.get("WEIR_SLOTS") or "2"  # as text: argparse then checks it as it does the flag
     parser.add_argument("--slots", type=int, default=slots, help="Spark drivers, one core each (%(default)s)")
     folder = state.data_dir_of(env)
-    parser.add_argument("--data-dir", type=Path, default=folder, help="folder of all state (%(default)s)")
+    parser.add_argument("--data-dir", type=Path, default=folder, help=state.DATA_DIR_HELP)
     parser.add_argument(
         "--broker-host", default="", help="an address of this machine at which agents of others reach the broker")
     given = parser.parse_args(arguments)
@@ -131,28 +131,14 @@ def _own_broker(options: Options) -> embedded.EmbeddedBroker:
 
 
 def _start_all(supervisor: Supervisor, options: Options, *, url: str) -> None:
-    build_channels(supervisor)
-    if supervisor.is_stopping:
-        return
     # Spark takes longest to come up, and needs nothing of the database.
-    supervisor.start(services.agent(
-        node=options.node, slots=options.slots, data_dir=options.data_dir, url=url))
-    collect = () if static_is_collected(options.data_dir) else (("collectstatic", "--no-input", "--ignore", "build"),)
-    for command in (*collect, ("migrate", "--no-input"), ("sample_workspace",)):
-        supervisor.run_once(command[0], (sys.executable, str(ROOT / "manage.py"), *command))
-        if supervisor.is_stopping:
-            return
-    site = services.web(options, behind_proxy=_is_behind_proxy(os.environ))
-    for service in (site, services.worker(url=url), services.beat()):
-        supervisor.start(service)
+    agent = services.agent(node=options.node, slots=options.slots, data_dir=options.data_dir, url=url)
+    site = (services.web(options, behind_proxy=_is_behind_proxy(os.environ)), services.worker(url=url), services.beat())
+    supervisor.run(
+        channels(then=agent),
+        Errand("prepare", (sys.executable, str(ROOT / "manage.py"), "prepare"), then=site),
+    )  # fmt: skip
     supervisor.wait_until_ready(["web", "worker", "beat", "agent"], limit_s=READY_LIMIT_S)
-
-
-def static_is_collected(data_dir: Path) -> bool:
-    """Whether the data folder's static files, hashed and compressed, are as new as those of the project."""
-    manifest = data_dir / "static" / "staticfiles.json"
-    newest = max(path.stat().st_mtime for path in (ROOT / "static").rglob("*"))
-    return manifest.exists() and manifest.stat().st_mtime >= newest
 
 
 def _welcome(options: Options, *, seconds: float) -> None:

@@ -17,7 +17,7 @@ import redis
 from . import broker, services, state
 from .links.link import How, Link, NoLink, Wanted, linked
 from .logs import Logs
-from .starting import READY_LIMIT_S, build_channels, engine_environment, say, shown, stopped_at_the_end
+from .starting import READY_LIMIT_S, channels, engine_environment, say, shown, stopped_at_the_end
 from .state import CannotStart
 from .supervise import Supervisor
 
@@ -65,7 +65,7 @@ def read_options(arguments: Sequence[str] | None) -> Options:
     slots = env.get("WEIR_SLOTS") or "2"
     parser.add_argument("--slots", type=int, default=slots, help="Spark drivers, one core each (%(default)s)")
     folder = state.data_dir_of(env)
-    parser.add_argument("--data-dir", type=Path, default=folder, help="folder of this machine's state (%(default)s)")
+    parser.add_argument("--data-dir", type=Path, default=folder, help=state.DATA_DIR_HELP)
     parser.add_argument(
         "--link", choices=get_args(How), help="a link to the broker that costs something, for several nodes on one "
         "machine: a network namespace of its own (netns), a relay, or whichever can be had (auto)")
@@ -123,12 +123,9 @@ def _serve(options: Options, link: Link, *, began_s: float) -> int:
         say(f"{options.node} is joined to the broker by a link: {link.words}")
     supervisor.take_signals()
     with stopped_at_the_end(supervisor):
-        build_channels(supervisor)
-        if not supervisor.is_stopping:
-            service = services.agent(
-                node=options.node, slots=options.slots, data_dir=options.data_dir, url=link.url)
-            supervisor.start(replace(service, argv=link.command(service.argv)))
-            supervisor.wait_until_ready(["agent"], limit_s=READY_LIMIT_S)
+        service = services.agent(node=options.node, slots=options.slots, data_dir=options.data_dir, url=link.url)
+        supervisor.run(channels(then=replace(service, argv=link.command(service.argv))))
+        supervisor.wait_until_ready(["agent"], limit_s=READY_LIMIT_S)
         if not supervisor.is_stopping:
             say(f"{options.node} ready after {time.monotonic() - began_s:.0f} s, for the broker at {shown(link.url)}")
             say("Ctrl-C stops it")

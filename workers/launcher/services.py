@@ -68,16 +68,13 @@ def worker(*, url: str) -> Service:
         *_PYTHON, "-m", "celery", "-A", "dashboard.tasks.app", "worker", "--pool", "threads", "--concurrency", "4",
         "--without-gossip", "--without-mingle", "--without-heartbeat",
     )  # fmt: skip
-    return Service("worker", argv, is_ready=lambda: _waits_for_jobs(url))
+    # Django's checks of the project are the tests': here they would import every page.
+    return Service("worker", argv, is_ready=lambda: _waits_for_jobs(url), environment={"CELERY_SKIP_CHECKS": "1"})
 
 
 def beat() -> Service:
-    """Celery's clock. It keeps nothing on disk, which may be full: everything is due again within minutes."""
-    argv = (
-        *_PYTHON, "-m", "celery", "-A", "dashboard.tasks.app", "beat", "--scheduler", "celery.beat:Scheduler",
-        "--pidfile=",
-    )  # fmt: skip
-    return Service("beat", argv)
+    """Celery's clock."""
+    return Service("beat", (*_PYTHON, "-m", "dashboard.tasks.clock"))
 
 
 def agent(*, node: str, slots: int, data_dir: Path, url: str) -> Service:

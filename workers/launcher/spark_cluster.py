@@ -192,7 +192,7 @@ def read_options(arguments: Sequence[str] | None, env: Mapping[str, str] = os.en
         "--memory-mb", type=int, default=usual.memory_mb, help="for heaps of executors on each (%(default)s)")
     parser.add_argument(
         "--data-dir", type=Path, default=state.data_dir_of(env),
-        help="Weir's folder; the cluster's files are in spark-cluster in it (%(default)s)")
+        help=f"{state.DATA_DIR_HELP}; the cluster's files are in spark-cluster in it")
     given = parser.parse_args(arguments)
     for name in ("port", "workers", "cores", "memory_mb"):
         if getattr(given, name) < 1:

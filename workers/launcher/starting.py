@@ -12,7 +12,7 @@ from pathlib import Path
 from workers.processes import python_path
 
 from .state import ROOT
-from .supervise import Supervisor
+from .supervise import Errand, Service, Supervisor
 
 READY_LIMIT_S = 600.0  # a machine that gives a tenth of its cores needs that long
 
@@ -62,12 +62,9 @@ def shown(url: str) -> str:
     return url.rpartition("@")[2].rpartition("://")[2]
 
 
-def build_channels(supervisor: Supervisor) -> None:
-    """Compile the channels, unless a jar of the same sources is there.
+def channels(*, then: Service) -> Errand:
+    """Compile the channels, unless a jar of the same sources is there; the agent starts with it.
 
-    Raises
-    ------
-    CannotStart
-        No jar fits and none can be built; the message says what to install or to copy.
+    It fails where no jar fits and none can be built; its last words say what to install or to copy.
     """
-    supervisor.run_once("channels", (sys.executable, "-P", "-m", "workers.engine.channels.jvm.build"))
+    return Errand("channels", (sys.executable, "-P", "-m", "workers.engine.channels.jvm.build"), then=(then,))

@@ -6,12 +6,13 @@ import errno
 import fcntl
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
 ROOT = Path(__file__).resolve().parents[2]
+DATA_DIR_HELP = "folder of all state (WEIR_DATA_DIR, else data next to the launcher)"
 WEIRS = frozenset({
     "broker", "checkpoints", "lock", "logs", "nodes", "outputs", "replay", "secret_key", "secrets_key",
     "spark-cluster"})
@@ -24,6 +25,34 @@ class CannotStart(Exception):
 def data_dir_of(variables: Mapping[str, str]) -> Path:
     """The state folder that the environment names, or ``data`` next to the launcher."""
     return Path(variables.get("WEIR_DATA_DIR", "").strip() or ROOT / "data").expanduser().resolve()
+
+
+def take_data_dir(arguments: Sequence[str], variables: MutableMapping[str, str]) -> list[str]:
+    """The arguments without ``--data-dir``, which every command has; what it names becomes the state folder.
+
+    Raises
+    ------
+    CannotStart
+        There is no such folder, or none is named.
+    """
+    if "bench" in arguments[1:2]:  # a measurement has its own
+        return list(arguments)
+    rest = []
+    words = iter(arguments)
+    for word in words:
+        if word == "--":
+            return [*rest, word, *words]
+        if word == "--data-dir":
+            given = next(words, "")
+        elif word.startswith("--data-dir="):
+            given = word.partition("=")[2]
+        else:
+            rest.append(word)
+            continue
+        if not given or not Path(given).expanduser().is_dir():
+            raise CannotStart(f"--data-dir names {given!r}, where there is no folder: name that of `./weir up`.")
+        variables["WEIR_DATA_DIR"] = given
+    return rest
 
 
 @contextmanager

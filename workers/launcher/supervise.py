@@ -36,6 +36,15 @@ class Service:
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Errand:
+    """A command that runs once, to its end; ``then`` are the services that may start when it has ended well."""
+
+    name: str
+    argv: tuple[str, ...]
+    then: tuple[Service, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class StopStage:
     """Children that are stopped together; ``limit_s`` is their share of the time after which they are killed."""
@@ -78,7 +87,7 @@ class Supervisor:
         self._stages = tuple(stages)
         self._say = say
         self._children: dict[str, _Child] = {}
-        self._running_once: subprocess.Popen[bytes] | None = None
+        self._errands: dict[Errand, subprocess.Popen[bytes]] = {}  # those that run
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._is_stopping = False
         self._in_a_hurry = False
@@ -153,28 +162,41 @@ class Supervisor:
             if waiting:
                 self._sleep(0.1)
 
-    def run_once(self, name: str, argv: Sequence[str]) -> None:
-        """Run a command to its end, unless a signal asks for the stop first.
+    def run(self, *errands: Errand) -> None:
+        """Run errands side by side to their ends, unless a signal asks for the stop first.
 
         Raises
         ------
         CannotStart
-            It failed.
+            One of them failed; the others are ended.
         """
         began_s = time.monotonic()
-        self._logs.begin(name)
-        with self._logs.open(name) as log:
-            process = self._running_once = spawn(argv, env=self._environment, cwd=self._folder, stdout=log)
-        while process.poll() is None and not self.is_stopping:
-            self.tick()
-            self._sleep(0.2)
+        try:
+            for errand in errands:
+                self._logs.begin(errand.name)
+                with self._logs.open(errand.name) as log:
+                    self._errands[errand] = spawn(errand.argv, env=self._environment, cwd=self._folder, stdout=log)
+            while self._errands and not self.is_stopping:
+                self.tick()
+                for errand, process in tuple(self._errands.items()):
+                    if process.poll() is not None:
+                        self._errand_ended(errand, took_s=time.monotonic() - began_s)
+                if self._errands:
+                    self._sleep(0.2)
+        finally:
+            for process in self._errands.values():
+                kill_group(process)
+                process.wait()
+            self._errands.clear()
+
+    def _errand_ended(self, errand: Errand, *, took_s: float) -> None:
+        process = self._errands.pop(errand)
         kill_group(process)
-        code = process.wait()
-        self._running_once = None
-        if code == 0:
-            self._say(f"{name} done ({time.monotonic() - began_s:.1f} s)")
-        elif not self.is_stopping:
-            raise CannotStart(f"{name} failed; {self._logs.ending(name)}")
+        if process.returncode != 0:
+            raise CannotStart(f"{errand.name} failed; {self._logs.ending(errand.name)}")
+        self._say(f"{errand.name} done ({took_s:.1f} s)")
+        for service in errand.then:
+            self.start(service)
 
     # Keeping ---------------------------------------------------------------------------------------------------------
 
@@ -222,7 +244,7 @@ class Supervisor:
     def _end_orphans(self) -> None:
         """Kill what a dead child left behind: nobody is in charge of it any more, and its successor starts afresh."""
         # Popen objects collect their own process and must find it.
-        processes = [self._running_once, *(child.process for child in self._children.values())]
+        processes = [*self._errands.values(), *(child.process for child in self._children.values())]
         ours = {process.pid for process in processes if process is not None}
         for pid in set(children()) - ours:
             with suppress(ProcessLookupError):

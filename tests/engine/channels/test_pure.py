@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
+import os
 import shutil
+import sys
 import zipfile
 from pathlib import Path
 
@@ -60,17 +62,39 @@ def without_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "which", lambda name, path=None: None)
 
 
-def test_the_jar_is_built_once_and_again_when_a_source_changes(tmp_path: Path, monkeypatch) -> None:
-    (tmp_path / "jvm").mkdir()
-    (tmp_path / "jvm" / "weir-channels.sha256").write_text("of an earlier version")
-    jar = build.build(tmp_path)
+@pytest.fixture
+def beside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the jar of a new environment will stand."""
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / "venv"))
+    (tmp_path / "venv").mkdir()
+    return tmp_path / "venv" / "jvm"
+
+
+def test_the_jar_is_built_once_for_all_data_folders_and_again_when_a_source_changes(
+    tmp_path: Path, beside: Path, monkeypatch
+) -> None:
+    jar = build.build(tmp_path / "data")
+    assert jar == beside / build.JAR_NAME
     with zipfile.ZipFile(jar) as archive:
         assert {"weir/Valve.class", "weir/ChannelProvider.class", "weir/lua/write.lua"} <= set(archive.namelist())
     first = jar.stat().st_ino
-    assert build.build(tmp_path).stat().st_ino == first
+    assert build.build(tmp_path / "other") == jar and jar.stat().st_ino == first
     monkeypatch.setattr(build, "sources_digest", lambda: "another")
-    assert build.build(tmp_path).stat().st_ino != first
-    assert [path.name for path in (tmp_path / "jvm").iterdir()] == ["weir-channels.jar"]
+    assert build.build(tmp_path / "data").stat().st_ino != first
+    assert [path.name for path in beside.iterdir()] == [build.JAR_NAME]
+    assert not (tmp_path / "data").exists() and not (tmp_path / "other").exists()
+
+
+@pytest.mark.parametrize("case", ["cannot be written", "is no virtual environment"])
+def test_what_cannot_stand_beside_the_environment_stands_in_the_data_folder(
+    tmp_path: Path, beside: Path, monkeypatch, case: str
+) -> None:
+    if case == "cannot be written":
+        monkeypatch.setattr(os, "access", lambda *_: False)  # the tests may be root's, who may write everywhere
+    else:
+        monkeypatch.setattr(sys, "base_prefix", sys.prefix)
+    assert build.folder_to_write(tmp_path / "data") == tmp_path / "data" / "jvm"
+    assert not beside.exists()
 
 
 def a_jar(path: Path, *, digest: str | None = None) -> Path:
@@ -80,22 +104,29 @@ def a_jar(path: Path, *, digest: str | None = None) -> Path:
     return path
 
 
-def test_a_jar_of_another_machine_needs_no_compiler(tmp_path: Path, without_compiler: None) -> None:
-    jar = a_jar(build.jar_path(tmp_path))
+def test_a_jar_of_another_machine_needs_no_compiler(tmp_path: Path, beside: Path, without_compiler: None) -> None:
+    jar = a_jar(tmp_path / "jvm" / build.JAR_NAME)
     assert build.provide(tmp_path) == jar
+    a_jar(beside / build.JAR_NAME, digest="0" * 64)  # of an earlier version
+    assert build.provide(tmp_path) == jar
+    assert build.provide(tmp_path / "empty", given=jar) == jar
+    jar = a_jar(beside / build.JAR_NAME)
+    assert build.provide(tmp_path / "empty") == jar
     elsewhere = a_jar(tmp_path / "elsewhere.jar")
     assert build.provide(tmp_path / "empty", given=elsewhere) == elsewhere
 
 
-def test_a_missing_compiler_is_said_in_one_line(tmp_path: Path, without_compiler: None, capsys) -> None:
+def test_a_missing_compiler_is_said_in_one_line(tmp_path: Path, beside: Path, without_compiler: None, capsys) -> None:
     assert build.main(["--data-dir", str(tmp_path)]) == 1
     errors = capsys.readouterr().err
     assert "is missing" in errors and "openjdk-17-jdk-headless" in errors
-    assert str(build.jar_path(tmp_path)) in errors and errors.count("\n") == 1
+    assert str(tmp_path / "jvm" / build.JAR_NAME) in errors and errors.count("\n") == 1
 
 
-def test_a_jar_of_another_version_is_not_used(tmp_path: Path, without_compiler: None, monkeypatch, capsys) -> None:
-    a_jar(build.jar_path(tmp_path), digest="0" * 64)
+def test_a_jar_of_another_version_is_not_used(
+    tmp_path: Path, beside: Path, without_compiler: None, monkeypatch, capsys
+) -> None:
+    a_jar(tmp_path / "jvm" / build.JAR_NAME, digest="0" * 64)
     assert build.main(["--data-dir", str(tmp_path)]) == 1
     errors = capsys.readouterr().err
     assert "is of another version" in errors and "copy the jar" in errors

@@ -1,4 +1,4 @@
-"""Writes a node's archive of classes, once, in a process of its own with the lowest priority."""
+"""Has the archive of classes written, once, in a process of its own with the lowest priority."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ class Archiver:
             if code:
                 logger().warning("no archive of classes was written", code=code, command=" ".join(self._argv))
             else:
-                logger().info("archive of classes is written")
+                logger().info("archive of classes is seen to")
 
     def end(self) -> None:
-        """Stop writing; what was begun is removed with its folder by the next one."""
+        """Stop writing; what was begun is removed by the next one."""
         if self._process is not None:
             kill_group(self._process)
             self._process.wait()

@@ -37,7 +37,7 @@ from workers.engine.spark.compile import task_code_of
 from workers.engine.spark.failures import explain
 from workers.engine.spark.listener import QueryListener
 from workers.engine.spark.session import open_session
-from workers.engine.spark.warm import warm_up
+from workers.engine.spark.warm import REST_S, warm_up
 from workers.library.registry import task_types
 
 from .broker_sync import connect
@@ -150,8 +150,7 @@ class Slot:
             trigger_ms=self._settings.trigger_ms,
         ))
         with ThreadPoolExecutor(THREADS, thread_name_prefix="executor") as pool:
-            if not is_spare and not self._desired.of_slot(self._name):  # else the fragments themselves warm the driver
-                pool.submit(self._warm_up)
+            threading.Thread(target=self._warm_up, args=(is_spare,), daemon=True).start()
             while not self._stopping.is_set():
                 if (status := status_of_end(self._spark, self._settings)) is not None:
                     self._log.error("the driver is gone", status=status)
@@ -171,9 +170,10 @@ class Slot:
             answer = self._host.perform(command)
         self._tell({"answer": command["ask"], **answer})
 
-    def _warm_up(self) -> None:
-        try:
-            warm_up(self._spark, self._store.folder / "scratch")
+    def _warm_up(self, is_warm: bool) -> None:
+        try:  # what starts beside the slot goes first, and fragments warm the driver themselves
+            if not (is_warm or self._stopping.wait(REST_S) or self._host.is_used or self._desired.of_slot(self._name)):
+                warm_up(self._spark, self._store.folder / "scratch")
         except Exception as error:  # it would only have been faster
             self._log.warning("warming up failed", exc_info=error)
 

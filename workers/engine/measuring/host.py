@@ -65,6 +65,7 @@ class Host:
 
     def __init__(self, around: TrialContext) -> None:
         self._around = around
+        self.is_used = False  # a command has come
         self._query: Any = None
         self._fragment = ""
         self._task: Task | None = None
@@ -78,6 +79,7 @@ class Host:
 
     def perform(self, command: Mapping[str, Any]) -> dict[str, Any]:
         """Perform a command (``do``) and answer it; an error is an answer, too."""
+        self.is_used = True
         arguments = {name: value for name, value in command.items() if name not in ("do", "ask")}
         try:
             return {"ok": True, **self._commands[command["do"]](**arguments)}

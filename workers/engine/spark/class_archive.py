@@ -4,16 +4,17 @@
 
 A session of its own is opened and used for a moment, the JVM lists the classes that it loaded, and another JVM
 (``java -Xshare:dump``) writes them to an archive. The JVM refuses an archive whose jars or options are not its own, and
-then starts without it: a driver never depends on one.
+then starts without it: a driver never depends on one. One serves all data folders of an environment.
 """
 
 from __future__ import annotations
 
 import argparse
+import fcntl
 import os
+import shutil
 import subprocess
 import sys
-import tempfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from workers.engine.channels.config import ChannelConfig
+from workers.engine.channels.jvm.build import folder_to_write, folders
 from workers.engine.channels.spark import spark_conf
 from workers.engine.settings import Settings, from_environment
 from workers.library.registry import task_types
@@ -34,14 +36,15 @@ from .warm import warm_up
 _ENDS_WITHIN_S = 60
 _WRITTEN_WITHIN_S = 600
 _BATCHES = (3, 2)  # all classes are loaded by then
+_KEPT = 2  # archives, of 180 MB each
 
 
 class ArchiveFailed(RuntimeError):
     """No archive could be written; drivers start without one."""
 
 
-def make(settings: Settings) -> Path:
-    """Write the archive of this installation's driver, unless it is there; its path.
+def make(settings: Settings) -> Path | None:
+    """Write the archive of this installation's driver, unless it is there; its path, or None while another writes it.
 
     Raises
     ------
@@ -49,27 +52,47 @@ def make(settings: Settings) -> Path:
         The JVM wrote none; the message holds its last words.
     """
     conf = spark_conf(ChannelConfig.of(settings))
-    archive = shared_classes.archive_path(settings.data_dir, class_path=conf["spark.driver.extraClassPath"])
-    if archive.is_file():
+    class_path = conf["spark.driver.extraClassPath"]
+    folder = folder_to_write(settings.data_dir)
+    with (folder / "classes.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # the kernel gives it back for who is killed
+        except BlockingIOError:
+            return None
+        if archive := shared_classes.find_archive(settings.data_dir, class_path=class_path):
+            return archive
+        scratch = folder / "making-classes"
+        shutil.rmtree(scratch, ignore_errors=True)  # of one that was killed
+        scratch.mkdir()
+        try:
+            archive = folder / shared_classes.archive_name(class_path=class_path)
+            os.replace(_written(settings, conf, scratch), archive)
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+        _forget_older(settings.data_dir, archive)
         return archive
-    archive.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=archive.parent) as name:
-        scratch = Path(name)
-        class_path = _record(settings, conf, scratch)
-        written = scratch / "classes.jsa"
-        command = [
-            shared_classes.java(), *shared_classes.GC, "-Xshare:dump",
-            f"-XX:SharedClassListFile={scratch / 'classes.lst'}", f"-XX:SharedArchiveFile={written}",
-            "-Xlog:disable", "-Xlog:all=error:stderr", "-cp", class_path]
-        result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_WRITTEN_WITHIN_S)
-        if result.returncode != 0 or not written.is_file():
-            raise ArchiveFailed(f"java -Xshare:dump ended with {result.returncode}: {result.stderr[-2000:]}")
-        written.chmod(0o600)
-        os.replace(written, archive)
-    for older in archive.parent.glob("classes-*.jsa"):
-        if older != archive:
-            older.unlink(missing_ok=True)  # a driver that has mapped it keeps it
-    return archive
+
+
+def _forget_older(data_dir: Path, archive: Path) -> None:
+    """Older ones go, but for the newest beside the environment, which another Java may use. Drivers keep what they map.
+    """
+    for folder in folders(data_dir):
+        archives = sorted(folder.glob("classes-*.jsa"), key=lambda path: path.stat().st_mtime)
+        for older in archives[:-_KEPT] if folder == archive.parent else archives:
+            older.unlink(missing_ok=True)
+
+
+def _written(settings: Settings, conf: dict[str, str], scratch: Path) -> Path:
+    class_path = _record(settings, conf, scratch)
+    written = scratch / "classes.jsa"
+    command = [
+        shared_classes.java(), *shared_classes.GC, "-Xshare:dump",
+        f"-XX:SharedClassListFile={scratch / 'classes.lst'}", f"-XX:SharedArchiveFile={written}",
+        "-Xlog:disable", "-Xlog:all=error:stderr", "-cp", class_path]
+    result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_WRITTEN_WITHIN_S)
+    if result.returncode != 0 or not written.is_file():
+        raise ArchiveFailed(f"java -Xshare:dump ended with {result.returncode}: {result.stderr[-2000:]}")
+    return written
 
 
 def _record(settings: Settings, conf: dict[str, str], scratch: Path) -> str:
@@ -110,13 +133,14 @@ def _with_state(spark: SparkSession, checkpoint: Path) -> None:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Write the archive from the command line; prints its path."""
+    """Write the archive from the command line; prints its path, or that another process writes it."""
     settings = from_environment()
     parser = argparse.ArgumentParser(description="Archive the classes that a Spark driver loads.")
     parser.add_argument("--data-dir", type=Path, default=settings.data_dir)
     given = parser.parse_args(arguments)
     try:
-        print(make(replace(settings, data_dir=given.data_dir.resolve())))
+        archive = make(replace(settings, data_dir=given.data_dir.resolve()))
+        print(archive or "Another process writes it.")
     except (ArchiveFailed, subprocess.TimeoutExpired, OSError) as failure:
         print(failure, file=sys.stderr)
         return 1

@@ -10,8 +10,12 @@ import os
 import shutil
 from pathlib import Path
 
-from workers.engine.channels.jvm.build import pyspark_folder
+from workers.engine.channels.jvm.build import folders, pyspark_folder
 
+# Of the environment, what changes a driver's class path or its JVM's options.
+_SHAPING = (
+    "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "SPARK_CONF_DIR", "HADOOP_CONF_DIR", "YARN_CONF_DIR",
+    "SPARK_DIST_CLASSPATH")
 GC = ("-XX:+UseSerialGC",)  # an archive is of one collector's object layout
 
 
@@ -21,19 +25,28 @@ def java() -> str:
     return (shutil.which("java", path=f"{home}/bin") if home else None) or shutil.which("java") or "java"
 
 
-def archive_path(data_dir: Path, *, class_path: str) -> Path:
-    """The archive of this Java, this PySpark and these jars; it need not be there."""
-    digest = hashlib.sha256()
-    for path in (java(), *class_path.split(":"), str(pyspark_folder() / "version.py"), str(pyspark_folder() / "jars")):
+def archive_name(*, class_path: str) -> str:
+    """The file name of the archive for this Java, this PySpark, these jars and these options of the environment."""
+    digest = hashlib.sha256("\0".join(GC).encode())
+    home = Path(java()).resolve().parent.parent
+    for path in (java(), str(home / "release"), *class_path.split(":"), str(pyspark_folder() / "version.py"),
+                 str(pyspark_folder() / "jars")):
         resolved = Path(path).resolve()
         stat = resolved.stat() if resolved.exists() else None
         digest.update(f"{resolved}\0{stat and (stat.st_size, stat.st_mtime_ns)}\0".encode())
-    digest.update(os.environ.get("JAVA_TOOL_OPTIONS", "").encode())
-    return data_dir / "jvm" / f"classes-{digest.hexdigest()[:16]}.jsa"
+    for variable in _SHAPING:
+        digest.update(f"{os.environ.get(variable, '')}\0".encode())
+    return f"classes-{digest.hexdigest()[:16]}.jsa"
+
+
+def find_archive(data_dir: Path, *, class_path: str) -> Path | None:
+    """The archive that fits, beside the environment or in the data folder; None where there is none yet."""
+    name = archive_name(class_path=class_path)
+    return next((folder / name for folder in folders(data_dir) if (folder / name).is_file()), None)
 
 
 def options(data_dir: Path, *, class_path: str) -> str:
     """What a driver's JVM is started with: nothing where there is no archive for it."""
-    archive = archive_path(data_dir, class_path=class_path)
+    archive = find_archive(data_dir, class_path=class_path)
     # Where the JVM finds that it does not fit after all, it starts without it and need not say so.
-    return f"-XX:SharedArchiveFile={archive} -Xshare:auto -Xlog:cds=off" if archive.is_file() else ""
+    return f"-XX:SharedArchiveFile={archive} -Xshare:auto -Xlog:cds=off" if archive else ""

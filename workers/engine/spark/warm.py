@@ -12,6 +12,8 @@ from pyspark.sql import SparkSession
 if TYPE_CHECKING:
     import pyarrow as pa
 
+REST_S = 10.0  # from a driver's start; in a start of the whole system, the site needs the cores meanwhile
+
 
 def warm_up(spark: SparkSession, scratch: Path) -> None:
     """Run one small query through planning, code generation, a Python worker and a sink; nothing of it is left."""

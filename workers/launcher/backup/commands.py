@@ -102,7 +102,7 @@ def _parser(word: str, what: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=f"weir {word}", description=what)
     parser.add_argument("file", type=Path, metavar="FILE")
     folder = state.data_dir_of(os.environ)
-    parser.add_argument("--data-dir", type=Path, default=folder, help="the data folder (%(default)s)")
+    parser.add_argument("--data-dir", type=Path, default=folder, help=state.DATA_DIR_HELP)
     parser.add_argument("--dry-run", action="store_true", help="say what would be done and list what is in it")
     parser.add_argument("--passphrase-file", type=Path, help="a file whose first line seals and opens the keys")
     return parser

@@ -33,7 +33,7 @@ def spark(broker_url: str, jar_folder: Path) -> Iterator:
     settings = spark_conf(ChannelConfig(broker_url, data_dir=jar_folder))
     classes = jar_folder / "probe"
     build.compile_java(
-        shutil.which("javac"), sorted(PROBE.rglob("*.java")), into=classes, class_path=(build.jar_path(jar_folder),))
+        shutil.which("javac"), sorted(PROBE.rglob("*.java")), into=classes, class_path=(build.build(jar_folder),))
     settings["spark.driver.extraClassPath"] += f":{classes}"
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(ROOT))

@@ -1,6 +1,7 @@
 """Compile the Java channels: ``python -m workers.engine.channels.jvm.build [--data-dir DIR]``.
 
-Does nothing where the jar was built from the same sources, scripts and PySpark. Compiling needs a JDK (``javac``), 17
+The jar stands beside the environment, one for all data folders. Does nothing where it, or one in the data folder, was
+built from the same sources, scripts and PySpark. Compiling needs a JDK (``javac``), 17
 or newer; a machine without one uses a jar that was built on another.
 """
 
@@ -38,9 +39,22 @@ def pyspark_folder() -> Path:
     return Path(spec.origin).parent
 
 
-def jar_path(data_dir: Path) -> Path:
-    """Where the jar of this installation stands."""
-    return data_dir / "jvm" / JAR_NAME
+def folders(data_dir: Path) -> tuple[Path, ...]:
+    """Where what Java needs may stand: beside the environment, for all data folders, and in this one.
+
+    The data folder's is for a jar that was copied there, and for an environment that this user cannot write.
+    """
+    beside = (Path(sys.prefix) / "jvm",) if sys.prefix != sys.base_prefix else ()
+    return (*beside, data_dir / "jvm")
+
+
+def folder_to_write(data_dir: Path) -> Path:
+    """The first of these folders in which this user can write; made where it is missing."""
+    *others, last = folders(data_dir)
+    open_ones = (folder for folder in others if os.access(folder if folder.exists() else folder.parent, os.W_OK))
+    chosen = next(open_ones, last)
+    chosen.mkdir(parents=True, exist_ok=True)
+    return chosen
 
 
 def provide(data_dir: Path, *, given: Path | None = None) -> Path:
@@ -63,26 +77,26 @@ def provide(data_dir: Path, *, given: Path | None = None) -> Path:
 
 
 def build(data_dir: Path) -> Path:
-    """Build the jar unless it is up to date; returns its path. Safe to call from several processes at once."""
-    jar = jar_path(data_dir)
+    """Build the jar unless one is there that is up to date; its path. Safe to call from several processes at once."""
+    jars = [folder / JAR_NAME for folder in folders(data_dir)]
     digest = sources_digest()
-    if jar.is_file() and digest_of(jar) == digest:
-        return jar
+    for jar in jars:
+        if digest_of(jar) == digest:
+            return jar
     compiler = find_compiler()
     if compiler is None:
-        problem = "is of another version of Weir or PySpark" if jar.is_file() else "is missing"
+        problem = "is of another version of Weir or PySpark" if any(map(Path.is_file, jars)) else "is missing"
         raise BuildFailed(
-            f"The jar of the channels, {jar}, {problem}, and there is no Java compiler (javac) to build it: install a "
-            "JDK, 17 or newer (Debian: openjdk-17-jdk-headless), or copy the jar there from a machine that runs this "
-            "version.")
-    jar.parent.mkdir(parents=True, exist_ok=True)
+            f"The jar of the channels, {jars[-1]}, {problem}, and there is no Java compiler (javac) to build it: "
+            "install a JDK, 17 or newer (Debian: openjdk-17-jdk-headless), or copy the jar there from a machine that "
+            "runs this version.")
+    jar = folder_to_write(data_dir) / JAR_NAME
     with tempfile.TemporaryDirectory(dir=jar.parent) as scratch:
         classes = Path(scratch) / "classes"
         compile_java(compiler, sorted(SOURCES.rglob("*.java")), into=classes)
         packed = Path(scratch) / JAR_NAME
         _pack(classes, packed, digest=digest)
         os.replace(packed, jar)
-    jar.with_suffix(".sha256").unlink(missing_ok=True)  # where earlier versions kept the digest
     return jar
 
 
@@ -133,7 +147,9 @@ def compile_java(compiler: str, sources: list[Path], *, into: Path, class_path: 
     """
     jars = ":".join(str(path) for path in (*class_path, pyspark_folder() / "jars" / "*"))
     command = [
-        compiler, "-proc:none", "-nowarn", "--release", "17", "-encoding", "UTF-8", "-cp", jars, "-d", str(into),
+        # Compiling lasts for seconds: the compiler that begins at once does it in half the CPU.
+        compiler, "-J-XX:TieredStopAtLevel=1", "-J-XX:+UseSerialGC",
+        "-proc:none", "-nowarn", "--release", "17", "-encoding", "UTF-8", "-cp", jars, "-d", str(into),
         *map(str, sources),
     ]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
