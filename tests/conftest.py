@@ -30,11 +30,15 @@ ROOT = Path(__file__).resolve().parent.parent
 # How fast a busy machine draws cases says nothing of what is tested.
 hypothesis.settings.register_profile("weir", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
 hypothesis.settings.load_profile("weir")
+BEGAN_S = pytest.StashKey[float]()
 SHARE, FEWEST = 4, 5  # a default run draws a fourth of the cases of a property, and so many at least; a long one all
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--long", action="store_true", help="also run the tests that take minutes")
+    parser.addoption(
+        "--within", type=float, default=0.0, metavar="SECONDS",
+        help="begin no test later than so long after the first, and keep to the order in which files are given")
 
 
 # Where Spark drivers, a site and a browser, or what is read of all files, serve a whole folder; what has its own there
@@ -80,7 +84,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if not config.getoption("--long") and isinstance(item, pytest.Function):
             _draw_fewer(item)
     yield
-    items.sort(key=_begins)
+    if not config.getoption("--within"):
+        items.sort(key=_begins)
 
 
 @pytest.hookimpl(trylast=True)
@@ -88,6 +93,14 @@ def pytest_collection_finish() -> None:
     """Let the garbage collector pass over what was collected: thousands of tests and all modules stay to the end."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    within_s = item.config.getoption("--within")
+    if within_s and BEGAN_S in item.config.stash and time.monotonic() > item.config.stash[BEGAN_S] + within_s:
+        pytest.skip(f"the run had {within_s:g} s, and this came later: --within=0 runs all")
+    item.config.stash.setdefault(BEGAN_S, time.monotonic())
 
 
 def shared_folder(tmp_path_factory: pytest.TempPathFactory, name: str) -> Path:

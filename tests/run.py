@@ -1,7 +1,8 @@
 """`./weir test`: pytest over the whole suite, and one closing line.
 
 It takes one worker more than there are cores (up to four), for most tests wait now and then. Where paths or a marker
-expression are given, one process does what was asked.
+expression are given, one process does what was asked. `--changed` runs what a change reaches, what is nearest to it
+first, for two minutes: see ``changed.py``.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ ROOT = Path(__file__).resolve().parent.parent
 INTERRUPTED = 2
 SHOWN = 25  # files, of those that took longest
 MOST_WORKERS = 4  # a worker may hold a Spark driver
+CHANGED = "--changed"
+CHANGED_S = 120  # within which a run of what has changed begins its last test, unless `--within` says otherwise
 # In the order of conftest.py: xdist would begin with the files of most tests, and end with single long ones.
 GROUPED = ("--dist", "loadgroup", "--no-loadscope-reorder")
 # JVMs of tests live for a minute: the compiler that begins at once serves them best.
@@ -71,9 +74,24 @@ def in_parallel() -> list[str]:
     return ["-n", str(min(MOST_WORKERS, cores + 1)), *GROUPED] if cores > 1 else []
 
 
+def of_changes(asked: str) -> list[str]:
+    """Options that run what changes reach since the revision that `--changed=REVISION` names."""
+    sys.path.insert(0, str(ROOT))
+    from tests import changed
+
+    files = changed.changed_files(asked.removeprefix(CHANGED).removeprefix("="))
+    chosen = changed.nearest_first(changed.reached_by(files, changed.importers_of_all())) if files else []
+    print(f"{len(files)} changed files reach {len(chosen)} files of tests.", flush=True)
+    return [f"--within={CHANGED_S}", *(str(ROOT / file) for file in chosen)] if chosen else []
+
+
 def main(arguments: Sequence[str]) -> int:
     """Run pytest; its exit code."""
-    chosen = [] if names_tests(arguments) else [str(ROOT / "tests")]
+    asked = next((argument for argument in arguments if argument.partition("=")[0] == CHANGED), "")
+    arguments = [argument for argument in arguments if argument != asked]
+    chosen = of_changes(asked) if asked else [] if names_tests(arguments) else [str(ROOT / "tests")]
+    if asked and not chosen:
+        return 0
     if chosen and not any(argument.startswith("-m") for argument in arguments):
         chosen += in_parallel()
     base = [sys.executable, "-P", "-m", "pytest", f"--rootdir={ROOT}", f"--config-file={ROOT / 'pyproject.toml'}"]
