@@ -114,13 +114,13 @@ def _reached_by_file(path: str, importers: Importers) -> dict[str, int]:
         for beginning, tests in FILES:
             if path.startswith(beginning):
                 return dict.fromkeys(tests, 0)
-    found = _tests_among(_reach({module_of(path)}, importers)) if path.endswith(".py") else {}
+    reached = _tests_among(_reach({module_of(path)}, importers)) if path.endswith(".py") else {}
     package = ".".join(Path(path).parent.parts)
-    while package and not found:
+    while package and not reached:
         beneath = {module for module in importers if module == package or module.startswith(f"{package}.")}
-        found = _tests_among(_reach(beneath, importers))
+        reached = _tests_among(_reach(beneath, importers))
         package = package.rpartition(".")[0]
-    return found or {EVERYTHING: 0}
+    return reached or {EVERYTHING: 0}
 
 
 def _reach(modules: Set[str], importers: Importers) -> dict[str, int]:

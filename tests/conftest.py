@@ -12,7 +12,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +21,14 @@ import redis
 from django.conf import settings as django_settings
 
 from workers.engine.channels.jvm import build
+from workers.engine.spark import shared_classes
 from workers.launcher import broker as embedded
 from workers.processes import spawn, stop
 
 ROOT = Path(__file__).resolve().parent.parent
 
+# Tests make and forget much at once: at Python's own thresholds the collector takes a fifth of their time.
+gc.set_threshold(50_000, 20, 20)
 # How fast a busy machine draws cases says nothing of what is tested.
 hypothesis.settings.register_profile("weir", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
 hypothesis.settings.load_profile("weir")
@@ -41,21 +43,28 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="begin no test later than so long after the first, and keep to the order in which files are given")
 
 
-# Where Spark drivers, a site and a browser, or what is read of all files, serve a whole folder; what has its own there
-# is a group by itself.
-WHOLE = tuple(ROOT / "tests" / folder for folder in (
-    "architecture", "browser", "engine/channels/contract", "library", "engine/spark"))
+# What tests of a folder share, and the fixtures that start it: those who ask for one stay with one worker, so it is
+# started once; what asks for none goes wherever there is room.
+RIGS: dict[str, dict[str, set[str]]] = {
+    "browser": {"site": {"site", "browser"}}, "library": {"library's driver": {"spark"}},
+    "engine/channels/contract": {"contract's driver": {"spark"}},
+    "engine/spark": {"slots": {"rig"}, "nodes": {"hosts"}}}
+WHOLE = ("architecture",)  # what is read of all files serves the whole folder
 # What takes longest begins first, so that no worker is left with it while the others have nothing to do.
 LONGEST_FIRST = (
-    "spark", "browser", "library", "contract", "nodes", "first light", "test_looks_leave_nothing.py", "test_looks.py",
-    "test_postgresql.py", "test_routes.py", "test_open_batches.py", "test_node.py", "test_openapi.py",
-    "test_every_page.py", "test_pacing.py")
+    "slots", "site", "library's driver", "contract's driver", "nodes", "moving", "first light",
+    "test_looks_leave_nothing.py", "test_looks.py", "test_postgresql.py", "test_routes.py", "test_open_batches.py",
+    "test_node.py", "test_openapi.py", "test_every_page.py", "test_pacing.py", "architecture")
 
 
-@lru_cache(None)
-def _group(path: Path) -> str:
-    """Those that stay with one worker."""
-    return next((folder for folder in WHOLE if path.is_relative_to(folder)), path).name
+def _group(item: pytest.Item) -> str:
+    """What stays with one worker: all that shares a rig, else the tests of a file."""
+    folder = item.path.parent
+    folder = folder.relative_to(ROOT / "tests").as_posix() if folder.is_relative_to(ROOT / "tests") else ""
+    if folder in WHOLE:
+        return folder
+    rig = next((rig for rig, fixtures in RIGS.get(folder, {}).items() if fixtures & set(item.fixturenames)), None)
+    return rig or item.path.name
 
 
 def _begins(item: pytest.Item) -> int:
@@ -78,7 +87,7 @@ def _draw_fewer(item: pytest.Function) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Iterator[None]:
     for item in items:  # where tests are spread over workers, what stays with one
         if item.get_closest_marker("xdist_group") is None:
-            item.add_marker(pytest.mark.xdist_group(_group(item.path)))
+            item.add_marker(pytest.mark.xdist_group(_group(item)))
         if item.get_closest_marker("long") and not config.getoption("--long"):
             item.add_marker(pytest.mark.skip(reason="takes long: ./weir test --long runs it"))
         if not config.getoption("--long") and isinstance(item, pytest.Function):
@@ -195,8 +204,21 @@ def embedded_broker(broker_url: str) -> Iterator[redis.Redis]:
 
 @pytest.fixture(scope="session")
 def with_jar(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], Path]:
-    """Sees to it that a state folder has the Java channels; beside the environment they stand for all of them."""
+    """Sees to it that a state folder has the Java channels, and that drivers find an archive of their classes.
+
+    Both stand beside the environment, for all state folders and all runs. The archive, which takes much of what a start
+    costs, is made where it is missing; where Java writes none, drivers start without.
+    """
     folder = shared_folder(tmp_path_factory, "java-channels")
+    with locked(folder):
+        jar = build.build(folder)
+        if shared_classes.find_archive(folder, class_path=str(jar)) is None:
+            with running_broker(tmp_path_factory.mktemp("archive")) as url:
+                subprocess.run(
+                    (sys.executable, "-m", "workers.engine.spark.class_archive"), check=False,
+                    stdout=subprocess.DEVNULL, cwd=ROOT, env={
+                        **os.environ, "REDIS_URL": url, "WEIR_DATA_DIR": str(folder), "WEIR_PIN": "never",
+                        "PYTHONPATH": str(ROOT)})
 
     def put(data_dir: Path) -> Path:
         with locked(folder):

@@ -74,12 +74,12 @@ def in_parallel() -> list[str]:
     return ["-n", str(min(MOST_WORKERS, cores + 1)), *GROUPED] if cores > 1 else []
 
 
-def of_changes(asked: str) -> list[str]:
+def of_changes(option: str) -> list[str]:
     """Options that run what changes reach since the revision that `--changed=REVISION` names."""
     sys.path.insert(0, str(ROOT))
     from tests import changed
 
-    files = changed.changed_files(asked.removeprefix(CHANGED).removeprefix("="))
+    files = changed.changed_files(option.removeprefix(CHANGED).removeprefix("="))
     chosen = changed.nearest_first(changed.reached_by(files, changed.importers_of_all())) if files else []
     print(f"{len(files)} changed files reach {len(chosen)} files of tests.", flush=True)
     return [f"--within={CHANGED_S}", *(str(ROOT / file) for file in chosen)] if chosen else []
@@ -87,10 +87,10 @@ def of_changes(asked: str) -> list[str]:
 
 def main(arguments: Sequence[str]) -> int:
     """Run pytest; its exit code."""
-    asked = next((argument for argument in arguments if argument.partition("=")[0] == CHANGED), "")
-    arguments = [argument for argument in arguments if argument != asked]
-    chosen = of_changes(asked) if asked else [] if names_tests(arguments) else [str(ROOT / "tests")]
-    if asked and not chosen:
+    since = next((argument for argument in arguments if argument.partition("=")[0] == CHANGED), "")
+    arguments = [argument for argument in arguments if argument != since]
+    chosen = of_changes(since) if since else [] if names_tests(arguments) else [str(ROOT / "tests")]
+    if since and not chosen:
         return 0
     if chosen and not any(argument.startswith("-m") for argument in arguments):
         chosen += in_parallel()

@@ -20,7 +20,7 @@ PLACES = [
     "/audit/", "/teams/", "/help/start", "/help/documents", "/password/", "/no-such-page"]
 # The short run measures every page; axe looks at one of so many of them, and at the contrast of fewer: that takes
 # longer than all other rules. The markup of every page is checked by tests/pages/test_every_page.py, too.
-EVERY, EVERY_CONTRAST = 2, 4
+EVERY, EVERY_CONTRAST = 4, 8
 
 
 def options(*, contrast: bool) -> dict:

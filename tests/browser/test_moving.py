@@ -18,7 +18,7 @@ from tests.browser.node import PlayedNode
 from tests.browser.site import PASSWORD, RunningSite, start_site, stop_site
 from tests.browser.test_accessibility import options
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("moving")]  # a site of its own
 
 FILES = json.dumps({
     "name": "Archive", "rates": {"sense": 40},

@@ -177,11 +177,11 @@ def test_the_bench_from_the_command_line(tmp_path, capsys):
     """A short one: one rate, small sizes; its rows are those of the schedules."""
     folder, out = shared_data("performance_models"), tmp_path / "schedules.json"
     assert schedules.main([
-        "--published", str(folder), "--rates", "50", "--sizes", "20", "40", "--repeat", "1", "--out", str(out)]) == 0
+        "--published", str(folder), "--rates", "50", "--sizes", "10", "20", "--repeat", "1", "--out", str(out)]) == 0
     written = json.loads(out.read_text())
     rows = {(row["dataflow"], row["allocation"], row["mapping"]): row for row in written["published"]}
     assert (rows["linear", "LSA", "RSM"]["slots"], rows["linear", "MBA", "SAM"]["slots"]) == (7, 4)
-    assert len(written["growth"]) == 18 and {row["tasks"] for row in written["growth"]} == {20, 40}
+    assert len(written["growth"]) == 18 and {row["tasks"] for row in written["growth"]} == {10, 20}
     assert "linear" in capsys.readouterr().out
 
 

@@ -68,10 +68,12 @@ def riotbench() -> list[Dataflow]:
     return topologies
 
 
-@pytest.mark.parametrize("workload", [opmw, riotbench])
-def test_published_dataflows_merge_and_drain(workload):
+@pytest.mark.parametrize(("workload", "every"), [
+    (riotbench, 1), (opmw, 3),  # a third of OPMW's takes a tenth of the time, and has what is shared by several
+    pytest.param(opmw, 1, marks=pytest.mark.long)])
+def test_published_dataflows_merge_and_drain(workload, every):
     """Random order of coming and going, as the paper does it; the invariants are checked on the way."""
-    pool, rng = workload(), Random(2017)
+    pool, rng = workload()[::every], Random(2017)
     assert len(pool) >= 4
     estate, reference, most_saved = EMPTY, Reference(TYPES), 0.0
     coming, present = list(enumerate(pool)), []
