@@ -92,9 +92,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.skip(reason="takes long: ./weir test --long runs it"))
         if not config.getoption("--long") and isinstance(item, pytest.Function):
             _draw_fewer(item)
+    given = {item: number for number, item in enumerate(items)}
     yield
-    if not config.getoption("--within"):
-        items.sort(key=_begins)
+    items.sort(key=given.__getitem__ if config.getoption("--within") else _begins)
 
 
 @pytest.hookimpl(trylast=True)
