@@ -92,9 +92,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.skip(reason="takes long: ./weir test --long runs it"))
         if not config.getoption("--long") and isinstance(item, pytest.Function):
             _draw_fewer(item)
+    given = {item: number for number, item in enumerate(items)}
     yield
-    if not config.getoption("--within"):
-        items.sort(key=_begins)
+    items.sort(key=given.__getitem__ if config.getoption("--within") else _begins)
 
 
 @pytest.hookimpl(trylast=True)
@@ -204,26 +204,25 @@ def embedded_broker(broker_url: str) -> Iterator[redis.Redis]:
 
 @pytest.fixture(scope="session")
 def with_jar(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], Path]:
-    """Sees to it that drivers of a state folder have the Java channels, and an archive of their classes, which halves
-    what their start takes.
+    """Sees to it that a state folder has the Java channels, and that drivers find an archive of their classes.
 
-    Both stand beside the environment, for all folders and for the next run. They are made where they are missing or of
-    other sources; a machine whose Java writes no archive has drivers without one.
+    Both stand beside the environment, for all state folders and all runs. The archive, which takes much of what a start
+    costs, is made where it is missing; where Java writes none, drivers start without.
     """
-    folder = shared_folder(tmp_path_factory, "drivers")
-    asked = folder / "asked"  # once a run
+    folder = shared_folder(tmp_path_factory, "java-channels")
+    with locked(folder):
+        jar = build.build(folder)
+        if shared_classes.find_archive(folder, class_path=str(jar)) is None:
+            with running_broker(tmp_path_factory.mktemp("archive")) as url:
+                subprocess.run(
+                    (sys.executable, "-m", "workers.engine.spark.class_archive"), check=False,
+                    stdout=subprocess.DEVNULL, cwd=ROOT, env={
+                        **os.environ, "REDIS_URL": url, "WEIR_DATA_DIR": str(folder), "WEIR_PIN": "never",
+                        "PYTHONPATH": str(ROOT)})
 
     def put(data_dir: Path) -> Path:
         with locked(folder):
-            jar = build.build(data_dir)
-            if not asked.exists() and shared_classes.find_archive(data_dir, class_path=str(jar)) is None:
-                with running_broker(tmp_path_factory.mktemp("archive")) as url:
-                    subprocess.run(
-                        (sys.executable, "-m", "workers.engine.spark.class_archive"), check=False,
-                        stdout=subprocess.DEVNULL, cwd=ROOT, env={
-                            **os.environ, "REDIS_URL": url, "WEIR_DATA_DIR": str(data_dir), "WEIR_PIN": "never",
-                            "PYTHONPATH": str(ROOT)})
-            asked.touch()
+            build.build(data_dir)
         return data_dir
 
     return put

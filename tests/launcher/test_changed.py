@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -110,6 +111,16 @@ def test_what_is_changed_is_what_differs_from_where_the_branch_began_and_what_is
     assert changed.changed_files("HEAD") == ["deleted", "edited", "new"]
     with pytest.raises(SystemExit, match="no-such"):
         changed.changed_files("no-such")
+
+
+def test_files_run_in_the_order_in_which_they_are_given_whatever_others_sort_them_by() -> None:
+    """pytest-django would begin with what needs the database."""
+    files = [str(ROOT / "tests" / file) for file in ("scheduler/test_errors.py", "dashboard/test_tidying.py")]
+    done = subprocess.run(
+        (sys.executable, str(ROOT / "tests" / "run.py"), *files, "--within=60", "--collect-only", "-q"),
+        capture_output=True, text=True, timeout=300)
+    collected = [line.partition("::")[0] for line in done.stdout.splitlines() if "::" in line]
+    assert list(dict.fromkeys(collected)) == ["tests/scheduler/test_errors.py", "tests/dashboard/test_tidying.py"]
 
 
 def test_what_is_not_begun_in_time_is_skipped_and_says_so() -> None:
