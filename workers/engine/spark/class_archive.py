@@ -64,7 +64,7 @@ def make(settings: Settings) -> Path:
         result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_WRITTEN_WITHIN_S)
         if result.returncode != 0 or not written.is_file():
             raise ArchiveFailed(f"java -Xshare:dump ended with {result.returncode}: {result.stderr[-2000:]}")
-        written.chmod(0o600)
+        written.chmod(0o644)  # drivers may be another user, and the data folder is closed
         os.replace(written, archive)
     for older in archive.parent.glob("classes-*.jsa"):
         if older != archive:
