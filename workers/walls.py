@@ -17,13 +17,11 @@ from __future__ import annotations
 import ctypes
 import json
 import os
-import platform
 import signal
 import stat
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from typing import NamedTuple
 
 # <linux/landlock.h>, <sys/prctl.h>, <sys/mount.h>, <sched.h>, <linux/securebits.h>
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
@@ -52,8 +50,7 @@ class NoWall(OSError):
     """The kernel does not give what a wall is made of."""
 
 
-@dataclass(frozen=True, slots=True)
-class Wall:
+class Wall(NamedTuple):
     """What a command may reach beyond what every program may (``SYSTEM``). Paths are absolute.
 
     ``user`` is the number of the user and group that it runs as; None leaves it as it is. It gets a name, with ``home``
@@ -72,12 +69,12 @@ class Wall:
 
     def command(self, argv: Sequence[str]) -> list[str]:
         """The command behind this wall."""
-        return [sys.executable, "-I", "-S", str(Path(__file__).resolve()), json.dumps(asdict(self)), *argv]
+        return [sys.executable, "-I", "-S", os.path.realpath(__file__), json.dumps(self._asdict()), *argv]
 
 
 def landlock_version() -> int:
     """Of the kernel's Landlock; 0 where there is none that serves."""
-    if platform.system() != "Linux":
+    if sys.platform != "linux":
         return 0
     version = _libc().syscall(_CREATE_RULESET, None, 0, _VERSION)
     return version if version >= _LEAST else 0
@@ -111,14 +108,16 @@ def _call(what: str, result: int) -> int:
 
 def closed_above(path: str, user: int) -> str | None:
     """The first folder above a path that the user may not pass, where it is no owner; None where it may pass all."""
-    for folder in reversed(Path(path).parents):
+    parts = path.split("/")[1:]
+    for length in range(len(parts)):
+        folder = "/" + "/".join(parts[:length])
         try:
-            status = folder.stat()
+            status = os.stat(folder)
         except OSError:
             return None
         passes = stat.S_IXUSR if status.st_uid == user else stat.S_IXGRP if status.st_gid == user else stat.S_IXOTH
         if not status.st_mode & passes:
-            return str(folder)
+            return folder
     return None
 
 
@@ -156,8 +155,8 @@ def _open_ways(paths: Iterable[str], user: int, home: str) -> None:
 
 def _outermost(paths: Iterable[str]) -> Iterator[str]:
     last = None
-    for path in sorted(set(map(os.path.realpath, paths)), key=lambda path: (*Path(path).parts,)):
-        if last is None or not Path(path).is_relative_to(last):
+    for path in sorted(set(map(os.path.realpath, paths)), key=lambda path: path.split("/")):
+        if last is None or not f"{path}/".startswith(f"{last}/"):
             last = path
             yield path
 
@@ -170,9 +169,9 @@ def _ruleset(wall: Wall) -> int:
     if not version:
         raise NoWall("this kernel has no Landlock")
     handled = _ALL if version >= 3 else _ALL & ~_TRUNCATE
-    asked = (ctypes.c_uint64 * 3)(handled, 0, _SCOPES)
+    attributes = (ctypes.c_uint64 * 3)(handled, 0, _SCOPES)
     size = 24 if version >= 6 else 8
-    ruleset = _call("landlock", libc.syscall(_CREATE_RULESET, ctypes.byref(asked), ctypes.c_size_t(size), 0))
+    ruleset = _call("landlock", libc.syscall(_CREATE_RULESET, ctypes.byref(attributes), ctypes.c_size_t(size), 0))
     for paths, rights in (
         ((*SYSTEM, *wall.read), _READ_FILE | _READ_DIR | _EXECUTE), (DEVICES, _READ_FILE | _WRITE_FILE),
         (wall.list, _READ_DIR), (wall.write, _ALL),

@@ -39,8 +39,9 @@ print(json.dumps({
 NODE = "nodes/n1"
 FILES = (
     "weir.sqlite3", "secret_key", "broker/url", "logs/web.log", "nodes/n2/told/desired.json",
-    f"{NODE}/told/desired.json", f"{NODE}/slot-0/f1-0.json", f"{NODE}/slot-1/f2-0.json", f"{NODE}/taken/f3-0", "checkpoints/f1-0.json",
-    "outputs/a/part-0", "replay/recording.csv", "jvm/channels.jar", "tables/t/log", "spill/n1/c/0", "anything")
+    f"{NODE}/told/desired.json", f"{NODE}/slot-0/f1-0.json", f"{NODE}/slot-1/f2-0.json", f"{NODE}/taken/f3-0",
+    "checkpoints/f1-0.json", "outputs/a/part-0", "replay/recording.csv", "jvm/channels.jar", "tables/t/log",
+    "spill/n1/c/0", "anything")
 SHARED = {"checkpoints/f1-0.json", "outputs/a/part-0"}
 FOR_ALL = {"replay/recording.csv", "jvm/channels.jar"}
 OF_SLOT = {f"{NODE}/slot-0/f1-0.json", f"{NODE}/taken/f3-0", *SHARED}
@@ -90,17 +91,17 @@ def enclosing(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., 
         if not user:
             monkeypatch.setattr(confinement.os, "geteuid", lambda: 1)
         settings = Settings(data_dir=data_dir)
-        one = Confinement(settings, Users(NodeStore(data_dir, "n1")), environment={
+        confined = Confinement(settings, Users(NodeStore(data_dir, "n1")), environment={
             "PATH": os.environ["PATH"], "DATABASE_URL": LOOT, "WEIR_SECRETS_KEY": LOOT, "TOKEN": LOOT, **environment})
-        one.prepare()
-        assert (one.means.user is not None, one.means.landlock) == (user, landlock)
-        return one
+        confined.prepare()
+        assert (confined.means.user is not None, confined.means.landlock) == (user, landlock)
+        return confined
 
     return made
 
 
-def tried(one: Confinement, name: str, role: str, paths: Sequence[Path]) -> dict:
-    argv, env = one.enclosed(name, [sys.executable, "-c", TRY, json.dumps(list(map(str, paths)))], role=role)
+def tried(confined: Confinement, name: str, role: str, paths: Sequence[Path]) -> dict:
+    argv, env = confined.enclosed(name, [sys.executable, "-c", TRY, json.dumps(list(map(str, paths)))], role=role)
     done = subprocess.run(argv, env=env, capture_output=True, text=True, check=True)
     return json.loads(done.stdout)
 
@@ -109,14 +110,15 @@ def tried(one: Confinement, name: str, role: str, paths: Sequence[Path]) -> dict
 @pytest.mark.parametrize("name", REACH)
 def test_a_process_reaches_what_is_its_own_and_nothing_else(enclosing, data_dir, name, user, landlock):
     role, writes, reads = REACH[name]
-    one = enclosing(user, landlock)
-    found = tried(one, name, role, [data_dir / path for path in FILES])
-    names = {what: {str(Path(path).relative_to(data_dir)) for path in found[what]} for what in ("read", "write")}
+    confined = enclosing(user, landlock)
+    reached = tried(confined, name, role, [data_dir / path for path in FILES])
+    names = {what: {str(Path(path).relative_to(data_dir)) for path in reached[what]} for what in ("read", "write")}
     more = set() if landlock else AS_ONE
     assert names["write"] == writes | more and names["read"] == writes | reads | more
-    assert LOOT not in str(found["environment"]) and found["environment"]["REDIS_URL"] != one._settings.redis_url
-    assert not found["agent"] and (found["user"] != os.getuid()) is user
-    assert one.missing() == []
+    assert LOOT not in str(reached["environment"])
+    assert reached["environment"]["REDIS_URL"] != confined._settings.redis_url
+    assert not reached["agent"] and (reached["user"] != os.getuid()) is user
+    assert confined.missing() == []
 
 
 @pytest.mark.parametrize(("user", "landlock"), means())
@@ -124,9 +126,9 @@ def test_what_was_cut_short_is_done_the_next_time(enclosing, data_dir, user, lan
     enclosing(user, landlock)
     (data_dir / "checkpoints" / "f5-0.json").write_text("")  # an earlier version ran here again, as root
     (data_dir / "weir.sqlite3").chmod(0o644)
-    one = enclosing(user, landlock)
-    found = tried(one, "0", SLOTS, [data_dir / "checkpoints" / "f5-0.json", data_dir / "weir.sqlite3"])
-    assert found["write"] == found["read"] == [str(data_dir / "checkpoints" / "f5-0.json")]
+    confined = enclosing(user, landlock)
+    reached = tried(confined, "0", SLOTS, [data_dir / "checkpoints" / "f5-0.json", data_dir / "weir.sqlite3"])
+    assert reached["write"] == reached["read"] == [str(data_dir / "checkpoints" / "f5-0.json")]
     if user:
         assert stat.S_IMODE(data_dir.stat().st_mode) == 0o710
 
@@ -136,17 +138,17 @@ def test_an_operator_adds_variables_and_paths(enclosing, tmp_path_factory, user,
     folder = tmp_path_factory.mktemp("more")
     folder.chmod(0o755)
     (folder / "key").write_text("")
-    one = enclosing(user, landlock, **{MORE_VARIABLES: "TOKEN", MORE_PATHS: str(folder)})
-    found = tried(one, "0", SLOTS, [folder / "key"])
-    assert found["environment"]["TOKEN"] == LOOT and "DATABASE_URL" not in found["environment"]
-    assert found["read"] == [str(folder / "key")]
+    confined = enclosing(user, landlock, **{MORE_VARIABLES: "TOKEN", MORE_PATHS: str(folder)})
+    reached = tried(confined, "0", SLOTS, [folder / "key"])
+    assert reached["environment"]["TOKEN"] == LOOT and "DATABASE_URL" not in reached["environment"]
+    assert reached["read"] == [str(folder / "key")]
 
 
 def test_without_means_that_is_said(enclosing, data_dir, monkeypatch):
     monkeypatch.setattr(walls, "landlock_version", lambda: 0)
-    one = enclosing(False, False)
-    assert one.means == Means() and one.missing() == ["files"]
-    assert LOOT not in str(one.enclosed("0", ["true"])[1]), "the environment is walled off all the same"
+    confined = enclosing(False, False)
+    assert confined.means == Means() and confined.missing() == ["files"]
+    assert LOOT not in str(confined.enclosed("0", ["true"])[1]), "the environment is walled off all the same"
 
 
 def test_every_setting_of_engine_and_library_reaches_them():

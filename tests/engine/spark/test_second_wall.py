@@ -150,15 +150,15 @@ def check(loot: dict[str, dict[str, str]], others: dict[str, Path], *, walled: b
     """Each attempt was refused, wherever it was made, and what is the slot's own was had."""
     assert set(loot) == {"driver", "spark", "worker"}
     assert LOOT not in json.dumps(loot) or not walled, [
-        (where, what) for where, tried in loot.items() for what, said in tried.items() if LOOT in said]
+        (where, what) for where, tried in loot.items() for what, outcome in tried.items() if LOOT in outcome]
     for where, tried in loot.items():
-        own = {name: said for name, said in tried.items() if name.endswith(" own") or "own-0:x" in name}
-        assert own and all(said.startswith("had: ") for said in own.values()), (where, own)
-        for name, said in tried.items():
+        own = {name: outcome for name, outcome in tried.items() if name.endswith(" own") or "own-0:x" in name}
+        assert own and all(outcome.startswith("had: ") for outcome in own.values()), (where, own)
+        for name, outcome in tried.items():
             if name in own or "environment" in name:
-                assert LOOT not in said, (where, name)
+                assert LOOT not in outcome, (where, name)
             elif name.endswith("another slot") and not walled:
                 continue  # its drivers are one user: docs/security.md says so
             else:
-                assert said.startswith("refused: "), (where, name, said)
+                assert outcome.startswith("refused: "), (where, name, outcome)
     assert all(path.read_text() != "x" for what, path in others.items() if walled or what != "another slot")

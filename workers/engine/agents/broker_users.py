@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import secrets
 import threading
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from urllib.parse import quote, urlsplit, urlunsplit
 
@@ -132,8 +132,8 @@ class BrokerUsers:
         folders = sorted(self._store.folder.glob("slot-*"))
         state = [(folder.name, folder.stat().st_mtime_ns) for folder in folders]
         if self._recorded[0] != state:
-            found: Mapping[str, WantedFragment] = {}
+            records: dict[str, WantedFragment] = {}
             for folder in folders:
-                found = {**found, **SlotStore(self._store.data_dir, folder).records()}
-            self._recorded = (state, tuple(found.values()))
+                records |= SlotStore(self._store.data_dir, folder).records()
+            self._recorded = (state, tuple(records.values()))
         return self._recorded[1]

@@ -30,7 +30,7 @@ from workers.processes import python_path
 from workers.walls import Wall
 
 from .broker_sync import connect
-from .broker_users import CONNECTORS, SLOTS, BrokerUsers
+from .broker_users import CONNECTORS, LOOKS, SLOTS, BrokerUsers
 from .logs import logger
 from .node_store import LET_GO, TAKEN, TOLD, VOID, NodeStore
 from .supervision import SPARE
@@ -48,7 +48,10 @@ PASSED = (
 MORE_VARIABLES, MORE_PATHS = "WEIR_SLOT_ENVIRONMENT", "WEIR_SLOT_READS"  # that an operator adds
 SHARED = ("checkpoints", "folds", "outputs", "feeds")  # folders that work of one slot leaves to another's
 FOR_ALL = ("jvm", "replay")  # that every process of the node may read
-_WITHIN_S = 60.0
+_WITHIN_S = 120.0
+_PROBE = """import os, sys, workers.processes
+closed = [path for path in sys.argv[1:] if not os.access(path, os.R_OK | (os.X_OK if os.path.isdir(path) else 0))]
+sys.exit(f"closed to it: {', '.join(closed)}" if closed else 0)"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,16 +114,18 @@ class Confinement:
         """
         self.clear()
         node, data_dir = self._node, self._settings.data_dir
-        for folder in (*self._own_slots(), *(node / name for name in (TOLD, TAKEN, VOID, LET_GO, SPARES)),
-                       *(data_dir / name for name in (*SHARED, "tables"))):
+        own = [node / name for name in (TOLD, TAKEN, VOID, LET_GO, SPARES)]
+        for folder in (*self._own_slots(), *own, *(data_dir / name for name in (*SHARED, "tables")),
+                       spill_folder(data_dir, self._settings.node)):
             folder.mkdir(parents=True, exist_ok=True)
         landlock = walls.landlock_version() > 0
         # Executors of a cluster write checkpoints, too, as whoever runs them: these folders must stay everybody's.
-        as_another = os.geteuid() == 0 and not self._settings.spark_master
-        for user in ((walls.nobody_for(str(data_dir)), None) if as_another else (None,)):
+        is_root = os.geteuid() == 0
+        another = walls.nobody_for(str(data_dir)) if is_root and not self._settings.spark_master else None
+        for user in dict.fromkeys((another, None)):
             self.means = Means(user, landlock)
-            if user is not None:
-                self._hand_over(user)
+            if is_root:
+                self._hand_over(user or 0)
             if self.means.is_there and self._stands():
                 break
             self.means = Means()
@@ -135,20 +140,23 @@ class Confinement:
                 *(["broker"] if self.users.is_refused else [])]
 
     def _stands(self) -> bool:
-        """Whether a process gets behind the wall and still finds its interpreter and Weir."""
-        probe = [sys.executable, "-c", "import workers.processes"]
-        argv, env = self.enclosed("probe", probe, role=SLOTS)
+        """Whether a process gets behind the wall and still finds its interpreter, Weir, and what it is to read."""
+        paths = [str(path) for path in (*self._readable(SLOTS), *self._readable(LOOKS)) if path.exists()]
+        argv, env = self.enclosed("probe", [sys.executable, "-c", _PROBE, *paths], role=LOOKS)
         try:
-            done = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=_WITHIN_S, check=False)
-        except (OSError, subprocess.TimeoutExpired) as error:
-            logger().warning("no process gets behind the wall", of=str(self.means), error=str(error))
-            return False
-        if done.returncode:
-            logger().warning("no process gets behind the wall", of=str(self.means), error=done.stderr[-1000:])
-        return done.returncode == 0
+            probe = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=_WITHIN_S, check=False)
+            error = (probe.stderr[-1000:] or str(probe.returncode)) if probe.returncode else ""
+        except (OSError, subprocess.TimeoutExpired) as refusal:
+            error = str(refusal)
+        if error:
+            logger().warning("no process can work behind this wall", of=str(self.means), error=error)
+        return not error
 
     def _hand_over(self, user: int) -> None:
-        """Give the user what its processes write, let it through to that, and close all else to it."""
+        """Give the user what its processes write, let it through to that, and close all else to it.
+
+        Root without its rights is such a user, too: what was another's before would be closed to it.
+        """
         data_dir = self._settings.data_dir
         spilled = spill_folder(data_dir, self._settings.node).parent
         own = (self._node, spilled, *(data_dir / name for name in (*SHARED, "tables")))
@@ -201,22 +209,24 @@ class Confinement:
 
     def _wall(self, name: str, role: str, temporary: Path) -> Wall:
         data_dir, node = self._settings.data_dir, self._node
-        code = [ROOT / "workers", ROOT / "scheduler", *self._code()]
-        recordings = replay_folders({**self._given, "WEIR_DATA_DIR": str(data_dir)})
-        read = [*code, *(data_dir / name for name in FOR_ALL), *recordings]
-        write = [temporary]
+        read, write = self._readable(role), [temporary]
         if role == SLOTS:
             own = self._own_slots() if name == SPARE else [node / f"slot-{name}"]  # a spare may become any of them
             write += [*own, *(node / name for name in (TAKEN, VOID, SPARES)), *(data_dir / name for name in SHARED)]
-            read += [node / TOLD, spill_folder(data_dir, self._settings.node)]
         elif role == CONNECTORS:
             write += [node, data_dir / "checkpoints", data_dir / "tables"]
-        if role != SLOTS:
-            read += inboxes(self._given)
-        spill_folder(data_dir, self._settings.node).mkdir(parents=True, exist_ok=True)
         return Wall(
-            self.means.user, str(temporary), self.means.landlock, write=_texts(write), read=_texts(read), list=_texts([ROOT, node]),
-            keep=_texts([*read, ROOT, data_dir, temporary]))
+            self.means.user, str(temporary), self.means.landlock, write=_texts(write), read=_texts(read),
+            list=_texts([ROOT, node]), keep=_texts([*read, ROOT, data_dir, temporary]))
+
+    def _readable(self, role: str) -> list[Path]:
+        """What a role may read beside what it writes."""
+        data_dir = self._settings.data_dir
+        recordings = replay_folders({**self._given, "WEIR_DATA_DIR": str(data_dir)})
+        own = [self._node / TOLD, spill_folder(data_dir, self._settings.node)] if role == SLOTS \
+            else inboxes(self._given)
+        return [ROOT / "workers", ROOT / "scheduler", *self._code(), *(data_dir / name for name in FOR_ALL),
+                *recordings, *own]
 
     def _code(self) -> list[Path]:
         """Where programs are that are not the system's: Python, Java, Spark, packages; and what an operator adds."""

@@ -10,8 +10,8 @@ from scheduler.contracts.desired import DesiredState, WantedFragment
 from workers.engine.secrets import open_one, references_in
 from workers.engine.settings import Settings
 
-from .asking import answer
 from .broker_users import CONNECTORS
+from .secret_requests import answer
 from .supervision import SlotProcess
 
 
@@ -30,12 +30,12 @@ class Opener:
         self._newest = newest
         self._open = partial(open_one, redis_url=settings.redis_url, data_dir=settings.data_dir)
 
-    def answer(self, process: SlotProcess, asked: Mapping[str, Any]) -> bytes:
+    def answer(self, process: SlotProcess, request: Mapping[str, Any]) -> bytes:
         """The line that answers what a process asks for."""
         named = {
             reference for fragment in self._of(process.name) for task in fragment.tasks
             for reference in references_in(task.config)}
-        return answer(asked, process.ordered | named, self._open)
+        return answer(request, process.ordered | named, self._open)
 
     def _of(self, name: str) -> Iterable[WantedFragment]:
         desired = self._newest()

@@ -40,7 +40,6 @@ from workers.engine.spark.session import open_session
 from workers.engine.spark.warm import warm_up
 from workers.library.registry import task_types
 
-from .asking import AskedSecrets, obey
 from .broker_sync import connect
 from .carrying import Carrier
 from .context import SlotContext
@@ -56,6 +55,7 @@ from .long_batches import LOOK_MS, LongBatches, batching
 from .node_store import NewestDesired, NodeStore
 from .pulse import Pulse
 from .reconcile import Action, State, reconcile
+from .secret_requests import RequestedSecrets, obey
 from .spare import wait_for_a_slot
 from .standby import Patience, heirs_due, rest_s, stages_of
 from .state_sizes import StateSizes
@@ -378,9 +378,9 @@ def main(looking: Looking = NewestDesired) -> None:
     slot = Slot(settings, name, tell=tell, session=session, looking=looking)
     for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(signum, lambda *_: slot.stop())
-    asked = AskedSecrets(tell)
-    open_by(asked)
-    orders = {"stop": slot.stop, "poke": slot.poke, "try_out": slot.try_out, "secrets": asked}
+    requested = RequestedSecrets(tell)
+    open_by(requested)
+    orders = {"stop": slot.stop, "poke": slot.poke, "try_out": slot.try_out, "secrets": requested}
     threading.Thread(target=obey, args=(sys.stdin,), kwargs=orders, name="commands", daemon=True).start()
     with refusal_told(tell):
         code = slot.run()

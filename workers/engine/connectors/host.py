@@ -27,11 +27,11 @@ import redis
 from scheduler.contracts.desired import made_in
 from scheduler.contracts.reports import ConnectorReport
 from scheduler.model.task_types import TaskType, TaskTypes
-from workers.engine.agents.asking import AskedSecrets, obey
 from workers.engine.agents.broker_sync import connect
 from workers.engine.agents.line_writer import LineWriter
 from workers.engine.agents.logs import configure, logger
 from workers.engine.agents.node_store import NewestDesired, NodeStore
+from workers.engine.agents.secret_requests import RequestedSecrets, obey
 from workers.engine.agents.usage_attribution import Rates
 from workers.engine.holding import HELD_MS
 from workers.engine.passing import PassingRecords, Phase
@@ -311,9 +311,9 @@ def main() -> None:
     host = ConnectorHost(settings, tell=tell, types=task_types())
     for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(signum, lambda *_: host.stop())
-    asked = AskedSecrets(tell)
-    open_by(asked)
-    orders = {"stop": host.stop, "poke": host.poke, "secrets": asked}
+    requested = RequestedSecrets(tell)
+    open_by(requested)
+    orders = {"stop": host.stop, "poke": host.poke, "secrets": requested}
     threading.Thread(target=obey, args=(sys.stdin,), kwargs=orders, name="commands", daemon=True).start()
     host.run()
     os._exit(0)  # clients' threads have nothing left to say

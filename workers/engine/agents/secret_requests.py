@@ -19,7 +19,7 @@ WITHIN_S = 10.0
 WORD = "secret "
 
 
-class AskedSecrets:
+class RequestedSecrets:
     """Asks for values and waits for them.
 
     Parameters
@@ -61,34 +61,37 @@ class AskedSecrets:
         return True
 
 
-def answer(asked: Mapping[str, Any], allowed: frozenset[tuple[str, str]], open_one: Callable[[str, str], str]) -> bytes:
+def answer(
+    request: Mapping[str, Any], allowed: frozenset[tuple[str, str]], open_one: Callable[[str, str], str]
+) -> bytes:
     """The line that answers what a process asks for; it gets what it has to do with, and nothing else.
 
     Parameters
     ----------
-    asked : mapping of str to Any
+    request : mapping of str to Any
         The process's line.
     allowed : frozenset of pairs of str
         Teams and names of the secrets that are named in what it has to do.
     open_one : callable
         Opens a secret by team and name.
     """
-    team, name = str(asked.get("team")), str(asked.get("secret"))
+    team, name = str(request.get("team")), str(request.get("secret"))
     try:
         if (team, name) not in allowed:
             raise SecretAway(f"The secret {name} of team {team} is in nothing that runs here.",
                              remedy="A task names its secrets in its config.")
-        said: dict[str, Any] = {"value": open_one(team, name)}
+        answered: dict[str, Any] = {"value": open_one(team, name)}
     except WeirError as error:
-        said = {"message": error.message, "remedy": error.remedy}
+        answered = {"message": error.message, "remedy": error.remedy}
     except Exception as error:  # a damaged file, say; whoever waits is to hear of it
-        said = {"message": f"The secret {name} of team {team} cannot be opened: {type(error).__name__}.",
-                "remedy": "The log of the node's agent says more."}
-    return WORD.encode() + json.dumps({"open": asked["open"], **said}).encode() + b"\n"
+        answered = {
+            "message": f"The secret {name} of team {team} cannot be opened: {type(error).__name__}.",
+            "remedy": "The log of the node's agent says more."}
+    return WORD.encode() + json.dumps({"open": request["open"], **answered}).encode() + b"\n"
 
 
 def obey(
-    commands: TextIO, *, stop: Callable[[], None], poke: Callable[[], None], secrets: AskedSecrets,
+    commands: TextIO, *, stop: Callable[[], None], poke: Callable[[], None], secrets: RequestedSecrets,
     try_out: Callable[[Mapping[str, Any]], None] | None = None,
 ) -> None:
     """Do what the agent says, line by line, until it says stop or is gone.
@@ -99,7 +102,7 @@ def obey(
         The agent's lines.
     stop, poke : callable
         For the end, and for every line that only says that something is new.
-    secrets : AskedSecrets
+    secrets : RequestedSecrets
         Who waits for values.
     try_out : callable, optional
         Takes the command of a trial.
