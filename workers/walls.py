@@ -38,8 +38,14 @@ _NO_SUID_NO_DEV = 0b110
 
 # Everybody's: programs, libraries, their settings, what the kernel tells.
 SYSTEM = (
-    "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/opt", "/etc", "/proc", "/sys", "/run/systemd/resolve",
-    "/var/lib/ca-certificates")
+    "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/proc", "/sys", "/run/systemd/resolve",
+    "/var/lib/ca-certificates",
+    *(f"/etc/{name}" for name in (
+        "alternatives", "ca-certificates", "crypto-policies", "gai.conf", "group", "host.conf", "hostname", "hosts",
+        "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "locale.alias", "localtime", "machine-id", "mime.types",
+        "nsswitch.conf", "os-release", "passwd", "pki/ca-trust", "pki/java", "pki/tls/certs", "protocols",
+        "resolv.conf", "services", "ssl/certs", "ssl/openssl.cnf", "timezone")),
+    *(f"/etc/{name}" for name in os.listdir("/etc") if name.startswith("java")))
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 PASSWD = "/etc/passwd"
 NOBODY = 61_184  # user ids from here on are nobody's on any machine: systemd hands them out for a process's life

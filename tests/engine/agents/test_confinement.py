@@ -113,6 +113,7 @@ def test_a_process_reaches_what_is_its_own_and_nothing_else(enclosing, data_dir,
     confined = enclosing(user, landlock)
     reached = tried(confined, name, role, [data_dir / path for path in FILES])
     names = {what: {str(Path(path).relative_to(data_dir)) for path in reached[what]} for what in ("read", "write")}
+    assert tried(confined, name, role, [Path("/etc/shadow")])["read"] == []
     more = set() if landlock else AS_ONE
     assert names["write"] == writes | more and names["read"] == writes | reads | more
     assert LOOT not in str(reached["environment"])

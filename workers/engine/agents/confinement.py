@@ -234,6 +234,8 @@ class Confinement:
         named = [given.get(name, "") for name in ("JAVA_HOME", "SPARK_HOME", "SPARK_CONF_DIR", "WEIR_CHANNELS_JAR")]
         named += [path for path in python_path(ROOT).split(os.pathsep) if Path(path) != ROOT]
         named += given.get(MORE_PATHS, "").split(os.pathsep)
+        if (java := shutil.which("java", path=given.get("PATH"))) is not None:
+            named.append(str(Path(java).resolve().parents[1]))
         return [Path(sys.base_prefix), Path(sys.prefix), *(Path(path).resolve() for path in named if path)]
 
     def _own_slots(self) -> list[Path]:
