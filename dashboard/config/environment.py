@@ -64,6 +64,8 @@ DECLARED: tuple[Declared, ...] = (
     Declared("WEIR_SPARES", "0", "1 keeps a warm driver on each node, which takes the place of one that dies."),
     Declared("WEIR_CLASS_ARCHIVE", "1", "0 writes no archive of classes, with which drivers start sooner."),
     Declared("WEIR_PIN", "auto", "Whether a slot is held to a core of its own: `auto`, `always` or `never`."),
+    Declared("WEIR_SLOT_ENVIRONMENT", "", "Variables that slots, connectors and looks get beside Weir's, by commas."),
+    Declared("WEIR_SLOT_READS", "", "Paths that these may read beside their own, as in PATH."),
     Declared("WEIR_REPLAY_DIRS", "", "Folders of recordings, as in PATH; empty: `replay` in the data folder."),
     Declared("WEIR_TRIGGER_MS", "500", "Interval between the batches of a query that is new, in milliseconds."),
     Declared("WEIR_SUPERVISOR_CYCLE_S", "2", "Seconds between an agent's looks at its desired state, beside pushes."),

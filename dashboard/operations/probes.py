@@ -24,7 +24,8 @@ def healthz(_request: HttpRequest) -> JsonResponse:
 def readyz(_request: HttpRequest) -> JsonResponse:
     """200 where the site can serve, else 503; ``checks`` says of database, disk, broker and worker how each is.
 
-    Without a broker or a worker the site serves what it knows and takes in what it can, so that these make no 503.
+    Without a broker or a worker the site serves what it knows and takes in what it can, so that these make no 503. Nor
+    does a node that cannot wall its processes off, of which ``walls`` says ``missing``.
     """
     checks = {"database": _database(), "disk": _disk(), **_broker()}
     is_ready = checks["database"] == checks["disk"] == "ok"
@@ -52,6 +53,8 @@ def _broker() -> dict[str, str]:
     try:
         if jobs.broker_is_full():
             return {"broker": FULL, "worker": "unknown"}
-        return {"broker": "ok", "worker": "ok" if jobs.worker_is_heard() else "away"}
+        return {
+            "broker": "ok", "worker": "ok" if jobs.worker_is_heard() else "away",
+            "walls": "missing" if any(report.unwalled for report in jobs.read_live((), {}).reports.values()) else "ok"}
     except redis.RedisError:
         return {"broker": "away", "worker": "unknown"}

@@ -16,7 +16,8 @@ from .trials import TRIAL_ORDERS, TRIAL_PROGRESS, TRIAL_RESULTS
 
 CONTRACTS: dict[str, tuple[Callable[[], dict[str, Any]], str]] = {
     "Desired state of a node": (
-        DESIRED_STATES.schema, "`weir:desired:<node>` in the broker, `nodes/<node>/desired.json` in the data folder."),
+        DESIRED_STATES.schema,
+        "`weir:desired:<node>` in the broker, `nodes/<node>/told/desired.json` in the data folder."),
     "A fragment that a slot has started": (
         WANTED_FRAGMENTS.schema, "`nodes/<node>/slot-<n>/<fragment>.json` and `checkpoints/<fragment>.json`."),
     "Report of a node": (NODE_REPORTS.schema, "`weir:observed:<node>` in the broker, for 15 s."),
@@ -26,7 +27,7 @@ CONTRACTS: dict[str, tuple[Callable[[], dict[str, Any]], str]] = {
         QOS_SETUPS.schema, "`weir:qos:<node>` in the broker, `nodes/<node>/qos.json` in the data folder."),
     "What a reporter tells a manager": (QOS_REPORTS.schema, "`weir:qos:<node>:reports` in the broker, for a minute."),
     "What a manager wishes": (QOS_WISHES.schema, "`weir:qos:<node>:wishes` in the broker, for ten minutes."),
-    "Intervals that managers chose": (INTERVALS.schema, "`nodes/<node>/intervals.json` in the data folder."),
+    "Intervals that managers chose": (INTERVALS.schema, "`nodes/<node>/told/intervals.json` in the data folder."),
     "Order of a trial": (TRIAL_ORDERS.schema, "`weir:trial:<id>:order` in the broker, for ten minutes."),
     "Progress of a trial": (TRIAL_PROGRESS.schema, "`weir:trial:<id>:progress` in the broker, while it runs."),
     "Result of a trial": (TRIAL_RESULTS.schema, "`weir:trial:<id>:result` in the broker, for a day."),

@@ -200,6 +200,7 @@ class NodeReport:
     calibrating_s: int | None = None  # for how long it is being looked at still
     pinning: str = ""  # how its slots are held to cores
     link: str = ""  # what delays and limits its traffic with the broker, in words; empty: nothing that Weir does
+    unwalled: tuple[str, ...] = ()  # what its processes are not kept from: `files`, `user`, `broker`
     disk_free_mb: float | None = None  # of the file system of its data folder
     disk_total_mb: float | None = None
     spare: SpareReport | None = None

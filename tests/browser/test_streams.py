@@ -14,6 +14,7 @@ from tests.browser.conftest import PageOf
 from tests.browser.documents import ETL
 from tests.browser.drive import settled, until
 from tests.browser.site import RunningSite
+from workers.engine.agents.confinement import Confinement
 from workers.engine.agents.look_runner import LookRunner
 from workers.engine.settings import Settings
 
@@ -112,8 +113,8 @@ def drops(site: RunningSite) -> Iterator[Path]:
     """A folder that may be read, and the part of a node's agent that looks."""
     folder = site.data_dir / "inbox" / "drops"
     folder.mkdir(parents=True, exist_ok=True)
-    runner = LookRunner(
-        Settings(redis_url=site.redis_url, data_dir=site.data_dir), {**site.environment, "WEIR_NODE": "n1"})
+    settings = Settings(redis_url=site.redis_url, data_dir=site.data_dir)
+    runner = LookRunner(settings, Confinement.of(settings, site.environment))
     runner.start()
     yield folder
     runner.stop()

@@ -265,3 +265,12 @@ def test_probes_answer_anybody_and_say_what_is_away(db, monkeypatch: pytest.Monk
     answer = client.get("/readyz")
     assert (answer.status_code, answer.json()["ready"], answer.json()["checks"]["disk"]) == (503, False, "full")
     assert client.post("/readyz").status_code == 405
+
+
+@pytest.mark.parametrize(("unwalled", "walls"), [([], "ok"), (["user"], "missing"), (["files", "broker"], "missing")])
+def test_a_node_without_walls_is_a_remark_and_no_reason_not_to_serve(db, monkeypatch, unwalled, walls) -> None:
+    observe(monkeypatch, node={"unwalled": unwalled})
+    monkeypatch.setattr(jobs, "broker_is_full", lambda: False)
+    monkeypatch.setattr(jobs, "worker_is_heard", lambda: True)
+    answer = Client().get("/readyz")
+    assert (answer.status_code, answer.json()["checks"]["walls"]) == (200, walls)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,8 +20,9 @@ from dashboard.teams.services import create_token, set_secret
 from scheduler.contracts.looks import DONE, ORDERED
 from scheduler.model.errors import InvalidDataflow, NotFound, PermissionDenied
 from tests.dashboard.building import World, running
-from tests.engine.connectors.playing import ROOT, until
+from tests.engine.connectors.playing import until
 from workers.engine import looks
+from workers.engine.agents.confinement import Confinement
 from workers.engine.agents.look_runner import LookRunner
 from workers.engine.settings import Settings
 
@@ -47,9 +47,8 @@ def _site(broker: redis.Redis, broker_url: str, settings, tmp_path: Path, monkey
 @pytest.fixture
 def node(broker_url: str, tmp_path: Path) -> Iterator[None]:
     """The part of a node's agent that looks."""
-    runner = LookRunner(Settings(redis_url=broker_url, data_dir=tmp_path), {
-        **os.environ, "REDIS_URL": broker_url, "WEIR_NODE": "n1", "WEIR_DATA_DIR": str(tmp_path),
-        "PYTHONPATH": str(ROOT)})
+    settings = Settings(redis_url=broker_url, data_dir=tmp_path)
+    runner = LookRunner(settings, Confinement.of(settings))
     runner.start()
     yield
     runner.stop()

@@ -52,9 +52,9 @@ def order(broker: redis.Redis, look: LookOrder, *, owner: str) -> None:
     pipeline = broker.pipeline()
     if before is not None:
         pipeline.delete(_asked(before.decode()))
-    pipeline.hset(_key(look.id), mapping={
+    pipeline.hset(key(look.id), mapping={
         "order": LOOK_ORDERS.dumps(look), "owner": owner, "state": LOOK_STATES.dumps(LookState(ORDERED))})
-    pipeline.expire(_key(look.id), LIVES_S)
+    pipeline.expire(key(look.id), LIVES_S)
     pipeline.set(_asked(look.id), 1, ex=ASKED_S)
     pipeline.rpush(_queue(look.node), look.id).expire(_queue(look.node), ORDER_LIVES_S)
     pipeline.execute()
@@ -65,7 +65,7 @@ def seen(broker: redis.Redis, look_id: str, *, owner: str) -> Seen | None:
     over for a minute."""
     pipeline = broker.pipeline(transaction=False)
     (ordered_by, text, block), left_s = pipeline.hmget(
-        _key(look_id), "owner", "state", "block").ttl(_key(look_id)).execute()
+        key(look_id), "owner", "state", "block").ttl(key(look_id)).execute()
     if ordered_by is None or text is None or ordered_by.decode() != owner:
         return None
     state = LOOK_STATES.loads(text)
@@ -74,7 +74,7 @@ def seen(broker: redis.Redis, look_id: str, *, owner: str) -> Seen | None:
     if not state.is_over:
         broker.set(_asked(look_id), 1, ex=ASKED_S)
         if state.state != ORDERED:  # how long an order has waited is known by what is left of its life
-            broker.expire(_key(look_id), LIVES_S)
+            broker.expire(key(look_id), LIVES_S)
     types: dict[str, str | None] = {}
     events: list[dict[str, Any]] = []
     for batch in codec.decode_block(block) if block else ():
@@ -86,10 +86,10 @@ def seen(broker: redis.Redis, look_id: str, *, owner: str) -> Seen | None:
 
 def cancel(broker: redis.Redis, look_id: str, *, owner: str) -> bool:
     """Let a look end, without waiting for it; False where this owner ordered no such look."""
-    ordered_by = broker.hget(_key(look_id), "owner")
+    ordered_by = broker.hget(key(look_id), "owner")
     if ordered_by is None or ordered_by.decode() != owner:
         return False
-    broker.delete(_asked(look_id), _key(look_id))
+    broker.delete(_asked(look_id), key(look_id))
     return True
 
 
@@ -102,7 +102,7 @@ def take(broker: redis.Redis, node: str, *, wait_s: float) -> LookOrder | None:
     if popped is None:
         return None
     look_id = popped[1].decode()
-    text = broker.hget(_key(look_id), "order")
+    text = broker.hget(key(look_id), "order")
     if text is None or not is_asked(broker, look_id):
         return None
     try:
@@ -123,7 +123,7 @@ def is_asked(broker: redis.Redis, look_id: str) -> bool:
 
 def state_of(broker: redis.Redis, look_id: str) -> LookState | None:
     """How far a look is; None where nobody can ask for it any more."""
-    text = broker.hget(_key(look_id), "state")
+    text = broker.hget(key(look_id), "state")
     return None if text is None else LOOK_STATES.loads(text)
 
 
@@ -145,8 +145,8 @@ def tell(broker: redis.Redis, look_id: str, state: LookState, batch: pa.RecordBa
         return
     block = {} if batch is None else {"block": codec.encode_block(batch)}
     pipeline = broker.pipeline()
-    pipeline.hset(_key(look_id), mapping={"state": LOOK_STATES.dumps(state), **block})
-    pipeline.expire(_key(look_id), LIVES_S)
+    pipeline.hset(key(look_id), mapping={"state": LOOK_STATES.dumps(state), **block})
+    pipeline.expire(key(look_id), LIVES_S)
     pipeline.execute()
 
 
@@ -158,9 +158,10 @@ def _looking(owner: str) -> str:
     return f"{PREFIX}looking:{owner}"
 
 
-def _key(look_id: str) -> str:
+def key(look_id: str) -> str:
+    """The hash of a look; what else there is of it is named after it."""
     return f"{PREFIX}look:{look_id}"
 
 
 def _asked(look_id: str) -> str:
-    return f"{_key(look_id)}:asked"
+    return f"{key(look_id)}:asked"

@@ -15,7 +15,7 @@ import hashlib
 import json
 import os
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from workers.engine.channels import keys
 
 KEY_FILE, COPY_FILE = "secrets_key", "secrets.json"
 _opened: set[str] = set()  # values that this process knows: no message may show them
+_ask: Callable[[str, str], str] | None = None  # of a process that has no key: who opens for it
 
 
 class SecretAway(WeirError):
@@ -73,24 +74,55 @@ def connect(redis_url: str) -> redis.Redis:
     return redis.Redis.from_url(redis_url, socket_connect_timeout=2.0, socket_timeout=2.0)
 
 
+def open_by(ask: Callable[[str, str], str]) -> None:
+    """From now on this process opens no secret itself: it asks for the value, by team and name."""
+    global _ask
+    _ask = ask
+
+
 def opened(config: Mapping[str, Any], *, redis_url: str, data_dir: Path) -> dict[str, Any]:
     """A task's config with the values of the secrets that it names, for its build function and nobody else.
 
     Raises
     ------
     SecretAway
-        The broker does not have one, nor has this machine seen it; or it was sealed with another key.
+        The broker does not have one, nor has this machine seen it; or it was sealed with another key; or it is none of
+        this process's.
     """
-    named = {name: value for name, value in config.items() if is_reference(value)}
-    if not named:
-        return dict(config)
-    vault, broker = Vault(data_dir), connect(redis_url)
-    values = {}
-    for name, reference in named.items():
-        field = f"{reference.get(TEAM, '')}/{reference[SECRET]}"
-        values[name] = vault.open(_sealed(field, broker, data_dir / COPY_FILE))
-        _opened.add(values[name])
+    values = {
+        name: _ask(reference.get(TEAM, ""), reference[SECRET]) if _ask is not None
+        else open_one(reference.get(TEAM, ""), reference[SECRET], redis_url=redis_url, data_dir=data_dir)
+        for name, reference in config.items() if is_reference(reference)}
+    _opened.update(values.values())
     return {**config, **values}
+
+
+def open_one(team: str, name: str, *, redis_url: str, data_dir: Path) -> str:
+    """The value of a team's secret, opened with this machine's key; raises ``SecretAway``.
+
+    Parameters
+    ----------
+    team, name : str
+        Whose, and which.
+    redis_url : str
+        The broker's address, with the right to read sealed secrets.
+    data_dir : Path
+        Where this machine keeps its key, and copies of what it has read.
+    """
+    field = f"{team}/{name}"
+    return Vault(data_dir).open(_sealed(field, connect(redis_url), data_dir / COPY_FILE))
+
+
+def references_in(value: Any) -> Iterator[tuple[str, str]]:
+    """The secrets that are named anywhere in a JSON value: team and name."""
+    if is_reference(value):
+        yield value.get(TEAM, ""), value[SECRET]
+    elif isinstance(value, Mapping):
+        for part in value.values():
+            yield from references_in(part)
+    elif isinstance(value, (list, tuple)):
+        for part in value:
+            yield from references_in(part)
 
 
 def redacted(text: str) -> str:

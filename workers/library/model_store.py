@@ -67,6 +67,11 @@ class ModelName:
         """The key of its versions."""
         return f"{PREFIX}{self.team}/{self.name}"
 
+    @property
+    def texts(self) -> str:
+        """The key of what each version says."""
+        return f"{self.key}:texts"
+
 
 def store_version(broker: redis.Redis, model: ModelName, stored: StoredVersion, *, keep: int) -> None:
     """Store a version, and forget all but so many of the newest.
@@ -87,13 +92,13 @@ def store_version(broker: redis.Redis, model: ModelName, stored: StoredVersion, 
     with broker.pipeline(transaction=True) as pipeline:
         pipeline.sadd(f"{PREFIX}{model.team}", model.name)
         pipeline.zadd(key, {member: stored.born_ms})
-        pipeline.hset(f"{key}:texts", stored.version, stored.text)
+        pipeline.hset(model.texts, stored.version, stored.text)
         pipeline.execute()
     old = broker.zrange(key, 0, -keep - 1)
     if old:
         with broker.pipeline(transaction=True) as pipeline:
             pipeline.zrem(key, *old)
-            pipeline.hdel(f"{key}:texts", *(member.partition("|")[2] for member in old))
+            pipeline.hdel(model.texts, *(member.partition("|")[2] for member in old))
             pipeline.execute()
 
 
@@ -105,18 +110,18 @@ def stored_text(broker: redis.Redis, model: ModelName, version: str = "") -> str
         if not newest:
             return None
         version = newest[0].partition("|")[2]
-    return broker.hget(f"{key}:texts", version)
+    return broker.hget(model.texts, version)
 
 
 def stored_versions(broker: redis.Redis, team: str) -> dict[str, list[StoredVersion]]:
     """The models of a team by name, the newest version first."""
     models: dict[str, list[StoredVersion]] = {}
     for name in sorted(broker.smembers(f"{PREFIX}{team}")):
-        key = ModelName(team, name).key
-        texts = broker.hgetall(f"{key}:texts")
+        model = ModelName(team, name)
+        texts = broker.hgetall(model.texts)
         models[name] = [
             StoredVersion(version, int(born), texts[version])
-            for member, born in reversed(broker.zrange(key, 0, -1, withscores=True))
+            for member, born in reversed(broker.zrange(model.key, 0, -1, withscores=True))
             if (version := member.partition("|")[2]) in texts]
     return models
 

@@ -32,7 +32,7 @@ def main() -> None:
             if line.strip() == "stop":
                 break
             if line.startswith("trial "):
-                answer(json.loads(line.removeprefix("trial ")), given.desired.parents[2])
+                answer(json.loads(line.removeprefix("trial ")), given.desired.parents[3])
             else:
                 stop.set()
         ended.set()

@@ -35,7 +35,7 @@ from pathlib import Path
 from workers.engine.agents import node
 data_dir = Path(sys.argv[1])
 def slot_argv(slot):
-    desired = data_dir / "nodes" / "n1" / "desired.json"
+    desired = data_dir / "nodes" / "n1" / "told" / "desired.json"
     which = ["--spare"] if slot == "spare" else ["--slot", slot]
     return [sys.executable, sys.argv[3], *which, "--desired", str(desired)]
 node.CALM_MS = 100

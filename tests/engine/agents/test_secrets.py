@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import json
 import stat
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import redis
 
+from scheduler.contracts.desired import DESIRED_STATES
 from workers.engine import secrets
+from workers.engine.agents.broker_users import CONNECTORS
+from workers.engine.agents.opening import Opener
+from workers.engine.agents.secret_requests import RequestedSecrets
 from workers.engine.channels import keys
 from workers.engine.secrets import KEY_FILE, SecretAway, Vault, opened, publish, redacted
+from workers.engine.settings import Settings
 from workers.engine.spark.failures import FragmentFailed
 
 REFERENCE = {"secret": "hook", "team": "city"}
@@ -128,3 +136,35 @@ def test_no_message_of_this_process_shows_what_it_opened(broker, tmp_path):
     open_here(tmp_path, token=REFERENCE)
     assert VALUE not in redacted(f"Bearer {VALUE} was refused")
     assert VALUE not in str(FragmentFailed(f"task post: NotPosted: {VALUE}"))
+
+
+def test_a_process_without_a_key_gets_what_its_tasks_name_and_nothing_else(broker, tmp_path, monkeypatch):
+    """Both ends of the lines, with the slot's agent between the broker and the slot."""
+    vault = Vault(tmp_path)
+    publish(broker, {"city/hook": vault.seal(VALUE), "city/other": vault.seal("not yours")})
+    wanted = DESIRED_STATES.read({"version": 1, "node": "n1", "generation": 1, "slots": {
+        "0": {"fragments": [{"id": "f1-0", "inputs": [], "outlets": {}, "active": 1, "trigger_ms": 500, "tasks": [
+            {"id": "t", "type": "http_post", "config": {"token": REFERENCE}}]}]}, "1": {"fragments": []}}})
+    opener = Opener(Settings(data_dir=tmp_path), lambda: wanted)
+
+    def process_of(name: str, ordered: Mapping[str, Any]) -> RequestedSecrets:
+        owner = SimpleNamespace(name=name, ordered=frozenset(secrets.references_in(ordered)))
+        process = RequestedSecrets(lambda request: process.hear(opener.answer(owner, request).decode()))
+        return process
+
+    monkeypatch.setattr(secrets, "_ask", None)
+    for name, ordered, has in (
+        ("0", {}, True), (CONNECTORS, {}, True), ("1", {}, False), ("spare", {}, False),
+        ("1", {"chain": [{"config": {"token": REFERENCE}}]}, True),
+    ):
+        secrets.open_by(process_of(name, ordered))
+        if has:
+            assert open_here(tmp_path / "nowhere", token=REFERENCE)["token"] == VALUE
+            assert redacted(VALUE) == "•••"
+        for reference in ({"secret": "other", "team": "city"}, *([] if has else [REFERENCE])):
+            with pytest.raises(SecretAway, match="in nothing that runs here"):
+                open_here(tmp_path / "nowhere", token=reference)
+    broker.hash = {}
+    (tmp_path / secrets.COPY_FILE).unlink()
+    with pytest.raises(SecretAway, match="is not here"):
+        open_here(tmp_path / "nowhere", token=REFERENCE)

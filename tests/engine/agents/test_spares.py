@@ -105,8 +105,8 @@ def test_what_a_driver_took_while_it_waited_is_not_its_slots(tmp_path):
 def test_folders_of_spares_that_are_gone_are_removed_with_their_sockets(tmp_path, is_alive):
     ended = subprocess.Popen(["true"])
     ended.wait()
-    folder = tmp_path / f"spare-{os.getpid() if is_alive else ended.pid}"
-    folder.mkdir()
+    folder = tmp_path / "spares" / str(os.getpid() if is_alive else ended.pid)
+    folder.mkdir(parents=True)
     sockets = scratch.socket_dir(folder)
     scratch.clear_spares(tmp_path)
     assert folder.exists() is sockets.exists() is is_alive

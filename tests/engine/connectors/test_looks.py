@@ -14,10 +14,11 @@ from scheduler.contracts.looks import DONE, FAILED, LookOrder
 from scheduler.model.dataflow import Task
 from workers.engine import looks
 from workers.engine.agents import look_runner
+from workers.engine.agents.confinement import Confinement
 from workers.engine.looks import Seen
 from workers.engine.settings import Settings
 
-from .playing import ROOT, until
+from .playing import until
 from .rigs import rig_of
 
 pytestmark = pytest.mark.broker
@@ -55,9 +56,8 @@ class Node:
 
     def __init__(self, broker: redis.Redis, url: str, data_dir: Any, environment: dict[str, str]) -> None:
         self.broker, self.data_dir = broker, data_dir
-        self.runner = look_runner.LookRunner(Settings(redis_url=url, data_dir=data_dir), {
-            **os.environ, "REDIS_URL": url, "WEIR_NODE": "n1", "WEIR_DATA_DIR": str(data_dir),
-            "PYTHONPATH": str(ROOT), **environment})
+        settings = Settings(redis_url=url, data_dir=data_dir)
+        self.runner = look_runner.LookRunner(settings, Confinement.of(settings, {**os.environ, **environment}))
         self.runner.start()
         self._looks = 0
 

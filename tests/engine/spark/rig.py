@@ -138,6 +138,7 @@ class Rig(Watched):
     slot_start_s: float = 0.0
     paces_ms: Mapping[str, int] = field(default_factory=dict)  # intervals of their own, by fragment
     real_time: frozenset[str] = frozenset()  # fragments whose batches are to stay open
+    command: Sequence[str] = (sys.executable, "-m", "workers.engine.agents.node")
     process: Any = None
     channels: Channels = field(init=False)
     _wanted: tuple[Estate, Mapping[str, str] | None] | None = None
@@ -150,8 +151,7 @@ class Rig(Watched):
     def start(self) -> None:
         """Start the agent, for the first time or again."""
         argv = [
-            sys.executable, "-m", "workers.engine.agents.node", "--node", self.node, "--slots", str(self.slot_count),
-            "--data-dir", str(self.data_dir),
+            *self.command, "--node", self.node, "--slots", str(self.slot_count), "--data-dir", str(self.data_dir),
         ]
         env = {**os.environ, "REDIS_URL": self.url, "WEIR_DATA_DIR": str(self.data_dir), "WEIR_PIN": "never",
                **self.environment}
@@ -266,12 +266,13 @@ def _end(processes: Sequence[psutil.Process]) -> None:
 @contextmanager
 def running_agent(
     broker: redis.Redis, url: str, data_dir: Path, *, slots: int = 1, plugin: Path | None = None,
-    task_types: Mapping[str, TaskType], node: str = NODE, **environment: str,
+    task_types: Mapping[str, TaskType], node: str = NODE, command: Sequence[str] = Rig.command, **environment: str,
 ) -> Iterator[Rig]:
     """Run an agent; afterwards nothing of it is left."""
     paths = [str(plugin)] if plugin else []
     rig = Rig(
         broker=broker, url=url, data_dir=data_dir, task_types=task_types, node=node, slot_count=slots,
+        command=command,
         environment={**environment, "PYTHONPATH": os.pathsep.join([*paths, str(Path(__file__).parents[3])])})
     rig.start()
     try:

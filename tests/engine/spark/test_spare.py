@@ -81,5 +81,5 @@ def test_what_a_driver_ran_goes_on_in_the_spare_and_every_event_comes_once(spare
     log = spared.log.read_text()
     assert log.count('"event": "slot started"') == 3, "slot, spare, and the spare as the slot"
     assert '"spare": true' in log
-    folders = list(NodeStore(spared.data_dir, NODE).folder.glob("spare-*"))
-    assert [folder.name for folder in folders if not psutil.pid_exists(int(folder.name[6:]))] == []
+    folders = list(NodeStore(spared.data_dir, NODE).folder.glob("spares/*"))
+    assert [folder.name for folder in folders if not psutil.pid_exists(int(folder.name))] == []

@@ -10,6 +10,7 @@ from typing import Any
 
 import redis
 
+from scheduler.contracts.desired import DesiredState
 from workers.engine import desired
 from workers.engine.channels import keys
 from workers.engine.channels.config import EVENTS_KEPT
@@ -40,17 +41,21 @@ class DesiredStateWatcher(threading.Thread):
         Where it is kept.
     on_change : callable
         Called without arguments once a change is kept.
+    on_coming : callable, optional
+        Called with what is desired before it is kept, so before any slot sees it.
     cycle_s : float
         Seconds between two looks without a push: the supervisor cycle, T_S of paper [4], section 3.4.
     """
 
     def __init__(
-        self, broker: redis.Redis, store: NodeStore, *, on_change: Callable[[], None], cycle_s: float
+        self, broker: redis.Redis, store: NodeStore, *, on_change: Callable[[], None], cycle_s: float,
+        on_coming: Callable[[DesiredState], None] = lambda _: None,
     ) -> None:
         super().__init__(name="watcher", daemon=True)
         self._broker = broker
         self._store = store
-        self._on_change = on_change
+        self._on_change, self._on_coming = on_change, on_coming
+        self._known: DesiredState | None = None
         self._cycle_s = cycle_s
         self._stopped = threading.Event()
         self._log = logger()
@@ -78,6 +83,9 @@ class DesiredStateWatcher(threading.Thread):
     def _receive(self, pushes: redis.client.PubSub) -> None:
         while not self._stopped.is_set():
             document = desired.read(self._broker, self._store.node)
+            if document is not None and document != self._known:
+                self._on_coming(document)
+                self._known = document
             # After a failure it may be kept already, and nobody told of it.
             if document is not None and (self._store.write_desired(document) or self._not_taken):
                 self._on_change()

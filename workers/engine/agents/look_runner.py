@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
 import redis
 
 from scheduler.contracts.looks import FAILED, LOOK_ORDERS, LookOrder, LookState
+from scheduler.model.errors import WeirError
 from workers.engine import looks
+from workers.engine.secrets import open_one, references_in
 from workers.engine.settings import Settings
 from workers.library.registry import makes_events, task_types
 from workers.processes import kill_group, spawn
 
 from .broker_sync import connect
+from .broker_users import LOOKS
+from .confinement import Confinement
 from .logs import logger
 from .supervision import SlotProcess
 
@@ -42,17 +47,17 @@ class LookRunner(threading.Thread):
     ----------
     settings : Settings
         The node's.
-    env : mapping of str to str
-        The environment of the processes.
+    confinement : Confinement
+        What encloses the processes.
     slots : callable, optional
         The slots that there are now: they show what sources would make that read nothing.
     """
 
     def __init__(
-        self, settings: Settings, env: Mapping[str, str], *, slots: Callable[[], Sequence[SlotProcess]] = tuple
+        self, settings: Settings, confinement: Confinement, *, slots: Callable[[], Sequence[SlotProcess]] = tuple
     ) -> None:
         super().__init__(name="look_runner", daemon=True)
-        self._settings, self._env = settings, env
+        self._settings, self._confinement = settings, confinement
         self._broker = connect(settings.redis_url)
         self._slots = slots
         self._running: dict[str, _Running] = {}
@@ -106,6 +111,7 @@ class LookRunner(threading.Thread):
                 FAILED, "slot_not_ready", f"No slot of node {order.node} has started yet.", "Look again in a minute."))
             return
         self._deadlines_s[order.id] = time.monotonic() + order.waits_s + START_S
+        self._confinement.users.let_looks(self._deadlines_s, in_slots=True)
         slot.order(
             "show", pid=slot.pid, look=order.id, task_type=order.task_type, config=dict(order.config),
             count=order.count)
@@ -121,13 +127,23 @@ class LookRunner(threading.Thread):
                 "Look again later."))
 
     def _begin(self, order: LookOrder) -> None:
-        process = spawn(
-            [sys.executable, "-m", "workers.engine.connectors.look"], env=self._env, stdin=subprocess.PIPE,
-            stdout=None)
+        """Start the process, with the values of the secrets that the order names: it has no key of its own."""
+        settings = self._settings
+        try:
+            values = [
+                (team, name, open_one(team, name, redis_url=settings.redis_url, data_dir=settings.data_dir))
+                for team, name in references_in(order.config)]
+        except WeirError as error:
+            looks.tell(self._broker, order.id, LookState(FAILED, error.code, error.message, error.remedy))
+            return
+        self._confinement.users.let_looks([*self._running, order.id])
+        argv, env = self._confinement.enclosed(
+            f"look-{order.id}", [sys.executable, "-m", "workers.engine.connectors.look"], role=LOOKS)
+        process = spawn(argv, env=env, stdin=subprocess.PIPE, stdout=None)
         self._running[order.id] = _Running(order, process, time.monotonic() + order.waits_s + START_S)
         assert process.stdin is not None
         with suppress(BrokenPipeError):  # it has ended already: that is noticed
-            process.stdin.write(LOOK_ORDERS.dumps(order).encode())
+            process.stdin.write(f"{LOOK_ORDERS.dumps(order)}\n{json.dumps(values)}\n".encode())
             process.stdin.close()
 
     def _look_after(self, running: _Running) -> None:
@@ -148,3 +164,4 @@ class LookRunner(threading.Thread):
     def _end(self, running: _Running) -> None:
         kill_group(running.process)
         running.process.wait()
+        self._confinement.clear(f"look-{running.order.id}")

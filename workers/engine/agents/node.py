@@ -15,7 +15,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,18 +29,21 @@ from workers.engine.files.keeper import FileKeeper, FileThread
 from workers.engine.measuring.calibration import Calibration
 from workers.engine.measuring.machine import disk_of, machine_class, slot_memory_mb
 from workers.engine.passing import PassingRecords
-from workers.engine.settings import ROOT, Settings, from_environment
+from workers.engine.settings import Settings, from_environment
 from workers.engine.spark.pinning import core_of, pinning
 from workers.engine.spark.scratch import clear_spares
 from workers.library.registry import task_types
-from workers.processes import adopt_orphans, python_path
+from workers.processes import adopt_orphans
 
 from .archiver import Archiver
 from .broker_sync import DesiredStateWatcher, ReportPublisher, connect
+from .broker_users import CONNECTORS, BrokerUsers
+from .confinement import Confinement, command_of, trusted_environment, unconfined
 from .lease import Lease, LeaseState
 from .logs import configure, logger
 from .look_runner import LookRunner
 from .node_store import NewestDesired, NodeStore
+from .opening import Opener
 from .qos import NodeQos, QosThread, reports_of
 from .spiller import Spiller, SpillThread, shared_inputs
 from .store import FileLock
@@ -54,7 +57,6 @@ CHECK_MS = 250  # how often slots are looked at, so that one that stalls is told
 CALM_MS = 20_000  # all slots have run for so long: a spare is made ready
 NEWS_MS = 200  # news goes out sooner than the next second, but not more often than this
 CLOSE_S = 0.7  # for files that sinks have staged; the rest is closed when the agent is back
-CONNECTORS = "connectors"  # the process that reads live sources, and writes sinks
 DRAIN_S = 5.0  # of the 8 s that a shutdown may take, killing included
 
 
@@ -77,8 +79,10 @@ class Node:
         self._tells_slots = tells_slots
         self._settings = settings
         self._store = NodeStore(settings.data_dir, settings.node)
-        self._slot_argv = slot_argv or self._own_slot_argv
+        self._slot_argv = slot_argv or command_of
         self._broker = connect(settings.redis_url)
+        self._users = BrokerUsers(self._broker, settings.redis_url, self._store)
+        self._confinement = (Confinement if slot_argv is None else unconfined)(settings, self._users)
         self._lease = Lease(self._broker, settings.node, folder=self._store.folder)
         self._stopping = threading.Event()
         self._wake = threading.Event()
@@ -94,6 +98,7 @@ class Node:
         self._meters: dict[tuple[str, int], TreeMeter] = {}  # by slot (or spare) and process
         self._shares: dict[str, UsageAttribution] = {}
         self._newest = newest = NewestDesired(self._store)
+        self._opener = Opener(settings, newest)
         self._passing = PassingRecords(self._store)
         self._spiller = Spiller(
             Channels(self._broker), spill_folder(settings.data_dir, settings.node),
@@ -116,22 +121,27 @@ class Node:
         adopt_orphans()
         lock = FileLock(self._store.folder / "agent.lock")
         self._wait_until(lock.acquire, "another agent of this name runs from this folder")
+        self._store.take_over()
+        self._confinement.prepare()
         publisher = ReportPublisher(self._broker, self._settings.node, self._lease, on_lease_state=self._on_lease_state)
         watcher = DesiredStateWatcher(
-            self._broker, self._store, on_change=self._on_desired, cycle_s=self._settings.supervisor_cycle_s)
+            self._broker, self._store, on_change=self._on_desired, on_coming=self._users.expect,
+            cycle_s=self._settings.supervisor_cycle_s)
         self._trial_runner = TrialRunner(
-            self._settings, slots=lambda: self._slots, folder=self._store.folder, task_types=task_types())
-        self._look_runner = LookRunner(
-            self._settings, self._slot_environment(), slots=lambda: self._slots)
+            self._settings, slots=lambda: self._slots, folder=self._store.folder, task_types=task_types(),
+            on_trial=self._users.let_trial)
+        self._look_runner = LookRunner(self._settings, self._confinement, slots=lambda: self._slots)
         self._qos = NodeQos(
             self._broker, self._store, reports=lambda: reports_of(self._slots), chance=random.Random(),
             on_intervals=self._poke_slots, on_event=publisher.send_event)
         managing = QosThread(self._qos, clock_s=time.time, cycle_s=self._settings.supervisor_cycle_s)
         spilling = SpillThread(self._spiller, clock_ms=_now_ms)
-        files = FileThread(FileKeeper.of(self._settings, report=self._log.warning))
+        files = FileThread(
+            FileKeeper.of(self._settings, report=self._log.warning), on_start=self._confinement.work_as_user)
         while not self._stopping.is_set():
             if not self._wait_until(self._may_serve, "the broker does not grant the lease of this node's name"):
                 break
+            self._users.look(is_away=self._lease_state is not LeaseState.HELD)
             for thread in (watcher, publisher, self._trial_runner, self._look_runner, spilling, files, managing):
                 if not thread.is_alive():
                     thread.start()
@@ -141,20 +151,21 @@ class Node:
             thread.stop()
         if self._lease_state is LeaseState.HELD:
             self._lease.give_back()
+        self._confinement.clear()
         lock.release()
 
     def _serve(self, publisher: ReportPublisher) -> None:
         """Keep the slots running until the agent is stopped or its lease is taken."""
-        env = self._slot_environment()
         clear_spares(self._store.folder)
 
         def made(kind: type[SlotProcess], name: str, **more: Any) -> SlotProcess:
             return kind(
-                name, self._slot_argv(name), env=env, on_news=self._on_news, on_event=publisher.send_event, **more)
+                name, self._slot_argv(name), env={}, on_news=self._on_news, on_event=publisher.send_event,
+                enclose=self._confinement.enclosed, answer=self._opener.answer, **more)
 
         self._spare = made(Spare, SPARE) if self._settings.spares else None
         if self._settings.class_archive and not self._settings.spark_master:
-            self._archiver = Archiver(env)
+            self._archiver = Archiver(trusted_environment(self._settings))
         self._slots = [made(SlotProcess, str(index), spare=self._spare) for index in range(self._settings.slots)]
         self._connectors = None
         self._version = self._store.read_desired().version
@@ -279,6 +290,7 @@ class Node:
             "speed": self._calibration.speed,
             "calibrating_s": self._calibration.left_s,
             "pinning": pinning(self._settings, cores=len(os.sched_getaffinity(0))), "link": self._settings.link,
+            "unwalled": self._confinement.missing(),
             **disk_of(self._settings.data_dir),
             "spare": self._spare_report(now_ms),
             "connectors": self._connectors_report(now_ms),
@@ -336,6 +348,7 @@ class Node:
             self._lease_state = standing
             if standing is LeaseState.TAKEN:
                 self._wake.set()
+        self._users.look(is_away=standing is not LeaseState.HELD)
 
     def _may_serve(self) -> bool:
         """The lease is held; or the broker is away, so that nobody can take it, and the store knows what ran here."""
@@ -356,22 +369,6 @@ class Node:
             reap_orphans(self._own_pids)  # of slots that ended
             self._stopping.wait(0.25)
         return False
-
-    def _own_slot_argv(self, slot: str) -> list[str]:
-        if slot == CONNECTORS:
-            return [sys.executable, "-m", "workers.engine.connectors.host"]
-        which = ["--spare"] if slot == SPARE else ["--slot", slot]
-        return [sys.executable, "-m", "workers.engine.agents.slot", *which]
-
-    def _slot_environment(self) -> Mapping[str, str]:
-        return {
-            **os.environ,
-            "REDIS_URL": self._settings.redis_url,
-            "WEIR_NODE": self._settings.node,
-            "WEIR_SLOTS": str(self._settings.slots),
-            "WEIR_DATA_DIR": str(self._settings.data_dir),
-            "PYTHONPATH": python_path(ROOT),
-        }
 
 
 def main(argv: Sequence[str] | None = None, **more: Any) -> None:

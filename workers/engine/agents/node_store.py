@@ -1,8 +1,8 @@
 """What a node was told: files in its own folder, which survive everything else.
 
-    <data-dir>/nodes/<node>/desired.json      the newest desired state that reached the node
+    <data-dir>/nodes/<node>/told/desired.json    the newest desired state that reached the node
     <data-dir>/nodes/<node>/qos.json          the newest set-up of its latency manager and reporter
-    <data-dir>/nodes/<node>/intervals.json    how far apart batches are to be, as managers chose it
+    <data-dir>/nodes/<node>/told/intervals.json  how far apart batches are to be, as managers chose it
     <data-dir>/nodes/<node>/taken/<fragment>  one of another node has begun with what one of this node left
     <data-dir>/nodes/<node>/let-go/<fragment> what a connector did for it here is that node's (``passing``)
     <data-dir>/nodes/<node>/void/<fragment>   the last that it goes on with never began, on another node
@@ -20,7 +20,8 @@ from workers.engine.desired import keep_handing_over, with_intervals, without
 
 from .atomic_files import names_in, write_atomically
 
-TAKEN, LET_GO, VOID = "taken", "let-go", "void"  # folders
+TOLD, TAKEN, LET_GO, VOID = "told", "taken", "let-go", "void"  # folders
+DESIRED, INTERVALS_FILE = "desired.json", "intervals.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +37,11 @@ class NodeStore:
 
     @property
     def desired_path(self) -> Path:
-        return self.folder / "desired.json"
+        return self.folder / TOLD / DESIRED
 
     @property
     def intervals_path(self) -> Path:
-        return self.folder / "intervals.json"
+        return self.folder / TOLD / INTERVALS_FILE
 
     @property
     def qos_path(self) -> Path:
@@ -49,6 +50,18 @@ class NodeStore:
     def slot_dir(self, slot: str) -> Path:
         """A slot's own folder."""
         return self.folder / f"slot-{slot}"
+
+    def take_over(self) -> None:
+        """Put what an earlier version, or a back-up of it, left beside the slots' folders where slots may read it."""
+        for name in (DESIRED, INTERVALS_FILE):
+            earlier, now = self.folder / name, self.folder / TOLD / name
+            if not earlier.exists():
+                continue
+            if now.exists() and now.stat().st_mtime_ns >= earlier.stat().st_mtime_ns:
+                earlier.unlink()
+            else:
+                now.parent.mkdir(exist_ok=True)
+                earlier.replace(now)
 
     def read_desired(self) -> DesiredState:
         """The newest desired state that reached the node; version 0 before the first."""

@@ -11,7 +11,6 @@ report and the answers to commands to its standard output, one JSON a line. Logs
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import signal
 import sys
@@ -20,7 +19,7 @@ import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import Any, TextIO
+from typing import Any
 
 import redis
 from pyspark.sql import SparkSession
@@ -31,6 +30,7 @@ from workers.engine.channels.config import ChannelConfig
 from workers.engine.channels.registry import Channels
 from workers.engine.channels.spark import spark_conf
 from workers.engine.measuring.host import Host, TrialContext
+from workers.engine.secrets import open_by
 from workers.engine.settings import Settings, from_environment
 from workers.engine.spark import queries
 from workers.engine.spark.compile import task_code_of
@@ -54,6 +54,7 @@ from .long_batches import LOOK_MS, LongBatches, batching
 from .node_store import NewestDesired, NodeStore
 from .pulse import Pulse
 from .reconcile import Action, State, reconcile
+from .secret_requests import RequestedSecrets, obey
 from .spare import wait_for_a_slot
 from .standby import Patience, heirs_due, rest_s, stages_of
 from .state_sizes import StateSizes
@@ -352,17 +353,6 @@ class Slot:
         self._log.info("slot ended", drained=len(running))
 
 
-def _obey(slot: Slot, commands: TextIO) -> None:
-    for line in commands:
-        if line.strip() == "stop":
-            break
-        if line.startswith("trial "):
-            slot.try_out(json.loads(line.removeprefix("trial ")))
-        else:
-            slot.poke()
-    slot.stop()  # asked to, or the agent is gone
-
-
 def _now_ms() -> int:
     return time.time_ns() // 1_000_000
 
@@ -388,7 +378,10 @@ def main(looking: Looking = NewestDesired) -> None:
     slot = Slot(settings, name, tell=tell, session=session, looking=looking)
     for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(signum, lambda *_: slot.stop())
-    threading.Thread(target=_obey, args=(slot, sys.stdin), name="commands", daemon=True).start()
+    requested = RequestedSecrets(tell)
+    open_by(requested)
+    orders = {"stop": slot.stop, "poke": slot.poke, "try_out": slot.try_out, "secrets": requested}
+    threading.Thread(target=obey, args=(sys.stdin,), kwargs=orders, name="commands", daemon=True).start()
     with refusal_told(tell):
         code = slot.run()
     with suppress(OSError):

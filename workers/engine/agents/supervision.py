@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
+from workers.engine.secrets import references_in
 from workers.processes import descendants, reap, spawn
 
 from . import backoff
@@ -47,6 +48,10 @@ class SlotProcess:
         Called with a kind and facts for every notable event that a report brings.
     spare : Spare, optional
         A driver that is kept ready, and takes the place of one that died.
+    enclose : callable, optional
+        Gives, by name and command, the command and environment behind a wall, at each start.
+    answer : callable, optional
+        Answers what the process asks for, with a line.
     """
 
     def __init__(
@@ -58,8 +63,12 @@ class SlotProcess:
         on_news: Callable[[], None],
         on_event: Callable[..., None],
         spare: Spare | None = None,
+        enclose: Callable[[str, Sequence[str]], tuple[list[str], dict[str, str]]] | None = None,
+        answer: Callable[[SlotProcess, Mapping[str, Any]], bytes] | None = None,
     ) -> None:
         self.name = name
+        self._enclose, self._answer = enclose, answer
+        self.ordered: frozenset[tuple[str, str]] = frozenset()  # secrets in the commands that this process was given
         self._spare = spare
         self.restarts = 0
         self.since_ms: int | None = None
@@ -77,6 +86,7 @@ class SlotProcess:
         self._pulse: tuple[int, int] | None = None  # when it was heard, and for how long its JVM was silent then
         self.error = ""  # why the last process ended
         self.was_spare = False  # the process took the place of one that died
+        self._saying = threading.Lock()  # two threads' lines must not meet
         self._answers: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
         self._log = logger().bind(slot=name)
 
@@ -137,7 +147,7 @@ class SlotProcess:
 
     def order(self, do: str, *, pid: int, **what: Any) -> None:
         """Let the slot perform a command of which it tells somebody else; not where it is another process by now."""
-        self._say(b"trial " + json.dumps({"do": do, "ask": 0, **what}).encode() + b"\n", pid=pid)
+        self._command({"do": do, "ask": 0, **what}, pid=pid)
 
     def ask(self, do: str, *, pid: int, within_s: float, **what: Any) -> dict[str, Any]:
         """Let the slot perform a command of a trial, and wait for its answer; from one thread at a time.
@@ -148,7 +158,7 @@ class SlotProcess:
             The process ``pid`` is not this slot's any more, or does not answer.
         """
         number = time.monotonic_ns()
-        self._say(b"trial " + json.dumps({"do": do, "ask": number, **what}).encode() + b"\n", pid=pid)
+        self._command({"do": do, "ask": number, **what}, pid=pid)
         deadline = time.monotonic() + within_s
         while self.pid == pid and time.monotonic() < deadline:
             with suppress(queue.Empty):
@@ -157,6 +167,10 @@ class SlotProcess:
                     return answer
         raise SlotGone(f"slot {self.name} did not answer {do!r} within {within_s:g} s" if self.pid == pid
                        else f"slot {self.name} died")
+
+    def _command(self, command: Mapping[str, Any], *, pid: int) -> None:
+        self.ordered |= frozenset(references_in(command))
+        self._say(b"trial " + json.dumps(command).encode() + b"\n", pid=pid)
 
     def ask_to_stop(self) -> None:
         """Tell the slot to drain its queries and end."""
@@ -173,11 +187,13 @@ class SlotProcess:
 
     def _start(self, now_ms: int) -> None:
         self.report, self._pulse, self.serves_since_ms = {}, None, None
+        self.ordered = frozenset()
         self.since_ms = self._heard_at_ms = now_ms
         driver = self._spare.give() if self._spare is not None else None
         self.was_spare = driver is not None
         if driver is None:
-            self._driver = _Driver(self._argv, self._env, owner=self)
+            argv, env = self._enclose(self.name, self._argv) if self._enclose else (self._argv, self._env)
+            self._driver = _Driver(argv, env, owner=self)
             self._process = self._driver.process
             self._driver.listen()
         else:
@@ -214,6 +230,10 @@ class SlotProcess:
         if "answer" in report:
             self._answers.put(report)
             return
+        if "open" in report:
+            if self._answer is not None:
+                self._say(self._answer(self, report), pid=process.pid)
+            return
         for event in report.pop("events", []):
             self._on_event(**event)
         if self.serves_since_ms is None and report.get("state") == "running":
@@ -231,7 +251,7 @@ class SlotProcess:
         """Write to the slot; with ``pid`` only to that process, and not to one that has taken its place."""
         process = self._process  # another thread may bury it meanwhile
         if process is not None and (pid is None or process.pid == pid):
-            with suppress(OSError, ValueError):  # it is ending, or has been ended just now
+            with self._saying, suppress(OSError, ValueError):  # it is ending, or has been ended just now
                 process.stdin.write(line)
                 process.stdin.flush()
 

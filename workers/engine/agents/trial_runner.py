@@ -51,13 +51,16 @@ class TrialRunner(threading.Thread):
         The slots that there are now.
     folder : Path
         The node's own folder.
+    on_trial : callable, optional
+        Called with the name of a trial before a slot hears of it.
     """
 
     def __init__(
-        self, settings: Settings, *, slots: Callable[[], Sequence[SlotProcess]], folder: Path, task_types: TaskTypes
+        self, settings: Settings, *, slots: Callable[[], Sequence[SlotProcess]], folder: Path, task_types: TaskTypes,
+        on_trial: Callable[[str], None] = lambda _: None,
     ) -> None:
         super().__init__(name="trial_runner", daemon=True)
-        self._settings = settings
+        self._settings, self._on_trial = settings, on_trial
         self._slots = slots
         self._left = folder / "trials"
         self._task_types = task_types
@@ -121,6 +124,7 @@ class TrialRunner(threading.Thread):
             slot, pid = self._ready_slot(order)
             self._left.mkdir(parents=True, exist_ok=True)
             (self._left / fragment).write_text(json.dumps(folders(order, self._task_types)))
+            self._on_trial(fragment)
             living = {other.pid for other in self._slots()}
             self._known = {pid: known for pid, known in self._known.items() if pid in living}
             self._measurement = Measurement(

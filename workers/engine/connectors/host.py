@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from importlib import import_module
-from typing import Any, TextIO
+from typing import Any
 
 import redis
 
@@ -31,11 +31,12 @@ from workers.engine.agents.broker_sync import connect
 from workers.engine.agents.line_writer import LineWriter
 from workers.engine.agents.logs import configure, logger
 from workers.engine.agents.node_store import NewestDesired, NodeStore
+from workers.engine.agents.secret_requests import RequestedSecrets, obey
 from workers.engine.agents.usage_attribution import Rates
 from workers.engine.holding import HELD_MS
 from workers.engine.passing import PassingRecords, Phase
 from workers.engine.retried import RETRYING, STARTING
-from workers.engine.secrets import opened
+from workers.engine.secrets import open_by, opened
 from workers.engine.settings import Settings, from_environment
 from workers.engine.sinks.hosting import Sinks
 from workers.library.columns import typed_columns
@@ -297,14 +298,6 @@ def opener_of(task_type: TaskType) -> Callable[..., Any] | None:
     return getattr(import_module(module), function)
 
 
-def _obey(host: ConnectorHost, commands: TextIO) -> None:
-    for line in commands:
-        if line.strip() == "stop":
-            break
-        host.poke()
-    host.stop()  # asked to, or the agent is gone
-
-
 def _now_ms() -> int:
     return time.time_ns() // 1_000_000
 
@@ -318,7 +311,10 @@ def main() -> None:
     host = ConnectorHost(settings, tell=tell, types=task_types())
     for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(signum, lambda *_: host.stop())
-    threading.Thread(target=_obey, args=(host, sys.stdin), name="commands", daemon=True).start()
+    requested = RequestedSecrets(tell)
+    open_by(requested)
+    orders = {"stop": host.stop, "poke": host.poke, "secrets": requested}
+    threading.Thread(target=obey, args=(sys.stdin,), kwargs=orders, name="commands", daemon=True).start()
     host.run()
     os._exit(0)  # clients' threads have nothing left to say
 

@@ -2,19 +2,20 @@
 
     python -m workers.engine.connectors.look       (started by the node agent; settings come from the environment)
 
-The order is one JSON on the standard input. A process of its own can be ended at any moment, whatever its libraries
-wait for, and no other team's secret is in it.
+The order is one JSON in a line of the standard input; in the next are the values of the secrets that it names. A
+process of its own can be ended at any moment, whatever its libraries wait for, and no other team's secret is in it.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 
 from scheduler.contracts.looks import LOOK_ORDERS
 from workers.engine import looks
 from workers.engine.agents.broker_sync import connect
-from workers.engine.secrets import opened
+from workers.engine.secrets import open_by, opened
 from workers.engine.settings import from_environment
 from workers.library.registry import task_types
 
@@ -24,7 +25,9 @@ from .looking import look
 def main() -> None:
     """Look once."""
     settings = from_environment()
-    order = LOOK_ORDERS.loads(sys.stdin.buffer.read())
+    order = LOOK_ORDERS.loads(sys.stdin.readline())
+    values = {(team, name): value for team, name, value in json.loads(sys.stdin.readline())}
+    open_by(lambda team, name: values[team, name])
     broker = connect(settings.redis_url)
     look(
         order, task_types(),

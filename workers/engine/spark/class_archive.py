@@ -66,7 +66,9 @@ def make(settings: Settings) -> Path | None:
         scratch.mkdir()
         try:
             archive = folder / shared_classes.archive_name(class_path=class_path)
-            os.replace(_written(settings, conf, scratch), archive)
+            written = _written(settings, conf, scratch)
+            written.chmod(0o644)  # drivers may be another user
+            os.replace(written, archive)
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
         _forget_older(settings.data_dir, archive)

@@ -8,7 +8,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-_SPARE = "spare-"
+SPARES = "spares"  # the folder of theirs, in the node's
 
 
 def socket_dir(slot_dir: Path) -> Path:
@@ -21,15 +21,15 @@ def socket_dir(slot_dir: Path) -> Path:
 
 def spare_folder(node_folder: Path) -> Path:
     """A folder of this process's own, which waits to serve a slot."""
-    folder = node_folder / f"{_SPARE}{os.getpid()}"
+    folder = node_folder / SPARES / str(os.getpid())
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 
 
 def clear_spares(node_folder: Path) -> None:
     """Remove what spares that are gone have left."""
-    for folder in node_folder.glob(f"{_SPARE}*"):
-        if not Path("/proc", folder.name.removeprefix(_SPARE)).exists():
+    for folder in (node_folder / SPARES).glob("*"):
+        if not Path("/proc", folder.name).exists():
             shutil.rmtree(_socket_path(folder), ignore_errors=True)
             shutil.rmtree(folder, ignore_errors=True)
 

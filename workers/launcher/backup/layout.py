@@ -15,7 +15,7 @@ SECRET = ("secret_key", "secrets_key", "logins.json")  # only sealed with a pass
 MADE_AGAIN = frozenset({
     "broker", "feeds", "jvm", "lock", "logs", "static", "backup.lock", "weir.sqlite3", "weir.sqlite3-shm",
     "weir.sqlite3-wal"})
-_OF_NODE = ("desired.json", "sinks.json")
+_OF_NODE = ("told/desired.json", "desired.json", "sinks.json")
 _OF_SLOT = ("*.json", "base_*")
 
 

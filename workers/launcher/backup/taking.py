@@ -175,7 +175,8 @@ def _closing_waits(folder: Path) -> Iterator[None]:
 
 def _missing_nodes(client: redis.Redis, wanted: Wanted) -> list[str]:
     """The nodes whose files are on other machines; refused unless that is wanted."""
-    here = {path.parent.name for path in (wanted.data_dir / "nodes").glob("*/desired.json")}
+    nodes = wanted.data_dir / "nodes"
+    here = {path.relative_to(nodes).parts[0] for path in nodes.rglob("desired.json")}
     missing = [node for node in broker_keys.nodes_with_work(client) if node not in here]
     if missing and not wanted.partial:
         raise CannotStart(

@@ -1,0 +1,191 @@
+"""The broker's users for a node's processes: each reaches what its node works for, and no more."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import redis
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler.contracts.desired import DESIRED_STATES, DesiredState
+from tests.conftest import running_broker
+from workers.engine.agents import key_patterns
+from workers.engine.agents.broker_users import CONNECTORS, LOOKS, SLOTS, BrokerUsers
+from workers.engine.agents.node_store import NodeStore
+from workers.engine.agents.store import SlotStore
+from workers.engine.channels import keys
+from workers.engine.channels.registry import Channels
+from workers.engine.looks import key as look_key
+from workers.library.model_store import ModelName, StoredVersion, connected, store_version, stored_versions
+
+pytestmark = pytest.mark.broker
+LOOT = b"what-nobody-may-have"
+FORBIDDEN = (
+    "CONFIG GET *", "CONFIG SET maxmemory 1", "KEYS *", "SCAN 0", "RANDOMKEY", "DBSIZE", "ACL LIST", "ACL WHOAMI",
+    "CLIENT LIST", "CLIENT KILL TYPE normal", "INFO", "FLUSHALL", "FLUSHDB", "MONITOR", "SCRIPT FLUSH", "FUNCTION LIST",
+    "PUBSUB CHANNELS *", "DEBUG SLEEP 0", "SHUTDOWN", "SAVE", "BGREWRITEAOF", "REPLICAOF NO ONE", "SWAPDB 0 1",
+    "GET weir:desired:n2", "SET weir:desired:n1 x", "SET weir:observed:n1 x", "SET weir:lease:n1 x",
+    "XRANGE weir:ch:f9-0.0 - +", "HGETALL weir:ch:f9-0.0:meta", "DEL weir:ch:f9-0.0", "HGETALL weir:valve:f9-0",
+    "XRANGE weir:ch:f1-00.0 - +", "XRANGE weir:ch:f0-0.20 - +", "HGETALL weir:secrets", "LRANGE celery 0 -1",
+    "LPUSH celery x", "PUBLISH weir:push n1", "XADD weir:events * kind x", "HGETALL weir:handover:f9-0",
+    "SMEMBERS weir:models:roads", "ZRANGE weir:models:city/other 0 -1", "HGETALL weir:look:2",
+    "HGETALL weir:trial:1:order", "RENAME weir:ch:f9-0.0 x", "COPY weir:ch:f9-0.0 weir:ch:x",
+    "SORT weir:looks:n1 BY weir:secrets->x", "EVAL return(redis.call('GET','weir:desired:n2')) 0",
+    "EVAL return(redis.call('KEYS','*')) 0")
+OF_CONNECTORS = ("HGETALL weir:connector:t", "HGETALL weir:sink:f9-0.0", "SMEMBERS weir:sinks:n1")
+
+
+def desired() -> DesiredState:
+    """A fragment that goes on with another's work, reads a stream and a part of one, and learns a model."""
+    return DESIRED_STATES.read({
+        "version": 1, "node": "n1", "generation": 1, "slots": {"0": {"fragments": [{
+            "id": "f1-0", "inherits": ["f0-5"], "channels": {"0": "f0-5.0"}, "outlets": {}, "active": 1,
+            "trigger_ms": 500,
+            "inputs": [{"channel": "f0-0.2", "task": "p"}, {"channel": "f0-1.0@f1-0", "task": "q"}],
+            "tasks": [{"id": "t", "type": "train", "config": {"model": {"name": "rides", "team": "city"}}}]}]}}})
+
+
+@pytest.fixture
+def users(broker: redis.Redis, broker_url: str, tmp_path: Path) -> Iterator[BrokerUsers]:
+    store = NodeStore(tmp_path, "n1")
+    store.write_desired(desired())
+    made = BrokerUsers(broker, broker_url, store)
+    made.expect()
+    broker.execute_command("ACL", "LOG", "RESET")
+    yield made
+    for role in (SLOTS, CONNECTORS, LOOKS):
+        broker.execute_command("ACL", "DELUSER", made.name(role))
+
+
+def as_role(users: BrokerUsers, role: str) -> redis.Redis:
+    return redis.Redis.from_url(users.url(role))
+
+
+@pytest.mark.parametrize("role", [SLOTS, CONNECTORS, LOOKS])
+@pytest.mark.parametrize("command", [*FORBIDDEN, *OF_CONNECTORS])
+def test_what_is_others_is_refused(users, role, command):
+    with as_role(users, role) as client:
+        if role == CONNECTORS and command in OF_CONNECTORS:
+            client.execute_command(*command.split())
+            return
+        with pytest.raises(redis.exceptions.ResponseError, match=r"(?i)perm|can't access|not allowed"):
+            client.execute_command(*command.split())
+
+
+@pytest.mark.parametrize("role", [SLOTS, CONNECTORS])
+def test_what_is_the_nodes_is_had(users, broker, role):
+    with as_role(users, role) as client:
+        channels = Channels(client)
+        for channel in ("f1-0.0", "f1-0.0@f2-0", "f0-5.0", "f0-0.2", "f0-1.0@f1-0"):
+            channels.open_channel(channel, schema_json="{}", readers=["f1-0"])
+            channels.join(channel, "f1-1", where="oldest", predecessors=["f1-0"])
+            channels.commit(channel, "f1-0", "0-1")
+            channels.take_fence(channel)
+            channels.unregister(channel, "f1-0", for_good=True)
+            client.xadd(keys.channel(channel), {"b": b"x"})
+            client.publish(keys.channel(channel), "x")
+            client.publish(keys.room(channel), "x")
+        for key in (keys.handover("f1-0"), keys.handover("f0-5"), keys.ahead("f1-0"), keys.valve("f1-0"),
+                    keys.meter("f1-0"), keys.channel_meters("f1-0"), keys.valve("f0-5")):
+            client.hset(key, "x", 1)
+            client.expire(key, 10)
+        client.set(keys.heir("f0-5"), 1, ex=5)
+        client.getdel(keys.try_again("f1-0"))
+        client.lpush(keys.tapped("t", "f1-0"), b"x")
+        with client.pubsub() as listening:
+            listening.subscribe(keys.channel("f0-0.2"), keys.valve("f1-0"))
+            assert listening.get_message(timeout=5)
+    model = ModelName("city", "rides")
+    with connected(users.url(role)) as client:
+        store_version(client, model, StoredVersion("1-a", 1, "{}"), keep=5)
+        client.hget(model.texts, "1-a")
+    assert broker.execute_command("ACL", "LOG") == []
+    assert [version.version for version in stored_versions(
+        redis.Redis.from_url(users._url, decode_responses=True), "city")["rides"]] == ["1-a"]
+
+
+def test_looks_and_trials_are_let_one_by_one(users, broker):
+    broker.hset(look_key("1"), "state", "x")
+    for role, in_slots in ((LOOKS, False), (SLOTS, True)):
+        with as_role(users, role) as client:
+            users.let_looks(["1"], in_slots=in_slots)
+            assert client.hgetall(look_key("1")) and not client.exists(f"{look_key('1')}:asked")
+            users.let_looks([], in_slots=in_slots)
+            with pytest.raises(redis.exceptions.NoPermissionError):
+                client.hgetall(look_key("1"))
+    with as_role(users, SLOTS) as client:
+        users.let_trial("trial-1")
+        client.hset(keys.valve("trial-1-feed"), "x", 1)
+        users.let_trial("trial-2")
+        with pytest.raises(redis.exceptions.NoPermissionError):
+            client.hset(keys.valve("trial-1-feed"), "x", 1)
+
+
+def test_what_is_coming_is_let_before_it_is_kept_and_what_is_recorded_after(users, broker):
+    store = users._store
+    coming = DESIRED_STATES.read({"version": 2, "node": "n1", "generation": 2, "slots": {"0": {"fragments": [
+        {"id": "f2-0", "tasks": [], "inputs": [], "outlets": {}, "active": 1, "trigger_ms": 500}]}}})
+    with as_role(users, SLOTS) as client:
+        users.expect(coming)
+        client.hset(keys.valve("f2-0"), "x", 1)
+        client.hset(keys.valve("f1-0"), "x", 1)
+        SlotStore(store.data_dir, store.slot_dir("0")).record(desired().wanted["f1-0"])
+        store.write_desired(coming)
+        users.expect()
+        client.hset(keys.valve("f1-0"), "x", 1)  # it has to be cleared away still
+        SlotStore(store.data_dir, store.slot_dir("0")).forget("f1-0")
+        users.expect()
+        with pytest.raises(redis.exceptions.NoPermissionError):
+            client.hset(keys.valve("f1-0"), "x", 1)
+
+
+def test_a_broker_that_forgot_them_has_them_again(users, broker):
+    broker.execute_command("ACL", "DELUSER", users.name(SLOTS))
+    with pytest.raises(redis.exceptions.AuthenticationError), as_role(users, SLOTS) as client:
+        client.ping()
+    users.look(is_away=False)
+    with as_role(users, SLOTS) as client:
+        assert client.ping()
+
+
+def test_a_password_lives_as_long_as_its_agent(users, broker, broker_url):
+    old = users.url(SLOTS)
+    BrokerUsers(broker, broker_url, users._store).expect()
+    with pytest.raises(redis.exceptions.AuthenticationError), redis.Redis.from_url(old) as client:
+        client.ping()
+
+
+def test_an_agent_that_may_make_no_users_says_so_and_goes_on(broker, broker_url, tmp_path):
+    password = secrets.token_urlsafe(8)
+    broker.execute_command("ACL", "SETUSER", "operator", "on", f">{password}", "~*", "&*", "+@all", "-acl")
+    url = broker_url.replace("redis://:", f"redis://operator:{password}@").replace(
+        f"{password}@{broker_url.rpartition('@')[0].removeprefix('redis://:')}@", f"{password}@")
+    try:
+        with redis.Redis.from_url(url) as client:
+            made = BrokerUsers(client, url, NodeStore(tmp_path, "n1"))
+            made.expect()
+            assert made.is_refused and made.url(SLOTS) == url
+    finally:
+        broker.execute_command("ACL", "DELUSER", "operator")
+
+
+def test_the_embedded_broker_knows_them_when_it_is_started_anew(tmp_path):
+    with running_broker(tmp_path) as url, redis.Redis.from_url(url) as client:
+        made = BrokerUsers(client, url, NodeStore(tmp_path, "n1"))
+        made.expect()
+        known = made.url(SLOTS).partition("@")[0]
+    with running_broker(tmp_path) as url, redis.Redis.from_url(f"{known}@{url.rpartition('@')[2]}") as client:
+        assert client.ping()
+
+
+@given(st.text("ab-.:*?[]\\^!", min_size=1, max_size=8), st.text("ab-.:*?[]\\^!", min_size=1, max_size=8))
+def test_a_pattern_is_of_one_key(broker_url, name, other):
+    """The broker is the judge."""
+    with redis.Redis.from_url(broker_url) as client:
+        client.execute_command("ACL", "SETUSER", "one", "reset", "on", "+get", f"~{key_patterns.escaped(name)}")
+        answer = client.execute_command("ACL", "DRYRUN", "one", "GET", other)
+        assert (answer == b"OK") == (name == other)

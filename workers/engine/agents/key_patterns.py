@@ -1,0 +1,71 @@
+"""The keys of the broker that a node's processes may touch, as patterns for its users (``broker_users``). Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator
+
+from scheduler.contracts.desired import DesiredState, WantedFragment
+from scheduler.model.secrets import NAME, TEAM, is_owned
+from workers.engine.channels import keys
+from workers.library.model_store import PREFIX as MODELS
+from workers.library.model_store import ModelName
+
+_SPECIAL = re.compile(r"([\\*?\[\]])")
+
+
+def known_fragments(*states: DesiredState, recorded: Iterable[WantedFragment] = ()) -> dict[str, WantedFragment]:
+    """All fragments that a node works for, by id: wanted, coming to an end, or not cleared away yet."""
+    known = {fragment.id: fragment for fragment in recorded}
+    for state in states:
+        known |= {**state.outgoing, **state.heirs_elsewhere, **state.wanted}
+    return known
+
+
+def of_fragments(fragments: Collection[WantedFragment]) -> frozenset[str]:
+    """What slots touch of these fragments: all that is named after them, or after those whose work they go on with;
+    the channels that they read; models of their teams."""
+    return frozenset(pattern for fragment in fragments for pattern in _of_fragment(fragment))
+
+
+def _of_fragment(fragment: WantedFragment) -> Iterator[str]:
+    inherited = {name for heirs in fragment.heirs.values() for name in heirs}
+    for name in {fragment.id, *fragment.inherits, *inherited}:
+        yield from named_after(name)
+    for writer in fragment.writers.values():
+        yield escaped(keys.valve(writer.fragment))
+    for name in {*fragment.channels.values(), *fragment.writers, *(item.channel for item in fragment.inputs)}:
+        yield from of_channel(name)
+        if keys.is_part(name):
+            yield from of_channel(keys.whole_of(name))
+    for task in fragment.tasks:
+        yield f"{escaped(keys.tapped(task.id))}*"
+        for model in filter(is_owned, task.config.values()):
+            yield escaped(f"{MODELS}{model[TEAM]}")
+            yield escaped(ModelName(model[TEAM], model[NAME]).key)
+            yield escaped(ModelName(model[TEAM], model[NAME]).texts)
+
+
+def named_after(fragment: str) -> Iterator[str]:
+    """Everything that is a fragment's: streams and their parts, valves, meters, what it leaves for an heir."""
+    yield f"{keys.PREFIX}*:{escaped(fragment)}"
+    yield f"{keys.PREFIX}*:{escaped(fragment)}[.:]*"
+
+
+def of_channel(channel: str) -> Iterator[str]:
+    """A channel, what is kept of it, and its parts."""
+    yield escaped(keys.channel(channel))
+    yield f"{escaped(keys.channel(channel))}[:@]*"
+
+
+def of_connectors(node: str, sinks: Collection[str]) -> Iterator[str]:
+    """What a connector host touches beside its node's fragments: its live sources and their channels, its sinks."""
+    yield from (escaped(keys.hosted(node)), escaped(keys.sinks(node)))
+    yield from (f"{keys.connector('')}*", f"{keys.sink('')}*", f"{keys.channel('in-')}*")
+    for channel in sinks:
+        yield from of_channel(channel)
+
+
+def escaped(key: str) -> str:
+    """The pattern of one key."""
+    return _SPECIAL.sub(r"\\\1", key)
