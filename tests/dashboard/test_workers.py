@@ -25,8 +25,9 @@ from dashboard.operations.models import NodeRow
 from dashboard.operations.nodes import take_out_node
 from dashboard.operations.selectors import notable_events, output_tail
 from dashboard.plans.models import PlanRecord
-from dashboard.queue import LONGEST_TASK_S, VISIBILITY_TIMEOUT_S, app
+from dashboard.queue import LONGEST_TASK_S, VISIBILITY_TIMEOUT_S
 from dashboard.tasks import execution, measuring, planning, telemetry
+from dashboard.tasks.app import app
 from dashboard.tasks.clock import SCHEDULE
 from dashboard.teams.permissions import viewer_of
 from tests.dashboard.building import World, approved, document, planned, removal_planned, running
