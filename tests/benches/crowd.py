@@ -6,7 +6,7 @@ are of several teams, and half of them share a source that runs, so that what is
 write over HTTP, each on average once in ten seconds: they submit, approve, cancel and comment, so that about as many
 proposals stay open. Told are the times of each kind of request, and how they were answered: 409 is a plan that was
 changed by what was approved before it. The command fails where an approval takes a second or more at p99, or where
-anything is answered with 500.
+anything is answered with 500, or not at all.
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ RUNNING = 40  # dataflows, by ten sources
 EVERY_S = 10.0  # a person writes, on average
 ACTS = {"submit": 30, "approve": 25, "cancel": 5, "comment": 40}  # of a hundred
 ANSWERED_WITHIN_S = 120.0
+NO_ANSWER = 0
 PLANNED_WITHIN_S = 900.0
 OWN_SOURCES = 1_000_000  # seeds from here on are of sources that nobody else reads
 
@@ -93,7 +94,7 @@ class Writer:
         status, answer = self._ask("submit", "POST", "/api/dataflows", {
             "team": f"crowd-{self._team}", "text": json.dumps(to_document(dataflow)), "format": "json"})
         if status == 201:
-            self._crowd.waiting.append(answer["proposal"])
+            self._crowd.waiting.append(answer["proposal"]["id"])
 
     def approve(self) -> None:
         """One of those that wait, as it is now; one that is not planned yet waits on."""
@@ -134,13 +135,15 @@ class Writer:
         try:
             connection.request(method, path, None if body is None else json.dumps(body), headers)
             answer = connection.getresponse()
-            text = answer.read()
+            status, text = answer.status, answer.read()
+        except (OSError, http.client.HTTPException):
+            status, text = NO_ANSWER, b""
         finally:
             connection.close()
         if act:
             self._crowd.took_s[act].append(time.monotonic() - began_s)
-            self._crowd.statuses[act][answer.status] += 1
-        return answer.status, json.loads(text) if text.startswith((b"{", b"[")) else None
+            self._crowd.statuses[act][status] += 1
+        return status, json.loads(text) if text.startswith((b"{", b"[")) else None
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -252,9 +255,10 @@ def _until_planned() -> None:
 
 
 def is_within_limits(rows: Sequence[dict[str, Any]]) -> bool:
-    """Whether approvals were quick enough, and no answer was a 500."""
+    """Whether approvals were quick enough, and nothing was answered with 500, or not at all."""
     of_approvals = next(row for row in rows if row["request"] == "approve")
-    return of_approvals["times"] > 0 and of_approvals["p99 s"] < LIMIT_S and not any(row["500"] for row in rows)
+    return of_approvals["times"] > 0 and of_approvals["p99 s"] < LIMIT_S and not any(
+        row["500"] or row["none"] for row in rows)
 
 
 def rows_of(crowd: CrowdedSite) -> list[dict[str, Any]]:
@@ -268,6 +272,7 @@ def rows_of(crowd: CrowdedSite) -> list[dict[str, Any]]:
         row["most s"] = round(took_s[-1], 3) if took_s else None
         row["done"] = sum(statuses[status] for status in (200, 201))
         row |= {str(status): statuses[status] for status in (409, 429, 503, 500)}
-        row["other"] = len(took_s) - sum(statuses[status] for status in (200, 201, 409, 429, 503, 500))
+        row["none"] = statuses[NO_ANSWER]
+        row["other"] = len(took_s) - sum(statuses[status] for status in (200, 201, 409, 429, 503, 500, NO_ANSWER))
         rows.append(row)
     return rows

@@ -26,6 +26,7 @@ def test_a_row_tells_quantiles_and_how_requests_were_answered():
     ([0.2] * 200 + [3.0], [200] * 201, True),
     ([0.2] * 20 + [3.0], [200] * 21, False),
     ([0.2], [500], False),
+    ([0.2], [0], False),
     ([0.2], [409], True),
     ([], [], False),
 ])
