@@ -14,11 +14,14 @@ from scheduler.contracts.looks import LookOrder
 from scheduler.model.task_types import TaskType
 from workers.engine import looks
 from workers.engine.connectors import intake
+from workers.engine.connectors.arrow_streams import TooMuch
 from workers.engine.connectors.looking import look_at
 from workers.engine.connectors.pushing import Post, Pushed, push_events
 from workers.engine.letters import KeptLetter
 from workers.engine.sinks import store as sinks
 from workers.library.registry import makes_events
+
+__all__ = ["Post", "Pushed", "TooMuch"]  # what others need of the engine
 
 
 class NotTaken(Exception):
@@ -38,9 +41,12 @@ def push(task: str, config: Mapping[str, Any], post: Post) -> Pushed:
         The broker does not answer.
     NotTaken
         Its readers are behind, or nobody reads it now (``at_rest``).
+    TooMuch
+        It decodes to more than may be.
     """
     with broker_needed("so nothing can be taken in."), _told_to_wait():
-        return push_events(intake.IntakeStore(broker(settings.REDIS_URL)), task, config, post)
+        store = intake.IntakeStore(broker(settings.REDIS_URL))
+        return push_events(store, task, config, post, most_events=settings.INGEST_EVENTS)
 
 
 def room_in(tasks: Collection[str]) -> dict[str, str]:

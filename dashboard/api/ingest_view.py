@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from django.conf import settings
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_POST
 
-from dashboard.core.errors import BadInput, TooLarge, http_status
-from dashboard.operations.ingest import MOST_KEY, AtRest, TooFull
+from dashboard.core.errors import BadInput, http_status
+from dashboard.operations.ingest import AtRest, TooFull
 from dashboard.operations.ingest import ingest as take_in
+from scheduler.model.bounds import INGEST_KEY
 from scheduler.model.errors import WeirError
 
 WAIT_S = {TooFull: 1, AtRest: 10}
@@ -22,7 +22,7 @@ def ingest(request: HttpRequest, team: str, name: str) -> HttpResponse:
     try:
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")
         taken = take_in(
-            f"{team}/{name}", token=token.strip() if scheme.lower() == "bearer" else "", body=_body(request),
+            f"{team}/{name}", token=token.strip() if scheme.lower() == "bearer" else "", body=request.read(),
             content_type=request.headers.get("Content-Type", ""), key=_key(request))
     except WeirError as error:
         response = JsonResponse(error.as_dict(), status=http_status(error))
@@ -33,17 +33,8 @@ def ingest(request: HttpRequest, team: str, name: str) -> HttpResponse:
         {"taken": taken.taken, "dead": taken.dead, "reasons": list(taken.reasons), "again": taken.again}, status=202)
 
 
-def _body(request: HttpRequest) -> bytes:
-    limit = settings.INGEST_LIMIT_BYTES
-    body = request.read(limit + 1)
-    if len(body) > limit:
-        raise TooLarge(f"The request is over {limit >> 20} MiB.", remedy="Post fewer events at a time.",
-                       limit_bytes=limit)
-    return body
-
-
 def _key(request: HttpRequest) -> str:
     key = request.headers.get("Idempotency-Key", "")
-    if len(key) > MOST_KEY:
-        raise BadInput(f"The Idempotency-Key is over {MOST_KEY} characters.", remedy="Use a shorter one.")
+    if len(key) > INGEST_KEY.most:
+        raise BadInput(f"The Idempotency-Key is over {INGEST_KEY.most} characters.", remedy="Use a shorter one.")
     return key

@@ -12,10 +12,11 @@ http = get_asgi_application()  # sets Django up, before anything imports a model
 
 from channels.routing import ProtocolTypeRouter  # noqa: E402
 
+from dashboard.config.bodies import BoundedBodies  # noqa: E402
 from dashboard.config.warm import warm_up  # noqa: E402
 from dashboard.core.memory import settle  # noqa: E402
 from dashboard.live.routing import websockets  # noqa: E402
 
 warm_up()
 settle()
-application = ProtocolTypeRouter({"http": http, "websocket": websockets})
+application = ProtocolTypeRouter({"http": BoundedBodies(http), "websocket": websockets})

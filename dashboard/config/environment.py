@@ -9,6 +9,7 @@ from pathlib import Path
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from dashboard.teams.groups import Grant, grant_of
+from scheduler.model import bounds
 from scheduler.model.errors import WeirError
 from scheduler.model.prices import VmSize
 
@@ -113,7 +114,14 @@ DECLARED: tuple[Declared, ...] = (
     Declared("WEIR_OPENLINEAGE_URL", "", "Where OpenLineage events are posted; empty: none are."),
     Declared("WEIR_OPENLINEAGE_KEY", "", "API key that is sent along, as a bearer token."),
     Declared("WEIR_OPENLINEAGE_NAMESPACE", "weir", "Namespace of jobs in OpenLineage events."),
-    Declared("WEIR_LIVE_CONNECTIONS", "40", "Pages that one user may watch live at a time, of a server process."),
+    Declared("WEIR_CONNECTIONS", bounds.CONNECTIONS.default, "Connections that a server process has at a time."),
+    Declared("WEIR_HEADER_WAIT_S", bounds.HEADER_WAIT.default, "Seconds until the headers of a request are there."),
+    Declared("WEIR_BODY_WAIT_S", bounds.BODY_WAIT.default, "Seconds until the body of a request is there."),
+    Declared("WEIR_ANONYMOUS_KB", bounds.ANONYMOUS_BODY.default, "KiB of a request of whom nobody knows here."),
+    Declared("WEIR_INGEST_MB", bounds.INGEST_BODY.default, "MiB of a request with events."),
+    Declared("WEIR_INGEST_EVENTS", bounds.INGEST_EVENTS.default, "Events of a request, once it is decoded."),
+    Declared("WEIR_LIVE_CONNECTIONS", bounds.LIVE_CONNECTIONS.default,
+             "Pages that one user may watch live at a time, of a server process."),
     Declared("WEIR_TEAM_PROPOSALS", "100", "Proposals of one team that may be open at a time."),
     Declared("WEIR_TEAM_PLANS_PER_H", "1000", "Plans that people may ask for within an hour, of one team."),
     Declared("WEIR_TEAM_TASKS", "20000", "Tasks of one team's dataflows that run or are proposed."),

@@ -11,6 +11,7 @@ import dj_database_url
 from dashboard.config.environment import ROOT, Environment, InvalidSetting
 from dashboard.config.logs import logging_config
 from dashboard.teams.groups import providers
+from scheduler.model import bounds
 
 ENVIRONMENT = Environment()
 
@@ -45,8 +46,13 @@ MEMORY_GB_HOUR_PRICE = ENVIRONMENT.number("WEIR_MEMORY_GB_HOUR_PRICE", minimum=0
 TRAFFIC_GB_PRICE = ENVIRONMENT.number("WEIR_TRAFFIC_GB_PRICE", minimum=0.0)
 SPILL_GB_HOUR_PRICE = ENVIRONMENT.number("WEIR_SPILL_GB_HOUR_PRICE", minimum=0.0)
 CURRENCY = ENVIRONMENT.text("WEIR_CURRENCY")
-DOCUMENT_LIMIT_BYTES = 1024 * 1024
-INGEST_LIMIT_BYTES = 8 * 1024 * 1024  # of events in one request
+DOCUMENT_LIMIT_BYTES = bounds.DOCUMENT_BYTES.most
+INGEST_LIMIT_BYTES = ENVIRONMENT.integer("WEIR_INGEST_MB", minimum=1) * bounds.INGEST_BODY.scale
+INGEST_EVENTS = ENVIRONMENT.integer("WEIR_INGEST_EVENTS", minimum=1)
+ANONYMOUS_BYTES = ENVIRONMENT.integer("WEIR_ANONYMOUS_KB", minimum=1) * bounds.ANONYMOUS_BODY.scale
+CONNECTIONS = ENVIRONMENT.integer("WEIR_CONNECTIONS", minimum=1)
+HEADER_WAIT_S = ENVIRONMENT.number("WEIR_HEADER_WAIT_S", minimum=0.1)
+BODY_WAIT_S = ENVIRONMENT.number("WEIR_BODY_WAIT_S", minimum=0.1)
 LIVE_CONNECTIONS = ENVIRONMENT.integer("WEIR_LIVE_CONNECTIONS", minimum=1)
 TEAM_PROPOSALS = ENVIRONMENT.integer("WEIR_TEAM_PROPOSALS", minimum=1)
 TEAM_PLANS_PER_H = ENVIRONMENT.integer("WEIR_TEAM_PLANS_PER_H", minimum=1)
@@ -244,10 +250,10 @@ SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if HTTPS else None
 # Of the host's subdomains, and of a list that browsers ship, Weir does not decide: that is the domain's owner's.
 SILENCED_SYSTEM_CHECKS = ["security.W005", "security.W021"]
 X_FRAME_OPTIONS = "DENY"
-DATA_UPLOAD_MAX_MEMORY_SIZE = DOCUMENT_LIMIT_BYTES + 64 * 1024  # the document, and the form around it
+DATA_UPLOAD_MAX_MEMORY_SIZE = bounds.REQUEST_BODY.most  # the document, and the form around it
 FILE_UPLOAD_MAX_MEMORY_SIZE = DATA_UPLOAD_MAX_MEMORY_SIZE
-DATA_UPLOAD_MAX_NUMBER_FIELDS = 200
-DATA_UPLOAD_MAX_NUMBER_FILES = 4
+DATA_UPLOAD_MAX_NUMBER_FIELDS = bounds.REQUEST_FIELDS.most
+DATA_UPLOAD_MAX_NUMBER_FILES = bounds.REQUEST_FILES.most
 
 # Mail ----------------------------------------------------------------------------------------------------------------
 globals().update(ENVIRONMENT.email())

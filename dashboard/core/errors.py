@@ -46,6 +46,7 @@ HTTP_STATUS: Mapping[str, HTTPStatus] = {
             "nothing_elsewhere", "nothing_to_change", "nothing_to_gain", "nothing_to_look_at", "other_dataflow",
             "rate_not_held", "secret_away", "secret_in_use", "slot_taken", "source_away", "source_refused", "sink_away",
             "sink_refused", "stale_plan", "team_limit_reached", "too_many_sweeps", "trial_failed", "unknown_task_type"),
+        HTTPStatus.REQUEST_TIMEOUT: ("too_slow",),
         HTTPStatus.REQUEST_ENTITY_TOO_LARGE: ("document_too_large", "too_large"),
         HTTPStatus.UNPROCESSABLE_ENTITY: (
             "host_not_allowed", "invalid_beginning", "invalid_choice", "invalid_config", "invalid_dataflow",
@@ -63,6 +64,12 @@ class TooLarge(WeirError):
     """The request is over the limit."""
 
     code = "too_large"
+
+
+class TooSlow(WeirError):
+    """The request did not come in time."""
+
+    code = "too_slow"
 
 
 class BadInput(WeirError):

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from urllib.parse import quote
 
 import structlog
-from django.conf import settings
 from django.http import HttpRequest, HttpResponse, HttpResponsePermanentRedirect
 from django.urls import is_valid_path
 from django.utils.cache import patch_vary_headers
@@ -18,7 +17,6 @@ from dashboard.core.errors import (
     DiskFull,
     InternalError,
     MethodNotAllowed,
-    TooLarge,
     as_weir_error,
     response_for,
     wants_json,
@@ -72,7 +70,7 @@ class NotStored:
 
 
 class Limits:
-    """Refuses what no view should see: a body over the limit, and NUL in an address."""
+    """Refuses what no view should see: NUL in an address. Bodies have their bounds before Django."""
 
     def __init__(self, get_response: GetResponse) -> None:
         self.get_response = get_response
@@ -83,13 +81,6 @@ class Limits:
 
 
 def _refusal(request: HttpRequest) -> WeirError | None:
-    is_ingest = request.path.startswith("/ingest/")  # whose view tells of its own limit
-    limit = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
-    length = request.META.get("CONTENT_LENGTH") or "0"
-    if length.isdecimal() and int(length) > limit and not is_ingest:
-        return TooLarge(
-            "The request is over 1 MiB.", remedy="Send a smaller document.",
-            size_bytes=int(length), limit_bytes=settings.DOCUMENT_LIMIT_BYTES)
     if "\0" in request.path or any("\0" in text for pair in request.GET.lists() for text in (pair[0], *pair[1])):
         return BadInput("The address holds a NUL character.", remedy="Remove it.")
     return None

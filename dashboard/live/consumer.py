@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -17,12 +18,12 @@ from django.db import DatabaseError
 from dashboard.live.hub import Builder, Hub, delta, written
 from dashboard.live.protocol import State, is_topic
 from dashboard.teams.permissions import NOBODY, Viewer
+from scheduler.model.bounds import LIVE_MESSAGE, LIVE_MESSAGES, LIVE_TOPICS
 
 log = structlog.get_logger(__name__)
 
-MOST_TOPICS = 8
 MOST_CATCH_UP = 4
-LONGEST_MESSAGE = 4096
+RATE_WINDOW_S = 10.0
 SEND_WITHIN_S = 30.0
 CLOSE_WITHIN_S = 1.0
 CLOSE_NOT_LOGGED_IN = 4401
@@ -101,10 +102,16 @@ class Connection:
         self._wake.set()
 
     async def _read(self, receive: Callable[[], Awaitable[dict[str, Any]]]) -> None:
+        times_s: deque[float] = deque(maxlen=LIVE_MESSAGES.most)
         while True:
             event = await receive()
             if event["type"] == "websocket.disconnect":
                 return
+            now_s = asyncio.get_running_loop().time()
+            if len(times_s) == LIVE_MESSAGES.most and now_s - times_s[0] < RATE_WINDOW_S:
+                await self._end(CLOSE_TOO_MANY)
+                return
+            times_s.append(now_s)
             answer = self._take(event.get("text") or "")
             if answer is not None:
                 await self._tell(written(answer))
@@ -112,7 +119,7 @@ class Connection:
     def _take(self, text: str) -> dict[str, Any] | None:
         """Do what a message asks; the answer where it cannot be done."""
         try:
-            message = json.loads(text) if len(text) <= LONGEST_MESSAGE else None
+            message = json.loads(text) if len(text) <= LIVE_MESSAGE.most else None
             kind, topic = message["type"], message["topic"]
             seq = int(message.get("seq", 0))
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError):
@@ -123,8 +130,8 @@ class Connection:
         if kind == "subscribe":
             if not is_topic(topic):
                 return {"type": "gone", "topic": topic}
-            if len(self._watched) >= MOST_TOPICS:
-                return _error(f"At most {MOST_TOPICS} topics on one connection.")
+            if len(self._watched) >= LIVE_TOPICS.most:
+                return _error(f"At most {LIVE_TOPICS.most} topics on one connection.")
             self._watched[topic] = Watched(self._hub.watch(topic, self._viewer, self._wake), seq)
             self._wake.set()
         return None

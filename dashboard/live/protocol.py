@@ -11,7 +11,7 @@
    ``{"type": "error", "message"}`` that a message was not understood.
 4. Close code 4401: log in again (the session ended). 4408: the client did not read for 30 s; it may connect again.
    4429: the user, or each team of the user, has as many connections as are allowed (``WEIR_LIVE_CONNECTIONS``,
-   ``WEIR_TEAM_CONNECTIONS``); another page has to be closed.
+   ``WEIR_TEAM_CONNECTIONS``), and another page has to be closed; or the connection sent more messages than a page does.
 
 A state holds no nulls: what is not known is absent.
 

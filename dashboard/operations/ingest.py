@@ -5,7 +5,10 @@ from __future__ import annotations
 import hmac
 from dataclasses import dataclass
 
+from django.conf import settings
+
 from dashboard import connectors, jobs
+from dashboard.core.errors import TooLarge
 from dashboard.operations.models import RunningTaskRow
 from dashboard.teams.models import Secret
 from scheduler.model.errors import WeirError
@@ -14,7 +17,6 @@ from scheduler.model.secrets import SECRET, TEAM
 FORMATS = {
     "application/json": "json", "application/x-ndjson": "ndjson", "application/jsonl": "ndjson", "text/csv": "csv",
     "application/vnd.apache.arrow.stream": "arrow"}
-MOST_KEY = 200  # characters of an idempotency key
 
 
 class NotTheToken(WeirError):
@@ -33,6 +35,10 @@ class AtRest(WeirError):
     """Nobody reads the source now: its dataflows are paused, or just start."""
 
     code = "source_paused"
+
+
+class TooMany(TooLarge):
+    """What was posted decodes to more than may be."""
 
 
 class NothingRead(WeirError):
@@ -70,13 +76,10 @@ def ingest(address: str, *, token: str, body: bytes, content_type: str, key: str
 
     Raises
     ------
-    NotTheToken, TooFull, AtRest, NothingRead
+    NotTheToken, TooMany, TooFull, AtRest, NothingRead
         In the last case what came is kept as dead letters.
     """
-    team, _, name = address.partition("/")
-    pushed_to = [task_type.name for task_type in jobs.task_types().values() if task_type.connector == ""]
-    rows = RunningTaskRow.objects.filter(type__in=pushed_to, config__name=name, config__token__team=team)
-    sources = [row for row in rows.order_by("pk") if _opens(token, row)]
+    sources = _sources(address, token)
     if not sources:
         raise NotTheToken(
             "There is no such address, or the token is not its own.",
@@ -92,6 +95,18 @@ def ingest(address: str, *, token: str, body: bytes, content_type: str, key: str
         raise NothingRead(
             "Not one event could be read.", remedy=f"The first: it {first.reasons[0]}.", reasons=list(first.reasons))
     return Taken(first.taken, first.dead, first.reasons, all(result.again for result in results))
+
+
+def opens(address: str, token: str) -> bool:
+    """Whether a token opens an address: that of a source that is pushed to."""
+    return bool(token) and bool(_sources(address, token))
+
+
+def _sources(address: str, token: str) -> list[RunningTaskRow]:
+    team, _, name = address.partition("/")
+    pushed_to = [task_type.name for task_type in jobs.task_types().values() if task_type.connector == ""]
+    rows = RunningTaskRow.objects.filter(type__in=pushed_to, config__name=name, config__token__team=team)
+    return [row for row in rows.order_by("pk") if _opens(token, row)]
 
 
 def _opens(token: str, row: RunningTaskRow) -> bool:
@@ -112,6 +127,11 @@ def _that_take_it(sources: list[RunningTaskRow]) -> list[RunningTaskRow]:
 def _pushed(row: RunningTaskRow, post: connectors.Post) -> Taken:
     try:
         pushed = connectors.push(row.pk, row.config, post)
+    except connectors.TooMuch as much:
+        raise TooMany(
+            f"What was posted {much}.",
+            remedy=f"Post less at a time; the operator's setting for events is WEIR_INGEST_EVENTS, now "
+            f"{settings.INGEST_EVENTS:,}.") from None
     except connectors.NotTaken as refusal:
         if refusal.at_rest:
             raise AtRest(

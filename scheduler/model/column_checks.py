@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 
+from .bounds import DOCUMENT_TYPES
 from .canonical import canonical_config
-from .columns import STREAM_TYPES, Columns, ColumnsOf, interleaved
+from .columns import STREAM_TYPES, Columns, ColumnsOf, TypesTooLong, interleaved
 from .draft import Draft, DraftTask
 from .errors import WeirError
 from .positions import Problems, TextPosition
@@ -43,21 +44,30 @@ def columns_by_task(draft: Draft, columns_of: ColumnsOf, problems: Problems | No
     except CycleError:
         return {}
     columns: dict[str, TaskColumns] = {}
+    length = 0
     for task_id in order:
         task = draft.tasks[task_id]
+        inputs = outputs = Columns.unknown()
+        given = [(parent, columns[parent].outputs) for parent in dict.fromkeys(parents[task_id])]
         try:
-            inputs = _inputs(task, [(parent, columns[parent].outputs) for parent in dict.fromkeys(parents[task_id])])
-        except WeirError as conflict:
-            columns[task_id] = TaskColumns(Columns.unknown(), Columns.unknown())
-            _report(task, conflict, problems)
-            continue
-        try:
-            outputs = _outputs(task, inputs, columns_of)
+            length = _lengthened(length, *(columns for _, columns in given))
+            inputs = _inputs(task, given)
+            made = _outputs(task, inputs, columns_of)
+            length, outputs = _lengthened(length, made), made
         except WeirError as wrong:
-            outputs = Columns.unknown()
             _report(task, wrong, problems)
         columns[task_id] = TaskColumns(inputs, outputs)
     return columns
+
+
+def _lengthened(length: int, *read: Columns) -> int:
+    """The length of all columns of a document so far, with those of some streams."""
+    longer = length + sum(columns.characters for columns in read)
+    if longer > DOCUMENT_TYPES.most:
+        raise TypesTooLong(
+            f"The columns of all tasks come to more than {DOCUMENT_TYPES.most:,} characters.",
+            remedy="Split the dataflow, or let tasks give fewer columns.")
+    return longer
 
 
 def _inputs(task: DraftTask, parents: list[tuple[str, Columns]]) -> Columns:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from .bounds import STREAM_CHARACTERS, STREAM_COLUMNS, TYPE_CHARACTERS
 from .errors import WeirError
 from .task_types import TaskType
 
@@ -44,6 +45,12 @@ class WrongColumnType(ColumnError):
     code = "wrong_column_type"
 
 
+class TypesTooLong(ColumnError):
+    """A type, or all columns of a stream together, are longer than anybody needs: each task could double them."""
+
+    code = "types_too_long"
+
+
 class ColumnsInConflict(ColumnError):
     """Streams that interleave have a column of one name and of types that do not agree."""
 
@@ -55,10 +62,29 @@ class Columns:
     """The columns of a stream in their order: types by name, None where a type is not known.
 
     ``complete`` is False where there may be further ones.
+
+    Raises
+    ------
+    TypesTooLong
+        There are too many, or their types are too long.
     """
 
     types: Mapping[str, str | None] = field(default_factory=dict)
     complete: bool = True
+
+    def __post_init__(self) -> None:
+        for name, kind in self.types.items():
+            require_short(kind or "", value=name)
+        if len(self.types) > STREAM_COLUMNS.most or self.characters > STREAM_CHARACTERS.most:
+            raise TypesTooLong(
+                f"The stream has {len(self.types):,} columns, whose names and types have {self.characters:,} "
+                f"characters; {STREAM_COLUMNS.most:,} and {STREAM_CHARACTERS.most:,} may be.",
+                remedy="Give fewer columns, or records of fewer fields.")
+
+    @property
+    def characters(self) -> int:
+        """How long all names and types are together."""
+        return sum(len(name) + len(kind or "") for name, kind in self.types.items())
 
     @classmethod
     def unknown(cls) -> Columns:
@@ -173,6 +199,23 @@ class Columns:
                 remedy=f"Let a task before it give {name} as {word}: a parser’s “name:type”, or CAST in a sql task.",
                 parameter=parameter, value=name, column=name, type=kind)
         return kind
+
+
+def require_short(*kinds: str, parameter: str = "", value: str = "") -> None:
+    """Raise ``TypesTooLong`` where types, which become one, come to a longer one than a column may have.
+
+    Parameters
+    ----------
+    kinds : str
+        The types.
+    parameter, value : str, optional
+        Where it stands: the parameter, and the column.
+    """
+    length = sum(map(len, kinds))
+    if length > TYPE_CHARACTERS.most:
+        raise TypesTooLong(
+            f"A type comes to {length:,} characters; {TYPE_CHARACTERS.most:,} may be.",
+            remedy="Keep in a record only what the next tasks need.", parameter=parameter, value=value)
 
 
 # (type, the columns of its input, its config with defaults filled in); raises ColumnError.

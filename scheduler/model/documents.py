@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import yaml
 
+from .bounds import DOCUMENT_BYTES
 from .canonical import canonical_config, plain
 from .column_checks import TaskColumns, columns_by_task
 from .columns import ColumnsOf
@@ -24,7 +25,7 @@ from .graph_checks import check_graph
 from .json_text import read_json
 from .latency import Limits, from_json, to_json
 from .latency_reading import read_latency
-from .positions import MAX_BYTES, Problems, TextPosition, Unreadable, listed
+from .positions import Problems, TextPosition, Unreadable, listed
 from .task_types import TaskType, TaskTypes
 from .yaml_text import read_yaml, resolve_plain
 
@@ -233,9 +234,9 @@ def _decoded(text: str | bytes, problems: Problems) -> str:
                 "invalid_unicode", _position_after(before), "The text holds half of a surrogate pair.",
                 "Save it as UTF-8.",
             ) from None
-    if len(data) > MAX_BYTES:
+    if len(data) > DOCUMENT_BYTES.most:
         raise problems.stop(
-            "too_large", TextPosition(1, 1), f"The file has {len(data):,} bytes; {MAX_BYTES:,} may be.",
+            "too_large", TextPosition(1, 1), f"The file has {len(data):,} bytes; {DOCUMENT_BYTES.most:,} may be.",
             "Split the dataflow.",
         )
     try:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+from .bounds import DOCUMENT_QUERIES
 from .dataflow import Chaining, Visibility
 from .latency import Limits
 from .latency_reading import read_latency
@@ -77,6 +78,7 @@ class DraftReader:
         self.task_types = task_types
         self.type_remedy = type_remedy
         self.draft = Draft()
+        self.parsed_characters = 0
 
     def read(self, root: Node) -> Draft:
         """The draft of a document; raises Unreadable where there is none."""
@@ -121,6 +123,7 @@ class DraftReader:
         if task_type is not None and config.is_mapping:
             named = task_id or shown(_text(stated_id) or "") or "without an id"  # as it calls itself, a double's too
             check_config(task_type, config, self.problems, task_id=named)
+            self._count_parsed(task_type, config, named)
         if task_id is None:
             return
         plain = config.plain() if config.is_mapping else {}
@@ -129,6 +132,16 @@ class DraftReader:
             task_id, task_type, plain, stated_id.position, parameters, _text(node.value.get("chain")) or "allowed")
         if rate is not None:
             self._rate(task_id, rate)
+
+    def _count_parsed(self, task_type: TaskType, config: Node, task_id: str) -> None:
+        for parameter in task_type.parameters:
+            text = _text(config.value.get(parameter.name)) if parameter.expression or parameter.query else None
+            self.parsed_characters += len(text or "")
+            if text and self.parsed_characters > DOCUMENT_QUERIES.most:
+                raise self.problems.stop(
+                    "too_long", config.value[parameter.name].position,
+                    f"The queries up to task {task_id} have more than {DOCUMENT_QUERIES.most:,} characters.",
+                    "Split the dataflow, or let tasks share what several of them compute.")
 
     def _task_id(self, node: Node | None) -> str | None:
         """A task's id; None where it is missing, invalid, or another task's."""

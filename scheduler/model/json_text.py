@@ -10,7 +10,8 @@ from bisect import bisect_right
 from json.decoder import JSONDecodeError, scanstring
 from typing import Any
 
-from .positions import MAX_DEPTH, MAX_VALUES, Node, Problems, TextPosition, Unreadable, child_path, shown
+from .bounds import DOCUMENT_DEPTH, DOCUMENT_VALUES
+from .positions import Node, Problems, TextPosition, Unreadable, child_path, shown
 
 _SPACE = re.compile(r"[ \t\n\r]*")
 _NUMBER = re.compile(r"(-?(?:0|[1-9][0-9]*))(\.[0-9]+)?([eE][-+]?[0-9]+)?(?![0-9A-Za-z_.+-])")
@@ -45,12 +46,14 @@ class _Reader:
         """The value that starts at an index, and the index behind it."""
         position = self.position(at, path)
         self.values += 1
-        if self.values > MAX_VALUES:
-            raise self.stop("too_many_values", at, f"The document has more than {MAX_VALUES:,} values.", "Split it.")
-        first = self.text[at : at + 1]
-        if depth > MAX_DEPTH and first in ("{", "["):
+        if self.values > DOCUMENT_VALUES.most:
             raise self.stop(
-                "too_deep", at, f"Values are nested more than {MAX_DEPTH} deep.", "Flatten what is nested here."
+                "too_many_values", at, f"The document has more than {DOCUMENT_VALUES.most:,} values.", "Split it.")
+        first = self.text[at : at + 1]
+        if depth > DOCUMENT_DEPTH.most and first in ("{", "["):
+            raise self.stop(
+                "too_deep", at, f"Values are nested more than {DOCUMENT_DEPTH.most} deep.",
+                "Flatten what is nested here.",
             )
         if first == "{":
             return self.mapping(at, position, depth)

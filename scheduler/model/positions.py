@@ -10,9 +10,6 @@ from typing import Any, NamedTuple
 
 from .errors import Problem
 
-MAX_BYTES = 1024 * 1024
-MAX_DEPTH = 32
-MAX_VALUES = 200_000  # after aliases are expanded
 MAX_PROBLEMS = 200
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 _LONGEST_LIST = 20  # names that a message lists
@@ -31,8 +28,8 @@ class TextPosition(NamedTuple):
 class Node:
     """A value of a document: a scalar, a list of nodes or a dict of nodes, and where each is.
 
-    ``keys`` holds the positions of a mapping's keys. ``size`` counts the values in it, itself included, and ``height``
-    how deep they nest: what an alias to it adds.
+    ``keys`` holds the positions of a mapping's keys. ``size`` counts the values in it, itself included, ``characters``
+    those of its texts, and ``height`` how deep they nest: what an alias to it adds.
     """
 
     value: Any
@@ -40,6 +37,7 @@ class Node:
     keys: dict[str, TextPosition] = field(default_factory=dict)
     size: int = 1
     height: int = 0
+    characters: int = 0
 
     def plain(self) -> Any:
         """The value as JSON has it."""

@@ -52,7 +52,8 @@ class Parameter:
 
     A ``secret`` is never written but named, ``{"secret": "name"}``, and known only to the slot that runs the task.
 
-    An ``expression`` is text that the slot's Spark computes for each event, in a language with functions.
+    An ``expression`` is text that the slot's Spark computes for each event, in a language with functions. That and a
+    ``query`` of another system take a parser, so that a document may have only so much of them.
 
     ``near`` says which other values a suggestion may offer in this one's place: ``ratio``, those whose relative
     difference is at most ``near_ratio`` (of a set: the share of elements that only one of the two has; of bounds: of
@@ -82,6 +83,7 @@ class Parameter:
     is_file: bool = False
     form: Callable[[Any], Any] | None = None
     expression: bool = False
+    query: bool = False
 
     @property
     def nearness(self) -> Near:

@@ -14,7 +14,8 @@ from typing import Any
 
 import yaml
 
-from .positions import MAX_DEPTH, MAX_VALUES, Node, Problems, TextPosition, child_path, shown
+from .bounds import DOCUMENT_CHARACTERS, DOCUMENT_DEPTH, DOCUMENT_VALUES
+from .positions import Node, Problems, TextPosition, child_path, shown
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _INTEGER = re.compile(r"[-+]?[0-9]{1,40}|0o[0-7]{1,50}|0x[0-9a-fA-F]{1,40}")
@@ -71,7 +72,7 @@ class _Reader:
         self.events = yaml.parse(text, Loader=_LOADER)
         self.problems = problems
         self.anchors: dict[str, Node | None] = {}  # None while the anchor's value is still being read
-        self.values = 0
+        self.values = self.characters = 0
 
     def document(self) -> Node:
         root = None
@@ -92,7 +93,7 @@ class _Reader:
             return self.alias(event, position, depth)
         self.check_node(event, position)
         if isinstance(event, yaml.ScalarEvent):
-            node = Node(self.scalar(event, position), position)
+            node = Node(self.scalar(event, position), position, characters=len(event.value))
         else:
             self.check_depth(depth + 1, position)
             if event.anchor:
@@ -158,7 +159,7 @@ class _Reader:
                 "Write the value out.",
             )
         self.check_depth(depth + node.height, position)
-        self.count(node.size, position)
+        self.count(node.size, node.characters, position)
         return node
 
     def scalar(self, event: yaml.ScalarEvent, position: TextPosition) -> Any:
@@ -180,20 +181,22 @@ class _Reader:
                 "yaml_tag", position, f"Tag {shown(event.tag)} is not read.",
                 "Remove the tag: a dataflow holds text, numbers, true, false, null, lists and mappings.",
             )
-        self.count(1, position)
+        self.count(1, len(event.value) if isinstance(event, yaml.ScalarEvent) else 0, position)
 
     def check_depth(self, depth: int, position: TextPosition) -> None:
-        if depth > MAX_DEPTH:
+        if depth > DOCUMENT_DEPTH.most:
             raise self.problems.stop(
-                "too_deep", position, f"Values are nested more than {MAX_DEPTH} deep, aliases expanded.",
+                "too_deep", position, f"Values are nested more than {DOCUMENT_DEPTH.most} deep, aliases expanded.",
                 "Flatten what is nested here.",
             )
 
-    def count(self, values: int, position: TextPosition) -> None:
+    def count(self, values: int, characters: int, position: TextPosition) -> None:
         self.values += values
-        if self.values > MAX_VALUES:
+        self.characters += characters
+        if self.values > DOCUMENT_VALUES.most or self.characters > DOCUMENT_CHARACTERS.most:
             raise self.problems.stop(
-                "too_many_values", position, f"The document has more than {MAX_VALUES:,} values, its aliases expanded.",
+                "too_many_values", position, f"The document has more than {DOCUMENT_VALUES.most:,} values, or "
+                f"{DOCUMENT_CHARACTERS.most:,} characters, its aliases expanded.",
                 "Write fewer aliases, or split the dataflow.",
             )
 
@@ -202,6 +205,7 @@ def _measured(node: Node, children: Collection[Node]) -> Node:
     """The node with its size and height, by which aliases to it are bounded."""
     node.size = 1 + sum(child.size for child in children)
     node.height = 1 + max((child.height for child in children), default=0)
+    node.characters = sum(child.characters for child in children) + sum(map(len, node.keys))
     return node
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from dashboard.benches.crowd import ACTS, CrowdedSite, Writer, _store, _tokens
+from dashboard.benches.site_estate import let_dataflows_run
 
 from dashboard.approvals.models import Proposal
 from dashboard.approvals.services import prepare_proposal
-from dashboard.benches.crowd import ACTS, CrowdedSite, Writer, _store, _tokens
-from dashboard.benches.site_estate import let_dataflows_run
 from dashboard.catalog.models import DataflowRecord
 
 

@@ -14,6 +14,7 @@ from dashboard.operations.live_sources import dead_letters
 from dashboard.operations.models import RunningTaskRow
 from dashboard.teams.permissions import viewer_of
 from dashboard.teams.services import set_secret
+from scheduler.model.bounds import DEAD_LETTERS
 from scheduler.model.errors import NotFound
 from workers.engine.channels import keys
 from workers.engine.channels.registry import Channels
@@ -152,9 +153,29 @@ def test_what_cannot_be_read_is_counted_and_browsable_by_who_may_see_the_dataflo
     assert page.get(f"/api{address}live").json()["sources"]["posted"]["address"] == "/ingest/city/meters"
 
 
-def test_a_request_over_the_limit_is_refused(posted: Posted, settings):
-    settings.INGEST_LIMIT_BYTES = 100
-    assert posted.post("[" + " " * 100 + "]").status_code == 413
+@pytest.mark.parametrize(("content_type", "body"), [
+    ("application/json", "[" + "{}," * 2_000_000 + "{}]"), ("application/x-ndjson", "{}\n" * 2_000_000),
+    ("text/csv", "1\n" * 2_000_000), ("application/vnd.apache.arrow.stream", None)],
+    ids=["json", "ndjson", "csv", "arrow"])
+def test_a_request_that_decodes_to_too_much_is_refused_and_takes_nothing(posted: Posted, content_type, body):
+    if body is None:
+        table, sink = pa.table({"a": [0] * 4_000_000}), pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
+            writer.write_table(table)
+        body = sink.getvalue().to_pybytes()
+        assert len(body) < 2_000
+    refused = posted.post(body, content_type=content_type)
+    assert (refused.status_code, refused.json()["code"]) == (413, "too_large")
+    assert "WEIR_INGEST_EVENTS" in refused.json()["remedy"] and posted.store.state(posted.task).dead == 0
+    assert posted.post({"a": 1}).status_code == 202 and posted.rows() == [1]
+
+
+def test_of_many_dead_letters_of_one_request_the_newest_are_kept_and_all_counted(posted: Posted, broker):
+    RunningTaskRow.objects.filter(pk=posted.task).update(config=RunningTaskRow.objects.get(
+        pk=posted.task).config | {"keep_dead": 100_000})
+    posted.post("\n".join(["{}", *["x"] * 1_500]), content_type="application/x-ndjson")
+    assert posted.store.state(posted.task).dead == 1_500
+    assert len(posted.store.letters(posted.task, count=5_000)) == DEAD_LETTERS.most
 
 
 def test_many_who_post_at_once_get_numbers_of_their_own(posted: Posted, monkeypatch):

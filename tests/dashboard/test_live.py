@@ -36,7 +36,7 @@ class Server:
         self.port = port
         config = uvicorn.Config(
             application, port=port, log_level="error", lifespan="off", ws_max_size=LARGEST_FRAME,
-            ws="dashboard.live.server:LiveProtocol")
+            http="dashboard.config.server:SiteProtocol", ws="dashboard.live.server:LiveProtocol")
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run, daemon=True)
 

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from scheduler.model import structure
+from scheduler.model.bounds import DOCUMENT_BYTES
 from scheduler.model.columns import ColumnError
 from scheduler.model.documents import dump_document, read_document, to_document
 from scheduler.model.errors import InvalidDataflow
-from scheduler.model.positions import MAX_BYTES, MAX_PROBLEMS
+from scheduler.model.positions import MAX_PROBLEMS
 
 from .catalogue import TYPES, flow
 
@@ -202,13 +203,10 @@ def test_yaml_that_is_no_dataflow_is_told_so(text, code):
     assert code in {problem.code for problem in problems_of(text, format="yaml")}
 
 
-@pytest.mark.parametrize(
-    ("text", "code"),
-    [
+@pytest.mark.parametrize(("text", "code"), [
         (b"name: \xff\xfe", "invalid_unicode"), ("name: \ud800", "invalid_unicode"), ("name: a\0b", "invalid_unicode"),
-        ("#" * (MAX_BYTES + 1), "too_large"), ("é" * (MAX_BYTES // 2 + 1), "too_large"),
-    ],
-)
+        ("#" * (DOCUMENT_BYTES.most + 1), "too_large"), ("é" * (DOCUMENT_BYTES.most // 2 + 1), "too_large"),
+    ])
 def test_text_that_is_no_text_is_told_so(text, code):
     assert [problem.code for problem in problems_of(text)] == [code]
 

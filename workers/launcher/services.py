@@ -54,6 +54,7 @@ def web(options: Options, *, behind_proxy: bool = False) -> Service:
     argv = (
         *_PYTHON, "-m", "uvicorn", "dashboard.config.asgi:application",
         "--host", options.host, "--port", str(options.port), "--no-access-log", "--timeout-graceful-shutdown", "1",
+        "--http", "dashboard.config.server:SiteProtocol",
         "--ws", "dashboard.live.server:LiveProtocol", "--ws-max-size", str(LARGEST_FRAME),
         # Deltas are small: compressing them for each connection by itself would cost more than sending them.
         "--ws-per-message-deflate", "false",

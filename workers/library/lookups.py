@@ -37,7 +37,7 @@ LOOKUP = TaskType(
                   is_file=True, pattern=r"[^/\\].*"),
         Parameter("database", "string", "Or the address of the database that it is in, as of sql_lookup.", secret=True),
         Parameter("query", "string", "With database: one SELECT that gives the key's columns, then those of “columns”, "
-                  "in their order.", pattern=r"(?is)\s*(select|with|values)\b.*"),
+                  "in their order.", pattern=r"(?is)\s*(select|with|values)\b.*", query=True),
         Parameter("on", "list", "Columns by which an event finds its row, each “column” or, where the file's has "
                   "another name, “column=name there”. They are compared as text; of several rows the last one counts.",
                   required=True, items="string", column="within"),

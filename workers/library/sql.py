@@ -14,10 +14,11 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
+from scheduler.model.bounds import QUERY_CHARACTERS
+
 from .config import InvalidConfig
 
 DIALECTS = ("postgres", "sqlite")
-MOST_CHARACTERS = 20_000
 REMEDY = "Write one SELECT, VALUES, or WITH … SELECT that reads."
 _READS = (exp.Select, exp.SetOperation, exp.Values, exp.Subquery)
 _CHANGES = (
@@ -39,8 +40,9 @@ logging.getLogger("sqlglot").setLevel(logging.CRITICAL)
 
 def require_reading(query: str) -> None:
     """Raise ``InvalidConfig`` unless a query is a single one that reads."""
-    if len(query) > MOST_CHARACTERS:
-        raise InvalidConfig(f"The query has {len(query):,} characters.", remedy=f"Use {MOST_CHARACTERS:,} at most.")
+    if len(query) > QUERY_CHARACTERS.most:
+        raise InvalidConfig(
+            f"The query has {len(query):,} characters.", remedy=f"Use {QUERY_CHARACTERS.most:,} at most.")
     reasons = [_reason(query, dialect) for dialect in DIALECTS]
     if all(reasons):
         raise InvalidConfig(f"The query {reasons[0]}.", remedy=REMEDY)

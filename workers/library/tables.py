@@ -34,7 +34,7 @@ SQL_LOOKUP = TaskType(
                   "be one that the operator allows (WEIR_DATABASE_HOSTS), or sqlite:FILE in a replay folder.",
                   required=True, secret=True),
         Parameter("query", "string", "One SELECT, VALUES or WITH … SELECT that reads. :column stands for the event's "
-                  "value.", required=True, pattern=r"(?is)\s*(select|with|values)\b.*"),
+                  "value.", required=True, pattern=r"(?is)\s*(select|with|values)\b.*", query=True),
         Parameter("columns", "list", "The query's columns in their order, each “name” or “name:type” (string, double, "
                   "bigint, boolean, timestamp).", required=True, items="string"),
         Parameter("rows", "string", "first: one event for each, its columns null where nothing is found; all: an event "

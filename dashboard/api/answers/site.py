@@ -30,6 +30,7 @@ class Parameter(Answer):
     of_team: bool
     is_file: bool
     expression: bool
+    query: bool
     near: str | None
     near_ratio: float
     column: str | None

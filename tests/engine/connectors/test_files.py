@@ -9,6 +9,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -110,7 +111,7 @@ def test_a_packed_file_that_is_cut_off_is_told():
 
 
 def test_a_line_without_end_takes_no_memory_and_is_told(monkeypatch):
-    monkeypatch.setattr(pieces, "MOST_RECORD", 1000)
+    monkeypatch.setattr(pieces, "FILE_RECORD", replace(pieces.FILE_RECORD, most=1000))
     rows, reasons = read(b'{"n": 1}\n' + b"x" * 5000 + b'\n{"n": 2}\n', Reading("f", "ndjson", columns=("n",)))
     assert [row["n"] for row in rows] == [1, 2] and "over" in reasons[0]
     assert "over" in read(b" " * 2000, Reading("f", "json", columns=("n",)))[1][0]

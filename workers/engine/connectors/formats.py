@@ -8,19 +8,25 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
 
+from scheduler.model.bounds import MESSAGE_BYTES, MESSAGE_EVENTS, MESSAGE_VALUES, POLL_EVENTS
 from workers.library.columns import typed_columns
 from workers.library.live_events import included
 
+from .arrow_streams import Room, TooMuch, batches_of
+from .casting import CASTS, Unreadable, as_string, as_timestamp, require_shallow
 from .contract import DeadLetter, Message
 
 SAMPLE_BYTES = 2_000
+_SEPARATORS = (b",", b"[", b"{")
+_JSON_TEXT = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
 RAW = "value"  # the column of what has no declared fields
 TIME_UNITS_MS = {"s": 1000.0, "ms": 1.0, "us": 0.001, "ns": 0.000001}
 STREAM = (("_seq", pa.int64()), ("_time", pa.int64()), ("_born", pa.int64()))
@@ -31,14 +37,9 @@ SPARK = {
     "string": "string", "double": "double", "bigint": "long", "boolean": "boolean", "timestamp": "timestamp",
     "binary": "binary"}
 FIRST_MS, LAST_MS = -62_135_596_800_000, 253_402_300_799_999  # of the years 1 to 9999: what times can be
-_TRUTHS = {"true": True, "1": True, "false": False, "0": False}
 
 
 _UNFIT = (pa.ArrowException, ValueError, TypeError, OverflowError)
-
-
-class Unreadable(ValueError):
-    """A message, or an event in it, does not fit; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,21 +119,54 @@ class Decoded:
         return pa.RecordBatch.from_arrays(arrays, schema=layout.arrow)
 
 
-def decode(messages: Sequence[Message], layout: Layout, *, now_ms: int) -> Decoded:
-    """The events of messages, in order."""
+def decode(
+    messages: Sequence[Message], layout: Layout, *, now_ms: int, most_events: int = MESSAGE_EVENTS.most,
+    refuses: bool = False,
+) -> Decoded:
+    """The events of messages, in order.
+
+    Parameters
+    ----------
+    messages : sequence of Message
+        What came together.
+    layout : Layout
+        How they are read.
+    now_ms : int
+        The time of arrival.
+    most_events : int, optional
+        How many a message may hold.
+    refuses : bool, optional
+        One that decodes to more than may be is an error; else it is a dead letter.
+
+    Raises
+    ------
+    TooMuch
+        Where it ``refuses``.
+    """
     rows: list[tuple] = []
     times_ms: list[int] = []
     origins: list[Message] = []
     dead: list[DeadLetter] = []
     names = list(layout.columns)
     when = names.index(layout.time_field) if layout.time_field else None
+    left = POLL_EVENTS.most
     for message in messages:
-        for event in _events(message, layout, dead):
+        room = Room(min(most_events, left), MESSAGE_VALUES.most, MESSAGE_BYTES.most)
+        try:
+            events = list(_events(message, layout, dead, room))
+        except TooMuch as error:
+            if refuses:
+                raise
+            dead.append(DeadLetter(str(error), message.place, _sample(message)))
+            continue
+        left -= len(events)
+        sample = _sample(message) if len(events) > 1 else None  # one for all of them
+        for event in events:
             try:
                 row = event() + _extras(message, layout)
                 time_ms = now_ms if when is None else _time_ms(row[when], layout)
             except Unreadable as error:
-                dead.append(DeadLetter(str(error), message.place, _sample(message)))
+                dead.append(DeadLetter(str(error), message.place, _sample(message) if sample is None else sample))
                 continue
             rows.append(row)
             times_ms.append(time_ms)
@@ -166,13 +200,15 @@ def _arrays(rows: Sequence[tuple], layout: Layout) -> list[pa.Array]:
     return [pa.array(column, ARROW[kind]) for column, kind in zip(columns, layout.columns.values(), strict=True)]
 
 
-def _events(message: Message, layout: Layout, dead: list[DeadLetter]) -> Iterator[Callable[[], tuple]]:
+def _events(
+    message: Message, layout: Layout, dead: list[DeadLetter], room: Room
+) -> Iterator[Callable[[], tuple]]:
     """What gives each event of a message; a message that cannot be taken apart is a dead letter as a whole."""
     try:
         if message.values is not None:
             yield lambda: _row(message.values, layout)
         else:
-            yield from _READERS[layout.format](message.body, layout)
+            yield from _READERS[layout.format](message.body, layout, room)
     except Unreadable as error:
         dead.append(DeadLetter(str(error), message.place, _sample(message)))
 
@@ -182,50 +218,66 @@ def _extras(message: Message, layout: Layout) -> tuple:
     return tuple(_typed(name, values.get(name), kind) for name, kind in layout.extras.items())
 
 
-def _json(body: bytes, layout: Layout) -> Iterator[Callable[[], tuple]]:
+def _json(body: bytes, layout: Layout, room: Room) -> Iterator[Callable[[], tuple]]:
+    _count_values(body, room)
     document = _parsed(body)
-    for item in document if isinstance(document, list) else [document]:
+    items = document if isinstance(document, list) else [document]
+    room.take(events=len(items))
+    for item in items:
         yield lambda item=item: _row_of_json(item, layout)
 
 
-def _ndjson(body: bytes, layout: Layout) -> Iterator[Callable[[], tuple]]:
-    for line in body.splitlines():
-        if line.strip():
-            yield lambda line=line: _row_of_json(_parsed(line), layout)
+def _count_values(body: bytes, room: Room) -> None:
+    """Take the room of a text's values; only where it is long it is looked which commas and brackets are in texts."""
+    if len(body) > room.values and sum(map(body.count, _SEPARATORS)) >= room.values:
+        plain = _JSON_TEXT.sub(b"", body)
+        room.take(values=1 + sum(map(plain.count, _SEPARATORS)))
 
 
-def _csv(body: bytes, layout: Layout) -> Iterator[Callable[[], tuple]]:
+def _counted(lines: Iterable[Any], room: Room) -> list[Any]:
+    """Lines that are not empty, as far as there is room for them."""
+    kept = []
+    for line in lines:
+        if line:
+            room.take(events=1)
+            kept.append(line)
+    return kept
+
+
+def _ndjson(body: bytes, layout: Layout, room: Room) -> Iterator[Callable[[], tuple]]:
+    _count_values(body, room)
+    lines = (line.strip() for part in io.BytesIO(body) for line in part.splitlines())
+    for line in _counted(lines, room):
+        yield lambda line=line: _row_of_json(_parsed(line), layout)
+
+
+def _csv(body: bytes, layout: Layout, room: Room) -> Iterator[Callable[[], tuple]]:
     names = list(layout.content)
     try:
-        lines = list(csv.reader(io.StringIO(_text(body)), strict=True))
+        lines = _counted(csv.reader(io.StringIO(_text(body)), strict=True), room)
     except csv.Error as error:
         raise Unreadable(f"is no CSV: {error}") from None
     for values in lines:
-        if values:
-            yield lambda values=values: _row_of_values(values, names, layout)
+        yield lambda values=values: _row_of_values(values, names, layout)
 
 
-def _arrow(body: bytes, layout: Layout) -> Iterator[Callable[[], tuple]]:
+def _arrow(body: bytes, layout: Layout, room: Room) -> Iterator[Callable[[], tuple]]:
     try:
-        with pa.ipc.open_stream(body) as reader:
-            rows = [row for batch in reader for row in _checked(batch).to_pylist()]
+        batches = batches_of(io.BytesIO(body), room, names=layout.content)
+        rows = [row for batch in batches for row in batch.to_pylist()]
+    except TooMuch:
+        raise
     except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
         raise Unreadable(f"is no Arrow IPC stream: {_plain(str(error))[:200]}") from None
     for row in rows:
         yield lambda row=row: _row(row, layout)
 
 
-def _checked(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """A batch whose offsets lie within its buffers: Arrow itself trusts them, and would read beyond."""
-    batch.validate(full=True)
-    return batch
-
-
-def _whole(body: bytes, layout: Layout) -> Iterator[Callable[[], tuple]]:
+def _whole(body: bytes, layout: Layout, room: Room) -> Iterator[Callable[[], tuple]]:
     yield lambda: (_text(body) if layout.format == "text" else body,)
 
 
-_READERS: Mapping[str, Callable[[bytes, Layout], Iterator[Callable[[], tuple]]]] = {
+_READERS: Mapping[str, Callable[[bytes, Layout, Room], Iterator[Callable[[], tuple]]]] = {
     "json": _json, "ndjson": _ndjson, "csv": _csv, "arrow": _arrow, "text": _whole, "bytes": _whole}
 
 
@@ -238,8 +290,9 @@ def _parsed(body: bytes) -> Any:
 
 def _row_of_json(item: Any, layout: Layout) -> tuple:
     if not layout.fields:
+        require_shallow(item)
         try:
-            return (_as_string(json.dumps(item, ensure_ascii=False)),)
+            return (as_string(json.dumps(item, ensure_ascii=False)),)
         except UnicodeEncodeError:
             raise Unreadable("has half a surrogate pair in it, which is no text") from None
     if not isinstance(item, dict):
@@ -262,54 +315,12 @@ def _typed(name: str, value: Any, kind: str) -> Any:
     if value is None:
         return None
     try:
-        return _CASTS[kind](value)
+        return CASTS[kind](value)
+    except Unreadable:
+        raise
     except (ValueError, TypeError, KeyError, OverflowError, OSError):
         shown = value if isinstance(value, str) else json.dumps(value, default=str)
         raise Unreadable(f"field {name} is {shown[:80]!r}, which is no {kind}") from None
-
-
-def _as_string(value: Any) -> str:
-    if isinstance(value, dict | list | bool | int | float):
-        text = json.dumps(value, ensure_ascii=False, default=str)
-    else:
-        text = bytes(value).decode() if isinstance(value, bytes | memoryview) else str(value)
-    text.encode()  # half a surrogate pair, which JSON can spell, is no text
-    return text
-
-
-def _as_double(value: Any) -> float:
-    if isinstance(value, bool):
-        raise TypeError
-    return float(value)
-
-
-def _as_bigint(value: Any) -> int:
-    if isinstance(value, bool) or (isinstance(value, float) and not value.is_integer()):
-        raise TypeError
-    number = int(value)
-    if not -(2**63) <= number < 2**63:
-        raise ValueError
-    return number
-
-
-def _as_boolean(value: Any) -> bool:
-    return value if isinstance(value, bool) else _TRUTHS[str(value).strip().lower()]
-
-
-def _as_timestamp(value: Any) -> datetime:
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return datetime.fromtimestamp(value / 1000, UTC)
-    time = value if isinstance(value, datetime) else datetime.fromisoformat(str(value).strip())
-    return time if time.tzinfo else time.replace(tzinfo=UTC)
-
-
-def _as_binary(value: Any) -> bytes:
-    return value.encode() if isinstance(value, str) else bytes(value)
-
-
-_CASTS: Mapping[str, Callable[[Any], Any]] = {
-    "string": _as_string, "double": _as_double, "bigint": _as_bigint, "boolean": _as_boolean,
-    "timestamp": _as_timestamp, "binary": _as_binary}
 
 
 def _time_ms(value: Any, layout: Layout) -> int:
@@ -318,7 +329,7 @@ def _time_ms(value: Any, layout: Layout) -> int:
         raise Unreadable(f"has no time in its field {layout.time_field}")
     try:
         if isinstance(value, str):
-            value = _as_timestamp(value)
+            value = as_timestamp(value)
         if isinstance(value, datetime):
             time_ms = int(value.timestamp() * 1000)
         else:

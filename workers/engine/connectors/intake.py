@@ -15,6 +15,7 @@ from typing import Any
 
 import redis
 
+from scheduler.model.bounds import DEAD_LETTERS
 from workers.engine.channels import codec, keys, scripts
 from workers.engine.channels.config import CAPACITY_BLOCKS
 from workers.engine.channels.registry import Channels
@@ -245,7 +246,7 @@ class IntakeStore:
         arguments: list[Any] = [
             "" if token is None else token, first, count, block, now_ms,
             "" if position is None else json.dumps(position), idempotency_key, keep_dead, len(letters), CAPACITY_BYTES,
-            *(part for letter in letters[-keep_dead:]
+            *(part for letter in letters[-min(keep_dead, DEAD_LETTERS.most):]
               for part in (_text(letter.reason), _text(letter.place), letter.sample))]
         try:
             return int(scripts.run(self._broker, "intake", names, arguments)) >= 0

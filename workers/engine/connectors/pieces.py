@@ -14,10 +14,11 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from scheduler.model.bounds import FILE_BYTES, FILE_LINES, FILE_RECORD, FILE_VALUES
+
+from .arrow_streams import Room, batches_of, require_room
 from .contract import MOST_BYTES, MOST_MESSAGES, DeadLetter, Message
 
-MOST_RECORD = 8 << 20  # bytes of a line, of a record of csv, and of a file that is read as a whole
-MOST_LINES = 1_000  # of a record of csv
 SAMPLE_BYTES = 2_000
 TAIL_BYTES = 1 << 20  # that are read of a long file of lines for its last events
 LINES = frozenset({"ndjson", "text", "csv"})
@@ -148,7 +149,7 @@ def _lines(file: BinaryIO, reading: Reading, at: At) -> Iterator[Event]:
     for begin, end, line in _numbered(file, at or 0):
         place = f"{reading.name}, byte {begin}"
         if line is None:
-            yield end, 0, DeadLetter(f"is a line of over {MOST_RECORD >> 20} MiB", place)
+            yield end, 0, DeadLetter(f"is a line of over {FILE_RECORD.most >> 20} MiB", place)
         elif is_text or line.strip():
             body = line.rstrip(b"\r\n") if is_text else line
             yield end, len(line), Message(body, place, extras=reading.extras)
@@ -157,11 +158,11 @@ def _lines(file: BinaryIO, reading: Reading, at: At) -> Iterator[Event]:
 def _numbered(file: BinaryIO, begin: int) -> Iterator[tuple[int, int, bytes | None]]:
     """Lines with the bytes before and behind them; None for one that is too long."""
     file.seek(begin)
-    while line := file.readline(MOST_RECORD):
+    while line := file.readline(FILE_RECORD.most):
         end, is_long = begin + len(line), False
-        while len(line) == MOST_RECORD and not line.endswith(b"\n"):
+        while len(line) == FILE_RECORD.most and not line.endswith(b"\n"):
             is_long = True
-            line = file.readline(MOST_RECORD)
+            line = file.readline(FILE_RECORD.most)
             end += len(line)
         yield begin, end, None if is_long else line
         begin = end
@@ -179,7 +180,7 @@ def _csv(file: BinaryIO, reading: Reading, at: At) -> Iterator[Event]:
         at = max(at or 0, end)
     for end, body, place in _records(file, reading, at or 0):
         if body is None:
-            yield end, 0, DeadLetter(f"is a record of over {MOST_RECORD >> 20} MiB", place)
+            yield end, 0, DeadLetter(f"is a record of over {FILE_RECORD.most >> 20} MiB", place)
         elif not body.strip():
             continue
         elif names is None:
@@ -212,7 +213,7 @@ def _records_from(
         if sum(part.count(b'"') for part in lines) % 2 == 0:
             yield end, b"".join(lines), place
             lines = []
-        elif len(lines) >= MOST_LINES or end - begin > MOST_RECORD:
+        elif len(lines) >= FILE_LINES.most or end - begin > FILE_RECORD.most:
             break
     if not lines:
         return None
@@ -243,41 +244,38 @@ def _whole(file: BinaryIO, reading: Reading, at: At) -> Iterator[Event]:
     """The file is one message."""
     if at:
         return
-    body = file.read(MOST_RECORD + 1)
-    if len(body) > MOST_RECORD:
+    body = file.read(FILE_RECORD.most + 1)
+    if len(body) > FILE_RECORD.most:
         yield 1, 0, DeadLetter(
-            f"is a file of over {MOST_RECORD >> 20} MiB; as lines (ndjson) it may have any size", reading.name)
+            f"is a file of over {FILE_RECORD.most >> 20} MiB; as lines (ndjson) it may have any size", reading.name)
     else:
         yield 1, len(body), Message(body, reading.name, extras=reading.extras)
 
 
 def _parquet(file: BinaryIO, reading: Reading, at: At) -> Iterator[Event]:
-    """Rows by their group and their number in it."""
-    parquet = pq.ParquetFile(file)
-    names = _present(parquet.schema_arrow.names, reading)
+    """Rows by their group and their number in it. Texts stay dictionaries until it is known how long they are."""
+    names = _present(pq.ParquetFile(file).schema_arrow.names, reading)
+    parquet = pq.ParquetFile(file, read_dictionary=names)
     group, done = at or (0, 0)
     for number in range(group, parquet.num_row_groups):
         batches = parquet.iter_batches(MOST_MESSAGES, row_groups=[number], columns=names)
-        yield from _rows(batches, reading, number, done if number == group else 0)
+        yield from _rows(map(_within, batches), reading, number, done if number == group else 0)
+
+
+def _within(batch: pa.RecordBatch) -> pa.RecordBatch:
+    require_room(batch, Room(FILE_VALUES.most, FILE_VALUES.most, FILE_BYTES.most))
+    return batch
 
 
 def _arrow(file: BinaryIO, reading: Reading, at: At) -> Iterator[Event]:
     """The same of an IPC file or stream, by its batches."""
-    is_file = file.read(6) == b"ARROW1"
-    file.seek(0)
     group, done = at or (0, 0)
-    reader: Any = pa.ipc.open_file(file) if is_file else pa.ipc.open_stream(file)
-    numbers = range(reader.num_record_batches) if is_file else ()
-    batches: Iterator[pa.RecordBatch] = map(reader.get_batch, numbers) if is_file else iter(reader)
-    for number, batch in enumerate(batches):
-        if number >= group:
-            yield from _rows(_sliced(batch, reading), reading, number, done if number == group else 0)
-
-
-def _sliced(batch: pa.RecordBatch, reading: Reading) -> Iterator[pa.RecordBatch]:
-    batch.validate(full=True)
-    batch = batch.select(_present(batch.schema.names, reading))
-    return (batch.slice(begin, MOST_MESSAGES) for begin in range(0, batch.num_rows, MOST_MESSAGES))
+    room = Room(FILE_VALUES.most, FILE_VALUES.most, FILE_BYTES.most)
+    batches = batches_of(file, room, names=reading.columns, first=group, afresh=True)
+    for number, batch in enumerate(batches, start=group):
+        _present(batch.schema.names, reading)
+        slices = (batch.slice(begin, MOST_MESSAGES) for begin in range(0, batch.num_rows, MOST_MESSAGES))
+        yield from _rows(slices, reading, number, done if number == group else 0)
 
 
 def _present(names: Sequence[str], reading: Reading) -> list[str]:

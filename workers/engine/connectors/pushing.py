@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from scheduler.model.bounds import INGEST_EVENTS
+
 from .contract import Message
 from .formats import Layout, decode, layout_of
 from .intake import IntakeStore, Overtaken
@@ -35,7 +37,9 @@ class Post:
     key: str = ""
 
 
-def push_events(store: IntakeStore, task: str, config: Mapping[str, Any], post: Post) -> Pushed:
+def push_events(
+    store: IntakeStore, task: str, config: Mapping[str, Any], post: Post, *, most_events: int = INGEST_EVENTS.most
+) -> Pushed:
     """Write what was posted to a live source, all of it or nothing.
 
     Parameters
@@ -48,9 +52,13 @@ def push_events(store: IntakeStore, task: str, config: Mapping[str, Any], post: 
         Its config.
     post : Post
         What was posted.
+    most_events : int, optional
+        How many events it may hold.
 
     Raises
     ------
+    TooMuch
+        It decodes to more than may be: nothing was written.
     Full, Paused, Closed
         Nothing was written (``intake``).
     Overtaken
@@ -59,7 +67,8 @@ def push_events(store: IntakeStore, task: str, config: Mapping[str, Any], post: 
     layout = layout_of(config)
     reading: Layout = replace(layout, format=post.format) if post.format else layout
     now_ms = time.time_ns() // 1_000_000
-    decoded = decode([Message(post.body, "posted")], reading, now_ms=now_ms)
+    decoded = decode(
+        [Message(post.body, "posted")], reading, now_ms=now_ms, most_events=most_events, refuses=True)
     for _ in range(TRIES):
         try:
             written = store.write(

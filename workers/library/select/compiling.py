@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from scheduler.model.columns import STREAM_TYPES, Columns, nearest
+from scheduler.model.bounds import SPARK_CHARACTERS
+from scheduler.model.columns import STREAM_TYPES, Columns, nearest, require_short
 
 from .. import spark_types
 from ..spark_text import identifier, literal
@@ -22,7 +23,6 @@ from .functions import FUNCTIONS, is_kind, kind_in_words
 from .grammar import COMPARISONS, Item, Select, function_name, number, path, refused
 from .values import Typed, typed_number, wrong
 
-MOST_SPARK_CHARACTERS = 200_000  # of what an expression is for Spark: some have their operands in it several times
 _TRIED = {exp.Add: "try_add", exp.Sub: "try_subtract", exp.Mul: "try_multiply", exp.Mod: "try_mod"}
 _SIGNS = {exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=", exp.NullSafeEQ: "<=>"}
 
@@ -149,8 +149,9 @@ class Scope:
         value = method(self, node)
         if value.kind is None and self._all_known:
             raise wrong(f"{value.spark[:80]} has no type.", "Write CAST(NULL AS string), or another type, for NULL.")
-        if len(value.spark) > MOST_SPARK_CHARACTERS:
-            raise refused(f"comes to more than {MOST_SPARK_CHARACTERS:,} characters for Spark",
+        require_short(value.kind or "", parameter="query")
+        if len(value.spark) > SPARK_CHARACTERS.most:  # some functions have their operands in it several times
+            raise refused(f"comes to more than {SPARK_CHARACTERS.most:,} characters for Spark",
                           "Let a sql task before it give parts of it names.")
         return value
 

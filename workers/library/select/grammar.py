@@ -17,13 +17,12 @@ from sqlglot import exp
 from sqlglot.dialects.spark import Spark
 from sqlglot.errors import ParseError, SqlglotError
 
+from scheduler.model.bounds import QUERY_CHARACTERS, QUERY_LEVELS
 from scheduler.model.columns import STREAM_TYPES
 
 from ..config import InvalidConfig
 
 INPUT = "input"
-MOST_CHARACTERS = 20_000
-MOST_LEVELS = 80  # of expressions within expressions, one for each AND of a chain, too
 PLAIN = re.compile(r"[A-Za-z_]\w*")
 GENERATORS = frozenset({"explode", "explode_outer", "posexplode", "posexplode_outer"})
 COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ)
@@ -97,8 +96,8 @@ def parse(text: str) -> Select:
     InvalidConfig
         It is no SELECT over one stream, or holds what no such SELECT may.
     """
-    if len(text) > MOST_CHARACTERS:
-        raise refused(f"has {len(text):,} characters", f"Use {MOST_CHARACTERS:,} at most.")
+    if len(text) > QUERY_CHARACTERS.most:
+        raise refused(f"has {len(text):,} characters", f"Use {QUERY_CHARACTERS.most:,} at most.")
     try:
         statements = [part for part in sqlglot.parse(text, dialect=Dialect) if part is not None]
         statements = [part for part in statements if not isinstance(part, exp.Semicolon)]
@@ -175,8 +174,8 @@ def _require_known_nodes(root: exp.Expression) -> None:
     levels = {id(root.parent): 0}
     for node in root.walk(bfs=True):
         levels[id(node)] = levels.get(id(node.parent), 0) + 1
-        if levels[id(node)] > MOST_LEVELS:
-            raise refused(f"is nested more than {MOST_LEVELS} levels deep",
+        if levels[id(node)] > QUERY_LEVELS.most:  # one for each AND of a chain, too
+            raise refused(f"is nested more than {QUERY_LEVELS.most} levels deep",
                           "Use IN for many values, or several sql tasks one behind the other.")
         if isinstance(node, exp.Placeholder | exp.Parameter):
             raise refused("has a placeholder", "Write values out; what is secret has no place in a query.")

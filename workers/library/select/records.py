@@ -7,6 +7,8 @@ from typing import Any
 
 from sqlglot import exp
 
+from scheduler.model.columns import require_short
+
 from .. import spark_types
 from ..spark_text import identifier, literal
 from . import types
@@ -31,6 +33,7 @@ def record(scope: Any, name: str, arguments: Sequence[exp.Expression]) -> Built 
     values = [scope.typed(value) for _, value in named]
     if any(value.kind == types.VOID for value in values):
         raise refused("makes a record with a field that is NULL alone", "Write CAST(NULL AS string), or another type.")
+    require_short(*(value.kind or "" for value in values), parameter="query")
     kind = None if None in [value.kind for value in values] else "struct<{}>".format(
         ",".join(f"{key}:{value.kind}" for key, value in zip(names, values, strict=True)))
     fields = ", ".join(f"{literal(key)}, {value.spark}" for key, value in zip(names, values, strict=True))

@@ -1,0 +1,117 @@
+"""Bounds: how much may come in, of everything that enters, each in one place.
+
+What refuses takes its number from here, and `docs/security.md` has the table of them all, which a test holds to this.
+A bound with a setting is the default of that setting.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """What is counted where something enters, how much of it may be, and what becomes of more.
+
+    Parameters
+    ----------
+    entry : str
+        Where it enters.
+    what : str
+        What is counted, with its unit.
+    most : int
+        So much may be.
+    answer : str
+        What whoever sends more gets.
+    setting : str
+        The variable of the environment that changes it; empty: it is fixed.
+    scale : int
+        How much one of the setting's unit is.
+    """
+
+    entry: str
+    what: str
+    most: int
+    answer: str
+    setting: str = ""
+    scale: int = 1
+
+    @property
+    def default(self) -> str:
+        """The setting's default, as text."""
+        return str(self.most // self.scale)
+
+
+_KB, _MB = 1024, 1024 * 1024
+_REQUEST, _LIVE, _TEXT, _SQL = "a request", "`/ws/live`", "a document", "`sql`, `join`"
+_STREAM, _EVENTS, _FILE = "columns of a stream", "a message of events", "a file of events"
+
+# Connections and requests ------------------------------------------------------------------------------------------
+CONNECTIONS = Bound("a connection", "connections of a server process", 2_000, "503 with `Retry-After`, and the end",
+                    "WEIR_CONNECTIONS")
+HEADER_WAIT = Bound("a connection", "seconds until a request's headers are there", 10, "408, and the end",
+                    "WEIR_HEADER_WAIT_S")
+ANSWER_WAIT = Bound("a connection", "seconds in which a client takes nothing of an answer", 60, "the end")
+BODY_WAIT = Bound(_REQUEST, "seconds until its body is there", 60, "408 `too_slow`", "WEIR_BODY_WAIT_S")
+ANONYMOUS_BODY = Bound(_REQUEST, "bytes of its body, without a session or token that is good", 64 * _KB,
+                       "413 `too_large`", "WEIR_ANONYMOUS_KB", _KB)
+REQUEST_BODY = Bound(_REQUEST, "bytes of its body", _MB + 64 * _KB, "413 `too_large`")
+REQUEST_FIELDS = Bound(_REQUEST, "fields of a form", 200, "400 `bad_input`")
+REQUEST_FILES = Bound(_REQUEST, "files of a form", 4, "400 `bad_input`")
+INGEST_BODY = Bound("`POST /ingest/…`", "bytes of its body", 8 * _MB, "413 `too_large`", "WEIR_INGEST_MB", _MB)
+INGEST_KEY = Bound("`POST /ingest/…`", "characters of an idempotency key", 200, "400 `bad_input`")
+
+# Live connections --------------------------------------------------------------------------------------------------
+LIVE_CONNECTIONS = Bound(_LIVE, "connections of a user, of a server process", 40, "close code 4429",
+                         "WEIR_LIVE_CONNECTIONS")
+LIVE_FRAME = Bound(_LIVE, "bytes of a frame", 16 * _KB, "close code 1009")
+LIVE_MESSAGE = Bound(_LIVE, "characters of a message", 4_096, "a message of type `error`")
+LIVE_MESSAGES = Bound(_LIVE, "messages of a connection in ten seconds", 200, "close code 4429")
+LIVE_TOPICS = Bound(_LIVE, "topics of a connection", 8, "a message of type `error`")
+
+# Documents ---------------------------------------------------------------------------------------------------------
+DOCUMENT_BYTES = Bound(_TEXT, "bytes", _MB, "`too_large`")
+DOCUMENT_VALUES = Bound(_TEXT, "values, with aliases expanded", 200_000, "`too_many_values`")
+DOCUMENT_CHARACTERS = Bound(_TEXT, "characters, with aliases expanded", 2 * _MB, "`too_many_values`")
+DOCUMENT_DEPTH = Bound(_TEXT, "levels of lists and mappings", 32, "`too_deep`")
+DOCUMENT_TASKS = Bound(_TEXT, "tasks", 2_000, "`too_many_tasks`")
+DOCUMENT_STREAMS = Bound(_TEXT, "streams", 20_000, "`too_many_streams`")
+TYPE_CHARACTERS = Bound(_STREAM, "characters of a column's type", 10_000, "`types_too_long`")
+STREAM_COLUMNS = Bound(_STREAM, "columns", 2_000, "`types_too_long`")
+STREAM_CHARACTERS = Bound(_STREAM, "characters of all its columns' names and types", 100_000, "`types_too_long`")
+DOCUMENT_TYPES = Bound(_TEXT, "characters of the columns that its tasks read and give, their names and types",
+                       8_000_000, "`types_too_long`")
+DOCUMENT_QUERIES = Bound(_TEXT, "characters of all its queries and conditions, with aliases expanded", 100_000,
+                         "`too_long`")
+QUERY_CHARACTERS = Bound(_SQL, "characters of a query or condition", 20_000, "`invalid_config`")
+QUERY_LEVELS = Bound(_SQL, "levels of expressions", 80, "`invalid_config`")
+SPARK_CHARACTERS = Bound(_SQL, "characters of an expression for Spark", 200_000, "`invalid_config`")
+
+# Events --------------------------------------------------------------------------------------------------------------
+INGEST_EVENTS = Bound("`POST /ingest/…`", "events, once decoded", 250_000, "413 `too_large`", "WEIR_INGEST_EVENTS")
+MESSAGE_EVENTS = Bound(_EVENTS, "events, once decoded", 250_000, "a dead letter")
+MESSAGE_VALUES = Bound(_EVENTS, "values of JSON or Arrow, those in lists and records, too", 2_500_000,
+                       "413 `too_large`, or a dead letter")
+MESSAGE_BYTES = Bound(_EVENTS, "bytes of Arrow, once decoded", 64 * _MB, "413 `too_large`, or a dead letter")
+MESSAGE_DEPTH = Bound(_EVENTS, "levels of lists and records in a value", 64, "a dead letter")
+POLL_EVENTS = Bound("messages that come together", "events, once decoded", 1_000_000,
+                    "a dead letter for the message that is beyond")
+DEAD_LETTERS = Bound("messages that come together", "dead letters that are kept of them", 1_000,
+                     "the newest are kept, all are counted")
+FILE_RECORD = Bound(_FILE, "bytes of a line, of a record of CSV, or of a file that is one message", 8 * _MB,
+                    "a dead letter")
+FILE_LINES = Bound(_FILE, "lines of a record of CSV", 1_000, "its first line is a dead letter")
+FILE_VALUES = Bound(_FILE, "values of a batch of Arrow", 20_000_000, "the rest of the file is a dead letter")
+FILE_BYTES = Bound(_FILE, "bytes of a batch of Arrow or Parquet, once decoded", 256 * _MB,
+                   "the rest of the file is a dead letter")
+
+BOUNDS: dict[str, Bound] = {name: value for name, value in list(globals().items()) if isinstance(value, Bound)}
+
+
+def table() -> str:
+    """All bounds as a table in Markdown."""
+    rows = [
+        f"| {bound.entry} | {bound.what} | {bound.most:,} | {bound.answer} | "
+        f"{f'`{bound.setting}`' if bound.setting else 'fixed'} |" for bound in BOUNDS.values()]
+    return "\n".join(["| where | what is counted | most | who sends more gets | setting |",
+                      "|---|---|---|---|---|", *rows])

@@ -1,0 +1,293 @@
+"""The site's doors: bodies, headers, connections and live messages beyond their bounds, before any of it is kept.
+
+The application is asked as a server asks it; where the connection itself counts, through a real server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import re
+import socket
+import tempfile
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
+
+import pytest
+import websockets
+
+from dashboard import jobs
+from dashboard.config import bodies
+from dashboard.teams.services import create_token
+from scheduler.model import bounds
+from tests.dashboard.building import World
+from tests.dashboard.test_ingest import TOKEN, URL, Posted
+from tests.dashboard.test_live import Server, client_of, connected, received, server, subscribe  # noqa: F401
+from tests.dashboard.test_routes import expected
+
+pytestmark = [pytest.mark.django_db(transaction=True)]
+CHUNK = b"x" * 32_768
+HOST = [(b"host", b"testserver")]
+
+
+class Asked:
+    """What the application answered, and how much of the body it took."""
+
+    status = 0
+    taken = 0
+    goes_on = True
+    headers: dict[str, str]
+    body = b""
+
+    @property
+    def error(self) -> dict[str, Any]:
+        return json.loads(self.body)
+
+
+async def _asked(
+    method: str, path: str, headers: list[tuple[bytes, bytes]], chunks: AsyncIterator[bytes] | None, *,
+    body: bytes = b"",
+) -> Asked:
+    from dashboard.config.asgi import application
+
+    answer = Asked()
+
+    async def receive() -> dict[str, Any]:
+        await (asyncio.sleep(0) if answer.goes_on else asyncio.Event().wait())
+        chunk = body if chunks is None else await anext(chunks, b"")
+        answer.taken, answer.goes_on = answer.taken + len(chunk), chunks is not None and bool(chunk)
+        return {"type": "http.request", "body": chunk, "more_body": answer.goes_on}
+
+    async def send(message: dict[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            answer.status = message["status"]
+            answer.headers = {name.decode(): value.decode() for name, value in message["headers"]}
+        else:
+            answer.body += message.get("body", b"")
+
+    await application({
+        "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": method, "scheme": "http",
+        "path": path, "raw_path": path.encode(), "query_string": b"", "root_path": "", "headers": [*HOST, *headers],
+        "server": ("testserver", 80), "client": ("127.0.0.1", 1)}, receive, send)
+    return answer
+
+
+def asked(method: str, path: str, headers: dict[str, str] | None = None, *, most: int = 0, body: bytes = b"") -> Asked:
+    """Ask with a body that goes on up to so many bytes, or with this one."""
+    pairs = [(name.lower().encode(), value.encode()) for name, value in (headers or {}).items()]
+
+    async def chunks() -> AsyncIterator[bytes]:
+        for _ in range(most // len(CHUNK) + 1):
+            yield CHUNK
+
+    return asyncio.run(_asked(method, path, pairs, chunks() if most else None, body=body))
+
+
+def written() -> list[tuple[str, str]]:
+    """A real address of every route that takes a body."""
+    return [
+        (method.upper(), "/" + re.sub(r"<[^>]*>", "1", pattern)) for method, pattern in expected()
+        if method in ("post", "put", "patch", "delete")]
+
+
+@pytest.fixture
+def nothing_on_disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    def refused(*_: object, **__: object) -> None:
+        raise AssertionError("a body went to disk")
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", refused)
+    monkeypatch.setattr(tempfile.SpooledTemporaryFile, "rollover", refused)
+    yield
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is refused is not read to its end."""
+    monkeypatch.setattr(bodies, "DRAINED_S", 0.0)
+
+
+def test_no_route_takes_a_large_body_of_somebody_who_is_not_known(
+    committed_world: World, nothing_on_disk: None, quick: None
+) -> None:
+    limit = bounds.ANONYMOUS_BODY.most
+    for method, path in [*written(), ("POST", "/"), ("POST", "/nothing"), ("GET", "/login/")]:
+        streamed = asked(method, path, most=4 * limit)
+        said = asked(method, path, {"Content-Length": str(limit + 1)}, most=4 * limit)
+        for answer in (streamed, said):
+            assert answer.status == 413, (method, path, answer.status)
+            assert answer.taken <= limit + 2 * len(CHUNK), (method, path)
+            assert f"{limit >> 10} KiB" in answer.body.decode() and "WEIR_ANONYMOUS_KB" in answer.body.decode()
+        assert said.taken <= len(CHUNK)
+
+
+def test_no_route_takes_more_than_a_document_of_somebody_who_is(
+    committed_world: World, nothing_on_disk: None, quick: None
+) -> None:
+    client = client_of(committed_world.carla)
+    token = create_token(actor=committed_world.carla, name="t")[1]
+    session = {"Cookie": f"weir_session={client.cookies['weir_session'].value}", "X-CSRFToken": "x"}
+    for headers in (session, {"Authorization": f"Bearer {token}"}):
+        for method, path in written():
+            if path.startswith("/ingest/"):
+                continue
+            limit = bounds.REQUEST_BODY.most
+            answer = asked(method, path, {**headers, "Content-Length": str(limit + 1)}, most=4 * limit)
+            assert (answer.status, answer.taken <= len(CHUNK)) == (413, True), (method, path)
+    streamed = asked("POST", "/api/validate", session, most=4 * bounds.REQUEST_BODY.most)
+    assert streamed.status == 413 and streamed.error["facts"]["limit_bytes"] == bounds.DOCUMENT_BYTES.most
+    assert streamed.taken <= bounds.REQUEST_BODY.most + 2 * len(CHUNK)
+
+
+@pytest.mark.parametrize("wrong", [
+    {"Cookie": "weir_session=abc"}, {"Authorization": "Bearer weir_abc"}, {"Authorization": "Basic x"},
+    {"Cookie": "=;;\x01\xff=;weir_session"}])
+def test_a_session_or_token_that_is_not_good_is_none(
+    committed_world: World, quick: None, wrong: dict[str, str]
+) -> None:
+    assert asked("POST", "/api/validate", wrong, most=1_000_000).error["facts"]["setting"] == "WEIR_ANONYMOUS_KB"
+
+
+def test_a_body_within_its_bound_arrives_whole(committed_world: World) -> None:
+    token = create_token(actor=committed_world.carla, name="t")[1]
+    text = json.dumps({"text": "#" * (bounds.DOCUMENT_BYTES.most - 100)}).encode()
+    answer = asked("POST", "/api/validate", {
+        "Authorization": f"Bearer {token}", "Content-Type": "application/json"}, body=text)
+    assert answer.status == 200 and [problem["code"] for problem in answer.error["problems"]] == ["empty"]
+    assert asked("POST", "/login/", body=b"username=x").status == 403, "a form without its token"
+
+
+def test_a_body_that_does_not_come_in_time_is_ended(committed_world: World, settings: Any, quick: None) -> None:
+    settings.BODY_WAIT_S = 0.3
+
+    async def trickling() -> AsyncIterator[bytes]:
+        while True:
+            await asyncio.sleep(0.01)
+            yield b" "
+
+    answer = asyncio.run(_asked("POST", "/api/validate", [], trickling()))
+    assert (answer.status, answer.error["code"]) == (408, "too_slow") and "WEIR_BODY_WAIT_S" in answer.error["remedy"]
+
+
+@pytest.mark.broker
+def test_an_address_of_a_source_takes_much_with_its_token_alone(
+    committed_world: World, broker: Any, broker_url: str, settings: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch,
+    quick: None,
+) -> None:
+    settings.DATA_DIR, settings.REDIS_URL, settings.INGEST_LIMIT_BYTES = tmp_path, broker_url, 300_000
+    monkeypatch.delenv("WEIR_SECRETS_KEY", raising=False)
+    jobs.broker.cache_clear()
+    posted = Posted(committed_world, broker)
+    right = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"}
+    body = b'{"a": 1}' + b" " * 200_000
+    assert asked("POST", URL, right, body=body).status == 202 and posted.rows() == [1]
+    for address, headers in ((URL, {"Authorization": "Bearer other"}), (URL, {}), ("/ingest/city/none", right)):
+        assert asked("POST", address, headers, body=body).error["facts"]["setting"] == "WEIR_ANONYMOUS_KB"
+    beyond = asked("POST", URL, right, most=1_000_000)
+    assert (beyond.status, beyond.error["facts"]["setting"]) == (413, "WEIR_INGEST_MB") and posted.rows() == [1]
+
+
+@pytest.mark.parametrize("form", [
+    {str(number): "x" for number in range(bounds.REQUEST_FIELDS.most + 1)},
+    {str(number): io.BytesIO(b"x") for number in range(bounds.REQUEST_FILES.most + 1)}])
+def test_a_form_of_too_many_fields_or_files_is_refused(committed_world: World, form: dict[str, Any]) -> None:
+    client = client_of(committed_world.carla)
+    assert client.post("/dataflows/new", form).status_code == 400
+
+
+@pytest.mark.broker
+class TestConnections:
+    """Through a real server."""
+
+    def test_headers_that_do_not_come_are_ended_and_others_are_answered(
+        self, committed_world: World, server: Server, settings: Any  # noqa: F811
+    ) -> None:
+        settings.HEADER_WAIT_S = 0.5
+        beginnings = (b"", b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX-A", b"\r\n\r\n\r\n", b"POST")
+        halves = [opened(server, beginning) for beginning in beginnings]
+        kept = opened(server, b"GET /login/ HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        assert until(kept, b"</html>").startswith(b"HTTP/1.1 200")
+        kept.sendall(b"GET /login/ HT")  # the next request on a connection that is kept
+        for half in halves:
+            assert b"408 Request Timeout" in read_to_end(half)
+        assert b"408 Request Timeout" in read_to_end(kept)
+        assert until(opened(server, b"GET /login/ HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"), b"</html>")
+
+    def test_connections_beyond_their_number_are_told_to_come_again(
+        self, committed_world: World, server: Server, settings: Any  # noqa: F811
+    ) -> None:
+        settings.CONNECTIONS = 3
+        held = [opened(server, b"GET /") for _ in range(3)]
+        awaited(lambda: server.connections() == 3)
+        refused = read_to_end(opened(server, b"GET /login/ HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"))
+        assert refused.startswith(b"HTTP/1.1 503") and b"retry-after: 5" in refused and b"WEIR_CONNECTIONS" in refused
+        held.pop().close()
+        awaited(lambda: server.connections() == 2)
+        assert until(opened(server, b"GET /login/ HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"), b"</html>")
+
+    def test_who_takes_nothing_of_an_answer_is_cut_off(
+        self, committed_world: World, server: Server, monkeypatch: pytest.MonkeyPatch  # noqa: F811
+    ) -> None:
+        from dashboard.config import server as site_server
+
+        monkeypatch.setattr(site_server, "ANSWER_WAIT", bounds.Bound("", "", 0, ""))
+        client = socket.socket()
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.connect(("127.0.0.1", server.port))
+        client.sendall(b"GET /static/vendor/elkjs/elk-worker.min.js HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" * 50)
+        awaited(lambda: server.connections() == 1)
+        awaited(lambda: server.connections() == 0)
+
+    def test_a_large_body_reads_its_answer(self, committed_world: World, server: Server) -> None:  # noqa: F811
+        client = opened(server, b"POST /api/validate HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 400000\r\n\r\n")
+        client.sendall(b"x" * 400_000)
+        assert read_to_end(client).startswith(b"HTTP/1.1 413")
+
+    def test_a_live_connection_that_asks_too_much_is_closed_and_another_goes_on(
+        self, committed_world: World, server: Server  # noqa: F811
+    ) -> None:
+        client = client_of(committed_world.vera)
+
+        async def run() -> tuple[int, dict[str, Any]]:
+            async with connected(server, client) as quiet, connected(server, client) as loud:
+                with pytest.raises(websockets.ConnectionClosed) as closed:
+                    for _ in range(bounds.LIVE_MESSAGES.most + 1):
+                        await loud.send("{}")
+                    while True:
+                        await received(loud)
+                await quiet.send("x" * (bounds.LIVE_MESSAGE.most + 1))
+                assert (await received(quiet))["type"] == "error"
+                await subscribe(quiet, "estate", 5)
+                return closed.value.rcvd.code, await received(quiet)
+
+        assert asyncio.run(run()) == (4429, {"type": "refetch", "topic": "estate"})
+
+
+def opened(server: Server, text: bytes) -> socket.socket:  # noqa: F811
+    client = socket.create_connection(("127.0.0.1", server.port), timeout=120)
+    client.sendall(text)
+    return client
+
+
+def read_to_end(client: socket.socket) -> bytes:
+    parts = []
+    while part := client.recv(65_536):
+        parts.append(part)
+    return b"".join(parts)
+
+
+def until(client: socket.socket, end: bytes) -> bytes:
+    got = b""
+    while end not in got:
+        part = client.recv(65_536)
+        assert part, got
+        got += part
+    return got
+
+
+def awaited(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 120
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)

@@ -1,0 +1,214 @@
+"""Arrow from outside, message by message: how much each says that it decodes to is known before it is decoded.
+
+A few kilobytes can hold millions of events: buffers are compressed, columns of nulls take no bytes, and a dictionary's
+value is there once however many events have it. What each message says of itself (``Message.fbs`` of Arrow, which
+pyarrow has verified) is added up first, and what is beyond the bounds is never handed to the decoder.
+"""
+
+from __future__ import annotations
+
+import io
+import struct
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+_MAGIC = b"ARROW1\0\0"
+_HAS_BODY = {2: "dictionary", 3: "record batch"}  # of a message's header, by its type
+_AGAIN = ("dictionary", "run_end_encoded", "string_view", "binary_view", "list_view", "large_list_view")
+
+
+class TooMuch(ValueError):
+    """What came decodes to more than may be; the text says to how much."""
+
+
+@dataclass(slots=True)
+class Room:
+    """How much may still be decoded: events, values (those in lists and records, too), and bytes."""
+
+    events: int
+    values: int
+    bytes: int
+
+    def take(self, *, events: int = 0, values: int = 0, size: int = 0) -> None:
+        """Take some of it; ``TooMuch`` where there is not so much left."""
+        for left, taken, word in ((self.events, events, "events"), (self.values, values, "values"),
+                                  (self.bytes, size, "bytes")):
+            if not 0 <= taken <= left:
+                raise TooMuch(f"decodes to more than the {left:,} {word} that are left of what may be")
+        self.events, self.values, self.bytes = self.events - events, self.values - values, self.bytes - size
+
+
+def batches_of(
+    file: BinaryIO, room: Room, *, names: Collection[str], first: int = 0, afresh: bool = False
+) -> Iterator[pa.RecordBatch]:
+    """The batches of an IPC stream or file, of the columns that are wanted, each within what there is room for.
+
+    Parameters
+    ----------
+    file : binary file
+        At its beginning.
+    room : Room
+        How much they may decode to; of all of them, or of each where ``afresh``.
+    names : collection of str
+        The columns; those that are not there are left out.
+    first : int, optional
+        How many batches are passed over, without decoding them.
+    afresh : bool, optional
+        Each batch has all of the room.
+
+    Raises
+    ------
+    TooMuch
+        One does not fit.
+    pyarrow.ArrowException, ValueError, OSError
+        It is none that can be read.
+    """
+    if file.read(len(_MAGIC)) != _MAGIC:
+        file.seek(0)
+    messages = _Checked(pa.ipc.MessageReader.open_stream(_Limited(file, room.bytes)), room, first, afresh)
+    try:
+        with pa.ipc.open_stream(io.BufferedReader(messages)) as reader:
+            for batch in reader:
+                batch = batch.select([name for name in batch.schema.names if name in names])
+                batch.validate()
+                require_room(batch, _room_of(room, afresh))
+                batch.validate(full=True)  # offsets lie within buffers: Arrow itself trusts them, and would read beyond
+                yield batch
+    except struct.error:
+        raise ValueError("a message says what cannot be") from None
+
+
+def require_room(batch: pa.RecordBatch, room: Room) -> None:
+    """Take the room of values that may be at one place, each as often as it is there; ``TooMuch`` or ``ValueError``."""
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        if _refers(column.type):
+            room.take(size=_bytes_of(name, column))
+
+
+def _room_of(room: Room, afresh: bool) -> Room:
+    return Room(room.events, room.values, room.bytes) if afresh else room
+
+
+def _refers(kind: pa.DataType) -> bool:
+    """Whether values of a type may be at one place, however often they are there."""
+    inner = [kind.field(number).type for number in range(kind.num_fields)]
+    return str(kind).startswith(_AGAIN) or any(map(_refers, inner)) or pa.types.is_null(kind)
+
+
+def _bytes_of(name: str, column: pa.Array) -> int:
+    """How many bytes all values have together, each counted as often as it is there."""
+    kind = column.type
+    if pa.types.is_null(kind):
+        return 0
+    if pa.types.is_dictionary(kind) and not _refers(kind.value_type) and not kind.value_type.num_fields:
+        values = column.dictionary
+        sized = pa.types.is_string(kind.value_type) or pa.types.is_large_string(kind.value_type) or pa.types.is_binary(
+            kind.value_type) or pa.types.is_large_binary(kind.value_type)
+        if not sized:
+            return 16 * len(column)
+        return int(pc.sum(pc.binary_length(values).take(column.indices)).as_py() or 0)
+    if str(kind) in ("string_view", "binary_view"):
+        views = np.frombuffer(column.buffers()[1], dtype=np.int32)[4 * column.offset:4 * (column.offset + len(column))]
+        return int(views[::4].astype(np.int64).sum())
+    raise ValueError(f"column {name} is {str(kind)[:80]}, whose values refer to one another: write it plain")
+
+
+class _Limited(io.RawIOBase):
+    """A file of which nobody reads more at a time than some bytes."""
+
+    def __init__(self, file: BinaryIO, most: int) -> None:
+        self._file, self._most = file, most
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        if size > self._most:
+            raise TooMuch(f"has a message of {size:,} bytes, where {self._most:,} may be decoded")
+        return self._file.read(self._most if size < 0 else size)
+
+
+class _Checked(io.RawIOBase):
+    """The same messages as a file, each looked at before it is given on."""
+
+    def __init__(self, messages: pa.ipc.MessageReader, room: Room, passed_over: int, afresh: bool) -> None:
+        self._messages, self._room, self._passed_over, self._afresh = messages, room, passed_over, afresh
+        self._left = memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._left:
+            try:
+                message = self._messages.read_next_message()
+            except StopIteration:
+                return 0
+            if message.type == "record batch" and self._passed_over:
+                self._passed_over -= 1
+                continue
+            _room_of(self._room, self._afresh).take(**_decoded(message))
+            self._left = memoryview(message.serialize()).cast("B")
+        count = min(len(buffer), len(self._left))
+        buffer[:count], self._left = self._left[:count], self._left[count:]
+        return count
+
+
+def _decoded(message: pa.ipc.Message) -> dict[str, int]:
+    """What a message decodes to, by what it says of itself."""
+    root = _Table.root(message.metadata.to_pybytes())
+    kind = _HAS_BODY.get(root.number(1, "B"))
+    header = root.table(2) if kind else None
+    batch = header.table(1) if header is not None and kind == "dictionary" else header
+    if batch is None:
+        return {}
+    body = memoryview(message.body).cast("B") if message.body is not None else memoryview(b"")
+    is_packed = batch.table(3) is not None
+    size = 0
+    for start, length in batch.pairs(2):
+        is_raw = not is_packed or length < 8
+        said = -1 if is_raw else struct.unpack_from("<q", body, start)[0]
+        size += length if said < 0 else said
+    values = sum(length for length, _ in batch.pairs(1))
+    return {"events": batch.number(0, "q") if kind == "record batch" else 0, "values": values, "size": size}
+
+
+class _Table:
+    """A table of a flatbuffer: its fields by number."""
+
+    def __init__(self, data: bytes, at: int) -> None:
+        self._data, self._at = data, at
+        self._fields = at - struct.unpack_from("<i", data, at)[0]
+        self._count = (struct.unpack_from("<H", data, self._fields)[0] - 4) // 2
+
+    @classmethod
+    def root(cls, data: bytes) -> _Table:
+        return cls(data, struct.unpack_from("<I", data, 0)[0])
+
+    def _place(self, number: int) -> int:
+        """Where a field stands; 0 where it has its default."""
+        offset = struct.unpack_from("<H", self._data, self._fields + 4 + 2 * number)[0] if number < self._count else 0
+        return self._at + offset if offset else 0
+
+    def number(self, number: int, form: str) -> int:
+        place = self._place(number)
+        return struct.unpack_from(f"<{form}", self._data, place)[0] if place else 0
+
+    def _target(self, number: int) -> int:
+        place = self._place(number)
+        return place + struct.unpack_from("<I", self._data, place)[0] if place else 0
+
+    def table(self, number: int) -> _Table | None:
+        target = self._target(number)
+        return _Table(self._data, target) if target else None
+
+    def pairs(self, number: int) -> Iterator[tuple[int, int]]:
+        """The structs of a vector, each two numbers of 64 bits."""
+        target = self._target(number)
+        count = struct.unpack_from("<I", self._data, target)[0] if target else 0
+        return struct.iter_unpack("<qq", self._data[target + 4:target + 4 + 16 * count])
