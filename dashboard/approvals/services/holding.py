@@ -39,7 +39,7 @@ def enact_if_open(audit: Audit, proposal: Proposal, *, generation: int, at: date
         proposal.held = None
         proposal.save(update_fields=["held", "changed"])
         audit.details["why"] = (
-            "approvals have expired, those who gave them may give none any more, or other teams are asked as well: "
+            "approvals have expired, those who gave them may give none any more, or others are asked as well: "
             f"{', '.join(team.slug for team in missing)}")
         return
     closed = closure_of(proposal, at=at)
