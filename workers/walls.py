@@ -93,12 +93,6 @@ def nobody_for(name: str) -> int:
     return NOBODY + int.from_bytes(sha256(name.encode()).digest()[:4]) % NOBODIES
 
 
-def write_as(user: int) -> None:
-    """Let this thread, and no other, make and change files as a user and group; its process must be root's."""
-    _libc().setfsgid(user)
-    _libc().setfsuid(user)
-
-
 def _libc() -> ctypes.CDLL:
     return ctypes.CDLL(None, use_errno=True)
 

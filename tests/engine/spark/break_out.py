@@ -12,6 +12,7 @@ from pathlib import Path
 
 import redis
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructField, StructType
 
 from scheduler.model.task_types import Parameter, TaskType
 
@@ -42,11 +43,12 @@ def in_python(wanted):
 def in_spark(spark, wanted):
     files = spark._jvm.java.nio.file.Files
     path_of = spark._jvm.java.nio.file.Paths.get
-    nothing = spark._gateway.new_array(spark._jvm.java.lang.String, 0)
+    nothing = spark.sparkContext._gateway.new_array(spark._jvm.java.lang.String, 0)
     found = {}
     for name, path in wanted["read"].items():
         found[f"read {name}"] = attempt(lambda: files.readString(path_of(path, nothing)))
-        found[f"sql {name}"] = attempt(lambda: spark.sql(f"SELECT value FROM text.`{path}`").collect())
+    for name in ("database", "own"):
+        found[f"sql {name}"] = attempt(lambda: spark.sql(f"SELECT value FROM text.`{wanted['read'][name]}`").collect())
     found["environment"] = attempt(lambda: dict(spark._jvm.java.lang.System.getenv()))
     found["sql environment"] = attempt(lambda: spark.sql(
         "SELECT " + ", ".join(f"java_method('java.lang.System', 'getenv', '{name}')" for name in wanted["variables"])
@@ -63,13 +65,19 @@ def thief(events, config):
         for batch in batches:
             loot = json.dumps({"worker": in_python(wanted)})
             yield batch.append_column("worker", pa.array([loot] * len(batch)))
-    schema = events.schema.add("worker", "string")
+    schema = StructType([*events.schema.fields, StructField("worker", "string")])
     return events.mapInArrow(through, schema).withColumn("driver", F.lit(json.dumps(driver)))
 
 
-TYPES = [TaskType(
-    name="thief", kind="transform", doc="Takes what it can.", build="weir_break_out:thief", effects=(),
-    parameters=(Parameter("wanted", "string", "What, as JSON.", required=True),))]
+def moments(ticks, config):
+    return ticks.withColumn("n", ticks._seq)
+
+
+TYPES = [
+    TaskType(name="moments", kind="source", doc="Counts.", build="weir_break_out:moments", effects=()),
+    TaskType(
+        name="thief", kind="transform", doc="Takes what it can.", build="weir_break_out:thief", effects=(),
+        parameters=(Parameter("wanted", "string", "What, as JSON.", required=True),))]
 '''
 
 

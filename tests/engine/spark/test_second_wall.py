@@ -59,7 +59,7 @@ def begun(data_dir: Path) -> dict[str, Path]:
 
 
 LOOT_RECORD = json.dumps({
-    "id": "f9-0", "tasks": [{"id": "t", "type": "numbers", "config": {"note": LOOT}}], "inputs": [], "outlets": {},
+    "id": "f9-0", "tasks": [{"id": "t", "type": "moments", "config": {"note": LOOT}}], "inputs": [], "outlets": {},
     "active": 1, "trigger_ms": 500})
 
 
@@ -130,7 +130,7 @@ def stolen(rig: Rig, others: dict[str, Path], *, walled: bool) -> dict[str, dict
         "list": {"data folder": str(rig.data_dir)},
         "broker": [["GET", "weir:meter:own-0:x"], *(command.split() for command in COMMANDS)],
         "pids": [rig.process.pid, os.getpid()], "variables": list(VARIABLES)}
-    tasks = chain("own", ("numbers", {"rate_per_s": 2.0}), ("thief", {"wanted": json.dumps(wanted)}),
+    tasks = chain("own", ("moments", {"rate_per_s": 2.0}), ("thief", {"wanted": json.dumps(wanted)}),
                   ("output", {"name": "loot"}))
     rig.publish(estate_of([fragment("own-0", tasks)], tasks, slots=1))
     [event, *_] = rig.wait(lambda: rig.events("own-0.2"), what="loot")

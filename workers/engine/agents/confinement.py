@@ -261,11 +261,6 @@ class Confinement:
         for folder in Path(tempfile.gettempdir()).glob(f"weir-{self._mark}-{name}"):
             shutil.rmtree(folder, ignore_errors=True)
 
-    def work_as_user(self) -> None:
-        """Let this thread, from now on, write files as the node's processes do: they go on with them."""
-        if self.means.user is not None:
-            walls.write_as(self.means.user)
-
 
 def command_of(name: str) -> list[str]:
     """What runs a slot, by its index, the spare or the connector host."""

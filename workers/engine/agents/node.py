@@ -136,8 +136,7 @@ class Node:
             on_intervals=self._poke_slots, on_event=publisher.send_event)
         managing = QosThread(self._qos, clock_s=time.time, cycle_s=self._settings.supervisor_cycle_s)
         spilling = SpillThread(self._spiller, clock_ms=_now_ms)
-        files = FileThread(
-            FileKeeper.of(self._settings, report=self._log.warning), on_start=self._confinement.work_as_user)
+        files = FileThread(FileKeeper.of(self._settings, report=self._log.warning))
         while not self._stopping.is_set():
             if not self._wait_until(self._may_serve, "the broker does not grant the lease of this node's name"):
                 break

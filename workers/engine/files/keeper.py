@@ -111,14 +111,13 @@ def sink_folders(folder: Path) -> Iterator[Path]:
 class FileThread(threading.Thread):
     """Turns a keeper until it is stopped; then closes what is staged."""
 
-    def __init__(self, keeper: FileKeeper, *, on_start: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, keeper: FileKeeper) -> None:
         super().__init__(name="files", daemon=True)
-        self._keeper, self._on_start = keeper, on_start
+        self._keeper = keeper
         self._stopping = threading.Event()
 
     def run(self) -> None:
         """Turn until stopped."""
-        self._on_start()
         while not self._stopping.wait(TURN_S):
             self._keeper.turn(now_s=time.time())
 
