@@ -239,14 +239,14 @@ class Environment:
 
     def grants(self) -> list[Grant]:
         """What groups of that provider give."""
-        found = []
+        grants = []
         for entry in self.words("WEIR_OIDC_ROLES"):
             try:
-                found.append(grant_of(entry))
+                grants.append(grant_of(entry))
             except ValueError as error:
                 raise _invalid(
                     "WEIR_OIDC_ROLES", entry, f"group:team:role or group:*:administrator ({error})") from error
-        return found
+        return grants
 
     def email(self) -> dict[str, object]:
         """Django's settings of mail, from ``EMAIL_URL``."""

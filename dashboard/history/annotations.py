@@ -21,8 +21,17 @@ def store(notes: Collection[Annotation]) -> None:
 def read(
     *, begin_s: int, end_s: int, subjects: Collection[tuple[str, str]], teams: Collection[str] | None = None
 ) -> Sequence[Annotation]:
-    """What happened in a range to any of these (kind, subject), the oldest first; of what is told to the members of a
-    team alone what these teams' members may read, or all."""
+    """What happened in a range to some subjects, the oldest first.
+
+    Parameters
+    ----------
+    begin_s, end_s : int
+        The range, in seconds since the epoch; its end is not part of it.
+    subjects : collection of (str, str)
+        Kind and subject of each.
+    teams : collection of str, optional
+        Of what is for the members of one team, that of these teams; None: all of it.
+    """
     wanted = set(subjects)
     by_kind: dict[str, list[str]] = {}
     for kind, subject in sorted(wanted):

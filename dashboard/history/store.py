@@ -103,7 +103,13 @@ class DatabaseHistory:
     def annotations(
         self, *, begin_s: int, end_s: int, subjects: Collection[tuple[str, str]], teams: Collection[str] | None = None
     ) -> Sequence[Annotation]:
-        """What happened to any of these in a range, the oldest first; of what is a team's, these teams' (None: all)."""
+        """What happened to any of these in a range, the oldest first.
+
+        Parameters
+        ----------
+        begin_s, end_s, subjects, teams
+            As of `annotations.read`.
+        """
         return annotations.read(begin_s=begin_s, end_s=end_s, subjects=subjects, teams=teams)
 
     def tidy(self, now_s: int) -> None:

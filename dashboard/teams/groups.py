@@ -68,7 +68,17 @@ def granted(grants: Iterable[Grant], groups: Collection[str]) -> Granted:
 
 
 def providers(*, issuer: str, client_id: str, secret: str, scopes: list[str]) -> dict[str, Any]:
-    """What allauth is told of the provider; nothing where there is none."""
+    """What allauth is told of the provider; nothing where there is none.
+
+    Parameters
+    ----------
+    issuer : str
+        Its address; empty where there is none.
+    client_id, secret : str
+        What this installation is called there, and its secret.
+    scopes : list of str
+        What is asked for.
+    """
     if not issuer:
         return {}
     return {"openid_connect": {"OAUTH_PKCE_ENABLED": True, "SCOPE": scopes, "APPS": [{

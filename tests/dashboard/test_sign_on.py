@@ -64,10 +64,10 @@ def provider(world: World, address: str, settings: Any) -> Provider:
     settings.OIDC_ROLES = [grant_of(entry) for entry in ROLES]
     settings.SOCIALACCOUNT_PROVIDERS = providers(
         issuer=address, client_id="weir", secret="s", scopes=["openid", "profile"])
-    found = Provider(address)
+    started = Provider(address)
     for subject, claims in PEOPLE.items():
-        found.says(subject, **claims)
-    return found
+        started.says(subject, **claims)
+    return started
 
 
 def to_provider(client: Client, target: str = "") -> str:

@@ -154,11 +154,11 @@ def test_what_are_no_rules_is_said(document: object) -> None:
 
 @given(before=rules, after=rules, case=cases)
 def test_rules_ask_for_less_where_a_case_says_so_and_nowhere_else(before: Rules, after: Rules, case: Case) -> None:
-    found = less_asked(before, after)
-    if found is None:
+    case_of_less = less_asked(before, after)
+    if case_of_less is None:
         assert not after.demand(case).asks_less_than(before.demand(case))
     else:
-        assert after.demand(found).asks_less_than(before.demand(found))
+        assert after.demand(case_of_less).asks_less_than(before.demand(case_of_less))
     assert less_asked(before, before) is None
 
 

@@ -110,12 +110,12 @@ def _require_people(team: Team, rules: Rules) -> None:
     """Raise where a clause demands more approvals than there are people whose approval would count."""
     for place, clause in [*((f"/clauses/{n}", clause) for n, clause in enumerate(rules.clauses)),
                           ("/otherwise", rules.otherwise)]:
-        there = len(approvers([(team, clause.role)])[team.pk])
-        if clause.approvals > there:
+        people = len(approvers([(team, clause.role)])[team.pk])
+        if clause.approvals > people:
             wanted = f"{clause.approvals} approval{'s' if clause.approvals > 1 else ''}"
             raise InvalidRules(
-                f"{wanted} of {ROLES[clause.role].label}s can never be given: {team.name} has {there or 'none'}"
-                f"{' of them' if there else ''}.",
-                remedy=f"Ask for {there} at most, or let an admin of {team.name} make more people "
-                       f"{ROLES[clause.role].label} first." if there else
+                f"{wanted} of {ROLES[clause.role].label}s can never be given: {team.name} has {people or 'none'}"
+                f"{' of them' if people else ''}.",
+                remedy=f"Ask for {people} at most, or let an admin of {team.name} make more people "
+                       f"{ROLES[clause.role].label} first." if people else
                        f"Let an admin of {team.name} make somebody {ROLES[clause.role].label} first.", place=place)

@@ -44,7 +44,15 @@ def rules(request: HttpRequest, slug: str) -> HttpResponse:
 @require_POST
 @login_required
 def rules_decide(request: HttpRequest, slug: str, number: int, way: str) -> HttpResponse:
-    """Agree to rules that ask for less, or decline them."""
+    """Agree to rules that ask for less, or decline them.
+
+    Parameters
+    ----------
+    request, slug, number
+        Who asks, for which team, about which version.
+    way : str
+        ``agree`` or ``decline``.
+    """
     team = selectors.team(request.viewer, slug)
     require_role(request.viewer, team, Role.APPROVER)
     act = {"agree": agree_to_rules, "decline": decline_rules}.get(way)
