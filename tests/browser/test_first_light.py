@@ -1,7 +1,7 @@
 """First light: the whole system, started with one command, does its main job in front of a browser.
 
-Real broker, site, Celery, node agent and Spark: a dataflow is uploaded, reviewed and flows. In the long run a second
-one that overlaps is merged with it, and the first is removed while the other keeps flowing.
+Real broker, site, Celery, node agent and Spark: two dataflows that overlap are uploaded, merged after review, flow, and
+one is removed while the other keeps flowing.
 """
 
 from __future__ import annotations
@@ -72,38 +72,18 @@ def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
         kill_group(process)
 
 
-@pytest.fixture(scope="module")
-def people(system: System, browser: Browser) -> Iterator[dict[str, Page]]:
-    """Who is logged in, by name. No script of theirs may fail."""
-    pages = {name: log_in(_context(browser), system.url, name, system.passwords[name])
-             for name in ("carla", "ana", "ben")}
-    problems = {name: watch(page) for name, page in pages.items()}
-    yield pages
-    for name, page in pages.items():
-        page.context.close()
-        assert [text for text in problems[name] if not expected(text)] == [], name
-
-
-@pytest.fixture(scope="module")
-def etl(system: System, people: dict[str, Page]) -> str:
-    """The address of the first dataflow, which starts everything that it needs."""
+def test_two_dataflows_run_as_one_and_one_outlives_the_other(system: System, browser: Browser) -> None:
+    people = {name: log_in(_context(browser), system.url, name, system.passwords[name])
+              for name in ("carla", "ana", "ben")}
+    problems = {name: watch(page) for name, page in people.items()}
     carla = people["carla"]
-    flows.approve(people["ana"], flows.submit(carla, system.url, ETL, team="city"))
+
+    # The first one starts everything that it needs.
+    first = flows.submit(carla, system.url, ETL, team="city")
+    flows.approve(people["ana"], first)
     flows.done(carla, within_ms=SPARK_MS)
-    return system.url + flows.dataflow_of(carla)
-
-
-def test_a_dataflow_flows_from_its_upload_to_its_output(system: System, people: dict[str, Page], etl: str) -> None:
-    carla = people["carla"]
+    etl = system.url + flows.dataflow_of(carla)
     _flows(carla, etl, outputs=1)
-    _rates_move(carla, system)
-
-
-@pytest.mark.long  # on slots test_outputs_sacred.py merges and removes; on pages test_pages.py and test_live_pages.py
-def test_two_dataflows_run_as_one_and_one_outlives_the_other(
-    system: System, people: dict[str, Page], etl: str
-) -> None:
-    carla = people["carla"]
 
     # The second one overlaps: reviewers of both teams see it before anything changes.
     second = flows.submit(carla, system.url, STATS, team="mobility")
@@ -122,7 +102,12 @@ def test_two_dataflows_run_as_one_and_one_outlives_the_other(
     expect(carla.locator("#notes")).to_contain_text(f"{SHARED} of 5 tasks are shared")
 
     # Rates move on the first page, and less runs than without sharing.
-    _rates_move(carla, system)
+    carla.goto(system.url)
+    settled(carla)
+    figure = carla.locator("[data-live='counts|events_in_per_s']")
+    until(lambda: re.match(r"[1-9]", figure.text_content()), "a rate that is not zero", wait_s=120)
+    before = figure.text_content()
+    until(lambda: figure.text_content() != before, "the rate moves", wait_s=120)
     assert _number(carla, "running_tasks") <= _number(carla, "without_reuse") - SHARED
 
     # The first one is removed; the second one does not notice.
@@ -140,15 +125,9 @@ def test_two_dataflows_run_as_one_and_one_outlives_the_other(
     _flows(carla, stats, outputs=2)
     expect(carla.locator("#notes .note-bad")).to_have_count(0)
 
-
-def _rates_move(page: Page, system: System) -> None:
-    """The first page shows how many events come in, and another number later."""
-    page.goto(system.url)
-    settled(page)
-    figure = page.locator("[data-live='counts|events_in_per_s']")
-    until(lambda: re.match(r"[1-9]", figure.text_content()), "a rate that is not zero", wait_s=120)
-    before = figure.text_content()
-    until(lambda: figure.text_content() != before, "the rate moves", wait_s=120)
+    for name, page in people.items():
+        page.context.close()
+        assert [text for text in problems[name] if not expected(text)] == [], name
 
 
 def _context(browser: Browser):
