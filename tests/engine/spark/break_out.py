@@ -12,7 +12,7 @@ from pathlib import Path
 
 import redis
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import StringType, StructField, StructType
 
 from scheduler.model.task_types import Parameter, TaskType
 
@@ -65,7 +65,7 @@ def thief(events, config):
         for batch in batches:
             loot = json.dumps({"worker": in_python(wanted)})
             yield batch.append_column("worker", pa.array([loot] * len(batch)))
-    schema = StructType([*events.schema.fields, StructField("worker", "string")])
+    schema = StructType([*events.schema.fields, StructField("worker", StringType())])
     return events.mapInArrow(through, schema).withColumn("driver", F.lit(json.dumps(driver)))
 
 

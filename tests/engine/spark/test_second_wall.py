@@ -31,7 +31,7 @@ WITHOUT_LANDLOCK = ("-c", "from workers import walls; walls.landlock_version = l
 OF_OTHERS = (  # by what it is: below the data folder
     ("database", "weir.sqlite3"), ("session key", "secret_key"), ("secrets' key", "secrets_key"),
     ("sealed secrets", "secrets.json"), ("broker's password", "broker/url"), ("log", "logs/web.log"),
-    ("another node", "nodes/n9/told/desired.json"), ("another slot", "nodes/test/slot-1/f9-0.json"),
+    ("another node", "nodes/n9/told/desired.json"), ("another slot", "nodes/test/slot-1/f8-0.json"),
     ("whatever is new", "anything"))
 COMMANDS = (
     "CONFIG GET *", "CONFIG SET requirepass x", "KEYS *", "SCAN 0", "RANDOMKEY", "DBSIZE", "ACL LIST", "ACL WHOAMI",
@@ -54,12 +54,12 @@ def begun(data_dir: Path) -> dict[str, Path]:
     for what, name in OF_OTHERS:
         files[what] = data_dir / name
         files[what].parent.mkdir(parents=True, exist_ok=True)
-        files[what].write_text(json.dumps({"loot": LOOT}) if name.endswith("f9-0.json") is False else LOOT_RECORD)
+        files[what].write_text(RECORD if what == "another slot" else LOOT)
     return files
 
 
-LOOT_RECORD = json.dumps({
-    "id": "f9-0", "tasks": [{"id": "t", "type": "moments", "config": {"note": LOOT}}], "inputs": [], "outlets": {},
+RECORD = json.dumps({
+    "id": "f8-0", "tasks": [{"id": "t", "type": "moments", "config": {"note": LOOT}}], "inputs": [], "outlets": {},
     "active": 1, "trigger_ms": 500})
 
 
@@ -139,11 +139,7 @@ def stolen(rig: Rig, others: dict[str, Path], *, walled: bool) -> dict[str, dict
 
 def acl_log(broker: redis.Redis) -> list[dict[str, str]]:
     """What the broker refused of what tasks did not try."""
-    entries = [
-        dict(zip([str(part.decode()) for part in entry[::2]], entry[1::2], strict=True))
-        for entry in broker.execute_command("ACL", "LOG", "128")]
-    return [{name: value.decode() if isinstance(value, bytes) else value for name, value in entry.items()}
-            for entry in entries if not any(entry["object"].decode() in command for command in COMMANDS)]
+    return [entry for entry in broker.acl_log(128) if not any(entry["object"] in command for command in COMMANDS)]
 
 
 def check(loot: dict[str, dict[str, str]], others: dict[str, Path], *, walled: bool) -> None:
