@@ -69,7 +69,7 @@ def test_a_team_begins_with_one_approver_for_everything_at_any_time(case: Case, 
 def test_the_first_clause_that_fits_counts_and_the_limit_goes_before_all(rules: Rules, case: Case) -> None:
     demand, limit = rules.demand(case), rules.automatic
     below = limit is not None and case.money_per_hour <= limit.most_money_per_hour and case.pause_ms <= 250 and not (
-        limit.alone and case.touches_others)
+        limit.alone and case.touches_others) and all(effect in limit.effects for effect in case.reaches)
     assert demand.automatic is below
     if not below:
         fitting = [clause for clause in rules.clauses if (
