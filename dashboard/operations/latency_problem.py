@@ -13,7 +13,7 @@ from scheduler.latency.batch_costs import TIMES_ITS_CPU, BatchesSeen, batch_cost
 from scheduler.latency.breakdown import Breakdown, Hop, broken_down, part_broken_down
 from scheduler.latency.pacing import Queries, Wanted
 from scheduler.latency.triggers import BatchCost
-from scheduler.latency.ways import Part, part_of, way_of
+from scheduler.latency.ways import Part, part_of, reads_among, way_of
 from scheduler.model.costs import Costs
 from scheduler.model.estate import Submitted
 from scheduler.model.fragment import Fragment
@@ -47,14 +47,10 @@ def queries_of(
     """
     estate = view.estate
     working = {name: fragment for name, fragment in estate.fragments.items() if fragment.active_tasks}
-    reads = {
-        name: tuple(sorted({estate.places[parent][0] for parent in estate.tasks[fragment.tasks[0]].parents}
-                           & working.keys()))
-        for name, fragment in working.items()}
     slots = {bundle.slot for fragment in working.values() for bundle in fragment.queries}
     return Queries(
         costs={name: _cost(view, fragment, costs, seen, times_its_cpu) for name, fragment in working.items()},
-        reads=reads,
+        reads=reads_among(estate, working),
         before_s={name: trigger_ms.get(name, settings.TRIGGER_MS) / 1000 for name in working},
         slot_of={name: fragment.slot for name, fragment in working.items()},
         capacity={slot: SLOT_CORES - costs.slot_cores for slot in slots},

@@ -21,11 +21,11 @@ from dashboard.plans.prices import prices_in_force, tariff
 from dashboard.teams.permissions import Viewer
 from scheduler.controllers.chaining import FUSES_BELOW
 from scheduler.latency.batch_costs import TIMES_ITS_CPU
-from scheduler.latency.pacing import Queries, Wanted
+from scheduler.latency.pacing import Queries, Wanted, upstream_of
 from scheduler.latency.remedies import ASK, CHAIN, Remedy, chains_among, remedies
 from scheduler.latency.status import IMPOSSIBLE
 from scheduler.latency.triggers import BatchCost
-from scheduler.latency.ways import way_of
+from scheduler.latency.ways import reads_among, way_of
 from scheduler.model.estate import Estate
 from scheduler.model.fragment import node_of
 from scheduler.model.latency import LatencyLimit, in_words
@@ -83,15 +83,17 @@ def _remedies(
     if way is None:
         return []
     slots = {bundle.slot for query in way.writers for bundle in estate.fragments[query].queries}
+    working = [name for name, fragment in estate.fragments.items() if fragment.active_tasks]
+    upstream = upstream_of(reads_among(estate, working), way.writers)
     paces = {row.pk: row for row in BatchFigures.objects.select_related("fragment").filter(pk__in=[
-        name for name, fragment in estate.fragments.items() if fragment.slot in slots]) if row.cost}
+        name for name in working if estate.fragments[name].slot in slots or name in upstream]) if row.cost}
     if not way.writers.keys() <= paces.keys():
         return []
     costs = costs_here()
     room = SLOT_CORES - costs.slot_cores
     queries = Queries(
         {name: BatchCost(**row.cost) for name, row in paces.items()},
-        {name: writers for name, writers in way.writers.items()},
+        reads_among(estate, paces),
         {name: milliseconds / 1000 for name, milliseconds in priced_ms_of(paces).items()},
         {name: estate.fragments[name].slot for name in paces}, dict.fromkeys(slots, room))
     beyond_s = max(0.0, status["measured_s"] - status["expected_s"]) if status["is_lasting"] else 0.0

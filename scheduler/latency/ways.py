@@ -90,6 +90,21 @@ def way_of(estate: Estate, dataflow_id: str, limit: LatencyLimit) -> Way | None:
     return _way(writers, starts, ends)
 
 
+def reads_among(estate: Estate, queries: Collection[str]) -> dict[str, tuple[str, ...]]:
+    """By query those that it reads, of some queries of an estate.
+
+    Parameters
+    ----------
+    estate : Estate
+        What runs.
+    queries : collection of str
+        Fragment ids.
+    """
+    return {
+        name: tuple(sorted({estate.places[parent][0] for parent in estate.tasks[
+            estate.fragments[name].tasks[0]].parents}.intersection(queries))) for name in queries}
+
+
 @dataclass(frozen=True)
 class Part:
     """What a limit along a part is on: queries one after the other, each with the task by which events leave it, and

@@ -16,9 +16,6 @@ class VmSize:
     slots: int
     hour: float
 
-    def __post_init__(self) -> None:
-        require_finite(self)
-
     @property
     def slot_hour(self) -> float:
         """A slot for an hour: one core with its share of the machine's memory."""

@@ -161,3 +161,21 @@ def test_a_fused_query_may_stay_open_where_all_may_that_it_is_made_of() -> None:
     assert whole[CHAIN].cores < 1, "open batches, not batches that follow one another"
     assert CHAIN not in apart
     assert apart[ASK].limit_s < offered(queries, want, chains)[ASK].limit_s
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.floats(0.02, 0.3), st.floats(1.0, 300.0), st.floats(0.05, 1.0))
+def test_what_a_part_is_told_counts_what_is_upstream_of_it(batch_s: float, rate_per_s: float, limit_s: float) -> None:
+    """Batches of b hold what a leaves: they are quicker with a quicker a, and what that takes is in the price."""
+    queries = line("ab", BatchCost(batch_s, 0.05, rate_per_s, 0.5 / rate_per_s))
+    part = Way({"b": ()}, frozenset("b"), frozenset("b"), Counted(waits=False))
+    want = Wanted("flow/0", part, limit_s)
+
+    lenient = offered(queries, want)[ASK]
+    paced = pace(replace(queries, before_s={}), [replace(want, limit_s=lenient.limit_s)])
+
+    assert paced.expected["flow/0"].least_s is None
+    assert lenient.latency_s == pytest.approx(batch_s + 0.5 * max(paced.interval_s.values()), rel=0.12)
+    taken = sum(cost.cores(paced.interval_s[name]) for name, cost in queries.costs.items())
+    before = sum(cost.cores(5.0) for cost in queries.costs.values())
+    assert lenient.cores == pytest.approx(taken - before, rel=0.15, abs=0.02)
