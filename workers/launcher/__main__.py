@@ -143,7 +143,7 @@ def _start_all(supervisor: Supervisor, options: Options, *, url: str) -> None:
         if supervisor.is_stopping:
             return
     site = services.web(options, behind_proxy=_is_behind_proxy(os.environ))
-    for service in (site, services.worker(url=url), services.beat()):
+    for service in (site, services.worker(url=url), services.deliverer(), services.beat()):
         supervisor.start(service)
     supervisor.wait_until_ready(["web", "worker", "beat", "agent"], limit_s=READY_LIMIT_S)
 
