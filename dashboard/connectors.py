@@ -19,9 +19,10 @@ from workers.engine.connectors.looking import look_at
 from workers.engine.connectors.pushing import Post, Pushed, push_events
 from workers.engine.letters import KeptLetter
 from workers.engine.sinks import store as sinks
+from workers.library.outbound import Line, Unanswered, WrongAddress
 from workers.library.registry import makes_events
 
-__all__ = ["Post", "Pushed", "TooMuch"]  # what others need of the engine
+__all__ = ["Line", "Post", "Pushed", "TooMuch", "Unanswered", "WrongAddress"]  # what others need of the engine
 
 
 class NotTaken(Exception):

@@ -114,6 +114,8 @@ DECLARED: tuple[Declared, ...] = (
     Declared("WEIR_OPENLINEAGE_URL", "", "Where OpenLineage events are posted; empty: none are."),
     Declared("WEIR_OPENLINEAGE_KEY", "", "API key that is sent along, as a bearer token."),
     Declared("WEIR_OPENLINEAGE_NAMESPACE", "weir", "Namespace of jobs in OpenLineage events."),
+    Declared("WEIR_DELIVERY_S", "10", "Seconds for all of one delivery of a webhook or mail."),
+    Declared("WEIR_PRIVATE_ADDRESSES", "0", "1: allowed names may lead to private ranges of addresses."),
     Declared("WEIR_CONNECTIONS", bounds.CONNECTIONS.default, "Connections that a server process has at a time."),
     Declared("WEIR_HEADER_WAIT_S", bounds.HEADER_WAIT.default, "Seconds until the headers of a request are there."),
     Declared("WEIR_BODY_WAIT_S", bounds.BODY_WAIT.default, "Seconds until the body of a request is there."),
@@ -262,7 +264,7 @@ class Environment:
             raise _invalid("EMAIL_URL", "…", "smtp://user:password@host:port, with ?tls=1 for STARTTLS, or smtps://")
         has_tls = parse_qs(parts.query).get("tls", ["0"])[-1] == "1"
         return {
-            "EMAIL_BACKEND": "django.core.mail.backends.smtp.EmailBackend", "EMAIL_HOST": parts.hostname,
+            "EMAIL_BACKEND": "dashboard.outbox.smtp.TimedBackend", "EMAIL_HOST": parts.hostname,
             "EMAIL_PORT": port or {"smtp": 587 if has_tls else 25, "smtps": 465}[parts.scheme],
             "EMAIL_HOST_USER": unquote(parts.username or ""), "EMAIL_HOST_PASSWORD": unquote(parts.password or ""),
             "EMAIL_USE_TLS": has_tls, "EMAIL_USE_SSL": parts.scheme == "smtps", "EMAIL_TIMEOUT": 10}

@@ -7,9 +7,12 @@ again when that is over, under the same id: at least once, and whoever receives 
 from __future__ import annotations
 
 import json
+import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from datetime import datetime, timedelta
+from urllib.parse import urlsplit
 
 import structlog
 from django.conf import settings
@@ -29,6 +32,7 @@ CLAIM_S = 60  # longer than one attempt may take
 AT_ONCE = 50
 LONGEST_SUBJECT = 200
 BUDGET_S = 45.0  # of one run: the next one goes on
+_LOCK, _BUSY = threading.Lock(), set[str]()
 SENT_FOR, DEAD_FOR = timedelta(days=30), timedelta(days=90)
 
 
@@ -39,21 +43,39 @@ def enqueue(deliveries: Collection[Delivery]) -> None:
 
 def send_due(*, now: Callable[[], float] = time.time) -> int:
     """Send what is due, the oldest first; how many messages arrived."""
-    begun_s, arrived, failed_at = time.monotonic(), 0, set()
+    begun_s, arrived, failed_at = time.monotonic(), 0, set[str]()
     due = Delivery.objects.filter(state=WAITING, next_s__lte=int(now())).order_by("next_s", "created")
-    for pk, endpoint in list(due.values_list("pk", "endpoint_id")[:AT_ONCE]):
+    for pk, channel, endpoint, url in list(due.values_list("pk", "channel", "endpoint_id", "endpoint__url")[:AT_ONCE]):
         if time.monotonic() - begun_s > BUDGET_S:
             break
-        if endpoint is not None and endpoint in failed_at:  # it keeps nobody else waiting
+        host = urlsplit(url).netloc.lower() if url else channel
+        receiver = str(endpoint or channel)
+        if receiver in failed_at:  # it keeps nobody else waiting
             continue
-        delivery = _claimed(pk, now())
-        if delivery is None:
-            continue
-        if _attempt(delivery, now()):
-            arrived += 1
-        else:
-            failed_at.add(endpoint)
+        with _alone_with(host) as is_alone:
+            delivery = _claimed(pk, now()) if is_alone else None
+            if delivery is None:
+                continue
+            if _attempt(delivery, now()):
+                arrived += 1
+            else:
+                failed_at.add(receiver)
     return arrived
+
+
+@contextmanager
+def _alone_with(host: str) -> Iterator[bool]:
+    """Whether nobody else of this process sends something to a host: one at a time, and the others go elsewhere."""
+    with _LOCK:
+        is_alone = host not in _BUSY
+        if is_alone:
+            _BUSY.add(host)
+    try:
+        yield is_alone
+    finally:
+        if is_alone:
+            with _LOCK:
+                _BUSY.discard(host)
 
 
 def forget_deliveries(at: datetime) -> int:

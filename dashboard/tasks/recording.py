@@ -17,7 +17,7 @@ from celery.signals import worker_ready, worker_shutdown
 from django.db import close_old_connections
 from django.utils import timezone
 
-from dashboard import jobs
+from dashboard import jobs, queue
 from dashboard.history.store import DatabaseHistory
 from dashboard.operations.findings import Finding
 from dashboard.operations.handover_pauses import note_pauses
@@ -137,6 +137,8 @@ _threads: list[RecorderThread] = []
 
 @worker_ready.connect
 def _start(**_: object) -> None:
+    if queue.QUEUE not in queue.app.amqp.queues.consume_from:  # it does something else, such as deliver
+        return
     thread = RecorderThread(Recorder())
     _threads.append(thread)
     thread.start()

@@ -106,7 +106,7 @@ def chain(*queries: str, **more: Any) -> str:
     tasks = [{"id": "s", "type": "urban_sensing"},
              *({"id": f"t{number}", "type": "sql", "config": {"query": query}} for number, query in enumerate(queries)),
              {"id": "o", "type": "output", "config": {"name": "o"}}]
-    streams = [{"from": one, "to": other} for one, other in pairwise(names)]
+    streams = [{"from": source, "to": target} for source, target in pairwise(names)]
     return json.dumps({"name": "x", "tasks": tasks, "streams": streams, **more})
 
 
@@ -153,10 +153,10 @@ DOCUMENTS = [
 def test_a_document_beyond_a_bound_is_told_so_with_its_place_and_remedy(
     name: str, text: str, code: str, task: str | None
 ) -> None:
-    found = [problem for problem in problems_of(text) if problem.code == code]
-    assert found and (task is None or found[0].task_id == task), problems_of(text)[:3]
-    assert found[0].remedy and found[0].line
-    assert f"{bounds.BOUNDS[name].most:,}" in f"{found[0].message} {found[0].remedy}"
+    matching = [problem for problem in problems_of(text) if problem.code == code]
+    assert matching and (task is None or matching[0].task_id == task), problems_of(text)[:3]
+    assert matching[0].remedy and matching[0].line
+    assert f"{bounds.BOUNDS[name].most:,}" in f"{matching[0].message} {matching[0].remedy}"
     columns = columns_of_document(text, task_types=jobs.task_types(), columns_of=jobs.columns_of)
     assert sum(task.outputs.characters for task in columns.values()) <= bounds.DOCUMENT_TYPES.most
 

@@ -114,12 +114,12 @@ def test_no_route_takes_a_large_body_of_somebody_who_is_not_known(
     limit = bounds.ANONYMOUS_BODY.most
     for method, path in [*written(), ("POST", "/"), ("POST", "/nothing"), ("GET", "/login/")]:
         streamed = asked(method, path, most=4 * limit)
-        said = asked(method, path, {"Content-Length": str(limit + 1)}, most=4 * limit)
-        for answer in (streamed, said):
+        announced = asked(method, path, {"Content-Length": str(limit + 1)}, most=4 * limit)
+        for answer in (streamed, announced):
             assert answer.status == 413, (method, path, answer.status)
             assert answer.taken <= limit + 2 * len(CHUNK), (method, path)
             assert f"{limit >> 10} KiB" in answer.body.decode() and "WEIR_ANONYMOUS_KB" in answer.body.decode()
-        assert said.taken <= len(CHUNK)
+        assert announced.taken <= len(CHUNK)
 
 
 def test_no_route_takes_more_than_a_document_of_somebody_who_is(
@@ -206,12 +206,12 @@ class TestConnections:
         settings.HEADER_WAIT_S = 0.5
         beginnings = (b"", b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX-A", b"\r\n\r\n\r\n", b"POST")
         halves = [opened(server, beginning) for beginning in beginnings]
-        kept = opened(server, b"GET /login/ HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
-        assert until(kept, b"</html>").startswith(b"HTTP/1.1 200")
-        kept.sendall(b"GET /login/ HT")  # the next request on a connection that is kept
+        reused = opened(server, b"GET /login/ HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        assert until(reused, b"</html>").startswith(b"HTTP/1.1 200")
+        reused.sendall(b"GET /login/ HT")  # the next request on a connection that is reused
         for half in halves:
             assert b"408 Request Timeout" in read_to_end(half)
-        assert b"408 Request Timeout" in read_to_end(kept)
+        assert b"408 Request Timeout" in read_to_end(reused)
         assert until(opened(server, b"GET /login/ HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"), b"</html>")
 
     def test_connections_beyond_their_number_are_told_to_come_again(

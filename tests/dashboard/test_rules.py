@@ -338,7 +338,8 @@ def test_a_held_plan_looks_at_roles_when_it_is_enacted(world: World) -> None:
     assert held.held and enact_held(at=timezone.now() + timedelta(hours=2)) == []
     held.refresh_from_db()
     assert (held.status, held.held) == ("pending", None)
-    assert "or others are asked as well: city" in AuditEntry.objects.filter(verb="proposal.enact_held").get().details["why"]
+    [entry] = AuditEntry.objects.filter(verb="proposal.enact_held")
+    assert "or others are asked as well: city" in entry.details["why"]
     assert held in awaiting(viewer_of(world.ana))
 
 

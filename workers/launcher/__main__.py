@@ -133,7 +133,8 @@ def _own_broker(options: Options) -> embedded.EmbeddedBroker:
 def _start_all(supervisor: Supervisor, options: Options, *, url: str) -> None:
     # Spark takes longest to come up, and needs nothing of the database.
     agent = services.agent(node=options.node, slots=options.slots, data_dir=options.data_dir, url=url)
-    site = (services.web(options, behind_proxy=_is_behind_proxy(os.environ)), services.worker(url=url), services.beat())
+    site = (services.web(options, behind_proxy=_is_behind_proxy(os.environ)), services.worker(url=url),
+            services.deliverer(), services.beat())
     supervisor.run(
         channels(then=agent),
         Errand("prepare", (sys.executable, str(ROOT / "manage.py"), "prepare"), then=site),

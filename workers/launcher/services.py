@@ -20,7 +20,7 @@ from .supervise import FAILURES_BEFORE_READY, Service, StopStage
 # something new, so that this has time to end on a busy machine. The broker last.
 # Together under the ten seconds that a stop may take.
 STOP_STAGES = (
-    StopStage(("beat", "worker", "agent"), limit_s=6.8),
+    StopStage(("beat", "worker", "deliverer", "agent"), limit_s=6.8),
     StopStage(("web",), limit_s=1.9),
     StopStage(("broker",), limit_s=0.6),
 )
@@ -63,14 +63,27 @@ def web(options: Options, *, behind_proxy: bool = False) -> Service:
     return Service("web", argv, is_ready=lambda: _serves_http(_reachable(options.host), options.port))
 
 
+# Django's checks of the project are the tests': in workers they would import every page.
+WITHOUT_CHECKS = {"CELERY_SKIP_CHECKS": "1"}
+
+
 def worker(*, url: str) -> Service:
     """The Celery worker: threads, because its jobs mostly wait, and each process of a pool costs another 100 MB."""
-    argv = (
-        *_PYTHON, "-m", "celery", "-A", "dashboard.tasks.app", "worker", "--pool", "threads", "--concurrency", "4",
+    return Service(
+        "worker", _celery("weir", threads=4), is_ready=lambda: _waits_for_jobs(url), environment=WITHOUT_CHECKS)
+
+
+def deliverer() -> Service:
+    """The worker that sends webhooks and mail: who does not answer it keeps nothing else waiting."""
+    return Service("deliverer", _celery("weir-deliveries", threads=8), environment=WITHOUT_CHECKS)
+
+
+def _celery(queue: str, *, threads: int) -> tuple[str, ...]:
+    return (
+        *_PYTHON, "-m", "celery", "-A", "dashboard.tasks.app", "worker", "--pool", "threads",
+        "--concurrency", str(threads), "--queues", queue, "--hostname", f"{queue}@%h",
         "--without-gossip", "--without-mingle", "--without-heartbeat",
     )  # fmt: skip
-    # Django's checks of the project are the tests': here they would import every page.
-    return Service("worker", argv, is_ready=lambda: _waits_for_jobs(url), environment={"CELERY_SKIP_CHECKS": "1"})
 
 
 def beat() -> Service:

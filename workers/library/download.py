@@ -6,7 +6,6 @@ As with the sink over HTTP, the operator names the hosts (``WEIR_HTTP_HOSTS``), 
 from __future__ import annotations
 
 import hashlib
-import http.client
 import re
 import time
 from collections.abc import Mapping
@@ -18,7 +17,8 @@ from scheduler.model.task_types import Parameter, TaskType
 
 from .columns import STREAM
 from .config import InvalidConfig, settings
-from .http import require_allowed
+from .http import line_to, require_allowed, target_of
+from .outbound import Line, TooLate, Unanswered, WrongAddress
 from .outside import ON_ERROR, PATIENCE, NotAnswered, asked
 from .spark_text import columns_ddl
 
@@ -45,9 +45,8 @@ HTTP_GET = TaskType(
     cost_us=400,
 )
 TASK_TYPES = (HTTP_GET,)
-READ_BYTES = 256 * 1024
 _PLACE = re.compile(r"\{(\w+)\}")
-_connections: dict[tuple[str, str, float], http.client.HTTPConnection] = {}  # of this Python worker
+_lines: dict[tuple[str, str], Line] = {}  # of this Python worker
 
 
 def http_get(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
@@ -106,61 +105,30 @@ def fetch(url: str, *, headers: Mapping[str, str], most_bytes: int, patience_s: 
     most_bytes : int
         A longer body is refused.
     patience_s : float
-        Seconds after which it gives up.
+        Seconds for all of it, after which it gives up.
 
     Raises
     ------
     NotAnswered
         No success in time, or the object is too large.
     """
-    parts = urlsplit(url)
-    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    key = (parts.scheme, parts.netloc, patience_s)
-    for is_last in (key not in _connections, True):
-        connection = _connections.get(key) or _connections.setdefault(key, _connect(*key))
-        began_s = time.monotonic()
+    key = (urlsplit(url).scheme, urlsplit(url).netloc)
+    until_s = time.monotonic() + patience_s
+    for is_last in (key not in _lines, True):
+        line = _lines.get(key) or _lines.setdefault(key, line_to(url))
         try:
-            connection.request("GET", target, headers=dict(headers))
-            answer = connection.getresponse()
-            body = _body(answer, most_bytes=most_bytes, until_s=began_s + patience_s)
-        except (OSError, http.client.HTTPException) as error:
-            _forget(key)
-            if is_last or isinstance(error, TimeoutError):
-                raise NotAnswered(f"{parts.netloc} gave no answer: {type(error).__name__}.") from None
-            continue
-        if answer.will_close or not answer.isclosed():
-            _forget(key)
-        if not 200 <= answer.status < 300:
-            raise NotAnswered(f"{parts.netloc} answered {answer.status}.")
-        if len(body) > most_bytes:
-            raise NotAnswered(f"{parts.netloc} has an object of more than {most_bytes} bytes.")
-        return answer.status, body
-    raise AssertionError("the last try returns or raises")
-
-
-def _body(answer: http.client.HTTPResponse, *, most_bytes: int, until_s: float) -> bytes:
-    """The object, or one byte more than it may have; a trickle that would take longer than that is a timeout."""
-    parts: list[bytes] = []
-    length = 0
-    while length <= most_bytes and (part := answer.read1(min(READ_BYTES, most_bytes + 1 - length))):
-        parts.append(part)
-        length += len(part)
-        if time.monotonic() > until_s:
-            raise TimeoutError
-    if answer.length == 0:
-        answer.read()  # nothing: only this lets the connection be used again
-    return b"".join(parts)
-
-
-def _connect(scheme: str, host: str, patience_s: float) -> http.client.HTTPConnection:
-    kind = http.client.HTTPSConnection if scheme == "https" else http.client.HTTPConnection
-    return kind(host, timeout=patience_s)
-
-
-def _forget(key: tuple[str, str, float]) -> None:
-    connection = _connections.pop(key, None)
-    if connection is not None:
-        connection.close()
+            answer = line.ask("GET", target_of(url), headers=headers, most_bytes=most_bytes,
+                              deadline_s=max(0.001, until_s - time.monotonic()))
+            break
+        except (Unanswered, WrongAddress) as error:
+            del _lines[key]
+            if is_last or not isinstance(error, Unanswered) or isinstance(error, TooLate):
+                raise NotAnswered(f"{key[1]} gave no answer: {error}.") from None
+    if not 200 <= answer.status < 300:
+        raise NotAnswered(f"{key[1]} answered {answer.status}.")
+    if len(answer.body) > most_bytes:
+        raise NotAnswered(f"{key[1]} has an object of more than {most_bytes} bytes.")
+    return answer.status, answer.body
 
 
 def _require_buildable(values: Mapping[str, Any]) -> None:

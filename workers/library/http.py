@@ -9,8 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import urllib.error
-import urllib.request
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -19,6 +17,7 @@ from scheduler.model.task_types import Parameter, TaskType
 
 from .columns import same_columns
 from .config import InvalidConfig, settings
+from .outbound import Line, Unanswered, WrongAddress
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -48,11 +47,6 @@ LARGEST_ANSWER_BYTES = 64 * 1024
 
 class NotPosted(Exception):
     """The other side did not take the events; the query tries them again."""
-
-
-class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    def redirect_request(self, *_: Any) -> None:
-        return None
 
 
 def http_post(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
@@ -97,23 +91,34 @@ def post_lines(rows: Sequence[Mapping[str, Any]], *, url: str, token: str | None
     token : str
         Of the Authorization header; none for none.
     patience_s : float
-        Seconds after which it gives up.
+        Seconds for all of it, after which it gives up.
     """
     body = "".join(json.dumps(row, ensure_ascii=False, default=str) + "\n" for row in rows).encode()
     headers = {"Content-Type": "application/x-ndjson", "Idempotency-Key": hashlib.sha256(body).hexdigest()}
     if token:
         headers["Authorization"] = f"Bearer {token}"
-    request = urllib.request.Request(url, data=body, headers=headers, method="POST")
-    host = urlsplit(url).netloc
-    try:
-        with urllib.request.build_opener(_NoRedirects, urllib.request.ProxyHandler({})).open(
-            request, timeout=patience_s
-        ) as answer:
-            answer.read1(LARGEST_ANSWER_BYTES)  # a few words at most, and no endless ones: nothing is made of them
-    except urllib.error.HTTPError as error:
-        raise NotPosted(f"{host} answered {error.code} to {len(rows)} events.") from None
-    except (OSError, ValueError) as error:
-        raise NotPosted(f"{host} did not take {len(rows)} events: {type(error).__name__}.") from None
+    host, line = urlsplit(url).netloc, line_to(url)
+    try:  # of the answer a few words at most, and no endless ones: nothing is made of them
+        answer = line.ask("POST", target_of(url), headers=headers, body=body, deadline_s=patience_s,
+                          most_bytes=LARGEST_ANSWER_BYTES)
+    except (Unanswered, WrongAddress) as error:
+        raise NotPosted(f"{host} did not take {len(rows)} events: {error}.") from None
+    finally:
+        line.close()
+    if not 200 <= answer.status < 300:
+        raise NotPosted(f"{host} answered {answer.status} to {len(rows)} events.")
+
+
+def line_to(url: str) -> Line:
+    """A connection to the host of an address that is allowed."""
+    parts = urlsplit(url)
+    return Line(parts.scheme, parts.hostname or "", parts.port or USUAL_PORTS[parts.scheme])
+
+
+def target_of(url: str) -> str:
+    """What a host is asked for at an address."""
+    parts = urlsplit(url)
+    return (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
 
 
 def require_allowed(url: str) -> None:

@@ -35,9 +35,9 @@ def shared_text() -> pa.Array:
 
 
 def shared_view() -> pa.Array:
-    one = pa.array(["x" * 1_000_000], pa.string_view()).buffers()
-    views = pa.py_buffer(one[1].to_pybytes()[:16] * 100_000)
-    return pa.Array.from_buffers(pa.string_view(), 100_000, [None, views, *one[2:]])
+    buffers = pa.array(["x" * 1_000_000], pa.string_view()).buffers()
+    views = pa.py_buffer(buffers[1].to_pybytes()[:16] * 100_000)
+    return pa.Array.from_buffers(pa.string_view(), 100_000, [None, views, *buffers[2:]])
 
 
 EVENTS, VALUES = bounds.MESSAGE_EVENTS.most, bounds.MESSAGE_VALUES.most

@@ -172,8 +172,8 @@ def _decoded(message: pa.ipc.Message) -> dict[str, int]:
     size = 0
     for start, length in batch.pairs(2):
         is_raw = not is_packed or length < 8
-        said = -1 if is_raw else struct.unpack_from("<q", body, start)[0]
-        size += length if said < 0 else said
+        declared = -1 if is_raw else struct.unpack_from("<q", body, start)[0]
+        size += length if declared < 0 else declared
     values = sum(length for length, _ in batch.pairs(1))
     return {"events": batch.number(0, "q") if kind == "record batch" else 0, "values": values, "size": size}
 

@@ -236,12 +236,12 @@ def _count_values(body: bytes, room: Room) -> None:
 
 def _counted(lines: Iterable[Any], room: Room) -> list[Any]:
     """Lines that are not empty, as far as there is room for them."""
-    kept = []
+    events = []
     for line in lines:
         if line:
             room.take(events=1)
-            kept.append(line)
-    return kept
+            events.append(line)
+    return events
 
 
 def _ndjson(body: bytes, layout: Layout, room: Room) -> Iterator[Callable[[], tuple]]:

@@ -1,0 +1,205 @@
+"""Asking another system over HTTP: one deadline for all of an exchange, and an address that was looked at.
+
+A name is resolved once, each address that it resolves to is checked, and the checked one is connected to. A name that
+the operator allows must not lead to this machine, to a link's own services or, unless the operator says so
+(``WEIR_PRIVATE_ADDRESSES``), to private ranges; an address that the operator wrote itself may be any. No redirect is
+followed and no proxy of the environment is used. Who sends a byte every now and then is ended at the deadline.
+"""
+
+from __future__ import annotations
+
+import http.client
+import ipaddress
+import os
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+
+READ_BYTES = 256 * 1024
+
+
+class WrongAddress(Exception):
+    """A name leads to where nothing may be asked; the text says where to."""
+
+
+class Unanswered(Exception):
+    """No whole answer came; the text says why, in a word or two."""
+
+
+class TooLate(Unanswered):
+    """The deadline came first."""
+
+
+@dataclass(frozen=True, slots=True)
+class HttpAnswer:
+    """A status and the body, cut off one byte beyond what was to be read."""
+
+    status: int
+    body: bytes
+
+
+def is_literal(host: str) -> bool:
+    """Whether a host is an address, or this machine's own name, and no name that somebody else resolves."""
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return host == "localhost"
+    return True
+
+
+def may_be_reached(address: str) -> bool:
+    """Whether a name may lead to an address."""
+    ip = ipaddress.ip_address(address.partition("%")[0])
+    ip = getattr(ip, "ipv4_mapped", None) or ip
+    if ip.is_loopback or ip.is_link_local or ip.is_unspecified or ip.is_multicast or ip.is_reserved:
+        return False
+    return ip.is_global or os.environ.get("WEIR_PRIVATE_ADDRESSES", "").strip() == "1"
+
+
+class Line:
+    """A connection to a host, which is made when it is first asked and kept as long as the other side does.
+
+    Parameters
+    ----------
+    scheme : str
+        http or https.
+    host : str
+        A name, or an address without brackets.
+    port : int
+        Its port.
+    is_trusted : bool, optional
+        The operator wrote this very address into the settings: wherever it leads is meant.
+    """
+
+    def __init__(self, scheme: str, host: str, port: int, *, is_trusted: bool = False) -> None:
+        self._host, self._port, self._may_be_any = host, port, is_trusted or is_literal(host)
+        self._connection = (
+            http.client.HTTPSConnection(host, port, context=ssl.create_default_context()) if scheme == "https"
+            else http.client.HTTPConnection(host, port))
+        # The hook of http.client by which a connection is made: the name was resolved and checked already.
+        self._connection._create_connection = self._connected  # type: ignore[attr-defined]
+        self._kept: socket.socket | None = None
+        self._until_s = 0.0
+        self._is_late = False
+
+    def ask(
+        self, method: str, target: str, *, headers: Mapping[str, str], body: bytes | None = None, deadline_s: float,
+        most_bytes: int
+    ) -> HttpAnswer:
+        """Send a request and read its answer.
+
+        Parameters
+        ----------
+        method, target : str
+            As HTTP has them.
+        headers : mapping of str to str
+            Of the request.
+        body : bytes, optional
+            Its content.
+        deadline_s : float
+            Seconds for all of it: resolving, connecting, sending, waiting and reading.
+        most_bytes : int
+            So much of the answer is read, and one byte more where there is more.
+
+        Raises
+        ------
+        WrongAddress
+            The name leads to where nothing may be asked.
+        Unanswered
+            No whole answer came; ``TooLate`` at the deadline.
+        """
+        self._until_s, self._is_late = time.monotonic() + deadline_s, False
+        if self._connection.sock is not None:
+            self._connection.sock.settimeout(deadline_s)
+        watch = threading.Timer(deadline_s, self._cut)
+        watch.daemon = True
+        watch.start()
+        try:
+            self._connection.request(method, target, body=body, headers=dict(headers))
+            answer = self._connection.getresponse()
+            content = _content(answer, most_bytes)
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            self.close()
+            if self._is_late or isinstance(error, TimeoutError):
+                raise TooLate(f"not within {deadline_s:.3g} s") from None
+            raise Unanswered(type(error).__name__) from None
+        except BaseException:
+            self.close()
+            raise
+        finally:
+            watch.cancel()
+        if self._is_late:  # what came until then may look like the end
+            self.close()
+            raise TooLate(f"not within {deadline_s:.3g} s")
+        if answer.will_close or not answer.isclosed():
+            self.close()
+        return HttpAnswer(answer.status, content)
+
+    def close(self) -> None:
+        """Let the connection go; the next question makes another."""
+        self._connection.close()
+        if self._kept is not None:
+            self._kept.close()
+            self._kept = None
+
+    def _cut(self) -> None:
+        """The deadline: whoever waits for the other side hears that it has ended."""
+        self._is_late = True
+        handle = self._kept
+        with suppress(OSError):
+            if handle is not None:
+                handle.shutdown(socket.SHUT_RDWR)
+
+    def _connected(self, *_: object, **__: object) -> socket.socket:
+        address = self._address()
+        made = socket.create_connection((address, self._port), timeout=max(0.001, self._until_s - time.monotonic()))
+        made.settimeout(max(0.001, self._until_s - time.monotonic()))
+        self._kept = made.dup()  # the connection itself may be TLS's by the time that it is cut
+        if self._is_late:
+            made.close()
+            raise TimeoutError
+        return made
+
+    def _address(self) -> str:
+        addresses = _resolved(self._host, self._port, self._until_s)
+        for address in addresses:
+            if not self._may_be_any and not may_be_reached(address):
+                raise WrongAddress(f"{self._host} leads to {address}, which names may not lead to")
+        return addresses[0]
+
+
+def _resolved(host: str, port: int, until_s: float) -> list[str]:
+    """The addresses of a host; the resolver, which nobody can interrupt, is left behind at the deadline."""
+    addresses: list[str] = []
+
+    def resolve() -> None:
+        with suppress(OSError, UnicodeError):
+            addresses.extend(str(entry[4][0]) for entry in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
+
+    if is_literal(host):
+        resolve()
+    else:
+        thread = threading.Thread(target=resolve, daemon=True)
+        thread.start()
+        thread.join(max(0.0, until_s - time.monotonic()))
+        if thread.is_alive():
+            raise TimeoutError
+    if not addresses:
+        raise OSError("the name does not resolve")
+    return addresses
+
+
+def _content(answer: http.client.HTTPResponse, most_bytes: int) -> bytes:
+    """The body, or one byte more than is wanted of it."""
+    parts: list[bytes] = []
+    length = 0
+    while length <= most_bytes and (part := answer.read1(min(READ_BYTES, most_bytes + 1 - length))):
+        parts.append(part)
+        length += len(part)
+    if answer.length == 0:
+        answer.read()  # nothing: only this lets the connection be used again
+    return b"".join(parts)
