@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from .elastic import ElasticDataflow, ElasticPlacement, RentedVm
-from .loads import recorded
+from .loads import Chance, recorded
 from .problem import Billing, Conditions, Worked, cost_of, value_of, work_out
 
 
@@ -61,7 +61,7 @@ class Course:
 
 def simulate(
     dataflow: ElasticDataflow, adapts: Adapts, *, rates_per_s: Mapping[str, Sequence[float]], step_s: float,
-    cloud: Cloud, rng: np.random.Generator, message_bytes: float = 100.0,
+    cloud: Cloud, rng: Chance, message_bytes: float = 100.0,
 ) -> Course:
     """Let time go by.
 
@@ -78,7 +78,7 @@ def simulate(
         How long a step is.
     cloud : Cloud
         How machines behave.
-    rng : numpy.random.Generator
+    rng : Chance
         What is drawn from.
     message_bytes : float, optional
         The mean size of a message.
@@ -111,7 +111,7 @@ def simulate(
 class _Machines:
     """All machines that were rented so far, and how quick each is when."""
 
-    def __init__(self, cloud: Cloud, rng: np.random.Generator, steps: int) -> None:
+    def __init__(self, cloud: Cloud, rng: Chance, steps: int) -> None:
         self._cloud, self._rng, self._steps = cloud, rng, steps
         self._traces: dict[str, Sequence[float]] = {}
         self.known: dict[str, RentedVm] = {}

@@ -6,11 +6,22 @@ Whatever is drawn comes from a generator that is passed in: the same seed gives 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 Rates = NDArray[np.float64]
+
+
+class Chance(Protocol):
+    """What is drawn from; a generator of numpy's is one."""
+
+    def uniform(self, low: float, high: float, size: int) -> Rates:
+        """So many numbers, evenly between two."""
+
+    def integers(self, high: int) -> int:
+        """A whole number from 0 up that is below another."""
 
 
 def constant(rate_per_s: float, steps: int) -> Rates:
@@ -27,7 +38,7 @@ def constant(rate_per_s: float, steps: int) -> Rates:
 
 
 def wandering(
-    rate_per_s: float, steps: int, rng: np.random.Generator, *, within: float = 0.5, step: float = 0.05
+    rate_per_s: float, steps: int, rng: Chance, *, within: float = 0.5, step: float = 0.05
 ) -> Rates:
     """A random walk around a mean, turned back at its bounds (Kumbhare 2016, 4.6: within ±50%).
 
@@ -37,7 +48,7 @@ def wandering(
         The mean, where it begins.
     steps : int
         How many steps.
-    rng : numpy.random.Generator
+    rng : Chance
         What is drawn from.
     within : float, optional
         Of the mean: by so much it is below or above it at most.
@@ -54,7 +65,7 @@ def wandering(
 
 
 def waves(
-    least_per_s: float, most_per_s: float, steps: int, rng: np.random.Generator, *, period: int, noise: float = 0.2
+    least_per_s: float, most_per_s: float, steps: int, rng: Chance, *, period: int, noise: float = 0.2
 ) -> Rates:
     """A sinusoid from the most down to the least and up again, with noise (Kumbhare 2016, 5.5: ±20%).
 
@@ -64,7 +75,7 @@ def waves(
         Between which it swings.
     steps : int
         How many steps.
-    rng : numpy.random.Generator
+    rng : Chance
         What is drawn from.
     period : int
         Steps from one crest to the next.

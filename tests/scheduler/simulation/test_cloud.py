@@ -70,25 +70,25 @@ def test_what_comes_leaves_or_waits(first: int, second: int, rate_per_s: float, 
 
 
 def test_a_machine_is_paid_from_when_it_is_asked_for_and_works_once_it_has_started() -> None:
-    one = ElasticDataflow({"a": {"1": Alternate("1", 1.0, 0.5)}})
-    few, many = each_on_its_own(one, {"a": 1}), each_on_its_own(one, {"a": 2})
+    single = ElasticDataflow({"a": {"1": Alternate("1", 1.0, 0.5)}})
+    few, many = each_on_its_own(single, {"a": 1}), each_on_its_own(single, {"a": 2})
 
     course = simulate(
-        one, lambda now: many if 600 <= now.at_s < 1800 else few, rates_per_s={"a": constant(4.0, 40)}, step_s=60,
+        single, lambda now: many if 600 <= now.at_s < 1800 else few, rates_per_s={"a": constant(4.0, 40)}, step_s=60,
         cloud=Cloud(starts_s=120, billing="seconds"), rng=np.random.default_rng(1))
 
     assert course.throughputs[0] == 0 and course.throughputs[2] > 0, "the first one starts as well"
     assert (course.vms["a-1"].begun_s, course.vms["a-1"].ended_s) == (600, 1800)
     assert course.costs[-1] == pytest.approx((2400 + 1200) / 3600 * CORE.per_hour)
     with pytest.raises(ValueError, match="a-1 was given back"):
-        simulate(one, lambda now: many if now.at_s % 120 else few, rates_per_s={"a": constant(4.0, 9)}, step_s=60,
+        simulate(single, lambda now: many if now.at_s % 120 else few, rates_per_s={"a": constant(4.0, 9)}, step_s=60,
                  cloud=Cloud(), rng=np.random.default_rng(1))
 
 
 @given(st.integers(0, 2**32 - 1))
 def test_a_seed_makes_the_same_again_and_machines_are_as_quick_as_their_traces(seed: int) -> None:
-    one = ElasticDataflow({"a": {"1": Alternate("1", 1.0, 0.5)}})
-    placement, traces = each_on_its_own(one, {"a": 3}), ([0.5, 1.0, 0.75], [0.9])
+    single = ElasticDataflow({"a": {"1": Alternate("1", 1.0, 0.5)}})
+    placement, traces = each_on_its_own(single, {"a": 3}), ([0.5, 1.0, 0.75], [0.9])
 
     def played() -> tuple[list[Instant], tuple[float, ...]]:
         rng, instants = np.random.default_rng(seed), []
@@ -98,7 +98,7 @@ def test_a_seed_makes_the_same_again_and_machines_are_as_quick_as_their_traces(s
             return placement
 
         course = simulate(
-            one, adapts, rates_per_s={"a": wandering(6.0, 50, rng)}, step_s=60, cloud=Cloud(traces=traces), rng=rng)
+            single, adapts, rates_per_s={"a": wandering(6.0, 50, rng)}, step_s=60, cloud=Cloud(traces=traces), rng=rng)
         return instants, course.throughputs
 
     (instants, throughputs), again = played(), played()
