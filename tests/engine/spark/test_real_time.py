@@ -9,6 +9,7 @@ import time
 
 import pytest
 
+from scheduler.model.estate import Estate
 from scheduler.model.fragment import Fragment, RunningTask
 
 from .rig import NODE, Rig, estate_of
@@ -16,74 +17,74 @@ from .rig import NODE, Rig, estate_of
 pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.usefixtures("afterwards_nothing")]
 
 BY = 1_000_000
-QUERIES = ("live1-0", "live1-1", "live1-2", "live1-3")
-OUT = "live1-3.0"
+ONCE, AGAIN = (tuple(f"{name}-{number}" for number in range(4)) for name in ("live1", "live2"))  # never used twice
 
 
-@pytest.fixture
-def flow(rig: Rig):
+def flow_of(rig: Rig, queries: tuple[str, ...]) -> Estate:
     """A source, two tasks of which one is Python, and an output, each a query of its own."""
+    name = queries[0].partition("-")[0]
     tasks = [
-        RunningTask("live-count", "numbers", {"rate_per_s": 100.0}, ()),
-        RunningTask("live-shift", "shift", {"by": BY}, ("live-count",)),
-        RunningTask("live-python", "in_python", {"tag": "live"}, ("live-shift",)),
-        RunningTask("live-out", "kept", {"keep_events": 100_000}, ("live-python",))]
+        RunningTask(f"{name}-count", "numbers", {"rate_per_s": 100.0}, ()),
+        RunningTask(f"{name}-shift", "shift", {"by": BY}, (f"{name}-count",)),
+        RunningTask(f"{name}-python", "in_python", {"tag": "live"}, (f"{name}-shift",)),
+        RunningTask(f"{name}-out", "kept", {"keep_events": 100_000}, (f"{name}-python",))]
     slots = (f"{NODE}/0", f"{NODE}/1", f"{NODE}/1", f"{NODE}/0")
     fragments = [
         Fragment(query, (task.id,), slot, 1, {task.id: (reader,)} if reader else {})
-        for query, task, slot, reader in zip(QUERIES, tasks, slots, (*QUERIES[1:], None), strict=True)]
-    yield estate_of(fragments, tasks, slots=rig.slots)
-    rig.real_time = frozenset()
+        for query, task, slot, reader in zip(queries, tasks, slots, (*queries[1:], None), strict=True)]
+    return estate_of(fragments, tasks, slots=rig.slots)
 
 
-def numbers(rig: Rig) -> list[int]:
-    return [event["_seq"] for event in rig.events(OUT)]
+def numbers(rig: Rig, out: str) -> list[int]:
+    return [event["_seq"] for event in rig.events(out)]
 
 
-def grows(rig: Rig, by: int = 100) -> None:
-    count = len(numbers(rig))
-    rig.wait(lambda: len(numbers(rig)) > count + by, what="events arrive")
+def grows(rig: Rig, out: str, by: int = 100) -> None:
+    count = len(numbers(rig, out))
+    rig.wait(lambda: len(numbers(rig, out)) > count + by, what="events arrive")
 
 
-def wants(rig: Rig, flow, *queries: str) -> None:
+def wants(rig: Rig, flow: Estate, *queries: str) -> None:
     rig.real_time = frozenset(queries)
     rig.publish(flow)
 
 
-def are_open(rig: Rig) -> set[str]:
-    return {query for query in QUERIES if (report := rig.fragment(query)) and report["state"] == "running"
+def are_open(rig: Rig, queries: tuple[str, ...]) -> set[str]:
+    return {query for query in queries if (report := rig.fragment(query)) and report["state"] == "running"
             and report["real_time"]}
 
 
-@pytest.mark.parametrize(("killed", "modes"), [
-    (("0",), ((QUERIES[1], QUERIES[3]), QUERIES)),
-    pytest.param(("1", "0", "1"), ((QUERIES[0],), (QUERIES[1], QUERIES[3]), QUERIES), marks=pytest.mark.long),
+@pytest.mark.parametrize(("queries", "killed", "modes"), [
+    (ONCE, ("0",), ((1, 3), (0, 1, 2, 3))),
+    pytest.param(AGAIN, ("1", "0", "1"), ((0,), (1, 3), (0, 1, 2, 3)), marks=pytest.mark.long),
 ], ids=["once", "again and again"])
 def test_slots_are_killed_and_modes_change_and_no_event_is_lost_or_comes_twice(
-    rig: Rig, flow, killed: tuple[str, ...], modes: tuple[tuple[str, ...], ...]
+    rig: Rig, queries: tuple[str, ...], killed: tuple[str, ...], modes: tuple[tuple[int, ...], ...]
 ) -> None:
-    chance = random.Random(3)
-    able = {QUERIES[0], QUERIES[1], QUERIES[3]}
-    wants(rig, flow, *QUERIES)
-    rig.wait_running(*QUERIES)
-    rig.wait(lambda: are_open(rig) == able, what="all but Python in real time")
-    assert "Python" in rig.fragment(QUERIES[2])["not_real_time"]
-    assert rig.fragment(QUERIES[1])["not_real_time"] == ""
-    grows(rig)
+    flow, chance, out = flow_of(rig, queries), random.Random(3), f"{queries[3]}.0"
+    able = {queries[0], queries[1], queries[3]}
+    wants(rig, flow, *queries)
+    rig.wait_running(*queries)
+    rig.wait(lambda: are_open(rig, queries) == able, what="all but Python in real time")
+    assert "Python" in rig.fragment(queries[2])["not_real_time"]
+    assert rig.fragment(queries[1])["not_real_time"] == ""
+    grows(rig, out)
     for slot in killed:
         time.sleep(chance.random())
         pid = rig.slot_pid(slot)
         os.kill(pid, signal.SIGKILL)
         rig.wait(lambda: rig.slot_pid(slot) not in (None, pid), what="another driver")  # noqa: B023
-        grows(rig)
-    for queries in modes:
-        wants(rig, flow, *queries)
-        rig.wait(lambda: are_open(rig) == able.intersection(queries), what=f"{queries} in real time")  # noqa: B023
-        grows(rig)
-    rig.wait(lambda: all((rig.fragment(query) or {}).get("error") is None for query in QUERIES), what="no error")
-    received = numbers(rig)
+        grows(rig, out)
+    for positions in modes:
+        opened = [queries[position] for position in positions]
+        wants(rig, flow, *opened)
+        rig.wait(lambda: are_open(rig, queries) == able.intersection(opened), what=f"{opened} in real time")  # noqa: B023
+        grows(rig, out)
+    rig.wait(lambda: all((rig.fragment(query) or {}).get("error") is None for query in queries), what="no error")
+    received = numbers(rig, out)
     assert received == list(range(received[0], received[0] + len(received))), "each event once, in order"
     assert received[0] == 0
+    rig.real_time = frozenset()
 
 
 @pytest.mark.long  # the test above kills a slot, test_handover.py fuses and cuts

@@ -36,7 +36,7 @@ from .warm import warm_up
 _ENDS_WITHIN_S = 60
 _WRITTEN_WITHIN_S = 600
 _BATCHES = (3, 2)  # all classes are loaded by then
-_KEPT = 2  # archives, of 180 MB each
+_KEPT = 3  # archives, of 180 MB each: of `./weir up`, and of short and long runs of the tests
 
 
 class ArchiveFailed(RuntimeError):
