@@ -22,7 +22,8 @@ LISTED = 25  # dataflows on the first page
 PER_PAGE = 50
 BOOKKEEPING = (
     "dataflow.store", "proposal.prepare", "proposal.overtaken", "proposal.renew", "plan.carry_over", "plan.renew",
-    "controller.asked", "controller.enacting", "controller.checking", "controller.withdrawing", "controller.carry_out")
+    "controller.asked", "controller.enacting", "controller.checking", "controller.withdrawing", "controller.carry_out",
+    "estate.set")
 SPARK_MINUTES = 15
 
 
