@@ -34,7 +34,7 @@ ADDRESSES = "dashboard.config.urls"
 FILES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("templates/", ("tests/pages", "tests/profiles", "tests/browser", "tests/dashboard/test_routes.py")),
     ("static/", ("tests/pages", "tests/browser")),
-    ("docs/", ("tests/dashboard/test_api_docs.py", "tests/dashboard/test_bench_help.py",
+    ("docs/", ("tests/dashboard/test_api_docs.py", "tests/dashboard/test_command_help.py",
                "tests/dashboard/test_docs_examples.py", "tests/pages/test_help.py")),
     ("README.md", ()),  # the architecture's tests read it
     ("workers/engine/channels/", ("tests/engine/channels", "tests/engine/spark", "tests/engine/agents")),

@@ -32,6 +32,7 @@ def cluster(
     prefix = ["runuser", "-u", "postgres", "--"] if os.geteuid() == 0 else []
     if prefix:
         shutil.chown(folder, "postgres")
+        folder.chmod(0o755)  # its socket is for other users, too: looks run as one
     data = str(folder / "data")
     options = (
         f"-c listen_addresses={'127.0.0.1' if certificate else ''} -c port={port} -c unix_socket_directories={folder} "

@@ -45,7 +45,9 @@ def set_controller(request: HttpRequest, controller: str, chosen: PolicyIn) -> d
     team = teams.team(request.viewer, chosen.team) if chosen.team else None
     services.set_policy(
         actor=request.user, controller=known.name, team=team,
-        policy=Policy(chosen.mode, chosen.changes_per_hour, chosen.changes_per_day, chosen.cool_down_s))
+        policy=services.policy_of(
+            mode=chosen.mode, changes_per_hour=chosen.changes_per_hour, changes_per_day=chosen.changes_per_day,
+            cool_down_s=chosen.cool_down_s))
     return next(
         _controller(row) for row in selectors.overview(request.viewer) if row.controller.name == known.name)
 

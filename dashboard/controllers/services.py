@@ -32,6 +32,13 @@ def controller_named(name: str) -> Controller:
     return controller
 
 
+def policy_of(*, mode: str, changes_per_hour: int, changes_per_day: int, cool_down_s: float) -> Policy:
+    """A policy of what somebody gave; ``InvalidPolicy`` where its cool-down is no number of seconds."""
+    if not math.isfinite(cool_down_s):
+        raise InvalidPolicy("That is no cool-down.", remedy="Give 0 to 1,440 minutes.")
+    return Policy(mode, changes_per_hour, changes_per_day, cool_down_s)
+
+
 def set_policy(*, actor: User, controller: str, team: Team | None, policy: Policy) -> ControllerSettings | None:
     """Say what a controller may do for a team; by an admin of it, or for what belongs to all by an administrator.
 
@@ -103,5 +110,5 @@ def _require_policy(policy: Policy) -> None:
     if not all(0 <= count <= MOST_CHANGES for count in (policy.changes_per_hour, policy.changes_per_day)):
         raise InvalidPolicy(
             "That is no number of changes.", remedy=f"Give 0 to {MOST_CHANGES:,} changes an hour and a day.")
-    if not (math.isfinite(policy.cool_down_s) and 0 <= policy.cool_down_s <= DAY_S):
+    if not 0 <= policy.cool_down_s <= DAY_S:
         raise InvalidPolicy("That is no cool-down.", remedy="Give 0 to 1,440 minutes.")

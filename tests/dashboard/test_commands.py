@@ -15,7 +15,7 @@ from django.db.migrations.executor import MigrationExecutor
 from dashboard import jobs
 from dashboard.approvals.models import Proposal
 from dashboard.catalog.models import DataflowRecord
-from dashboard.commands import benches, workspace
+from dashboard.commands import workspace
 from dashboard.commands.management.commands import restore_database
 from dashboard.operations.estate import load_estate
 from dashboard.teams.models import Membership, Role, User
@@ -127,21 +127,6 @@ def test_adding_a_user(db):
     assert Membership.objects.get(user__username="zoe", team__slug="lab").role == Role.APPROVER
     with pytest.raises(CommandError):
         run("add_user", "zoe")
-
-
-def measured(arguments: list[str]) -> int:
-    return len(arguments)
-
-
-def test_a_bench_is_found_by_name(monkeypatch):
-    bench = benches.Bench("one", "Measures.", "tests.dashboard.test_commands:measured")
-    monkeypatch.setitem(benches.BENCHES, "one", bench)
-    with pytest.raises(SystemExit) as done:
-        call_command("bench", "one", "a", "b")
-    assert done.value.code == 2
-    with pytest.raises(CommandError, match="one"):
-        call_command("bench", "two")
-    assert "Measures." in run("bench")
 
 
 def test_a_latency_limit_is_chosen_from_a_terminal(world: World) -> None:

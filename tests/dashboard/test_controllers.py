@@ -17,7 +17,7 @@ from dashboard.catalog.models import DataflowRecord
 from dashboard.controllers import runner, selectors
 from dashboard.controllers.collecting import COLLECTORS
 from dashboard.controllers.models import ReasonRow, RoundRow
-from dashboard.controllers.services import InvalidPolicy, set_mode, set_policy
+from dashboard.controllers.services import InvalidPolicy, policy_of, set_mode, set_policy
 from dashboard.controllers.stored import policies_of
 from dashboard.operations.estate import load_estate
 from dashboard.operations.models import FragmentRow
@@ -268,9 +268,11 @@ def test_who_may_say_what_it_may_do(world: World):
         set_mode(actor=world.dev, controller="remeasuring", team=None, mode="acts")
     with pytest.raises(NotFound):
         set_mode(actor=world.dev, controller="nothing", team=world.city, mode="acts")
-    for wrong in (Policy("sometimes"), Policy(changes_per_hour=-1), Policy(cool_down_s=float("nan"))):
+    for wrong in (Policy("sometimes"), Policy(changes_per_hour=-1), Policy(cool_down_s=1e9)):
         with pytest.raises(InvalidPolicy):
             set_policy(actor=world.dev, controller="remeasuring", team=world.city, policy=wrong)
+    with pytest.raises(InvalidPolicy):
+        policy_of(mode="acts", changes_per_hour=1, changes_per_day=1, cool_down_s=float("nan"))
     set_mode(actor=world.root, controller="remeasuring", team=None, mode="off")
     assert policies_of(CONTROLLERS["remeasuring"])[""].mode == "off"
     assert AuditEntry.objects.get(verb="controller.set").details["after"]["mode"] == "off"

@@ -14,7 +14,16 @@ from dashboard.audit.models import AuditEntry
 from dashboard.operations.models import EstateState
 from dashboard.plans.models import PlanRecord
 from dashboard.plans.selectors import plan_of
-from tests.dashboard.building import World, approved, document, enacted, planned, removal_planned, running
+from tests.dashboard.building import (
+    World,
+    approved,
+    document,
+    enacted,
+    held_to_estate,
+    planned,
+    removal_planned,
+    running,
+)
 
 LATER = timedelta(days=400)
 
@@ -67,8 +76,7 @@ def test_a_plan_that_was_replaced_goes_with_age_and_the_one_in_its_place_stays(w
     proposal = planned(world.carla, world.city, document("traffic"))
     first = proposal.plan_id
     approved(planned(world.mo, world.mobility, document("jams", window=20)), world.ben)
-    proposal.refresh_from_db()
-    assert proposal.status == "stale"
+    assert held_to_estate(proposal).status == "stale"
     recompute_proposal(actor=world.carla, proposal_id=proposal.pk)
     proposal = prepare_proposal(proposal_id=proposal.pk)
     assert proposal.plan_id != first and forget_plans(timezone.now() + LATER) == 1

@@ -22,7 +22,7 @@ from scheduler.model.errors import NotEnactable
 from scheduler.model.prices import Prices
 from scheduler.performance.declared import DECLARED_MEMORY
 from scheduler.performance.pricing import query_cores
-from tests.dashboard.building import World, approved, enacted, planned, removal_planned, running
+from tests.dashboard.building import World, approved, enacted, held_to_estate, planned, removal_planned, running
 from tests.dashboard.checks import check_rows
 from tests.pages.scheduling import linear
 
@@ -58,6 +58,7 @@ def test_what_comes_to_run_for_others_while_its_schedule_waits_goes_on_without(p
     proposal = submit_dataflow(actor=profiled.carla, team=profiled.city, text=twin(), schedule=SAM)
     assert prepare_proposal(proposal_id=proposal.pk).status == "pending"
     running(profiled.carla, profiled.city, linear(), profiled.ana)
+    held_to_estate(proposal)
     recompute_proposal(actor=profiled.carla, proposal_id=proposal.pk)
     failed = prepare_proposal(proposal_id=proposal.pk)
     assert (failed.status, failed.plan.error["code"]) == ("unplannable", "not_enactable")

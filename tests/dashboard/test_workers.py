@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import subprocess
@@ -74,8 +73,7 @@ def test_plans_that_wait_are_held_to_the_estate_also_where_the_job_was_lost_and_
 ):
     monkeypatch.setattr(planning, "CARRIED_AT_MOST_EVERY_MS", 600_000)  # a second passes soon where others work
     waiting, held = planned(world.carla, world.city, apart("turin")), []
-    assert importlib.import_module("dashboard.tasks.app").app.conf.beat_schedule["carry_over"]["task"] == (
-        planning.carry_over.name)
+    assert SCHEDULE["carry_over"]["task"] == planning.carry_over.name
     for name in ("busan", "quito", "dakar"):  # whose jobs nobody takes
         approved(planned(world.mo, world.mobility, apart(name)), world.ben)
         held.append(planning.carry_over())

@@ -51,7 +51,7 @@ def ask(data: Path, url: str) -> dict:
 
 @pytest.mark.broker
 def test_its_rows_read_its_pages_open_and_its_queries_have_their_checkpoints(data: Path) -> None:
-    desired = DESIRED_STATES.loads((data / "nodes" / "n1" / "told" / "desired.json").read_text())
+    desired = DESIRED_STATES.loads((data / "nodes" / "n1" / "desired.json").read_text())
     with serving.started(data) as url, redis.Redis.from_url(url) as client:
         stored = ask(data, url)
         assert DESIRED_STATES.loads(client.get("weir:desired:n1").decode()).version == desired.version

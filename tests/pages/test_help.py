@@ -61,7 +61,7 @@ def test_every_document_is_shown_and_its_anchors_are_there(client_of: ClientOf) 
 
 
 def test_guides_link_to_pages_that_are_there(client_of: ClientOf) -> None:
-    client = client_of("carla")
+    client = client_of("root")
     for guide in GUIDES:
         for link in Markup(client.get(f"/help/{guide.slug}").text).one("class", "prose").values("href"):
             assert client.get(link.partition("#")[0]).status_code == 200, link

@@ -238,7 +238,7 @@ def test_who_is_no_approver_any_more_has_no_expression_running(world: World, nod
     sweep = node.finish(sweep)
     assert sweep.status == "failed" and "approved" in sweep.reason
     with pytest.raises(NotApproved):
-        resume_sweep(actor=world.carla, sweep_id=sweep.pk)
+        resume_sweep(actor=world.ana, sweep_id=sweep.pk)
 
 
 def test_every_type_of_the_library_with_expressions_says_so():

@@ -166,7 +166,7 @@ def test_a_teams_secret_is_opened_for_its_own_engineers_alone(world: World, node
         with pytest.raises(PermissionDenied, match="secret of team City"):
             started(world, actor=world.mo, target=target)
         sweep = started(world, target=target)
-        pause_sweep(actor=world.mo, sweep_id=sweep.pk)  # a slot is everybody's
+        pause_sweep(actor=world.carla, sweep_id=sweep.pk)
         with pytest.raises(PermissionDenied):
             resume_sweep(actor=world.mo, sweep_id=sweep.pk)
         sweep.refresh_from_db()

@@ -71,7 +71,7 @@ def test_it_asks_whoever_may_measure_and_measures_in_their_name(
     sweep = resume_sweep(actor=world.mo, sweep_id=row.sweep.pk)
     assert (sweep.author, sweep.slot) == (world.mo, "n1/1")
     with pytest.raises(InvalidTransition):
-        resume_sweep(actor=world.carla, sweep_id=row.sweep.pk)
+        resume_sweep(actor=world.mo, sweep_id=row.sweep.pk)
     new = node.finish(sweep).profile
     loop.run()
     assert phases("remeasuring") == ["checking"] and in_use() == [new]

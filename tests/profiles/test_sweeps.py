@@ -349,7 +349,6 @@ def test_only_engineers_measure_and_steer(world: World, node: Node):
             started(world, actor=nobody)
         with pytest.raises(PermissionDenied):
             cancel_sweep(actor=nobody, sweep_id=sweep.pk)
-    pause_sweep(actor=world.mo, sweep_id=sweep.pk)  # a slot is everybody's
 
 
 def test_the_estate_is_not_moved_on_by_a_sweep_that_goes_on(world: World, node: Node):
