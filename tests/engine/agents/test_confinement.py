@@ -40,9 +40,9 @@ NODE = "nodes/n1"
 FILES = (
     "weir.sqlite3", "secret_key", "broker/url", "logs/web.log", "nodes/n2/told/desired.json",
     f"{NODE}/told/desired.json", f"{NODE}/slot-0/f1-0.json", f"{NODE}/slot-1/f2-0.json", f"{NODE}/taken/f3-0",
-    "checkpoints/f1-0.json", "outputs/a/part-0", "replay/recording.csv", "jvm/channels.jar", "tables/t/log",
-    "spill/n1/c/0", "anything")
-SHARED = {"checkpoints/f1-0.json", "outputs/a/part-0"}
+    "checkpoints/f1-0.json", "outputs/a/part-0", "recordings/a.arrow", "replay/recording.csv", "jvm/channels.jar",
+    "tables/t/log", "spill/n1/c/0", "anything")
+SHARED = {"checkpoints/f1-0.json", "outputs/a/part-0", "recordings/a.arrow"}
 FOR_ALL = {"replay/recording.csv", "jvm/channels.jar"}
 OF_SLOT = {f"{NODE}/slot-0/f1-0.json", f"{NODE}/taken/f3-0", *SHARED}
 OF_NODE = {name for name in FILES if name.startswith(f"{NODE}/")}

@@ -47,7 +47,7 @@ PASSED = (
     "WEIR_SPARK_SOURCES", "WEIR_SPILL_MB", "WEIR_SPILL_TEAM_MB", "WEIR_SUPERVISOR_CYCLE_S", "WEIR_TRIGGER_MS",
     "WEIR_WORKER_CYCLE_S")
 MORE_VARIABLES, MORE_PATHS = "WEIR_SLOT_ENVIRONMENT", "WEIR_SLOT_READS"  # that an operator adds
-SHARED = ("checkpoints", "folds", "outputs", "feeds")  # folders that work of one slot leaves to another's
+SHARED = ("checkpoints", "folds", "outputs", "feeds", "recordings")  # of all slots of a node
 FOR_ALL = ("jvm", "replay")  # that every process of the node may read
 _WITHIN_S = 120.0
 _PROBE = """import os, sys, workers.processes
