@@ -108,7 +108,7 @@ def pytest_collection_finish() -> None:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     within_s = item.config.getoption("--within")
     if within_s and BEGAN_S in item.config.stash and time.monotonic() > item.config.stash[BEGAN_S] + within_s:
-        pytest.skip(f"the run had {within_s:g} s, and this came later: --within=0 runs all")
+        pytest.skip(f"--within={within_s:g} ended the run before this test; without it all run")
     item.config.stash.setdefault(BEGAN_S, time.monotonic())
 
 

@@ -22,7 +22,7 @@ from scheduler.replanning import may_be_made_anew, standing_for
 NAMED = 3  # of what has changed, in a sentence
 
 
-class Carrier:
+class PlanCarrier:
     """Holds plans that wait to the estate as it is now; what several of them look up is read once.
 
     Parameters

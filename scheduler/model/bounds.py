@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class InputBound:
     """What is counted where something enters, how much of it may be, and what becomes of more.
 
     Parameters
@@ -47,65 +47,67 @@ _REQUEST, _LIVE, _TEXT, _SQL = "a request", "`/ws/live`", "a document", "`sql`, 
 _STREAM, _EVENTS, _FILE = "columns of a stream", "a message of events", "a file of events"
 
 # Connections and requests ------------------------------------------------------------------------------------------
-CONNECTIONS = Bound("a connection", "connections of a server process", 2_000, "503 with `Retry-After`, and the end",
+CONNECTIONS = InputBound(
+    "a connection", "connections of a server process", 2_000, "503 with `Retry-After`, and the end",
                     "WEIR_CONNECTIONS")
-HEADER_WAIT = Bound("a connection", "seconds until a request's headers are there", 10, "408, and the end",
+HEADER_WAIT = InputBound("a connection", "seconds until a request's headers are there", 10, "408, and the end",
                     "WEIR_HEADER_WAIT_S")
-ANSWER_WAIT = Bound("a connection", "seconds in which a client takes nothing of an answer", 60, "the end")
-BODY_WAIT = Bound(_REQUEST, "seconds until its body is there", 60, "408 `too_slow`", "WEIR_BODY_WAIT_S")
-ANONYMOUS_BODY = Bound(_REQUEST, "bytes of its body, without a session or token that is good", 64 * _KB,
+ANSWER_WAIT = InputBound("a connection", "seconds in which a client takes nothing of an answer", 60, "the end")
+BODY_WAIT = InputBound(_REQUEST, "seconds until its body is there", 60, "408 `too_slow`", "WEIR_BODY_WAIT_S")
+ANONYMOUS_BODY = InputBound(_REQUEST, "bytes of its body, without a session or token that is good", 64 * _KB,
                        "413 `too_large`", "WEIR_ANONYMOUS_KB", _KB)
-REQUEST_BODY = Bound(_REQUEST, "bytes of its body", _MB + 64 * _KB, "413 `too_large`")
-REQUEST_FIELDS = Bound(_REQUEST, "fields of a form", 200, "400 `bad_input`")
-REQUEST_FILES = Bound(_REQUEST, "files of a form", 4, "400 `bad_input`")
-INGEST_BODY = Bound("`POST /ingest/…`", "bytes of its body", 8 * _MB, "413 `too_large`", "WEIR_INGEST_MB", _MB)
-INGEST_KEY = Bound("`POST /ingest/…`", "characters of an idempotency key", 200, "400 `bad_input`")
+REQUEST_BODY = InputBound(_REQUEST, "bytes of its body", _MB + 64 * _KB, "413 `too_large`")
+REQUEST_FIELDS = InputBound(_REQUEST, "fields of a form", 200, "400 `bad_input`")
+REQUEST_FILES = InputBound(_REQUEST, "files of a form", 4, "400 `bad_input`")
+INGEST_BODY = InputBound("`POST /ingest/…`", "bytes of its body", 8 * _MB, "413 `too_large`", "WEIR_INGEST_MB", _MB)
+INGEST_KEY = InputBound("`POST /ingest/…`", "characters of an idempotency key", 200, "400 `bad_input`")
 
 # Live connections --------------------------------------------------------------------------------------------------
-LIVE_CONNECTIONS = Bound(_LIVE, "connections of a user, of a server process", 40, "close code 4429",
+LIVE_CONNECTIONS = InputBound(_LIVE, "connections of a user, of a server process", 40, "close code 4429",
                          "WEIR_LIVE_CONNECTIONS")
-LIVE_FRAME = Bound(_LIVE, "bytes of a frame", 16 * _KB, "close code 1009")
-LIVE_MESSAGE = Bound(_LIVE, "characters of a message", 4_096, "a message of type `error`")
-LIVE_MESSAGES = Bound(_LIVE, "messages of a connection in ten seconds", 200, "close code 4429")
-LIVE_TOPICS = Bound(_LIVE, "topics of a connection", 8, "a message of type `error`")
+LIVE_FRAME = InputBound(_LIVE, "bytes of a frame", 16 * _KB, "close code 1009")
+LIVE_MESSAGE = InputBound(_LIVE, "characters of a message", 4_096, "a message of type `error`")
+LIVE_MESSAGES = InputBound(_LIVE, "messages of a connection in ten seconds", 200, "close code 4429")
+LIVE_TOPICS = InputBound(_LIVE, "topics of a connection", 8, "a message of type `error`")
 
 # Documents ---------------------------------------------------------------------------------------------------------
-DOCUMENT_BYTES = Bound(_TEXT, "bytes", _MB, "`too_large`")
-DOCUMENT_VALUES = Bound(_TEXT, "values, with aliases expanded", 200_000, "`too_many_values`")
-DOCUMENT_CHARACTERS = Bound(_TEXT, "characters, with aliases expanded", 2 * _MB, "`too_many_values`")
-DOCUMENT_DEPTH = Bound(_TEXT, "levels of lists and mappings", 32, "`too_deep`")
-DOCUMENT_TASKS = Bound(_TEXT, "tasks", 2_000, "`too_many_tasks`")
-DOCUMENT_STREAMS = Bound(_TEXT, "streams", 20_000, "`too_many_streams`")
-TYPE_CHARACTERS = Bound(_STREAM, "characters of a column's type", 10_000, "`types_too_long`")
-STREAM_COLUMNS = Bound(_STREAM, "columns", 2_000, "`types_too_long`")
-STREAM_CHARACTERS = Bound(_STREAM, "characters of all its columns' names and types", 100_000, "`types_too_long`")
-DOCUMENT_TYPES = Bound(_TEXT, "characters of the columns that its tasks read and give, their names and types",
+DOCUMENT_BYTES = InputBound(_TEXT, "bytes", _MB, "`too_large`")
+DOCUMENT_VALUES = InputBound(_TEXT, "values, with aliases expanded", 200_000, "`too_many_values`")
+DOCUMENT_CHARACTERS = InputBound(_TEXT, "characters, with aliases expanded", 2 * _MB, "`too_many_values`")
+DOCUMENT_DEPTH = InputBound(_TEXT, "levels of lists and mappings", 32, "`too_deep`")
+DOCUMENT_TASKS = InputBound(_TEXT, "tasks", 2_000, "`too_many_tasks`")
+DOCUMENT_STREAMS = InputBound(_TEXT, "streams", 20_000, "`too_many_streams`")
+TYPE_CHARACTERS = InputBound(_STREAM, "characters of a column's type", 10_000, "`types_too_long`")
+STREAM_COLUMNS = InputBound(_STREAM, "columns", 2_000, "`types_too_long`")
+STREAM_CHARACTERS = InputBound(_STREAM, "characters of all its columns' names and types", 100_000, "`types_too_long`")
+DOCUMENT_TYPES = InputBound(_TEXT, "characters of the columns that its tasks read and give, their names and types",
                        8_000_000, "`types_too_long`")
-DOCUMENT_QUERIES = Bound(_TEXT, "characters of all its queries and conditions, with aliases expanded", 100_000,
+DOCUMENT_QUERIES = InputBound(_TEXT, "characters of all its queries and conditions, with aliases expanded", 100_000,
                          "`too_long`")
-QUERY_CHARACTERS = Bound(_SQL, "characters of a query or condition", 20_000, "`invalid_config`")
-QUERY_LEVELS = Bound(_SQL, "levels of expressions", 80, "`invalid_config`")
-SPARK_CHARACTERS = Bound(_SQL, "characters of an expression for Spark", 200_000, "`invalid_config`")
+QUERY_CHARACTERS = InputBound(_SQL, "characters of a query or condition", 20_000, "`invalid_config`")
+QUERY_LEVELS = InputBound(_SQL, "levels of expressions", 80, "`invalid_config`")
+SPARK_CHARACTERS = InputBound(_SQL, "characters of an expression for Spark", 200_000, "`invalid_config`")
 
 # Events --------------------------------------------------------------------------------------------------------------
-INGEST_EVENTS = Bound("`POST /ingest/…`", "events, once decoded", 250_000, "413 `too_large`", "WEIR_INGEST_EVENTS")
-MESSAGE_EVENTS = Bound(_EVENTS, "events, once decoded", 250_000, "a dead letter")
-MESSAGE_VALUES = Bound(_EVENTS, "values of JSON or Arrow, those in lists and records, too", 2_500_000,
+INGEST_EVENTS = InputBound("`POST /ingest/…`", "events, once decoded", 250_000, "413 `too_large`", "WEIR_INGEST_EVENTS")
+MESSAGE_EVENTS = InputBound(_EVENTS, "events, once decoded", 250_000, "a dead letter")
+MESSAGE_VALUES = InputBound(_EVENTS, "values of JSON or Arrow, those in lists and records, too", 2_500_000,
                        "413 `too_large`, or a dead letter")
-MESSAGE_BYTES = Bound(_EVENTS, "bytes of Arrow, once decoded", 64 * _MB, "413 `too_large`, or a dead letter")
-MESSAGE_DEPTH = Bound(_EVENTS, "levels of lists and records in a value", 64, "a dead letter")
-POLL_EVENTS = Bound("messages that come together", "events, once decoded", 1_000_000,
+MESSAGE_BYTES = InputBound(_EVENTS, "bytes of Arrow, once decoded", 64 * _MB, "413 `too_large`, or a dead letter")
+MESSAGE_DEPTH = InputBound(_EVENTS, "levels of lists and records in a value", 64, "a dead letter")
+POLL_EVENTS = InputBound("messages that come together", "events, once decoded", 1_000_000,
                     "a dead letter for the message that is beyond")
-DEAD_LETTERS = Bound("messages that come together", "dead letters that are kept of them", 1_000,
+DEAD_LETTERS = InputBound("messages that come together", "dead letters that are kept of them", 1_000,
                      "the newest are kept, all are counted")
-FILE_RECORD = Bound(_FILE, "bytes of a line, of a record of CSV, or of a file that is one message", 8 * _MB,
+FILE_RECORD = InputBound(_FILE, "bytes of a line, of a record of CSV, or of a file that is one message", 8 * _MB,
                     "a dead letter")
-FILE_LINES = Bound(_FILE, "lines of a record of CSV", 1_000, "its first line is a dead letter")
-FILE_VALUES = Bound(_FILE, "values of a batch of Arrow", 20_000_000, "the rest of the file is a dead letter")
-FILE_BYTES = Bound(_FILE, "bytes of a batch of Arrow or Parquet, once decoded", 256 * _MB,
+FILE_LINES = InputBound(_FILE, "lines of a record of CSV", 1_000, "its first line is a dead letter")
+FILE_VALUES = InputBound(_FILE, "values of a batch of Arrow", 20_000_000, "the rest of the file is a dead letter")
+FILE_BYTES = InputBound(_FILE, "bytes of a batch of Arrow or Parquet, once decoded", 256 * _MB,
                    "the rest of the file is a dead letter")
 
-BOUNDS: dict[str, Bound] = {name: value for name, value in list(globals().items()) if isinstance(value, Bound)}
+BOUNDS: dict[str, InputBound] = {
+    name: value for name, value in list(globals().items()) if isinstance(value, InputBound)}
 
 
 def table() -> str:

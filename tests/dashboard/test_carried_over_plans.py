@@ -29,7 +29,7 @@ from dashboard.operations.estate import load_estate, stored_estate
 from dashboard.operations.models import EstateState, SlotRow
 from dashboard.operations.reservations import reserve
 from dashboard.operations.services import register_node
-from dashboard.plans.carrying_over import Carrier
+from dashboard.plans.carrying_over import PlanCarrier
 from dashboard.plans.choices import Choice
 from dashboard.plans.computing import compute
 from dashboard.plans.models import PlanRecord
@@ -296,14 +296,14 @@ def test_what_is_computed_while_the_estate_moves_on_is_thrown_away(world: World,
     waiting, other = others(world)["does the same"]
     third = planned(world.carla, world.city, apart("quito"))
     approved(other, world.ana)
-    computed = Carrier.carried_over
+    computed = PlanCarrier.carried_over
 
-    def and_meanwhile(carrier: Carrier, record: PlanRecord):
-        monkeypatch.setattr(Carrier, "carried_over", computed)
+    def and_meanwhile(carrier: PlanCarrier, record: PlanRecord):
+        monkeypatch.setattr(PlanCarrier, "carried_over", computed)
         enacted(approved(third, world.ana))
         return computed(carrier, record)
 
-    monkeypatch.setattr(Carrier, "carried_over", and_meanwhile)
+    monkeypatch.setattr(PlanCarrier, "carried_over", and_meanwhile)
     waiting = held_to_estate(waiting)
     assert waiting.plan.generation == load_estate().generation == plan_of(waiting.plan).generation
     assert enacted(approved(waiting, world.dev)).status == "done" and len(check_rows().submitted) == 4

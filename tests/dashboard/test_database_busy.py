@@ -69,7 +69,7 @@ def test_whatever_meets_it_the_answer_says_when_to_try_again(
 @pytest.mark.django_db(transaction=True)
 def test_a_writer_waits_no_longer_than_is_bounded_whoever_holds_the_lock(monkeypatch: pytest.MonkeyPatch):
     if connection.vendor != "sqlite":
-        pytest.skip("PostgreSQL bounds the wait by lock_timeout")
+        pytest.skip("on PostgreSQL lock_timeout bounds the wait; this is how SQLite waits")
     monkeypatch.setattr(database, "LONGEST_WAIT_S", 0.2)
     is_held, may_end = threading.Event(), threading.Event()
 

@@ -231,7 +231,7 @@ class TestConnections:
     ) -> None:
         from dashboard.config import server as site_server
 
-        monkeypatch.setattr(site_server, "ANSWER_WAIT", bounds.Bound("", "", 0, ""))
+        monkeypatch.setattr(site_server, "ANSWER_WAIT", bounds.InputBound("", "", 0, ""))
         client = socket.socket()
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         client.connect(("127.0.0.1", server.port))

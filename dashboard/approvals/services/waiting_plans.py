@@ -16,7 +16,7 @@ from dashboard.audit.trail import audited
 from dashboard.operations.estate_reader import current_generation
 from dashboard.operations.generation import lock_generation
 from dashboard.plans import services as plans
-from dashboard.plans.carrying_over import Carrier
+from dashboard.plans.carrying_over import PlanCarrier
 from dashboard.plans.selectors import plan_of
 from scheduler.model.errors import WeirError
 from scheduler.model.plan import Plan
@@ -70,7 +70,7 @@ def bring_up_to_date(proposal: Proposal, *, generation: int) -> WeirError | None
             return None
     except WeirError as altered:
         return _settle(proposal, altered)
-    return _settle(proposal, _outcome(Carrier(generation, [proposal.plan]), proposal))
+    return _settle(proposal, _outcome(PlanCarrier(generation, [proposal.plan]), proposal))
 
 
 def _chunks(proposals: Iterable[Proposal]) -> Iterator[list[Proposal]]:
@@ -89,14 +89,14 @@ def _chunks(proposals: Iterable[Proposal]) -> Iterator[list[Proposal]]:
 
 def _hold(proposals: list[Proposal], generation: int) -> bool:
     """Hold these to the estate; False where it has moved on since."""
-    carrier = Carrier(generation, [proposal.plan for proposal in proposals])
+    carrier = PlanCarrier(generation, [proposal.plan for proposal in proposals])
     touched = [proposal for proposal in proposals if not carrier.leaves_standing(proposal.plan)]
     untouched = {proposal.pk for proposal in proposals} - {proposal.pk for proposal in touched}
     return _leave_standing(untouched, generation) and all(
         _store(proposal, _outcome(carrier, proposal), generation) for proposal in touched)
 
 
-def _outcome(carrier: Carrier, proposal: Proposal) -> _Outcome:
+def _outcome(carrier: PlanCarrier, proposal: Proposal) -> _Outcome:
     try:
         return carrier.carried_over(proposal.plan)
     except WeirError as error:

@@ -59,7 +59,7 @@ AS_ONE = {*OF_NODE, *SHARED, "tables/t/log", "spill/n1/c/0"}
 def means() -> list[object]:
     landlock, root = walls.landlock_version() > 0, os.geteuid() == 0
     return [
-        pytest.param(*row, id=name, marks=() if may else pytest.mark.skip("this machine cannot"))
+        pytest.param(*row, id=name, marks=() if may else pytest.mark.skip("needs root, or a kernel with Landlock"))
         for name, may, row in (
             ("user and Landlock", root and landlock, (True, True)), ("user", root, (True, False)),
             ("Landlock", landlock, (False, True)))]

@@ -74,7 +74,7 @@ def test_a_message_that_decodes_to_too_much_is_a_dead_letter_and_takes_no_other_
 
 
 def test_messages_that_come_together_have_a_bound_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(formats, "POLL_EVENTS", bounds.Bound("", "", 5, ""))
+    monkeypatch.setattr(formats, "POLL_EVENTS", bounds.InputBound("", "", 5, ""))
     got = decoded(b"[{}, {}, {}]", b"[{}, {}, {}]", b"[{}, {}]", format="json")
     assert len(got.rows) == 5 and [letter.place for letter in got.dead] == ["message 1"]
 

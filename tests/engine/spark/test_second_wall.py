@@ -70,7 +70,7 @@ def test_who_is_past_the_first_walls_has_its_own_slot_and_nothing_else(
     is_root, has_landlock = os.geteuid() == 0, walls.landlock_version() > 0
     walled = argv is AGENT and has_landlock
     if (who == "root" and not is_root) or (who == "nobody" and not has_landlock) or (not is_root and not walled):
-        pytest.skip("this machine cannot")
+        pytest.skip("needs root for another user, or a kernel with Landlock")
     plugin = break_out.install(tmp_path_factory.mktemp("plugin"))
     sys.path.insert(0, str(plugin))
     from weir_break_out import TYPES
