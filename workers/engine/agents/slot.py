@@ -60,6 +60,7 @@ from .standby import Patience, heirs_due, rest_s, stages_of
 from .state_sizes import StateSizes
 from .store import SlotStore
 from .supervision import SPARE
+from .suspects import Suspects
 from .transport.carrying import Carrier
 from .usage_attribution import Rates
 from .view import DesiredView, Looking
@@ -107,6 +108,7 @@ class Slot:
         self._host: Host | None = None  # of trials, once the driver is there
         self._trials = ThreadPoolExecutor(1, thread_name_prefix="trials")
         self._runs = {name: FragmentRun(name, now_ms=_now_ms()) for name in self._store.records()}
+        self._suspects = Suspects(self._node_store, self._store, slot)
 
     def stop(self) -> None:
         """Drain and end."""
@@ -186,6 +188,8 @@ class Slot:
         self._notice_ends(now_ms)
         self._look_who_is_to_be_tried_again(now_ms)
         self._look_who_waited_for_an_end()
+        wanted = {fragment.id: fragment for fragment in self._desired.of_slot(self._name)}
+        self._suspects.look(self._runs, wanted, now_ms=now_ms, give_up=self._executor.give_up)
         actual = {run.id: run.actual() for run in list(self._runs.values())}
         self._stages = self._look_at_stages()
         self._left = self._look_who_left()
@@ -267,6 +271,7 @@ class Slot:
         with suppress(redis.RedisError):
             for run in failed:
                 if self._broker.getdel(keys.try_again(run.id)):
+                    self._suspects.pardon(run.id)
                     run.try_again()
 
     # -- telling -------------------------------------------------------------------------------------------------

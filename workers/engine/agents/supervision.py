@@ -17,6 +17,7 @@ from workers.engine.secrets import references_in
 from workers.processes import descendants, reap, spawn
 
 from . import backoff
+from .blame import Death
 from .logs import logger
 
 SILENT_MS = 20_000  # a slot with a driver that says nothing for so long hangs; so does one whose JVM does not answer
@@ -85,6 +86,7 @@ class SlotProcess:
         self.serves_since_ms: int | None = None  # by its reports; None while it does not
         self._pulse: tuple[int, int] | None = None  # when it was heard, and for how long its JVM was silent then
         self.error = ""  # why the last process ended
+        self.death: Death | None = None  # of the last driver, where that ended by itself
         self.was_spare = False  # the process took the place of one that died
         self._saying = threading.Lock()  # two threads' lines must not meet
         self._answers: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
@@ -128,6 +130,8 @@ class SlotProcess:
         if code is not None:
             self._driver.hear_out()
         self.error = self.report.get("refused") or _why(code, silent_ms)
+        ended_itself = code is None or code == JVM_GONE
+        self.death = Death.of(self.report, at_ms=now_ms, why=self.error) if ended_itself else None
         self._log.warning("slot died" if code is not None else "slot hangs", code=code, pid=self._process.pid)
         self._bury(now_ms, in_order=code == 0)
         return True

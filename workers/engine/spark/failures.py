@@ -62,6 +62,8 @@ class FragmentFailed(Exception):
         The broker does not answer.
     may_pass : bool
         What is wrong may go by itself: a service that is away, a full disk. What Weir alone does goes wrong again.
+    is_final : bool
+        It goes wrong each time, so that nobody but a person tries it again.
     tasks : sequence of str
         The running tasks that it was in; none where that cannot be told.
     traceback : str
@@ -69,12 +71,13 @@ class FragmentFailed(Exception):
     """
 
     def __init__(
-        self, message: str, *, broker_is_away: bool = False, may_pass: bool = False, tasks: Sequence[str] = (),
-        traceback: str = "",
+        self, message: str, *, broker_is_away: bool = False, may_pass: bool = False, is_final: bool = False,
+        tasks: Sequence[str] = (), traceback: str = "",
     ) -> None:
         super().__init__(_for_teams(message))
         self.broker_is_away = broker_is_away
         self.may_pass = may_pass or broker_is_away
+        self.is_final = is_final
         self.tasks = tuple(tasks)
         self.traceback = _for_teams(traceback)[-LONGEST_TRACEBACK:]
 
