@@ -104,6 +104,8 @@ def explain(causes: Sequence[Cause], task_code: Sequence[TaskCode]) -> FragmentF
         return FragmentFailed(
             _located(reason, tasks), may_pass=may_pass or is_broker_away(reason), tasks=tasks,
             traceback=text[text.rindex(_TRACEBACK) :].partition("\n\tat ")[0].rstrip())
+    if (failure := _result_too_long(causes)) is not None:
+        return failure
     root = causes[-1] if causes else Cause("unknown", "the query ended without saying why")
     reason = f"{root.kind.rpartition('.')[2]}: {_first_paragraph(root.message)}"
     if full := _full_disk(" ".join(cause.message for cause in causes)):
@@ -114,6 +116,15 @@ def explain(causes: Sequence[Cause], task_code: Sequence[TaskCode]) -> FragmentF
         reason[:LONGEST], broker_is_away=is_broker_away(root.kind + ": " + root.message),
         may_pass=any(task.reaches_out for task in task_code),
         traceback="\n".join(f"{cause.kind}: {cause.message}" for cause in causes))
+
+
+def _result_too_long(causes: Sequence[Cause]) -> FragmentFailed | None:
+    """An event of which a query makes too much: it names its task, and makes as much of the event each time."""
+    message = next((cause.message for cause in reversed(causes) if cause.kind.endswith("$ResultTooLong")), None)
+    if message is None:
+        return None
+    reason = _first_paragraph(message)
+    return FragmentFailed(reason, is_final=True, tasks=re.findall(r"^task ([^\s:]+): ", reason))
 
 
 def explain_error(error: BaseException, *, task: str | None = None, reaches_out: bool = False) -> FragmentFailed:

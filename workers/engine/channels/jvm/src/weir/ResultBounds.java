@@ -1,0 +1,116 @@
+package weir;
+
+import java.util.List;
+import org.apache.spark.sql.catalyst.FunctionIdentifier;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.analysis.FunctionRegistry;
+import org.apache.spark.sql.catalyst.expressions.Cast;
+import org.apache.spark.sql.catalyst.expressions.EvalMode;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.ExpressionInfo;
+import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
+import org.apache.spark.sql.catalyst.expressions.Literal;
+import org.apache.spark.sql.catalyst.expressions.UnsafeArrayData;
+import org.apache.spark.sql.catalyst.expressions.UnsafeMapData;
+import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
+import org.apache.spark.sql.catalyst.expressions.objects.StaticInvoke;
+import org.apache.spark.sql.catalyst.util.ArrayData;
+import org.apache.spark.sql.catalyst.util.GenericArrayData;
+import org.apache.spark.sql.catalyst.util.MapData;
+import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.unsafe.types.UTF8String;
+import scala.Function1;
+import scala.Option;
+import scala.collection.immutable.Seq;
+import scala.jdk.javaapi.CollectionConverters;
+
+/** Bounds of what a query's functions make of an event, as functions of the session (see `select/growing.py`). */
+public final class ResultBounds {
+  private static final String BOUNDED = "weir_bounded";
+  private static final String COUNTED = "weir_counted";
+  private static final int SLOT = 8; // bytes of an element of a list, or of a field
+  private static final Object[] NONE = {};
+
+  private ResultBounds() {}
+
+  /** An event of which a function makes more than it may. */
+  public static final class ResultTooLong extends RuntimeException {
+    ResultTooLong(String message) {
+      super(message);
+    }
+  }
+
+  /** Lets the session's queries call weir_bounded(value, times, most, place) and weir_counted(value, most, site, place). */
+  static void register(SparkSession session) {
+    FunctionRegistry registry = session.sessionState().functionRegistry();
+    if (registry.functionExists(new FunctionIdentifier(BOUNDED))) return;
+    register(registry, COUNTED, parts ->
+        new CountedSteps(parts.apply(0), number(parts.apply(1)), (int) number(parts.apply(2)), text(parts.apply(3))));
+    register(registry, BOUNDED, parts -> new StaticInvoke(
+        ResultBounds.class, parts.apply(0).dataType(), "within", wide(parts), StaticInvoke.$lessinit$greater$default$5(), true,
+        true, true, StaticInvoke.$lessinit$greater$default$9()));
+  }
+
+  private static void register(FunctionRegistry registry, String name, Function1<Seq<Expression>, Expression> builder) {
+    registry.registerFunction(new FunctionIdentifier(name), new ExpressionInfo("weir", name), builder);
+  }
+
+  private static Seq<Expression> wide(Seq<Expression> parts) {
+    return CollectionConverters.asScala(List.of(
+        parts.apply(0), new Cast(parts.apply(1), DataTypes.LongType, Option.empty(), EvalMode.LEGACY()),
+        new Literal(number(parts.apply(2)), DataTypes.LongType), parts.apply(3))).toSeq();
+  }
+
+  private static long number(Expression literal) {
+    return ((Number) ((Literal) literal).value()).longValue();
+  }
+
+  private static String text(Expression literal) {
+    return ((Literal) literal).value().toString();
+  }
+
+  static void refuse(long most, String place) {
+    throw new ResultTooLong(place + " makes more than " + most + " bytes of one event. Let it work on less of the event"
+        + " (left, substring or a condition before it), or let fewer functions of a query make texts and lists longer.");
+  }
+
+  /** About how many bytes a value takes, what it holds several times counted as often. */
+  static long size(Object value) {
+    if (value instanceof UTF8String text) return text.numBytes();
+    if (value instanceof UnsafeArrayData list) return list.getSizeInBytes();
+    if (value instanceof UnsafeRow row) return row.getSizeInBytes();
+    if (value instanceof UnsafeMapData map) return map.getSizeInBytes();
+    if (value instanceof MapData map) return size(map.keyArray()) + size(map.valueArray());
+    Object[] parts = value instanceof GenericArrayData list ? list.array()
+        : value instanceof GenericInternalRow row ? row.values() : NONE;
+    long size = (long) SLOT * parts.length;
+    for (Object part : parts)
+      if (part instanceof UTF8String || part instanceof ArrayData || part instanceof InternalRow || part instanceof MapData)
+        size += size(part);
+    return size;
+  }
+
+  private static <T> T require(T value, long times, long most, UTF8String place) {
+    if (size(value) > most / Math.max(1, times)) refuse(most, place.toString());
+    return value;
+  }
+
+  // By the types that Spark has for values while it computes; a null is not asked about.
+
+  public static UTF8String within(UTF8String value, long times, long most, UTF8String place) {
+    return require(value, times, most, place);
+  }
+
+  public static ArrayData within(ArrayData value, long times, long most, UTF8String place) {
+    return require(value, times, most, place);
+  }
+
+  public static InternalRow within(InternalRow value, long times, long most, UTF8String place) {
+    return require(value, times, most, place);
+  }
+
+  public static MapData within(MapData value, long times, long most, UTF8String place) {
+    return require(value, times, most, place);
+  }
+}
