@@ -48,18 +48,19 @@ from .executor import FragmentExecutor
 from .fragment_run import FragmentRun
 from .handover import AT_WORK, Stage
 from .heap_sampler import HeapSampler
+from .leftovers import Leftovers
 from .line_writer import LineWriter
 from .logs import configure, logger
 from .long_batches import LOOK_MS, LongBatches, batching
 from .node_store import NewestDesired, NodeStore
 from .pulse import Pulse
-from .reconcile import Action, State, reconcile
+from .reconcile import Action, End, Leave, Pause, Restart, State, Stop, reconcile
 from .secret_requests import RequestedSecrets, obey
 from .spare import wait_for_a_slot
 from .standby import Patience, heirs_due, rest_s, stages_of
 from .state_sizes import StateSizes
 from .store import SlotStore
-from .supervision import SPARE
+from .supervision import LEFT_AT_WORK, SPARE
 from .suspects import Suspects
 from .transport.carrying import Carrier
 from .usage_attribution import Rates
@@ -69,6 +70,7 @@ REPORT_MS = 1_000
 SWEEP_MS = 300_000
 GRACE_S = 3_600  # a removed fragment's checkpoint is kept for a plan that is rolled back
 THREADS = 4
+_ENDING = (Stop, Pause, End, Leave, Restart)  # actions that stop a query
 
 
 class Slot:
@@ -108,6 +110,7 @@ class Slot:
         self._host: Host | None = None  # of trials, once the driver is there
         self._trials = ThreadPoolExecutor(1, thread_name_prefix="trials")
         self._runs = {name: FragmentRun(name, now_ms=_now_ms()) for name in self._store.records()}
+        self._leftovers = Leftovers(lambda: queries.left_at_work(self._spark))
         self._suspects = Suspects(self._node_store, self._store, slot)
 
     def stop(self) -> None:
@@ -159,6 +162,11 @@ class Slot:
                     self._log.error("the driver is gone", status=status)
                     return status
                 self._turn(pool)
+                if left := self._leftovers.lasting(now_ms=_now_ms()):
+                    self._log.error("what was stopped still works", tasks=left)
+                    pulse.stop()
+                    self._drain(pool, is_stuck=True)
+                    return LEFT_AT_WORK
                 self._wake.wait(self._rest_s())
                 self._wake.clear()
             pulse.stop()
@@ -233,6 +241,8 @@ class Slot:
 
     def _perform(self, run: FragmentRun, desired: DesiredState, actions: list[Action]) -> None:
         try:
+            if any(isinstance(action, _ENDING) for action in actions):
+                self._leftovers.expect(now_ms=_now_ms())
             if self._executor.perform(run, desired, actions):
                 self._runs.pop(run.id, None)
         except Exception as error:  # a fragment must not stay busy in silence
@@ -259,6 +269,7 @@ class Slot:
                 self._ended.update(ended & {run.run_id})
             elif (look_at_all or run.run_id in ended) and not query.isActive:
                 self._listener.forget([run.run_id])
+                self._leftovers.expect(now_ms=now_ms)
                 task_code = task_code_of(run.fragment.tasks, task_types())
                 run.query = None
                 self._executor.failed(run, explain(queries.causes_of(query), task_code))
@@ -348,13 +359,15 @@ class Slot:
 
     # -- the end -------------------------------------------------------------------------------------------------
 
-    def _drain(self, pool: ThreadPoolExecutor) -> None:
-        """Stop all queries between two batches; everything resumes from its checkpoint the next time."""
+    def _drain(self, pool: ThreadPoolExecutor, *, is_stuck: bool = False) -> None:
+        """Stop all queries between two batches; everything resumes from its checkpoint the next time. A driver that is
+        stuck in a task ends with its process."""
         running = [run for run in self._runs.values() if run.query is not None]
         for run in running:
             pool.submit(self._executor.drain, run)
         pool.shutdown(wait=True)
-        self._spark.stop()
+        if not is_stuck:
+            self._spark.stop()
         self._log.info("slot ended", drained=len(running))
 
 

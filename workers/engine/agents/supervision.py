@@ -25,8 +25,9 @@ STALLED_MS = 2_000  # one that does not answer for so long is reported as stalle
 STARTING_MS = 180_000  # so does one whose driver starts; it gets as long again after each start that came to nothing
 MOST_PATIENT = 5  # times that long
 SPARE, READY = "spare", "ready"  # the name of the driver that is kept ready, and its state then
-# The statuses with which a slot ends: its JVM has ended, a cluster will not run it, a cluster runs it no more.
-JVM_GONE, REFUSED, CLUSTER_GONE = 3, 4, 5
+# The statuses with which a slot ends: its JVM has ended, a cluster will not run it, a cluster runs it no more, a query
+# that was stopped still works in it.
+JVM_GONE, REFUSED, CLUSTER_GONE, LEFT_AT_WORK = 3, 4, 5, 6
 LAST_WORDS_S = 1.0
 
 
@@ -349,6 +350,9 @@ def _why(code: int | None, silent_ms: int) -> str:
 
 _STATUSES = {
     JVM_GONE: "Its JVM ended.",
+    LEFT_AT_WORK:
+        "A query that was stopped still worked in it, and would have taken its core for long: it was ended, and the "
+        "others there go on from their checkpoints.",
     CLUSTER_GONE:
         "Its Spark cluster ended its application: no master was left, or its executors failed again and again.",
 }

@@ -7,6 +7,7 @@ import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from scheduler.model.errors import WeirError
 from workers.engine.secrets import redacted
 from workers.library.config import InvalidConfig
 from workers.library.files import data_folder
@@ -20,6 +21,9 @@ BROKER_DISK_IS_FULL = (
 EXECUTOR_IS_LOST = (
     "The slot's executor on the Spark cluster was lost, or its worker. The query goes on from its checkpoint by itself "
     "when the cluster has given the slot another.")
+_REFUSED = (
+    "This version of Weir does not compute it; one that did may have taken it in. Submit a new version of the dataflow, "
+    "or remove it; then “Try again” starts what shares the query.")
 _EXECUTOR_LOST = re.compile(r"ExecutorLostFailure|SparkContext was shut down")
 _BROKER_FULL = re.compile(r"MISCONF")
 _DISK_FULL = re.compile(r"No space left on device|Disk quota exceeded|database or disk is full")  # the last: SQLite
@@ -127,7 +131,9 @@ def _result_too_long(causes: Sequence[Cause]) -> FragmentFailed | None:
     return FragmentFailed(reason, is_final=True, tasks=re.findall(r"^task ([^\s:]+): ", reason))
 
 
-def explain_error(error: BaseException, *, task: str | None = None, reaches_out: bool = False) -> FragmentFailed:
+def explain_error(
+    error: BaseException, *, task: str | None = None, reaches_out: bool = False, is_final: bool = False
+) -> FragmentFailed:
     """One readable message for an error that was raised here, while a task was compiled or the broker was asked.
 
     Parameters
@@ -138,15 +144,18 @@ def explain_error(error: BaseException, *, task: str | None = None, reaches_out:
         The task that was being compiled.
     reaches_out : bool
         Whether that asks something beyond Weir, which may be back later.
+    is_final : bool
+        Whether it fails so each time.
     """
     if isinstance(error, FragmentFailed):
         return error
-    text = f"{type(error).__name__}: {_first_paragraph(str(error))}"
+    said = error.full_message if isinstance(error, WeirError) else str(error)
+    text = f"{type(error).__name__}: {_first_paragraph(f'{said} {_REFUSED}' if is_final else said)}"
     if full := _full_disk(text):
         return FragmentFailed(full, may_pass=True)
     tasks = [task] if task else []
     return FragmentFailed(
-        _located(text, tasks), broker_is_away=is_broker_away(text), tasks=tasks,
+        _located(text, tasks), broker_is_away=is_broker_away(text), tasks=tasks, is_final=is_final,
         may_pass=task is None or (reaches_out and not isinstance(error, InvalidConfig)),
         traceback="".join(traceback.format_exception(error)))
 

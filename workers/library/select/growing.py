@@ -142,7 +142,7 @@ class Growth:
             case "concat" | "array":
                 return self.together(values, name)
             case "concat_ws":
-                return self.together([*values, *values[:1] * (len(values) - 2)], name)[0][:len(values)], None
+                return [self.within(values[0], name, times=len(values)), *self.together(values[1:], name)[0]], None
             case "replace":
                 return self._replaced(made, written)
             case "regexp_replace":

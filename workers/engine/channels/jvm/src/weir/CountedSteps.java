@@ -1,5 +1,6 @@
 package weir;
 
+import java.io.Serializable;
 import java.util.List;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.Expression;
@@ -16,7 +17,7 @@ import scala.jdk.javaapi.CollectionConverters;
  * outermost of them begins (a site of its own), or what one makes of an element (no site). Spark works on functions of
  * lists without generated code, each on one thread from its list to its last element.
  */
-public final class CountedSteps extends Expression implements CodegenFallback {
+public final class CountedSteps extends Expression implements CodegenFallback, Serializable {
   private static final long STEP = 16; // what an element takes where it has no size of its own
   private static final ThreadLocal<long[]> LEFT = ThreadLocal.withInitial(() -> new long[] {Long.MAX_VALUE});
 

@@ -1,13 +1,11 @@
 package weir;
 
 import java.util.List;
-import org.apache.spark.sql.catalyst.FunctionIdentifier;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.analysis.FunctionRegistry;
 import org.apache.spark.sql.catalyst.expressions.Cast;
 import org.apache.spark.sql.catalyst.expressions.EvalMode;
 import org.apache.spark.sql.catalyst.expressions.Expression;
-import org.apache.spark.sql.catalyst.expressions.ExpressionInfo;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.apache.spark.sql.catalyst.expressions.Literal;
 import org.apache.spark.sql.catalyst.expressions.UnsafeArrayData;
@@ -43,8 +41,8 @@ public final class ResultBounds {
 
   /** Lets the session's queries call weir_bounded(value, times, most, place) and weir_counted(value, most, site, place). */
   static void register(SparkSession session) {
+    if (session.sessionState().catalog().lookupBuiltinOrTempFunction(BOUNDED).isDefined()) return;
     FunctionRegistry registry = session.sessionState().functionRegistry();
-    if (registry.functionExists(new FunctionIdentifier(BOUNDED))) return;
     register(registry, COUNTED, parts ->
         new CountedSteps(parts.apply(0), number(parts.apply(1)), (int) number(parts.apply(2)), text(parts.apply(3))));
     register(registry, BOUNDED, parts -> new StaticInvoke(
@@ -53,7 +51,7 @@ public final class ResultBounds {
   }
 
   private static void register(FunctionRegistry registry, String name, Function1<Seq<Expression>, Expression> builder) {
-    registry.registerFunction(new FunctionIdentifier(name), new ExpressionInfo("weir", name), builder);
+    registry.createOrReplaceTempFunction(name, builder, "built-in");
   }
 
   private static Seq<Expression> wide(Seq<Expression> parts) {
