@@ -90,10 +90,11 @@ class NodeStore:
     def read_death(self, slot: str) -> Death | None:
         """How the last driver of a slot ended that ended by itself; None where none has."""
         try:
-            told = json.loads((self.folder / TOLD / f"died-{slot}").read_text())
+            document = json.loads((self.folder / TOLD / f"died-{slot}").read_text())
         except FileNotFoundError:
             return None
-        return Death(told["at_ms"], tuple(told["working"]), tuple(told["beginning"]), told["why"])
+        return Death(
+            document["at_ms"], tuple(document["working"]), tuple(document["beginning"]), document["why"])
 
     def write_death(self, slot: str, death: Death) -> None:
         """Keep how a slot's driver has ended, for the next one."""

@@ -19,6 +19,7 @@ import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import asdict
 from typing import Any
 
 import redis
@@ -54,7 +55,7 @@ from .logs import configure, logger
 from .long_batches import LOOK_MS, LongBatches, batching
 from .node_store import NewestDesired, NodeStore
 from .pulse import Pulse
-from .reconcile import Action, End, Leave, Pause, Restart, State, Stop, reconcile
+from .reconcile import Action, State, reconcile
 from .secret_requests import RequestedSecrets, obey
 from .spare import wait_for_a_slot
 from .standby import Patience, heirs_due, rest_s, stages_of
@@ -63,14 +64,13 @@ from .store import SlotStore
 from .supervision import LEFT_AT_WORK, SPARE
 from .suspects import Suspects
 from .transport.carrying import Carrier
-from .usage_attribution import Rates
+from .usage_attribution import Rates, intake_of
 from .view import DesiredView, Looking
 
 REPORT_MS = 1_000
 SWEEP_MS = 300_000
 GRACE_S = 3_600  # a removed fragment's checkpoint is kept for a plan that is rolled back
 THREADS = 4
-_ENDING = (Stop, Pause, End, Leave, Restart)  # actions that stop a query
 
 
 class Slot:
@@ -241,8 +241,7 @@ class Slot:
 
     def _perform(self, run: FragmentRun, desired: DesiredState, actions: list[Action]) -> None:
         try:
-            if any(isinstance(action, _ENDING) for action in actions):
-                self._leftovers.expect(now_ms=_now_ms())
+            self._leftovers.expect(now_ms=_now_ms())  # most of them stop a query
             if self._executor.perform(run, desired, actions):
                 self._runs.pop(run.id, None)
         except Exception as error:  # a fragment must not stay busy in silence
@@ -310,10 +309,7 @@ class Slot:
     def _report_of(self, run: FragmentRun, now_ms: int) -> dict[str, Any]:
         query = run.query
         progress = self._listener.progress(query) if query is not None and run.state is State.RUNNING else None
-        progress_facts = {"batch": None, "batch_ms": None, "rows_per_s": 0.0}
-        if progress is not None:
-            progress_facts = {"batch": progress.batch, "batch_ms": progress.batch_ms, "rows_per_s": progress.rows_per_s,
-                              "phases_ms": progress.phases_ms}
+        progress_facts = {"batch": None, "batch_ms": None, "rows_per_s": 0.0} if progress is None else asdict(progress)
         work = self._listener.work(run.id)
         progress_facts |= {
             "batches": work.batches, "busy_ms": work.busy_ms, "rate_per_s": self._rates.per_s(run.id),
@@ -326,15 +322,7 @@ class Slot:
     def _look_at_meters(self, runs: list[FragmentRun], now_ms: int) -> None:
         """What fragments take in (a source: what it makes), and which wait for room in a channel; unknown while the
         broker is away."""
-        running = [run for run in runs if run.state is State.RUNNING]
-        pipeline = self._broker.pipeline(transaction=False)
-        for run in running:
-            pipeline.hmget(keys.meter(run.id), "throttled_by", "in:n" if run.fragment.inputs else "0:n")
-        try:
-            rows = pipeline.execute() if running else []
-        except redis.RedisError:
-            rows = []
-        seen = {run.id: row for run, row in zip(running, rows, strict=False)}
+        seen = intake_of(self._broker, [run for run in runs if run.state is State.RUNNING])
         self._throttled = {fragment_id: channel.decode() for fragment_id, (channel, _) in seen.items() if channel}
         self._rates.take({fragment_id: int(count or 0) for fragment_id, (_, count) in seen.items()}, at_ms=now_ms)
 

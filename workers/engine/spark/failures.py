@@ -149,8 +149,8 @@ def explain_error(
     """
     if isinstance(error, FragmentFailed):
         return error
-    said = error.full_message if isinstance(error, WeirError) else str(error)
-    text = f"{type(error).__name__}: {_first_paragraph(f'{said} {_REFUSED}' if is_final else said)}"
+    message = error.full_message if isinstance(error, WeirError) else str(error)
+    text = f"{type(error).__name__}: {_first_paragraph(f'{message} {_REFUSED}' if is_final else message)}"
     if full := _full_disk(text):
         return FragmentFailed(full, may_pass=True)
     tasks = [task] if task else []

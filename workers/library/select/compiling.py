@@ -38,16 +38,7 @@ class Compiled:
 
 
 def compiled(select: Select, columns: Columns, *, task: str = "") -> Compiled:
-    """Check a SELECT against its input.
-
-    Parameters
-    ----------
-    select : Select
-        What was read.
-    columns : Columns
-        Of the input.
-    task : str, optional
-        The running task, for what goes wrong while it runs.
+    """Check a SELECT against its input; ``task`` is the running task, for what goes wrong while it runs.
 
     Raises
     ------
@@ -75,8 +66,11 @@ def _compiled(select: Select, columns: Columns, growth: Growth) -> Compiled:
     values: dict[int, Typed] = {
         place: scope.typed(item.expression) for place, item in enumerate(select.items)
         if not item.is_star and not item.is_generator and len(item.names) == 1}
-    values |= {place: growth.within(values[place], f"the column {select.items[place].names[0]}")
-               for place in _repeated(select, values, columns)}
+    names = {place: select.items[place].names[0] for place in values}
+    plain = {place for place in values if isinstance(select.items[place].expression, exp.Column)}
+    starred = {identifier(name) for item in select.items if item.is_star for name in columns.types
+               if name not in item.excepted}
+    values = growth.of_event(values, names, plain=plain, starred=starred)
     for place, item in enumerate(select.items):
         if item.is_star:
             complete = complete and columns.complete
@@ -89,22 +83,6 @@ def _compiled(select: Select, columns: Columns, growth: Growth) -> Compiled:
             given[name] = kind
             entries += [text] if text else []
     return Compiled(tuple(entries), where, Columns(given, complete))
-
-
-def _repeated(select: Select, values: Mapping[int, Typed], columns: Columns) -> list[int]:
-    """The entries that may make an event longer: all of unknown size but the input's columns, each the first time."""
-    seen = {identifier(name) for item in select.items if item.is_star for name in columns.types
-            if name not in item.excepted}
-    repeated, has_more = [], bool(seen)
-    for place, value in values.items():
-        if size_of(value) is not None:
-            continue
-        if isinstance(select.items[place].expression, exp.Column) and value.spark not in seen:
-            seen.add(value.spark)
-            has_more = True
-        else:
-            repeated.append(place)
-    return repeated if has_more or len(repeated) > 1 else []
 
 
 def _of_item(item: Item, value: Typed | None, scope: Scope, columns: Columns) -> list[tuple[str, str, str | None]]:

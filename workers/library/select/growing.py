@@ -12,7 +12,7 @@ Sizes are in bytes. A list or record has eight for each element or field beside 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from scheduler.model.bounds import RESULT_BYTES
 
@@ -99,6 +99,34 @@ class Growth:
             return list(values), None
         return [self.within(value, what) if size is None else value
                 for value, size in zip(values, sizes, strict=True)], None
+
+    def of_event(
+        self, values: Mapping[int, Typed], names: Mapping[int, str], *, plain: Collection[int], starred: Collection[str]
+    ) -> dict[int, Typed]:
+        """The columns of an event: what is there once is no longer than the event before, a second time it is.
+
+        Parameters
+        ----------
+        values : mapping of int to Typed
+            Entries of a SELECT, by place.
+        names : mapping of int to str
+            What they are called.
+        plain : collection of int
+            Those that are columns of the input.
+        starred : collection of str
+            What else the event has, as text for Spark.
+        """
+        seen, longer = set(starred), []
+        for place, value in values.items():
+            if size_of(value) is not None:
+                continue
+            if place in plain and value.spark not in seen:
+                seen.add(value.spark)
+            else:
+                longer.append(place)
+        if not (seen or len(longer) > 1):
+            return dict(values)
+        return {**values, **{place: self.within(values[place], f"the column {names[place]}") for place in longer}}
 
     def elements(self, listed: Typed, what: str, *, is_outermost: bool) -> Typed:
         """A list of which each element is about to be worked on. Each counts, in functions within functions, too."""
