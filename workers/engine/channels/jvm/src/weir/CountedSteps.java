@@ -38,7 +38,7 @@ public final class CountedSteps extends Expression implements CodegenFallback, S
     Object made = value.eval(row);
     long[] left = LEFT.get();
     if (site > 0) left[0] = most;
-    left[0] -= STEP + ResultBounds.size(made);
+    left[0] -= STEP + ResultBounds.size(made, dataType());
     if (left[0] < 0) ResultBounds.refuse(most, place);
     return made;
   }
