@@ -51,9 +51,8 @@ def _unretried(reports: Reports) -> Iterator[tuple[Fragment, str, QueryReport, N
 
 def _given_up(fragment: Fragment, query_id: str, report: QueryReport, *, holds_back: bool) -> GivenUp | None:
     failed = [task for task in fragment.active_tasks if task in report.failed_tasks]
-    if not failed:
-        rests = not set(report.failed_tasks).isdisjoint(fragment.tasks)
-        return GivenUp(query_id, "", ()) if rests else None
+    if not failed:  # they rest, or are gone
+        return GivenUp(query_id, "", ())
     users = tuple(working_users(failed[-1]))
     needed_besides = {record.pk for task in fragment.active_tasks for record in working_users(task)} - {
         record.pk for record in users}

@@ -234,9 +234,10 @@ def _query(view: View, fragment: Fragment, bundle: RunningBundle, report: QueryR
     if report.state == GAVE_UP:
         part, severity = "query", BAD
         cause = view.in_words(report.error or f"The query of {tasks} fails.")
+        failed = f"It failed {report.failures} times in the same way and" if report.failures > 1 else "It"
         remedy = (
-            f"It failed {report.failures} times in the same way and is not tried again. Mend the cause, then choose "
-            "“Try again” on the dataflow's page, or remove the dataflow.")
+            f"{failed} is not tried again. Mend the cause, then choose “Try again” on the dataflow's page, or remove the "
+            "dataflow.")
     elif report.state == FAILING or (report.error and report.state not in (RUNNING, THROTTLED, SILENT_SOURCE, STALLED)):
         part, severity = "query", BAD
         cause = view.in_words(report.error or f"The query of {tasks} fails.")

@@ -87,6 +87,8 @@ DOCUMENT_QUERIES = InputBound(_TEXT, "characters of all its queries and conditio
 QUERY_CHARACTERS = InputBound(_SQL, "characters of a query or condition", 20_000, "`invalid_config`")
 QUERY_LEVELS = InputBound(_SQL, "levels of expressions", 80, "`invalid_config`")
 SPARK_CHARACTERS = InputBound(_SQL, "characters of an expression for Spark", 200_000, "`invalid_config`")
+RESULT_BYTES = InputBound(_SQL, "bytes that a query makes of one event", 64 * _MB,
+                     "`invalid_config` where the query tells it, or the query fails and is not tried again")
 
 # Events --------------------------------------------------------------------------------------------------------------
 INGEST_EVENTS = InputBound("`POST /ingest/…`", "events, once decoded", 250_000, "413 `too_large`", "WEIR_INGEST_EVENTS")

@@ -145,6 +145,8 @@ DOCUMENTS = [
      "t0"),
     ("SPARK_CHARACTERS", chain("SELECT " + "(" * 12 + "1" + " DIV 2)" * 12 + " AS x FROM input"), "invalid_config",
      "t0"),
+    ("RESULT_BYTES", chain("SELECT replace(lpad('', 9000, 'a'), 'a', lpad('', 9000, 'b')) AS x FROM input"),
+     "invalid_config", "t0"),  # at run time: tests/library/test_growing.py
 ]
 
 

@@ -94,7 +94,9 @@ LINE = model_of(LINEAR, *events(60)[:2])
     (GOOD, {"feature": [], "left": [], "right": [], "threshold": [], "value": []}),
     (GOOD, {"left": [True] * len(GOOD["left"])}), (GOOD, {"left": [1.0] * len(GOOD["left"])}),
     (LINE, {"coefficients": [1.0]}), (LINE, {"intercept": None}), (LINE, {"intercept": float("nan")}),
-    (LINE, {"coefficients": [1, 2, float("inf")]}),
+    (LINE, {"coefficients": [1, 2, float("inf")]}), (LINE, {"intercept": 10**400}),
+    (LINE, {"coefficients": [-(10**309)] * len(LINE["coefficients"])}), (GOOD, {"classes": ["\ud800", "b"]}),
+    (LINE, {"version": "\udfff"}), (LINE, {"features": ["\ud800", *LINE["features"][1:]]}),
 ])
 def test_what_is_no_model_is_refused(base, change):
     assert read_model(json.dumps(base))

@@ -9,8 +9,8 @@ from __future__ import annotations
 import hashlib
 import json
 import struct
+import sys
 from collections.abc import Mapping, Sequence
-from math import isfinite
 from typing import Any
 
 LINEAR, CLASSIFIER, REGRESSOR = "linear_regression", "decision_tree_classifier", "decision_tree_regressor"
@@ -48,8 +48,9 @@ def read_model(text: str) -> dict[str, Any]:
         raise _unreadable(f"it has more than {MOST_CHARACTERS:,} characters")
     try:
         model = json.loads(text)
+        write_model(model).encode()  # half a character, which JSON can write, would be in no event
     except (ValueError, RecursionError):
-        raise _unreadable("it is no JSON") from None
+        raise _unreadable("it is no JSON of whole characters") from None
     if not isinstance(model, dict) or model.get("kind") not in KINDS:
         raise _unreadable(f"its kind is none of {', '.join(KINDS)}")
     features = model.get("features")
@@ -72,7 +73,8 @@ def _unreadable(reason: str) -> UnreadableModel:
 
 def _require_numbers(values: Any, count: int, name: str) -> None:
     sound = isinstance(values, list) and len(values) == count and all(
-        isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value) for value in values)
+        isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
+        for value in values)
     if not sound:
         raise _unreadable(f"its {name} are not {count} numbers")
 

@@ -20,6 +20,7 @@ from .select.form import one_form
 from .select.functions import NAMES
 from .select.grammar import parse
 from .select.parsed_text import read_condition, select_entries
+from .state import task_being_built
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -43,7 +44,7 @@ def sql(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
     """What Spark computes of the query, once it is checked against the columns that really come."""
     values = settings(SQL, config)
     columns = Columns(dict(inputs.dtypes))
-    plan = compiled(parse(values["query"]), columns)
+    plan = compiled(parse(values["query"]), columns, task=task_being_built())
     events = inputs if plan.where is None else inputs.where(read_condition(inputs, plan.where, columns=columns.types))
     return select_entries(events, plan.entries, columns=columns.types)
 

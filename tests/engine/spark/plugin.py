@@ -92,6 +92,20 @@ def distinct(events, config):
     return events.dropDuplicates(["n"])
 
 
+def ends_its_driver(events, config):
+    from pyspark.sql import functions as F
+
+    end = F.expr("java_method('java.lang.System', 'exit', 9)")
+    return events.withColumn("n", F.when(events.n < config["at"], events.n).otherwise(end.cast("bigint")))
+
+
+def stays_in_an_event(events, config):
+    from pyspark.sql import functions as F
+
+    text = F.when(events.n < config["at"], F.lit("b")).otherwise(F.lit("a" * 200 + "b"))
+    return events.where(~text.rlike("^(a|aa)+$"))
+
+
 def kept(events, config):
     return events
 
@@ -114,6 +128,9 @@ TYPES = [
                          Parameter("often", "integer", "How many come again; all by default.", required=False))),
     TaskType(name="distinct", kind="transform", doc="Drops repetitions.", build="weir_test_types:distinct",
              stateful=True, key="n"),
+    *(TaskType(name=name, kind="transform", doc="Does harm.", build=f"weir_test_types:{name}",
+               parameters=(Parameter("at", "integer", "From this number on.", required=True),))
+      for name in ("ends_its_driver", "stays_in_an_event")),
     TaskType(name="kept", kind="sink", doc="A named output.", build="weir_test_types:kept", terminal="output"),
     TaskType(name="whole_files", kind="sink", doc="Parquet files.", build="weir_test_types:kept", terminal="parquet",
              parameters=(Parameter("folder", "string", "Where.", required=True),)),

@@ -205,6 +205,12 @@ class FragmentExecutor:
         if not failure.broker_is_away and not isinstance(error, FragmentFailed):
             self._log.warning("action failed", fragment=run.id, exc_info=error)
 
+    def give_up(self, run: FragmentRun, failure: FragmentFailed) -> None:
+        """The fragment is not to be started: tell why."""
+        run.begin(State.STARTING, now_ms=self._clock_ms())
+        self.failed(run, failure)
+        run.end()
+
     def failed(self, run: FragmentRun, failure: FragmentFailed) -> None:
         """The fragment's start or its query failed: tell, and let it wait."""
         now_ms = self._clock_ms()

@@ -74,6 +74,12 @@ class FragmentRun:
             return self._since_ms
 
     @property
+    def has_done_a_batch(self) -> bool:
+        """Whether its query has, since it began, as far as was reported."""
+        with self._lock:
+            return self._has_done_a_batch
+
+    @property
     def outlets(self) -> Outlets:
         """The outlets in force."""
         with self._lock:
@@ -165,7 +171,7 @@ class FragmentRun:
             self._failures = backoff.failures_after(self._failures, ran_ms=ran_ms)
             is_alike = self._failures > 1 and backoff.is_alike(str(failure), self._last_failure)
             self._failed_alike = self._failed_alike + 1 if is_alike else 1
-            self._gave_up = not failure.may_pass and self._failed_alike > backoff.RETRIES
+            self._gave_up = failure.is_final or (not failure.may_pass and self._failed_alike > backoff.RETRIES)
             longest_ms = BROKER_AWAY_LONGEST_MS if failure.broker_is_away else backoff.LONGEST_MS
             self._move(State.BACKOFF, now_ms)
             self._error, self._failure, self._last_failure = str(failure), failure, str(failure)

@@ -47,9 +47,10 @@ class Stopped:
 
 @dataclass(frozen=True, slots=True)
 class Compile:
-    """Record the whole chain, then compile it."""
+    """Record the whole chain, then compile it. The last ``unwanted`` of its tasks are there for a checkpoint alone."""
 
     whole: WantedFragment
+    unwanted: int = 0
 
 
 @dataclass(frozen=True, slots=True)

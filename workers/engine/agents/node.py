@@ -176,6 +176,8 @@ class Node:
                 if slot.check(now_ms):
                     publisher.send_event(
                         "slot_died", at_ms=now_ms, slot=slot.name, restarts=slot.restarts, error=slot.error)
+                    if slot.death is not None:
+                        self._store.write_death(slot.name, slot.death)
                     slot.check(now_ms)  # it starts again at once, where it is to
             self._look_after_connectors(made, now_ms)
             if self._spare is not None and (self._spare.pid is not None or self._is_calm(now_ms)):

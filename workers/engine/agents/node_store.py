@@ -1,6 +1,7 @@
 """What a node was told: files in its own folder, which survive everything else.
 
     <data-dir>/nodes/<node>/told/desired.json    the newest desired state that reached the node
+    <data-dir>/nodes/<node>/told/died-<slot>  how the slot's last driver ended that ended by itself
     <data-dir>/nodes/<node>/qos.json          the newest set-up of its latency manager and reporter
     <data-dir>/nodes/<node>/told/intervals.json  how far apart batches are to be, as managers chose it
     <data-dir>/nodes/<node>/taken/<fragment>  one of another node has begun with what one of this node left
@@ -10,8 +11,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from scheduler.contracts.desired import DESIRED_STATES, DesiredState
@@ -19,6 +21,7 @@ from scheduler.contracts.qos import INTERVALS, QOS_SETUPS, Intervals, QosSetup
 from workers.engine.desired import keep_handing_over, with_intervals, without
 
 from .atomic_files import names_in, write_atomically
+from .blame import Death
 
 TOLD, TAKEN, LET_GO, VOID = "told", "taken", "let-go", "void"  # folders
 DESIRED, INTERVALS_FILE = "desired.json", "intervals.json"
@@ -83,6 +86,19 @@ class NodeStore:
             for name in names_in(self.folder / folder) - known.keys():
                 (self.folder / folder / name).unlink(missing_ok=True)
         return True
+
+    def read_death(self, slot: str) -> Death | None:
+        """How the last driver of a slot ended that ended by itself; None where none has."""
+        try:
+            document = json.loads((self.folder / TOLD / f"died-{slot}").read_text())
+        except FileNotFoundError:
+            return None
+        return Death(
+            document["at_ms"], tuple(document["working"]), tuple(document["beginning"]), document["why"])
+
+    def write_death(self, slot: str, death: Death) -> None:
+        """Keep how a slot's driver has ended, for the next one."""
+        write_atomically(self.folder / TOLD / f"died-{slot}", json.dumps(asdict(death)))
 
     def read_qos(self) -> QosSetup:
         """The newest set-up of its latency manager and reporter; an empty one before the first."""

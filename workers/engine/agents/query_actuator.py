@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
 from scheduler.contracts.desired import WantedFragment
 from scheduler.contracts.savepoints import RestorePoint
 from workers.engine.spark.compile import Beginning
+from workers.engine.spark.failures import FragmentFailed
 from workers.engine.spark.queries import causes_of
 
 from .context import SlotContext
@@ -92,11 +94,36 @@ class QueryActuator:
         store, whole = self._around.store, compile.whole
         began_s = time.monotonic()
         store.record(whole)
-        compiled = self._around.engine.compile(whole, self._beginning(whole.id))
+        try:
+            compiled = self._around.engine.compile(whole, self._beginning(whole.id))
+        except FragmentFailed as failure:
+            whole = self._without_refused(compile, failure)
+            store.record(whole)
+            compiled = self._around.engine.compile(whole, self._beginning(whole.id))
         store.record_folds(whole.id, compiled.folds)
         run.fragment, run.schemas, run.compiled, run.mode = whole, compiled.schemas, compiled, compiled.mode
         took_ms = round(1000 * (time.monotonic() - began_s))
         self._log.info("fragment compiled", fragment=run.id, took_ms=took_ms)
+
+    def _without_refused(self, compile: Compile, failure: FragmentFailed) -> WantedFragment:
+        """The chain without the tasks that nobody wants any more, from one on that this version refuses. They are there
+        for what a checkpoint has of them, and go where it has nothing.
+
+        Raises
+        ------
+        FragmentFailed
+            It is another task, or what is left out would have state.
+        """
+        tasks, types = compile.whole.tasks, self._around.task_types
+        left = len(tasks) - compile.unwanted
+        refused = next((place for place, task in enumerate(tasks) if task.id in failure.tasks), 0)
+        counts = dict(self._around.store.folds(compile.whole.id))
+        if not failure.is_final or refused < left or any(
+                task.type not in types or types[task.type].stateful or counts.get(task.id)
+                for task in tasks[refused:]):
+            raise failure
+        self._log.warning("refused tasks are left out", fragment=compile.whole.id, error=str(failure))
+        return replace(compile.whole, tasks=tasks[:refused])
 
     def _stand_by(self, run: FragmentRun, stand_by: StandBy) -> None:
         began_s, whole = time.monotonic(), stand_by.whole

@@ -19,6 +19,7 @@ import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import asdict
 from typing import Any
 
 import redis
@@ -48,6 +49,7 @@ from .executor import FragmentExecutor
 from .fragment_run import FragmentRun
 from .handover import AT_WORK, Stage
 from .heap_sampler import HeapSampler
+from .leftovers import Leftovers
 from .line_writer import LineWriter
 from .logs import configure, logger
 from .long_batches import LOOK_MS, LongBatches, batching
@@ -59,9 +61,10 @@ from .spare import wait_for_a_slot
 from .standby import Patience, heirs_due, rest_s, stages_of
 from .state_sizes import StateSizes
 from .store import SlotStore
-from .supervision import SPARE
+from .supervision import LEFT_AT_WORK, SPARE
+from .suspects import Suspects
 from .transport.carrying import Carrier
-from .usage_attribution import Rates
+from .usage_attribution import Rates, intake_of
 from .view import DesiredView, Looking
 
 REPORT_MS = 1_000
@@ -107,6 +110,8 @@ class Slot:
         self._host: Host | None = None  # of trials, once the driver is there
         self._trials = ThreadPoolExecutor(1, thread_name_prefix="trials")
         self._runs = {name: FragmentRun(name, now_ms=_now_ms()) for name in self._store.records()}
+        self._leftovers = Leftovers(lambda: queries.left_at_work(self._spark))
+        self._suspects = Suspects(self._node_store, self._store, slot)
 
     def stop(self) -> None:
         """Drain and end."""
@@ -157,6 +162,11 @@ class Slot:
                     self._log.error("the driver is gone", status=status)
                     return status
                 self._turn(pool)
+                if left := self._leftovers.lasting(now_ms=_now_ms()):
+                    self._log.error("what was stopped still works", tasks=left)
+                    pulse.stop()
+                    self._drain(pool, is_stuck=True)
+                    return LEFT_AT_WORK
                 self._wake.wait(self._rest_s())
                 self._wake.clear()
             pulse.stop()
@@ -186,6 +196,8 @@ class Slot:
         self._notice_ends(now_ms)
         self._look_who_is_to_be_tried_again(now_ms)
         self._look_who_waited_for_an_end()
+        wanted = {fragment.id: fragment for fragment in self._desired.of_slot(self._name)}
+        self._suspects.look(self._runs, wanted, now_ms=now_ms, give_up=self._executor.give_up)
         actual = {run.id: run.actual() for run in list(self._runs.values())}
         self._stages = self._look_at_stages()
         self._left = self._look_who_left()
@@ -229,6 +241,7 @@ class Slot:
 
     def _perform(self, run: FragmentRun, desired: DesiredState, actions: list[Action]) -> None:
         try:
+            self._leftovers.expect(now_ms=_now_ms())  # most of them stop a query
             if self._executor.perform(run, desired, actions):
                 self._runs.pop(run.id, None)
         except Exception as error:  # a fragment must not stay busy in silence
@@ -255,6 +268,7 @@ class Slot:
                 self._ended.update(ended & {run.run_id})
             elif (look_at_all or run.run_id in ended) and not query.isActive:
                 self._listener.forget([run.run_id])
+                self._leftovers.expect(now_ms=now_ms)
                 task_code = task_code_of(run.fragment.tasks, task_types())
                 run.query = None
                 self._executor.failed(run, explain(queries.causes_of(query), task_code))
@@ -267,6 +281,7 @@ class Slot:
         with suppress(redis.RedisError):
             for run in failed:
                 if self._broker.getdel(keys.try_again(run.id)):
+                    self._suspects.pardon(run.id)
                     run.try_again()
 
     # -- telling -------------------------------------------------------------------------------------------------
@@ -294,10 +309,7 @@ class Slot:
     def _report_of(self, run: FragmentRun, now_ms: int) -> dict[str, Any]:
         query = run.query
         progress = self._listener.progress(query) if query is not None and run.state is State.RUNNING else None
-        progress_facts = {"batch": None, "batch_ms": None, "rows_per_s": 0.0}
-        if progress is not None:
-            progress_facts = {"batch": progress.batch, "batch_ms": progress.batch_ms, "rows_per_s": progress.rows_per_s,
-                              "phases_ms": progress.phases_ms}
+        progress_facts = {"batch": None, "batch_ms": None, "rows_per_s": 0.0} if progress is None else asdict(progress)
         work = self._listener.work(run.id)
         progress_facts |= {
             "batches": work.batches, "busy_ms": work.busy_ms, "rate_per_s": self._rates.per_s(run.id),
@@ -310,15 +322,7 @@ class Slot:
     def _look_at_meters(self, runs: list[FragmentRun], now_ms: int) -> None:
         """What fragments take in (a source: what it makes), and which wait for room in a channel; unknown while the
         broker is away."""
-        running = [run for run in runs if run.state is State.RUNNING]
-        pipeline = self._broker.pipeline(transaction=False)
-        for run in running:
-            pipeline.hmget(keys.meter(run.id), "throttled_by", "in:n" if run.fragment.inputs else "0:n")
-        try:
-            rows = pipeline.execute() if running else []
-        except redis.RedisError:
-            rows = []
-        seen = {run.id: row for run, row in zip(running, rows, strict=False)}
+        seen = intake_of(self._broker, [run for run in runs if run.state is State.RUNNING])
         self._throttled = {fragment_id: channel.decode() for fragment_id, (channel, _) in seen.items() if channel}
         self._rates.take({fragment_id: int(count or 0) for fragment_id, (_, count) in seen.items()}, at_ms=now_ms)
 
@@ -343,13 +347,15 @@ class Slot:
 
     # -- the end -------------------------------------------------------------------------------------------------
 
-    def _drain(self, pool: ThreadPoolExecutor) -> None:
-        """Stop all queries between two batches; everything resumes from its checkpoint the next time."""
+    def _drain(self, pool: ThreadPoolExecutor, *, is_stuck: bool = False) -> None:
+        """Stop all queries between two batches; everything resumes from its checkpoint the next time. A driver that is
+        stuck in a task ends with its process."""
         running = [run for run in self._runs.values() if run.query is not None]
         for run in running:
             pool.submit(self._executor.drain, run)
         pool.shutdown(wait=True)
-        self._spark.stop()
+        if not is_stuck:
+            self._spark.stop()
         self._log.info("slot ended", drained=len(running))
 
 

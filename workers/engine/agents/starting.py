@@ -129,7 +129,8 @@ def _compile(snapshot: Snapshot, wanted: WantedFragment, inputs: tuple[Input, ..
     has_same_parents = {item.task for item in known.inputs} == {item.task for item in wanted.inputs}
     if not has_same_parents or known.tasks[:shared] != wanted.tasks[:shared]:
         return (*going_on, RemoveCheckpoint(), Compile(wanted))
-    return (*going_on, Compile(replace(wanted, tasks=max(known.tasks, wanted.tasks, key=len))))
+    whole = replace(wanted, tasks=max(known.tasks, wanted.tasks, key=len))
+    return (*going_on, Compile(whole, unwanted=len(whole.tasks) - len(wanted.tasks)))
 
 
 def _launch(snapshot: Snapshot, wanted: WantedFragment) -> Instructions:

@@ -17,6 +17,7 @@ from workers.engine.secrets import references_in
 from workers.processes import descendants, reap, spawn
 
 from . import backoff
+from .blame import Death
 from .logs import logger
 
 SILENT_MS = 20_000  # a slot with a driver that says nothing for so long hangs; so does one whose JVM does not answer
@@ -24,8 +25,9 @@ STALLED_MS = 2_000  # one that does not answer for so long is reported as stalle
 STARTING_MS = 180_000  # so does one whose driver starts; it gets as long again after each start that came to nothing
 MOST_PATIENT = 5  # times that long
 SPARE, READY = "spare", "ready"  # the name of the driver that is kept ready, and its state then
-# The statuses with which a slot ends: its JVM has ended, a cluster will not run it, a cluster runs it no more.
-JVM_GONE, REFUSED, CLUSTER_GONE = 3, 4, 5
+# The statuses with which a slot ends: its JVM has ended, a cluster will not run it, a cluster runs it no more, a query
+# that was stopped still works in it.
+JVM_GONE, REFUSED, CLUSTER_GONE, LEFT_AT_WORK = 3, 4, 5, 6
 LAST_WORDS_S = 1.0
 
 
@@ -85,6 +87,7 @@ class SlotProcess:
         self.serves_since_ms: int | None = None  # by its reports; None while it does not
         self._pulse: tuple[int, int] | None = None  # when it was heard, and for how long its JVM was silent then
         self.error = ""  # why the last process ended
+        self.death: Death | None = None  # of the last driver, where that ended by itself
         self.was_spare = False  # the process took the place of one that died
         self._saying = threading.Lock()  # two threads' lines must not meet
         self._answers: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
@@ -128,6 +131,8 @@ class SlotProcess:
         if code is not None:
             self._driver.hear_out()
         self.error = self.report.get("refused") or _why(code, silent_ms)
+        ended_itself = code is None or code == JVM_GONE
+        self.death = Death.of(self.report, at_ms=now_ms, why=self.error) if ended_itself else None
         self._log.warning("slot died" if code is not None else "slot hangs", code=code, pid=self._process.pid)
         self._bury(now_ms, in_order=code == 0)
         return True
@@ -345,6 +350,9 @@ def _why(code: int | None, silent_ms: int) -> str:
 
 _STATUSES = {
     JVM_GONE: "Its JVM ended.",
+    LEFT_AT_WORK:
+        "A query that was stopped still worked in it, and would have taken its core for long: it was ended, and the "
+        "others there go on from their checkpoints.",
     CLUSTER_GONE:
         "Its Spark cluster ended its application: no master was left, or its executors failed again and again.",
 }

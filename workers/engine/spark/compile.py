@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from scheduler.contracts.offsets import Offset
 from scheduler.model.dataflow import Task
+from scheduler.model.errors import WeirError
 from scheduler.model.effects import effects_in_words, needs_approval
 from scheduler.model.task_types import TaskType
 from workers.engine.channels import real_time
@@ -171,7 +172,9 @@ def _compiled(
                 raise FragmentFailed(
                     f"task {task.id}: its type {task.type} is not installed on this node", tasks=[task.id]) from error
             reaches_out = needs_approval(task_types[task.type], task.config)
-            raise explain_error(error, task=task.id, reaches_out=reaches_out) from error
+            # What a query may say has become less since it was stored; it will not say less by itself.
+            is_final = task_types[task.type].has_expressions and isinstance(error, WeirError)
+            raise explain_error(error, task=task.id, reaches_out=reaches_out, is_final=is_final) from error
         if position == 0:
             frame = gather(frame, threads=chain.threads)
         schemas.append(frame.schema.json())

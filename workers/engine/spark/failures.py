@@ -7,6 +7,7 @@ import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from scheduler.model.errors import WeirError
 from workers.engine.secrets import redacted
 from workers.library.config import InvalidConfig
 from workers.library.files import data_folder
@@ -20,6 +21,9 @@ BROKER_DISK_IS_FULL = (
 EXECUTOR_IS_LOST = (
     "The slot's executor on the Spark cluster was lost, or its worker. The query goes on from its checkpoint by itself "
     "when the cluster has given the slot another.")
+_REFUSED = (
+    "This version of Weir does not compute it; one that did may have taken it in. Submit a new version of the dataflow, "
+    "or remove it; then “Try again” starts what shares the query.")
 _EXECUTOR_LOST = re.compile(r"ExecutorLostFailure|SparkContext was shut down")
 _BROKER_FULL = re.compile(r"MISCONF")
 _DISK_FULL = re.compile(r"No space left on device|Disk quota exceeded|database or disk is full")  # the last: SQLite
@@ -62,6 +66,8 @@ class FragmentFailed(Exception):
         The broker does not answer.
     may_pass : bool
         What is wrong may go by itself: a service that is away, a full disk. What Weir alone does goes wrong again.
+    is_final : bool
+        It goes wrong each time, so that nobody but a person tries it again.
     tasks : sequence of str
         The running tasks that it was in; none where that cannot be told.
     traceback : str
@@ -69,12 +75,13 @@ class FragmentFailed(Exception):
     """
 
     def __init__(
-        self, message: str, *, broker_is_away: bool = False, may_pass: bool = False, tasks: Sequence[str] = (),
-        traceback: str = "",
+        self, message: str, *, broker_is_away: bool = False, may_pass: bool = False, is_final: bool = False,
+        tasks: Sequence[str] = (), traceback: str = "",
     ) -> None:
         super().__init__(_for_teams(message))
         self.broker_is_away = broker_is_away
         self.may_pass = may_pass or broker_is_away
+        self.is_final = is_final
         self.tasks = tuple(tasks)
         self.traceback = _for_teams(traceback)[-LONGEST_TRACEBACK:]
 
@@ -101,6 +108,8 @@ def explain(causes: Sequence[Cause], task_code: Sequence[TaskCode]) -> FragmentF
         return FragmentFailed(
             _located(reason, tasks), may_pass=may_pass or is_broker_away(reason), tasks=tasks,
             traceback=text[text.rindex(_TRACEBACK) :].partition("\n\tat ")[0].rstrip())
+    if (failure := _result_too_long(causes)) is not None:
+        return failure
     root = causes[-1] if causes else Cause("unknown", "the query ended without saying why")
     reason = f"{root.kind.rpartition('.')[2]}: {_first_paragraph(root.message)}"
     if full := _full_disk(" ".join(cause.message for cause in causes)):
@@ -113,7 +122,18 @@ def explain(causes: Sequence[Cause], task_code: Sequence[TaskCode]) -> FragmentF
         traceback="\n".join(f"{cause.kind}: {cause.message}" for cause in causes))
 
 
-def explain_error(error: BaseException, *, task: str | None = None, reaches_out: bool = False) -> FragmentFailed:
+def _result_too_long(causes: Sequence[Cause]) -> FragmentFailed | None:
+    """An event of which a query makes too much: it names its task, and makes as much of the event each time."""
+    message = next((cause.message for cause in reversed(causes) if cause.kind.endswith("$ResultTooLong")), None)
+    if message is None:
+        return None
+    reason = _first_paragraph(message)
+    return FragmentFailed(reason, is_final=True, tasks=re.findall(r"^task ([^\s:]+): ", reason))
+
+
+def explain_error(
+    error: BaseException, *, task: str | None = None, reaches_out: bool = False, is_final: bool = False
+) -> FragmentFailed:
     """One readable message for an error that was raised here, while a task was compiled or the broker was asked.
 
     Parameters
@@ -124,15 +144,18 @@ def explain_error(error: BaseException, *, task: str | None = None, reaches_out:
         The task that was being compiled.
     reaches_out : bool
         Whether that asks something beyond Weir, which may be back later.
+    is_final : bool
+        Whether it fails so each time.
     """
     if isinstance(error, FragmentFailed):
         return error
-    text = f"{type(error).__name__}: {_first_paragraph(str(error))}"
+    message = error.full_message if isinstance(error, WeirError) else str(error)
+    text = f"{type(error).__name__}: {_first_paragraph(f'{message} {_REFUSED}' if is_final else message)}"
     if full := _full_disk(text):
         return FragmentFailed(full, may_pass=True)
     tasks = [task] if task else []
     return FragmentFailed(
-        _located(text, tasks), broker_is_away=is_broker_away(text), tasks=tasks,
+        _located(text, tasks), broker_is_away=is_broker_away(text), tasks=tasks, is_final=is_final,
         may_pass=task is None or (reaches_out and not isinstance(error, InvalidConfig)),
         traceback="".join(traceback.format_exception(error)))
 

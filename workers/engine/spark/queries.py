@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Callable
 from pathlib import Path
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from workers.engine.channels.real_time import IDLE_S
@@ -122,6 +122,13 @@ def is_in_a_batch(query: StreamingQuery) -> bool:
         return False
     status = query._jsq.status()
     return bool(status.isTriggerActive() and status.isDataAvailable())
+
+
+def left_at_work(spark: SparkSession) -> list[str]:
+    """The tasks that still work though what they are of is over; always none on a cluster, which ends its own."""
+    if not spark.sparkContext.master.startswith("local"):
+        return []
+    return spark._jvm.weir.Leftovers.of(spark.sparkContext._jsc.sc()).splitlines()
 
 
 def causes_of(query: StreamingQuery) -> list[Cause]:

@@ -52,7 +52,8 @@ def called(scope: Any, node: exp.Anonymous) -> Typed:
     given = _given(name, function, values, node.expressions)
     if name == "from_json" and given is not None:  # Spark is told the type that was read, not the text that said it
         values[1] = Typed("string", literal(type_text(given)))
-    return Typed(given, _text_of(name, function, values))
+    values, most = scope.growth.called(name, values, [_written(argument) for argument in node.expressions], given)
+    return Typed(given, _text_of(name, function, values), most)
 
 
 def _given(name: str, function: Function, values: Sequence[Typed], arguments: Sequence[exp.Expression]) -> str | None:
@@ -79,9 +80,7 @@ def _require_literals(name: str, function: Function, arguments: Sequence[exp.Exp
     for place, is_sound in function.literal:
         if place >= len(arguments):
             continue
-        argument = arguments[place]
-        written = str(number(argument)) if number(argument) is not None else (
-            argument.this if isinstance(argument, exp.Literal) else None)
+        written = _written(arguments[place])
         if written is None:
             raise refused(f"calls {name} with value {place + 1} that is not written out", "Write it as a constant.")
         if not is_sound(written):
@@ -89,6 +88,13 @@ def _require_literals(name: str, function: Function, arguments: Sequence[exp.Exp
                           "See it under “sql” on the page of task types.")
     if name == "regexp_extract" and not 0 <= int(number(arguments[2]) or 0) <= re.compile(arguments[1].this).groups:
         raise refused("takes a group out of a pattern that has no such group", "Count its round brackets from 1.")
+
+
+def _written(argument: exp.Expression) -> str | None:
+    """A constant as it is written; None for what is none."""
+    if (value := number(argument)) is not None:
+        return str(value)
+    return argument.this if isinstance(argument, exp.Literal) else None
 
 
 def _no_function(name: str) -> Exception:

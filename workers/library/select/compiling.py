@@ -20,6 +20,7 @@ from ..spark_text import identifier, literal
 from . import types
 from .calling import called
 from .functions import FUNCTIONS, is_kind, kind_in_words
+from .growing import Growth, bounds_for, size_of
 from .grammar import COMPARISONS, Item, Select, function_name, number, path, refused
 from .values import Typed, typed_number, wrong
 
@@ -36,8 +37,8 @@ class Compiled:
     columns: Columns
 
 
-def compiled(select: Select, columns: Columns) -> Compiled:
-    """Check a SELECT against its input.
+def compiled(select: Select, columns: Columns, *, task: str = "") -> Compiled:
+    """Check a SELECT against its input; ``task`` is the running task, for what goes wrong while it runs.
 
     Raises
     ------
@@ -46,7 +47,15 @@ def compiled(select: Select, columns: Columns) -> Compiled:
     InvalidConfig
         A function is called that is none, or not as it can be.
     """
-    scope = Scope(columns, select.aliases)
+    growth = Growth(bounds_for(1), task)
+    result = _compiled(select, columns, growth)
+    if growth.count > 1:  # they share what there is
+        result = _compiled(select, columns, Growth(bounds_for(growth.count), task))
+    return result
+
+
+def _compiled(select: Select, columns: Columns, growth: Growth) -> Compiled:
+    scope = Scope(columns, select.aliases, growth)
     where = None
     if select.where is not None:
         condition = scope.typed(select.where)
@@ -54,12 +63,20 @@ def compiled(select: Select, columns: Columns) -> Compiled:
         where = condition.spark
     entries, given = [identifier(name) for name in STREAM_TYPES], dict[str, str | None](STREAM_TYPES)
     complete = True
-    for item in select.items:
+    values: dict[int, Typed] = {
+        place: scope.typed(item.expression) for place, item in enumerate(select.items)
+        if not item.is_star and not item.is_generator and len(item.names) == 1}
+    names = {place: select.items[place].names[0] for place in values}
+    plain = {place for place in values if isinstance(select.items[place].expression, exp.Column)}
+    starred = {identifier(name) for item in select.items if item.is_star for name in columns.types
+               if name not in item.excepted}
+    values = growth.of_event(values, names, plain=plain, starred=starred)
+    for place, item in enumerate(select.items):
         if item.is_star:
             complete = complete and columns.complete
             for name in item.excepted:
                 columns.require(name, parameter="query")
-        for text, name, kind in _of_item(item, scope, columns):
+        for text, name, kind in _of_item(item, values.get(place), scope, columns):
             if name in STREAM_TYPES and text in ("", identifier(name)):
                 continue
             _require_new(name, given)
@@ -68,15 +85,14 @@ def compiled(select: Select, columns: Columns) -> Compiled:
     return Compiled(tuple(entries), where, Columns(given, complete))
 
 
-def _of_item(item: Item, scope: Scope, columns: Columns) -> list[tuple[str, str, str | None]]:
+def _of_item(item: Item, value: Typed | None, scope: Scope, columns: Columns) -> list[tuple[str, str, str | None]]:
     """Text, name and type of what an entry gives; several that one text gives have the text once."""
     if item.is_star:
         return [(identifier(name), name, kind) for name, kind in columns.types.items() if name not in item.excepted]
     if item.is_generator:
         return _generated(item, scope)
-    if len(item.names) != 1:
+    if value is None:
         raise refused(f"gives one value {len(item.names)} names")
-    value = scope.typed(item.expression)
     if value.kind == types.VOID:
         raise refused(f"gives nothing but NULL as {item.names[0]}", "Write CAST(NULL AS string), or another type.")
     name = item.names[0]
@@ -90,6 +106,7 @@ def _generated(item: Item, scope: Scope) -> list[tuple[str, str, str | None]]:
         raise refused(f"calls {name} with {len(item.expression.expressions)} values", f"{name} takes one list.")
     value = scope.typed(item.expression.expressions[0])
     scope.expect(value, "list", name)
+    value = scope.growth.exploded(value, name)
     if value.kind is None:
         given: list[str | None] = [None] * len(item.names)
     else:
@@ -114,13 +131,17 @@ def _require_new(name: str, given: Mapping[str, object]) -> None:
 class Scope:
     """Names that expressions may use: columns of the input, and variables of functions within functions."""
 
-    def __init__(self, columns: Columns, aliases: frozenset[str], variables: Mapping[str, str | None] | None = None):
+    def __init__(
+        self, columns: Columns, aliases: frozenset[str], growth: Growth,
+        variables: Mapping[str, str | None] | None = None,
+    ) -> None:
+        self.growth = growth
         self.columns, self.aliases, self.variables = columns, aliases, dict(variables or {})
         self._all_known = columns.complete and None not in columns.types.values()
 
     def within(self, variables: Mapping[str, str | None]) -> Scope:
         """The scope inside of a function's body."""
-        return Scope(self.columns, self.aliases, {**self.variables, **variables})
+        return Scope(self.columns, self.aliases, self.growth, {**self.variables, **variables})
 
     def differing_in_case(self, name: str) -> str | None:
         """A column or variable of the same name in another case; None where there is none."""
@@ -200,7 +221,7 @@ class Scope:
         if isinstance(node, exp.Null):
             return Typed(types.VOID, "NULL")
         if node.is_string:
-            return Typed("string", literal(node.this))
+            return Typed("string", literal(node.this), len(node.this.encode()))
         return typed_number(number(node))
 
     def _negative(self, node: exp.Neg) -> Typed:
@@ -264,7 +285,8 @@ class Scope:
         sides = [self.typed(node.this), self.typed(node.expression)]
         for side in sides:
             self.expect(side, "scalar", "||")
-        return Typed("string", "concat({})".format(", ".join(f"CAST({side.spark} AS STRING)" for side in sides)))
+        sides, most = self.growth.together(sides, "||")
+        return Typed("string", "concat({})".format(", ".join(f"CAST({side.spark} AS STRING)" for side in sides)), most)
 
     def _matched(self, node: exp.Expression) -> Typed:
         word = {exp.Like: "LIKE", exp.ILike: "ILIKE", exp.RegexpLike: "RLIKE"}[type(node)]
@@ -314,7 +336,7 @@ class Scope:
         pairs = zip(conditions, results, strict=False)
         branches = " ".join(f"WHEN {condition.spark} THEN {result.spark}" for condition, result in pairs)
         otherwise = f" ELSE {results[-1].spark}" if default is not None else ""
-        return Typed(_kind_of(results), f"CASE {branches}{otherwise} END")
+        return Typed(_kind_of(results), f"CASE {branches}{otherwise} END", _largest(results))
 
     def _cast(self, node: exp.Expression) -> Typed:
         value, kind = self.typed(node.this), types.read_type(node.args["to"])
@@ -324,7 +346,10 @@ class Scope:
             raise refused(f"casts to {node.args['to'].sql()[:60]}", f"It may cast to {', '.join(sorted(types.CASTS))}.")
         if not types.may_cast(value.kind, kind):
             raise wrong(f"{value.spark[:80]} is {value.kind}, which cannot be cast to {kind}.")
-        return Typed(kind, f"TRY_CAST({value.spark} AS {kind.upper()})")
+        most = size_of(value) if kind == "string" else None
+        if kind == "string" and value.kind is not None and not is_kind(value.kind, "scalar"):
+            value = self.growth.within(value, "CAST", times=4)
+        return Typed(kind, f"TRY_CAST({value.spark} AS {kind.upper()})", most)
 
     def _element(self, node: exp.Bracket) -> Typed:
         value, [index] = self.typed(node.this), [*node.expressions][:1]
@@ -339,6 +364,11 @@ class Scope:
         self.expect(value, "array", "[…]")
         self.expect(place, "int", "A place in a list")
         return Typed(spark_types.element(value.kind), f"get({value.spark}, {place.spark})")
+
+def _largest(values: Sequence[Typed]) -> int | None:
+    sizes = [size_of(value) for value in values]
+    return None if None in sizes else max((size or 0 for size in sizes), default=None)
+
 
 def _kind_of(values: Sequence[Typed]) -> str | None:
     kinds = {value.kind for value in values if value.kind != types.VOID}

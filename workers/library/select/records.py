@@ -36,6 +36,7 @@ def record(scope: Any, name: str, arguments: Sequence[exp.Expression]) -> Built 
     require_short(*(value.kind or "" for value in values), parameter="query")
     kind = None if None in [value.kind for value in values] else "struct<{}>".format(
         ",".join(f"{key}:{value.kind}" for key, value in zip(names, values, strict=True)))
+    values, _ = scope.growth.together(values, name)
     fields = ", ".join(f"{literal(key)}, {value.spark}" for key, value in zip(names, values, strict=True))
     return kind, f"named_struct({fields})"
 
@@ -58,6 +59,7 @@ def higher(scope: Any, name: str, arguments: Sequence[exp.Expression]) -> Built 
                       "Write aggregate(list, start, (sum, x) -> …)." if count == 3 else f"Write {name}(list, x -> …).")
     value, body = scope.typed(arguments[0]), arguments[-1]
     scope.expect(value, "array", name)
+    value = scope.growth.elements(value, name, is_outermost=not scope.variables)
     element = value.kind and spark_types.element(value.kind)
     variables = [variable.name for variable in body.expressions]
     if not all(map(PLAIN.fullmatch, variables)) or len(set(variables)) < len(variables):
@@ -72,8 +74,9 @@ def higher(scope: Any, name: str, arguments: Sequence[exp.Expression]) -> Built 
     if len(variables) > (2 if name in ("transform", "filter") else 1):
         raise refused(f"calls {name} with a function of {len(variables)} variables")
     result = scope.within(dict(zip(variables, kinds, strict=True))).typed(body.this)
-    head = _head(variables)
-    text = f"{name}({value.spark}, {head} -> {result.spark})"
+    if name == "transform":
+        result = scope.growth.element(result, name)
+    text = f"{name}({value.spark}, {_head(variables)} -> {result.spark})"
     if name == "transform":
         if result.kind == types.VOID:
             raise refused("makes a list of NULL alone", "Write CAST(NULL AS string), or another type.")
@@ -92,6 +95,7 @@ def _aggregate(
     if first.kind is not None and result.kind is not None and first.kind != result.kind:
         raise refused(f"lets aggregate begin with {first.kind} and go on with {result.kind}",
                       f"Begin with CAST({first.spark[:30]} AS {result.kind}).")
+    result = scope.growth.within(result, "aggregate")
     return result.kind, f"aggregate({value.spark}, {first.spark}, {_head(variables)} -> {result.spark})"
 
 

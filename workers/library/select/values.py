@@ -12,10 +12,12 @@ from .grammar import refused
 
 @dataclass(frozen=True, slots=True)
 class Typed:
-    """An expression for Spark and its type; None where columns of unknown types take part."""
+    """An expression for Spark and its type, None where columns of unknown types take part; and how many bytes a text or
+    list has at the most, None where only the event tells."""
 
     kind: str | None
     spark: str
+    most: int | None = None
 
     def cast(self, kind: str | None) -> Typed:
         """The same as another type of number."""

@@ -25,6 +25,7 @@ public final class ParsedText {
 
   /** The nodes of all texts (a list in JSON), as JSON: of each the class, and the parts of the name that it has. */
   public static String nodes(SparkSession session, String texts) throws JsonProcessingException, ParseException {
+    ResultBounds.register(session); // what is read here is what runs next, and calls them
     List<List<String>> nodes = new ArrayList<>();
     Deque<Expression> open = new ArrayDeque<>();
     ObjectMapper json = new ObjectMapper();

@@ -1,0 +1,121 @@
+"""A slot's suspects: queries that may have ended its driver wait for their turn, and who ended it twice stays away.
+
+    <data-dir>/nodes/<node>/told/died-<slot>   the slot's last driver ended by itself, as its agent saw it
+    <data-dir>/nodes/<node>/slot-<n>/suspects  what follows for its queries (``blame``)
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from scheduler.contracts.desired import WantedFragment
+from workers.engine.spark.failures import FragmentFailed
+from workers.engine.spark.queries import is_in_a_batch
+
+from .atomic_files import write_atomically
+from .blame import IDLE_MS, TURN_MS, Suspicion
+from .delays import TICK_MS
+from .fragment_run import FragmentRun
+from .logs import logger
+from .node_store import NodeStore
+from .reconcile import State
+from .store import SlotStore
+
+
+class Suspects:
+    """Holds queries of a slot back, by what its drivers died of.
+
+    Parameters
+    ----------
+    node_store : NodeStore
+        Where the agent says that a driver died.
+    store : SlotStore
+        The slot's, whose checkpoints tell who had a batch under way.
+    slot : str
+        Its index.
+    """
+
+    def __init__(self, node_store: NodeStore, store: SlotStore, slot: str) -> None:
+        self._path = store.folder / "suspects"
+        self._turn: tuple[str, int] | None = None  # whose it is, and since when (ms)
+        self._now = self._stored = _read(self._path)
+        if (death := node_store.read_death(slot)) is not None:
+            batching = [query for query in death.working if not store.progress(query).is_done]
+            self._keep(self._now.after(death, batching=batching))
+
+    def look(
+        self, runs: dict[str, FragmentRun], wanted: Mapping[str, WantedFragment], *, now_ms: int,
+        give_up: Callable[[FragmentRun, FragmentFailed], None],
+    ) -> None:
+        """Let the next one have its turn, and hold back who is still to have one, or none any more.
+
+        Parameters
+        ----------
+        runs : dict
+            The slot's fragments by id.
+        wanted : mapping
+            What it is to run, by id.
+        now_ms : int
+            The time.
+        give_up : callable
+            Told of a query that is not to be started, and why.
+        """
+        if self._now == Suspicion(at_ms=self._now.at_ms, why=self._now.why):
+            return
+        now = self._now.only(wanted)
+        for query in sorted(now.given_up):
+            if wanted[query].paused:  # resumed, it is tried anew
+                now = now.pardoned(query)
+        now = self._look_at_turn(now, runs, wanted, now_ms)
+        for query in sorted(now.waiting | now.given_up):
+            run = runs.setdefault(query, FragmentRun(query, now_ms=now_ms))
+            if run.state is not State.STOPPED or run.actual().busy or wanted[query].paused:
+                continue
+            if query in now.given_up:
+                run.fragment = wanted[query]
+                tasks = [task.id for task in wanted[query].tasks]
+                give_up(run, FragmentFailed(now.in_words(), is_final=True, tasks=tasks))
+            else:
+                run.retries(at_ms=now_ms + 2 * TICK_MS)
+        self._keep(now)
+
+    def pardon(self, query: str) -> None:
+        """Somebody wants it tried again."""
+        self._keep(self._now.pardoned(query))
+
+    def _look_at_turn(
+        self, now: Suspicion, runs: Mapping[str, FragmentRun], wanted: Mapping[str, WantedFragment], now_ms: int
+    ) -> Suspicion:
+        if not now.suspects:
+            return now
+        query = now.suspects[0]
+        if self._turn is None or self._turn[0] != query:
+            self._turn = (query, now_ms)
+        run, tried_ms = runs.get(query), now_ms - self._turn[1]
+        if wanted[query].paused or tried_ms >= TURN_MS:
+            return now.tried(query, cleared=False)
+        if run is None or run.actual().busy or run.state in (State.STOPPED, State.STARTING):
+            return now
+        actual = run.actual()
+        if run.state is State.BACKOFF and not actual.gave_up and actual.retry_at_ms is None:
+            return now  # somebody wants it tried again, now
+        if run.state is not State.RUNNING:  # what it reads is not there, or it failed by itself
+            return now.tried(query, cleared=False)
+        is_idle = now_ms - run.since_ms >= IDLE_MS and run.query is not None and not is_in_a_batch(run.query)
+        return now.tried(query, cleared=True) if run.has_done_a_batch or is_idle else now
+
+    def _keep(self, suspicion: Suspicion) -> None:
+        self._now = suspicion
+        if suspicion != self._stored:
+            self._stored = suspicion
+            write_atomically(self._path, json.dumps(suspicion.document()))
+            logger().warning("queries are suspected of a driver's end", **suspicion.document())
+
+
+def _read(path: Path) -> Suspicion:
+    try:
+        return Suspicion.of(json.loads(path.read_text()))
+    except FileNotFoundError:
+        return Suspicion()
