@@ -10,13 +10,15 @@ from tests.dashboard.played import Played
 from tests.pages.scheduling import measured
 
 AWAY = "redis://127.0.0.1:1/0"
+SURROUNDINGS = {
+    "REDIS_URL": AWAY, "PASSWORD_HASHERS": ["django.contrib.auth.hashers.MD5PasswordHasher"],
+    "CHANNEL_LAYERS": {"default": {"BACKEND": "channels.layers.InMemoryChannelLayer"}}}
 
 
 @pytest.fixture(autouse=True)
 def _surroundings(settings) -> None:
-    settings.REDIS_URL = AWAY
-    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
-    settings.CHANNEL_LAYERS = {"default": {"BACKEND": "channels.layers.InMemoryChannelLayer"}}
+    for name, value in SURROUNDINGS.items():
+        setattr(settings, name, value)
 
 
 @pytest.fixture(autouse=True)
