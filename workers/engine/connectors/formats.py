@@ -6,19 +6,23 @@ What does not fit becomes a dead letter with its reason; nothing is guessed and 
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 
 from scheduler.model.bounds import MESSAGE_BYTES, MESSAGE_EVENTS, MESSAGE_VALUES, POLL_EVENTS
-from workers.library.columns import typed_columns
-from workers.library.live_events import included
+from workers.library.columns import NUMBER_BITS, typed_columns
+from workers.library.live_events import AHEAD, included
+from workers.library.times import local_time
 
 from .arrow_streams import Room, TooMuch, batches_of
 from .casting import CASTS, Unreadable, as_string, as_timestamp, require_shallow
@@ -36,6 +40,8 @@ ARROW = {
 SPARK = {
     "string": "string", "double": "double", "bigint": "long", "boolean": "boolean", "timestamp": "timestamp",
     "binary": "binary"}
+_NUMBER = re.compile(r"[+-]?\d{9,}(\.\d+)?")  # with fewer digits it may be a date of ISO 8601
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 FIRST_MS, LAST_MS = -62_135_596_800_000, 253_402_300_799_999  # of the years 1 to 9999: what times can be
 
 
@@ -55,7 +61,12 @@ class Layout:
     time_field : str, optional
         The column with the event's time; without one, it is the time of arrival.
     time_unit : str
-        What a number there counts, since the epoch.
+        What a number counts since the epoch, there and in other columns of type timestamp.
+    time_zone : str, optional
+        Of times that say none; UTC without it. An hour that comes twice when summer time ends is the first one, and a
+        time that is left out when it begins is none.
+    ahead_ms : int, optional
+        How far ahead of its arrival an event's time may be.
     extras : mapping of str to str
         Columns behind those of the content, that the source itself gives.
     """
@@ -64,6 +75,8 @@ class Layout:
     fields: Mapping[str, str] = field(default_factory=dict)
     time_field: str | None = None
     time_unit: str = "ms"
+    time_zone: str | None = None
+    ahead_ms: int | None = None
     extras: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -97,26 +110,40 @@ def layout_of(config: Mapping[str, Any]) -> Layout:
     """How a live source's messages are read, by its config."""
     return Layout(
         config.get("format") or "json", typed_columns(config.get("columns") or ()), config.get("time_field"),
-        config.get("time_unit") or "ms", included(config))
+        config.get("time_unit") or "ms", config.get("time_zone"),
+        round(1000 * float(config.get("ahead", AHEAD.default))), included(config))
 
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
     """Events as values by column, their times in ms since the epoch, and what could not be read; ``arrays`` are the
-    events by column."""
+    events by column, ``partitions`` those that they are of, where any is named."""
 
     rows: Sequence[tuple]
     times_ms: Sequence[int]
     dead: Sequence[DeadLetter]
     arrays: Sequence[pa.Array] = ()
+    partitions: Sequence[str] = ()
 
-    def block(self, layout: Layout, *, first: int, born_ms: int) -> pa.RecordBatch:
-        """The events as a block whose first has that number."""
+    def block(self, layout: Layout, *, first: int, born_ms: int, source: str = "") -> pa.RecordBatch:
+        """The events as a block whose first has that number; ``source`` is the running task, by whose name and their
+        own its partitions are told from those of all others."""
         count = len(self.rows)
+        base = {name: partition_number(source, name) << NUMBER_BITS for name in {"", *self.partitions}}
+        names = self.partitions or [""] * count
         arrays = [
-            pa.array(range(first, first + count), pa.int64()), pa.array(self.times_ms, pa.int64()),
+            pa.array([base[name] + first + place for place, name in enumerate(names)], pa.int64()), pa.array(self.times_ms, pa.int64()),
             pa.array([born_ms] * count, pa.int64()), *self.arrays]
         return pa.RecordBatch.from_arrays(arrays, schema=layout.arrow)
+
+
+@lru_cache(maxsize=10_000)
+def partition_number(source: str, partition: str) -> int:
+    """The number of a source's partition, from 1 on, of two million; 0 where no source is named."""
+    if not source:
+        return 0
+    digest = hashlib.blake2b(f"{source}\0{partition}".encode(), digest_size=8).digest()
+    return 1 + int.from_bytes(digest, "big") % ((1 << (63 - NUMBER_BITS)) - 1)
 
 
 def decode(
@@ -164,7 +191,7 @@ def decode(
         for event in events:
             try:
                 row = event() + _extras(message, layout)
-                time_ms = now_ms if when is None else _time_ms(row[when], layout)
+                time_ms = now_ms if when is None else _time_ms(row[when], layout, now_ms)
             except Unreadable as error:
                 dead.append(DeadLetter(str(error), message.place, _sample(message) if sample is None else sample))
                 continue
@@ -172,7 +199,7 @@ def decode(
             times_ms.append(time_ms)
             origins.append(message)
     try:
-        return Decoded(rows, times_ms, dead, _arrays(rows, layout))
+        return Decoded(rows, times_ms, dead, _arrays(rows, layout), _partitions(origins))
     except _UNFIT:
         return _without_unfit(rows, times_ms, origins, dead, layout)
 
@@ -192,7 +219,13 @@ def _without_unfit(
         else:
             fitting.append(number)
     kept_rows = [rows[number] for number in fitting]
-    return Decoded(kept_rows, [times_ms[number] for number in fitting], dead, _arrays(kept_rows, layout))
+    return Decoded(kept_rows, [times_ms[number] for number in fitting], dead, _arrays(kept_rows, layout),
+                   _partitions([origins[number] for number in fitting]))
+
+
+def _partitions(origins: Sequence[Message]) -> list[str]:
+    names = [message.partition for message in origins]
+    return names if any(names) else []
 
 
 def _arrays(rows: Sequence[tuple], layout: Layout) -> list[pa.Array]:
@@ -308,13 +341,15 @@ def _row_of_values(values: Sequence[str], names: Sequence[str], layout: Layout) 
 
 def _row(values: Mapping[str, Any], layout: Layout) -> tuple:
     """The declared fields of an event; one that is missing is null, others are left out."""
-    return tuple(_typed(name, values.get(name), kind) for name, kind in layout.content.items())
+    return tuple(_typed(name, values.get(name), kind, layout) for name, kind in layout.content.items())
 
 
-def _typed(name: str, value: Any, kind: str) -> Any:
+def _typed(name: str, value: Any, kind: str, layout: Layout | None = None) -> Any:
     if value is None:
         return None
     try:
+        if layout is not None and kind == "timestamp":
+            return _moment(value, layout)
         return CASTS[kind](value)
     except Unreadable:
         raise
@@ -323,13 +358,25 @@ def _typed(name: str, value: Any, kind: str) -> Any:
         raise Unreadable(f"field {name} is {shown[:80]!r}, which is no {kind}") from None
 
 
-def _time_ms(value: Any, layout: Layout) -> int:
-    """The event's time; one that has none has no place in time."""
+def _moment(value: Any, layout: Layout) -> datetime:
+    """A time, of ISO 8601 or of a number since the epoch; in the layout's zone where it says none."""
+    if isinstance(value, str) and layout.format == "csv" and _NUMBER.fullmatch(value):
+        value = float(value)  # in CSV all is text
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return _EPOCH + timedelta(milliseconds=value * TIME_UNITS_MS[layout.time_unit])
+    if layout.time_zone is None:
+        return as_timestamp(value)
+    time = value if isinstance(value, datetime) else datetime.fromisoformat(str(value).strip())
+    return time if time.tzinfo else local_time(time, ZoneInfo(layout.time_zone))
+
+
+def _time_ms(value: Any, layout: Layout, now_ms: int) -> int:
+    """The event's time; one that has none has no place in time, and one that is too far ahead would be a guess."""
     if value is None:
         raise Unreadable(f"has no time in its field {layout.time_field}")
     try:
         if isinstance(value, str):
-            value = as_timestamp(value)
+            value = _moment(value, layout)
         if isinstance(value, datetime):
             time_ms = int(value.timestamp() * 1000)
         else:
@@ -338,6 +385,10 @@ def _time_ms(value: Any, layout: Layout) -> int:
         time_ms = LAST_MS + 1
     if not FIRST_MS <= time_ms <= LAST_MS:
         raise Unreadable(f"field {layout.time_field} is {str(value)[:80]!r}, which is no time")
+    if layout.ahead_ms is not None and time_ms > now_ms + layout.ahead_ms:
+        raise Unreadable(
+            f"its time, field {layout.time_field}, is {(time_ms - now_ms) / 1000:.0f} s ahead of its arrival, and "
+            f"ahead lets it be {layout.ahead_ms / 1000:.0f} s: mend the sender's clock, or name more in ahead")
     return time_ms
 
 
