@@ -183,7 +183,7 @@ def test_pairs_are_all_that_the_interval_allows_and_each_once(drawn, before, aft
         time = max(0, time + later)
         text = f"e{seq}"
         events.append((key, time, seq, seq + 20_000, text if side in "LB" else None, text if side in "RB" else None))
-    events.append((None, 10_000, len(events), 30_000, None, None))
+    events.append((None, 10_000, len(events), 4_000_000, None, None))
     out = [row for rows in run(Joined(before, after, lateness, outer), events) for row in rows]
     mark, expected, lefts, seen = None, [], [], []
     for key, at, seq, _, left, right in events:

@@ -11,7 +11,6 @@ from scheduler.model.columns import Columns, WrongColumnType
 from .config import InvalidConfig
 
 STREAM = ("_seq", "_time", "_born")
-NUMBER_BITS = 42  # of `_seq`; above them is the partition, of sources that have any
 OBSERVATION = (*STREAM, "msg_id", "sensor_id", "obs", "meta", "value")
 OBSERVATION_NEEDED = ("sensor_id", "obs", "value")
 OBSERVATION_REMEDY = "Put a senml_parse with layout long, or an observations task, before it."
@@ -20,12 +19,6 @@ COLUMN_TYPES = ("string", "double", "bigint", "boolean", "timestamp")
 
 OBSERVATION_TYPES = {
     "msg_id": "string", "sensor_id": "string", "obs": "string", "meta": "string", "value": "double"}
-
-
-def partition_of(seq: int) -> int:
-    """The partition that an event came from, by its `_seq`: a live source's partitions have numbers of their own, all
-    other sources have the number 0 in common."""
-    return seq >> NUMBER_BITS
 
 
 def same_columns(inputs: Columns, values: Mapping[str, Any]) -> Columns:

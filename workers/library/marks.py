@@ -1,6 +1,6 @@
 """Marks of event time: how far the events of each partition have come, kept in the state of a fold.
 
-An event's number says which partition of which source it came from (``columns.partition_of``). The **mark** of a
+An event's number says which partition of which source it came from (``partition_of``). The **mark** of a
 partition is the latest time that has come in it, less the lateness that is waited for: what is at or before it is
 settled there. An event moves its own partition's mark alone, and no further than to its arrival (``_born``, plus what
 the config lets it be ahead): so neither a lagging partition nor a clock that is fast decides for others.
@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from .columns import partition_of
+from scheduler.model.columns import partition_of
 
 NEVER, FOREVER = -(1 << 62), 1 << 62  # before and after all times
 HOLD_MS = 3_600_000  # for how long a partition that gives nothing holds up what waits for others as well

@@ -15,7 +15,6 @@ from typing import Any
 
 from . import marks
 from .aggregates import Aggregate
-from .columns import partition_of
 from .marks import FOREVER, NEVER, Punctuality
 from .pieces import due, soonest
 from .state_store import Moment, Parts
@@ -250,8 +249,8 @@ class Joined:
 
     A pair's right event is at most ``before`` ms earlier and ``after`` ms later than the left one. An event that is
     older than its partition's mark is left out; with ``mark`` it comes out alone. With ``outer`` a left event that
-    finds nobody comes out alone, once nobody can come any more: all partitions have passed what it could match. As long
-    as only one side has been heard of, that takes besides as long as it may be, by arrival.
+    finds nobody comes out alone, once nobody can come any more: all partitions have passed what it could match. A side
+    that has not been heard of is waited for like a partition that has fallen silent.
     """
 
     before: int
@@ -268,7 +267,7 @@ class Joined:
         return Punctuality(self.lateness, self.ahead, self.idle)
 
     def start(self) -> dict:
-        return {**marks.start(), "next": None, "swept": NEVER, "sides": "", "left": {}, "right": {}}
+        return {**marks.start(), "next": None, "swept": NEVER, "sides": "", "begun": None, "left": {}, "right": {}}
 
     def parts(self) -> Parts:
         """A key is due when the first of its events can match nobody any more, but for the mark's own moment."""
@@ -295,10 +294,15 @@ class Joined:
         """
         if marks.is_of_one_mark(state):
             marks.divide(state, state.pop("mark", None), born, self.punctuality)
-            state.update(swept=NEVER, sides="LR")
+            state.update(swept=NEVER, sides="LR", begun=born)
         name, fell = marks.arrive(state, seq, born, self.punctuality)
         own = state["partitions"][name]
         out: list[tuple] = self._forget(state) if fell else []
+        for side, letter in ((left, "L"), (right, "R")):
+            if side is not None and letter not in state["sides"]:
+                state["sides"] += letter
+        if state["begun"] is None:
+            state["begun"] = born
         if time < own["mark"]:
             state["late"] += 1
             return [*out, (seq, time, born, left, right, 1)] if self.mark else out
@@ -317,7 +321,7 @@ class Joined:
                     out.append((seq, time, born, other[3], right, 0))
             self._keep(state, "right", key, [time, seq, born, right], self.before)
         marks.advance(own, time, born, self.punctuality)
-        mark = marks.least(state, state["partitions"], self.punctuality)
+        mark = self._mark(state)
         rested = mark - state["swept"] >= (self.before + self.after) // 8
         if rested and state["next"] is not None and state["next"] < mark:
             out += self._forget(state)
@@ -334,19 +338,21 @@ class Joined:
 
     def _keep(self, state: dict, side: str, key: str, entry: list, reach: int) -> None:
         state[side].setdefault(key, []).append(entry)
-        letter = side[0].upper()
-        if letter not in state["sides"]:
-            state["sides"] += letter
         end = entry[0] + reach
         state["next"] = end if state["next"] is None else min(state["next"], end)
+
+    def _mark(self, state: dict) -> int:
+        """Up to when nobody can come any more."""
+        mark = marks.least(state, state["partitions"], self.punctuality)
+        waits = len(state["sides"]) < 2 and state["clock"] - state["begun"] < self.punctuality.hold
+        return NEVER if waits and mark < FOREVER else mark
 
     def _forget(self, state: dict) -> list[tuple]:
         """Leave out what can match nobody any more; give those of the left that never did.
 
         That may look at all that is kept, so it waits until an eighth of the interval has passed since the last time.
         """
-        mark = marks.least(state, state["partitions"], self.punctuality)
-        clock = state["clock"] if len(state["sides"]) == 1 and mark < FOREVER else FOREVER
+        mark = self._mark(state)
         gone: list[list] = []
         ends: list[int | None] = []
         for side, reach in (("left", self.after), ("right", self.before)):
@@ -354,8 +360,7 @@ class Joined:
             for key in due(state[side], mark - 1, moment=moment):
                 stay, over = [], []
                 for entry in state[side][key]:
-                    is_over = entry[0] + reach < mark and entry[2] + reach <= clock
-                    (over if is_over else stay).append(entry)
+                    (over if entry[0] + reach < mark else stay).append(entry)
                 if side == "left":
                     gone += [entry for entry in over if not entry[4]]
                 if stay:

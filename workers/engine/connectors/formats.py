@@ -20,7 +20,8 @@ from zoneinfo import ZoneInfo
 import pyarrow as pa
 
 from scheduler.model.bounds import MESSAGE_BYTES, MESSAGE_EVENTS, MESSAGE_VALUES, POLL_EVENTS
-from workers.library.columns import NUMBER_BITS, typed_columns
+from scheduler.model.columns import NUMBER_BITS
+from workers.library.columns import typed_columns
 from workers.library.live_events import AHEAD, included
 from workers.library.times import local_time
 
