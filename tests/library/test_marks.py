@@ -215,8 +215,8 @@ def _of_earlier(name: str) -> tuple[Any, dict]:
         for window in state["keys"]["k"]["open"]:
             window[5] = [aggregate.kind.start() for aggregate in fold.aggregates]
             for value in (0.0, 1.0):
-                for aggregate, kept in zip(fold.aggregates, window[5], strict=True):
-                    aggregate.kind.add(kept, value)
+                for aggregate, summed in zip(fold.aggregates, window[5], strict=True):
+                    aggregate.kind.add(summed, value)
     return fold, state
 
 

@@ -48,7 +48,19 @@ def is_of_one_mark(state: dict[str, Any]) -> bool:
 
 
 def divide(state: dict[str, Any], mark: int | None, born: int, punctuality: Punctuality) -> None:
-    """Give a state of one mark marks by partition: each begins there, but not beyond what has arrived by now."""
+    """Give a state of one mark marks by partition.
+
+    Parameters
+    ----------
+    state : dict
+        The fold's; changed in place.
+    mark : int, optional
+        Where each partition's begins, but not beyond what has arrived by now.
+    born : int
+        The arrival of the event that comes.
+    punctuality : Punctuality
+        The fold's.
+    """
     furthest = born + punctuality.ahead - punctuality.lateness
     state.update(start(), floor=NEVER if mark is None else min(mark, furthest))
 
@@ -84,7 +96,17 @@ def arrive(state: dict[str, Any], seq: int, born: int, punctuality: Punctuality)
 
 
 def advance(own: dict[str, Any], time: int, born: int, punctuality: Punctuality) -> None:
-    """Move a partition's mark on by an event of it."""
+    """Move a partition's mark on by an event.
+
+    Parameters
+    ----------
+    own : dict
+        The partition's, as the state has it; changed in place.
+    time, born : int
+        Weir's columns of the event.
+    punctuality : Punctuality
+        The fold's.
+    """
     own["mark"] = max(own["mark"], min(time, born + punctuality.ahead) - punctuality.lateness)
 
 

@@ -214,7 +214,17 @@ class Deduplicated:
         return {"passed": _when}
 
     def step(self, state: dict, key: str, time: int, seq: int, born: int) -> Iterable[tuple]:
-        """Take an event in: its key's text, and Weir's columns of it."""
+        """Take an event in.
+
+        Parameters
+        ----------
+        state : dict
+            As `start` gives it; changed in place.
+        key : str
+            The key's text.
+        time, seq, born : int
+            Weir's columns of the event.
+        """
         punctuality = Punctuality(ahead=self.ahead)
         if marks.is_of_one_mark(state):
             state.pop("next", None)

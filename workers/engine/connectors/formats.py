@@ -6,21 +6,18 @@ What does not fit becomes a dead letter with its reason; nothing is guessed and 
 from __future__ import annotations
 
 import csv
-import hashlib
 import io
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache
 from typing import Any
 from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 
 from scheduler.model.bounds import MESSAGE_BYTES, MESSAGE_EVENTS, MESSAGE_VALUES, POLL_EVENTS
-from scheduler.model.columns import NUMBER_BITS
 from workers.library.columns import typed_columns
 from workers.library.live_events import AHEAD, included
 from workers.library.times import local_time
@@ -28,6 +25,7 @@ from workers.library.times import local_time
 from .arrow_streams import Room, TooMuch, batches_of
 from .casting import CASTS, Unreadable, as_string, as_timestamp, require_shallow
 from .contract import DeadLetter, Message
+from .partitions import numbered, partitions_of
 
 SAMPLE_BYTES = 2_000
 _SEPARATORS = (b",", b"[", b"{")
@@ -127,24 +125,25 @@ class Decoded:
     partitions: Sequence[str] = ()
 
     def block(self, layout: Layout, *, first: int, born_ms: int, source: str = "") -> pa.RecordBatch:
-        """The events as a block whose first has that number; ``source`` is the running task, by whose name and their
-        own its partitions are told from those of all others."""
+        """The events as a block.
+
+        Parameters
+        ----------
+        layout : Layout
+            Their schema.
+        first : int
+            The number of the first.
+        born_ms : int
+            When they came.
+        source : str, optional
+            The running task, by whose name its partitions are told from those of others.
+        """
         count = len(self.rows)
-        base = {name: partition_number(source, name) << NUMBER_BITS for name in {"", *self.partitions}}
-        names = self.partitions or [""] * count
+        seqs = numbered(self.partitions or [""] * count, first=first, source=source)
         arrays = [
-            pa.array([base[name] + first + place for place, name in enumerate(names)], pa.int64()), pa.array(self.times_ms, pa.int64()),
+            pa.array(seqs, pa.int64()), pa.array(self.times_ms, pa.int64()),
             pa.array([born_ms] * count, pa.int64()), *self.arrays]
         return pa.RecordBatch.from_arrays(arrays, schema=layout.arrow)
-
-
-@lru_cache(maxsize=10_000)
-def partition_number(source: str, partition: str) -> int:
-    """The number of a source's partition, from 1 on, of two million; 0 where no source is named."""
-    if not source:
-        return 0
-    digest = hashlib.blake2b(f"{source}\0{partition}".encode(), digest_size=8).digest()
-    return 1 + int.from_bytes(digest, "big") % ((1 << (63 - NUMBER_BITS)) - 1)
 
 
 def decode(
@@ -200,7 +199,7 @@ def decode(
             times_ms.append(time_ms)
             origins.append(message)
     try:
-        return Decoded(rows, times_ms, dead, _arrays(rows, layout), _partitions(origins))
+        return Decoded(rows, times_ms, dead, _arrays(rows, layout), partitions_of(origins))
     except _UNFIT:
         return _without_unfit(rows, times_ms, origins, dead, layout)
 
@@ -221,12 +220,7 @@ def _without_unfit(
             fitting.append(number)
     kept_rows = [rows[number] for number in fitting]
     return Decoded(kept_rows, [times_ms[number] for number in fitting], dead, _arrays(kept_rows, layout),
-                   _partitions([origins[number] for number in fitting]))
-
-
-def _partitions(origins: Sequence[Message]) -> list[str]:
-    names = [message.partition for message in origins]
-    return names if any(names) else []
+                   partitions_of([origins[number] for number in fitting]))
 
 
 def _arrays(rows: Sequence[tuple], layout: Layout) -> list[pa.Array]:
