@@ -34,8 +34,8 @@ def event_table(
 
 
 def _shown(column: str, value: Any) -> Any:
-    """A value as its cell shows it: Weir's own moments as times of day, an event's number without its partition, numbers
-    without their binary tail."""
+    """A value as its cell shows it: Weir's own moments as times of day, an event's number without its partition, other
+    numbers without their binary tail."""
     if column == "_seq" and isinstance(value, int):
         return number_of(value)
     if column in MOMENTS and isinstance(value, int):

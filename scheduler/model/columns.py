@@ -260,7 +260,7 @@ def nearest(name: str, candidates: Iterable[str]) -> str | None:
 
 
 def partition_of(seq: int) -> int:
-    """The partition that an event came from, by its ``_seq``: those of live sources have numbers of their own, all other
+    """The partition that an event came from, by its ``_seq``: those of live sources have numbers of their own, other
     sources have the number 0 in common."""
     return seq >> NUMBER_BITS
 

@@ -196,7 +196,7 @@ def test_a_join_gives_left_events_alone_when_all_is_silent() -> None:
     assert not state["left"] and list(fold.silence(state)) == []
 
 
-# -- states of earlier versions ------------------------------------------------------------------------------------------
+# -- states of earlier versions --------------------------------------------------------------------------------------
 
 EARLIER = {  # as c3b94a08 kept them: one mark for all
     "window": (_tumbling(), {"mark": 95, "next": 110, "keys": {

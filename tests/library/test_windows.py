@@ -117,7 +117,7 @@ def test_every_event_counts_once_in_each_of_its_windows_or_is_told_to_be_late(dr
     assert [row[:-1] for row in dropped] == [row[:-1] for row in marked if not row[-1]]
     counted = [fold.late(state) for fold, (state, _) in zip(folds, runs, strict=True)]
     assert counted == [len({row[0] for row in late})] * 2
-    assert sum(row[-1] for row in dropped) <= len(late), "of a key that has no result soon, the task's count alone tells"
+    assert sum(row[-1] for row in dropped) <= len(late), "of a key without a result soon, the task's count tells"
     each = size // slide if slide else 1
     assert sum(row[6] for row in marked) == each * (len(events) - 2)
     if lateness >= 100:

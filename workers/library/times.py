@@ -6,9 +6,8 @@ import csv
 import json
 import re
 from collections.abc import Iterable
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, tzinfo
 from typing import TYPE_CHECKING, Any
-from zoneinfo import ZoneInfo
 
 from .config import InvalidConfig
 
@@ -80,7 +79,7 @@ def to_ms(value: Any) -> int | None:
         return None
 
 
-def local_time(time: datetime, zone: ZoneInfo) -> datetime:
+def local_time(time: datetime, zone: tzinfo) -> datetime:
     """A time on the clocks of a zone: the first of two where they are set back.
 
     Raises
@@ -90,7 +89,7 @@ def local_time(time: datetime, zone: ZoneInfo) -> datetime:
     """
     local = time.replace(tzinfo=zone, fold=0)
     if local.astimezone(UTC).astimezone(zone).replace(tzinfo=None) != time:
-        raise ValueError(f"{time} is left out by the clocks of {zone.key}")
+        raise ValueError(f"{time} is left out by the clocks of {zone}")
     return local
 
 

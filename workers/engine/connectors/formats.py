@@ -11,16 +11,14 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any
-from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 
 from scheduler.model.bounds import MESSAGE_BYTES, MESSAGE_EVENTS, MESSAGE_VALUES, POLL_EVENTS
 from workers.library.columns import typed_columns
 from workers.library.live_events import AHEAD, included
-from workers.library.times import local_time
 
 from .arrow_streams import Room, TooMuch, batches_of
 from .casting import CASTS, Unreadable, as_string, as_timestamp, require_shallow
@@ -40,7 +38,6 @@ SPARK = {
     "string": "string", "double": "double", "bigint": "long", "boolean": "boolean", "timestamp": "timestamp",
     "binary": "binary"}
 _NUMBER = re.compile(r"[+-]?\d{9,}(\.\d+)?")  # with fewer digits it may be a date of ISO 8601
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 FIRST_MS, LAST_MS = -62_135_596_800_000, 253_402_300_799_999  # of the years 1 to 9999: what times can be
 
 
@@ -357,12 +354,7 @@ def _moment(value: Any, layout: Layout) -> datetime:
     """A time, of ISO 8601 or of a number since the epoch; in the layout's zone where it says none."""
     if isinstance(value, str) and layout.format == "csv" and _NUMBER.fullmatch(value):
         value = float(value)  # in CSV all is text
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return _EPOCH + timedelta(milliseconds=value * TIME_UNITS_MS[layout.time_unit])
-    if layout.time_zone is None:
-        return as_timestamp(value)
-    time = value if isinstance(value, datetime) else datetime.fromisoformat(str(value).strip())
-    return time if time.tzinfo else local_time(time, ZoneInfo(layout.time_zone))
+    return as_timestamp(value, unit_ms=TIME_UNITS_MS[layout.time_unit], zone=layout.time_zone)
 
 
 def _time_ms(value: Any, layout: Layout, now_ms: int) -> int:

@@ -1,4 +1,4 @@
-"""Partitions of live sources: parts within which events keep their order, each with a number that their events carry."""
+"""Partitions of live sources: parts within which events keep their order, each with a number that its events carry."""
 
 from __future__ import annotations
 

@@ -111,8 +111,8 @@ def _same(gives: Result, takes: str, names: str, spark: str = "") -> dict[str, F
 
 # What a text that is written out may be, where more than a look at the page is of help.
 WRITTEN = {
-    _is_time_format: "A pattern has yyyy, MM, dd, HH, mm, ss, SSS, signs, and words in quotes; YYYY would be the year of "
-                     "a week.",
+    _is_time_format: "A pattern has yyyy, MM, dd, HH, mm, ss, SSS, signs, and words in quotes; YYYY would be the year "
+                     "of a week.",
     _is_read_format: "A pattern has yyyy, MM or M, dd or d, HH or H, mm, ss, S to SSSSSS, XXX (the offset from UTC), "
                      "signs, and words in quotes; YYYY would be the year of a week.",
     _is_zone: "Name a zone of the IANA database, such as Europe/Berlin."}

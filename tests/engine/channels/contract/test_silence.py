@@ -1,4 +1,4 @@
-"""Where nothing comes any more: one batch without events, in which what waits for silence comes out; and late events."""
+"""Where nothing comes any more, there is one batch without events, in which what waits comes out; and late events."""
 
 from __future__ import annotations
 
