@@ -33,12 +33,12 @@ from scheduler.alerting import kinds
 from scheduler.alerting.values import Element, Reading
 from scheduler.deployment.online import decide, lacking_in_words
 from scheduler.history.port import History
-from scheduler.history.series import DATAFLOW, ESTATE, NODE, QUERY, SECOND, SLOT, STREAM, Series
+from scheduler.history.series import DATAFLOW, ESTATE, NODE, QUERY, SECOND, SLOT, STREAM, TASK, Series
 from scheduler.reuse.activity import is_working
 
 Readings = dict[Element, Reading]
 RECENT_S = 30  # so many seconds of history say what a value is now
-RESTARTS_WITHIN_S = 600
+RESTARTS_WITHIN_S = LATE_WITHIN_S = 600
 _SILENT = ("silent_source", "away", "retrying")
 _NEEDED = ("query", "slot", "node", "sink")
 
@@ -164,6 +164,24 @@ def _found(evidence: Evidence) -> Iterator[tuple[Finding, str]]:
             yield finding, own
 
 
+def _late_events(evidence: Evidence) -> Readings | None:
+    """How many events came too late for each task within ten minutes, by what the history has of those that had any."""
+    if not evidence.is_heard:
+        return None
+    flows = evidence.view.reading.flows.tasks
+    series = {Series(TASK, task, "late_per_s"): task for task in evidence.tasks if task in flows and flows[task].late}
+    points = evidence.history.read(
+        list(series), SECOND, begin_s=evidence.now_s - LATE_WITHIN_S, end_s=evidence.now_s + 1)
+    late = {series[line]: float(np.nansum(values.values)) for line, values in points.items()}
+    return {
+        Element(TASK, task): Reading(
+            value=late.get(task, 0.0), cause=f"task:{task}", dataflow=dataflow,
+            text=f"{late.get(task, 0.0):.0f} events came too late for {evidence.view.name_of(task)} of "
+                 f"{evidence.of_dataflow(dataflow)} within ten minutes.",
+            remedy="Let it wait longer (lateness), or see at its source which events lag: late: mark gives them out.")
+        for task, dataflow in evidence.tasks.items()}
+
+
 def _restarting(evidence: Evidence) -> Readings | None:
     """How often the queries of a team's dataflows failed lately, and the drivers of the slots where they are ended."""
     queries: dict[str, str] = {}
@@ -284,5 +302,5 @@ READERS: Mapping[str, Callable[[Evidence], Readings | None]] = {
     kinds.SILENT_SOURCE.name: _silent_source,
     kinds.FAILING.name: _failing, kinds.RESTARTING.name: _restarting, kinds.DRIFT.name: _drift,
     kinds.BROKEN_PROMISE.name: _broken_promise, kinds.DISK.name: _disk, kinds.UNREACHABLE.name: _unreachable,
-    kinds.TOO_FEW_SLOTS.name: _too_few_slots,
+    kinds.TOO_FEW_SLOTS.name: _too_few_slots, kinds.LATE_EVENTS.name: _late_events,
 }

@@ -96,15 +96,21 @@ def _dataflows(view: View, document: dict) -> Families:
     yield _labelled("weir_dataflow_latency_seconds", "Age of events at a dataflow's sinks.", (*_FLOW, "quantile"), [
         ((*labels, quantile), None if row[name] is None else row[name] / 1000)
         for _, labels, row in shown for quantile, name in (("0.5", "latency_p50_ms"), ("0.99", "latency_p99_ms"))])
-    for direction, ends in (("in", _sources), ("out", _sinks)):
-        family = CounterMetricFamily(
-            f"weir_dataflow_events_{direction}",
-            "Events that sources emitted." if direction == "in" else "Events that reached sinks.", labels=_FLOW)
+    counters = (
+        ("in", "Events that sources emitted.", _sources, "events"),
+        ("out", "Events that reached sinks.", _sinks, "events"),
+        ("late", "Events that came too late for a task.", _tasks, "late"))
+    for name, doc, tasks, field in counters:
+        family = CounterMetricFamily(f"weir_dataflow_events_{name}", doc, labels=_FLOW)
         for key, labels, _ in shown:
-            flows = [view.reading.flows.tasks[task] for task in ends(view, key) if task in view.reading.flows.tasks]
+            flows = [view.reading.flows.tasks[task] for task in tasks(view, key) if task in view.reading.flows.tasks]
             if flows:
-                family.add_metric(labels, sum(flow.events for flow in flows))
+                family.add_metric(labels, sum(getattr(flow, field) for flow in flows))
         yield family
+
+
+def _tasks(view: View, key: str) -> set[str]:
+    return set(view.estate.submitted[key].running.values())
 
 
 def _sources(view: View, key: str) -> set[str]:

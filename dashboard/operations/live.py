@@ -43,7 +43,8 @@ from scheduler.reuse.activity import is_working
 # to the fields that the API's answers mark.
 MOVING = frozenset({
     "at_ms", "bundles_cpu", "bundles_memory", "channel_p50_ms", "channel_p99_ms", "cpu", "dead", "events",
-    "events_in_per_s", "events_out_per_s", "kept", "kept_since_ms", "latency_p50_ms", "latency_p99_ms", "lost_events",
+    "events_in_per_s", "events_out_per_s", "kept", "kept_since_ms", "late", "latency_p50_ms", "latency_p99_ms",
+    "lost_events",
     "measured", "memory_mb", "rate_per_s", "refused", "retry_at_ms", "since_ms", "wait_p50_ms", "wait_p99_ms",
     "waiting", "waiting_since_ms"})
 _NO_TOTALS = {
@@ -187,6 +188,7 @@ def _tasks(view: View, dataflow_id: str) -> dict[str, Any]:
             "rate_per_s": _rounded(flow.rate_per_s, 1) if flow else None, "events": flow.events if flow else None,
             "latency_p50_ms": _rounded(flow.latency_p50_ms, 0) if flow else None,
             "latency_p99_ms": _rounded(flow.latency_p99_ms, 0) if flow else None,
+            "late": flow.late if flow else None,
             "shared_with": view.users([running], besides=dataflow_id),
         }
     return tasks

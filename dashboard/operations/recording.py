@@ -34,8 +34,8 @@ Named = Iterator[tuple[Series, float | None]]
 _LATENCIES = ("latency_p50_ms", "latency_p95_ms", "latency_p99_ms", "latency_mean_ms")
 _LAG = "watermark_lag_ms"
 _KINDS_OF_PARTS = {  # what a finding is of, in history
-    "query": QUERY, "channel": QUERY, "spill": QUERY, "source": QUERY, "sink": TASK, "slot": SLOT, "node": NODE,
-    "disk": NODE, "broker": ESTATE, "worker": ESTATE, "limit": DATAFLOW, "dataflow": DATAFLOW}
+    "query": QUERY, "channel": QUERY, "spill": QUERY, "source": QUERY, "sink": TASK, "task": TASK, "slot": SLOT,
+    "node": NODE, "disk": NODE, "broker": ESTATE, "worker": ESTATE, "limit": DATAFLOW, "dataflow": DATAFLOW}
 _TASK_ID = 32  # characters
 
 
@@ -98,6 +98,7 @@ def _tasks(view: View) -> Named:
     for task, flow in flows.items():
         for name in ("rate_per_s", *_LATENCIES, _LAG):
             yield series_of(TASK, task, name), getattr(flow, name)
+        yield series_of(TASK, task, "late_per_s"), flow.late_per_s if flow.late else None
     for fragment in view.estate.fragments.values():
         flow = flows.get(fragment.active_tasks[-1]) if fragment.active_tasks else None
         if flow is not None:  # bundles of one fragment go on alike: nobody tells them apart here

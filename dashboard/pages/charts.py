@@ -77,6 +77,8 @@ CHARTS: Mapping[str, Sequence[Chart]] = {
         Chart("rate", "Events per second that leave it", {"rate_per_s": "rate"}),
         Chart("latency", "Latency since the source", _LATENCY),
         Chart("watermark", "Watermark, behind the clock", _LAG),
+        Chart("late", "Events per second that come too late", {"late_per_s": "late"},
+              without="No event has come too late for it."),
         Chart("cpu", "CPU", {"cpu": "cores"}, without=_ALONE),
         Chart("memory", "Memory, as a part of its slot's", {"memory": "memory"}, without=_ALONE)),
     STREAM: (

@@ -7,6 +7,8 @@ from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any
 
+from scheduler.model.columns import number_of
+
 MOMENTS = {"_time", "_born"}
 
 
@@ -32,7 +34,10 @@ def event_table(
 
 
 def _shown(column: str, value: Any) -> Any:
-    """A value as its cell shows it: Weir's own moments as times of day, numbers without their binary tail."""
+    """A value as its cell shows it: Weir's own moments as times of day, an event's number without its partition, other
+    numbers without their binary tail."""
+    if column == "_seq" and isinstance(value, int):
+        return number_of(value)
     if column in MOMENTS and isinstance(value, int):
         return datetime.fromtimestamp(value / 1000, tz=UTC).strftime("%H:%M:%S.%f")[:-3]
     return f"{value:.8g}" if isinstance(value, float) else value

@@ -74,6 +74,9 @@ LATENCY_LIMIT = RuleKind(
 BACKLOG = RuleKind(
     name="backlog", title="Backlog", unit="blocks", threshold=192, clear_threshold=96,
     about="Blocks that the broker holds for a reader of one stream; at 256 its writer waits.")
+LATE_EVENTS = RuleKind(
+    name="late_events", title="Late events", unit="events", threshold=100, clear_threshold=10, for_s=0, clear_for_s=300,
+    about="How many events came too late for a task within ten minutes.")
 SILENT_SOURCE = RuleKind(
     name="silent_source", title="Silent source", for_s=120, marked=False,
     about="A source makes no events, or what it reads does not answer.")
@@ -100,6 +103,6 @@ TOO_FEW_SLOTS = RuleKind(
     about="Slots are asked for more CPU than they should have, and no slot has room for what they have too much.")
 
 _ALL = (
-    LATENCY, LATENCY_LIMIT, BACKLOG, SILENT_SOURCE, FAILING, RESTARTING, DRIFT, BROKEN_PROMISE, DISK, UNREACHABLE,
-    TOO_FEW_SLOTS)
+    LATENCY, LATENCY_LIMIT, BACKLOG, LATE_EVENTS, SILENT_SOURCE, FAILING, RESTARTING, DRIFT, BROKEN_PROMISE, DISK,
+    UNREACHABLE, TOO_FEW_SLOTS)
 RULE_KINDS: Mapping[str, RuleKind] = {kind.name: kind for kind in _ALL}

@@ -61,6 +61,7 @@ _ALL = (
     Metric("latency_max_ms", "ms", "Of the oldest event that reached a sink.", (DATAFLOW,), "max"),
     Metric("watermark_lag_ms", "ms", "How far the latest event time that has left is behind the clock; of a dataflow "
            "that of its sink that is furthest behind.", (DATAFLOW, TASK, QUERY), "max"),
+    Metric("late_per_s", "/s", "Events that come too late for a task.", (TASK,)),
     Metric("latency_waiting_ms", "ms", "Of the mean latency, waiting for batches along the slowest way.", (DATAFLOW,),
            numbered=True),
     Metric("latency_transport_ms", "ms", "Of it, between queries.", (DATAFLOW,), numbered=True),

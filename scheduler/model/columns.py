@@ -15,6 +15,7 @@ from .bounds import STREAM_CHARACTERS, STREAM_COLUMNS, TYPE_CHARACTERS
 from .errors import WeirError
 from .task_types import TaskType
 
+NUMBER_BITS = 42  # of `_seq`: the event's number in its source; above them is the partition that it came from
 STREAM_TYPES: Mapping[str, str] = {"_seq": "bigint", "_time": "bigint", "_born": "bigint"}
 NUMBERS = frozenset({"tinyint", "smallint", "int", "bigint", "float", "double"})
 _MOST_LISTED = 12  # columns that a remedy lists
@@ -256,3 +257,14 @@ def nearest(name: str, candidates: Iterable[str]) -> str | None:
     by_fold = {candidate.casefold(): candidate for candidate in candidates}
     close = difflib.get_close_matches(name.casefold()[:200], by_fold, n=1, cutoff=0.6)
     return by_fold[close[0]] if close else None
+
+
+def partition_of(seq: int) -> int:
+    """The partition that an event came from, by its ``_seq``: those of live sources have numbers of their own, other
+    sources have the number 0 in common."""
+    return seq >> NUMBER_BITS
+
+
+def number_of(seq: int) -> int:
+    """An event's number in its source, by its ``_seq``."""
+    return seq & ((1 << NUMBER_BITS) - 1)

@@ -31,6 +31,7 @@ from scheduler.history.series import ALARM, Annotation, Series
 from scheduler.model.errors import NotFound, PermissionDenied
 from tests.dashboard.alerting import NOW_S, alert_of
 from tests.dashboard.building import World, document, running
+from workers.engine.observed import Flows, TaskFlow
 
 
 @pytest.fixture
@@ -46,6 +47,7 @@ class Estate:
         self.states: dict[str, str] = {}
         self.slot = "running"
         self.disk_free_mb = 50_000.0
+        self.flows = Flows()
 
     def round(self, latency_ms: dict[str, float | None] | None = None, *, seconds: int = 10) -> list[Alert]:
         """One round ``seconds`` later, with these latencies in history; the alerts that there are."""
@@ -66,7 +68,7 @@ class Estate:
                         "error": "No such column" if bundle.id in self.states else None}
             for fragment in load_estate().fragments.values() for bundle in fragment.queries}
         slots = {"0": {"state": self.slot, "restarts": 1, "fragments": fragments}, "1": {"state": "running"}}
-        return jobs.LiveReading(measured=True, reports=Reports.of({"n1": {
+        return jobs.LiveReading(measured=True, flows=self.flows, reports=Reports.of({"n1": {
             "node": "n1", "at_ms": self.now_s * 1000, "disk_free_mb": self.disk_free_mb, "slots": slots}}))
 
 
@@ -174,6 +176,25 @@ def test_a_driver_that_ends_again_and_again_is_told_to_those_who_run_there(
     assert (alert.kind, alert.phase, alert.element, alert.cause) == (
         "restarting", "firing", fragment.slot, f"slot:{fragment.slot}")
     assert "3 times" in alert.text and "Its JVM ended." in alert.text
+
+
+def test_events_that_come_too_late_are_told_of_their_task(
+    world: World, traffic: DataflowRecord, estate: Estate
+) -> None:
+    task, other, *_ = load_estate().tasks
+    late = Series("task", task, "late_per_s")
+    assert estate.round() == []
+    estate.flows = Flows(tasks={
+        task: TaskFlow(5.0, 100, 20.0, 30.0, late=120), other: TaskFlow(5.0, 100, 20.0, 30.0)})
+    history = DatabaseHistory()
+    for second in range(60):
+        history.append(estate.now_s - 400 + second, {late: 2.0})
+    history.flush()
+    [alert] = estate.round()
+    assert (alert.kind, alert.phase, alert.element, alert.dataflow) == ("late_events", "firing", task, traffic)
+    assert alert.text.startswith("120 events came too late for ")
+    estate.round(seconds=300)
+    assert [alert.phase for alert in estate.round(seconds=310)] == ["resolved"]
 
 
 def test_the_disk_of_the_sites_own_node_is_told_once(
@@ -368,6 +389,7 @@ def test_an_alert_leads_to_where_its_cause_is_seen(world: World, traffic: Datafl
         ("node", "site", "disk:site", "disk"): None,
         ("source", fragment.id, f"source:{fragment.id}", "silent_source"): f"/estate/queries/{fragment.id}",
         ("source", parent, f"source:{parent}", "silent_source"): f"/estate/tasks/{parent}",
+        ("task", child, f"task:{child}", "late_events"): f"/estate/tasks/{child}",
         ("stream", f"{parent}>{child}", "backlog", "backlog"): f"/estate/streams/{parent}/{child}",
         ("dataflow", dataflow, "promise", "broken_promise"): f"/dataflows/{dataflow}/schedule/outcome",
         ("estate", "slots", "too_few_slots", "too_few_slots"): "/estate/deployment",

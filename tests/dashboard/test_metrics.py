@@ -30,7 +30,7 @@ def scraped(world: World, settings: Any, monkeypatch: pytest.MonkeyPatch) -> Any
     planned(world.mo, world.mobility, document("rides", window=7))
     alert_of(world.city)
     Delivery.objects.create(key="k", channel="webhook", payload={}, state="dead")
-    flows = Flows(tasks={task: TaskFlow(5.0, 100, 20.0, 1500.0) for task in load_estate().tasks})
+    flows = Flows(tasks={task: TaskFlow(5.0, 100, 20.0, 1500.0, late=3) for task in load_estate().tasks})
     monkeypatch.setattr(jobs, "read_live", lambda *_: jobs.LiveReading(measured=True, flows=flows, reports=Reports.of({
         "n1": {"node": "n1", "disk_free_mb": 5000, "slots": {
             "0": {"state": "running", "cpu": 0.5, "memory_mb": 900, "restarts": 2}}}})))
@@ -55,6 +55,8 @@ def test_names_have_one_prefix_base_units_and_words(scraped: Any) -> None:
     [latency] = [sample for sample in families["weir_dataflow_latency_seconds"].samples
                  if sample.labels["quantile"] == "0.99"]
     assert (latency.value, latency.labels["name"], latency.labels["team"]) == (1.5, "traffic", "city")
+    [late] = families["weir_dataflow_events_late"].samples
+    assert late.value == 3 * len(next(iter(load_estate().submitted.values())).running)
     assert families["weir_node_disk_free_bytes"].samples[0].value == 5e9
     assert families["weir_slot_restarts"].samples[0].value == 2
 

@@ -49,7 +49,9 @@ def test_time_decides_where_a_period_is_given():
     learner = Learner(**{**BASE, "every": 0, "period": 500, "window": 100})
     out = run(learner, readings(12))
     assert [(row[0], row[6]) for row in out] == [(4, 5), (9, 10)]
-    assert run(learner, [(0, 0, 0, 1.0, 1.0), (1, 100_000, 0, 2.0, 2.0)])[0][6] == 1
+    assert run(learner, [(0, 0, 0, 1.0, 1.0), (1, 100_000, 100_000, 2.0, 2.0)])[0][6] == 1
+    ahead = [(0, 0, 0, 1.0, 1.0), (1, 10**9, 400, 2.0, 2.0), (2, 600, 600, 3.0, 3.0), (3, 1_100, 1_100, 4.0, 4.0)]
+    assert [row[6] for row in run(learner, ahead)] == [2, 3], "an event of the future puts nothing off"
     assert run(learner, [(0, 0, 0, None, 1.0), (1, 100_000, 0, 2.0, 2.0)]) == []
 
 

@@ -21,7 +21,7 @@ def events(count: int) -> list[tuple]:
     """Events of two sensors, some late, with what text, pandas and JSON could lose."""
     chance = random.Random(3)
     return [(
-        seq, START_MS + seq * 1000 - chance.choice([0, 0, 0, 4_000, 30_000]), START_MS + seq,
+        seq, START_MS + seq * 1000 - chance.choice([0, 0, 0, 4_000, 30_000]), START_MS + seq * 1000 + 500,
         chance.choice(["a", "b", None]), chance.choice([2**53 + seq % 3, None, -1]),
         chance.choice([1.5, math.nan, math.inf, None, -0.0, 0.1 + 0.2]), chance.choice([True, None]),
         datetime(2024, 1, 1, 12, 0, 0, 123_456 + seq % 2, tzinfo=UTC), chance.choice([None, [], ["x", None]]),

@@ -52,7 +52,10 @@ CALLS = {
     "array_min": ["array_min(r.y)"], "array_distinct": ["array_distinct(arr)"], "sort_array": ["sort_array(arr)"],
     "array_join": ["array_join(r.y, ',')"], "flatten": ["flatten(nested)"], "map_keys": ["map_keys(m)"],
     "map_values": ["map_values(m)"], "element_at": ["element_at(m, 'k')"], "get": ["get(arr, i)"],
-    "to_timestamp": ["to_timestamp(s)"], "to_date": ["to_date(s)"], "timestamp_millis": ["timestamp_millis(_time)"],
+    "to_timestamp": ["to_timestamp(s)", "to_timestamp(s, 'd.M.yyyy HH:mm')"],
+    "to_date": ["to_date(s)", "to_date(s, 'dd.MM.yyyy')"],
+    "to_utc_timestamp": ["to_utc_timestamp(at, 'Europe/Berlin')"],
+    "from_utc_timestamp": ["from_utc_timestamp(at, 'Asia/Kolkata')"], "timestamp_millis": ["timestamp_millis(_time)"],
     "timestamp_seconds": ["timestamp_seconds(a)"], "unix_millis": ["unix_millis(at)"],
     "unix_seconds": ["unix_seconds(d)"], **{name: [f"{name}(at)", f"{name}(d)"] for name in (
         "year", "month", "day", "dayofmonth", "dayofweek", "dayofyear", "quarter", "weekofyear", "hour", "minute",

@@ -47,7 +47,7 @@ class TaskFlow:
     """What leaves a running task: its rate, its events so far, and their age since their source emitted them.
 
     ``watermark_lag_ms`` is how far the latest event time that has left it is behind the broker's clock; of a divided
-    task that of the bundle that is furthest behind.
+    task that of the bundle that is furthest behind. ``late`` counts the events that came too late for it so far.
     """
 
     rate_per_s: float
@@ -59,6 +59,8 @@ class TaskFlow:
     latency_mean_ms: float | None = None
     latency_min_ms: float | None = None
     latency_max_ms: float | None = None
+    late: int = 0
+    late_per_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,6 +213,8 @@ def flows_of(
                 latency_p50_ms=p50_ms, latency_p99_ms=p99_ms, latency_p95_ms=p95_ms,
                 latency_mean_ms=_mean_age_ms(growth, position), latency_min_ms=min_ms, latency_max_ms=max_ms,
                 watermark_lag_ms=_behind_ms(after.at_ms, of_staying, position),
+                late=sum(counts.get(f"{position}:late", 0) for counts in totals),
+                late_per_s=sum(_rate(part.counts.get(f"{position}:late", 0), part.over_s) for part in grown),
             )
     for fragment in fragments:
         for position, task_id in enumerate(fragment.active_tasks):

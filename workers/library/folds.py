@@ -26,6 +26,8 @@ class Fold(Protocol):
     # A fold whose state has members that are mappings and grow may have ``parts() -> Parts`` besides (`state_store`):
     # by member, when an entry of it is due. Entries are then read and written one by one, so ``step`` looks at those
     # that it names, and finds others by ``due`` and ``soonest`` alone.
+    # One that has a single state may have ``late(state) -> int``, how many events it left out for their time so far,
+    # and, with ``idle`` (ms, or None), ``silence(state)``: what comes out when nothing has come for so long.
 
 
 @dataclass(frozen=True, slots=True)

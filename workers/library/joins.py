@@ -18,7 +18,7 @@ from scheduler.model.task_types import Parameter, TaskType
 from .carrying import packed, unpacked
 from .columns import STREAM, require_scalar
 from .config import InvalidConfig, require_columns, settings
-from .operators import milliseconds
+from .operators import AHEAD, IDLE, milliseconds
 from .select.compiling import compiled
 from .select.form import one_form
 from .select.grammar import parse
@@ -62,8 +62,11 @@ JOIN = TaskType(
                   minimum=0, maximum=604_800, unit="s"),
         Parameter("after", "number", "How much later than the left event the right one may be.", default=60, minimum=0,
                   maximum=604_800, unit="s"),
-        Parameter("lateness", "number", "How much later than the latest time an event may come; later ones are left "
-                  "out.", default=0, minimum=0, maximum=604_800, unit="s"),
+        Parameter("lateness", "number", "How much later than the latest time of its partition an event may come; "
+                  "later ones are left out.", default=0, minimum=0, maximum=604_800, unit="s"),
+        AHEAD, IDLE,
+        Parameter("late", "string", "What becomes of an event that comes too late: drop it, or mark: it comes out "
+                  "alone, and a column late says 1 of it.", default="drop", choices=("drop", "mark"), added=True),
         Parameter("unmatched", "string", "What becomes of a left event that finds no right one: drop it, or emit it "
                   "alone once its time is over.", default="drop", choices=("drop", "emit")),
     ),
@@ -89,21 +92,25 @@ def join(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
     known = reduce(and_, (F.col(name).isNotNull() for name in on))
     given = inputs.select(*STREAM, F.when(known, F.concat(F.lit("="), key_text(on))).alias("_of"), *[
         pack.alias(name) for name, pack in packs.items()])
-    fold = Joined(milliseconds(values["before"]), milliseconds(values["after"]), milliseconds(values["lateness"]),
-                  values["unmatched"] == "emit")
+    fold = Joined(
+        milliseconds(values["before"]), milliseconds(values["after"]), milliseconds(values["lateness"]),
+        values["unmatched"] == "emit", values["late"] == "mark", milliseconds(values["ahead"]),
+        None if values["idle"] is None else milliseconds(values["idle"]))
     pairs = fold_stream(given, fold, by=[], reads=["_of", "_time", "_seq", "_born", "_left", "_right"], kept=[],
-                        added="_seq bigint, _time bigint, _born bigint, _left string, _right string")
-    events = [F.col(name) for name in STREAM] + unpacked("_left", on, inputs.schema)
+                        added="_seq bigint, _time bigint, _born bigint, _left string, _right string, late bigint")
+    key = [F.coalesce(*either).alias(name) for name, *either in zip(  # of one that was late there may be no left event
+        on, unpacked("_left", on, inputs.schema), unpacked("_right", on, inputs.schema), strict=True)]
+    events = [F.col(name) for name in STREAM] + key
     for side, names in sides.items():
         for name, column in names.items():
             events += unpacked(f"_{side}", [column], inputs.schema, renamed={column: name})
-    return pairs.select(*events)
+    return pairs.select(*events, *(["late"] if values["late"] == "mark" else []))
 
 
 def join_check(config: Mapping[str, Any]) -> None:
     """Raise ``InvalidConfig`` where the config cannot be built."""
     values = settings(JOIN, config)
-    names = [*values["on"], *taken(values, "left"), *taken(values, "right")]
+    names = [*values["on"], *taken(values, "left"), *taken(values, "right"), *_late(values)]
     if twice := sorted({name for name in names if name in STREAM or names.count(name) > 1}):
         raise InvalidConfig(f"A pair would have two columns {', '.join(twice)}.", parameter="right_columns",
                             remedy="Write name=column to give one of them another name.")
@@ -123,7 +130,11 @@ def join_columns(inputs: Columns, values: Mapping[str, Any]) -> Columns:
         _condition(values, side, inputs)
         for name, column in taken(values, side).items():
             types[name] = inputs.require(column, parameter=f"{side}_columns")
-    return Columns.stream(types)
+    return Columns.stream({**types, **_late(values)})
+
+
+def _late(values: Mapping[str, Any]) -> dict[str, str]:
+    return {"late": "bigint"} if values["late"] == "mark" else {}
 
 
 def taken(values: Mapping[str, Any], side: str) -> dict[str, str]:

@@ -75,9 +75,10 @@ class Learner:
         *features : float, optional
             In their order.
         """
-        out = self._on_time(state, time) if self.period else []
+        at = min(time, born)  # an event of the future would put off all that is due by then
+        out = self._on_time(state, at) if self.period else []
         if _known(target) and all(_known(value) for value in features):
-            state["rows"].append([time, target, *features])
+            state["rows"].append([at, target, *features])
             del state["rows"][: -self.window]
             state["new"] += 1
             state["last"] = [seq, time, born]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
+from functools import lru_cache
 from typing import Any
+from zoneinfo import available_timezones
 
 from scheduler.model.columns import Columns
 from scheduler.model.task_types import Parameter
@@ -25,12 +27,18 @@ TIME_FIELD = Parameter(
     "time_field", "string", "The column with the event's time: a timestamp, text in ISO 8601, or a number. Without it, "
     "the time is that of arrival.")
 TIME_UNIT = Parameter(
-    "time_unit", "string", "What a number in time_field counts since 1970.", default="ms",
-    choices=("s", "ms", "us", "ns"))
+    "time_unit", "string", "What a number counts since 1970, in time_field and in columns of type timestamp.",
+    default="ms", choices=("s", "ms", "us", "ns"))
+TIME_ZONE = Parameter(
+    "time_zone", "string", "Of times that say none, such as Europe/Berlin; UTC without it. An hour that comes twice "
+    "when summer time ends is the first of them; a time that is left out when it begins is a dead letter.", added=True)
+AHEAD = Parameter(
+    "ahead", "number", "How far ahead of its arrival an event's time may be; one that is further is a dead letter.",
+    default=300, minimum=0, maximum=315_576_000, unit="s", added=True)
 KEEP_DEAD = Parameter(
     "keep_dead", "integer", "How many of the newest messages that could not be read are kept with their reasons.",
     default=1000, minimum=1, maximum=100_000)
-EVENTS = (COLUMNS, TIME_FIELD, TIME_UNIT, KEEP_DEAD)
+EVENTS = (COLUMNS, TIME_FIELD, TIME_UNIT, TIME_ZONE, AHEAD, KEEP_DEAD)
 CA = Parameter("ca", "string", "Certificates (PEM) of the authorities to trust, instead of the machine's.", secret=True)
 KAFKA_ACCESS = (
     Parameter("security", "string", "How servers are spoken to.", default="plaintext",
@@ -90,9 +98,18 @@ def check_events(values: Mapping[str, Any], *, prefix: str = "") -> None:
     if time_field is not None and time_field not in columns:
         raise InvalidConfig(f"time_field names {time_field}, which is no column.",
                             remedy=f"Name one of {', '.join(columns) or 'the columns'}.")
+    zone = values.get("time_zone")
+    if zone is not None and zone not in _zones():
+        raise InvalidConfig(f"time_zone names {zone}, which is no zone.",
+                            remedy="Name one of the IANA database, such as Europe/Berlin.", parameter="time_zone")
     if time_field is not None and columns[time_field] == "boolean":
         raise InvalidConfig(f"{time_field} is boolean, which is no time.",
                             remedy="Declare it as timestamp, string, bigint or double.")
+
+
+@lru_cache(maxsize=1)
+def _zones() -> frozenset[str]:
+    return frozenset(available_timezones())
 
 
 def check_start(start: str) -> None:

@@ -23,6 +23,14 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 MOST_WINDOWS = 1_000  # that an event may be in
+AHEAD = Parameter(
+    "ahead", "number", "How far beyond its arrival an event's time counts as how far its partition has come; for times "
+    "that are ahead by intention, such as those of a forecast.", default=0, minimum=0, maximum=315_576_000, unit="s",
+    added=True)
+IDLE = Parameter(
+    "idle", "number", "After how long without events a partition is waited for no more, by arrival: what waits for it "
+    "comes out. Without it, nothing comes of a source that has fallen silent until it goes on.", minimum=1,
+    maximum=604_800, unit="s", added=True)
 INTEGERS = ("tinyint", "smallint", "int", "bigint")
 
 
@@ -43,6 +51,7 @@ DEDUPLICATE = _operator(
                   column="names"),
         Parameter("within", "number", "For how long an event has repetitions; events may come as late as that.",
                   default=600, minimum=0.001, maximum=604_800, unit="s"),
+        AHEAD,
     ),
     stateful=True, movable_state=True, key="by", selectivity=0.9, cost_us=25,
 )
@@ -61,11 +70,12 @@ WINDOW = _operator(
                   maximum=2_678_400, unit="s"),
         Parameter("by", "list", "Columns whose values each have windows of their own.", items="string",
                   column="names"),
-        Parameter("lateness", "number", "How much later than the latest time an event may come; a window closes so "
-                  "much later.", default=0, minimum=0, maximum=604_800, unit="s"),
+        Parameter("lateness", "number", "How much later than the latest time of its partition an event may come; a "
+                  "window closes so much later.", default=0, minimum=0, maximum=604_800, unit="s"),
         Parameter("late", "string", "What becomes of an event whose window has closed: drop it, and count it in the "
                   "key's next result (column late); or mark: a result of its own, whose late is 1.", default="drop",
                   choices=("drop", "mark")),
+        AHEAD, IDLE,
     ),
     stateful=True, movable_state=True, key="by", selectivity=0.05, cost_us=30,
 )
@@ -107,8 +117,9 @@ def deduplicate(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
     by, own = list(values["by"]), [name for name in inputs.columns if name not in STREAM]
     require_columns(inputs.columns, by, task_type="deduplicate", remedy="Name columns of the input.")
     whole = inputs.select(*STREAM, key_text(by).alias("_of"), packed(own).alias("_whole"))
-    passed = fold_stream(whole, Deduplicated(milliseconds(values["within"])), by=[], reads=["_of", "_time"],
-                         kept=[*STREAM, "_whole"], added="")
+    fold = Deduplicated(milliseconds(values["within"]), milliseconds(values["ahead"]))
+    passed = fold_stream(whole, fold, by=[], reads=["_of", "_time", "_seq", "_born"], kept=[*STREAM, "_whole"],
+                         added="")
     return passed.select(*[F.col(name) for name in STREAM], *unpacked("_whole", own, inputs.schema))
 
 
@@ -176,7 +187,8 @@ def window_fold(values: Mapping[str, Any]) -> tuple[tuple[Aggregate, ...], Windo
         raise InvalidConfig(f"A window of {size} ms cannot begin every {slide} ms.", parameter="slide",
                             remedy=f"Let slide be at most size, and size at most {MOST_WINDOWS} times slide.")
     return aggregates, Windowed(
-        size, slide or 0, milliseconds(values["lateness"]), values["late"] == "mark", len(by), aggregates)
+        size, slide or 0, milliseconds(values["lateness"]), values["late"] == "mark", len(by), aggregates,
+        milliseconds(values["ahead"]), None if values["idle"] is None else milliseconds(values["idle"]))
 
 
 def window_columns(inputs: Columns, values: Mapping[str, Any]) -> Columns:

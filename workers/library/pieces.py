@@ -6,7 +6,7 @@ What is taken out may be changed in place; what is other than it was is written 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from typing import Any
 
 from .state_store import Batch, Moment, Parts, packed
@@ -61,11 +61,17 @@ class Pieces(MutableMapping[str, Any]):
         moments = ((member, self._moment(value)) for member, value in self._known.items())
         return [*stored, *(member for member, moment in moments if moment is not None and moment <= upto)]
 
-    def soonest(self) -> int | None:
-        """When the first of them is due; None where none will be."""
-        stored = next((due for member, due in self._batch.soonest(*self._of) if member not in self._before), None)
-        known = (moment for moment in map(self._moment, self._known.values()) if moment is not None)
-        return min((moment for moment in (stored, *known) if moment is not None), default=None)
+    def soonest(self, *, after: int | None = None, where: Callable[[Any], bool] | None = None) -> int | None:
+        """When the first of them is due, as `soonest` has it; None where none will be."""
+        stored = next((due for member, due in self._batch.soonest(*self._of, after=after)
+                       if member not in self._before and (where is None or where(self._peek(member)))), None)
+        known = _soonest(self._known.values(), self._moment, after, where)
+        return min((moment for moment in (stored, known) if moment is not None), default=None)
+
+    def _peek(self, member: str) -> Any:
+        """A stored entry that is looked at and not kept."""
+        row = self._batch.read(*self._of, member)
+        return None if row is None else json.loads(row[1])
 
     def save(self) -> None:
         """Write what is other than it was."""
@@ -144,8 +150,31 @@ def due(entries: Mapping[str, Any], upto: int, *, moment: Moment) -> list[str]:
     return [member for member, at in moments if at is not None and at <= upto]
 
 
-def soonest(entries: Mapping[str, Any], *, moment: Moment) -> int | None:
-    """When the first entry of a part is due, whether it is in pieces or not; None where none will be."""
+def soonest(
+    entries: Mapping[str, Any], *, moment: Moment, after: int | None = None, where: Callable[[Any], bool] | None = None
+) -> int | None:
+    """When the first entry of a part is due, whether it is in pieces or not; None where none will be.
+
+    Parameters
+    ----------
+    entries : mapping
+        The part.
+    moment : callable
+        When an entry is due, as the fold's ``parts`` have it.
+    after : int, optional
+        Only those that are due later.
+    where : callable, optional
+        Only entries of which it is true.
+    """
     if isinstance(entries, Pieces):
-        return entries.soonest()
-    return min((at for at in map(moment, entries.values()) if at is not None), default=None)
+        return entries.soonest(after=after, where=where)
+    return _soonest(entries.values(), moment, after, where)
+
+
+def _soonest(
+    values: Iterable[Any], moment: Moment, after: int | None, where: Callable[[Any], bool] | None
+) -> int | None:
+    moments = ((moment(value), value) for value in values)
+    return min((
+        at for at, value in moments
+        if at is not None and (after is None or at > after) and (where is None or where(value))), default=None)

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Folds:
-    """The folds that a task is made of, counted while it is built; the file with the state that they begin with, and
-    the folder of stores, where there may be any.
+    """The folds that a task is made of, counted while it is built; the file with the state that they begin with, the
+    folder of stores, where there may be any, and what counts late events (``LATE``) and takes their rows away.
 
     The file is JSON: under ``states``, by running task, the state of each of its folds in the order of the stream.
     """
@@ -48,6 +48,7 @@ class Folds:
     stores: Path | None = None
     fragment: str = ""
     large: int = LARGE
+    count_late: Callable[[DataFrame], DataFrame] | None = None
     count: int = field(default=0, init=False)
 
     def next(self) -> tuple[Inherited | None, StoreLocation | None]:
@@ -61,6 +62,8 @@ class Folds:
 
 
 NOTHING = "{}"
+LATE = "_late"  # behind a fold, of a row that stands for so many events that came too late
+ONE = ""  # the key of a fold that has no key columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +85,8 @@ _BUILDING: ContextVar[Folds | None] = ContextVar("folds of the task that is bein
 
 @contextmanager
 def going_on(
-    task: str, *, inherited: Path | None = None, stores: Path | None = None, fragment: str = "", large: int = LARGE
+    task: str, *, inherited: Path | None = None, stores: Path | None = None, fragment: str = "", large: int = LARGE,
+    count_late: Callable[[DataFrame], DataFrame] | None = None,
 ) -> Iterator[Folds]:
     """Build a task whose folds begin with the state that another query left, where there is any.
 
@@ -98,8 +102,11 @@ def going_on(
         Whose query it is.
     large : int, optional
         From how many characters on the states of a fold are in a store.
+    count_late : callable, optional
+        Takes a stream with the column ``LATE`` and gives it without it, and without the rows that have a number there:
+        how many events came too late.
     """
-    folds = Folds(task, inherited, stores, fragment, large)
+    folds = Folds(task, inherited, stores, fragment, large, count_late)
     token = _BUILDING.set(folds)
     try:
         yield folds
@@ -138,18 +145,49 @@ def fold_stream(
     ddl = ", ".join(part for part in (columns_ddl({name: _kept_type(inputs, name) for name in kept}), added) if part)
     used = list(dict.fromkeys([*kept, *reads]))
     kept, reads = tuple(kept), tuple(reads)
+    tells, idle_ms = hasattr(fold, "late"), getattr(fold, "idle", None)
+    nobody = _nobody(ddl) if tells else ()
 
-    def work(states: StatesByKey, frame: pd.DataFrame) -> Sequence[list]:
-        rows = fold_rows(fold, states, {name: _values(frame[name]) for name in frame}, reads=reads, kept=kept)
+    def work(states: StatesByKey, frame: pd.DataFrame | None) -> Sequence[list]:
+        before = _late(fold, states) if tells else 0
+        if frame is None:
+            rows = list(fold.silence(states.get(ONE))) if states.get(ONE) is not None else []
+        else:
+            rows = fold_rows(fold, states, {name: _values(frame[name]) for name in frame}, reads=reads, kept=kept)
+        if tells:
+            late = _late(fold, states) - before
+            rows = [*((*row, 0) for row in rows), *([(*nobody, late)] if late else [])]
         return list(map(list, zip(*rows, strict=True)))
 
     columns = [F.col(name).cast(_kept_type(inputs, name)).alias(name) for name in used]
-    return fold_batches(inputs, work, by=by, columns=columns, gives=ddl, parts=parts_of(fold))
+    gives = f"{ddl}, {LATE} bigint" if tells else ddl
+    out = fold_batches(inputs, work, by=by, columns=columns, gives=gives, parts=parts_of(fold), idle_ms=idle_ms)
+    return _counted(out) if tells else out
+
+
+def _late(fold: Any, states: StatesByKey) -> int:
+    state = states.get(ONE)
+    return 0 if state is None else fold.late(state)
+
+
+def _nobody(ddl: str) -> tuple:
+    """The values of a row that is no event; whole numbers must not be missing, for pandas would make doubles of all."""
+    from pyspark.sql.types import LongType, StructType
+
+    return tuple(0 if isinstance(column.dataType, LongType) else None for column in StructType.fromDDL(ddl))
+
+
+def _counted(events: DataFrame) -> DataFrame:
+    """A stream without the rows that only say how many events were late; those are counted, where somebody does."""
+    folds = _BUILDING.get()
+    if folds is not None and folds.count_late is not None:
+        return folds.count_late(events)
+    return events.filter(f"{LATE} = 0").drop(LATE)
 
 
 def fold_batches(
-    inputs: DataFrame, work: Callable[[StatesByKey, pd.DataFrame], Sequence[Sequence]], *, by: Sequence[str],
-    columns: Sequence[Column], gives: str, parts: Parts | None = None,
+    inputs: DataFrame, work: Callable[[StatesByKey, pd.DataFrame | None], Sequence[Sequence]], *, by: Sequence[str],
+    columns: Sequence[Column], gives: str, parts: Parts | None = None, idle_ms: int | None = None,
 ) -> DataFrame:
     """Send a stream through a function that takes some of its events at a time, in their order.
 
@@ -169,6 +207,9 @@ def fold_batches(
         Spark DDL of what comes out.
     parts : mapping, optional
         The members of a key's state that are mappings by a key of their own, as a fold has them.
+    idle_ms : int, optional
+        After how long without an event ``work`` is called with None for events, by the clock of Spark's batches, which
+        its checkpoint keeps: a batch that is repeated has the same.
     """
     from pyspark.sql import functions as F
     from pyspark.sql.types import StructType
@@ -183,16 +224,19 @@ def fold_batches(
         text = state.get[0] if state.exists else inherited.read() if inherited else NOTHING
         kept = keeping(text, location, parts or {})
         try:
-            for frame in frames:
+            for frame in [None] if state.hasTimedOut else frames:
                 given = work(kept.states, frame)
                 if given:
                     yield pd.DataFrame(dict(zip(names, given, strict=True)))
             state.update((kept.save(),))
+            if idle_ms is not None and not state.hasTimedOut:
+                state.setTimeoutDuration(idle_ms)
         finally:
             kept.close()
 
     one_group = inputs.select(*columns, key_text(by).alias("_key"), F.lit(0).alias("_group")).coalesce(1)
-    return one_group.groupBy("_group").applyInPandasWithState(run, schema, "states string", "append", "NoTimeout")
+    timeout = "NoTimeout" if idle_ms is None else "ProcessingTimeTimeout"
+    return one_group.groupBy("_group").applyInPandasWithState(run, schema, "states string", "append", timeout)
 
 
 class StatesByKey(Protocol):

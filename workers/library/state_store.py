@@ -28,6 +28,7 @@ from typing import Any
 from .store_files import DROP, NOTE_GONE, PUT, StateLost, connected, has_version, make, newest, opened, remove
 
 LARGE = 256 << 10
+FIRST_DUE = -(1 << 63)  # of what SQLite can keep
 VERSIONS = 20  # batches that can be taken back: as many as Spark keeps
 GONE = 1_000  # batches for which a row that went is remembered
 MARK = "@"  # what the text of a pointer begins with; that of states is a JSON object
@@ -102,10 +103,12 @@ class Batch:
             "SELECT member FROM rows WHERE owner = ? AND part = ? AND due <= ?", (owner, part, upto))
         return [member for member, in rows]
 
-    def soonest(self, owner: str, part: str) -> Iterator[tuple[str, int]]:
-        """The members of a part that will be due, and when, the first ones first."""
+    def soonest(self, owner: str, part: str, *, after: int | None = None) -> Iterator[tuple[str, int]]:
+        """The members of a part that will be due, later than ``after`` if that is given, and when; the first ones
+        first."""
         return self._connection.execute(
-            "SELECT member, due FROM rows WHERE owner = ? AND part = ? AND due IS NOT NULL ORDER BY due", (owner, part))
+            "SELECT member, due FROM rows WHERE owner = ? AND part = ? AND due > ? ORDER BY due",
+            (owner, part, FIRST_DUE if after is None else after))
 
     def write(
         self, row: tuple[str, str, str], value: str | None, *, due: int | None, before: tuple[int | None, str] | None

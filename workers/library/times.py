@@ -6,7 +6,7 @@ import csv
 import json
 import re
 from collections.abc import Iterable
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, tzinfo
 from typing import TYPE_CHECKING, Any
 
 from .config import InvalidConfig
@@ -77,6 +77,20 @@ def to_ms(value: Any) -> int | None:
         return to_ms(datetime.fromisoformat(text))
     except ValueError:
         return None
+
+
+def local_time(time: datetime, zone: tzinfo) -> datetime:
+    """A time on the clocks of a zone: the first of two where they are set back.
+
+    Raises
+    ------
+    ValueError
+        Clocks were set forward over it.
+    """
+    local = time.replace(tzinfo=zone, fold=0)
+    if local.astimezone(UTC).astimezone(zone).replace(tzinfo=None) != time:
+        raise ValueError(f"{time} is left out by the clocks of {zone}")
+    return local
 
 
 def _senml_time(line: str) -> Any:

@@ -1,9 +1,9 @@
-"""Windows, repetitions and pairs as folds: what comes out follows from the order of the events alone.
+"""Windows, repetitions and pairs as folds: what comes out for a key follows from the order of its partition's events.
 
-Time is the events'. The **mark** is the latest time that has come, less the lateness that is waited for; what is at or
-before the mark is settled. It moves with each event and not, as Spark's watermark, with each batch: so the same events
-give the same results however they are cut into batches, and what is late is the same for whoever shares the task. State
-of folds can be handed from one query to another, which that of Spark's own windows cannot.
+Time is the events'. Each partition of a source has a mark of its own (``marks``); what is at or before it is settled.
+It moves with each event and not, as Spark's watermark, with each batch: so the same events give the same results
+however they are cut into batches and however partitions interleave, and what is late is the same for whoever shares the
+task. State of folds can be handed from one query to another, which that of Spark's own windows cannot.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from . import marks
 from .aggregates import Aggregate
+from .marks import FOREVER, NEVER, Punctuality
 from .pieces import due, soonest
 from .state_store import Moment, Parts
 
@@ -24,8 +26,9 @@ class Windowed:
     those of events); gives (seq, time, born, *key, start, end, *results, late) for each window that closes.
 
     Times are in ms; ``size`` is a session's gap where ``slide`` is 0. A window is half open: it has its start and not
-    its end. ``late`` counts the events that came after their window had closed, since the key's last result; with
-    ``mark`` each such event gives a result of its own at once, of itself alone, whose ``late`` is 1.
+    its end. It closes when all partitions that its key was seen in have passed it. ``late`` counts the events that came
+    after their window had closed, since the key's last result, where that is not much older; with ``mark`` each such
+    event gives a result of its own at once, of itself alone, whose ``late`` is 1.
     """
 
     size: int
@@ -34,12 +37,19 @@ class Windowed:
     mark: bool
     keys: int
     aggregates: tuple[Aggregate, ...]
+    ahead: int = 0
+    idle: int | None = None
+
+    @property
+    def punctuality(self) -> Punctuality:
+        """How far events may be out of time."""
+        return Punctuality(self.lateness, self.ahead, self.idle)
 
     def start(self) -> dict:
-        return {"mark": None, "next": None, "keys": {}}
+        return {**marks.start(), "keys": {}}
 
     def parts(self) -> Parts:
-        """A key is due when the first of its windows closes."""
+        """A key is due when the first of its windows closes, or, without one, when it is forgotten."""
         return {"keys": _first_end}
 
     def step(self, state: dict, key: str, time: int, seq: int, born: int, *values: Any) -> Iterable[tuple]:
@@ -56,24 +66,51 @@ class Windowed:
         *values
             Those of the key's columns, then one for each aggregate.
         """
-        here = state["keys"].setdefault(key, {"key": list(values[:self.keys]), "open": [], "late": 0})
-        event, read, out = (seq, time, born), values[self.keys:], []
+        if marks.is_of_one_mark(state):
+            self._divide(state, born)
+        name, fell = marks.arrive(state, seq, born, self.punctuality)
+        out = self._close(state) if fell else []
+        own = state["partitions"][name]
+        here = state["keys"].setdefault(key, {"key": list(values[:self.keys]), "open": [], "late": 0, "of": []})
+        if name not in here.setdefault("of", []):
+            here["of"].append(name)
+        settled, is_late = max(own["mark"], here.get("closed", NEVER)), False
+        event, read = (seq, time, born), values[self.keys:]
         for begin, end in self._windows(time, here["open"]):
-            if state["mark"] is not None and end <= state["mark"]:
+            if end <= settled:
+                is_late = True
                 out += self._late(here, begin, end, event, read)
             else:
                 window = self._window(here["open"], begin, end)
                 window[2:5] = event
                 self._add(window[5], read)
-                state["next"] = window[1] if state["next"] is None else min(state["next"], window[1])
-        reached = time - self.lateness
-        if state["mark"] is None or reached > state["mark"]:
-            state["mark"] = reached
-        if state["next"] is not None and state["next"] <= state["mark"]:
-            out += self._close(state)
-        if not here["open"] and not here["late"]:
+        state["late"] += is_late
+        if here["open"] or here["late"]:
+            here["until"] = own["mark"] + self.size
+            for partition in here["of"]:
+                marks.expect(state["partitions"][partition], _first_end(here))
+        else:
             state["keys"].pop(key, None)
+        marks.advance(own, time, born, self.punctuality)
+        if marks.is_due(own):
+            out += self._close(state, own)
         return out
+
+    def silence(self, state: dict) -> Iterable[tuple]:
+        """Nothing has come for ``idle`` ms: give the windows that are open."""
+        marks.silence(state)
+        return self._close(state)
+
+    def late(self, state: dict) -> int:
+        """How many events have come too late for one of their windows."""
+        return state.get("late", 0)
+
+    def _divide(self, state: dict, born: int) -> None:
+        """A state of one mark for all: keys that only ever were late go, for nobody else would forget them."""
+        state.pop("next", None)
+        marks.divide(state, state.pop("mark", None), born, self.punctuality)
+        for key in [key for key, here in state["keys"].items() if not here["open"]]:
+            del state["keys"][key]
 
     def _windows(self, time: int, open_windows: Sequence[list]) -> list[tuple[int, int]]:
         """The windows that an event is in, by start and end, the earliest first."""
@@ -117,27 +154,43 @@ class Windowed:
         return [aggregate.kind.result(state, aggregate.argument)
                 for aggregate, state in zip(self.aggregates, states, strict=True)]
 
-    def _close(self, state: dict) -> list[tuple]:
-        keys = state["keys"]
-        closing = sorted(
-            (window[1], window[0], key) for key in due(keys, state["mark"], moment=_first_end)
-            for window in keys[key]["open"] if window[1] <= state["mark"])
+    def _close(self, state: dict, own: dict | None = None) -> list[tuple]:
+        """Close what is due by the mark of a partition that has moved, or of any; the earliest end first."""
+        keys, partitions, closing = state["keys"], state["partitions"], []
+        for key in due(keys, FOREVER if own is None else own["mark"], moment=_first_end):
+            here = keys[key]
+            mark = marks.least(state, here.get("of", ()), self.punctuality)
+            closing += [(window[1], window[0], key) for window in here["open"] if window[1] <= mark]
+            if not here["open"] and here["until"] <= mark:
+                del keys[key]
         out = []
-        for end, begin, key in closing:
+        for end, begin, key in sorted(closing):
             here = keys[key]
             window = next(window for window in here["open"] if window[0] == begin and window[1] == end)
             here["open"].remove(window)
             out.append((*window[2:5], *here["key"], begin, end, *self._results(window[5]), here["late"]))
-            here["late"] = 0
+            here["late"], here["closed"] = 0, end
+            for partition in (partitions[name] for name in here.get("of", ())):
+                if partition["silent"]:  # its own mark was not waited for
+                    partition["mark"] = max(partition["mark"], end)
             if not here["open"]:
                 del keys[key]
-        state["next"] = soonest(keys, moment=_first_end)
+        for name, partition in partitions.items():
+            if own is None or partition is own:
+                partition["next"] = self._next(state, name)
         return out
+
+    def _next(self, state: dict, name: str) -> int | None:
+        """When the next key of a partition is due that is not held up by another one."""
+        if len(state["partitions"]) == 1:
+            return soonest(state["keys"], moment=_first_end)
+        return soonest(state["keys"], moment=_first_end, after=state["partitions"][name]["mark"],
+                       where=lambda here: name in here.get("of", (name,)))
 
 
 def _first_end(here: dict) -> int | None:
-    """When the first of a key's open windows ends."""
-    return min((window[1] for window in here["open"]), default=None)
+    """When the first of a key's open windows ends; without one, when it is forgotten."""
+    return min((window[1] for window in here["open"]), default=here.get("until"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,34 +198,57 @@ class Deduplicated:
     """``step`` takes a key's text and a time (ms) and gives one empty tuple for an event that passes: none of its key
     passed less than ``within`` ms before or after it.
 
-    Keys are forgotten when events of a time twice that far behind could only be new; of events that come later than
-    ``within`` a repetition may pass, and so may one of an event that came so late: the latest time of each key is kept.
+    Keys are forgotten when events of a time twice that far behind could only be new in their partition; of events that
+    come later than ``within`` a repetition may pass, and so may one of an event that came so late: the latest time of
+    each key is kept.
     """
 
     within: int
+    ahead: int = 0
 
     def start(self) -> dict:
-        return {"latest": None, "next": None, "passed": {}}
+        return {**marks.start(), "passed": {}}
 
     def parts(self) -> Parts:
         """A key is due by when it passed."""
-        return {"passed": _itself}
+        return {"passed": _when}
 
-    def step(self, state: dict, key: str, time: int) -> Iterable[tuple]:
-        latest = state["latest"] = time if state["latest"] is None else max(state["latest"], time)
-        if state["next"] is None or latest >= state["next"]:
-            for other in due(state["passed"], latest - 2 * self.within, moment=_itself):
-                del state["passed"][other]
-            state["next"] = latest + self.within
+    def step(self, state: dict, key: str, time: int, seq: int, born: int) -> Iterable[tuple]:
+        """Take an event in.
+
+        Parameters
+        ----------
+        state : dict
+            As `start` gives it; changed in place.
+        key : str
+            The key's text.
+        time, seq, born : int
+            Weir's columns of the event.
+        """
+        punctuality = Punctuality(ahead=self.ahead)
+        if marks.is_of_one_mark(state):
+            state.pop("next", None)
+            marks.divide(state, state.pop("latest", None), born, punctuality)
+        name, _ = marks.arrive(state, seq, born, punctuality)
+        own = state["partitions"][name]
+        marks.advance(own, time, born, punctuality)
+        if own["next"] is None or marks.is_due(own):
+            for other in due(state["passed"], own["mark"] - 2 * self.within, moment=_when):
+                entry = state["passed"][other]
+                if isinstance(entry, int) or entry[1] == name:  # a number alone is of a version without partitions
+                    del state["passed"][other]
+            own["next"] = own["mark"] + self.within
         before = state["passed"].get(key)
-        if before is not None and abs(time - before) < self.within:
+        at = None if before is None else _when(before)
+        if at is not None and abs(time - at) < self.within:
             return ()
-        state["passed"][key] = time if before is None else max(before, time)
+        if at is None or time >= at:
+            state["passed"][key] = [time, name]
         return [()]
 
 
-def _itself(at: int) -> int:
-    return at
+def _when(entry: int | list) -> int:
+    return entry if isinstance(entry, int) else entry[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,17 +258,26 @@ class Joined:
     each pair.
 
     A pair's right event is at most ``before`` ms earlier and ``after`` ms later than the left one. An event that is
-    older than the mark is left out. With ``outer`` a left event that finds nobody comes out alone, once nobody can
-    come any more.
+    older than its partition's mark is left out; with ``mark`` it comes out alone. With ``outer`` a left event that
+    finds nobody comes out alone, once nobody can come any more: all partitions have passed what it could match. A side
+    that has not been heard of is waited for like a partition that has fallen silent.
     """
 
     before: int
     after: int
     lateness: int
     outer: bool
+    mark: bool = False
+    ahead: int = 0
+    idle: int | None = None
+
+    @property
+    def punctuality(self) -> Punctuality:
+        """How far events may be out of time."""
+        return Punctuality(self.lateness, self.ahead, self.idle)
 
     def start(self) -> dict:
-        return {"mark": None, "next": None, "swept": None, "left": {}, "right": {}}
+        return {**marks.start(), "next": None, "swept": NEVER, "sides": "", "begun": None, "left": {}, "right": {}}
 
     def parts(self) -> Parts:
         """A key is due when the first of its events can match nobody any more, but for the mark's own moment."""
@@ -217,56 +302,85 @@ class Joined:
         left, right : str, optional
             What a pair takes of it on each side.
         """
-        if state["mark"] is not None and time < state["mark"]:
-            return []
-        out: list[tuple] = []
+        if marks.is_of_one_mark(state):
+            marks.divide(state, state.pop("mark", None), born, self.punctuality)
+            state.update(swept=NEVER, sides="LR", begun=born)
+        name, fell = marks.arrive(state, seq, born, self.punctuality)
+        own = state["partitions"][name]
+        out: list[tuple] = self._forget(state) if fell else []
+        for side, letter in ((left, "L"), (right, "R")):
+            if side is not None and letter not in state["sides"]:
+                state["sides"] += letter
+        if state["begun"] is None:
+            state["begun"] = born
+        if time < own["mark"]:
+            state["late"] += 1
+            return [*out, (seq, time, born, left, right, 1)] if self.mark else out
         entry: list | None = None
         if left is not None:
             entry = [time, seq, born, left, 0]
             for other in state["right"].get(key, ()) if key is not None else ():
                 if time - self.before <= other[0] <= time + self.after:
                     entry[4] = 1
-                    out.append((seq, time, born, left, other[3]))
+                    out.append((seq, time, born, left, other[3], 0))
             self._keep(state, "left", key or "", entry, self.after)
         if right is not None and key is not None:
             for other in state["left"].get(key, ()):
                 if other[0] - self.before <= time <= other[0] + self.after and other is not entry:
                     other[4] = 1
-                    out.append((seq, time, born, other[3], right))
+                    out.append((seq, time, born, other[3], right, 0))
             self._keep(state, "right", key, [time, seq, born, right], self.before)
-        state["mark"] = max(time - self.lateness, state["mark"] if state["mark"] is not None else time - self.lateness)
-        rested = state["swept"] is None or state["mark"] - state["swept"] >= (self.before + self.after) // 8
-        if rested and state["next"] is not None and state["next"] < state["mark"]:
+        marks.advance(own, time, born, self.punctuality)
+        mark = self._mark(state)
+        rested = mark - state["swept"] >= (self.before + self.after) // 8
+        if rested and state["next"] is not None and state["next"] < mark:
             out += self._forget(state)
         return out
+
+    def silence(self, state: dict) -> Iterable[tuple]:
+        """Nothing has come for ``idle`` ms: give the left events that found nobody, where they are wanted."""
+        marks.silence(state)
+        return self._forget(state)
+
+    def late(self, state: dict) -> int:
+        """How many events have come too late."""
+        return state.get("late", 0)
 
     def _keep(self, state: dict, side: str, key: str, entry: list, reach: int) -> None:
         state[side].setdefault(key, []).append(entry)
         end = entry[0] + reach
         state["next"] = end if state["next"] is None else min(state["next"], end)
 
+    def _mark(self, state: dict) -> int:
+        """Up to when nobody can come any more."""
+        mark = marks.least(state, state["partitions"], self.punctuality)
+        waits = len(state["sides"]) < 2 and state["clock"] - state["begun"] < self.punctuality.hold
+        return NEVER if waits and mark < FOREVER else mark
+
     def _forget(self, state: dict) -> list[tuple]:
         """Leave out what can match nobody any more; give those of the left that never did.
 
         That may look at all that is kept, so it waits until an eighth of the interval has passed since the last time.
         """
+        mark = self._mark(state)
         gone: list[list] = []
         ends: list[int | None] = []
         for side, reach in (("left", self.after), ("right", self.before)):
             moment = self._last_chance(reach)
-            for key in due(state[side], state["mark"] - 1, moment=moment):
-                entries = state[side][key]
-                stay = [entry for entry in entries if entry[0] + reach >= state["mark"]]
+            for key in due(state[side], mark - 1, moment=moment):
+                stay, over = [], []
+                for entry in state[side][key]:
+                    (over if entry[0] + reach < mark else stay).append(entry)
                 if side == "left":
-                    gone += [entry for entry in entries if entry[0] + reach < state["mark"] and not entry[4]]
+                    gone += [entry for entry in over if not entry[4]]
                 if stay:
                     state[side][key] = stay
                 else:
                     del state[side][key]
             ends.append(soonest(state[side], moment=moment))
         state["next"] = min((end for end in ends if end is not None), default=None)
-        state["swept"] = state["mark"]
-        return [(entry[1], entry[0], entry[2], entry[3], None) for entry in sorted(
+        state["swept"] = max(state["swept"], mark) if mark < FOREVER else NEVER
+        return [(entry[1], entry[0], entry[2], entry[3], None, 0) for entry in sorted(
             gone, key=lambda entry: (entry[0], entry[1]))] if self.outer else []
 
 

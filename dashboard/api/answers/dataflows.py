@@ -227,7 +227,8 @@ class Totals(Answer):
 
 
 class LiveTask(Answer):
-    """A task's query: where it runs, how it is, and what it does; ``running`` is the running task's id."""
+    """A task's query: where it runs, how it is, and what it does; ``running`` is the running task's id, ``late`` how
+    many events came too late for it."""
 
     running: str
     fragment: str
@@ -243,6 +244,7 @@ class LiveTask(Answer):
     events: Annotated[int | None, Moving()]
     latency_p50_ms: Figure
     latency_p99_ms: Figure
+    late: Annotated[int | None, Moving()]
     shared_with: list[User]
 
 

@@ -114,6 +114,13 @@ def test_a_watermark_is_of_the_bundle_that_is_furthest_behind():
     assert {flow.watermark_lag_ms for task, flow in behind.items() if task != "k"} == {None}
 
 
+def test_late_events_are_counted_by_task() -> None:
+    before = Meters(0, {"f2-0": {"0:n": 5, "0:late": 3}})
+    tasks = flows(before, Meters(2_000, {"f2-0": {"0:n": 5, "0:late": 13}}), FRAGMENTS, PARENTS).tasks
+    assert (tasks["k"].late, tasks["k"].late_per_s) == (13, 5.0)
+    assert {(flow.late, flow.late_per_s) for task, flow in tasks.items() if task != "k"} == {(0, 0.0)}
+
+
 def test_the_youngest_and_the_oldest_event_are_told_by_the_ends_of_their_buckets() -> None:
     before = Meters(0, {"f1-0": {"0:lat:20": 9, "0:lat:40": 1}})
     after = Meters(2_000, {"f1-0": {"0:n": 40, "0:lat:20": 9, "0:lat:24": 3, "0:lat:32": 7, "0:lat:40": 1}})

@@ -5,14 +5,16 @@ from __future__ import annotations
 import csv
 import io
 import json
+from datetime import UTC, datetime
 
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scheduler.model.columns import number_of, partition_of
 from workers.engine.connectors.contract import Message
-from workers.engine.connectors.formats import Layout, decode
+from workers.engine.connectors.formats import Layout, decode, layout_of
 
 NOW_MS = 1_700_000_000_000
 FIELDS = {"name": "string", "value": "double", "count": "bigint", "on": "boolean", "at": "timestamp"}
@@ -163,6 +165,53 @@ def test_event_time_comes_from_a_field(unit, value, at_ms):
     kind = "string" if isinstance(value, str) else "bigint"
     layout = Layout("json", {"at": kind}, time_field="at", time_unit=unit)
     assert list(read(json.dumps({"at": value}).encode(), layout).times_ms) == [at_ms]
+
+
+@pytest.mark.parametrize(("ahead_s", "is_dead"), [(-86_400, False), (0, False), (300, False), (301, True)])
+def test_an_event_whose_time_is_too_far_ahead_of_its_arrival_is_a_dead_letter(ahead_s, is_dead):
+    layout = layout_of({"columns": ["at:bigint"], "time_field": "at"})
+    decoded = read(json.dumps([{"at": NOW_MS + 1000 * ahead_s}, {"at": NOW_MS}]).encode(), layout)
+    assert list(decoded.times_ms)[-1] == NOW_MS and len(decoded.dead) == is_dead
+    if is_dead:
+        assert "is 301 s ahead of its arrival" in decoded.dead[0].reason
+    lets = layout_of({"columns": ["at:bigint"], "time_field": "at", "ahead": 400})
+    assert not read(json.dumps({"at": NOW_MS + 1000 * ahead_s}).encode(), lets).dead
+
+
+def test_a_number_says_which_partition_of_which_source_an_event_is_of():
+    layout = Layout("text")
+    messages = [Message(b"x", partition=name) for name in ("t[0]", "t[1]", "t[0]")]
+    decoded = decode(messages, layout, now_ms=NOW_MS)
+    blocks = [decoded.block(layout, first=5, born_ms=NOW_MS, source=source).column("_seq").to_pylist()
+              for source in ("one", "one", "other")]
+    assert blocks[0] == blocks[1] and [number_of(seq) for seq in blocks[0]] == [5, 6, 7]
+    first, second, third = (partition_of(seq) for seq in blocks[0])
+    assert first == third != second and first < 1 << 21
+    assert not {first, second} & {partition_of(seq) for seq in blocks[2]}, "of another source"
+
+
+@pytest.mark.parametrize(("format", "unit", "value", "at"), [
+    ("json", "s", 1_700_000_000, "2023-11-14T22:13:20+00:00"),
+    ("json", "us", 1_700_000_000_000_500, "2023-11-14T22:13:20.000500+00:00"),
+    ("csv", "s", 1_700_000_000, "2023-11-14T22:13:20+00:00"), ("csv", "ms", "2023-11-14", "2023-11-14T00:00:00+00:00"),
+    ("json", "s", -11_644_473_600, "1601-01-01T00:00:00+00:00")])
+def test_a_number_in_a_column_of_type_timestamp_counts_the_unit(format, unit, value, at):
+    decoded = read(f'{{"at": {value}}}'.encode() if format == "json" else str(value).encode(),
+                   Layout(format, {"at": "timestamp"}, time_field="at", time_unit=unit))
+    assert [row[0].isoformat() for row in decoded.rows] == [at]
+
+
+@pytest.mark.parametrize(("kind", "value", "at"), [
+    ("timestamp", "2024-07-01T12:00:00", "2024-07-01T10:00:00+00:00"),
+    ("string", "2024-01-01T12:00:00", "2024-01-01T11:00:00+00:00"),
+    ("timestamp", "2024-07-01T12:00:00+05:00", "2024-07-01T07:00:00+00:00"),
+    ("timestamp", "2024-10-27T02:30:00", "2024-10-27T00:30:00+00:00"),  # it comes twice: the first
+    ("string", "2024-03-31T02:30:00", None), ("timestamp", "2024-03-31T02:30:00", None)])  # left out
+def test_a_time_without_a_zone_is_of_the_one_that_is_named(kind, value, at):
+    layout = Layout("json", {"at": kind}, time_field="at", time_zone="Europe/Berlin")
+    decoded = read(json.dumps({"at": value}).encode(), layout)
+    times = [datetime.fromtimestamp(ms / 1000, UTC).isoformat() for ms in decoded.times_ms]
+    assert times == ([at] if at else []) and len(decoded.dead) == (not at)
 
 
 def test_an_event_without_its_time_is_a_dead_letter():

@@ -57,7 +57,8 @@ def test_key_headers_and_kafkas_own_time_are_columns_where_they_are_asked_for(ri
     messages, lost = take(reader, 2)
     reader.close(for_good=True)
     layout = layout_of(config)
-    decoded = decode(messages, layout, now_ms=1)
+    decoded = decode(messages, layout, now_ms=1_700_000_000_000)
+    assert {message.partition for message in messages} == {f"{rig.topics[0]}[0]"}
     assert not lost and not decoded.dead and list(decoded.times_ms) == [1_700_000_000_000, 1_700_000_000_001]
     first, deleted = (dict(zip(layout.columns, row, strict=True)) for row in decoded.rows)
     assert first["n"] == 7 and first["kafka_key"] == "k" and first["kafka_headers"] == '[["a", "1"], ["a", null]]'

@@ -12,6 +12,7 @@ import redis
 from scheduler.contracts.desired import DesiredState, WantedFragment, WantedSlot
 from scheduler.contracts.offsets import Offset
 from scheduler.contracts.savepoints import RestorePoint
+from scheduler.model.columns import number_of
 from scheduler.model.dataflow import Task
 from scheduler.model.task_types import TaskType, TaskTypes
 from workers.engine.agents.node_store import NodeStore
@@ -217,7 +218,7 @@ def play(nodes: TwoNodes, chance: random.Random, *, moves: int, deadly: bool) ->
         return len(reader.read()) == MOST and sum(len(rows) for _, rows in OUTSIDE.values()) >= sent
 
     until(is_done, within_s=60, saying=lambda: (len(reader.rows), OUTSIDE.keys()))
-    assert [row["n"] for row in reader.rows] == list(range(MOST)) == [row["_seq"] for row in reader.rows]
+    assert [row["n"] for row in reader.rows] == list(range(MOST)) == [number_of(row["_seq"]) for row in reader.rows]
     [(_, rows)] = OUTSIDE.values()
     assert rows == list(range(sent)), "each event outside once, in order, for one sink"
 

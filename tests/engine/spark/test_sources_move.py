@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from scheduler.model.columns import number_of
 from scheduler.model.fragment import Fragment, RunningTask, node_of
 from tests.postgresql import cluster
 from workers.engine.secrets import Vault, publish
@@ -102,7 +103,7 @@ class WithOutside(Moving):
         self.arrives(given - 1)
         time.sleep(2)  # what would come twice
         events, output = self.hosts.events(self.out), self.kept()
-        assert [event["_seq"] for event in events] == list(range(len(events)))
+        assert [number_of(event["_seq"]) for event in events] == list(range(len(events)))
         numbers = [n for n, _ in output]
         assert sorted(set(numbers)) == list(range(given))
         assert [total for _, total in output] == list(accumulate(map(float, numbers)))

@@ -54,7 +54,7 @@ def spark_conf(config: ChannelConfig) -> dict[str, str]:
 def read_channels(
     spark: SparkSession, config: ChannelConfig, *, inputs: Sequence[str | Sequence[str]], reader: str,
     writes: Sequence[str] = (), begin: Mapping[str, Offset] = MappingProxyType({}), threads: int = 1, gate: str = "",
-    real_time: bool = False,
+    real_time: bool = False, idle_ms: int = 0,
 ) -> DataFrame:
     """The interleaved events of some streams, as one streaming DataFrame.
 
@@ -81,6 +81,8 @@ def read_channels(
         until it is told to.
     real_time : bool
         Whether its batches are open (:mod:`workers.engine.channels.real_time`): one stream, on one thread.
+    idle_ms : int
+        After how long without events there is a batch without any, once; 0: none.
 
     Raises
     ------
@@ -100,7 +102,7 @@ def read_channels(
             "max_blocks": max(config.max_blocks, config.blocks_each * len(group)), "max_rows": config.max_rows,
             "threads": threads, "spill": str(config.spill or config.data_dir / "spill"),
             "begin": json.dumps({channel: begin[channel] for channel in group if channel in begin}), "gate": gate,
-            "real_time": OPEN_MS if real_time else 0,
+            "real_time": OPEN_MS if real_time else 0, "idle_ms": idle_ms,
         }
         streams.append(_read(spark, config, "weir.ChannelProvider", options, schema))
     if len(streams) == 1:
@@ -210,6 +212,23 @@ def valve(
         config.block_rows, gate
     )
     return DataFrame(behind, events.sparkSession)
+
+
+def count_late(events: DataFrame, config: ChannelConfig, *, fragment: str, position: int) -> DataFrame:
+    """A fold's stream without the rows that only say how many events were late (``workers.library.state.LATE``); they
+    count in the meter of the fragment's task.
+
+    Parameters
+    ----------
+    events : DataFrame
+        What a fold gives.
+    config : ChannelConfig
+        The broker.
+    fragment, position : str, int
+        Whose meter it is.
+    """
+    counted = events.sparkSession._jvm.weir.LateEvents.counted(events._jdf, config.redis_url, fragment, position)
+    return DataFrame(counted, events.sparkSession)
 
 
 def _schema(client: redis.Redis, group: Sequence[str]) -> StructType:

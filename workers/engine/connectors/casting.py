@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from scheduler.model.bounds import MESSAGE_DEPTH
+from workers.library.times import local_time
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TRUTHS = {"true": True, "1": True, "false": False, "0": False}
 
 
@@ -55,12 +58,12 @@ def _as_boolean(value: Any) -> bool:
     return value if isinstance(value, bool) else _TRUTHS[str(value).strip().lower()]
 
 
-def as_timestamp(value: Any) -> datetime:
-    """A time, of ISO 8601 or of milliseconds since the epoch; in UTC where it has no zone."""
+def as_timestamp(value: Any, *, unit_ms: float = 1.0, zone: str | None = None) -> datetime:
+    """A time, of ISO 8601 or of a number of units since the epoch; in that zone where it has none, or in UTC."""
     if isinstance(value, int | float) and not isinstance(value, bool):
-        return datetime.fromtimestamp(value / 1000, UTC)
+        return _EPOCH + timedelta(milliseconds=value * unit_ms)
     time = value if isinstance(value, datetime) else datetime.fromisoformat(str(value).strip())
-    return time if time.tzinfo else time.replace(tzinfo=UTC)
+    return time if time.tzinfo else local_time(time, UTC if zone is None else ZoneInfo(zone))
 
 
 def _as_binary(value: Any) -> bytes:

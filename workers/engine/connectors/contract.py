@@ -39,12 +39,15 @@ class Message:
 
     ``place`` says where it was, for whoever looks at what could not be read: “orders[3] at 1234”. ``values`` is given
     in place of ``body`` by sources that have columns themselves; ``extras`` is what the config includes beside them.
+    ``partition`` names the part of the source that it is of, where the order of events is kept within such parts alone:
+    each has a mark of time of its own (``workers.library.marks``).
     """
 
     body: bytes = b""
     place: str = ""
     values: Mapping[str, Any] | None = None
     extras: Mapping[str, Any] | None = None
+    partition: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,11 +18,12 @@ import pyarrow as pa
 
 from scheduler.model.bounds import MESSAGE_BYTES, MESSAGE_EVENTS, MESSAGE_VALUES, POLL_EVENTS
 from workers.library.columns import typed_columns
-from workers.library.live_events import included
+from workers.library.live_events import AHEAD, included
 
 from .arrow_streams import Room, TooMuch, batches_of
 from .casting import CASTS, Unreadable, as_string, as_timestamp, require_shallow
 from .contract import DeadLetter, Message
+from .partitions import numbered, partitions_of
 
 SAMPLE_BYTES = 2_000
 _SEPARATORS = (b",", b"[", b"{")
@@ -36,6 +37,7 @@ ARROW = {
 SPARK = {
     "string": "string", "double": "double", "bigint": "long", "boolean": "boolean", "timestamp": "timestamp",
     "binary": "binary"}
+_NUMBER = re.compile(r"[+-]?\d{9,}(\.\d+)?")  # with fewer digits it may be a date of ISO 8601
 FIRST_MS, LAST_MS = -62_135_596_800_000, 253_402_300_799_999  # of the years 1 to 9999: what times can be
 
 
@@ -55,7 +57,12 @@ class Layout:
     time_field : str, optional
         The column with the event's time; without one, it is the time of arrival.
     time_unit : str
-        What a number there counts, since the epoch.
+        What a number counts since the epoch, there and in other columns of type timestamp.
+    time_zone : str, optional
+        Of times that say none; UTC without it. An hour that comes twice when summer time ends is the first one, and a
+        time that is left out when it begins is none.
+    ahead_ms : int, optional
+        How far ahead of its arrival an event's time may be.
     extras : mapping of str to str
         Columns behind those of the content, that the source itself gives.
     """
@@ -64,6 +71,8 @@ class Layout:
     fields: Mapping[str, str] = field(default_factory=dict)
     time_field: str | None = None
     time_unit: str = "ms"
+    time_zone: str | None = None
+    ahead_ms: int | None = None
     extras: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -97,24 +106,39 @@ def layout_of(config: Mapping[str, Any]) -> Layout:
     """How a live source's messages are read, by its config."""
     return Layout(
         config.get("format") or "json", typed_columns(config.get("columns") or ()), config.get("time_field"),
-        config.get("time_unit") or "ms", included(config))
+        config.get("time_unit") or "ms", config.get("time_zone"),
+        round(1000 * float(config.get("ahead", AHEAD.default))), included(config))
 
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
     """Events as values by column, their times in ms since the epoch, and what could not be read; ``arrays`` are the
-    events by column."""
+    events by column, ``partitions`` those that they are of, where any is named."""
 
     rows: Sequence[tuple]
     times_ms: Sequence[int]
     dead: Sequence[DeadLetter]
     arrays: Sequence[pa.Array] = ()
+    partitions: Sequence[str] = ()
 
-    def block(self, layout: Layout, *, first: int, born_ms: int) -> pa.RecordBatch:
-        """The events as a block whose first has that number."""
+    def block(self, layout: Layout, *, first: int, born_ms: int, source: str = "") -> pa.RecordBatch:
+        """The events as a block.
+
+        Parameters
+        ----------
+        layout : Layout
+            Their schema.
+        first : int
+            The number of the first.
+        born_ms : int
+            When they came.
+        source : str, optional
+            The running task, by whose name its partitions are told from those of others.
+        """
         count = len(self.rows)
+        seqs = numbered(self.partitions or [""] * count, first=first, source=source)
         arrays = [
-            pa.array(range(first, first + count), pa.int64()), pa.array(self.times_ms, pa.int64()),
+            pa.array(seqs, pa.int64()), pa.array(self.times_ms, pa.int64()),
             pa.array([born_ms] * count, pa.int64()), *self.arrays]
         return pa.RecordBatch.from_arrays(arrays, schema=layout.arrow)
 
@@ -164,7 +188,7 @@ def decode(
         for event in events:
             try:
                 row = event() + _extras(message, layout)
-                time_ms = now_ms if when is None else _time_ms(row[when], layout)
+                time_ms = now_ms if when is None else _time_ms(row[when], layout, now_ms)
             except Unreadable as error:
                 dead.append(DeadLetter(str(error), message.place, _sample(message) if sample is None else sample))
                 continue
@@ -172,7 +196,7 @@ def decode(
             times_ms.append(time_ms)
             origins.append(message)
     try:
-        return Decoded(rows, times_ms, dead, _arrays(rows, layout))
+        return Decoded(rows, times_ms, dead, _arrays(rows, layout), partitions_of(origins))
     except _UNFIT:
         return _without_unfit(rows, times_ms, origins, dead, layout)
 
@@ -192,7 +216,8 @@ def _without_unfit(
         else:
             fitting.append(number)
     kept_rows = [rows[number] for number in fitting]
-    return Decoded(kept_rows, [times_ms[number] for number in fitting], dead, _arrays(kept_rows, layout))
+    return Decoded(kept_rows, [times_ms[number] for number in fitting], dead, _arrays(kept_rows, layout),
+                   partitions_of([origins[number] for number in fitting]))
 
 
 def _arrays(rows: Sequence[tuple], layout: Layout) -> list[pa.Array]:
@@ -308,13 +333,15 @@ def _row_of_values(values: Sequence[str], names: Sequence[str], layout: Layout) 
 
 def _row(values: Mapping[str, Any], layout: Layout) -> tuple:
     """The declared fields of an event; one that is missing is null, others are left out."""
-    return tuple(_typed(name, values.get(name), kind) for name, kind in layout.content.items())
+    return tuple(_typed(name, values.get(name), kind, layout) for name, kind in layout.content.items())
 
 
-def _typed(name: str, value: Any, kind: str) -> Any:
+def _typed(name: str, value: Any, kind: str, layout: Layout | None = None) -> Any:
     if value is None:
         return None
     try:
+        if layout is not None and kind == "timestamp":
+            return _moment(value, layout)
         return CASTS[kind](value)
     except Unreadable:
         raise
@@ -323,13 +350,20 @@ def _typed(name: str, value: Any, kind: str) -> Any:
         raise Unreadable(f"field {name} is {shown[:80]!r}, which is no {kind}") from None
 
 
-def _time_ms(value: Any, layout: Layout) -> int:
-    """The event's time; one that has none has no place in time."""
+def _moment(value: Any, layout: Layout) -> datetime:
+    """A time, of ISO 8601 or of a number since the epoch; in the layout's zone where it says none."""
+    if isinstance(value, str) and layout.format == "csv" and _NUMBER.fullmatch(value):
+        value = float(value)  # in CSV all is text
+    return as_timestamp(value, unit_ms=TIME_UNITS_MS[layout.time_unit], zone=layout.time_zone)
+
+
+def _time_ms(value: Any, layout: Layout, now_ms: int) -> int:
+    """The event's time; one that has none has no place in time, and one that is too far ahead would be a guess."""
     if value is None:
         raise Unreadable(f"has no time in its field {layout.time_field}")
     try:
         if isinstance(value, str):
-            value = as_timestamp(value)
+            value = _moment(value, layout)
         if isinstance(value, datetime):
             time_ms = int(value.timestamp() * 1000)
         else:
@@ -338,6 +372,10 @@ def _time_ms(value: Any, layout: Layout) -> int:
         time_ms = LAST_MS + 1
     if not FIRST_MS <= time_ms <= LAST_MS:
         raise Unreadable(f"field {layout.time_field} is {str(value)[:80]!r}, which is no time")
+    if layout.ahead_ms is not None and time_ms > now_ms + layout.ahead_ms:
+        raise Unreadable(
+            f"its time, field {layout.time_field}, is {(time_ms - now_ms) / 1000:.0f} s ahead of its arrival, and "
+            f"ahead lets it be {layout.ahead_ms / 1000:.0f} s: mend the sender's clock, or name more in ahead")
     return time_ms
 
 

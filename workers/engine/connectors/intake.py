@@ -238,7 +238,7 @@ class IntakeStore:
             Nothing was written.
         """
         count = len(decoded.rows)
-        block = codec.encode_block(decoded.block(layout, first=first, born_ms=now_ms)) if count else b""
+        block = codec.encode_block(decoded.block(layout, first=first, born_ms=now_ms, source=task)) if count else b""
         letters = [*lost, *decoded.dead]
         names = [
             *(key(keys.intake(task)) for key in (keys.channel, keys.meta, keys.readers)),

@@ -110,9 +110,9 @@ class KafkaReader:
             place = f"{topic}[{partition}] at {offset}"
             extras = self._extras(message)
             if message.value() is not None:
-                messages.append(Message(message.value(), place, extras=extras))
+                messages.append(Message(message.value(), place, extras=extras, partition=f"{topic}[{partition}]"))
             elif "kafka_key" in extras:
-                messages.append(Message(place=place, values={}, extras=extras))
+                messages.append(Message(place=place, values={}, extras=extras, partition=f"{topic}[{partition}]"))
             else:
                 lost.append(DeadLetter("has no value: it says that its key is deleted", place, message.key() or b""))
             self._offsets.setdefault(topic, {})[str(partition)] = offset + 1

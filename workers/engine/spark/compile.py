@@ -11,6 +11,7 @@ import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from workers.engine.channels import real_time
 from workers.engine.channels.config import ChannelConfig
 from workers.engine.channels.real_time import Mode
 from workers.engine.channels.schedule import Schedule
-from workers.engine.channels.spark import gather, read_channels, read_ticks, valve
+from workers.engine.channels.spark import count_late, gather, read_channels, read_ticks, valve
 from workers.engine.files.staging import Staging
 from workers.engine.secrets import opened
 from workers.library.registry import companion, resolve
@@ -163,7 +164,8 @@ def _compiled(
             if frame is None:
                 frame = _input(spark, chain, task_type, config=config, folder=folder)
             with going_on(
-                task.id, inherited=chain.beginning.states, stores=_stores(spark, folder), fragment=chain.fragment
+                task.id, inherited=chain.beginning.states, stores=_stores(spark, folder), fragment=chain.fragment,
+                count_late=partial(count_late, config=config, fragment=chain.fragment, position=position),
             ) as counted:
                 config_here = opened(task.config, redis_url=config.redis_url, data_dir=folder)
                 frame = resolve(task_type)(frame, config_here)
@@ -233,7 +235,7 @@ def _input(
     if task_type.kind != "source" or task_type.connector is not None:
         return read_channels(
             spark, config, inputs=chain.inputs, reader=chain.fragment, writes=chain.written, begin=begin.offsets,
-            threads=chain.threads, gate=begin.gate, real_time=chain.real_time,
+            threads=chain.threads, gate=begin.gate, real_time=chain.real_time, idle_ms=_idle_ms(chain.tasks),
         )
     if chain.threads > 1:
         raise FragmentFailed(f"task {chain.tasks[0].id}: a source works on one thread, not on {chain.threads}")
@@ -241,6 +243,11 @@ def _input(
     return read_ticks(
         spark, config, name=chain.fragment, writes=chain.written, begin=begin.source_offset, gate=begin.gate,
         real_time=chain.real_time, **pace)
+
+
+def _idle_ms(tasks: Sequence[Task]) -> int:
+    """After which silence a chain has something to do: the shortest that one of its tasks asks for; 0 for none."""
+    return round(1000 * min((float(task.config["idle"]) for task in tasks if task.config.get("idle")), default=0.0))
 
 
 def due_ms(source: Task, task_type: TaskType, number: int, *, folder: Path) -> int:

@@ -13,7 +13,17 @@ from scheduler.model.columns import nearest
 from .. import spark_types
 from ..spark_text import literal, type_text
 from . import types
-from .functions import AGGREGATES, FUNCTIONS, GENERATED, NAMES, UNSTEADY, Function, expected_kinds, kind_in_words
+from .functions import (
+    AGGREGATES,
+    FUNCTIONS,
+    GENERATED,
+    NAMES,
+    UNSTEADY,
+    WRITTEN,
+    Function,
+    expected_kinds,
+    kind_in_words,
+)
 from .grammar import function_name, number, refused
 from .records import higher, record
 from .values import Typed, wrong
@@ -69,6 +79,8 @@ def _text_of(name: str, function: Function, values: Sequence[Typed]) -> str:
     texts = [value.spark for value in values]
     if name == "round":
         return f"round(CAST({texts[0]} AS DOUBLE){''.join(f', {text}' for text in texts[1:])})"
+    if name in ("to_timestamp", "to_date") and len(texts) == 2:
+        return f"CAST(try_to_timestamp({texts[0]}, {texts[1]}) AS {function.gives})"
     if name in ("floor", "ceil", "ceiling") and values[0].kind in types.INTEGERS:
         return f"CAST({texts[0]} AS BIGINT)"
     if name == "abs" and values[0].kind == "double":
@@ -85,7 +97,7 @@ def _require_literals(name: str, function: Function, arguments: Sequence[exp.Exp
             raise refused(f"calls {name} with value {place + 1} that is not written out", "Write it as a constant.")
         if not is_sound(written):
             raise refused(f"calls {name} with “{written[:60]}”, which it does not take",
-                          "See it under “sql” on the page of task types.")
+                          WRITTEN.get(is_sound, "See it under “sql” on the page of task types."))
     if name == "regexp_extract" and not 0 <= int(number(arguments[2]) or 0) <= re.compile(arguments[1].this).groups:
         raise refused("takes a group out of a pattern that has no such group", "Count its round brackets from 1.")
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from zoneinfo import available_timezones
 
 from .. import spark_types
 from . import types
@@ -84,6 +85,14 @@ def _is_time_format(text: str) -> bool:
     return re.fullmatch(r"(yyyy|MM|dd|HH|mm|ss|SSS|[-/:., _]|'[\w ]*')*", text) is not None and bool(text)
 
 
+def _is_read_format(text: str) -> bool:
+    return re.fullmatch(r"(yyyy|MM?|dd?|HH?|mm|ss|S{1,6}|XXX|[-/:., _]|'[\w ]*')+", text) is not None
+
+
+def _is_zone(text: str) -> bool:
+    return "/" in text and text in available_timezones()
+
+
 def _is_whole(text: str) -> bool:
     return re.fullmatch(r"-?\d{1,3}", text) is not None
 
@@ -100,6 +109,13 @@ def _same(gives: Result, takes: str, names: str, spark: str = "") -> dict[str, F
     return {name: Function(tuple(takes.split()), gives, spark.replace("@", name)) for name in names.split()}
 
 
+# What a text that is written out may be, where more than a look at the page is of help.
+WRITTEN = {
+    _is_time_format: "A pattern has yyyy, MM, dd, HH, mm, ss, SSS, signs, and words in quotes; YYYY would be the year "
+                     "of a week.",
+    _is_read_format: "A pattern has yyyy, MM or M, dd or d, HH or H, mm, ss, S to SSSSSS, XXX (the offset from UTC), "
+                     "signs, and words in quotes; YYYY would be the year of a week.",
+    _is_zone: "Name a zone of the IANA database, such as Europe/Berlin."}
 _DOUBLE = "CAST({0} AS DOUBLE)"
 _MS = "CASE WHEN {0} BETWEEN -60000000000000 AND 250000000000000 THEN {0} END"
 _DAYS = "CASE WHEN {1} BETWEEN -700000 AND 700000 THEN {1} END"
@@ -161,8 +177,10 @@ FUNCTIONS: dict[str, Function] = {
     "element_at": Function(("map", "scalar"), _element, "try_element_at({0}, {1})"),
     "get": Function(("array", "int"), _element, "get({0}, {1})"),
     # Times; a slot's session is in UTC
-    "to_timestamp": Function(("text",), "timestamp", "try_cast({0} AS TIMESTAMP)"),
-    "to_date": Function(("text",), "date", "try_cast({0} AS DATE)"),
+    "to_timestamp": Function(("text", "text?"), "timestamp", "try_cast({0} AS TIMESTAMP)", ((1, _is_read_format),)),
+    "to_date": Function(("text", "text?"), "date", "try_cast({0} AS DATE)", ((1, _is_read_format),)),
+    **{name: Function(("time", "text"), "timestamp", "", ((1, _is_zone),))
+       for name in ("to_utc_timestamp", "from_utc_timestamp")},
     "timestamp_millis": Function(("integer",), "timestamp", f"timestamp_millis({_MS})"),
     "timestamp_seconds": Function(("integer",), "timestamp", f"timestamp_seconds({_S})"),
     **_same("bigint", "time", "unix_millis unix_seconds", "@(CAST({0} AS TIMESTAMP))"),

@@ -7,20 +7,37 @@ import java.util.Map;
 import java.util.TreeMap;
 import org.apache.spark.sql.connector.read.streaming.Offset;
 
-/** How far a query has read: the last entry id of every channel that carries its stream. */
+/**
+ * How far a query has read: the last entry id of every channel that carries its stream; and whether it has noted since that
+ * nothing came. That note makes a batch without events, by which what waits for silence is told of it; written it is a
+ * blank behind the entries, which whoever else reads them does not see.
+ */
 final class ChannelOffset extends Offset {
   private static final ObjectMapper JSON = new ObjectMapper();
 
+  private static final String BLANK = " ";
+
   final Map<String, String> entries; // channel -> entry id
+  final boolean notesSilence;
 
   ChannelOffset(Map<String, String> entries) {
+    this(entries, false);
+  }
+
+  private ChannelOffset(Map<String, String> entries, boolean notesSilence) {
     this.entries = Collections.unmodifiableMap(new TreeMap<>(entries));
+    this.notesSilence = notesSilence;
+  }
+
+  /** The same place, with the note that nothing has come. */
+  ChannelOffset silent() {
+    return new ChannelOffset(entries, true);
   }
 
   @SuppressWarnings("unchecked")
   static ChannelOffset parse(String json) {
     try {
-      return new ChannelOffset(JSON.readValue(json, Map.class));
+      return new ChannelOffset(JSON.readValue(json, Map.class), json.endsWith(BLANK));
     } catch (JsonProcessingException broken) {
       throw new IllegalArgumentException("not an offset of a channel: " + json, broken);
     }
@@ -29,7 +46,7 @@ final class ChannelOffset extends Offset {
   @Override
   public String json() {
     try {
-      return JSON.writeValueAsString(entries);
+      return JSON.writeValueAsString(entries) + (notesSilence ? BLANK : "");
     } catch (JsonProcessingException impossible) {
       throw new IllegalStateException(impossible);
     }

@@ -45,6 +45,8 @@ final class ChannelStream
   private final int maxBlocks;
   private final long maxRows;
   private final int threads;
+  private final long idleMs; // after which silence is noted, once; 0: never
+  private long lastMs = System.currentTimeMillis(); // when a batch with events was last planned
   private final Gate gate; // null where the query does not stand by
   private Map<String, String> begin;
   private final String id = UUID.randomUUID().toString();
@@ -73,6 +75,7 @@ final class ChannelStream
     maxBlocks = options.getInt("max_blocks", 64);
     maxRows = options.getLong("max_rows", 100_000);
     threads = options.getInt("threads", 1);
+    idleMs = options.getLong("idle_ms", 0);
     gate = Gate.of(broker, options);
     begin = parse(options.getOrDefault("begin", "{}"));
     openMs = options.getLong("real_time", 0);
@@ -154,7 +157,13 @@ final class ChannelStream
         if (rang && hasSiblings) return from; // for one of them
       }
     } while (!backpressure.isPaused() && bell.await(deadline - System.currentTimeMillis()));
-    return from;
+    return isSilent(from) ? from.silent() : from;
+  }
+
+  /** Whether nothing has come for as long as is asked for, and that is not noted yet. */
+  private boolean isSilent(ChannelOffset from) {
+    boolean waits = idleMs > 0 && !from.notesSilence && !from.entries.isEmpty() && !backpressure.isPaused();
+    return waits && System.currentTimeMillis() > lastMs + idleMs + 1;
   }
 
   /**
@@ -401,6 +410,7 @@ final class ChannelStream
       if (ChannelOffset.compare(after, to) < 0) whole.add(new Slice.Piece(channel, after, to));
     });
     long now = System.currentTimeMillis();
+    if (!whole.isEmpty()) lastMs = now;
     List<List<Slice.Piece>> cut = threads == 1 ? List.of(whole) : Slice.cut(whole, threads, this::blocks);
     return cut.stream().map(pieces -> new Slice(url, spill, id, reader, now, pieces)).toArray(InputPartition[]::new);
   }

@@ -1,0 +1,138 @@
+"""Marks of event time: how far the events of each partition have come, kept in the state of a fold.
+
+An event's number says which partition of which source it came from (``partition_of``). The **mark** of a
+partition is the latest time that has come in it, less the lateness that is waited for: what is at or before it is
+settled there. An event moves its own partition's mark alone, and no further than to its arrival (``_born``, plus what
+the config lets it be ahead): so neither a lagging partition nor a clock that is fast decides for others.
+
+What waits for several partitions waits for the one that is furthest behind. One that is **silent**, from which nothing
+has arrived for `Punctuality.hold`, holds up nobody. Arrival is read from the events, so that a repetition agrees.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from scheduler.model.columns import partition_of
+
+NEVER, FOREVER = -(1 << 62), 1 << 62  # before and after all times
+HOLD_MS = 3_600_000  # for how long a partition that gives nothing holds up what waits for others as well
+
+
+@dataclass(frozen=True, slots=True)
+class Punctuality:
+    """How events may be out of time, in ms: how much later than the latest of their partition they may come, how far
+    ahead of their arrival they move its mark, and after which silence nothing more is waited for (None: it is)."""
+
+    lateness: int = 0
+    ahead: int = 0
+    idle: int | None = None
+
+    @property
+    def hold(self) -> int:
+        """After how long without events (ms) a partition holds up nobody else."""
+        return HOLD_MS if self.idle is None else self.idle
+
+
+def start() -> dict[str, Any]:
+    """What a state begins with, besides what is its fold's own. ``floor`` is where the mark of a partition begins that
+    has not been heard of, ``clock`` the latest arrival, ``late`` how many events came too late."""
+    return {"partitions": {}, "floor": NEVER, "clock": NEVER, "late": 0}
+
+
+def is_of_one_mark(state: dict[str, Any]) -> bool:
+    """Whether a state is of a version that kept one mark for all partitions."""
+    return "partitions" not in state
+
+
+def divide(state: dict[str, Any], mark: int | None, born: int, punctuality: Punctuality) -> None:
+    """Give a state of one mark marks by partition.
+
+    Parameters
+    ----------
+    state : dict
+        The fold's; changed in place.
+    mark : int, optional
+        Where each partition's begins, but not beyond what has arrived by now.
+    born : int
+        The arrival of the event that comes.
+    punctuality : Punctuality
+        The fold's.
+    """
+    furthest = born + punctuality.ahead - punctuality.lateness
+    state.update(start(), floor=NEVER if mark is None else min(mark, furthest))
+
+
+def arrive(state: dict[str, Any], seq: int, born: int, punctuality: Punctuality) -> tuple[str, bool]:
+    """Note an event's arrival.
+
+    Parameters
+    ----------
+    state : dict
+        The fold's; changed in place.
+    seq, born : int
+        Weir's columns of the event.
+    punctuality : Punctuality
+        The fold's.
+
+    Returns
+    -------
+    tuple of str and bool
+        The event's partition, and whether another one has fallen silent meanwhile.
+    """
+    partitions, name, fell = state["partitions"], str(partition_of(seq)), False
+    # What a state of one mark has open is due for whichever partition comes first.
+    first = None if state["floor"] == NEVER else NEVER
+    own = partitions.setdefault(name, {"mark": state["floor"], "born": born, "next": first, "silent": False})
+    own["born"], own["silent"] = max(own["born"], born), False
+    if born > state["clock"]:
+        state["clock"] = born
+        for other in partitions.values():
+            if not other["silent"] and born - other["born"] >= punctuality.hold:
+                other["silent"] = fell = True
+    return name, fell
+
+
+def advance(own: dict[str, Any], time: int, born: int, punctuality: Punctuality) -> None:
+    """Move a partition's mark on by an event.
+
+    Parameters
+    ----------
+    own : dict
+        The partition's, as the state has it; changed in place.
+    time, born : int
+        Weir's columns of the event.
+    punctuality : Punctuality
+        The fold's.
+    """
+    own["mark"] = max(own["mark"], min(time, born + punctuality.ahead) - punctuality.lateness)
+
+
+def expect(own: dict[str, Any], moment: int) -> None:
+    """Something of a partition is due at that moment, or before."""
+    own["next"] = moment if own["next"] is None else min(own["next"], moment)
+
+
+def is_due(own: dict[str, Any]) -> bool:
+    """Whether something of a partition may be due by its mark."""
+    return own["next"] is not None and own["next"] <= own["mark"]
+
+
+def least(state: dict[str, Any], names: Iterable[str], punctuality: Punctuality) -> int:
+    """The mark of what waits for these partitions; where they are not known, of whichever has come furthest."""
+    partitions = state["partitions"]
+    own = [partitions[name] for name in names if name in partitions]
+    if not own:
+        return max((partition["mark"] for partition in partitions.values()), default=state["floor"])
+    heard = [partition["mark"] for partition in own if not partition["silent"]]
+    if heard:
+        return min(heard)
+    return min(partition["mark"] for partition in own) if punctuality.idle is None else FOREVER
+
+
+def silence(state: dict[str, Any]) -> None:
+    """Nothing has come from any partition for as long as is waited for."""
+    for partition in state["partitions"].values():
+        partition["silent"] = True
