@@ -193,7 +193,7 @@ class Columns:
             As of `require`.
         """
         kind = self.require(name, parameter=parameter, remedy=remedy)
-        if kind is not None and kind not in kinds:
+        if kind is not None and kind not in kinds and not (kinds is NUMBERS and kind.startswith("decimal(")):
             raise WrongColumnType(
                 f"The column {name} is {kind}; this reads {word}.",
                 remedy=f"Let a task before it give {name} as {word}: a parser’s “name:type”, or CAST in a sql task.",

@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workers.engine.connectors import files, pieces
+from workers.engine.connectors import csv_records, files, pieces
 from workers.engine.connectors.contract import Opening, SourceAway, SourceRefused
 from workers.engine.connectors.file_stores import ListedFile, pattern_of
 from workers.engine.connectors.files import Done, FilesReader, open_files
@@ -111,7 +111,8 @@ def test_a_packed_file_that_is_cut_off_is_told():
 
 
 def test_a_line_without_end_takes_no_memory_and_is_told(monkeypatch):
-    monkeypatch.setattr(pieces, "FILE_RECORD", replace(pieces.FILE_RECORD, most=1000))
+    for module in (pieces, csv_records):
+        monkeypatch.setattr(module, "FILE_RECORD", replace(module.FILE_RECORD, most=1000))
     rows, reasons = read(b'{"n": 1}\n' + b"x" * 5000 + b'\n{"n": 2}\n', Reading("f", "ndjson", columns=("n",)))
     assert [row["n"] for row in rows] == [1, 2] and "over" in reasons[0]
     assert "over" in read(b" " * 2000, Reading("f", "json", columns=("n",)))[1][0]

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping
+import base64
+import math
+import re
+from collections.abc import Callable
 from datetime import UTC, datetime
+from decimal import Context, Decimal, Inexact, InvalidOperation
+from functools import lru_cache, partial
 from typing import Any
 
 from scheduler.model.bounds import MESSAGE_DEPTH
+from workers.library.columns import decimal_of
 
+from .json_events import Unreadable, WrittenNumber, written
+
+Cast = Callable[[Any], Any]
 _TRUTHS = {"true": True, "1": True, "false": False, "0": False}
-
-
-class Unreadable(ValueError):
-    """A message, or an event in it, does not fit; the text says why."""
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
+_NOT_FINITE = re.compile(r"[+-]?(?:nan|inf|infinity)", re.IGNORECASE)
+_MOST_DIGITS = 80  # of what is rounded to see whether it would be; a decimal has 38
+_EXACT = Context(prec=_MOST_DIGITS, traps=[Inexact, InvalidOperation])
 
 
 def require_shallow(value: Any, levels: int = MESSAGE_DEPTH.most) -> None:
@@ -26,10 +35,14 @@ def require_shallow(value: Any, levels: int = MESSAGE_DEPTH.most) -> None:
 
 
 def as_string(value: Any) -> str:
-    """Text; of what JSON has beside it, JSON."""
+    """Text; of what JSON has beside it, JSON, its numbers as they came."""
+    if isinstance(value, WrittenNumber):
+        return value.text
     if isinstance(value, dict | list | bool | int | float):
         require_shallow(value)
-        text = json.dumps(value, ensure_ascii=False, default=str)
+        text = str(value) if type(value) is float and not math.isfinite(value) else written(value)
+    elif isinstance(value, Decimal):
+        text = f"{value:f}"
     else:
         text = bytes(value).decode() if isinstance(value, bytes | memoryview) else str(value)
     text.encode()  # half a surrogate pair, which JSON can spell, is no text
@@ -39,34 +52,96 @@ def as_string(value: Any) -> str:
 def _as_double(value: Any) -> float:
     if isinstance(value, bool):
         raise TypeError
-    return float(value)
+    text = _text_of_number(value)
+    number = float(value if text is None else text)
+    if math.isinf(number) and not _is_infinite(value, text):
+        raise OverflowError
+    return number
+
+
+def _is_infinite(value: Any, text: str | None) -> bool:
+    """Whether what became infinite said so, and is not only too large."""
+    if text is not None:
+        return _NOT_FINITE.fullmatch(text) is not None
+    return not isinstance(value, Decimal) or value.is_infinite()
 
 
 def _as_bigint(value: Any) -> int:
     if isinstance(value, bool) or (isinstance(value, float) and not value.is_integer()):
         raise TypeError
-    number = int(value)
+    text = _text_of_number(value)
+    if isinstance(value, Decimal) or (text is not None and _INTEGER.fullmatch(text) is None):
+        number = _whole(Decimal(value if text is None else text))
+    else:
+        number = int(value if text is None else text)
     if not -(2**63) <= number < 2**63:
         raise ValueError
     return number
 
 
+def _whole(number: Decimal) -> int:
+    if not number.is_finite() or number.adjusted() > 19 or int(number) != number:
+        raise ValueError
+    return int(number)
+
+
+def _as_decimal(value: Any, *, precision: int, scale: int) -> Decimal:
+    """Exact: what has more digits than the column keeps is none."""
+    if isinstance(value, bool):
+        raise TypeError
+    text = repr(value) if isinstance(value, float) else _text_of_number(value)
+    number = value if isinstance(value, Decimal) else Decimal(value if text is None else text)
+    if not number.is_finite() or number.adjusted() >= precision:
+        raise ValueError
+    kept = number.quantize(Decimal((0, (1,), -scale)), context=_EXACT)
+    if kept and kept.adjusted() >= precision - scale:
+        raise ValueError
+    return kept
+
+
+def _text_of_number(value: Any) -> str | None:
+    """The text that a number is written as; None for what is one already. ``1_000``, and other digits than 0 to 9, are
+    Python's and nobody else's."""
+    if isinstance(value, WrittenNumber):
+        return value.text
+    if not isinstance(value, str):
+        return None
+    text = value.strip()
+    if _NUMBER.fullmatch(text) is None and _NOT_FINITE.fullmatch(text) is None:
+        raise ValueError
+    return text
+
+
 def _as_boolean(value: Any) -> bool:
-    return value if isinstance(value, bool) else _TRUTHS[str(value).strip().lower()]
+    return value if isinstance(value, bool) else _TRUTHS[as_string(value).strip().lower()]
 
 
 def as_timestamp(value: Any) -> datetime:
     """A time, of ISO 8601 or of milliseconds since the epoch; in UTC where it has no zone."""
+    if isinstance(value, WrittenNumber):
+        value = float(value.text)
     if isinstance(value, int | float) and not isinstance(value, bool):
         return datetime.fromtimestamp(value / 1000, UTC)
+    if getattr(value, "nanosecond", 0):
+        raise ValueError  # a timestamp has microseconds
     time = value if isinstance(value, datetime) else datetime.fromisoformat(str(value).strip())
     return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
 def _as_binary(value: Any) -> bytes:
-    return value.encode() if isinstance(value, str) else bytes(value)
+    """Bytes; of a text those that it has in base64, as sinks write them."""
+    return base64.b64decode(value, validate=True) if isinstance(value, str) else bytes(memoryview(value))
 
 
-CASTS: Mapping[str, Callable[[Any], Any]] = {
+_CASTS: dict[str, Cast] = {
     "string": as_string, "double": _as_double, "bigint": _as_bigint, "boolean": _as_boolean,
     "timestamp": as_timestamp, "binary": _as_binary}
+
+
+@lru_cache(maxsize=1_000)
+def cast_to(kind: str) -> Cast:
+    """What makes a value of a column's type of what came; raises where it is none."""
+    if kind in _CASTS:
+        return _CASTS[kind]
+    precision, scale = decimal_of(kind) or (0, 0)
+    return partial(_as_decimal, precision=precision, scale=scale)
