@@ -17,7 +17,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from .json_events import Unreadable
+from workers.library.json_values import Unreadable
+
 
 _MAGIC = b"ARROW1\0\0"
 _HAS_BODY = {2: "dictionary", 3: "record batch"}  # of a message's header, by its type

@@ -16,14 +16,15 @@ from typing import Any
 import pyarrow as pa
 
 from scheduler.model.bounds import FILE_RECORD, MESSAGE_BYTES, MESSAGE_EVENTS, MESSAGE_VALUES, POLL_EVENTS
-from workers.library.columns import decimal_of, typed_columns
+from workers.library.arrow_types import arrow_type
+from workers.library.casting import as_string, as_timestamp, cast_to, require_shallow
+from workers.library.columns import typed_columns
+from workers.library.json_values import Unreadable, items_of, parsed, text_of, written
 from workers.library.live_events import included
 
 from .arrow_streams import Room, TooMuch, batches_of, rows_of
-from .casting import as_string, as_timestamp, cast_to, require_shallow
 from .contract import DeadLetter, Message
 from .csv_records import lines_of, records_of, values_of
-from .json_events import Unreadable, items_of, parsed, text_of, written
 
 SAMPLE_BYTES = 2_000
 _SEPARATORS = (b",", b"[", b"{")
@@ -31,19 +32,11 @@ _JSON_TEXT = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
 RAW = "value"  # the column of what has no declared fields
 TIME_UNITS_MS = {"s": 1000.0, "ms": 1.0, "us": 0.001, "ns": 0.000001}
 STREAM = (("_seq", pa.int64()), ("_time", pa.int64()), ("_born", pa.int64()))
-_ARROW = {
-    "string": pa.string(), "double": pa.float64(), "bigint": pa.int64(), "boolean": pa.bool_(),
-    "timestamp": pa.timestamp("us", tz="UTC"), "binary": pa.binary()}
 FIRST_MS, LAST_MS = -62_135_596_800_000, 253_402_300_799_999  # of the years 1 to 9999: what times can be
 
 
 _UNFIT = (pa.ArrowException, ValueError, TypeError, OverflowError)
 
-
-def arrow_type(kind: str) -> pa.DataType:
-    """What a column's type is in a block."""
-    digits = decimal_of(kind)
-    return pa.decimal128(*digits) if digits else _ARROW[kind]
 
 
 @dataclass(frozen=True, slots=True)

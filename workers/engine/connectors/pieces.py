@@ -14,11 +14,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from scheduler.model.bounds import FILE_BYTES, FILE_RECORD, FILE_VALUES
+from workers.library.json_values import Unreadable
 
 from .arrow_streams import Room, batches_of, require_room, rows_of
 from .contract import MOST_BYTES, MOST_MESSAGES, DeadLetter, Message
 from .csv_records import lines_of, records_of, values_of
-from .json_events import Unreadable
 
 SAMPLE_BYTES = 2_000
 TAIL_BYTES = 1 << 20  # that are read of a long file of lines for its last events
@@ -74,7 +74,9 @@ class Pieces:
 
     def __init__(self, file: BinaryIO, reading: Reading, *, at: At = None) -> None:
         self._file, self._reading = file, reading
-        self._parts = _READERS[reading.format](self._unpacked(), reading, at)
+        self._unpacked = _Unpacked(file) if reading.name.endswith(".gz") else None
+        content: Any = file if self._unpacked is None else io.BufferedReader(self._unpacked)
+        self._parts = _READERS[reading.format](content, reading, at)
         self._at = at
 
     def take(self) -> Piece:
@@ -93,6 +95,8 @@ class Pieces:
             reason = str(error).encode(errors="backslashreplace").decode()[:200]
             piece.dead.append(DeadLetter(
                 f"is no {self._reading.format}, or not all of it: {reason}", self._reading.name))
+        if self._unpacked is not None and self._unpacked.has_more:
+            piece.dead.append(DeadLetter("has bytes behind its end that are not packed: they are not read", self._reading.name))
         piece.is_over = True
         return piece
 
@@ -100,16 +104,14 @@ class Pieces:
         """Let the file go."""
         self._file.close()
 
-    def _unpacked(self) -> BinaryIO:
-        is_packed = self._reading.name.endswith(".gz")
-        return io.BufferedReader(_Unpacked(self._file)) if is_packed else self._file  # type: ignore[return-value]
-
 
 class _Unpacked(io.RawIOBase):
-    """What a packed file holds: all that comes before damage, or before bytes that are no part of it, is given first."""
+    """What a packed file holds: all that comes before damage is given first. ``has_more``: bytes follow its end that
+    are no part of it, and that are not zeros, which tapes and copies put there."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._packed = gzip.GzipFile(fileobj=file)
+        self._has_begun = self.has_more = False
 
     def readable(self) -> bool:
         return True
@@ -124,7 +126,13 @@ class _Unpacked(io.RawIOBase):
         return self._packed.seek(offset, whence)
 
     def readinto(self, buffer: Any) -> int:
-        part = self._packed.read1(len(buffer))
+        try:
+            part = b"" if self.has_more else self._packed.read1(len(buffer))
+        except gzip.BadGzipFile as error:
+            if not self._has_begun or "Not a gzipped" not in str(error):  # else its own content is damaged
+                raise
+            self.has_more, part = True, b""
+        self._has_begun = self._has_begun or bool(part)
         buffer[:len(part)] = part
         return len(part)
 
@@ -229,29 +237,12 @@ def _whole(file: BinaryIO, reading: Reading, at: At) -> Iterator[Event]:
     """The file is one message."""
     if at:
         return
-    body, damage = _all_of(file, FILE_RECORD.most + 1)
+    body = file.read(FILE_RECORD.most + 1)
     if len(body) > FILE_RECORD.most:
         yield 1, 0, DeadLetter(
             f"is a file of over {FILE_RECORD.most >> 20} MiB; as lines (ndjson) it may have any size", reading.name)
     else:
         yield 1, len(body), Message(body, reading.name, extras=reading.extras)
-    if damage is not None:
-        raise damage
-
-
-def _all_of(file: BinaryIO, most: int) -> tuple[bytes, Exception | None]:
-    """So many bytes at most of a file, and what follows it that is no part of it. Where the file itself is damaged
-    nobody knows what its message was, and that is raised."""
-    parts, left = [], most
-    try:
-        while left and (part := file.read1(left) if isinstance(file, io.BufferedReader) else file.read(left)):
-            parts.append(part)
-            left -= len(part)
-    except gzip.BadGzipFile as error:
-        if not parts or "Not a gzipped" not in str(error):
-            raise
-        return b"".join(parts), ValueError("bytes that are not packed follow it")
-    return b"".join(parts), None
 
 
 def _parquet(file: BinaryIO, reading: Reading, at: At) -> Iterator[Event]:

@@ -1,4 +1,5 @@
-"""JSON of events: numbers by their text, and lists of which one item that is damaged takes no others with it.
+"""Values of events as JSON: numbers by their text, what is not finite by one rule, and lists of which one item that is
+damaged takes no others with it.
 
 A number that a 64-bit integer or a double does not write as it came keeps its text (``WrittenNumber``): 1.10 is not 1.1
 to a column of text, and of 37 digits none is lost to a decimal. NaN and Infinity are no JSON (RFC 8259); as texts, and
@@ -7,16 +8,20 @@ so in quotes, they are values of a column of doubles.
 
 from __future__ import annotations
 
+import base64
 import json
 import math
 import re
 from codecs import BOM_UTF8
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import date, datetime, time
+from decimal import Decimal
 from typing import Any
 
 _SAFE_DIGITS = 18  # so many digits and a sign are an integer of 64 bits
 _PARTS = re.compile(r'"(?:[^"\\]|\\.)*"|["\[\]{},]', re.DOTALL)
+MOST_SHOWN = 20_000  # characters of a value that is shown
 GZIP = b"\x1f\x8b"
 
 
@@ -180,6 +185,37 @@ def _written(value: Any) -> str:
 def not_finite(value: float) -> str:
     """The text of what is no number, or infinite: as JSON has it, in quotes, from sources to sinks and answers."""
     return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+
+
+def json_ready(value: Any) -> Any:
+    """A value as JSON has it: times in ISO 8601, bytes in base64, decimals and what is not finite as text."""
+    match value:
+        case float() if not math.isfinite(value):
+            return not_finite(value)
+        case datetime() | date() | time():
+            return value.isoformat()
+        case bytes():
+            return base64.b64encode(value).decode()
+        case Decimal():
+            return f"{value:f}"
+        case Mapping():
+            return {str(name): json_ready(inner) for name, inner in value.items()}
+        case list() | tuple():
+            return [json_ready(inner) for inner in value]
+        case _:
+            return value
+
+
+def shown(event: Mapping[str, Any]) -> dict[str, Any]:
+    """An event for whoever looks, as JSON has it: of a value that is very long its beginning, and how long it is."""
+    return {name: _beginning(json_ready(value)) for name, value in event.items()}
+
+
+def _beginning(value: Any) -> Any:
+    if not isinstance(value, str | list | dict):
+        return value
+    text = value if isinstance(value, str) else written(value)
+    return value if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}… ({len(text):,} characters)"
 
 
 def _what_else(body: bytes) -> str:

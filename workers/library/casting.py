@@ -12,9 +12,9 @@ from functools import lru_cache, partial
 from typing import Any
 
 from scheduler.model.bounds import MESSAGE_DEPTH
-from workers.library.columns import decimal_of
 
-from .json_events import Unreadable, WrittenNumber, written
+from .columns import decimal_of
+from .json_values import Unreadable, WrittenNumber, written
 
 Cast = Callable[[Any], Any]
 _TRUTHS = {"true": True, "1": True, "false": False, "0": False}
