@@ -98,7 +98,8 @@ def _is_a_list_of(body: str, count: int) -> bool:
     return len(document if isinstance(document, list) else [document]) == count
 
 
-CSV_DAMAGE = st.sampled_from(['7,"open', '"7,open', "7", "7,a,b", 'x,a', '"7"x,a', '7,a"b"c,d', '""",', "1.5,a", "1_0,a"])
+CSV_DAMAGE = st.sampled_from([
+    '7,"open', '"7,open', "7", "7,a,b", 'x,a', '"7"x,a', '7,a"b"c,d', '""",', "1.5,a", "1_0,a"])
 
 
 @given(st.lists(st.tuples(st.integers(0, 99), st.text("ab,\n\r\"", min_size=1, max_size=6)), max_size=5), CSV_DAMAGE,
@@ -115,8 +116,8 @@ def test_a_damaged_record_takes_no_other_with_it(rows, damage, place, end, has_m
     mark = "\ufeff" * has_mark
     body = end.join(records)
     header = end.join(["n,text", body])
-    for seen, reasons in (requested((mark + body).encode(), Layout("csv", FIELDS)), filed((mark + body).encode(), "csv"),
-                          filed((mark + header).encode(), "csv", header=True)):
+    for seen, reasons in (requested((mark + body).encode(), Layout("csv", FIELDS)),
+                          filed((mark + body).encode(), "csv"), filed((mark + header).encode(), "csv", header=True)):
         assert seen[:place] == rows[:place] and reasons
         if not opens or not any('"' in record for record in records[place + 1:]):
             assert seen == rows and len(reasons) == 1
@@ -205,7 +206,8 @@ def test_what_is_not_finite_is_a_text_of_json_from_source_to_sink(value):
 
 
 @pytest.mark.parametrize(("body", "why"), [
-    (b"\0\0\0\0\x07\x02\x06\xffabc", "framed for a schema registry (schema 7)"), (gzip.compress(b"{}"), "packed by gzip"),
+    (b"\0\0\0\0\x07\x02\x06\xffabc", "framed for a schema registry (schema 7)"),
+    (gzip.compress(b"{}"), "packed by gzip"),
     (b'{"a":"\xff"}', "is no text in UTF-8")])
 @pytest.mark.parametrize("format", ["json", "ndjson", "csv"])
 def test_a_message_of_another_kind_is_told_as_that(body, why, format):
