@@ -53,7 +53,7 @@ def _in_words(error: yaml.MarkedYAMLError, text: str, mark: yaml.Mark | None) ->
     line = lines[mark.line] if mark is not None and mark.line < len(lines) else ""
     if "\t" in line[:len(line) - len(line.lstrip())]:
         return "A tab indents this line, which YAML does not allow.", "Indent it by spaces."
-    if error.context and "anchor" in error.context or error.context and "alias" in error.context:
+    if (error.context and "anchor" in error.context) or (error.context and "alias" in error.context):
         return ("The name behind & or * has a character that is none of a to z, A to Z, 0 to 9, - and _.",
                 "Name it with these, such as &tasks and *tasks.")
     return (f"The YAML cannot be read: {error.problem or error.context}.",

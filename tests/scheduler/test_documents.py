@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 from pathlib import Path
@@ -93,6 +94,8 @@ LINE_CASES = [
     (2, "description: ‸*where", "unknown_alias", "anchor"),
     (2, "description: ‸[a, b]", "ill_typed", "text"),
     (2, "description: a‸: b", "yaml_syntax", "mapping values"),
+    (2, "description: &‸ù x", "yaml_syntax", "a to z"), (2, "description: *‸ой", "yaml_syntax", "a to z"),
+    (4, "‸\t- {id: levels, type: sensors}", "yaml_syntax", "spaces"),
     (2, "‸--- more", "several_documents", "one dataflow"),
     (4, "  - {id: levels, type: ‸sensor, config: {city: delft}}", "unknown_task_type", "sensors"),
     (4, "  - {id: levels, type: ‸whatever}", "unknown_task_type", "library"),
@@ -209,6 +212,13 @@ def test_yaml_that_is_no_dataflow_is_told_so(text, code):
     ])
 def test_text_that_is_no_text_is_told_so(text, code):
     assert [problem.code for problem in problems_of(text)] == [code]
+
+
+@pytest.mark.parametrize(("text", "what"), [
+    (gzip.compress(b"name: x"), "packed by gzip"), ("name: x".encode("utf-16"), "UTF-16")])
+def test_a_file_of_another_kind_is_told_as_that(text, what):
+    [problem] = problems_of(text)
+    assert what in problem.message and "byte 0x" not in problem.message
 
 
 def test_aliases_are_followed_within_bounds():

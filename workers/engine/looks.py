@@ -22,8 +22,8 @@ from scheduler.model.errors import WeirError
 from workers.engine.channels import codec
 from workers.engine.channels.keys import PREFIX
 from workers.library.arrow_types import rows_in, spark_type
-from workers.library.json_values import shown
 from workers.library.columns import STREAM
+from workers.library.json_values import shown
 
 ORDER_LIVES_S = 20
 LIVES_S = 60

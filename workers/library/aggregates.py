@@ -243,7 +243,8 @@ INTEGERS = ("tinyint", "smallint", "int", "bigint")
 _LOWEST, _HIGHEST = _better(min), _better(max)
 KINDS: dict[str, Kind] = {
     "count": Kind(lambda: [0], _count, _sums_together, _one, lambda _: "bigint"),
-    "sum": Kind(lambda: [0, 0], _total, _sums_together, lambda state, _: state[1] if state[0] else None, _sum_type, True),
+    "sum": Kind(lambda: [0, 0], _total, _sums_together,
+                lambda state, _: state[1] if state[0] else None, _sum_type, True),
     "avg": Kind(lambda: [0, 0], _total, _sums_together,
                 lambda state, _: state[1] / state[0] if state[0] else None, _double, True, True),
     "min": Kind(list, *_LOWEST, _one, _same), "max": Kind(list, *_HIGHEST, _one, _same),

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from scheduler.model.canonical import plain
@@ -21,6 +22,7 @@ from scheduler.model.task_types import Parameter, TaskType
 from .arrow_types import arrow_type
 from .columns import COLUMN_TYPES, STREAM, decimal_of, key_columns, typed_columns
 from .config import InvalidConfig, require_columns, settings
+from .json_values import json_ready
 from .packages import FUNCTION, require_function
 from .python_calls import MARK, ON_ERROR, PROBLEM, STOP, call, results_of, wrong
 from .python_results import checked, complete
@@ -290,7 +292,7 @@ def _array(values: pd.Series, kind: str) -> pa.Array:
     if kind == "boolean":
         return pa.array(values, pa.bool_(), from_pandas=True)
     if decimal_of(kind):
-        return pa.array([None if text is None else Decimal(text) for text in values], arrow_type(kind))
+        return pa.array([Decimal(text) if isinstance(text, str) else None for text in values], arrow_type(kind))
     texts = pa.array(values, pa.string(), from_pandas=True)
     if kind in _WHOLE or kind == "timestamp":
         numbers = texts.cast(pa.int64())

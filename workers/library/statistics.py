@@ -159,7 +159,6 @@ def second_order_moment(inputs: DataFrame, config: Mapping[str, Any]) -> DataFra
 
 def distinct_count(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
     """One event a reading, or a window: the key, ``value`` (the estimate) and ``count`` (readings counted)."""
-    from pyspark.sql import functions as F
 
     values = settings(DISTINCT_COUNT, config)
     by, field = key_columns(values["by"], added=["value", "count"]), values["field"]

@@ -19,7 +19,6 @@ import pyarrow.compute as pc
 
 from workers.library.json_values import Unreadable
 
-
 _MAGIC = b"ARROW1\0\0"
 _HAS_BODY = {2: "dictionary", 3: "record batch"}  # of a message's header, by its type
 _AGAIN = ("dictionary", "run_end_encoded", "string_view", "binary_view", "list_view", "large_list_view")

@@ -44,8 +44,8 @@ class ListedObject:
 
 @dataclass(frozen=True, slots=True)
 class BucketAddress:
-    """Where a bucket is: scheme, host and port of its store, its name, its region, and who asks: the access key with its
-    secret, or nobody."""
+    """Where a bucket is: scheme, host and port of its store, its name and region, and who asks: the access key with
+    its secret, or nobody."""
 
     scheme: str
     host: str
@@ -101,7 +101,8 @@ def _headers(address: BucketAddress, path: str, query: str, now: datetime) -> di
     if not address.access_key:
         return {"Host": address.authority}
     names = ";".join(headers)
-    request = "\n".join(["GET", path, query, *(f"{name}:{value}" for name, value in headers.items()), "", names, _NOTHING])
+    lines = [f"{name}:{value}" for name, value in headers.items()]
+    request = "\n".join(["GET", path, query, *lines, "", names, _NOTHING])
     scope = f"{day}/{address.region}/s3/aws4_request"
     signed = "\n".join(["AWS4-HMAC-SHA256", at, scope, hashlib.sha256(request.encode()).hexdigest()])
     key = f"AWS4{address.secret_key}".encode()

@@ -14,7 +14,6 @@ from typing import BinaryIO
 from scheduler.model.bounds import FILE_LINES, FILE_RECORD
 from workers.library.json_values import Unreadable, text_of
 
-
 csv.field_size_limit(FILE_RECORD.most)  # a record is bounded by that; the module's own bound is far below it
 
 

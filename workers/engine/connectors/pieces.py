@@ -96,7 +96,8 @@ class Pieces:
             piece.dead.append(DeadLetter(
                 f"is no {self._reading.format}, or not all of it: {reason}", self._reading.name))
         if self._unpacked is not None and self._unpacked.has_more:
-            piece.dead.append(DeadLetter("has bytes behind its end that are not packed: they are not read", self._reading.name))
+            piece.dead.append(DeadLetter(
+                "has bytes behind its end that are not packed: they are not read", self._reading.name))
         piece.is_over = True
         return piece
 

@@ -155,7 +155,7 @@ class PostgresqlReader:
                 adapters.register_loader(info.oid, TextLoader)
 
     def _prepare(self) -> tuple[Any, Any]:
-        """The query of a look, and that of its rows' places alone, once it is known that table and columns are there."""
+        """The query of a look, and that of its rows' places alone, once table and columns are known to be there."""
         sql = self._psycopg.sql
         table = sql.Identifier(*self._table.split("."))
         attributes = self._ask(

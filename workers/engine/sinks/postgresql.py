@@ -102,8 +102,8 @@ class PostgresqlWriter:
             raise Overtaken
 
     def _keyed(self, rows: Sequence[tuple], keyless: list[RefusedRow]) -> list[tuple[int, tuple]]:
-        """Rows that have a key, by their numbers. Where nulls are no key of the table, a row that has one would be put in again with each
-        event, or not, depending on how batches fall."""
+        """Rows that have a key, by their numbers. Where nulls are no key of the table, a row that has one would be put
+        in again with each event, or not, depending on how batches fall."""
         places = [] if self._nulls_are_equal else [self._names.index(name) for name in self._key]
         keyed = []
         for number, values in enumerate(rows):

@@ -283,7 +283,8 @@ class Scope:
             left, right = (side.cast(types.as_decimal(str(side.kind))) for side in (left, right))
             kind = types.decimal_result(sign, str(left.kind), str(right.kind))
         except ValueError:
-            raise wrong(f"{left.kind} {sign} {right.kind} needs more than {MOST_DIGITS} digits.", _FEWER_DIGITS) from None
+            raise wrong(
+                f"{left.kind} {sign} {right.kind} needs more than {MOST_DIGITS} digits.", _FEWER_DIGITS) from None
         return Typed(kind, f"{word}({left.spark}, {right.spark})")
 
     def _text(self, node: exp.DPipe) -> Typed:
