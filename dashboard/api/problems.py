@@ -14,10 +14,10 @@ from ninja.errors import AuthenticationError, HttpError, ValidationError
 from ninja.renderers import JSONRenderer
 from ninja.responses import NinjaJSONEncoder
 
+from dashboard import jobs
 from dashboard.api.answers.common import Error
 from dashboard.core.errors import BadInput, LoginRequired, as_weir_error, response_for
 from scheduler.model.errors import PermissionDenied, WeirError
-from workers.library.json_values import json_ready
 
 
 class InvalidRequest(WeirError):
@@ -42,7 +42,7 @@ class _Renderer(JSONRenderer):
         try:
             return json.dumps(data, cls=_Encoder, allow_nan=False)
         except ValueError:
-            return json.dumps(json_ready(data), cls=_Encoder, allow_nan=False)
+            return json.dumps(jobs.json_ready(data), cls=_Encoder, allow_nan=False)
 
 
 class WeirAPI(NinjaAPI):

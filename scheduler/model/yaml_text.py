@@ -34,8 +34,7 @@ def read_yaml(text: str, problems: Problems) -> Node:
         return _Reader(text, problems).document()
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        said, remedy = _in_words(error, text, mark)
-        raise problems.stop("yaml_syntax", _position(mark), said, remedy) from None
+        raise problems.stop("yaml_syntax", _position(mark), *_in_words(error, text, mark)) from None
     except yaml.YAMLError as error:
         at_byte = getattr(error, "position", 0)
         at_byte = at_byte if isinstance(at_byte, int) else 0
@@ -53,7 +52,7 @@ def _in_words(error: yaml.MarkedYAMLError, text: str, mark: yaml.Mark | None) ->
     line = lines[mark.line] if mark is not None and mark.line < len(lines) else ""
     if "\t" in line[:len(line) - len(line.lstrip())]:
         return "A tab indents this line, which YAML does not allow.", "Indent it by spaces."
-    if (error.context and "anchor" in error.context) or (error.context and "alias" in error.context):
+    if any(word in (error.context or "") for word in ("anchor", "alias")):
         return ("The name behind & or * has a character that is none of a to z, A to Z, 0 to 9, - and _.",
                 "Name it with these, such as &tasks and *tasks.")
     return (f"The YAML cannot be read: {error.problem or error.context}.",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import re
 from pathlib import Path
@@ -212,13 +211,6 @@ def test_yaml_that_is_no_dataflow_is_told_so(text, code):
     ])
 def test_text_that_is_no_text_is_told_so(text, code):
     assert [problem.code for problem in problems_of(text)] == [code]
-
-
-@pytest.mark.parametrize(("text", "what"), [
-    (gzip.compress(b"name: x"), "packed by gzip"), ("name: x".encode("utf-16"), "UTF-16")])
-def test_a_file_of_another_kind_is_told_as_that(text, what):
-    [problem] = problems_of(text)
-    assert what in problem.message and "byte 0x" not in problem.message
 
 
 def test_aliases_are_followed_within_bounds():

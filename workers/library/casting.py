@@ -93,10 +93,10 @@ def _as_decimal(value: Any, *, precision: int, scale: int) -> Decimal:
     number = value if isinstance(value, Decimal) else Decimal(value if text is None else text)
     if not number.is_finite() or number.adjusted() >= precision:
         raise ValueError
-    kept = number.quantize(Decimal((0, (1,), -scale)), context=_EXACT)
-    if kept and kept.adjusted() >= precision - scale:
+    rounded = number.quantize(Decimal((0, (1,), -scale)), context=_EXACT)
+    if rounded and rounded.adjusted() >= precision - scale:
         raise ValueError
-    return kept
+    return rounded
 
 
 def _text_of_number(value: Any) -> str | None:
