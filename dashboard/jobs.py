@@ -42,7 +42,6 @@ from workers.engine.taps import NewestEvents, Tapped
 from workers.library import databases, model_store, registry
 from workers.library import first_events as recorded
 from workers.library.code import code_digest
-from workers.library.json_values import json_ready as json_ready
 from workers.library.model_store import ModelVersion
 
 log = structlog.get_logger(__name__)

@@ -14,7 +14,7 @@ from ninja.errors import AuthenticationError, HttpError, ValidationError
 from ninja.renderers import JSONRenderer
 from ninja.responses import NinjaJSONEncoder
 
-from dashboard import jobs
+from dashboard import connectors
 from dashboard.api.answers.common import Error
 from dashboard.core.errors import BadInput, LoginRequired, as_weir_error, response_for
 from scheduler.model.errors import PermissionDenied, WeirError
@@ -42,7 +42,7 @@ class _Renderer(JSONRenderer):
         try:
             return json.dumps(data, cls=_Encoder, allow_nan=False)
         except ValueError:
-            return json.dumps(jobs.json_ready(data), cls=_Encoder, allow_nan=False)
+            return json.dumps(connectors.json_ready(data), cls=_Encoder, allow_nan=False)
 
 
 class WeirAPI(NinjaAPI):
