@@ -101,6 +101,8 @@ def _is_one(record: bytes, values: int | None) -> bool:
 def values_of(record: bytes) -> list[str]:
     """The values of a record; raises `Unreadable`."""
     text = text_of(record)
+    if '"' not in text:
+        return text.rstrip("\r\n").split(",")
     try:
         return next(iter(csv.reader(io.StringIO(text, newline=""), strict=True)), [])
     except csv.Error as error:

@@ -157,14 +157,15 @@ def decode(
             dead.append(DeadLetter(str(error), message.place, _sample(message)))
             continue
         left -= len(events)
-        for where, text, read in events:
+        is_one = len(events) == 1
+        for word, number, text, read in events:
             try:
                 row = read() + _extras(message, layout)
                 time_ms = now_ms if when is None else _time_ms(row[when], layout)
             except Unreadable as error:
                 dead.append(DeadLetter(
-                    str(error), f"{message.place}, {where}" if where and len(events) > 1 else message.place,
-                    _sample(message) if text is None or len(events) == 1 else _plain(text).encode()[:SAMPLE_BYTES]))
+                    str(error), message.place if is_one or not word else f"{message.place}, {word} {number}",
+                    _sample(message) if is_one or text is None else _beginning(text)))
                 continue
             rows.append(row)
             times_ms.append(time_ms)
@@ -198,15 +199,16 @@ def _arrays(rows: Sequence[tuple], layout: Layout) -> list[pa.Array]:
     return [pa.array(column, arrow_type(kind)) for column, kind in zip(columns, layout.columns.values(), strict=True)]
 
 
-# Where in its message an event is, its text where that is known, and what reads its values or says why it cannot.
-_Event = tuple[str, str | None, Callable[[], tuple]]
+# Where in its message an event is (a word and a number), its text where that is known, and what reads its values or
+# says why it cannot.
+_Event = tuple[str, int, str | bytes | None, Callable[[], tuple]]
 
 
 def _events(message: Message, layout: Layout, dead: list[DeadLetter], room: Room) -> Iterator[_Event]:
     """The events of a message; one that cannot be taken apart is a dead letter as a whole."""
     try:
         if message.values is not None:
-            yield "", None, lambda: _row(message.values, layout)
+            yield "", 0, None, lambda: _row(message.values, layout)
         else:
             yield from _READERS[layout.format](message.body, layout, room)
     except Unreadable as error:
@@ -222,7 +224,7 @@ def _json(body: bytes, layout: Layout, room: Room) -> Iterator[_Event]:
     _count_values(body, room)
     for number, (item, text) in enumerate(items_of(body), start=1):
         room.take(events=1)
-        yield f"event {number}", text, lambda item=item: _row_of_json(item, layout)
+        yield "event", number, text, lambda item=item: _row_of_json(item, layout)
 
 
 def _count_values(body: bytes, room: Room) -> None:
@@ -237,7 +239,7 @@ def _ndjson(body: bytes, layout: Layout, room: Room) -> Iterator[_Event]:
     for number, (_, _, line) in enumerate(lines_of(io.BytesIO(body)), start=1):
         if line is None or line.strip():
             room.take(events=1)
-            yield f"line {number}", _shown(line), lambda line=line: _row_of_json(parsed(_whole_line(line)), layout)
+            yield "line", number, line, lambda line=line: _row_of_json(parsed(_whole_line(line)), layout)
 
 
 def _csv(body: bytes, layout: Layout, room: Room) -> Iterator[_Event]:
@@ -245,12 +247,8 @@ def _csv(body: bytes, layout: Layout, room: Room) -> Iterator[_Event]:
     for begin, _, record in records_of(io.BytesIO(body), values=len(names)):
         if record is None or record.strip():
             room.take(events=1)
-            yield f"byte {begin}", _shown(record), lambda record=record: _row_of_values(
+            yield "byte", begin, record, lambda record=record: _row_of_values(
                 values_of(_whole_line(record)), names, layout)
-
-
-def _shown(line: bytes | None) -> str | None:
-    return None if line is None else line[:SAMPLE_BYTES].decode(errors="replace")
 
 
 def _whole_line(line: bytes | None) -> bytes:
@@ -265,7 +263,7 @@ def _arrow(body: bytes, layout: Layout, room: Room) -> Iterator[_Event]:
         for batch in batches_of(io.BytesIO(body), room, names=layout.content):
             for row in rows_of(batch):
                 number += 1
-                yield f"row {number}", None, lambda row=row: _row_of_table(row, layout)
+                yield "row", number, None, lambda row=row: _row_of_table(row, layout)
     except TooMuch:
         raise
     except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
@@ -279,7 +277,7 @@ def _row_of_table(row: Mapping[str, Any] | Unreadable, layout: Layout) -> tuple:
 
 
 def _whole(body: bytes, layout: Layout, room: Room) -> Iterator[_Event]:
-    yield "", None, lambda: (text_of(body) if layout.format == "text" else body,)
+    yield "", 0, None, lambda: (text_of(body) if layout.format == "text" else body,)
 
 
 _READERS: Mapping[str, Callable[[bytes, Layout, Room], Iterator[_Event]]] = {
@@ -344,6 +342,10 @@ def _time_ms(value: Any, layout: Layout) -> int:
 def _plain(text: str) -> str:
     """Text that can be written anywhere."""
     return text.encode(errors="backslashreplace").decode()
+
+
+def _beginning(text: str | bytes) -> bytes:
+    return (text if isinstance(text, bytes) else text[:SAMPLE_BYTES].encode(errors="replace"))[:SAMPLE_BYTES]
 
 
 def _sample(message: Message) -> bytes:
