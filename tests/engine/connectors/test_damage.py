@@ -156,6 +156,38 @@ def test_a_row_of_a_table_with_a_time_that_is_none_takes_no_other_with_it(times)
         assert len(piece.dead) == len(times) - len(good)
 
 
+@given(st.integers(0, 3), st.integers(0, 400), st.binary(min_size=8, max_size=40), st.sampled_from(["snappy", "none"]))
+def test_a_damaged_group_of_parquet_takes_no_other_with_it(group, at, garbage, codec):
+    table, sink = pa.table({"n": list(range(40)), "text": [f"{n:08}" for n in range(40)]}), pa.BufferOutputStream()
+    pq.write_table(table, sink, row_group_size=10, compression=codec, write_statistics=False)
+    body = bytearray(sink.getvalue().to_pybytes())
+    column = pq.ParquetFile(io.BytesIO(body)).metadata.row_group(group).column(at % 2)
+    begin = column.dictionary_page_offset or column.data_page_offset
+    at = begin + at % column.total_compressed_size
+    end = min(at + len(garbage), begin + column.total_compressed_size)
+    body[at:end] = garbage[:end - at]
+    rows, reasons = filed(bytes(body), "parquet")
+    others = [row for row in rows if not group * 10 <= (row[0] or 0) < group * 10 + 10]
+    assert set(as_rows([f"{n:08}" for n in range(40)])) - set(others) <= {
+        (n, f"{n:08}") for n in range(group * 10, group * 10 + 10)}
+    assert len(rows) + 10 * len(reasons) >= 40
+
+
+@given(st.lists(st.sampled_from(["good", "bad"]), max_size=6),
+       st.sampled_from(["json", "ndjson", "csv", "arrow", "text"]))
+def test_a_damaged_message_takes_no_other_of_its_poll_with_it(kinds, format):
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, pa.schema([("n", pa.int64()), ("text", pa.string())])) as writer:
+        writer.write_table(pa.table({"n": [1], "text": ["a"]}))
+    good = {"json": b'{"n":1,"text":"a"}', "ndjson": b'{"n":1,"text":"a"}', "csv": b"1,a",
+            "arrow": sink.getvalue().to_pybytes(), "text": b"a"}[format]
+    bad = {"arrow": good[:-30]}.get(format, b'"\xff{')
+    messages = [Message(good if kind == "good" else bad, f"m{place}") for place, kind in enumerate(kinds)]
+    decoded = decode(messages, Layout(format, {} if format == "text" else FIELDS), now_ms=0)
+    assert len(decoded.rows) == kinds.count("good")
+    assert [letter.place for letter in decoded.dead] == [f"m{n}" for n, kind in enumerate(kinds) if kind == "bad"]
+
+
 @pytest.mark.parametrize(("column", "kind", "right"), [
     (pa.array([Decimal("8.5"), Decimal("8.0")]), "bigint", [None, 8]),
     (pa.array([Decimal("8.5")]), "decimal(10,2)", [Decimal("8.50")]),

@@ -91,10 +91,11 @@ class Pieces:
                     piece.add(event, size)
                 if piece.is_full:
                     return piece
-        except (pa.ArrowException, ValueError, EOFError, zlib.error, gzip.BadGzipFile, MemoryError) as error:
-            reason = str(error).encode(errors="backslashreplace").decode()[:200]
+        except _DAMAGED as error:
+            if _is_of_store(error):
+                raise
             piece.dead.append(DeadLetter(
-                f"is no {self._reading.format}, or not all of it: {reason}", self._reading.name))
+                f"is no {self._reading.format}, or not all of it: {_words(error)}", self._reading.name))
         if self._unpacked is not None and self._unpacked.has_more:
             piece.dead.append(DeadLetter(
                 "has bytes behind its end that are not packed: they are not read", self._reading.name))
@@ -104,6 +105,18 @@ class Pieces:
     def close(self) -> None:
         """Let the file go."""
         self._file.close()
+
+
+# Of a file's content; Arrow says some of it by an OSError, which is the store's own where it has a number.
+_DAMAGED = (pa.ArrowException, ValueError, EOFError, zlib.error, OSError, MemoryError)
+
+
+def _is_of_store(error: BaseException) -> bool:
+    return isinstance(error, OSError) and error.errno is not None
+
+
+def _words(error: BaseException) -> str:
+    return str(error).encode(errors="backslashreplace").decode()[:200]
 
 
 class _Unpacked(io.RawIOBase):
@@ -156,7 +169,9 @@ def place_before_last(file: BinaryIO, reading: Reading, size: int, count: int) -
     if reading.format == "parquet":
         try:
             metadata = pq.ParquetFile(file).metadata
-        except (pa.ArrowException, ValueError):
+        except _DAMAGED as error:
+            if _is_of_store(error):
+                raise
             return None  # who reads it hears so
         group, wanted = metadata.num_row_groups - 1, count
         while group > 0 and metadata.row_group(group).num_rows < wanted:
@@ -252,8 +267,14 @@ def _parquet(file: BinaryIO, reading: Reading, at: At) -> Iterator[Event]:
     parquet = pq.ParquetFile(file, read_dictionary=names)
     group, done = at or (0, 0)
     for number in range(group, parquet.num_row_groups):
-        batches = parquet.iter_batches(MOST_MESSAGES, row_groups=[number], columns=names)
-        yield from _rows(map(_within, batches), reading, number, done if number == group else 0)
+        try:
+            batches = parquet.iter_batches(MOST_MESSAGES, row_groups=[number], columns=names)
+            yield from _rows(map(_within, batches), reading, number, done if number == group else 0)
+        except _DAMAGED as error:
+            if _is_of_store(error):
+                raise
+            reason = f"a group of its rows cannot be read, or not all of it: {_words(error)}"
+            yield [number + 1, 0], 0, DeadLetter(reason, f"{reading.name}, group {number}")
 
 
 def _within(batch: pa.RecordBatch) -> pa.RecordBatch:
