@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from workers.engine.connectors.contract import Message
 from workers.engine.connectors.formats import Layout, decode
 from workers.engine.connectors.pieces import Pieces, Reading
+from workers.engine.sinks.rows import as_key
 from workers.library.json_values import json_ready, not_finite
 
 FIELDS = {"n": "bigint", "text": "string"}
@@ -258,3 +259,11 @@ def test_what_json_has_no_value_for_is_written_so_that_it_is_read_again():
     kinds = {"at": "timestamp", "raw": "binary", "cost": "decimal(10,2)", "big": "bigint"}
     assert requested(json.dumps(event).encode(), Layout("json", kinds)) == (
         [(at, b"\xff\x00", Decimal("1.10"), 2**63 - 1)], [])
+
+
+@pytest.mark.parametrize(("value", "key"), [
+    (-0.0, b"0.0"), (0.0, b"0.0"), (math.nan, b"NaN"), (Decimal("0E-10"), b"0.0000000000"), (b"\xff", b"\xff"),
+    ("ü", "ü".encode()), (2**63 - 1, b"9223372036854775807"), (True, b"True"),
+    (Decimal("12345678901234567890123456789012345.678"), b"12345678901234567890123456789012345.678")])
+def test_the_key_of_a_message_is_the_text_of_its_value(value, key):
+    assert as_key(value) == key

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -37,6 +38,19 @@ def json_lines(rows: pa.Table) -> Iterator[bytes]:
     """Each event as one JSON object, without the newline."""
     for row in rows_in(rows):
         yield as_json(row)
+
+
+def as_key(value: Any) -> bytes:
+    """A value as a message's key: its text, bytes as they are; values that are equal have one key."""
+    match value:
+        case bytes():
+            return value
+        case float():
+            return str(json_ready(value + 0.0)).encode()  # there is one zero
+        case Decimal():
+            return f"{value:f}".encode()
+        case _:
+            return str(value).encode()
 
 
 def as_json(row: Mapping[str, Any]) -> bytes:
