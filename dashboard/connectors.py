@@ -19,10 +19,11 @@ from workers.engine.connectors.looking import look_at
 from workers.engine.connectors.pushing import Post, Pushed, push_events
 from workers.engine.letters import KeptLetter
 from workers.engine.sinks import store as sinks
+from workers.library.json_values import json_ready
 from workers.library.outbound import Line, Unanswered, WrongAddress
 from workers.library.registry import makes_events
 
-__all__ = ["Line", "Post", "Pushed", "TooMuch", "Unanswered", "WrongAddress"]  # what others need of the engine
+__all__ = ["Line", "Post", "Pushed", "TooMuch", "Unanswered", "WrongAddress", "json_ready"]  # what others need
 
 
 class NotTaken(Exception):

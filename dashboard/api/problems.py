@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
@@ -13,6 +14,7 @@ from ninja.errors import AuthenticationError, HttpError, ValidationError
 from ninja.renderers import JSONRenderer
 from ninja.responses import NinjaJSONEncoder
 
+from dashboard import connectors
 from dashboard.api.answers.common import Error
 from dashboard.core.errors import BadInput, LoginRequired, as_weir_error, response_for
 from scheduler.model.errors import PermissionDenied, WeirError
@@ -32,7 +34,15 @@ class _Encoder(NinjaJSONEncoder):
 
 
 class _Renderer(JSONRenderer):
+    """Answers that are JSON: what is no number, or infinite, is text there as it is in events."""
+
     encoder_class = _Encoder
+
+    def render(self, request: HttpRequest, data: Any, *, response_status: int) -> str:
+        try:
+            return json.dumps(data, cls=_Encoder, allow_nan=False)
+        except ValueError:
+            return json.dumps(connectors.json_ready(data), cls=_Encoder, allow_nan=False)
 
 
 class WeirAPI(NinjaAPI):

@@ -194,7 +194,8 @@ class Columns:
             As of `require`.
         """
         kind = self.require(name, parameter=parameter, remedy=remedy)
-        if kind is not None and kind not in kinds:
+        is_decimal = kind is not None and kind.startswith("decimal(")
+        if kind is not None and kind not in kinds and not (is_decimal and kinds is NUMBERS):
             raise WrongColumnType(
                 f"The column {name} is {kind}; this reads {word}.",
                 remedy=f"Let a task before it give {name} as {word}: a parser’s “name:type”, or CAST in a sql task.",

@@ -239,6 +239,8 @@ def _decoded(text: str | bytes, problems: Problems) -> str:
             "too_large", TextPosition(1, 1), f"The file has {len(data):,} bytes; {DOCUMENT_BYTES.most:,} may be.",
             "Split the dataflow.",
         )
+    if (what := _MARKED.get(data[:2])) is not None:
+        raise problems.stop("invalid_unicode", TextPosition(1, 1), *what)
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -252,6 +254,11 @@ def _decoded(text: str | bytes, problems: Problems) -> str:
             "Save it as UTF-8 text.",
         )
     return text
+
+
+_UTF_16 = ("The file is UTF-16.", "Save it as UTF-8.")
+_MARKED = {  # what is no text in UTF-8, by how it begins
+    b"\x1f\x8b": ("The file is packed by gzip.", "Unpack it: gunzip FILE."), b"\xff\xfe": _UTF_16, b"\xfe\xff": _UTF_16}
 
 
 def _position_after(before: str) -> TextPosition:

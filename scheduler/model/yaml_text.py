@@ -34,10 +34,7 @@ def read_yaml(text: str, problems: Problems) -> Node:
         return _Reader(text, problems).document()
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        raise problems.stop(
-            "yaml_syntax", _position(mark), f"The YAML cannot be read: {error.problem or error.context}.",
-            "Check the indentation, the colons and the quotes of this line and the one before.",
-        ) from None
+        raise problems.stop("yaml_syntax", _position(mark), *_in_words(error, text, mark)) from None
     except yaml.YAMLError as error:
         at_byte = getattr(error, "position", 0)
         at_byte = at_byte if isinstance(at_byte, int) else 0
@@ -47,6 +44,19 @@ def read_yaml(text: str, problems: Problems) -> Node:
             f"The YAML cannot be read: {getattr(error, 'reason', 'a character is not allowed')}.",
             "Remove control characters; in double quotes they may be written as escapes.",
         ) from None
+
+
+def _in_words(error: yaml.MarkedYAMLError, text: str, mark: yaml.Mark | None) -> tuple[str, str]:
+    """What is wrong, and what helps: the parser's own words say neither of a tab nor of a name."""
+    lines = text.splitlines()
+    line = lines[mark.line] if mark is not None and mark.line < len(lines) else ""
+    if "\t" in line[:len(line) - len(line.lstrip())]:
+        return "A tab indents this line, which YAML does not allow.", "Indent it by spaces."
+    if any(word in (error.context or "") for word in ("anchor", "alias")):
+        return ("The name behind & or * has a character that is none of a to z, A to Z, 0 to 9, - and _.",
+                "Name it with these, such as &tasks and *tasks.")
+    return (f"The YAML cannot be read: {error.problem or error.context}.",
+            "Check the indentation, the colons and the quotes of this line and the one before.")
 
 
 def resolve_plain(text: str) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from decimal import Decimal
 from pathlib import Path
 
 import pyarrow as pa
@@ -223,3 +224,26 @@ def test_a_source_that_cannot_be_looked_into_says_what_to_do(
 def test_a_document_with_problems_is_refused_as_a_submission_is(world: World) -> None:
     with pytest.raises(InvalidDataflow):
         streams_of(world.city, "name: x")
+
+
+def test_values_that_json_has_none_for_are_text_in_answers_and_on_the_page(world: World, broker, client) -> None:
+    task = running_id(running(world.carla, world.city, document("traffic"), world.ana), "parse")
+    block = codec.encode_block(pa.record_batch({
+        "_seq": [1], "_born": [1], "v": [float("nan")], "w": [float("-inf")], "id": [2**63 - 1],
+        "cost": pa.array([Decimal("1234567890123456789.10")], pa.decimal128(38, 2)), "raw": [b"\xff"],
+        "at": pa.array([10_000 * 366 * 86_400_000_000], pa.timestamp("us", "UTC")), "long": ["x" * 8_000_000],
+        "list": [[float("inf"), 1.5]]}))
+    broker.lpush(keys.tapped(task, RunningTaskRow.objects.get(pk=task).fragment), block)
+    client.force_login(world.mo)
+    answer = client.get(f"/api/estate/tasks/{task}/events")
+    assert answer.status_code == 200 and len(answer.content) < 50_000
+
+    def refuse(name: str) -> None:
+        raise AssertionError(f"{name} is no JSON")
+
+    [event] = json.loads(answer.content, parse_constant=refuse)["events"]
+    assert (event["v"], event["w"], event["cost"], event["raw"], event["list"], event["id"]) == (
+        "NaN", "-Infinity", "1234567890123456789.10", "/w==", ["Infinity", 1.5], 2**63 - 1)
+    assert event["at"].startswith("11990") and event["long"].endswith("(8,000,000 characters)")
+    page = client.get(f"/estate/tasks/{task}/events").content.decode()
+    assert all(text in page for text in ("NaN", "-Infinity", "1234567890123456789.10", "11990"))

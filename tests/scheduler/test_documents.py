@@ -93,6 +93,8 @@ LINE_CASES = [
     (2, "description: ‸*where", "unknown_alias", "anchor"),
     (2, "description: ‸[a, b]", "ill_typed", "text"),
     (2, "description: a‸: b", "yaml_syntax", "mapping values"),
+    (2, "description: &‸ù x", "yaml_syntax", "a to z"), (2, "description: *‸ой", "yaml_syntax", "a to z"),
+    (4, "‸\t- {id: levels, type: sensors}", "yaml_syntax", "spaces"),
     (2, "‸--- more", "several_documents", "one dataflow"),
     (4, "  - {id: levels, type: ‸sensor, config: {city: delft}}", "unknown_task_type", "sensors"),
     (4, "  - {id: levels, type: ‸whatever}", "unknown_task_type", "library"),

@@ -21,8 +21,9 @@ from scheduler.contracts.looks import FAILED, LOOK_ORDERS, LOOK_STATES, ORDERED,
 from scheduler.model.errors import WeirError
 from workers.engine.channels import codec
 from workers.engine.channels.keys import PREFIX
-from workers.library.arrow_types import spark_type
+from workers.library.arrow_types import rows_in, spark_type
 from workers.library.columns import STREAM
+from workers.library.json_values import shown
 
 ORDER_LIVES_S = 20
 LIVES_S = 60
@@ -78,9 +79,9 @@ def seen(broker: redis.Redis, look_id: str, *, owner: str) -> Seen | None:
     types: dict[str, str | None] = {}
     events: list[dict[str, Any]] = []
     for batch in codec.decode_block(block) if block else ():
-        shown = batch.drop_columns([name for name in batch.schema.names if name in STREAM])
-        types |= {column.name: spark_type(column.type) for column in shown.schema}
-        events = shown.to_pylist()[::-1]
+        own = batch.drop_columns([name for name in batch.schema.names if name in STREAM])
+        types |= {column.name: spark_type(column.type) for column in own.schema}
+        events = [shown(event) for event in reversed(rows_in(own))]
     return Seen(state, types, events)
 
 

@@ -18,7 +18,8 @@ import pyarrow as pa
 import redis
 
 from workers.engine.channels import codec, keys
-from workers.library.arrow_types import spark_type
+from workers.library.arrow_types import rows_in, spark_type
+from workers.library.json_values import shown
 
 LOOKS_S = 15  # a look counts for so long; who goes on looking repeats it
 
@@ -111,7 +112,7 @@ def _events(blocks: Sequence[bytes], types: dict[str, str | None]) -> Iterator[d
 
 
 def _rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:
-    return batch.to_pylist()[::-1]
+    return [shown(row) for row in reversed(rows_in(batch))]
 
 
 def _shared_out(queries: Sequence[list[dict[str, Any]]], count: int) -> list[dict[str, Any]]:

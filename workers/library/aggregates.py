@@ -1,6 +1,7 @@
 """Aggregates of a window, one value at a time: states that JSON can say, put together where sessions meet.
 
-A missing value (null, or NaN) does not count. Numbers are doubles.
+A missing value (null, or NaN) does not count. Whole numbers and decimals are counted exactly, a decimal as the whole
+number of its last digits: what JSON says of a state is then exact, too. Means, deviations and shares are doubles.
 """
 
 from __future__ import annotations
@@ -9,8 +10,10 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from decimal import Context, Decimal
 from typing import Any
 
+from .columns import MOST_DIGITS, decimal_of
 from .config import InvalidConfig
 
 _ENTRY = re.compile(r"\s*([A-Za-z_]\w*)\s*=\s*([a-z_]+)\s*\(\s*(\*|[A-Za-z_]\w*)\s*(?:,\s*(\d*\.?\d+)\s*)?\)\s*")
@@ -19,7 +22,7 @@ _ENTRY = re.compile(r"\s*([A-Za-z_]\w*)\s*=\s*([a-z_]+)\s*\(\s*(\*|[A-Za-z_]\w*)
 @dataclass(frozen=True, slots=True)
 class Kind:
     """An aggregate function: its first state, how a value changes it, how two are put together, what it gives; and the
-    type of that by the column's (``numbers``: it takes nothing else)."""
+    type of that by the column's (``numbers``: it takes nothing else; ``doubles``: it computes with those)."""
 
     start: Callable[[], list]
     add: Callable[[list, Any], None]
@@ -27,22 +30,67 @@ class Kind:
     result: Callable[[list, float], Any]
     type: Callable[[str], str]
     numbers: bool = False
+    doubles: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
     """One column of a window's result: its name, function, the column that it is of (empty for events) and what else
-    the function takes."""
+    the function takes; and the column's type, where that is known."""
 
     name: str
     function: str
     column: str
     argument: float = 0.0
+    of: str = ""
 
     @property
     def kind(self) -> Kind:
         """How it is computed."""
         return KINDS[self.function]
+
+    @property
+    def type(self) -> str:
+        """The type of what it gives."""
+        return self.kind.type(self.of)
+
+    def add(self, state: list, value: Any) -> None:
+        """Take a value in; whole numbers and decimals come as text."""
+        digits = self._digits
+        if self.of in INTEGERS:
+            value = int(value)
+        elif digits:
+            value = float(value) if self.kind.doubles else _unscaled(Decimal(value), digits[1])
+            self._require_unscaled(state)
+        self.kind.add(state, value)
+
+    def merge(self, state: list, other: list) -> None:
+        """Put another part's state into a state."""
+        for part in (state, other):
+            self._require_unscaled(part)
+        self.kind.merge(state, other)
+
+    def result(self, state: list) -> Any:
+        """What a state gives, in the type of the result; null where that does not hold it."""
+        self._require_unscaled(state)
+        value, digits = self.kind.result(state, self.argument), self._digits
+        if self.kind.doubles or self.function == "count_distinct" or value is None or not (
+                digits or self.of in INTEGERS):
+            return value
+        scale = digits[1] if digits else 0
+        values = [_fitting(one, scale, self.type) for one in (value if isinstance(value, list) else [value])]
+        return values if isinstance(value, list) else values[0]
+
+    @property
+    def _digits(self) -> tuple[int, int] | None:
+        return decimal_of(self.of)
+
+    def _require_unscaled(self, state: list) -> None:
+        """Bring a state of a version that took decimals for doubles into the present form."""
+        digits = self._digits
+        if digits and not self.kind.doubles and state and isinstance(state[self.function == "sum"], float):
+            state[:] = [_unscaled(Decimal(repr(value)), digits[1]) if isinstance(value, float) else value
+                        for value in state]
 
 
 def read_aggregates(entries: Sequence[str]) -> tuple[Aggregate, ...]:
@@ -70,6 +118,29 @@ def read_aggregates(entries: Sequence[str]) -> tuple[Aggregate, ...]:
         raise InvalidConfig("The window has no aggregate.", remedy="Write aggregates: [n=count(*)].",
                             parameter="aggregates")
     return tuple(aggregates)
+
+
+def _unscaled(value: Decimal, scale: int) -> int:
+    return int(value.scaleb(scale, _WIDE))
+
+
+def _fitting(value: int | float, scale: int, kind: str) -> Decimal | int | None:
+    """A whole number as a value of a type; a state of an earlier version has it as a double."""
+    whole = int(value)
+    if digits := decimal_of(kind.removeprefix("array<").removesuffix(">")):
+        return Decimal(whole).scaleb(-scale, _WIDE) if abs(whole) < 10 ** digits[0] else None
+    return whole if -(2**63) <= whole < 2**63 else None
+
+
+def _sum_type(kind: str) -> str:
+    """As Spark has it: of whole numbers bigint, of decimals ten more digits."""
+    if digits := decimal_of(kind):
+        return f"decimal({min(MOST_DIGITS, digits[0] + 10)},{digits[1]})"
+    return "bigint" if kind in INTEGERS else "double"
+
+
+def _double(_: str) -> str:
+    return "double"
 
 
 def _put(state: list, value: Any) -> None:
@@ -125,7 +196,7 @@ def _at_share(state: list, share: float) -> float | None:
     place = share * (len(ordered) - 1)
     low = math.floor(place)
     if low == place:
-        return ordered[low]
+        return float(ordered[low])
     return ordered[low] + (place - low) * (ordered[low + 1] - ordered[low])
 
 
@@ -167,19 +238,22 @@ def _same(kind: str) -> str:
     return kind
 
 
+_WIDE = Context(prec=100)
+INTEGERS = ("tinyint", "smallint", "int", "bigint")
 _LOWEST, _HIGHEST = _better(min), _better(max)
 KINDS: dict[str, Kind] = {
     "count": Kind(lambda: [0], _count, _sums_together, _one, lambda _: "bigint"),
-    "sum": Kind(lambda: [0, 0.0], _total, _sums_together, lambda state, _: state[1] if state[0] else None, _same, True),
-    "avg": Kind(lambda: [0, 0.0], _total, _sums_together,
-                lambda state, _: state[1] / state[0] if state[0] else None, _same, True),
+    "sum": Kind(lambda: [0, 0], _total, _sums_together,
+                lambda state, _: state[1] if state[0] else None, _sum_type, True),
+    "avg": Kind(lambda: [0, 0], _total, _sums_together,
+                lambda state, _: state[1] / state[0] if state[0] else None, _double, True, True),
     "min": Kind(list, *_LOWEST, _one, _same), "max": Kind(list, *_HIGHEST, _one, _same),
     "first": Kind(list, _first, lambda state, other: _first(state, other[0]) if other else None, _one, _same),
     "last": Kind(list, _put, lambda state, other: _put(state, other[0]) if other else None, _one, _same),
-    "stddev": Kind(lambda: [0, 0.0, 0.0], _moments, _moments_together, _deviation, _same, True),
-    "variance": Kind(lambda: [0, 0.0, 0.0], _moments, _moments_together, _variance, _same, True),
-    "median": Kind(list, list.append, list.extend, _at_share, _same, True),
-    "percentile": Kind(list, list.append, list.extend, _at_share, _same, True),
+    "stddev": Kind(lambda: [0, 0.0, 0.0], _moments, _moments_together, _deviation, _double, True, True),
+    "variance": Kind(lambda: [0, 0.0, 0.0], _moments, _moments_together, _variance, _double, True, True),
+    "median": Kind(list, list.append, list.extend, _at_share, _double, True, True),
+    "percentile": Kind(list, list.append, list.extend, _at_share, _double, True, True),
     "count_distinct": Kind(list, _distinct, _distinct_together, lambda state, _: len(state), lambda _: "bigint"),
     "collect": Kind(list, list.append, list.extend, lambda state, _: list(state), _listed),
 }

@@ -1,15 +1,51 @@
-"""The types that Parquet's columns have in Spark, told without Spark."""
+"""Types of columns as Arrow has them: of those that are declared, and what Parquet's are in Spark, without Spark."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from .columns import STREAM
+from .columns import STREAM, decimal_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+def arrow_type(kind: str) -> pa.DataType:
+    """The type of a column that is declared as “name:kind”."""
+    import pyarrow as pa
+
+    digits = decimal_of(kind)
+    return pa.decimal128(*digits) if digits else {
+        "string": pa.string(), "double": pa.float64(), "bigint": pa.int64(), "boolean": pa.bool_(),
+        "timestamp": pa.timestamp("us", tz="UTC"), "binary": pa.binary()}[kind]
+
+
+def values_of_column(column: pa.Array | pa.ChunkedArray) -> list[Any]:
+    """The values of a column; a time that Python has none for (beyond the year 9999) as Arrow writes it."""
+    import pyarrow as pa
+
+    try:
+        return column.to_pylist()
+    except (ValueError, OverflowError, pa.ArrowException):
+        pass
+    texts = column.cast(pa.string()).to_pylist() if pa.types.is_temporal(column.type) else [
+        f"what cannot be shown ({column.type})"] * len(column)
+    values = []
+    for place, text in enumerate(texts):
+        try:
+            values.append(column[place].as_py())
+        except (ValueError, OverflowError, pa.ArrowException):
+            values.append(text)
+    return values
+
+
+def rows_in(events: pa.Table | pa.RecordBatch) -> list[dict[str, Any]]:
+    """Events as dictionaries, with the values of `values_of_column`."""
+    names = events.schema.names
+    columns = [values_of_column(column) for column in events.columns]
+    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)] if names else []
 
 
 def parquet_types(files: Sequence[Path]) -> dict[str, str | None] | None:

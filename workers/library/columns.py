@@ -14,7 +14,9 @@ STREAM = ("_seq", "_time", "_born")
 OBSERVATION = (*STREAM, "msg_id", "sensor_id", "obs", "meta", "value")
 OBSERVATION_NEEDED = ("sensor_id", "obs", "value")
 OBSERVATION_REMEDY = "Put a senml_parse with layout long, or an observations task, before it."
-COLUMN_TYPES = ("string", "double", "bigint", "boolean", "timestamp")
+COLUMN_TYPES = ("string", "double", "bigint", "decimal(p,s)", "boolean", "timestamp", "binary")
+_DECIMAL = re.compile(r"decimal\( ?(\d{1,2}) ?(?:, ?(\d{1,2}) ?)?\)")
+MOST_DIGITS = 38  # of a decimal
 
 
 OBSERVATION_TYPES = {
@@ -68,6 +70,28 @@ def require_scalar(inputs: Columns, name: str, *, parameter: str) -> None:
             type=kind)
 
 
+def decimal_of(kind: str) -> tuple[int, int] | None:
+    """How many digits a decimal's type keeps, and how many of them behind the point; None for another type.
+
+    Examples
+    --------
+    >>> decimal_of("decimal(12,2)")
+    (12, 2)
+    """
+    match = _DECIMAL.fullmatch(kind)
+    if match is None:
+        return None
+    precision, scale = int(match[1]), int(match[2] or 0)
+    return (precision, scale) if 1 <= precision <= MOST_DIGITS and scale <= precision else None
+
+
+def column_type(kind: str) -> str | None:
+    """A type that may be declared, as Spark's ``simpleString`` has it; None for what is none."""
+    if digits := decimal_of(kind):
+        return "decimal({},{})".format(*digits)
+    return kind if kind in COLUMN_TYPES and "(" not in kind else None
+
+
 def typed_columns(columns: Sequence[str]) -> dict[str, str]:
     """Names to Spark types, from “name” or “name:type”; a column without a type is a string.
 
@@ -78,13 +102,14 @@ def typed_columns(columns: Sequence[str]) -> dict[str, str]:
     """
     types: dict[str, str] = {}
     for column in columns:
-        name, _, kind = str(column).partition(":")
-        kind = kind or "string"
-        if not re.fullmatch(r"[A-Za-z_]\w*", name) or name in STREAM or name in types or kind not in COLUMN_TYPES:
+        name, _, written = str(column).partition(":")
+        kind = column_type(written or "string")
+        if not re.fullmatch(r"[A-Za-z_]\w*", name) or name in STREAM or name in types or kind is None:
             raise InvalidConfig(
                 f"“{column}” is not a column to read.",
                 remedy=f"Write “name” or “name:type”, each name once, not {', '.join(STREAM)}; "
-                f"types are {', '.join(COLUMN_TYPES)}.", column=column,
+                f"types are {', '.join(COLUMN_TYPES)} (p digits, at most {MOST_DIGITS}, s of them behind the point).",
+                column=column,
             )
         types[name] = kind
     return types

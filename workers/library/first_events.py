@@ -16,6 +16,7 @@ from . import registry
 from .columns import STREAM
 from .config import settings
 from .files import format_of, replay_files, replay_path
+from .json_values import shown
 from .replay import REPLAY
 
 LONGEST_LINE = 1 << 20  # characters of a line that are read
@@ -29,10 +30,8 @@ def first_events(task_type: TaskType, config: Mapping[str, Any], count: int) -> 
     scheduler.model.errors.WeirError
         The recording cannot be read here.
     """
-    if task_type.build == REPLAY.build:
-        return _recorded(config, count)
-    function = registry.companion(task_type, "_first_events")
-    return None if function is None else function(config, count)
+    function = _recorded if task_type.build == REPLAY.build else registry.companion(task_type, "_first_events")
+    return None if function is None else [shown(event) for event in function(config, count)]
 
 
 def _recorded(config: Mapping[str, Any], count: int) -> list[dict[str, Any]]:

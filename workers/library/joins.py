@@ -90,7 +90,7 @@ def join(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
         is_of_side = read_condition(inputs, _condition(values, side, columns), columns=columns.types)
         packs[f"_{side}"] = F.when(is_of_side, whole)
     known = reduce(and_, (F.col(name).isNotNull() for name in on))
-    given = inputs.select(*STREAM, F.when(known, F.concat(F.lit("="), key_text(on))).alias("_of"), *[
+    given = inputs.select(*STREAM, F.when(known, F.concat(F.lit("="), key_text(inputs, on))).alias("_of"), *[
         pack.alias(name) for name, pack in packs.items()])
     fold = Joined(
         milliseconds(values["before"]), milliseconds(values["after"]), milliseconds(values["lateness"]),

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -244,7 +245,10 @@ def _csv_columns(path: Path) -> list[str]:
 
 
 def _text(value: Any) -> str | None:
-    """A key's value as it is compared: text; a whole number is written without a point."""
+    """A key's value as it is compared: text; a number as short as it can be written, whole ones without a point."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
+    elif isinstance(value, Decimal) and value.is_finite():
+        text = f"{value:f}"
+        value = (text.rstrip("0").rstrip(".") if "." in text else text) if value else "0"
     return None if value is None else str(value)

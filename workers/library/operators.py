@@ -6,17 +6,19 @@ Those with a state are folds (`windows`), so that what comes out depends neither
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from scheduler.model.columns import NUMBERS, STREAM_TYPES, Columns
+from scheduler.model.columns import STREAM_TYPES, Columns
 from scheduler.model.task_types import Parameter, TaskType
 
-from .aggregates import Aggregate, read_aggregates
+from .aggregates import INTEGERS, Aggregate, read_aggregates
 from .carrying import packed, unpacked
-from .columns import STREAM, kept_type, require_scalar
+from .columns import STREAM, decimal_of, kept_type, require_scalar
 from .config import InvalidConfig, require_columns, settings
 from .spark_text import columns_ddl
-from .state import fold_stream, key_text
+from .state import fold_stream, key_text, key_value
 from .windows import Deduplicated, Windowed
 
 if TYPE_CHECKING:
@@ -31,7 +33,6 @@ IDLE = Parameter(
     "idle", "number", "After how long without events a partition is waited for no more, by arrival: what waits for it "
     "comes out. Without it, nothing comes of a source that has fallen silent until it goes on.", minimum=1,
     maximum=604_800, unit="s", added=True)
-INTEGERS = ("tinyint", "smallint", "int", "bigint")
 
 
 def _operator(name: str, doc: str, parameters: tuple[Parameter, ...], **facts: Any) -> TaskType:
@@ -116,7 +117,7 @@ def deduplicate(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
     values = settings(DEDUPLICATE, config)
     by, own = list(values["by"]), [name for name in inputs.columns if name not in STREAM]
     require_columns(inputs.columns, by, task_type="deduplicate", remedy="Name columns of the input.")
-    whole = inputs.select(*STREAM, key_text(by).alias("_of"), packed(own).alias("_whole"))
+    whole = inputs.select(*STREAM, key_text(inputs, by).alias("_of"), packed(own).alias("_whole"))
     fold = Deduplicated(milliseconds(values["within"]), milliseconds(values["ahead"]))
     passed = fold_stream(whole, fold, by=[], reads=["_of", "_time", "_seq", "_born"], kept=[*STREAM, "_whole"],
                          added="")
@@ -145,23 +146,25 @@ def window(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
     from pyspark.sql import functions as F
 
     values = settings(WINDOW, config)
-    aggregates, fold = window_fold(values)
+    kinds = dict(inputs.dtypes)
+    aggregates, fold = window_fold(values, kinds)
     by = list(values["by"] or ())
     require_columns(inputs.columns, [*by, *(aggregate.column for aggregate in aggregates if aggregate.column)],
                     task_type="window", remedy="Name columns of the input.")
-    kinds = dict(inputs.dtypes)
-    read = {f"_v{place}": _value(aggregate, kinds) for place, aggregate in enumerate(aggregates)}
-    keys = {f"_k{place}": F.col(name) for place, name in enumerate(by)}
-    given = inputs.select(*STREAM, key_text(by).alias("_of"), *[
+    read = {f"_v{place}": _value(aggregate) for place, aggregate in enumerate(aggregates)}
+    # Numbers go through as text: pandas has no null among whole ones, and takes NaN for null.
+    held = {name: "boolean" if kinds[name] == "boolean" else "string" for name in by}
+    keys = {f"_k{place}": key_value(inputs, name).cast(held[name]) for place, name in enumerate(by)}
+    given = inputs.select(*STREAM, key_text(inputs, by).alias("_of"), *[
         column.alias(name) for name, column in {**keys, **read}.items()])
-    key_types = columns_ddl({name: str(kept_type(name, kinds[name])) for name in by})
-    results = columns_ddl({aggregate.name: _type_of(aggregate, kinds) for aggregate in aggregates})
+    key_types = columns_ddl(held)
+    results = columns_ddl({aggregate.name: aggregate.type for aggregate in aggregates})
     added = ", ".join(part for part in (
         "_seq bigint, _time bigint, _born bigint", key_types, "window_start bigint, window_end bigint", results,
         "late bigint") if part)
     closed = fold_stream(given, fold, by=[], reads=["_of", "_time", "_seq", "_born", *keys, *read], kept=[],
                          added=added)
-    return closed.withColumns({name: F.col(name).cast(kinds[name]) for name in by if kinds[name] in INTEGERS})
+    return closed.withColumns({name: F.col(name).cast(_key_type(kinds[name])) for name in by})
 
 
 def window_check(config: Mapping[str, Any]) -> None:
@@ -169,9 +172,12 @@ def window_check(config: Mapping[str, Any]) -> None:
     window_fold(settings(WINDOW, config))
 
 
-def window_fold(values: Mapping[str, Any]) -> tuple[tuple[Aggregate, ...], Windowed]:
-    """The aggregates and the fold of a config."""
-    aggregates = read_aggregates(values["aggregates"])
+def window_fold(
+    values: Mapping[str, Any], kinds: Mapping[str, str | None] = MappingProxyType({})
+) -> tuple[tuple[Aggregate, ...], Windowed]:
+    """The aggregates, of columns of these types, and the fold of a config."""
+    aggregates = tuple(replace(aggregate, of=_read_type(kinds.get(aggregate.column)) or "") for aggregate in
+                       read_aggregates(values["aggregates"]))
     size, by = milliseconds(values["size"]), list(values["by"] or ())
     taken = {*STREAM, "window_start", "window_end", "late"}
     names = [*by, *(aggregate.name for aggregate in aggregates)]
@@ -193,8 +199,8 @@ def window_fold(values: Mapping[str, Any]) -> tuple[tuple[Aggregate, ...], Windo
 
 def window_columns(inputs: Columns, values: Mapping[str, Any]) -> Columns:
     """The key's, the window's start and end, the aggregates and ``late``."""
-    aggregates, _ = window_fold(values)
     kinds: dict[str, str | None] = dict(inputs.types)
+    aggregates, _ = window_fold(values, kinds)
     for aggregate in aggregates:
         if aggregate.column:
             if aggregate.kind.numbers:
@@ -204,26 +210,27 @@ def window_columns(inputs: Columns, values: Mapping[str, Any]) -> Columns:
     keys = {}
     for name in values["by"] or ():
         require_scalar(inputs, name, parameter="by")
-        keys[name] = kinds.get(name) if kinds.get(name) in INTEGERS else kept_type(name, kinds.get(name))
-    results = {aggregate.name: _type_of(aggregate, kinds) for aggregate in aggregates}
+        keys[name] = _key_type(kinds.get(name))
+    results = {aggregate.name: aggregate.type if aggregate.of or not aggregate.column else None
+               for aggregate in aggregates}
     return Columns.stream({**keys, "window_start": "bigint", "window_end": "bigint", **results, "late": "bigint"})
 
 
+def _key_type(kind: str | None) -> str | None:
+    """The type that a key's column has in a result: numbers keep theirs."""
+    return kind if kind in INTEGERS or (kind is not None and decimal_of(kind)) else kept_type("", kind)
+
+
 def _read_type(kind: str | None) -> str | None:
-    """The type that an aggregate sees a column in: numbers are doubles."""
-    if kind is None:
-        return None
-    return "double" if kind in NUMBERS or kind.startswith("decimal") else kept_type("", kind)
+    """The type that an aggregate sees a column in: whole numbers and decimals are exact, others doubles."""
+    if kind in INTEGERS or (kind is not None and decimal_of(kind)):
+        return kind
+    return "double" if kind == "float" else kept_type("", kind)
 
 
-def _type_of(aggregate: Aggregate, kinds: Mapping[str, str | None]) -> str | None:
-    kind = _read_type(kinds.get(aggregate.column)) if aggregate.column else ""
-    return None if kind is None else aggregate.kind.type(kind)
-
-
-def _value(aggregate: Aggregate, kinds: Mapping[str, str | None]) -> Column:
+def _value(aggregate: Aggregate) -> Column:
     from pyspark.sql import functions as F
 
     if not aggregate.column:
         return F.lit(None).cast("string")
-    return F.col(aggregate.column).cast(str(_read_type(kinds[aggregate.column])))
+    return F.col(aggregate.column).cast(str(kept_type("", aggregate.of)))

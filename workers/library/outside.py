@@ -7,11 +7,11 @@ Connections live in the Python worker, which Spark keeps from batch to batch.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from scheduler.model.task_types import Parameter
 
+from .casting import cast_to
 from .config import require_columns
 
 if TYPE_CHECKING:
@@ -103,32 +103,10 @@ def _events(batch: pa.RecordBatch, reads: Sequence[str]) -> Iterable[Mapping[str
 
 
 def typed(value: Any, kind: str) -> Any:
-    """A value as a column of that type takes it (`columns.COLUMN_TYPES`); null where it cannot be one."""
+    """A value as a column of that type takes it (`casting.cast_to`); null where it cannot be one."""
     if value is None:
         return None
     try:
-        if kind == "string":
-            return value if isinstance(value, str) else _text(value)
-        if kind == "double":
-            return float(value)
-        if kind == "bigint":
-            return _in_64_bits(int(value))
-        if kind == "boolean":
-            return _TRUTHS[value.strip().lower()] if isinstance(value, str) else bool(value)
-        at = value if isinstance(value, datetime) else datetime.fromisoformat(str(value).strip())
-        return at if at.tzinfo else at.replace(tzinfo=UTC)
-    except (ValueError, TypeError, KeyError, ArithmeticError):
+        return cast_to(kind)(value)
+    except (ValueError, TypeError, KeyError, ArithmeticError, OSError):
         return None
-
-
-_TRUTHS = {"true": True, "1": True, "false": False, "0": False}
-
-
-def _text(value: Any) -> str:
-    return bytes(value).decode("utf-8", "replace") if isinstance(value, bytes | memoryview) else str(value)
-
-
-def _in_64_bits(value: int) -> int:
-    if not -(2**63) <= value < 2**63:
-        raise ValueError
-    return value

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from scheduler.model.columns import nearest
 
+from .arrow_types import arrow_type
 from .columns import STREAM
 from .python_calls import wrong
 
@@ -63,7 +64,9 @@ def _cast(values: pa.ChunkedArray, name: str, kind: str, function: str) -> pa.Ch
         "string": lambda of: types.is_string(of) or types.is_large_string(of),
         "double": lambda of: types.is_floating(of) or types.is_integer(of),
         "bigint": types.is_integer, "boolean": types.is_boolean, "timestamp": types.is_timestamp,
-    }[kind](values.type) or types.is_null(values.type)
+        "binary": lambda of: types.is_binary(of) or types.is_large_binary(of),
+        "decimal": lambda of: types.is_decimal(of) or types.is_integer(of),
+    }[kind.partition("(")[0]](values.type) or types.is_null(values.type)
     wanted = arrow_type(kind)
     if not fits:
         raise wrong(function, f"gave the column {name} as {values.type}, which is declared as {kind}",
@@ -75,11 +78,3 @@ def _cast(values: pa.ChunkedArray, name: str, kind: str, function: str) -> pa.Ch
     except pa.ArrowInvalid as error:
         raise wrong(function, f"gave a value as {name} that is no {kind} ({error})",
                      "Let it give such values.") from None
-
-
-def arrow_type(kind: str) -> pa.DataType:
-    """The type of a column that is declared as “name:kind”."""
-    import pyarrow as pa
-
-    return {"string": pa.string(), "double": pa.float64(), "bigint": pa.int64(), "boolean": pa.bool_(),
-            "timestamp": pa.timestamp("us", tz="UTC")}[kind]

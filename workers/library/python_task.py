@@ -12,14 +12,17 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from scheduler.model.canonical import plain
 from scheduler.model.columns import NUMBERS, Columns, WrongColumnType
 from scheduler.model.task_types import Parameter, TaskType
 
-from .columns import COLUMN_TYPES, STREAM, key_columns, typed_columns
+from .arrow_types import arrow_type
+from .columns import COLUMN_TYPES, STREAM, decimal_of, key_columns, typed_columns
 from .config import InvalidConfig, require_columns, settings
+from .json_values import json_ready
 from .packages import FUNCTION, require_function
 from .python_calls import MARK, ON_ERROR, PROBLEM, STOP, call, results_of, wrong
 from .python_results import checked, complete
@@ -129,7 +132,8 @@ def python_by_key_columns(inputs: Columns, values: Mapping[str, Any]) -> Columns
     reads, by = values["reads"] or [name for name in inputs if name not in STREAM], values["by"]
     for name in dict.fromkeys([*reads, *by]):
         kind = inputs.require(name, parameter="reads" if name in reads else "by")
-        if kind is not None and kind not in _TEXT and kind not in NUMBERS and kind not in ("timestamp", "date"):
+        if kind is not None and kind not in _TEXT and kind not in NUMBERS and not kind.startswith(
+                ("timestamp", "date", "decimal")):
             raise WrongColumnType(
                 f"The column {name} is {kind}; a function with keys takes single values.",
                 remedy="Leave it out of “reads”, or take values out of it in a sql task before.",
@@ -214,7 +218,9 @@ def _from_text(name: str, kind: str) -> Column:
 
     if kind == "timestamp":
         return F.timestamp_micros(F.col(name).cast("bigint")).alias(name)
-    return F.col(name).cast("bigint").alias(name) if kind == "bigint" else F.col(name)
+    if kind == "binary":
+        return F.unbase64(F.col(name)).alias(name)
+    return F.col(name).cast(kind).alias(name) if kind == "bigint" or decimal_of(kind) else F.col(name)
 
 
 def called_by_key(
@@ -285,6 +291,8 @@ def _array(values: pd.Series, kind: str) -> pa.Array:
         return pa.array(values, pa.float64(), from_pandas=True)
     if kind == "boolean":
         return pa.array(values, pa.bool_(), from_pandas=True)
+    if decimal_of(kind):
+        return pa.array([Decimal(text) if isinstance(text, str) else None for text in values], arrow_type(kind))
     texts = pa.array(values, pa.string(), from_pandas=True)
     if kind in _WHOLE or kind == "timestamp":
         numbers = texts.cast(pa.int64())
@@ -306,10 +314,13 @@ def _state(state: Any, function: str) -> Any:
 
 
 def _held(rows: Sequence[tuple], kinds: Sequence[str]) -> list[list]:
-    """The columns of rows as a fold gives them: whole numbers and times as text."""
-    as_text = [False] * len(STREAM) + [kind not in _TEXT for kind in kinds]
+    """The columns of rows as a fold gives them: whole numbers, decimals, times and bytes as text."""
+    def as_text(value: Any) -> str:
+        return str(json_ready(value))
+
+    texts = [False] * len(STREAM) + [kind not in _TEXT for kind in kinds]
     if not rows:
-        return [[] for _ in as_text]
+        return [[] for _ in texts]
     return [
-        [None if value is None else str(value) for value in values] if is_text else list(values)
-        for values, is_text in zip(zip(*rows, strict=True), as_text, strict=True)]
+        [None if value is None else as_text(value) for value in values] if is_text else list(values)
+        for values, is_text in zip(zip(*rows, strict=True), texts, strict=True)]

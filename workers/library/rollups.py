@@ -12,7 +12,7 @@ from scheduler.model.task_types import Parameter, TaskType
 from .columns import OBSERVATION_REMEDY, STREAM, kept_columns, key_columns, require_observations
 from .config import require_columns, settings
 from .exact import ExactAverage, RollUp
-from .state import fold_stream
+from .state import fold_stream, key_value
 from .statistics import selected
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def exact_average(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
     require_columns(inputs.columns, needed, task_type="exact_average", remedy=OBSERVATION_REMEDY)
     # Keys as text: a key must be the same key in a stream of blocks, and a NaN would come out as null.
     typed = selected(inputs, values["fields"]).withColumns(
-        {name: F.col(name).cast("string") for name in by} | {"value": F.col("value").cast("double")})
+        {name: key_value(inputs, name).cast("string") for name in by} | {"value": F.col("value").cast("double")})
     return fold_stream(typed, ExactAverage(values["window"]), by=by, reads=["value"], kept=[*STREAM, *by], added=_ADDED)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -47,7 +48,9 @@ def spark_source_check(config: Mapping[str, Any]) -> None:
     require_source(values["source"])
     for name, value in values["options"].items():
         if not isinstance(value, str):
-            raise InvalidConfig(f"The option {name} is no text.", remedy=f'Write it as text: "{value}".')
+            raise InvalidConfig(
+                f"The option {name} is no text.", remedy="Put it into double quotes as you wrote it: without them YAML "
+                f"reads a value, here {json.dumps(value)}, and 010 and 1e1 are both 10.")
     if not typed_columns(values["columns"]):
         raise InvalidConfig("It names no columns.", remedy="Name the columns of the format to be read, with types.")
     check_events({**values, "format": "json"})

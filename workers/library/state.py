@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from .columns import kept_type
 from .folds import Fold
 from .pieces import States
-from .spark_text import columns_ddl
+from .spark_text import columns_ddl, identifier
 from .state_store import LARGE, Parts, Pointer, StoreLocation, packed
 
 if TYPE_CHECKING:
@@ -142,8 +142,11 @@ def fold_stream(
     """
     from pyspark.sql import functions as F
 
-    ddl = ", ".join(part for part in (columns_ddl({name: _kept_type(inputs, name) for name in kept}), added) if part)
-    used = list(dict.fromkeys([*kept, *reads]))
+    types = {name: _kept_type(inputs, name) for name in dict.fromkeys([*kept, *reads])}
+    # pandas takes NaN for null: what the fold does not read goes around that as text.
+    doubles = [name for name in kept if types[name] == "double" and name not in reads]
+    types |= dict.fromkeys(doubles, "string")
+    ddl = ", ".join(part for part in (columns_ddl({name: types[name] for name in kept}), added) if part)
     kept, reads = tuple(kept), tuple(reads)
     tells, idle_ms = hasattr(fold, "late"), getattr(fold, "idle", None)
     nobody = _nobody(ddl) if tells else ()
@@ -159,10 +162,11 @@ def fold_stream(
             rows = [*((*row, 0) for row in rows), *([(*nobody, late)] if late else [])]
         return list(map(list, zip(*rows, strict=True)))
 
-    columns = [F.col(name).cast(_kept_type(inputs, name)).alias(name) for name in used]
+    columns = [F.col(name).cast(kind).alias(name) for name, kind in types.items()]
     gives = f"{ddl}, {LATE} bigint" if tells else ddl
-    out = fold_batches(inputs, work, by=by, columns=columns, gives=gives, parts=parts_of(fold), idle_ms=idle_ms)
-    return _counted(out) if tells else out
+    folded = fold_batches(inputs, work, by=by, columns=columns, gives=gives, parts=parts_of(fold), idle_ms=idle_ms)
+    folded = _counted(folded) if tells else folded
+    return folded.withColumns({name: F.col(name).cast("double") for name in doubles}) if doubles else folded
 
 
 def _late(fold: Any, states: StatesByKey) -> int:
@@ -216,6 +220,7 @@ def fold_batches(
 
     schema = StructType.fromDDL(gives)
     names, folds = schema.names, _BUILDING.get()
+    kinds = [field.dataType.simpleString() for field in schema]
     inherited, location = folds.next() if folds is not None else (None, None)
 
     def run(_: tuple, frames: Iterable[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
@@ -227,14 +232,16 @@ def fold_batches(
             for frame in [None] if state.hasTimedOut else frames:
                 given = work(kept.states, frame)
                 if given:
-                    yield pd.DataFrame(dict(zip(names, given, strict=True)))
+                    yield pd.DataFrame({name: pd.Series(held_as(kind, values)) if kind in ("double", "bigint") and None
+                                        not in values else pd.Series(held_as(kind, values), dtype=object)
+                                        for name, kind, values in zip(names, kinds, given, strict=True)})
             state.update((kept.save(),))
             if idle_ms is not None and not state.hasTimedOut:
                 state.setTimeoutDuration(idle_ms)
         finally:
             kept.close()
 
-    one_group = inputs.select(*columns, key_text(by).alias("_key"), F.lit(0).alias("_group")).coalesce(1)
+    one_group = inputs.select(*columns, key_text(inputs, by).alias("_key"), F.lit(0).alias("_group")).coalesce(1)
     timeout = "NoTimeout" if idle_ms is None else "ProcessingTimeTimeout"
     return one_group.groupBy("_group").applyInPandasWithState(run, schema, "states string", "append", timeout)
 
@@ -348,11 +355,46 @@ def fold_rows(
     return rows
 
 
-def key_text(by: Sequence[str]) -> Column:
-    """The values of key columns as one text; equal texts, equal keys."""
+def key_text(inputs: DataFrame, by: Sequence[str]) -> Column:
+    """The values of key columns as one text: equal texts where all of them are equal or null alike, and else others.
+
+    U+001F is between two, null is U+0000, and where a text has either of them, or the escape U+001B, it has an escape
+    instead. So texts without the three are what they were in states of versions that did not escape.
+    """
     from pyspark.sql import functions as F
 
-    return F.concat_ws("\x1f", *[F.coalesce(F.col(name).cast("string"), F.lit("\x00")) for name in by])
+    return F.concat_ws("\x1f", *[F.coalesce(_plain_text(inputs, name), F.lit("\x00")) for name in by])
+
+
+def key_value(inputs: DataFrame, name: str) -> Column:
+    """A key column, in which values that are equal are the same: there is one zero."""
+    from pyspark.sql import functions as F
+
+    column = F.col(identifier(name))
+    return F.when(column == 0, F.lit(0.0)).otherwise(column).alias(name) if inputs.schema[
+        name].dataType.typeName() in ("float", "double") else column
+
+
+def _plain_text(inputs: DataFrame, name: str) -> Column:
+    """A value of a key column as text without U+001F and U+0000."""
+    from pyspark.sql import functions as F
+
+    kind = inputs.schema[name].dataType.typeName()
+    if kind == "binary":
+        return F.hex(F.col(identifier(name)))
+    text = key_value(inputs, name).cast("string")
+    if kind != "string":
+        return text
+    for character, escape in (("\x1b", "\x1be"), ("\x1f", "\x1bu"), ("\x00", "\x1b0")):
+        text = F.replace(text, F.lit(character), F.lit(escape))
+    return text
+
+
+def held_as(kind: str, values: Sequence) -> Sequence:
+    """Values of a column as its type has them: a key that a version kept as a number, which is text now, is one."""
+    if kind != "string":
+        return values
+    return [repr(value) if isinstance(value, float) else value for value in values]
 
 
 def _kept_type(inputs: DataFrame, name: str) -> str:

@@ -23,7 +23,7 @@ from .distinct import DistinctCount
 from .folds import Accumulate, BlockAverage, Fold, Interpolate, JoinByMessage, KalmanFilter, SecondOrderMoment
 from .schemas import SCHEMAS
 from .spark_text import columns_ddl
-from .state import fold_stream
+from .state import fold_stream, key_value
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -159,13 +159,13 @@ def second_order_moment(inputs: DataFrame, config: Mapping[str, Any]) -> DataFra
 
 def distinct_count(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
     """One event a reading, or a window: the key, ``value`` (the estimate) and ``count`` (readings counted)."""
-    from pyspark.sql import functions as F
 
     values = settings(DISTINCT_COUNT, config)
     by, field = key_columns(values["by"], added=["value", "count"]), values["field"]
     needed = [field, *by, *(["obs"] if values["fields"] else [])]
     require_columns(inputs.columns, needed, task_type="distinct_count", remedy="Name columns of the input.")
-    counted = selected(inputs, values["fields"]).withColumn("_counted", F.col(field).cast("string"))
+    counted = selected(inputs, values["fields"]).withColumn(
+        "_counted", key_value(inputs, field).cast("string"))
     fold = DistinctCount(values["precision"], values["window"])
     return fold_stream(counted, fold, by=by, reads=["_counted"], kept=[*STREAM, *by],
                        added=_VALUE_AND_COUNT)

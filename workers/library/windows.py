@@ -134,13 +134,13 @@ class Windowed:
         for other in others:
             open_windows.remove(other)
             for aggregate, state, another in zip(self.aggregates, first[5], other[5], strict=True):
-                aggregate.kind.merge(state, another)
+                aggregate.merge(state, another)
         return first
 
     def _add(self, states: list, values: Sequence[Any]) -> None:
         for aggregate, state, value in zip(self.aggregates, states, values, strict=True):
             if value is not None or not aggregate.column:
-                aggregate.kind.add(state, value)
+                aggregate.add(state, value)
 
     def _late(self, here: dict, begin: int, end: int, event: tuple, values: Sequence[Any]) -> list[tuple]:
         if not self.mark:
@@ -151,7 +151,7 @@ class Windowed:
         return [(*event, *here["key"], begin, end, *self._results(alone), 1)]
 
     def _results(self, states: list) -> list[Any]:
-        return [aggregate.kind.result(state, aggregate.argument)
+        return [aggregate.result(state)
                 for aggregate, state in zip(self.aggregates, states, strict=True)]
 
     def _close(self, state: dict, own: dict | None = None) -> list[tuple]:

@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workers.engine.connectors import files, pieces
+from workers.engine.connectors import csv_records, files, pieces
 from workers.engine.connectors.contract import Opening, SourceAway, SourceRefused
 from workers.engine.connectors.file_stores import ListedFile, pattern_of
 from workers.engine.connectors.files import Done, FilesReader, open_files
@@ -111,7 +111,8 @@ def test_a_packed_file_that_is_cut_off_is_told():
 
 
 def test_a_line_without_end_takes_no_memory_and_is_told(monkeypatch):
-    monkeypatch.setattr(pieces, "FILE_RECORD", replace(pieces.FILE_RECORD, most=1000))
+    for module in (pieces, csv_records):
+        monkeypatch.setattr(module, "FILE_RECORD", replace(module.FILE_RECORD, most=1000))
     rows, reasons = read(b'{"n": 1}\n' + b"x" * 5000 + b'\n{"n": 2}\n', Reading("f", "ndjson", columns=("n",)))
     assert [row["n"] for row in rows] == [1, 2] and "over" in reasons[0]
     assert "over" in read(b" " * 2000, Reading("f", "json", columns=("n",)))[1][0]
@@ -268,6 +269,30 @@ def test_a_place_that_is_away_is_told_without_its_address(rig: FolderRig) -> Non
     rig.return_()
     rig.send([1])
     assert numbers(open_files(opening(rig))) == [1]
+
+
+def test_a_key_that_is_no_path_takes_no_other_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    boto3 = pytest.importorskip("boto3", reason="boto3 is not installed")
+    rig = BucketRig(tmp_path)
+    monkeypatch.setenv("WEIR_CONNECTOR_HOSTS", rig.environment["WEIR_CONNECTOR_HOSTS"])
+    rig.anew()
+    client = boto3.client("s3", endpoint_url=f"http://127.0.0.1:{rig.port}", aws_access_key_id="AKIA",
+                          aws_secret_access_key="geheim", region_name="us-east-1")
+    good = ["a.txt", "deep/er/b.txt", "sp ace+plus%41&=ü'.txt", "z.txt"]
+    bad = ["ctrl\x01.txt", "/x.txt", "a//b.txt", "//"]
+    for name in [*good, *bad, "folder/", "_hidden.txt"]:
+        client.put_object(Bucket=rig._bucket, Key=f"in/{name}", Body=b"" if name == "folder/" else name.encode())
+    client.put_object(Bucket=rig._bucket, Key="input.txt", Body=b"beside")
+    reader = open_files(opening(rig, format="text", columns=[]))
+    read, lost = [], []
+    for _ in range(3):
+        polled = reader.poll(0.0)
+        read += [message.body.decode() for message in polled.messages]
+        lost += polled.lost
+    rig.close()
+    assert sorted(read) == sorted(good)
+    assert sorted(letter.place for letter in lost) == sorted(bad)
+    assert all("copy it to another key" in letter.reason for letter in lost)
 
 
 def test_a_bucket_that_is_not_there_is_refused_in_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

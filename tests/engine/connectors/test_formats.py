@@ -107,7 +107,7 @@ def test_no_event_whatever_keeps_others_from_being_written(rows, time_field):
         assert letter.reason.encode()
 
 
-@pytest.mark.parametrize(("value", "unit"), [(9e18, "s"), (2**62, "s"), (-1e300, "ms"), (float("nan"), "ms")])
+@pytest.mark.parametrize(("value", "unit"), [(9e18, "s"), (2**62, "s"), (-1e300, "ms"), ("NaN", "ms")])
 def test_a_time_beyond_all_years_is_no_time(value, unit):
     layout = Layout("json", {"at": "double"}, time_field="at", time_unit=unit)
     [letter] = read(json.dumps({"at": value}).encode(), layout).dead

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 import psycopg
 import pytest
 
@@ -114,3 +116,74 @@ def test_a_host_that_is_not_named_is_not_reached(address, monkeypatch):
     monkeypatch.setenv("WEIR_DATABASE_HOSTS", "")
     with pytest.raises(InvalidConfig):
         open_postgresql(opening(address))
+
+
+ODD_VALUES = {
+    "time": ["17:00", "24:00"], "timetz": ["24:00+02"], "date": ["infinity", "4713-01-01 BC", "2026-05-01"],
+    "timestamptz": ["infinity", "2026-05-01 12:00+02"], "interval": ["1 year 2 mons 3 days", "-00:00:01"],
+    "tstzrange": ["[2024-01-01,infinity)", "empty", "(,)"], "int8range": ["[1,5)"],
+    "numeric": ["1.10", "NaN", "-2.999", "1" * 5000 + ".5"], "bytea": ["\\x00ff"],
+    "jsonb": ['{"n": ' + "9" * 5000 + "}"], "json": ['{"a": 1.10}'], "uuid": ["00000000-0000-0000-0000-000000000001"],
+    "inet": ["10.0.0.1", "10.0.0.0/8"], "forever": ["infinity"], "time[]": ["{24:00,17:00}"],
+    "numeric[]": ["{1.10,NaN}"], "money": ["1.50"], "bit(3)": ["101"], "xml": ["<a/>"], "point": ["(1,2)"],
+    "float8": ["NaN", "-Infinity", "1e308"], "boolean": ["true"], "tsvector": ["'a':1"]}
+
+
+def test_a_value_that_python_has_none_for_comes_as_the_server_writes_it_and_stops_no_other(address):
+    with psycopg.connect(address, autocommit=True) as connection:
+        connection.execute("create domain forever as timestamptz")
+        for number, (kind, values) in enumerate(ODD_VALUES.items()):
+            connection.execute(f"create table odd{number} (id bigserial primary key, v {kind})")
+            for value in ["good", *values, "good"]:
+                connection.execute(f"insert into odd{number} (v) values (%s)", (None if value == "good" else value,))
+            reader = open_postgresql(opening(address, table=f"odd{number}", columns=["v"], start="oldest"))
+            polled = reader.poll(0.1)
+            reader.close(for_good=True)
+            decoded = decode(polled.messages, Layout("json", {"v": "string"}), now_ms=0)
+            rows = [row for row, in decoded.rows]
+            assert not polled.lost
+            if kind == "bytea":
+                assert len(decoded.dead) == 1 and rows == [None, None], "bytes that are no text"
+            else:
+                assert not decoded.dead and len(rows) == len(values) + 2 and rows[0] is rows[-1] is None, kind
+                assert all(rows[1:-1]), kind
+
+
+@pytest.mark.parametrize(("kind", "values", "as_", "right", "dead"), [
+    ("numeric", ["1.5", "-2.999", "NaN", "7.00", "9223372036854775808"], "bigint", [7], 4),
+    ("numeric", ["1.5", "-2.999", "NaN", "7"], "decimal(10,2)", [Decimal("1.50"), Decimal("7.00")], 2),
+    ("bigint", ["9007199254740993"], "bigint", [9007199254740993], 0),
+    ("bytea", ["\\x00ff"], "binary", [b"\x00\xff"], 0),
+    ("float8", ["Infinity", "1.5"], "double", [float("inf"), 1.5], 0),
+    ("time", ["17:00", "24:00"], "string", ["17:00:00", "24:00:00"], 0)])
+def test_a_type_keeps_its_values_or_the_row_is_a_dead_letter(address, kind, values, as_, right, dead):
+    with psycopg.connect(address, autocommit=True) as connection:
+        connection.execute("drop table if exists kept")
+        connection.execute(f"create table kept (id bigserial primary key, v {kind})")
+        for value in values:
+            connection.execute("insert into kept (v) values (%s)", (value,))
+    reader = open_postgresql(opening(address, table="kept", columns=["v"], start="oldest"))
+    decoded = decode(reader.poll(0.1).messages, Layout("json", {"v": as_}), now_ms=0)
+    reader.close(for_good=True)
+    assert [row for row, in decoded.rows] == right
+    assert len(decoded.dead) == dead and all(letter.place.startswith("kept, id ") for letter in decoded.dead)
+
+
+def test_a_row_that_a_driver_cannot_load_is_told_and_those_around_it_are_read(address):
+    class Refusing(psycopg.adapt.Loader):
+        def load(self, data):
+            if bytes(data) == b"13":
+                raise psycopg.DataError("no such number")
+            return int(data)
+
+    with psycopg.connect(address, autocommit=True) as connection:
+        connection.execute("create table unlucky (id bigserial primary key, n bigint)")
+        connection.execute("insert into unlucky (n) values (12), (13), (14), (13)")
+    reader = open_postgresql(opening(address, table="unlucky", start="oldest"))
+    reader._connection.adapters.register_loader("int8", Refusing)
+    polled = reader.poll(0.1)
+    assert [message.values["n"] for message in polled.messages] == [12, 14]
+    assert [letter.place for letter in polled.lost] == ["unlucky, id 2", "unlucky, id 4"]
+    assert polled.position == {"after": "4"} and "no such number" in polled.lost[0].reason
+    assert not reader.poll(0.1).messages
+    reader.close(for_good=True)

@@ -17,6 +17,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from workers.library.json_values import Unreadable
+
 _MAGIC = b"ARROW1\0\0"
 _HAS_BODY = {2: "dictionary", 3: "record batch"}  # of a message's header, by its type
 _AGAIN = ("dictionary", "run_end_encoded", "string_view", "binary_view", "list_view", "large_list_view")
@@ -81,6 +83,27 @@ def batches_of(
                 yield batch
     except struct.error:
         raise ValueError("a message says what cannot be") from None
+
+
+def rows_of(batch: pa.RecordBatch) -> Iterator[dict[str, Any] | Unreadable]:
+    """The rows of a batch; one with a value that Python has none for (a time beyond the year 9999, text that is none)
+    is what says so, in its place."""
+    try:
+        yield from batch.to_pylist()
+        return
+    except (pa.ArrowException, ValueError, OverflowError, OSError):
+        pass
+    for number in range(batch.num_rows):
+        row: dict[str, Any] = {}
+        for name, column in zip(batch.schema.names, batch.columns, strict=True):
+            try:
+                row[name] = column[number].as_py()
+            except (pa.ArrowException, ValueError, OverflowError, OSError) as error:
+                yield Unreadable(f"field {name} is {str(column.type)[:80]} and holds what cannot be read: "
+                                 f"{str(error).encode(errors='backslashreplace').decode()[:100]}")
+                break
+        else:
+            yield row
 
 
 def require_room(batch: pa.RecordBatch, room: Room) -> None:

@@ -7,7 +7,6 @@ import os
 import re
 import stat
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -15,8 +14,9 @@ from typing import Any, BinaryIO, Protocol
 
 from workers.library.inbox import inbox_path, inboxes
 from workers.library.live_files import S3, bucket_and_prefix, endpoint_of
-from workers.library.reach import require_allowed
+from workers.library.reach import host_and_port, require_allowed
 
+from .bucket_listing import BucketAddress, NotListed, objects_of
 from .contract import SourceAway, SourceRefused
 
 AGAIN = "It is tried again by itself."
@@ -139,6 +139,9 @@ class Bucket:
         require_allowed(server, usual_port=443 if tls else 80)
         self._obstore = obstore
         self._bucket, self._prefix = bucket_and_prefix(config["path"])
+        self._address = BucketAddress(
+            "https" if tls else "http", *host_and_port(server, usual_port=443 if tls else 80), self._bucket,
+            config["region"], config["access_key"], config["secret_key"])
         # A key that is missing must not be looked for on this machine, or at the cloud that it runs in.
         keys = {"access_key_id": config["access_key"], "secret_access_key": config["secret_key"]}
         self._store = S3Store(
@@ -148,14 +151,15 @@ class Bucket:
             retry_config={"max_retries": 1, "retry_timeout": timedelta(seconds=10)})
 
     def files(self) -> Iterator[ListedFile]:
-        strip = len(self._prefix) + 1 if self._prefix else 0
-        with self._asking():
-            for page in self._obstore.list(self._store, prefix=self._prefix or None, chunk_size=1000):
-                for item in page:
-                    name = item["path"][strip:]
-                    if name and not is_hidden(name):
-                        modified_ms = int(item["last_modified"].timestamp() * 1000)
-                        yield ListedFile(modified_ms, name, item["size"], item["e_tag"] or "")
+        begin = f"{self._prefix}/" if self._prefix else ""
+        try:
+            for item in objects_of(self._address, begin):
+                name = item.key.removeprefix(begin)
+                is_folder = name.endswith("/") and not item.size  # as consoles and some copies make them
+                if name and not is_folder and not is_hidden(name):
+                    yield ListedFile(item.modified_ms, name, item.size, item.tag)
+        except NotListed as error:
+            raise self._refused(error.status) from None
 
     def open(self, listed: ListedFile) -> BinaryIO:
         path = f"{self._prefix}/{listed.name}" if self._prefix else listed.name
@@ -174,30 +178,26 @@ class Bucket:
             The first byte, and the one behind the last.
         """
         options: dict[str, Any] = {"range": (start, end), **({"if_match": listed.version} if listed.version else {})}
-        with self._asking(file=listed.name):
-            return memoryview(self._obstore.get(self._store, path, options=options).bytes())
-
-    @contextmanager
-    def _asking(self, *, file: str | None = None) -> Iterator[None]:
-        """Whatever goes wrong becomes words that hold no address and no key."""
         errors = self._obstore.exceptions
         try:
-            yield
+            return memoryview(self._obstore.get(self._store, path, options=options).bytes())
         except errors.PreconditionError:
             raise FileGone("was changed while it was read") from None
-        except (errors.BaseError, FileNotFoundError, PermissionError) as error:
-            raise self._told(error, file) from None
+        except (errors.NotFoundError, FileNotFoundError):
+            raise FileGone("was removed before it was read") from None
+        except (errors.PermissionDeniedError, errors.UnauthenticatedError, PermissionError):
+            raise self._refused(403) from None
+        except (errors.InvalidPathError, ValueError):
+            raise FileGone("has a key by which it cannot be asked for (with // or a control character); copy it to "
+                           "another key") from None
+        except errors.BaseError:
+            raise self._refused(0) from None
 
-    def _told(self, error: Exception, file: str | None) -> Exception:
-        """What an answer means. For a list some answers have no type of their own, only their status."""
-        errors, text = self._obstore.exceptions, str(error)
-        is_missing = isinstance(error, errors.NotFoundError | FileNotFoundError) or "status code: 404" in text
-        is_refused = isinstance(error, errors.PermissionDeniedError | errors.UnauthenticatedError | PermissionError)
-        if is_missing and file is not None:
-            return FileGone("was removed before it was read")
-        if is_missing:
+    def _refused(self, status: int) -> SourceAway | SourceRefused:
+        """What an answer means, in words that hold no address and no key."""
+        if status == 404:
             return SourceRefused(f"The bucket {self._bucket} is not there.", remedy="Make it, or mend the path.")
-        if is_refused or "status code: 403" in text or "status code: 401" in text:
+        if status in (401, 403):
             return SourceRefused(
                 f"The bucket {self._bucket} may not be read.",
                 remedy="See to access_key and secret_key, and to what they may read.")

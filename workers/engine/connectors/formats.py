@@ -5,24 +5,26 @@ What does not fit becomes a dead letter with its reason; nothing is guessed and 
 
 from __future__ import annotations
 
-import csv
 import io
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
 
-from scheduler.model.bounds import MESSAGE_BYTES, MESSAGE_EVENTS, MESSAGE_VALUES, POLL_EVENTS
+from scheduler.model.bounds import FILE_RECORD, MESSAGE_BYTES, MESSAGE_EVENTS, MESSAGE_VALUES, POLL_EVENTS
+from workers.library.arrow_types import arrow_type
+from workers.library.casting import as_string, as_timestamp, cast_to, require_shallow
 from workers.library.columns import typed_columns
+from workers.library.json_values import Unreadable, items_of, parsed, text_of, written
 from workers.library.live_events import AHEAD, included
 
-from .arrow_streams import Room, TooMuch, batches_of
-from .casting import CASTS, Unreadable, as_string, as_timestamp, require_shallow
+from .arrow_streams import Room, TooMuch, batches_of, rows_of
 from .contract import DeadLetter, Message
+from .csv_records import lines_of, records_of, values_of
 from .partitions import numbered, partitions_of
 
 SAMPLE_BYTES = 2_000
@@ -31,17 +33,12 @@ _JSON_TEXT = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
 RAW = "value"  # the column of what has no declared fields
 TIME_UNITS_MS = {"s": 1000.0, "ms": 1.0, "us": 0.001, "ns": 0.000001}
 STREAM = (("_seq", pa.int64()), ("_time", pa.int64()), ("_born", pa.int64()))
-ARROW = {
-    "string": pa.string(), "double": pa.float64(), "bigint": pa.int64(), "boolean": pa.bool_(),
-    "timestamp": pa.timestamp("us", tz="UTC"), "binary": pa.binary()}
-SPARK = {
-    "string": "string", "double": "double", "bigint": "long", "boolean": "boolean", "timestamp": "timestamp",
-    "binary": "binary"}
 _NUMBER = re.compile(r"[+-]?\d{9,}(\.\d+)?")  # with fewer digits it may be a date of ISO 8601
 FIRST_MS, LAST_MS = -62_135_596_800_000, 253_402_300_799_999  # of the years 1 to 9999: what times can be
 
 
 _UNFIT = (pa.ArrowException, ValueError, TypeError, OverflowError)
+
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +50,7 @@ class Layout:
     format : str
         One of ``FORMATS``.
     fields : mapping of str to str
-        Columns and their types (``ARROW``); empty: one column ``value``.
+        Columns and their types (``arrow_type``); empty: one column ``value``.
     time_field : str, optional
         The column with the event's time; without one, it is the time of arrival.
     time_unit : str
@@ -90,7 +87,7 @@ class Layout:
         """The schema of the stream, as Spark writes it."""
         own = [{"name": name, "type": "long", "nullable": False, "metadata": {}} for name, _ in STREAM]
         rest = [
-            {"name": name, "type": SPARK[kind], "nullable": True, "metadata": {}}
+            {"name": name, "type": "long" if kind == "bigint" else kind, "nullable": True, "metadata": {}}
             for name, kind in self.columns.items()]
         return json.dumps({"type": "struct", "fields": [*own, *rest]})
 
@@ -99,7 +96,7 @@ class Layout:
         """The same, of a block."""
         return pa.schema(
             [pa.field(name, kind, nullable=False) for name, kind in STREAM]
-            + [(name, ARROW[kind]) for name, kind in self.columns.items()])
+            + [(name, arrow_type(kind)) for name, kind in self.columns.items()])
 
 
 def layout_of(config: Mapping[str, Any]) -> Layout:
@@ -184,13 +181,15 @@ def decode(
             dead.append(DeadLetter(str(error), message.place, _sample(message)))
             continue
         left -= len(events)
-        sample = _sample(message) if len(events) > 1 else None  # one for all of them
-        for event in events:
+        is_one = len(events) == 1
+        for word, number, text, read in events:
             try:
-                row = event() + _extras(message, layout)
+                row = read() + _extras(message, layout)
                 time_ms = now_ms if when is None else _time_ms(row[when], layout, now_ms)
             except Unreadable as error:
-                dead.append(DeadLetter(str(error), message.place, _sample(message) if sample is None else sample))
+                dead.append(DeadLetter(
+                    str(error), message.place if is_one or not word else f"{message.place}, {word} {number}",
+                    _sample(message) if is_one or text is None else _beginning(text)))
                 continue
             rows.append(row)
             times_ms.append(time_ms)
@@ -222,16 +221,19 @@ def _without_unfit(
 
 def _arrays(rows: Sequence[tuple], layout: Layout) -> list[pa.Array]:
     columns = zip(*rows, strict=True) if rows else [()] * len(layout.columns)
-    return [pa.array(column, ARROW[kind]) for column, kind in zip(columns, layout.columns.values(), strict=True)]
+    return [pa.array(column, arrow_type(kind)) for column, kind in zip(columns, layout.columns.values(), strict=True)]
 
 
-def _events(
-    message: Message, layout: Layout, dead: list[DeadLetter], room: Room
-) -> Iterator[Callable[[], tuple]]:
-    """What gives each event of a message; a message that cannot be taken apart is a dead letter as a whole."""
+# Where in its message an event is (a word and a number), its text where that is known, and what reads its values or
+# says why it cannot.
+_Event = tuple[str, int, str | bytes | None, Callable[[], tuple]]
+
+
+def _events(message: Message, layout: Layout, dead: list[DeadLetter], room: Room) -> Iterator[_Event]:
+    """The events of a message; one that cannot be taken apart is a dead letter as a whole."""
     try:
         if message.values is not None:
-            yield lambda: _row(message.values, layout)
+            yield "", 0, None, lambda: _row(message.values, layout)
         else:
             yield from _READERS[layout.format](message.body, layout, room)
     except Unreadable as error:
@@ -243,13 +245,11 @@ def _extras(message: Message, layout: Layout) -> tuple:
     return tuple(_typed(name, values.get(name), kind) for name, kind in layout.extras.items())
 
 
-def _json(body: bytes, layout: Layout, room: Room) -> Iterator[Callable[[], tuple]]:
+def _json(body: bytes, layout: Layout, room: Room) -> Iterator[_Event]:
     _count_values(body, room)
-    document = _parsed(body)
-    items = document if isinstance(document, list) else [document]
-    room.take(events=len(items))
-    for item in items:
-        yield lambda item=item: _row_of_json(item, layout)
+    for number, (item, text) in enumerate(items_of(body), start=1):
+        room.take(events=1)
+        yield "event", number, text, lambda item=item: _row_of_json(item, layout)
 
 
 def _count_values(body: bytes, room: Room) -> None:
@@ -259,65 +259,63 @@ def _count_values(body: bytes, room: Room) -> None:
         room.take(values=1 + sum(map(plain.count, _SEPARATORS)))
 
 
-def _counted(lines: Iterable[Any], room: Room) -> list[Any]:
-    """Lines that are not empty, as far as there is room for them."""
-    events = []
-    for line in lines:
-        if line:
-            room.take(events=1)
-            events.append(line)
-    return events
-
-
-def _ndjson(body: bytes, layout: Layout, room: Room) -> Iterator[Callable[[], tuple]]:
+def _ndjson(body: bytes, layout: Layout, room: Room) -> Iterator[_Event]:
     _count_values(body, room)
-    lines = (line.strip() for part in io.BytesIO(body) for line in part.splitlines())
-    for line in _counted(lines, room):
-        yield lambda line=line: _row_of_json(_parsed(line), layout)
+    for number, (_, _, line) in enumerate(lines_of(io.BytesIO(body)), start=1):
+        if line is None or line.strip():
+            room.take(events=1)
+            yield "line", number, line, lambda line=line: _row_of_json(parsed(_whole_line(line)), layout)
 
 
-def _csv(body: bytes, layout: Layout, room: Room) -> Iterator[Callable[[], tuple]]:
+def _csv(body: bytes, layout: Layout, room: Room) -> Iterator[_Event]:
     names = list(layout.content)
-    try:
-        lines = _counted(csv.reader(io.StringIO(_text(body)), strict=True), room)
-    except csv.Error as error:
-        raise Unreadable(f"is no CSV: {error}") from None
-    for values in lines:
-        yield lambda values=values: _row_of_values(values, names, layout)
+    for begin, _, record in records_of(io.BytesIO(body), values=len(names)):
+        if record is None or record.strip():
+            room.take(events=1)
+            yield "byte", begin, record, lambda record=record: _row_of_values(
+                values_of(_whole_line(record)), names, layout)
 
 
-def _arrow(body: bytes, layout: Layout, room: Room) -> Iterator[Callable[[], tuple]]:
+def _whole_line(line: bytes | None) -> bytes:
+    if line is None:
+        raise Unreadable(f"is a line of over {FILE_RECORD.most >> 20} MiB")
+    return line
+
+
+def _arrow(body: bytes, layout: Layout, room: Room) -> Iterator[_Event]:
+    number = 0
     try:
-        batches = batches_of(io.BytesIO(body), room, names=layout.content)
-        rows = [row for batch in batches for row in batch.to_pylist()]
+        for batch in batches_of(io.BytesIO(body), room, names=layout.content):
+            for row in rows_of(batch):
+                number += 1
+                yield "row", number, None, lambda row=row: _row_of_table(row, layout)
     except TooMuch:
         raise
     except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
-        raise Unreadable(f"is no Arrow IPC stream: {_plain(str(error))[:200]}") from None
-    for row in rows:
-        yield lambda row=row: _row(row, layout)
+        raise Unreadable(f"is no Arrow IPC stream, or not all of it: {_plain(str(error))[:200]}") from None
 
 
-def _whole(body: bytes, layout: Layout, room: Room) -> Iterator[Callable[[], tuple]]:
-    yield lambda: (_text(body) if layout.format == "text" else body,)
+def _row_of_table(row: Mapping[str, Any] | Unreadable, layout: Layout) -> tuple:
+    if isinstance(row, Unreadable):
+        raise row
+    return _row(row, layout)
 
 
-_READERS: Mapping[str, Callable[[bytes, Layout, Room], Iterator[Callable[[], tuple]]]] = {
+def _whole(body: bytes, layout: Layout, room: Room) -> Iterator[_Event]:
+    yield "", 0, None, lambda: (text_of(body) if layout.format == "text" else body,)
+
+
+_READERS: Mapping[str, Callable[[bytes, Layout, Room], Iterator[_Event]]] = {
     "json": _json, "ndjson": _ndjson, "csv": _csv, "arrow": _arrow, "text": _whole, "bytes": _whole}
 
 
-def _parsed(body: bytes) -> Any:
-    try:
-        return json.loads(body)
-    except (ValueError, RecursionError) as error:
-        raise Unreadable(f"is no JSON: {str(error)[:200]}") from None
-
-
 def _row_of_json(item: Any, layout: Layout) -> tuple:
+    if isinstance(item, Unreadable):
+        raise item
     if not layout.fields:
-        require_shallow(item)
         try:
-            return (as_string(json.dumps(item, ensure_ascii=False)),)
+            require_shallow(item)
+            return (as_string(written(item)),)
         except UnicodeEncodeError:
             raise Unreadable("has half a surrogate pair in it, which is no text") from None
     if not isinstance(item, dict):
@@ -342,11 +340,11 @@ def _typed(name: str, value: Any, kind: str, layout: Layout | None = None) -> An
     try:
         if layout is not None and kind == "timestamp":
             return _moment(value, layout)
-        return CASTS[kind](value)
+        return cast_to(kind)(value)
     except Unreadable:
         raise
-    except (ValueError, TypeError, KeyError, OverflowError, OSError):
-        shown = value if isinstance(value, str) else json.dumps(value, default=str)
+    except (ValueError, TypeError, KeyError, ArithmeticError, OSError):
+        shown = value if isinstance(value, str) else written(value)
         raise Unreadable(f"field {name} is {shown[:80]!r}, which is no {kind}") from None
 
 
@@ -384,11 +382,8 @@ def _plain(text: str) -> str:
     return text.encode(errors="backslashreplace").decode()
 
 
-def _text(body: bytes) -> str:
-    try:
-        return body.decode()
-    except UnicodeDecodeError:
-        raise Unreadable("is no text in UTF-8") from None
+def _beginning(text: str | bytes) -> bytes:
+    return (text if isinstance(text, bytes) else text[:SAMPLE_BYTES].encode(errors="replace"))[:SAMPLE_BYTES]
 
 
 def _sample(message: Message) -> bytes:

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import csv
 import gzip
 import io
 import itertools
 import zlib
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from scheduler.model.bounds import FILE_BYTES, FILE_LINES, FILE_RECORD, FILE_VALUES
+from scheduler.model.bounds import FILE_BYTES, FILE_RECORD, FILE_VALUES
+from workers.library.json_values import Unreadable
 
-from .arrow_streams import Room, batches_of, require_room
+from .arrow_streams import Room, batches_of, require_room, rows_of
 from .contract import MOST_BYTES, MOST_MESSAGES, DeadLetter, Message
+from .csv_records import lines_of, records_of, values_of
 
 SAMPLE_BYTES = 2_000
 TAIL_BYTES = 1 << 20  # that are read of a long file of lines for its last events
@@ -73,7 +74,9 @@ class Pieces:
 
     def __init__(self, file: BinaryIO, reading: Reading, *, at: At = None) -> None:
         self._file, self._reading = file, reading
-        self._parts = _READERS[reading.format](self._unpacked(), reading, at)
+        self._unpacked = _Unpacked(file) if reading.name.endswith(".gz") else None
+        content: Any = file if self._unpacked is None else io.BufferedReader(self._unpacked)
+        self._parts = _READERS[reading.format](content, reading, at)
         self._at = at
 
     def take(self) -> Piece:
@@ -88,10 +91,14 @@ class Pieces:
                     piece.add(event, size)
                 if piece.is_full:
                     return piece
-        except (pa.ArrowException, ValueError, EOFError, zlib.error, gzip.BadGzipFile, MemoryError) as error:
-            reason = str(error).encode(errors="backslashreplace").decode()[:200]
+        except _DAMAGED as error:
+            if _is_of_store(error):
+                raise
             piece.dead.append(DeadLetter(
-                f"is no {self._reading.format}, or not all of it: {reason}", self._reading.name))
+                f"is no {self._reading.format}, or not all of it: {_words(error)}", self._reading.name))
+        if self._unpacked is not None and self._unpacked.has_more:
+            piece.dead.append(DeadLetter(
+                "has bytes behind its end that are not packed: they are not read", self._reading.name))
         piece.is_over = True
         return piece
 
@@ -99,9 +106,49 @@ class Pieces:
         """Let the file go."""
         self._file.close()
 
-    def _unpacked(self) -> BinaryIO:
-        is_packed = self._reading.name.endswith(".gz")
-        return io.BufferedReader(gzip.GzipFile(fileobj=self._file)) if is_packed else self._file  # type: ignore[arg-type]
+
+# Of a file's content; Arrow says some of it by an OSError, which is the store's own where it has a number.
+_DAMAGED = (pa.ArrowException, ValueError, EOFError, zlib.error, OSError, MemoryError)
+
+
+def _is_of_store(error: BaseException) -> bool:
+    return isinstance(error, OSError) and error.errno is not None
+
+
+def _words(error: BaseException) -> str:
+    return str(error).encode(errors="backslashreplace").decode()[:200]
+
+
+class _Unpacked(io.RawIOBase):
+    """What a packed file holds: all that comes before damage is given first. ``has_more``: bytes follow its end that
+    are no part of it, and that are not zeros, which tapes and copies put there."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._packed = gzip.GzipFile(fileobj=file)
+        self._has_begun = self.has_more = False
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._packed.tell()
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        return self._packed.seek(offset, whence)
+
+    def readinto(self, buffer: Any) -> int:
+        try:
+            part = b"" if self.has_more else self._packed.read1(len(buffer))
+        except gzip.BadGzipFile as error:
+            if not self._has_begun or "Not a gzipped" not in str(error):  # else its own content is damaged
+                raise
+            self.has_more, part = True, b""
+        self._has_begun = self._has_begun or bool(part)
+        buffer[:len(part)] = part
+        return len(part)
 
 
 def place_before_last(file: BinaryIO, reading: Reading, size: int, count: int) -> At:
@@ -122,7 +169,9 @@ def place_before_last(file: BinaryIO, reading: Reading, size: int, count: int) -
     if reading.format == "parquet":
         try:
             metadata = pq.ParquetFile(file).metadata
-        except (pa.ArrowException, ValueError):
+        except _DAMAGED as error:
+            if _is_of_store(error):
+                raise
             return None  # who reads it hears so
         group, wanted = metadata.num_row_groups - 1, count
         while group > 0 and metadata.row_group(group).num_rows < wanted:
@@ -146,7 +195,7 @@ Event = tuple[At, int, Message | DeadLetter]
 def _lines(file: BinaryIO, reading: Reading, at: At) -> Iterator[Event]:
     """Each line is an event."""
     is_text = reading.format == "text"
-    for begin, end, line in _numbered(file, at or 0):
+    for begin, end, line in lines_of(file, at or 0):
         place = f"{reading.name}, byte {begin}"
         if line is None:
             yield end, 0, DeadLetter(f"is a line of over {FILE_RECORD.most >> 20} MiB", place)
@@ -155,89 +204,49 @@ def _lines(file: BinaryIO, reading: Reading, at: At) -> Iterator[Event]:
             yield end, len(line), Message(body, place, extras=reading.extras)
 
 
-def _numbered(file: BinaryIO, begin: int) -> Iterator[tuple[int, int, bytes | None]]:
-    """Lines with the bytes before and behind them; None for one that is too long."""
-    file.seek(begin)
-    while line := file.readline(FILE_RECORD.most):
-        end, is_long = begin + len(line), False
-        while len(line) == FILE_RECORD.most and not line.endswith(b"\n"):
-            is_long = True
-            line = file.readline(FILE_RECORD.most)
-            end += len(line)
-        yield begin, end, None if is_long else line
-        begin = end
-
-
 def _csv(file: BinaryIO, reading: Reading, at: At) -> Iterator[Event]:
-    """Records by their quotes: one that a stray quote opens ends as one line, and what is behind it is read."""
+    """Each record is an event; with a header its values go by the names there."""
     names: list[str] | None = None
+    count = len(reading.columns) or None
     if reading.header:
-        first = next(_records(file, reading, 0), None)
+        first = next(records_of(file), None)
         if first is None:
             return
-        end, body, _ = first
-        names = _values(body or b"")
-        at = max(at or 0, end)
-    for end, body, place in _records(file, reading, at or 0):
-        if body is None:
+        _, end, record = first
+        names = _header(record, reading)
+        at, count = max(at or 0, end), len(names)
+    for begin, end, record in records_of(file, at or 0, values=count):
+        place = f"{reading.name}, byte {begin}"
+        if record is None:
             yield end, 0, DeadLetter(f"is a record of over {FILE_RECORD.most >> 20} MiB", place)
-        elif not body.strip():
+        elif not record.strip():
             continue
         elif names is None:
-            yield end, len(body), Message(body, place, extras=reading.extras)
+            yield end, len(record), Message(record, place, extras=reading.extras)
         else:
-            yield end, len(body), _named(body, place, names, reading)
+            yield end, len(record), _named(record, place, names, reading)
 
 
-def _records(file: BinaryIO, reading: Reading, at: int) -> Iterator[tuple[int, bytes | None, str]]:
-    begin: int | None = at
-    while begin is not None:
-        begin = yield from _records_from(file, reading, begin)
-
-
-def _records_from(
-    file: BinaryIO, reading: Reading, at: int
-) -> Generator[tuple[int, bytes | None, str], None, int | None]:
-    """Records, up to one that does not end: its first line is given alone, and where that ends is returned."""
-    begin = end_of_first = at
-    lines: list[bytes] = []
-    for start, end, line in _numbered(file, at):
-        if not lines:
-            begin, end_of_first = start, end
-        place = f"{reading.name}, byte {begin}"
-        if line is None:
-            yield end, None, place
-            lines = []
-            continue
-        lines.append(line)
-        if sum(part.count(b'"') for part in lines) % 2 == 0:
-            yield end, b"".join(lines), place
-            lines = []
-        elif len(lines) >= FILE_LINES.most or end - begin > FILE_RECORD.most:
-            break
-    if not lines:
-        return None
-    yield end_of_first, lines[0], f"{reading.name}, byte {begin}"
-    return end_of_first if len(lines) > 1 else None
+def _header(record: bytes | None, reading: Reading) -> list[str]:
+    """The names of a file's fields; raises where it is not known which of them a column is."""
+    if record is None:
+        raise Unreadable(f"its header is a line of over {FILE_RECORD.most >> 20} MiB")
+    names = values_of(record)
+    present = _present(names, reading)
+    if twice := [name for name in present if names.count(name) > 1]:
+        raise Unreadable(f"its header has {twice[0]} twice")
+    return names
 
 
 def _named(body: bytes, place: str, names: list[str], reading: Reading) -> Message | DeadLetter:
     try:
-        values = _values(body)
-    except ValueError as error:
-        return DeadLetter(f"is no CSV: {error}", place, body[:SAMPLE_BYTES])
+        values = values_of(body)
+    except Unreadable as error:
+        return DeadLetter(str(error), place, body[:SAMPLE_BYTES])
     if len(values) != len(names):
         return DeadLetter(f"has {len(values)} values where the header has {len(names)}", place, body[:SAMPLE_BYTES])
     by_name = {name: value or None for name, value in zip(names, values, strict=True)}
     return Message(place=place, values=by_name, extras=reading.extras)
-
-
-def _values(body: bytes) -> list[str]:
-    try:
-        text = body.decode("utf-8-sig")
-        return next(iter(csv.reader(io.StringIO(text, newline=""), strict=True)), [])
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise ValueError("it is no text in UTF-8" if isinstance(error, UnicodeDecodeError) else str(error)) from None
 
 
 def _whole(file: BinaryIO, reading: Reading, at: At) -> Iterator[Event]:
@@ -258,8 +267,14 @@ def _parquet(file: BinaryIO, reading: Reading, at: At) -> Iterator[Event]:
     parquet = pq.ParquetFile(file, read_dictionary=names)
     group, done = at or (0, 0)
     for number in range(group, parquet.num_row_groups):
-        batches = parquet.iter_batches(MOST_MESSAGES, row_groups=[number], columns=names)
-        yield from _rows(map(_within, batches), reading, number, done if number == group else 0)
+        try:
+            batches = parquet.iter_batches(MOST_MESSAGES, row_groups=[number], columns=names)
+            yield from _rows(map(_within, batches), reading, number, done if number == group else 0)
+        except _DAMAGED as error:
+            if _is_of_store(error):
+                raise
+            reason = f"a group of its rows cannot be read, or not all of it: {_words(error)}"
+            yield [number + 1, 0], 0, DeadLetter(reason, f"{reading.name}, group {number}")
 
 
 def _within(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -281,15 +296,16 @@ def _arrow(file: BinaryIO, reading: Reading, at: At) -> Iterator[Event]:
 def _present(names: Sequence[str], reading: Reading) -> list[str]:
     present = [name for name in names if name in reading.columns]
     if not present:
-        raise ValueError(f"it has none of the columns {', '.join(reading.columns)}")
+        raise Unreadable(f"it has none of the columns {', '.join(reading.columns)}, but {', '.join(names)[:200]}")
     return present
 
 
 def _rows(batches: Iterator[pa.RecordBatch], reading: Reading, group: int, done: int) -> Iterator[Event]:
-    rows = ((row, batch.nbytes // max(1, batch.num_rows)) for batch in batches for row in batch.to_pylist())
+    rows = ((row, batch.nbytes // max(1, batch.num_rows)) for batch in batches for row in rows_of(batch))
     for number, (row, size) in enumerate(itertools.islice(rows, done, None), start=done):
         place = f"{reading.name}, group {group}, row {number}"
-        yield [group, number + 1], size, Message(place=place, values=row, extras=reading.extras)
+        yield [group, number + 1], size, DeadLetter(str(row), place) if isinstance(
+            row, Unreadable) else Message(place=place, values=row, extras=reading.extras)
 
 
 _READERS: Mapping[str, Callable[[BinaryIO, Reading, At], Iterator[Event]]] = {

@@ -6,6 +6,7 @@ therefore stops before the first row whose transaction is not older than all tha
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -14,11 +15,14 @@ from typing import Any
 from workers.library import databases
 
 from .certificates import as_file
-from .contract import MOST_MESSAGES, Message, Opening, Polled, Position, SourceAway, SourceRefused
+from .contract import MOST_MESSAGES, DeadLetter, Message, Opening, Polled, Position, SourceAway, SourceRefused
 
 PATIENCE_MS = 30_000  # of one look
 LOOK_PATIENCE_MS = 4_000  # of one look, of somebody who waits
 # A machine that is gone without a word is noticed, as a server is that no longer answers a statement in time.
+# Types whose values Python has as the server does; all others come as the server writes them, so that none is changed
+# on the way, and none (a time of 24:00, a range without end, a number of 5,000 digits) cannot be loaded.
+_LOADED = frozenset({"bool", "int2", "int4", "int8", "oid", "float4", "float8", "bytea"})
 ALIVE = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3, "tcp_user_timeout": PATIENCE_MS}
 
 
@@ -74,7 +78,8 @@ class PostgresqlReader:
             except psycopg.OperationalError as error:
                 raise self._unreached(error) from None
         try:
-            self._query = self._prepare()
+            self._load_as_text()
+            self._query, self._places = self._prepare()
             self._after = opening.position["after"] if opening.position else self._begin(opening.config["start"])
         except BaseException:
             self._connection.close()
@@ -89,19 +94,14 @@ class PostgresqlReader:
             time.sleep(min(wait_s, timeout_s))
             if wait_s > timeout_s:
                 return Polled()
-        rows = self._ask(self._query, {"after": self._after, "most": MOST_MESSAGES})
-        settled: list[Any] = []
-        for *values, at, is_settled in rows:
-            if not is_settled:
-                break
-            settled.append((values, at))
-        self._due_s = time.monotonic() + (0 if len(settled) == MOST_MESSAGES else self._every_s)
-        if not settled:
-            return Polled()
-        self._after = settled[-1][1]
-        return Polled([
-            Message(place=f"{self._table}, {self._column} {at}", values=dict(zip(self._names, values, strict=True)))
-            for values, at in settled], self.position())
+        after = self._after
+        try:
+            messages, lost = self._settled(MOST_MESSAGES)
+        except self._psycopg.DataError as error:  # not of a row: the place where it was left is none of the column's
+            raise self._unread(error) from None
+        count = len(messages) + len(lost)
+        self._due_s = time.monotonic() + (0 if count == MOST_MESSAGES else self._every_s)
+        return Polled(messages, None if self._after == after else self.position(), lost)
 
     def written(self) -> None:
         return  # the table keeps its rows
@@ -112,8 +112,50 @@ class PostgresqlReader:
     def close(self, *, for_good: bool) -> None:
         self._connection.close()
 
-    def _prepare(self) -> Any:
-        """The query of a look, once it is known that table and columns are there."""
+    def _settled(self, most: int) -> tuple[list[Message], list[DeadLetter]]:
+        """The next rows, and those of them that cannot be read: where one cannot, each is asked for alone."""
+        try:
+            return [self._message(row) for row in self._rows(self._query, most)], []
+        except (self._psycopg.DataError, ValueError) as error:
+            if most == 1:
+                return [], [DeadLetter(f"cannot be read: {_first_line(error)}", self._place(at))
+                            for at, _ in self._rows(self._places, 1)]
+        messages: list[Message] = []
+        lost: list[DeadLetter] = []
+        while len(messages) + len(lost) < most:
+            message, dead = self._settled(1)
+            if not message and not dead:
+                break
+            messages += message
+            lost += dead
+        return messages, lost
+
+    def _rows(self, query: Any, most: int) -> list[tuple]:
+        """The next rows that are settled, which count as read."""
+        rows = self._ask(query, {"after": self._after, "most": most})
+        settled = list(itertools.takewhile(lambda row: row[-1], rows))
+        if settled:
+            self._after = settled[-1][-2]
+        return settled
+
+    def _message(self, row: tuple) -> Message:
+        *values, at, _ = row
+        return Message(place=self._place(at), values=dict(zip(self._names, values, strict=True)))
+
+    def _place(self, at: str) -> str:
+        return f"{self._table}, {self._column} {at}"
+
+    def _load_as_text(self) -> None:
+        """Let all but the plainest values come as their text."""
+        from psycopg.types.string import TextLoader
+
+        adapters = self._connection.adapters
+        for info in self._psycopg.adapters.types:
+            if info.name not in _LOADED:
+                adapters.register_loader(info.oid, TextLoader)
+
+    def _prepare(self) -> tuple[Any, Any]:
+        """The query of a look, and that of its rows' places alone, once table and columns are known to be there."""
         sql = self._psycopg.sql
         table = sql.Identifier(*self._table.split("."))
         attributes = self._ask(
@@ -129,18 +171,16 @@ class PostgresqlReader:
             raise SourceRefused(
                 f"The table {self._table} has no column {', '.join(missing)}.", remedy=f"It has {', '.join(kinds)}.")
         column = sql.Identifier(self._column)
-        return sql.SQL(
+        look = sql.SQL(
             # The column is named with its table: else "order by" would mean the text that is selected.
-            "select {names}, grows.{column}::text, age(xmin) > "
+            "select {names}grows.{column}::text, age(xmin) > "
             "age((pg_snapshot_xmin(pg_current_snapshot())::text::bigint %% 4294967296)::text::xid) "
             "from {table} as grows where %(after)s::text is null or grows.{column} > %(after)s::{kind} "
             "order by grows.{column} limit %(most)s"
-        ).format(
-            names=sql.SQL(", ").join(
-                # Python has no time without end, and none before the year 1: such a row is told, and passed.
-                sql.SQL("{}::text" if kinds[name].startswith(("timestamp", "date")) else "{}").format(
-                    sql.Identifier("grows", name)) for name in self._names), column=column, table=table,
-            kind=sql.SQL(kinds[self._column]))
+        )
+        names = sql.SQL("").join(sql.SQL("{}, ").format(sql.Identifier("grows", name)) for name in self._names)
+        known = {"column": column, "table": table, "kind": sql.SQL(kinds[self._column])}
+        return look.format(names=names, **known), look.format(names=sql.SQL(""), **known)
 
     def _begin(self, start: str) -> str | None:
         if start == "oldest":
@@ -159,10 +199,17 @@ class PostgresqlReader:
                     f"A look at {self._table} takes more than {self.patience_ms // 1000} s.",
                     remedy=f"Make an index on {self._column}.") from None
             raise self._unreached(error) from None
+        except self._psycopg.DataError:
+            raise
         except self._psycopg.Error as error:
-            raise SourceRefused(
-                f"{self._table} cannot be read: {error.diag.message_primary or type(error).__name__}.",
-                remedy="Let the user of the address select from it.") from None
+            raise self._unread(error) from None
+
+    def _unread(self, error: Any) -> SourceRefused:
+        is_right = isinstance(error, self._psycopg.errors.InsufficientPrivilege)
+        return SourceRefused(
+            f"{self._table} cannot be read: {error.diag.message_primary or _first_line(error)}.",
+            remedy="Let the user of the address select from it." if is_right else
+            "See to the table and its columns, and whether the source still fits them.")
 
     def _unreached(self, error: Exception) -> SourceAway | SourceRefused:
         # The host is part of the secret: it is not named.
@@ -174,6 +221,10 @@ class PostgresqlReader:
             return SourceRefused(
                 f"PostgreSQL refuses the {refused} of the secret “database”.", remedy="See to the secret.")
         return SourceAway("The server of the secret “database” does not answer.", remedy="It is tried again by itself.")
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).splitlines()), type(error).__name__)[:200]
 
 
 class _NewestReader(PostgresqlReader):

@@ -140,7 +140,10 @@ class SparkReader:
                 f"The format {self._config['source']} gives no column {', '.join(missing)}.",
                 remedy=f"It gives {', '.join(frame.columns)}.")
         try:
-            writer = frame.select(*map(identifier, self._names)).writeStream.foreachBatch(self._give)
+            # As text, in UTC: Python has no time beyond the year 9999, and one such row would stop all others.
+            times = {name: frame[identifier(name)].cast("string") for name, kind in frame.dtypes
+                     if name in self._names and kind in ("timestamp", "timestamp_ntz", "date")}
+            writer = frame.withColumns(times).select(*map(identifier, self._names)).writeStream.foreachBatch(self._give)
             return writer.option("checkpointLocation", str(self._checkpoint)).trigger(
                 processingTime=f"{round(self._config['every'] * 1000)} milliseconds").start()
         except Exception as error:

@@ -14,6 +14,7 @@ import pyarrow as pa
 from scheduler.contracts.offsets import Offset
 from workers.engine.channels import codec
 from workers.engine.letters import KeptLetter
+from workers.library.arrow_types import rows_in
 
 from .contract import Batch, RefusedRow, Sink, Writer
 from .rows import as_json
@@ -86,7 +87,7 @@ def _blocks_again(
             refused: list[RefusedRow] = []
             writer.write(Batch(rows, after=position, until=position, again=True), refused.extend)
             store.refuse(sink.channel, [
-                (*places[letter.row], letter.reason, event, as_json(event.to_pylist()[0]))
+                (*places[letter.row], letter.reason, event, as_json(rows_in(event)[0]))
                 for letter in refused for event in (rows.slice(letter.row, 1),)],
                 keep=sink.keep_refused, now_ms=time.time_ns() // 1_000_000)
             count += rows.num_rows - len(refused)

@@ -12,11 +12,12 @@ from contextlib import suppress
 from typing import Any
 
 from scheduler.contracts.offsets import Offset
+from workers.library.arrow_types import values_of_column
 from workers.library.reach import require_allowed
 
 from .contract import Batch, Batching, Overtaken, Refuse, RefusedRow, SinkAway, SinkOpening, SinkRefused
 from .delta import number_of, offset_of
-from .rows import chosen, json_lines
+from .rows import as_key, chosen, json_lines
 
 TIMEOUT_S = 20.0  # of a question to the cluster, and of the end of a transaction
 TRANSACTION_MS = 60_000  # after which Kafka gives up a transaction that is not ended
@@ -84,7 +85,7 @@ class KafkaWriter:
     def _keys(self, batch: Batch) -> Sequence[bytes | None]:
         if self._key is None:
             return [None] * batch.rows.num_rows
-        return [None if value is None else str(value).encode() for value in batch.rows.column(self._key).to_pylist()]
+        return [None if value is None else as_key(value) for value in values_of_column(batch.rows.column(self._key))]
 
     def _tried(
         self, batch: Batch, keys: Sequence[bytes | None], values: Sequence[bytes], left_out: Mapping[int, RefusedRow]

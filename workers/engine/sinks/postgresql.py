@@ -16,6 +16,8 @@ import pyarrow as pa
 
 from scheduler.contracts.offsets import Offset
 from workers.library import databases
+from workers.library.arrow_types import values_of_column
+from workers.library.json_values import json_ready
 
 from .contract import Batch, Batching, Overtaken, Refuse, RefusedRow, SinkAway, SinkOpening, SinkRefused
 from .rows import chosen
@@ -48,6 +50,7 @@ class PostgresqlWriter:
         self._names = chosen(opening.columns, opening.config["columns"])
         self._key = list(opening.config["key"])
         self._after: str | None = None
+        self._nulls_are_equal = True
         self.batching = Batching()
         options = f"-c statement_timeout={PATIENCE_MS} -c lock_timeout={LOCK_MS}"
         try:
@@ -68,14 +71,15 @@ class PostgresqlWriter:
 
     def write(self, batch: Batch, refuse: Refuse) -> None:
         rows = self._values(batch.rows)
+        keyless: list[RefusedRow] = []
         refused: list[RefusedRow] = []
         try:
             with self._connection.transaction(), self._connection.cursor() as cursor:
                 if not batch.again:
                     self._move(cursor, batch)
-                self._put(cursor, list(enumerate(rows)), refused)
-                if refused:
-                    refuse(refused)
+                self._put(cursor, self._keyed(rows, keyless), refused)
+                if keyless or refused:
+                    refuse([*keyless, *refused])
         except self._psycopg.Error as error:
             raise self._explained(error) from None
         if not batch.again:
@@ -96,6 +100,19 @@ class PostgresqlWriter:
             (str(batch.until), self._sink, self._after))
         if cursor.rowcount != 1:
             raise Overtaken
+
+    def _keyed(self, rows: Sequence[tuple], keyless: list[RefusedRow]) -> list[tuple[int, tuple]]:
+        """Rows that have a key, by their numbers. Where nulls are no key of the table, a row that has one would be put
+        in again with each event, or not, depending on how batches fall."""
+        places = [] if self._nulls_are_equal else [self._names.index(name) for name in self._key]
+        keyed = []
+        for number, values in enumerate(rows):
+            missing = [self._names[place] for place in places if values[place] is None]
+            if missing:
+                keyless.append(RefusedRow(number, f"has no {missing[0]}, by which {self._table} tells rows apart"))
+            else:
+                keyed.append((number, values))
+        return keyed
 
     def _put(self, cursor: Any, rows: Sequence[tuple[int, tuple]], refused: list[RefusedRow]) -> None:
         """Put rows in; those that are not taken are found by halves."""
@@ -136,14 +153,14 @@ class PostgresqlWriter:
     def _values(self, rows: pa.Table) -> list[tuple]:
         """Rows as the table's columns take them: what is nested as JSON, unless the column is an array."""
         columns = [
-            [self._value(value, self._kinds[name]) for value in rows.column(name).to_pylist()] for name in self._names]
+            [self._value(value, self._kinds[name]) for value in values_of_column(rows.column(name))]
+            for name in self._names]
         return list(zip(*columns, strict=True))
 
     def _value(self, value: Any, kind: str) -> Any:
-        if isinstance(value, dict) or (isinstance(value, list) and not kind.endswith("[]")):
-            return json.dumps(value, default=str)
-        if kind in ("json", "jsonb") and value is not None and not isinstance(value, str):
-            return json.dumps(value, default=str)
+        if isinstance(value, dict) or (isinstance(value, list) and not kind.endswith("[]")) or (
+                kind in ("json", "jsonb") and value is not None and not isinstance(value, str)):
+            return json.dumps(json_ready(value), ensure_ascii=False, allow_nan=False)
         return value
 
     # -- seeing that it can be -----------------------------------------------------------------------------------------
@@ -197,13 +214,16 @@ class PostgresqlWriter:
             remedy="Write that column, too, give it a default, or let it be null.")
 
     def _require_key(self) -> None:
-        """There must be a unique index over just the key: it tells rows apart."""
+        """There must be a unique index over just the key: it tells rows apart, those with nulls if it says so."""
         indexes = self._connection.execute(
-            "select array_agg(attname::text) from pg_index join pg_attribute on attrelid = indrelid "
+            "select array_agg(attname::text), bool_or((to_jsonb(pg_index) ->> 'indnullsnotdistinct')::boolean) "
+            "from pg_index join pg_attribute on attrelid = indrelid "
             "and attnum = any(indkey::int2[]) where indrelid = to_regclass(%s) and indisunique and indisvalid "
             "and indpred is null and indexprs is null group by indexrelid",
             (self._identifier.as_string(self._connection),)).fetchall()
-        if set(self._key) not in [set(names) for names, in indexes]:
+        fitting = [bool(are_equal) for names, are_equal in indexes if set(names) == set(self._key)]
+        self._nulls_are_equal = any(fitting)
+        if not fitting:
             columns = ", ".join(self._key)
             raise SinkRefused(
                 f"The table {self._table} has no unique index over {columns}: rows cannot be told apart by it.",

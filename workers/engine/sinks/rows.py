@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import base64
 import json
-import math
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
 
+from workers.library.arrow_types import rows_in
 from workers.library.columns import STREAM
+from workers.library.json_values import json_ready
 
 from .contract import SinkRefused
 
@@ -37,28 +36,24 @@ def chosen(present: Sequence[str], columns: Sequence[str]) -> list[str]:
 
 def json_lines(rows: pa.Table) -> Iterator[bytes]:
     """Each event as one JSON object, without the newline."""
-    for row in rows.to_pylist():
+    for row in rows_in(rows):
         yield as_json(row)
 
 
-def as_json(row: Mapping[str, Any]) -> bytes:
-    """An event as a JSON object: times in ISO 8601, bytes in base64; what JSON has no number for is null."""
-    return json.dumps(_plain(row), ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode(errors="replace")
-
-
-def _plain(value: Any) -> Any:
+def as_key(value: Any) -> bytes:
+    """A value as a message's key: its text, bytes as they are; values that are equal have one key."""
     match value:
-        case float() if not math.isfinite(value):
-            return None
-        case datetime() | date():
-            return value.isoformat()
         case bytes():
-            return base64.b64encode(value).decode()
-        case Decimal():
-            return str(value)
-        case Mapping():
-            return {str(name): _plain(inner) for name, inner in value.items()}
-        case list() | tuple():
-            return [_plain(inner) for inner in value]
-        case _:
             return value
+        case float():
+            return str(json_ready(value + 0.0)).encode()  # there is one zero
+        case Decimal():
+            return f"{value:f}".encode()
+        case _:
+            return str(value).encode()
+
+
+def as_json(row: Mapping[str, Any]) -> bytes:
+    """An event as a JSON object: times in ISO 8601, bytes in base64, decimals and what is not finite as text."""
+    return json.dumps(
+        json_ready(row), ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode(errors="replace")

@@ -23,6 +23,7 @@ from workers.engine.channels.config import CAPACITY_BLOCKS
 from workers.engine.channels.spill import Entry
 from workers.engine.retried import RUNNING, Retried, now_ms
 from workers.engine.secrets import redacted
+from workers.library.arrow_types import rows_in
 from workers.library.config import InvalidConfig
 
 from .again import write_again
@@ -194,7 +195,7 @@ class SinkRunner(Retried):
         for letter in sorted(letters, key=lambda letter: letter.row):
             block, row = places[letter.row]
             event = rows.slice(letter.row, 1)
-            events.append((block, row, redacted(letter.reason), event, as_json(event.to_pylist()[0])))
+            events.append((block, row, redacted(letter.reason), event, as_json(rows_in(event)[0])))
         for start in range(0, len(events), 100):
             self._store.refuse(
                 self.sink.channel, events[start:start + 100], keep=self.sink.keep_refused, now_ms=now_ms())

@@ -19,8 +19,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from scheduler.contracts.offsets import Offset
 from scheduler.model.dataflow import Task
-from scheduler.model.errors import WeirError
 from scheduler.model.effects import effects_in_words, needs_approval
+from scheduler.model.errors import WeirError
 from scheduler.model.task_types import TaskType
 from workers.engine.channels import real_time
 from workers.engine.channels.config import ChannelConfig

@@ -11,6 +11,7 @@ from sqlglot import exp
 from scheduler.model.columns import nearest
 
 from .. import spark_types
+from ..columns import decimal_of
 from ..spark_text import literal, type_text
 from . import types
 from .functions import (
@@ -83,7 +84,9 @@ def _text_of(name: str, function: Function, values: Sequence[Typed]) -> str:
         return f"CAST(try_to_timestamp({texts[0]}, {texts[1]}) AS {function.gives})"
     if name in ("floor", "ceil", "ceiling") and values[0].kind in types.INTEGERS:
         return f"CAST({texts[0]} AS BIGINT)"
-    if name == "abs" and values[0].kind == "double":
+    if name in ("floor", "ceil", "ceiling") and decimal_of(values[0].kind or ""):
+        return f"TRY_CAST({name}({texts[0]}) AS BIGINT)"
+    if name == "abs" and (values[0].kind == "double" or decimal_of(values[0].kind or "")):
         return f"abs({texts[0]})"
     return function.spark.format(*texts) if function.spark else f"{name}({', '.join(texts)})"
 

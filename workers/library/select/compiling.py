@@ -16,15 +16,17 @@ from scheduler.model.bounds import SPARK_CHARACTERS
 from scheduler.model.columns import STREAM_TYPES, Columns, nearest, require_short
 
 from .. import spark_types
+from ..columns import MOST_DIGITS, decimal_of
 from ..spark_text import identifier, literal
 from . import types
 from .calling import called
 from .functions import FUNCTIONS, is_kind, kind_in_words
-from .growing import Growth, bounds_for, size_of
 from .grammar import COMPARISONS, Item, Select, function_name, number, path, refused
+from .growing import Growth, bounds_for, size_of
 from .values import Typed, typed_number, wrong
 
 _TRIED = {exp.Add: "try_add", exp.Sub: "try_subtract", exp.Mul: "try_multiply", exp.Mod: "try_mod"}
+_FEWER_DIGITS = "CAST one to a decimal of fewer digits, or to a double."
 _SIGNS = {exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=", exp.NullSafeEQ: "<=>"}
 
 
@@ -230,6 +232,8 @@ class Scope:
         inner = self.typed(node.this)
         self.expect(inner, "number", "A minus")
         inner = inner.cast(types.arithmetic(inner.kind))
+        if inner.kind and decimal_of(inner.kind):
+            return self._of_decimals("-", Typed("decimal(1,0)", "CAST(0 AS DECIMAL(1,0))"), inner)
         return Typed(inner.kind, f"try_multiply({inner.spark}, -1)")
 
     def _not(self, node: exp.Not) -> Typed:
@@ -270,7 +274,13 @@ class Scope:
         for side in sides:
             self.expect(side, "number", "Arithmetic")
         kinds = [types.arithmetic(side.kind) if side.kind != types.VOID else types.VOID for side in sides]
-        common = types.together(*kinds)
+        common = "double" if isinstance(node, exp.Div) else self._kind_together(*kinds)
+        if "decimal" in {kind.partition("(")[0] for kind in kinds if kind} and not isinstance(node, exp.Div):
+            if isinstance(node, exp.IntDiv):
+                raise wrong("DIV works on whole numbers, and one of these is a decimal.",
+                            "CAST(… AS bigint) leaves out what is behind the point; / gives a double.")
+            if "double" not in kinds and None not in kinds and types.VOID not in kinds:
+                return self._of_decimals({exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Mod: "%"}[type(node)], *sides)
         if isinstance(node, exp.Div | exp.IntDiv):
             common = "double" if isinstance(node, exp.Div) else "bigint"
         left, right = (side.cast(common) for side in sides)
@@ -280,6 +290,23 @@ class Scope:
             return Typed("bigint", f"CASE WHEN {right.spark} = -1 THEN try_multiply({left.spark}, -1) "
                                    f"WHEN {right.spark} <> 0 THEN {left.spark} DIV {right.spark} END")
         return Typed(common, f"{_TRIED[type(node)]}({left.spark}, {right.spark})")
+
+    def _kind_together(self, one: str | None, other: str | None) -> str | None:
+        try:
+            return types.together(one, other)
+        except ValueError:
+            raise wrong(f"{one} and {other} come to more than {MOST_DIGITS} digits.", _FEWER_DIGITS) from None
+
+    def _of_decimals(self, sign: str, left: Typed, right: Typed) -> Typed:
+        """Exact numbers, one of them a decimal, added, subtracted, multiplied or divided for what is left."""
+        word = {"+": "try_add", "-": "try_subtract", "*": "try_multiply", "%": "try_mod"}[sign]
+        try:
+            left, right = (side.cast(types.as_decimal(str(side.kind))) for side in (left, right))
+            kind = types.decimal_result(sign, str(left.kind), str(right.kind))
+        except ValueError:
+            raise wrong(
+                f"{left.kind} {sign} {right.kind} needs more than {MOST_DIGITS} digits.", _FEWER_DIGITS) from None
+        return Typed(kind, f"{word}({left.spark}, {right.spark})")
 
     def _text(self, node: exp.DPipe) -> Typed:
         sides = [self.typed(node.this), self.typed(node.expression)]
@@ -342,8 +369,9 @@ class Scope:
         value, kind = self.typed(node.this), types.read_type(node.args["to"])
         if kind == "float":
             kind = "double"
-        if kind not in types.CASTS:
-            raise refused(f"casts to {node.args['to'].sql()[:60]}", f"It may cast to {', '.join(sorted(types.CASTS))}.")
+        if kind not in types.CASTS and not decimal_of(kind or ""):
+            raise refused(f"casts to {node.args['to'].sql()[:60]}",
+                          f"It may cast to {', '.join(sorted(types.CASTS))}, decimal(p,s).")
         if not types.may_cast(value.kind, kind):
             raise wrong(f"{value.spark[:80]} is {value.kind}, which cannot be cast to {kind}.")
         most = size_of(value) if kind == "string" else None

@@ -30,8 +30,8 @@ ARITHMETIC = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.IntDiv, exp.Mod)
 BINARY = (*COMPARISONS, *ARITHMETIC, exp.And, exp.Or, exp.DPipe, exp.Like, exp.ILike, exp.RegexpLike)
 _NODES = (
     *BINARY, exp.Column, exp.Identifier, exp.Literal, exp.Boolean, exp.Null, exp.Not, exp.Neg, exp.Is, exp.In,
-    exp.Between, exp.Case, exp.If, exp.Cast, exp.TryCast, exp.DataType, exp.ColumnDef, exp.Bracket, exp.Dot,
-    exp.Anonymous, exp.Lambda, exp.Paren, exp.Alias, exp.Aliases, exp.PropertyEQ)
+    exp.Between, exp.Case, exp.If, exp.Cast, exp.TryCast, exp.DataType, exp.DataTypeParam, exp.ColumnDef, exp.Bracket,
+    exp.Dot, exp.Anonymous, exp.Lambda, exp.Paren, exp.Alias, exp.Aliases, exp.PropertyEQ)
 _CLAUSES = {"expressions", "from_", "where", "kind"}
 _WORDS = {
     "joins": "a join: use the task join", "group": "GROUP BY: use the task window", "having": "HAVING",

@@ -5,10 +5,12 @@ from __future__ import annotations
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
+from ..columns import MOST_DIGITS, decimal_of
 from ..spark_types import is_field_name
 from .grammar import Dialect
 
 INTEGERS = ("tinyint", "smallint", "int", "bigint")
+_DIGITS = dict(zip(INTEGERS, (3, 5, 10, 19), strict=True))
 VOID = "void"  # of NULL
 UNKNOWN = None
 _PLAIN = {
@@ -39,14 +41,53 @@ def together(one: str | None, other: str | None) -> str | None:
     if one == VOID:
         return other
     if is_number(one) and is_number(other):
-        integers = [INTEGERS.index(kind) if kind in INTEGERS else len(INTEGERS) for kind in (one, other)]
-        return INTEGERS[max(integers)] if max(integers) < len(INTEGERS) else "double"
+        digits = [digits_of(kind) for kind in (one, other)]
+        if None in digits:
+            return "double"
+        if one in INTEGERS and other in INTEGERS:
+            return max(one, other, key=INTEGERS.index)
+        scale = max(scale for _, scale in digits)
+        return _decimal(max(precision - scale for precision, scale in digits) + scale, scale)
     raise ValueError
 
 
+def digits_of(kind: str | None) -> tuple[int, int] | None:
+    """How many digits an exact number's type has, and how many behind the point; None for other types."""
+    return (_DIGITS[kind], 0) if kind in _DIGITS else decimal_of(kind or "")
+
+
+def _decimal(precision: int, scale: int) -> str:
+    if precision > MOST_DIGITS:
+        raise ValueError
+    return f"decimal({precision},{scale})"
+
+
+def as_decimal(kind: str) -> str:
+    """The decimal type of an exact number."""
+    return _decimal(*(digits_of(kind) or (0, 0)))
+
+
+def decimal_result(sign: str, one: str, other: str) -> str:
+    """The type of what two decimals come to by +, -, * or %, as Spark has it; raises ``ValueError`` where that would
+    round, which it does where a product needs more digits than there are."""
+    (precision, scale), (another, further) = digits_of(one), digits_of(other)
+    if sign == "*":
+        whole, after = precision - scale + another - further + 1, scale + further
+    elif sign == "%":
+        whole, after = min(precision - scale, another - further), max(scale, further)
+    else:
+        whole, after = max(precision - scale, another - further) + 1, max(scale, further)
+    if whole + after <= MOST_DIGITS:
+        return f"decimal({whole + after},{after})"
+    if after > 6:  # Spark keeps six, and gives up others for digits before the point
+        raise ValueError
+    return f"decimal({MOST_DIGITS},{after})"
+
+
 def arithmetic(kind: str | None) -> str | None:
-    """What a number is calculated as: int, bigint or double."""
-    return {"tinyint": "int", "smallint": "int", "int": "int", "bigint": "bigint", UNKNOWN: UNKNOWN}.get(kind, "double")
+    """What a number is calculated as: int, bigint, its own decimal, or double."""
+    known = {"tinyint": "int", "smallint": "int", "int": "int", "bigint": "bigint", UNKNOWN: UNKNOWN}
+    return kind if kind and decimal_of(kind) else known.get(kind, "double")
 
 
 def may_cast(kind: str | None, to: str) -> bool:
@@ -55,6 +96,8 @@ def may_cast(kind: str | None, to: str) -> bool:
         return True
     if kind.startswith(("array<", "map<", "struct<")):
         return to == "string"
+    if decimal_of(to):
+        return kind == "string" or is_number(kind)
     return to in _CASTABLE.get("number" if is_number(kind) else kind, ())
 
 
@@ -65,6 +108,9 @@ def read_type(node: exp.Expression) -> str | None:
         return None
     if node.this in _PLAIN and not node.expressions:
         return _PLAIN[node.this]
+    if node.this == exp.DataType.Type.DECIMAL:
+        digits = ",".join(part.name for part in node.expressions) or "10"
+        return as_decimal(f"decimal({digits})") if decimal_of(f"decimal({digits})") else None
     inner = [(part.name, read_type(part.args["kind"])) if isinstance(part, exp.ColumnDef) and part.args.get("kind")
              else ("", read_type(part)) for part in node.expressions]
     if not inner or any(kind is None for _, kind in inner):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from decimal import Decimal
 
+import pyarrow as pa
 import pytest
 import redis
 from pyspark.sql import DataFrame
@@ -125,3 +126,22 @@ def test_what_python_reads_and_writes_of_blocks_is_what_the_java_side_does(rig: 
     wait_until(lambda: len(rig.events("c.0")) == 10, what="all events", alive=(again,))
     assert rig.events("c.0") == rig.events("a.0")
     assert all(row[name] == value for row in rig.events("c.0") for name, (_, value) in COLUMNS.items())
+
+
+def test_doubles_of_an_earlier_version_are_read_as_the_whole_numbers_and_decimals_that_they_are_now(
+    rig: Rig, broker: redis.Redis
+) -> None:
+    """Aggregates of these were doubles; a block may still wait in a channel whose stream has other types now."""
+    now = rig.ticks("a", rate_per_s=1_000, limit=1).selectExpr(
+        "_seq", "_time", "_born", "_seq AS most", "CAST(_seq AS decimal(12,2)) AS cost")
+    rig.channels.open_channel("b.0", schema_json=now.schema.json(), readers=["c"])
+    names, token = [keys.channel("b.0"), keys.meta("b.0"), keys.readers("b.0")], rig.channels.take_fence("b.0")
+    numbers = [0, 1, 2, 3]
+    earlier = pa.RecordBatch.from_pydict({
+        **{name: pa.array(numbers, pa.int64()) for name in ("_seq", "_time", "_born")},
+        "most": [9007199254740992.0, None, -3.0, float("nan")], "cost": [1.1, None, -0.25, 5.0]})
+    scripts.run(broker, "write", names, [token, 1, 0, 4, codec.encode_block(earlier), 0])
+    query = rig.start(rig.publish(rig.read("c", "b.0"), "c"), "c")
+    wait_until(lambda: len(rig.events("c.0")) == 4, what="all events", alive=(query,))
+    assert [(row["most"], row["cost"]) for row in rig.events("c.0")] == [
+        (2**53, Decimal("1.10")), (None, None), (-3, Decimal("-0.25")), (None, Decimal("5.00"))]

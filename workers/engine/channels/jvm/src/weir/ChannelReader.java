@@ -2,6 +2,8 @@ package weir;
 
 import java.io.ByteArrayInputStream;
 import java.io.IOException;
+import java.math.BigDecimal;
+import java.math.RoundingMode;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.HashMap;
@@ -9,7 +11,10 @@ import java.util.Iterator;
 import java.util.List;
 import java.util.Map;
 import org.apache.arrow.memory.BufferAllocator;
+import org.apache.arrow.vector.BigIntVector;
+import org.apache.arrow.vector.DecimalVector;
 import org.apache.arrow.vector.FieldVector;
+import org.apache.arrow.vector.Float8Vector;
 import org.apache.arrow.vector.VectorSchemaRoot;
 import org.apache.arrow.vector.ipc.ArrowStreamReader;
 import org.apache.arrow.vector.util.TransferPair;
@@ -18,6 +23,9 @@ import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.connector.read.PartitionReader;
 import org.apache.spark.sql.connector.read.PartitionReaderFactory;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DecimalType;
+import org.apache.spark.sql.types.LongType;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.ArrowUtils;
 import org.apache.spark.sql.vectorized.ArrowColumnVector;
@@ -124,8 +132,9 @@ final class ChannelReader implements PartitionReader<ColumnarBatch> {
     skip -= from;
     left -= count;
     if (count == 0) return false;
-    shown.add(taken(loaded, from, count));
-    batch = new ColumnarBatch(columns(shown.get(shown.size() - 1)), count);
+    VectorSchemaRoot taken = taken(loaded, from, count);
+    shown.add(taken);
+    batch = new ColumnarBatch(columns(taken), count);
     return true;
   }
 
@@ -169,9 +178,31 @@ final class ChannelReader implements PartitionReader<ColumnarBatch> {
       // Written with the same schema as a rule: then the position is right, and names may even repeat.
       FieldVector vector = i < vectors.size() && vectors.get(i).getName().equals(name) ? vectors.get(i) : root.getVector(name);
       if (vector == null) throw new IllegalStateException("channel " + piece.channel + " has no column " + name);
-      columns[i] = new ArrowColumnVector(vector);
+      columns[i] = new ArrowColumnVector(inType(vector, schema.fields()[i].dataType()));
     }
     return columns;
+  }
+
+  /** Doubles of a version that had some whole numbers and decimals as such, in the type that their column has now. */
+  private FieldVector inType(FieldVector vector, DataType type) {
+    boolean isWhole = type instanceof LongType;
+    if (!(vector instanceof Float8Vector) || !(isWhole || type instanceof DecimalType)) return vector;
+    Float8Vector doubles = (Float8Vector) vector;
+    StructType alone = new StructType().add(vector.getName(), type);
+    FieldVector exact = ArrowUtils.toArrowSchema(alone, "UTC", false, false, false).getFields().get(0).createVector(allocator);
+    exact.setInitialCapacity(doubles.getValueCount());
+    exact.allocateNew();
+    for (int row = 0; row < doubles.getValueCount(); row++) {
+      if (doubles.isNull(row) || !Double.isFinite(doubles.get(row))) continue;
+      if (isWhole) ((BigIntVector) exact).setSafe(row, (long) doubles.get(row));
+      else {
+        BigDecimal value = BigDecimal.valueOf(doubles.get(row)).setScale(((DecimalType) type).scale(), RoundingMode.HALF_EVEN);
+        if (value.precision() <= ((DecimalType) type).precision()) ((DecimalVector) exact).setSafe(row, value);
+      }
+    }
+    exact.setValueCount(doubles.getValueCount());
+    shown.add(new VectorSchemaRoot(List.of(exact.getField()), List.of(exact), doubles.getValueCount()));
+    return exact;
   }
 
   private void meter(Block next) {

@@ -1,0 +1,130 @@
+"""What a bucket holds, by its own listing (ListObjectsV2), signed by Signature Version 4.
+
+The client that reads objects has no keys with an empty part (``a//b``), and gives up a whole listing for one of them.
+
+References
+----------
+.. [1] Amazon S3 API Reference, "ListObjectsV2" and "Authenticating Requests: Using the Authorization Header".
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from urllib.parse import quote, unquote
+from xml.etree import ElementTree
+
+from workers.library.outbound import HttpAnswer, Line, Unanswered, WrongAddress
+
+PAGE_S = 30.0
+PAGE_BYTES = 16 << 20  # a thousand keys of 1,024 bytes, each written as up to three
+_NOTHING = hashlib.sha256(b"").hexdigest()
+
+
+class NotListed(Exception):
+    """The store gives no listing; ``status`` is its answer's, 0 where there is none."""
+
+    def __init__(self, status: int = 0) -> None:
+        super().__init__(f"status {status}")
+        self.status = status
+
+
+@dataclass(frozen=True, slots=True)
+class ListedObject:
+    """An object's whole key, its bytes, when it was last written (ms since the epoch), and the tag of its content."""
+
+    key: str
+    size: int
+    modified_ms: int
+    tag: str
+
+
+@dataclass(frozen=True, slots=True)
+class BucketAddress:
+    """Where a bucket is: scheme, host and port of its store, its name and region, and who asks: the access key with
+    its secret, or nobody."""
+
+    scheme: str
+    host: str
+    port: int
+    bucket: str
+    region: str
+    access_key: str | None = None
+    secret_key: str | None = None
+
+    @property
+    def authority(self) -> str:
+        """Host and port as the header ``Host`` has them."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return host if self.port == {"https": 443, "http": 80}[self.scheme] else f"{host}:{self.port}"
+
+
+def objects_of(address: BucketAddress, prefix: str) -> Iterator[ListedObject]:
+    """All objects whose keys begin so, in the order of their keys.
+
+    Raises
+    ------
+    NotListed
+        The store refuses, or does not answer.
+    """
+    line = Line(address.scheme, address.host, address.port, is_trusted=True)  # the operator allows the host
+    token: str | None = ""
+    try:
+        while token is not None:
+            query = {"list-type": "2", "encoding-type": "url", "prefix": prefix,
+                     **({"continuation-token": token} if token else {})}
+            objects, token = _page(_asked(line, address, query))
+            yield from objects
+    except (Unanswered, WrongAddress):
+        raise NotListed from None
+    finally:
+        line.close()
+
+
+def _asked(line: Line, address: BucketAddress, query: dict[str, str]) -> HttpAnswer:
+    path = quote(f"/{address.bucket}")
+    text = "&".join(f"{_quoted(name)}={_quoted(query[name])}" for name in sorted(query))
+    answer = line.ask("GET", f"{path}?{text}", headers=_headers(address, path, text, datetime.now(UTC)),
+                      deadline_s=PAGE_S, most_bytes=PAGE_BYTES)
+    if answer.status != 200:
+        raise NotListed(answer.status)
+    return answer
+
+
+def _headers(address: BucketAddress, path: str, query: str, now: datetime) -> dict[str, str]:
+    """What a request is signed with; an anonymous one by nothing."""
+    at, day = now.strftime("%Y%m%dT%H%M%SZ"), now.strftime("%Y%m%d")
+    headers = {"host": address.authority, "x-amz-content-sha256": _NOTHING, "x-amz-date": at}
+    if not address.access_key:
+        return {"Host": address.authority}
+    names = ";".join(headers)
+    lines = [f"{name}:{value}" for name, value in headers.items()]
+    request = "\n".join(["GET", path, query, *lines, "", names, _NOTHING])
+    scope = f"{day}/{address.region}/s3/aws4_request"
+    signed = "\n".join(["AWS4-HMAC-SHA256", at, scope, hashlib.sha256(request.encode()).hexdigest()])
+    key = f"AWS4{address.secret_key}".encode()
+    for part in (*scope.split("/"), signed):
+        key = hmac.digest(key, part.encode(), "sha256")
+    return {**headers, "authorization": f"AWS4-HMAC-SHA256 Credential={address.access_key}/{scope}, "
+                                        f"SignedHeaders={names}, Signature={key.hex()}"}
+
+
+def _quoted(text: str) -> str:
+    return quote(text, safe="-_.~")
+
+
+def _page(answer: HttpAnswer) -> tuple[list[ListedObject], str | None]:
+    """The objects of a page, and what the next one is asked for by; None behind the last."""
+    try:
+        root = ElementTree.fromstring(answer.body)
+        space = root.tag.removesuffix("ListBucketResult")
+        objects = [ListedObject(
+            unquote(entry.findtext(f"{space}Key", "")), int(entry.findtext(f"{space}Size", "0")),
+            int(datetime.fromisoformat(entry.findtext(f"{space}LastModified", "")).timestamp() * 1000),
+            entry.findtext(f"{space}ETag", "")) for entry in root.iter(f"{space}Contents")]
+    except (ElementTree.ParseError, ValueError):
+        raise NotListed from None
+    return objects, root.findtext(f"{space}NextContinuationToken") or None
