@@ -31,8 +31,8 @@ ID = re.compile(r"[0-9a-f]{32}")
 # What of a source's config says how events are read and which, and not from where nor as whom. What is not named here
 # may lead elsewhere.
 HARMLESS = frozenset({
-    "qos", "format", "include", "columns", "time_field", "time_unit", "time_zone", "ahead", "keep_dead", "start", "column",
-    "every", "header", "late"})
+    "qos", "format", "include", "columns", "time_field", "time_unit", "time_zone", "ahead", "keep_dead", "start",
+    "column", "every", "header", "late"})
 
 
 class NothingToLookAt(WeirError):

@@ -178,17 +178,12 @@ def test_a_driver_that_ends_again_and_again_is_told_to_those_who_run_there(
     assert "3 times" in alert.text and "Its JVM ended." in alert.text
 
 
-def test_events_that_come_too_late_are_told_of_their_task(
-    world: World, traffic: DataflowRecord, estate: Estate
-) -> None:
+def test_events_that_come_too_late_are_told_by_task(world: World, traffic: DataflowRecord, estate: Estate) -> None:
     task, other, *_ = load_estate().tasks
-    late = Series("task", task, "late_per_s")
-    assert estate.round() == []
-    estate.flows = Flows(tasks={
-        task: TaskFlow(5.0, 100, 20.0, 30.0, late=120), other: TaskFlow(5.0, 100, 20.0, 30.0)})
+    estate.flows = Flows(tasks={key: TaskFlow(5.0, 100, 20.0, 30.0, late=9 * (key == task)) for key in (task, other)})
     history = DatabaseHistory()
     for second in range(60):
-        history.append(estate.now_s - 400 + second, {late: 2.0})
+        history.append(estate.now_s - 400 + second, {Series("task", task, "late_per_s"): 2.0})
     history.flush()
     [alert] = estate.round()
     assert (alert.kind, alert.phase, alert.element, alert.dataflow) == ("late_events", "firing", task, traffic)

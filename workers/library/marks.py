@@ -6,14 +6,13 @@ settled there. An event moves its own partition's mark alone, and no further tha
 the config lets it be ahead): so neither a lagging partition nor a clock that is fast decides for others.
 
 What waits for several partitions waits for the one that is furthest behind. One that is **silent**, from which nothing
-has arrived for `Punctuality.hold`, holds up nobody. Arrival is read from the events, so that a repetition agrees.
+has arrived for `hold_ms`, holds up nobody. Arrival is read from the events, so that a repetition agrees.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from scheduler.model.columns import partition_of
 
@@ -21,19 +20,24 @@ NEVER, FOREVER = -(1 << 62), 1 << 62  # before and after all times
 HOLD_MS = 3_600_000  # for how long a partition that gives nothing holds up what waits for others as well
 
 
-@dataclass(frozen=True, slots=True)
-class Punctuality:
-    """How events may be out of time, in ms: how much later than the latest of their partition they may come, how far
-    ahead of their arrival they move its mark, and after which silence nothing more is waited for (None: it is)."""
-
-    lateness: int = 0
-    ahead: int = 0
-    idle: int | None = None
+class Punctuality(Protocol):
+    """What a fold says of how events may be out of time, in ms: how much later than the latest of their partition they
+    may come, how far ahead of their arrival they move its mark, and after which silence nothing more is waited for
+    (None: it is)."""
 
     @property
-    def hold(self) -> int:
-        """After how long without events (ms) a partition holds up nobody else."""
-        return HOLD_MS if self.idle is None else self.idle
+    def lateness(self) -> int: ...
+
+    @property
+    def ahead(self) -> int: ...
+
+    @property
+    def idle(self) -> int | None: ...
+
+
+def hold_ms(punctuality: Punctuality) -> int:
+    """After how long without events a partition holds up nobody else."""
+    return HOLD_MS if punctuality.idle is None else punctuality.idle
 
 
 def start() -> dict[str, Any]:
@@ -85,13 +89,19 @@ def arrive(state: dict[str, Any], seq: int, born: int, punctuality: Punctuality)
     partitions, name, fell = state["partitions"], str(partition_of(seq)), False
     # What a state of one mark has open is due for whichever partition comes first.
     first = None if state["floor"] == NEVER else NEVER
-    own = partitions.setdefault(name, {"mark": state["floor"], "born": born, "next": first, "silent": False})
-    own["born"], own["silent"] = max(own["born"], born), False
+    own = partitions.get(name)
+    if own is None:
+        own = partitions[name] = {"mark": state["floor"], "born": born, "next": first, "silent": False}
+    if born > own["born"]:
+        own["born"] = born
+    own["silent"] = False
     if born > state["clock"]:
         state["clock"] = born
-        for other in partitions.values():
-            if not other["silent"] and born - other["born"] >= punctuality.hold:
-                other["silent"] = fell = True
+        if len(partitions) > 1:
+            hold = hold_ms(punctuality)
+            for other in partitions.values():
+                if not other["silent"] and born - other["born"] >= hold:
+                    other["silent"] = fell = True
     return name, fell
 
 
@@ -107,7 +117,9 @@ def advance(own: dict[str, Any], time: int, born: int, punctuality: Punctuality)
     punctuality : Punctuality
         The fold's.
     """
-    own["mark"] = max(own["mark"], min(time, born + punctuality.ahead) - punctuality.lateness)
+    reached = min(time, born + punctuality.ahead) - punctuality.lateness
+    if reached > own["mark"]:
+        own["mark"] = reached
 
 
 def expect(own: dict[str, Any], moment: int) -> None:
@@ -123,6 +135,9 @@ def is_due(own: dict[str, Any]) -> bool:
 def least(state: dict[str, Any], names: Iterable[str], punctuality: Punctuality) -> int:
     """The mark of what waits for these partitions; where they are not known, of whichever has come furthest."""
     partitions = state["partitions"]
+    if len(partitions) == 1:  # as most have
+        [only] = partitions.values()
+        return FOREVER if only["silent"] and punctuality.idle is not None else only["mark"]
     own = [partitions[name] for name in names if name in partitions]
     if not own:
         return max((partition["mark"] for partition in partitions.values()), default=state["floor"])

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 from . import marks
 from .aggregates import Aggregate
-from .marks import FOREVER, NEVER, Punctuality
+from .marks import FOREVER, NEVER
 from .pieces import due, soonest
 from .state_store import Moment, Parts
 
@@ -40,11 +40,6 @@ class Windowed:
     ahead: int = 0
     idle: int | None = None
 
-    @property
-    def punctuality(self) -> Punctuality:
-        """How far events may be out of time."""
-        return Punctuality(self.lateness, self.ahead, self.idle)
-
     def start(self) -> dict:
         return {**marks.start(), "keys": {}}
 
@@ -68,14 +63,16 @@ class Windowed:
         """
         if marks.is_of_one_mark(state):
             self._divide(state, born)
-        name, fell = marks.arrive(state, seq, born, self.punctuality)
+        name, fell = marks.arrive(state, seq, born, self)
         out = self._close(state) if fell else []
         own = state["partitions"][name]
         here = state["keys"].setdefault(key, {"key": list(values[:self.keys]), "open": [], "late": 0, "of": []})
         if name not in here.setdefault("of", []):
             here["of"].append(name)
+            if here["open"]:
+                marks.expect(own, _first_end(here))
         settled, is_late = max(own["mark"], here.get("closed", NEVER)), False
-        event, read = (seq, time, born), values[self.keys:]
+        event, read, first = (seq, time, born), values[self.keys:], FOREVER
         for begin, end in self._windows(time, here["open"]):
             if end <= settled:
                 is_late = True
@@ -84,14 +81,16 @@ class Windowed:
                 window = self._window(here["open"], begin, end)
                 window[2:5] = event
                 self._add(window[5], read)
+                first = min(first, window[1])
         state["late"] += is_late
-        if here["open"] or here["late"]:
-            here["until"] = own["mark"] + self.size
+        if not here["open"] and here["late"]:
+            first = here["until"] = own["mark"] + self.size
+        if first < FOREVER:
             for partition in here["of"]:
-                marks.expect(state["partitions"][partition], _first_end(here))
-        else:
-            state["keys"].pop(key, None)
-        marks.advance(own, time, born, self.punctuality)
+                marks.expect(state["partitions"][partition], first)
+        elif not here["open"]:
+            del state["keys"][key]
+        marks.advance(own, time, born, self)
         if marks.is_due(own):
             out += self._close(state, own)
         return out
@@ -108,7 +107,7 @@ class Windowed:
     def _divide(self, state: dict, born: int) -> None:
         """A state of one mark for all: keys that only ever were late go, for nobody else would forget them."""
         state.pop("next", None)
-        marks.divide(state, state.pop("mark", None), born, self.punctuality)
+        marks.divide(state, state.pop("mark", None), born, self)
         for key in [key for key, here in state["keys"].items() if not here["open"]]:
             del state["keys"][key]
 
@@ -159,7 +158,7 @@ class Windowed:
         keys, partitions, closing = state["keys"], state["partitions"], []
         for key in due(keys, FOREVER if own is None else own["mark"], moment=_first_end):
             here = keys[key]
-            mark = marks.least(state, here.get("of", ()), self.punctuality)
+            mark = marks.least(state, here.get("of", ()), self)
             closing += [(window[1], window[0], key) for window in here["open"] if window[1] <= mark]
             if not here["open"] and here["until"] <= mark:
                 del keys[key]
@@ -205,6 +204,8 @@ class Deduplicated:
 
     within: int
     ahead: int = 0
+    lateness: ClassVar[int] = 0
+    idle: ClassVar[int | None] = None
 
     def start(self) -> dict:
         return {**marks.start(), "passed": {}}
@@ -225,13 +226,12 @@ class Deduplicated:
         time, seq, born : int
             Weir's columns of the event.
         """
-        punctuality = Punctuality(ahead=self.ahead)
         if marks.is_of_one_mark(state):
             state.pop("next", None)
-            marks.divide(state, state.pop("latest", None), born, punctuality)
-        name, _ = marks.arrive(state, seq, born, punctuality)
+            marks.divide(state, state.pop("latest", None), born, self)
+        name, _ = marks.arrive(state, seq, born, self)
         own = state["partitions"][name]
-        marks.advance(own, time, born, punctuality)
+        marks.advance(own, time, born, self)
         if own["next"] is None or marks.is_due(own):
             for other in due(state["passed"], own["mark"] - 2 * self.within, moment=_when):
                 entry = state["passed"][other]
@@ -271,11 +271,6 @@ class Joined:
     ahead: int = 0
     idle: int | None = None
 
-    @property
-    def punctuality(self) -> Punctuality:
-        """How far events may be out of time."""
-        return Punctuality(self.lateness, self.ahead, self.idle)
-
     def start(self) -> dict:
         return {**marks.start(), "next": None, "swept": NEVER, "sides": "", "begun": None, "left": {}, "right": {}}
 
@@ -303,9 +298,9 @@ class Joined:
             What a pair takes of it on each side.
         """
         if marks.is_of_one_mark(state):
-            marks.divide(state, state.pop("mark", None), born, self.punctuality)
+            marks.divide(state, state.pop("mark", None), born, self)
             state.update(swept=NEVER, sides="LR", begun=born)
-        name, fell = marks.arrive(state, seq, born, self.punctuality)
+        name, fell = marks.arrive(state, seq, born, self)
         own = state["partitions"][name]
         out: list[tuple] = self._forget(state) if fell else []
         for side, letter in ((left, "L"), (right, "R")):
@@ -330,7 +325,7 @@ class Joined:
                     other[4] = 1
                     out.append((seq, time, born, other[3], right, 0))
             self._keep(state, "right", key, [time, seq, born, right], self.before)
-        marks.advance(own, time, born, self.punctuality)
+        marks.advance(own, time, born, self)
         mark = self._mark(state)
         rested = mark - state["swept"] >= (self.before + self.after) // 8
         if rested and state["next"] is not None and state["next"] < mark:
@@ -353,8 +348,8 @@ class Joined:
 
     def _mark(self, state: dict) -> int:
         """Up to when nobody can come any more."""
-        mark = marks.least(state, state["partitions"], self.punctuality)
-        waits = len(state["sides"]) < 2 and state["clock"] - state["begun"] < self.punctuality.hold
+        mark = marks.least(state, state["partitions"], self)
+        waits = len(state["sides"]) < 2 and state["clock"] - state["begun"] < marks.hold_ms(self)
         return NEVER if waits and mark < FOREVER else mark
 
     def _forget(self, state: dict) -> list[tuple]:
