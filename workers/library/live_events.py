@@ -90,9 +90,9 @@ def check_events(values: Mapping[str, Any], *, prefix: str = "") -> None:
     if time_field is not None and time_field not in columns:
         raise InvalidConfig(f"time_field names {time_field}, which is no column.",
                             remedy=f"Name one of {', '.join(columns) or 'the columns'}.")
-    if time_field is not None and columns[time_field] == "boolean":
-        raise InvalidConfig(f"{time_field} is boolean, which is no time.",
-                            remedy="Declare it as timestamp, string, bigint or double.")
+    if time_field is not None and columns[time_field] in ("boolean", "binary"):
+        raise InvalidConfig(f"{time_field} is {columns[time_field]}, which is no time.",
+                            remedy="Declare it as timestamp, string or a number.")
 
 
 def check_start(start: str) -> None:
