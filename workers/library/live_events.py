@@ -102,9 +102,9 @@ def check_events(values: Mapping[str, Any], *, prefix: str = "") -> None:
     if zone is not None and zone not in _zones():
         raise InvalidConfig(f"time_zone names {zone}, which is no zone.",
                             remedy="Name one of the IANA database, such as Europe/Berlin.", parameter="time_zone")
-    if time_field is not None and columns[time_field] == "boolean":
-        raise InvalidConfig(f"{time_field} is boolean, which is no time.",
-                            remedy="Declare it as timestamp, string, bigint or double.")
+    if time_field is not None and columns[time_field] in ("boolean", "binary"):
+        raise InvalidConfig(f"{time_field} is {columns[time_field]}, which is no time.",
+                            remedy="Declare it as timestamp, string or a number.")
 
 
 @lru_cache(maxsize=1)

@@ -248,6 +248,18 @@ def test_a_message_of_another_kind_is_told_as_that(body, why, format):
     assert not rows and why in reasons[0] and "codec" not in reasons[0]
 
 
+def test_a_decimal_may_be_the_time_of_an_event():
+    layout = Layout("json", {"at": "decimal(20,3)"}, time_field="at", time_unit="s")
+    assert list(decode([Message(b'{"at": 1700000000.123}')], layout, now_ms=0).times_ms) == [1_700_000_000_123]
+
+
+@pytest.mark.parametrize("levels", [100, 900, 990, 5000])
+def test_a_value_of_many_levels_is_told_alone(levels):
+    body = b'[{"n":1},{"n":' + b"[" * levels + b"]" * levels + b'},{"text":' + b"[" * levels + b"]" * levels + b"}]"
+    rows, reasons = requested(body, Layout("json", FIELDS))
+    assert rows == [(1, None)] and len(reasons) == 2
+
+
 def test_text_in_utf_16_is_told_where_no_format_says_that_it_may_be():
     assert "UTF-16" in requested("a,ü".encode("utf-16"), Layout("csv", FIELDS))[1][0]
     assert requested('{"n": 1}'.encode("utf-16"), Layout("json", FIELDS)) == ([(1, None)], [])

@@ -197,6 +197,8 @@ class Bucket:
         """What an answer means, in words that hold no address and no key."""
         if status == 404:
             return SourceRefused(f"The bucket {self._bucket} is not there.", remedy="Make it, or mend the path.")
+        if status in (301, 307):
+            return SourceRefused(f"The bucket {self._bucket} is in another region.", remedy="Name its region.")
         if status in (401, 403):
             return SourceRefused(
                 f"The bucket {self._bucket} may not be read.",

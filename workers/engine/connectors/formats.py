@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -38,7 +39,6 @@ FIRST_MS, LAST_MS = -62_135_596_800_000, 253_402_300_799_999  # of the years 1 t
 
 
 _UNFIT = (pa.ArrowException, ValueError, TypeError, OverflowError)
-
 
 
 @dataclass(frozen=True, slots=True)
@@ -344,6 +344,7 @@ def _typed(name: str, value: Any, kind: str, layout: Layout | None = None) -> An
     except Unreadable:
         raise
     except (ValueError, TypeError, KeyError, ArithmeticError, OSError):
+        require_shallow(value)
         shown = value if isinstance(value, str) else written(value)
         raise Unreadable(f"field {name} is {shown[:80]!r}, which is no {kind}") from None
 
@@ -365,7 +366,8 @@ def _time_ms(value: Any, layout: Layout, now_ms: int) -> int:
         if isinstance(value, datetime):
             time_ms = int(value.timestamp() * 1000)
         else:
-            time_ms = int(value * TIME_UNITS_MS[layout.time_unit])
+            time_ms = int(float(value) * TIME_UNITS_MS[layout.time_unit]) if isinstance(value, Decimal) else int(
+                value * TIME_UNITS_MS[layout.time_unit])
     except (ValueError, OverflowError, OSError):
         time_ms = LAST_MS + 1
     if not FIRST_MS <= time_ms <= LAST_MS:
