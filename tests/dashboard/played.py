@@ -18,7 +18,7 @@ from dashboard.catalog.models import DataflowRecord
 from dashboard.controllers import runner
 from dashboard.history.store import DatabaseHistory
 from dashboard.operations.estate import load_estate, load_part_of
-from dashboard.operations.models import FragmentRow, LatencyStatus
+from dashboard.operations.models import EstateState, FragmentRow, LatencyStatus
 from dashboard.operations.pacing import Pacer
 from dashboard.operations.recording import values_of
 from dashboard.operations.telemetry import EVERYTHING
@@ -55,7 +55,7 @@ class Played:
     by_managers_ms: int | None = None  # how far apart batches are, as managers on the nodes chose it
     qos: int = 0  # the version of the set-up that the node works by
     steps: bool = True  # whether the loop of controllers takes its turns
-    known: tuple[Estate, Mapping[str, WantedFragment]] | None = None  # while nothing changes
+    kept: tuple[object, Estate, Mapping[str, WantedFragment]] | None = None  # until the estate changes
 
     def __post_init__(self) -> None:
         self.pacer, self.history = Pacer(lambda: self.at), DatabaseHistory()
@@ -67,14 +67,8 @@ class Played:
         view = None
         for _ in range(seconds):
             self.now_s += 1
-            if view is None:
-                self.known, view = None, view_for(EVERYTHING)
-                self.known = self.wanted()
-            else:
-                view = replace(view, reading=self.reading())
+            view = view_for(EVERYTHING) if view is None else replace(view, reading=self.reading())
             acts = self.now_s % 10 in (0, 5)  # the estate changes in no other second, unless a limit is another
-            if acts:
-                self.known = None
             if self.now_s % 10 == 0:
                 self.history.append(self.now_s, values_of(view))
                 self.history.flush()
@@ -84,7 +78,6 @@ class Played:
                 self.turn()
             if acts or changed:
                 view = None
-        self.known = None
         return notes
 
     def turn(self) -> None:
@@ -102,12 +95,14 @@ class Played:
 
     def wanted(self) -> tuple[Estate, Mapping[str, WantedFragment]]:
         """The estate, and what its node is to run."""
-        estate = load_estate()
-        return estate, {fragment.id: fragment for fragment in desired_of(
-            load_part_of("n1"), "n1", jobs.task_types(), 500).wanted.values()}
+        stamp = EstateState.objects.filter(pk=1).values_list("generation", "changed", "revision").first()
+        if self.kept is None or self.kept[0] != stamp:
+            self.kept = stamp, load_estate(), {fragment.id: fragment for fragment in desired_of(
+                load_part_of("n1"), "n1", jobs.task_types(), 500).wanted.values()}
+        return self.kept[1:]
 
     def reading(self) -> jobs.LiveReading:
-        estate, part = self.known or self.wanted()
+        estate, part = self.wanted()
         slots: dict[str, dict[str, object]] = {}
         tasks: dict[str, TaskFlow] = {}
         age_ms: dict[str, float] = {}

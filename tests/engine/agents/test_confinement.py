@@ -145,6 +145,15 @@ def test_an_operator_adds_variables_and_paths(enclosing, tmp_path_factory, user,
     assert reached["read"] == [str(folder / "key")]
 
 
+@pytest.mark.parametrize(("user", "landlock"), means())
+def test_bytecode_that_is_kept_beside_the_environment_serves_there_too(enclosing, user, landlock):
+    """Else each process compiles all that it imports: a slot two seconds long, which a driver's start waits for."""
+    confined = enclosing(user, landlock, PYTHONPYCACHEPREFIX=f"{sys.prefix}/bytecode")
+    argv, env = confined.enclosed("0", [sys.executable, "-c", "import sys; print(sys.pycache_prefix)"], role=SLOTS)
+    done = subprocess.run(argv, env=env, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == f"{sys.prefix}/bytecode"
+
+
 def test_without_means_that_is_said(enclosing, data_dir, monkeypatch):
     monkeypatch.setattr(walls, "landlock_version", lambda: 0)
     confined = enclosing(False, False)
