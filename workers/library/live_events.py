@@ -16,7 +16,8 @@ FORMATS = ("json", "ndjson", "csv", "arrow", "text", "bytes")
 # What a source knows of a message beside its content, by the column that holds it where `include` asks for it.
 INCLUDED: Mapping[str, str] = {
     "kafka_key": "string", "kafka_headers": "string", "kafka_time": "timestamp", "kafka_topic": "string",
-    "kafka_partition": "bigint", "kafka_offset": "bigint", "mqtt_topic": "string", "file_name": "string",
+    "kafka_partition": "bigint", "kafka_offset": "bigint", "mqtt_topic": "string", "mqtt_retained": "boolean",
+    "file_name": "string",
     "file_time": "timestamp"}
 COLUMNS = Parameter(
     "columns", "list", "The fields of an event, each “name” or “name:type” (types: " + ", ".join(COLUMN_TYPES) + "); "
