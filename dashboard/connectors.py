@@ -23,7 +23,7 @@ from workers.engine.sinks import store as sinks
 from workers.library.outbound import Line, Unanswered, WrongAddress
 from workers.library.registry import makes_events
 
-__all__ = ["KeyUsed", "Line", "Post", "Pushed", "TooMuch", "Unanswered", "WrongAddress"]  # what others need of the engine
+__all__ = ["KeyUsed", "Line", "Post", "Pushed", "TooMuch", "Unanswered", "WrongAddress"]  # of the engine
 
 
 class NotTaken(Exception):
