@@ -29,7 +29,7 @@ from .reuse.activity import (
 )
 from .reuse.bill_changes import bill_changes
 from .reuse.containment import Contained, Containment, contain
-from .reuse.fragments import NOW, attach, chained_note, cut_into_chains
+from .reuse.fragments import LONGEST_CHAIN, NOW, attach, chained_note, cut_into_chains
 from .reuse.merge import Merge, merge
 from .reuse.order import order_note, reads_divided
 from .reuse.unmerge import unmerge
@@ -44,7 +44,7 @@ def plan_submission(
     team: str,
     task_types: TaskTypes,
     prices: Prices,
-    longest_chain: int | None = None,
+    longest_chain: int = LONGEST_CHAIN,
     fresh: bool = False,
     begin: str = NOW,
     containment: Containment | None = None,
@@ -66,7 +66,7 @@ def plan_submission(
     prices : Prices
         What a core and hour costs, and how often queries run batches.
     longest_chain : int, optional
-        Most tasks in a new fragment; None for no limit.
+        Most tasks in a new fragment.
     fresh : bool
         Join no stateful task that runs already, but start it anew with all that is downstream of it.
     begin : str

@@ -20,10 +20,11 @@ from scheduler.step_kinds import OPEN_OUTLET, START_FRAGMENT
 from .activity import FragmentChange
 
 NOW = "now"
+LONGEST_CHAIN = 50  # tasks of a query: Spark plans them within one another, and its stack ends between 100 and 150
 
 
 def cut_into_chains(
-    tasks: Sequence[RunningTask], *, task_types: TaskTypes, longest_chain: int | None = None,
+    tasks: Sequence[RunningTask], *, task_types: TaskTypes, longest_chain: int = LONGEST_CHAIN,
     unchained: Collection[str] = (),
 ) -> tuple[tuple[str, ...], ...]:
     """Cut new running tasks into chains, each to be a fragment on one slot.
@@ -40,7 +41,7 @@ def cut_into_chains(
     task_types : TaskTypes
         Declarations; a type that is not there chains.
     longest_chain : int, optional
-        Most tasks that a chain may have; None for no limit.
+        Most tasks that a chain may have.
     unchained : collection of str, optional
         Those of the tasks whose dataflow gives them a query of their own.
 

@@ -13,7 +13,7 @@ from scheduler.model.errors import NoSlots
 from scheduler.model.fragment import Slot
 from scheduler.model.plan import Step
 from scheduler.planning import plan_removal, plan_submission
-from scheduler.reuse.fragments import cut_into_chains
+from scheduler.reuse.fragments import LONGEST_CHAIN, cut_into_chains
 from scheduler.reuse.merge import merge
 
 from .catalogue import EMPTY, PRICES, SLOTS, TYPES, flow, remove, submit, unchained
@@ -89,6 +89,14 @@ def test_a_chain_may_have_a_longest_length():
     assert chains_of(LINE, longest_chain=2) == ["s a", "b c", "o"]
     assert chains_of(LINE, longest_chain=1) == ["s", "a", "b", "c", "o"]
     assert chains_of(LINE, longest_chain=5) == ["s a b c o"]
+
+
+def test_a_long_chain_is_cut_into_queries_that_spark_can_plan():
+    middle = {f"t{number:03}": ("scale", {"by": number}) for number in range(200)}
+    long = flow("long", {"s": "sensors", **middle, "o": "archive"}, " > ".join(("s", *middle, "o")))
+    estate = submit(EMPTY, long)
+    lengths = [len(fragment.tasks) for fragment in estate.fragments.values()]
+    assert max(lengths) <= LONGEST_CHAIN < 100 and sum(lengths) == 202 and len(lengths) == 5
 
 
 def test_merging_at_the_end_of_a_chain_in_its_middle_and_where_an_outlet_is_open():

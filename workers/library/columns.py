@@ -77,16 +77,18 @@ def typed_columns(columns: Sequence[str]) -> dict[str, str]:
         A name is not a plain one, stands twice, or is Weir's own; or the type is unknown.
     """
     types: dict[str, str] = {}
+    taken = set(STREAM)  # Spark does not see case
     for column in columns:
         name, _, kind = str(column).partition(":")
         kind = kind or "string"
-        if not re.fullmatch(r"[A-Za-z_]\w*", name) or name in STREAM or name in types or kind not in COLUMN_TYPES:
+        if not re.fullmatch(r"[A-Za-z_]\w*", name) or name.lower() in taken or kind not in COLUMN_TYPES:
             raise InvalidConfig(
                 f"“{column}” is not a column to read.",
-                remedy=f"Write “name” or “name:type”, each name once, not {', '.join(STREAM)}; "
+                remedy=f"Write “name” or “name:type”, each name once (whatever its case), not {', '.join(STREAM)}; "
                 f"types are {', '.join(COLUMN_TYPES)}.", column=column,
             )
         types[name] = kind
+        taken.add(name.lower())
     return types
 
 

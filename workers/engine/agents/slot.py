@@ -16,7 +16,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
@@ -47,6 +47,7 @@ from .engine import SparkEngine
 from .executor import FragmentExecutor
 from .fragment_run import FragmentRun
 from .handover import AT_WORK, Stage
+from .hanging import HangingQueries, doing, hangs
 from .heap_sampler import HeapSampler
 from .line_writer import LineWriter
 from .logs import configure, logger
@@ -99,6 +100,7 @@ class Slot:
         self._reported: Any = None
         self._throttled: dict[str, str] = {}  # by fragment, the full channel that it waits for
         self._long_batches = LongBatches()
+        self._hanging = HangingQueries()
         self._rates = Rates()
         self._state_sizes = StateSizes(self._store.state_bytes)
         self._heap = HeapSampler()
@@ -246,6 +248,8 @@ class Slot:
         look_at_all = self._is_due("look", LOOK_MS, now_ms) or not self._listener.listening
         if look_at_all:
             self._long_batches.look(batching(list(self._runs.values()), self._listener.progress), now_ms=now_ms)
+        if self._is_due("hanging", LOOK_MS, now_ms):
+            self._begin_anew_what_hangs(wanted, now_ms)
         ended = {self._ended.pop() for _ in range(len(self._ended))}
         for run in list(self._runs.values()):
             query = run.query
@@ -258,6 +262,19 @@ class Slot:
                 task_code = task_code_of(run.fragment.tasks, task_types())
                 run.query = None
                 self._executor.failed(run, explain(queries.causes_of(query), task_code))
+
+    def _begin_anew_what_hangs(self, wanted: Collection[str], now_ms: int) -> None:
+        """A query that hangs has failed, and says where. Its thread may not end: Spark gives up waiting for it."""
+        runs = {run.id: run for run in list(self._runs.values()) if run.id in wanted}
+        hanging = self._hanging.look(doing(
+            runs.values(), self._spark, self._executor.channels, self._listener, throttled=self._throttled),
+            now_ms=now_ms)
+        for fragment_id, stack in hanging.items():
+            run = runs[fragment_id]
+            self._listener.forget([run.run_id])
+            threading.Thread(target=_stop, args=(run.query,), name="stop", daemon=True).start()
+            run.query = None
+            self._executor.failed(run, hangs(stack))
 
     def _look_who_is_to_be_tried_again(self, now_ms: int) -> None:
         """People ask through the broker; nobody is asked for while nothing fails."""
@@ -304,7 +321,9 @@ class Slot:
             "idle_ms": self._rates.idle_ms(run.id, now_ms=now_ms),
             "state_kb": self._state_sizes.kb(run.id, now_ms=now_ms),
             "batch_for_ms": self._long_batches.for_ms(run.id, now_ms=now_ms)}
-        report = run.report(progress_facts, throttled_by=self._throttled.get(run.id), now_ms=now_ms)
+        report = run.report(
+            progress_facts, throttled_by=self._throttled.get(run.id), now_ms=now_ms,
+            is_behind=self._hanging.is_behind(run.id, now_ms=now_ms))
         return {**report, "state": "left"} if run.id in self._left else report
 
     def _look_at_meters(self, runs: list[FragmentRun], now_ms: int) -> None:
@@ -351,6 +370,11 @@ class Slot:
         pool.shutdown(wait=True)
         self._spark.stop()
         self._log.info("slot ended", drained=len(running))
+
+
+def _stop(query: Any) -> None:
+    with suppress(Exception):
+        query.stop()
 
 
 def _now_ms() -> int:
