@@ -48,6 +48,9 @@ UP = SlotReport(state="running")
     (QueryReport(state="running", batch=3, throttled_by="f1-0.0"), UP, {}, "throttled"),
     (QueryReport(state="running", batch=3, batch_for_ms=30_000), UP, {}, "stalled"),
     (QueryReport(state="backoff", error="no"), UP, {}, "backoff"),
+    (QueryReport(state="running", error="no", failures=2), UP, {"gets_events": True}, "backoff"),
+    (QueryReport(state="running", error="no", failures=2, batch=3), UP, {}, "running"),
+    (QueryReport(state="running", error="no", failures=1, restarts=1), UP, {"gets_events": True}, "recovering"),
     (QueryReport(state="waiting"), UP, {}, "waiting"),
 ])
 def test_a_state_follows_from_what_flows(
