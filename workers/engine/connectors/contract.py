@@ -39,12 +39,14 @@ class Message:
 
     ``place`` says where it was, for whoever looks at what could not be read: “orders[3] at 1234”. ``values`` is given
     in place of ``body`` by sources that have columns themselves; ``extras`` is what the config includes beside them.
+    ``at_ms`` is when it was, of one that has no content to say so.
     """
 
     body: bytes = b""
     place: str = ""
     values: Mapping[str, Any] | None = None
     extras: Mapping[str, Any] | None = None
+    at_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -164,7 +164,7 @@ def decode(
         for event in events:
             try:
                 row = event() + _extras(message, layout)
-                time_ms = now_ms if when is None else _time_ms(row[when], layout)
+                time_ms = now_ms if when is None else _time_ms(row[when], layout, message.at_ms)
             except Unreadable as error:
                 dead.append(DeadLetter(str(error), message.place, _sample(message) if sample is None else sample))
                 continue
@@ -323,8 +323,10 @@ def _typed(name: str, value: Any, kind: str) -> Any:
         raise Unreadable(f"field {name} is {shown[:80]!r}, which is no {kind}") from None
 
 
-def _time_ms(value: Any, layout: Layout) -> int:
-    """The event's time; one that has none has no place in time."""
+def _time_ms(value: Any, layout: Layout, at_ms: int | None) -> int:
+    """The event's time, or that of its message; one that has none has no place in time."""
+    if value is None and at_ms is not None:
+        return at_ms
     if value is None:
         raise Unreadable(f"has no time in its field {layout.time_field}")
     try:
