@@ -203,7 +203,7 @@ def _query(view: View, fragment: Fragment, bundle: RunningBundle, report: QueryR
         remedy = "Give the slow task more threads by a schedule, or pause or remove what reads too slowly."
     elif report.state == SILENT_SOURCE:
         part, severity, cause = "source", NOTE, f"{tasks} makes no events."
-        remedy = "Check what it reads. A recording that is at its end makes no more events."
+        remedy = "That may be as it should: nothing came, or a recording is at its end."
     else:
         return None
     return Finding(

@@ -1,4 +1,4 @@
-"""What a query does, as Spark tells it: one whose own thread waits has no job under way, and it is seen where it waits."""
+"""What a query does, as Spark tells it: one whose own thread waits has no job under way, and where it waits is seen."""
 
 from __future__ import annotations
 

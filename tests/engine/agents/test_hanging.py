@@ -39,7 +39,7 @@ def test_a_query_that_stands_in_one_place_with_unread_events_hangs_after_a_minut
     {"has_unread": False}, {"works": True}, {"newest": lambda now_ms: now_ms // 50_000},
     {"run_id": lambda now_ms: f"r{now_ms // 50_000}"}, {"has_unread": lambda now_ms: now_ms % 50_000 > 0},
     {"works": lambda now_ms: now_ms % 55_000 == 0}, {"interval_ms": 400_000},
-], ids=["it waits for events", "it is slow", "it ends batches", "it is new", "it catches up", "it works", "it is slow by design"])
+], ids=["waits for events", "is slow", "ends batches", "is new", "catches up", "works", "is slow by design"])
 def test_no_other_query_hangs(changes: dict[str, Any]) -> None:
     assert looked(600, **changes) == []
 

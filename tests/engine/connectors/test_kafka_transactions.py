@@ -16,8 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.contracts.offsets import START, Offset
-from workers.engine.sinks.contract import Batch, Overtaken, RefusedRow, SinkAway, SinkOpening, SinkRefused
 from workers.engine.sinks import kafka
+from workers.engine.sinks.contract import Batch, Overtaken, RefusedRow, SinkAway, SinkOpening, SinkRefused
 from workers.engine.sinks.kafka import open_kafka
 
 CONFIG = {"servers": ["kafka.example.org"], "topic": "rows", "key": None, "columns": [], "security": "plaintext",
