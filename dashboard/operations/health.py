@@ -124,6 +124,8 @@ def _since(report: SlotReport, node: NodeReport) -> int | None:
 
 def _queries(view: View) -> Iterator[Finding]:
     stuck = view.worked.once("stuck", stuck_queries)
+    coming = {finding.name: finding for finding in _coming_back(view)}
+    yield from coming.values()
     for fragment in view.fragments():
         if fragment.id in stuck:
             yield held_up(view, fragment, stuck[fragment.id])
@@ -131,7 +133,7 @@ def _queries(view: View) -> Iterator[Finding]:
             slot = view.reading.reports.slot(bundle.slot)
             if slot is not None and slot.state == RUNNING:  # else it is the slot's or the node's
                 finding = _query(view, fragment, bundle, view.bundle_report(bundle))
-                if finding is not None:
+                if finding is not None and not (finding.state == RECOVERING and bundle.slot in coming):
                     yield finding
                 if (finding := _live_source(view, fragment, bundle)) is not None:
                     yield finding
@@ -140,6 +142,24 @@ def _queries(view: View) -> Iterator[Finding]:
                 spill = view.reading.reports.spill(bundle.slot, bundle.id)
                 if spill is not None:
                     yield spilled(view, fragment, bundle, spill)
+
+
+def _coming_back(view: View) -> Iterator[Finding]:
+    """Slots of which several queries come back after a restart: how many are still to come, of how many."""
+    queries: dict[str, list[tuple[Fragment, QueryReport]]] = {}
+    for fragment in view.fragments():
+        for bundle in fragment.queries:
+            queries.setdefault(bundle.slot, []).append((fragment, view.bundle_report(bundle)))
+    for name, of_slot in queries.items():
+        slot = view.reading.reports.slot(name)
+        missing = [fragment for fragment, report in of_slot if report.state == RECOVERING]
+        if slot is None or slot.state != RUNNING or not slot.restarts or len(missing) < 2:
+            continue
+        yield Finding(
+            "slot", name, RECOVERING, WARN,
+            f"{len(missing)} of {len(of_slot)} queries of {name} are still to come back after its restart.",
+            "They go on from their checkpoints by themselves, those first that hold up most.", slot=name,
+            since_ms=slot.since_ms, dataflows=view.users(task for fragment in missing for task in fragment.active_tasks))
 
 
 def _live_source(view: View, fragment: Fragment, bundle: RunningBundle) -> Finding | None:

@@ -41,6 +41,7 @@ from workers.engine.spark.warm import REST_S, warm_up
 from workers.library.registry import task_types
 
 from .broker_sync import connect
+from .coming_back import AT_ONCE, in_turn
 from .context import SlotContext
 from .driver_end import refusal_told, status_of_end
 from .engine import SparkEngine
@@ -54,7 +55,7 @@ from .logs import configure, logger
 from .long_batches import LOOK_MS, LongBatches, batching
 from .node_store import NewestDesired, NodeStore
 from .pulse import Pulse
-from .reconcile import Action, State, reconcile
+from .reconcile import Action, Start, State, reconcile
 from .secret_requests import RequestedSecrets, obey
 from .spare import wait_for_a_slot
 from .standby import Patience, heirs_due, rest_s, stages_of
@@ -68,7 +69,7 @@ from .view import DesiredView, Looking
 REPORT_MS = 1_000
 SWEEP_MS = 300_000
 GRACE_S = 3_600  # a removed fragment's checkpoint is kept for a plan that is rolled back
-THREADS = 4
+COMES_MS = 30_000  # so long after its start a query is watched for its first batch
 
 
 class Slot:
@@ -152,7 +153,7 @@ class Slot:
             listener=self._listener, task_types=task_types(), data_dir=self._settings.data_dir,
             trigger_ms=self._settings.trigger_ms,
         ))
-        with ThreadPoolExecutor(THREADS, thread_name_prefix="executor") as pool:
+        with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="executor") as pool:
             threading.Thread(target=self._warm_up, args=(is_spare,), daemon=True).start()
             while not self._stopping.is_set():
                 if (status := status_of_end(self._spark, self._settings)) is not None:
@@ -197,6 +198,9 @@ class Slot:
             outgoing=[(fragment, self._stages[fragment.id]) for fragment in here if fragment.id in self._stages],
             staying=frozenset(self._desired.outgoing), resting=self._store.having("paused"), left=self._left,
         )
+        if any(isinstance(action, Start) for action in actions):
+            wanted = {fragment.id: fragment for fragment in self._desired.of_slot(self._name)}
+            actions = in_turn(actions, wanted, actual, coming=self._who_comes(now_ms))
         todo: dict[str, list[Action]] = {}
         for action in actions:
             todo.setdefault(action.fragment_id, []).append(action)
@@ -208,6 +212,12 @@ class Slot:
         self._heap.look(self._spark, pool, frozenset(actual), now_ms=now_ms)
         if self._is_due("sweep", SWEEP_MS, now_ms):
             pool.submit(self._store.sweep, now_s=time.time(), grace_s=GRACE_S)
+
+    def _who_comes(self, now_ms: int) -> list[str]:
+        """Fragments that begin, and those whose query has begun and is in its first batch."""
+        return [run.id for run in list(self._runs.values()) if run.state is State.STARTING or (
+            run.state is State.RUNNING and run.query is not None and now_ms - run.since_ms < COMES_MS
+            and self._listener.progress(run.query) is None and queries.is_in_a_batch(run.query))]
 
     def _look_at_stages(self) -> dict[str, Stage]:
         elsewhere = self._carrier.turn(self._desired, self._name)

@@ -237,7 +237,7 @@ class KafkaReader:
         self._offsets[topic][str(partition)] = low if was < low else high
         self._assign()
         if was < low:
-            reason = f"up to {low - was} events were deleted by Kafka before they were read (marks of its own count, too)"
+            reason = f"up to {low - was} events were deleted by Kafka before they were read (its own marks count, too)"
         else:
             reason = f"the topic ends at {high}, before the position {was}: it was made anew, and is read from its end"
         return [DeadLetter(reason, f"{topic}[{partition}] from {was}")]
