@@ -29,7 +29,7 @@ from .reuse.activity import (
 )
 from .reuse.bill_changes import bill_changes
 from .reuse.containment import Contained, Containment, contain
-from .reuse.fragments import LONGEST_CHAIN, NOW, attach, chained_note, cut_into_chains
+from .reuse.fragments import LONGEST_CHAIN, NOW, attach, begun_note, chained_note, cut_into_chains
 from .reuse.merge import Merge, merge
 from .reuse.order import order_note, reads_divided
 from .reuse.unmerge import unmerge
@@ -149,7 +149,8 @@ def plan_submission(
             *filter(None, [
                 order_note(reads_divided(estate, started, task_types=task_types), started),
                 crowding_note(estate, resumed, own=merged.reused),
-                chained_note(estate, {task: merged.running[task] for task in contained.dataflow.unchained})]),
+                chained_note(estate, {task: merged.running[task] for task in contained.dataflow.unchained}),
+                begun_note(estate, merged.running, reused=merged.reused, task_types=task_types)]),
             *(notes_of(schedule, task_types=task_types) if schedule else ()), *remarks),
     ))
 

@@ -93,6 +93,34 @@ def chained_note(estate: EstateView, tasks: Mapping[str, str]) -> str:
     return f"{runs} in a query with others already, and stays there: from now on nothing more is fused with it."
 
 
+def begun_note(
+    estate: EstateView, running: Mapping[str, str], *, reused: Collection[str], task_types: TaskTypes
+) -> str:
+    """What a reviewer should know of live sources that are to begin with what is old and are read already; empty where
+    there are none.
+
+    Parameters
+    ----------
+    estate : EstateView
+        What runs.
+    running : mapping of str to str
+        The newcomer's tasks and the running ones that they are.
+    reused : collection of str
+        Those of the latter that are there already.
+    task_types : TaskTypes
+        The catalogue.
+    """
+    begun = [
+        name for name, task_id in running.items()
+        if task_id in reused and task_types[estate.tasks[task_id].type].connector
+        and estate.tasks[task_id].config.get("start", "newest") != "newest"]
+    if not begun:
+        return ""
+    reads = f"{', '.join(sorted(begun))} {'are' if len(begun) > 1 else 'is'} read already, and shared"
+    return (f"{reads}: this dataflow gets what comes from now on, and none of what was read before, though “start” "
+            "asks for it. A source of its own begins there: give it a config that differs, such as another keep_dead.")
+
+
 def attach(
     estate: EstateView,
     chains: Sequence[Sequence[str]],

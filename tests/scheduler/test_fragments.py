@@ -12,6 +12,7 @@ from scheduler.model.encoding import estate_from_json, to_json
 from scheduler.model.errors import NoSlots
 from scheduler.model.fragment import Slot
 from scheduler.model.plan import Step
+from scheduler.model.task_types import Parameter, TaskType, TaskTypes
 from scheduler.planning import plan_removal, plan_submission
 from scheduler.reuse.fragments import LONGEST_CHAIN, cut_into_chains
 from scheduler.reuse.merge import merge
@@ -191,3 +192,20 @@ def test_new_fragments_spread_over_the_slots():
     assert sorted(fragment.slot for fragment in estate.fragments.values()) == sorted(
         [slot.name for slot in SLOTS] * 2
     )
+
+
+@pytest.mark.parametrize(("start", "other", "is_told"), [
+    ("oldest", 0, True), ("2026-05-01T00:00:00Z", 0, True), ("newest", 0, False), ("oldest", 1, False)])
+def test_who_asks_for_old_events_of_a_source_that_is_read_already_is_told_to_get_none(start, other, is_told):
+    types = TaskTypes([*TYPES.values(), TaskType(
+        "table", "source", "Rows.", "none:none", (
+            Parameter("start", "string", "Where.", default="newest"), Parameter("keep_dead", "integer", "Letters.")),
+        connector="none:none")])
+    estate = EMPTY
+    for name, keep_dead in (("first", 0), ("second", other)):
+        rows = ("table", {"start": start, "keep_dead": keep_dead})
+        plan = plan_submission(
+            estate, flow(name, {"rows": rows, "o": ("archive", {"name": name})}, "rows > o"), dataflow_id=name,
+            team="roads", task_types=types, prices=PRICES)
+        assert any("rows is read already" in note for note in plan.notes) is (is_told and name == "second")
+        estate = apply_plan(estate, plan)
