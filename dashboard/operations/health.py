@@ -159,7 +159,8 @@ def _coming_back(view: View) -> Iterator[Finding]:
             "slot", name, RECOVERING, WARN,
             f"{len(missing)} of {len(of_slot)} queries of {name} are still to come back after its restart.",
             "They go on from their checkpoints by themselves, those first that hold up most.", slot=name,
-            since_ms=slot.since_ms, dataflows=view.users(task for fragment in missing for task in fragment.active_tasks))
+            since_ms=slot.since_ms,
+            dataflows=view.users(task for fragment in missing for task in fragment.active_tasks))
 
 
 def _live_source(view: View, fragment: Fragment, bundle: RunningBundle) -> Finding | None:
