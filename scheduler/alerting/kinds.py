@@ -76,7 +76,7 @@ LATENCY = RuleKind(
     symptom_of=("failing", "restarting", "backlog", "latency_limit"),
     about="The 99th percentile of the age of events when they reach a dataflow's sinks.")
 LATENCY_LIMIT = RuleKind(
-    name="latency_limit", title="Latency limit", for_s=120, clear_for_s=60,
+    name="latency_limit", title="Latency limit", for_s=120, clear_for_s=60, marked=False,
     symptom_of=("failing", "restarting", "backlog"),
     about="A dataflow's latency limit is missed, or no choice of intervals would meet it.")
 BACKLOG = RuleKind(
