@@ -13,6 +13,7 @@ from .columns import COLUMN_TYPES, typed_columns
 from .config import InvalidConfig
 
 FORMATS = ("json", "ndjson", "csv", "arrow", "text", "bytes")
+AVRO = "avro"  # framed for a schema registry
 # What a source knows of a message beside its content, by the column that holds it where `include` asks for it.
 INCLUDED: Mapping[str, str] = {
     "kafka_key": "string", "kafka_headers": "string", "kafka_time": "timestamp", "kafka_topic": "string",
@@ -77,7 +78,7 @@ def check_events(values: Mapping[str, Any], *, prefix: str = "") -> None:
     columns = typed_columns(values["columns"])
     if columns and values["format"] in ("text", "bytes"):
         raise InvalidConfig(f"The format {values['format']} has no columns.", remedy="Leave columns out.")
-    if not columns and values["format"] in ("csv", "arrow", "parquet"):
+    if not columns and values["format"] in ("csv", "arrow", "parquet", AVRO):
         raise InvalidConfig(f"The format {values['format']} needs columns.", remedy="Name them in their order.")
     for name in values.get("include") or ():
         known = [column for column in INCLUDED if prefix and column.startswith(prefix)]

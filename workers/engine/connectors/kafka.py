@@ -15,8 +15,10 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
+from workers.library.live_events import AVRO
 from workers.library.reach import require_allowed
 
+from .avro import Registry
 from .contract import (
     LINGER_S,
     MOST_BYTES,
@@ -29,6 +31,7 @@ from .contract import (
     SourceAway,
     SourceRefused,
 )
+from .formats import SAMPLE_BYTES, Unreadable
 
 TIMEOUT_S = 10.0  # of a question to the cluster
 LOOK_S = 30.0  # between two looks for new partitions
@@ -71,6 +74,9 @@ class KafkaReader:
         self._config = opening.config
         self._topics = list(opening.config["topics"])
         self._away = ""
+        self._registry = None if opening.config.get("format") != AVRO else Registry(
+            opening.config["registry"], user=opening.config.get("registry_user") or "",
+            password=opening.config.get("registry_password") or "")
         try:
             self._consumer = confluent_kafka.Consumer(_options(opening, self._on_error))
         except confluent_kafka.KafkaException as error:
@@ -113,7 +119,13 @@ class KafkaReader:
             topic, partition, offset = message.topic(), message.partition(), message.offset()
             place = f"{topic}[{partition}] at {offset}"
             extras = self._extras(message)
-            if message.value() is not None:
+            if message.value() is not None and self._registry is not None:
+                try:
+                    messages.append(Message(
+                        place=place, values=self._registry.values_of(message.value()), extras=extras))
+                except Unreadable as error:
+                    lost.append(DeadLetter(str(error), place, message.value()[:SAMPLE_BYTES]))
+            elif message.value() is not None:
                 messages.append(Message(message.value(), place, extras=extras))
             elif "kafka_key" in extras:
                 messages.append(Message(place=place, values={}, extras=extras, at_ms=self._time_ms(message)))
@@ -165,6 +177,8 @@ class KafkaReader:
 
     def close(self, *, for_good: bool) -> None:
         self._consumer.close()
+        if self._registry is not None:
+            self._registry.close()
 
     def _begin(self, known: Position | None) -> dict[str, dict[str, int]]:
         """The offsets to begin at, by topic and partition: those that are known, else where the config says. A topic
