@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from django.apps import apps
 from django.test import Client
 from django.utils import timezone
 
 from dashboard import jobs
 from dashboard.alerts import evaluating, notices, readers, selectors, services
-from dashboard.alerts.models import Alert, EvaluatorClock, NoticeGroup, RuleRow
+from dashboard.alerts.models import Alert, NoticeGroup
 from dashboard.alerts.readers import READERS
 from dashboard.catalog.models import DataflowRecord
 from dashboard.core.errors import BadInput
@@ -28,10 +26,9 @@ from dashboard.outbox.models import Delivery, Endpoint
 from dashboard.teams.permissions import viewer_of
 from scheduler.alerting.grouping import WAIT_S
 from scheduler.alerting.kinds import RULE_KINDS
-from scheduler.contracts.reports import Reports
 from scheduler.history.series import ALARM, Annotation, Series
 from scheduler.model.errors import NotFound, PermissionDenied
-from tests.dashboard.alerting import NOW_S, alert_of
+from tests.dashboard.alerting import NOW_S, AlertingEstate, alert_of
 from tests.dashboard.building import World, document, running
 
 
@@ -40,41 +37,9 @@ def traffic(world: World) -> DataflowRecord:
     return running(world.carla, world.city, document("traffic"), world.ana)
 
 
-class Estate:
-    """What nodes report, what was measured, and rounds over it."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._patch, self.now_s = monkeypatch, NOW_S
-        self.states: dict[str, str] = {}
-        self.slot = "running"
-        self.disk_free_mb = 50_000.0
-
-    def round(self, latency_ms: dict[str, float | None] | None = None, *, seconds: int = 10) -> list[Alert]:
-        """One round ``seconds`` later, with these latencies in history; the alerts that there are."""
-        self.now_s += seconds
-        history = DatabaseHistory()
-        for second in range(self.now_s - 30, self.now_s):
-            history.append(second, {
-                Series("dataflow", key, "latency_p99_ms"): value for key, value in (latency_ms or {}).items()
-                if value is not None})
-        history.flush()
-        self._patch.setattr(jobs, "read_live", lambda *_: self.reading())
-        evaluating.evaluate_round(now_s=self.now_s)
-        return list(Alert.objects.order_by("pk"))
-
-    def reading(self) -> jobs.LiveReading:
-        fragments = {
-            bundle.id: {"state": self.states.get(bundle.id, "running"), "batch": 3, "batches": 3,
-                        "error": "No such column" if bundle.id in self.states else None}
-            for fragment in load_estate().fragments.values() for bundle in fragment.queries}
-        slots = {"0": {"state": self.slot, "restarts": 1, "fragments": fragments}, "1": {"state": "running"}}
-        return jobs.LiveReading(measured=True, reports=Reports.of({"n1": {
-            "node": "n1", "at_ms": self.now_s * 1000, "disk_free_mb": self.disk_free_mb, "slots": slots}}))
-
-
 @pytest.fixture
-def estate(monkeypatch: pytest.MonkeyPatch) -> Estate:
-    return Estate(monkeypatch)
+def estate(monkeypatch: pytest.MonkeyPatch) -> AlertingEstate:
+    return AlertingEstate(monkeypatch)
 
 
 def raising(error: Exception) -> Any:
@@ -88,7 +53,9 @@ def test_every_kind_has_a_reader() -> None:
     assert set(READERS) == set(RULE_KINDS)
 
 
-def test_a_late_dataflow_is_told_once_and_is_over_once(world: World, traffic: DataflowRecord, estate: Estate) -> None:
+def test_a_late_dataflow_is_told_once_and_is_over_once(
+    world: World, traffic: DataflowRecord, estate: AlertingEstate
+) -> None:
     world.carla.email = "carla@example.org"
     world.carla.save()
     services.set_choices(actor=world.carla, choices=[("warning", True, False)], email="carla@example.org")
@@ -114,7 +81,7 @@ def test_a_late_dataflow_is_told_once_and_is_over_once(world: World, traffic: Da
 
 
 def test_a_slot_that_dies_is_one_notice_for_all_that_ran_there(
-    world: World, traffic: DataflowRecord, estate: Estate, settings: Any
+    world: World, traffic: DataflowRecord, estate: AlertingEstate, settings: Any
 ) -> None:
     running(world.carla, world.city, document("cars", window=20), world.ana)
     world.carla.email = "carla@example.org"
@@ -130,7 +97,7 @@ def test_a_slot_that_dies_is_one_notice_for_all_that_ran_there(
 
 
 def test_a_round_that_is_killed_leaves_nothing_and_is_done_again(
-    world: World, traffic: DataflowRecord, estate: Estate, monkeypatch: pytest.MonkeyPatch
+    world: World, traffic: DataflowRecord, estate: AlertingEstate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     late = {str(traffic.pk): 30_000.0}
     for _ in range(6):
@@ -151,7 +118,7 @@ def test_a_round_that_is_killed_leaves_nothing_and_is_done_again(
 
 
 def test_a_full_disk_and_restarts_are_read(
-    world: World, traffic: DataflowRecord, estate: Estate, settings: Any
+    world: World, traffic: DataflowRecord, estate: AlertingEstate, settings: Any
 ) -> None:
     settings.LOCAL_NODE = "n0"
     query = next(iter(load_estate().fragments))
@@ -165,7 +132,7 @@ def test_a_full_disk_and_restarts_are_read(
 
 
 def test_a_driver_that_ends_again_and_again_is_told_to_those_who_run_there(
-    world: World, traffic: DataflowRecord, estate: Estate
+    world: World, traffic: DataflowRecord, estate: AlertingEstate
 ) -> None:
     fragment = next(iter(load_estate().fragments.values()))
     elsewhere = next(slot.name for slot in load_estate().slots if slot.name != fragment.slot)
@@ -179,7 +146,7 @@ def test_a_driver_that_ends_again_and_again_is_told_to_those_who_run_there(
 
 
 def test_the_disk_of_the_sites_own_node_is_told_once(
-    world: World, estate: Estate, settings: Any, monkeypatch: pytest.MonkeyPatch
+    world: World, estate: AlertingEstate, settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings.LOCAL_NODE = "n1"
     estate.disk_free_mb = 20.0
@@ -190,7 +157,7 @@ def test_the_disk_of_the_sites_own_node_is_told_once(
 
 
 def test_a_sink_that_cannot_be_written_is_told(
-    world: World, traffic: DataflowRecord, estate: Estate, monkeypatch: pytest.MonkeyPatch
+    world: World, traffic: DataflowRecord, estate: AlertingEstate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     user = {"id": str(traffic.pk), "name": "traffic"}
     away = Finding("sink", "t1", "away", BAD, "out of traffic cannot be written.", "It is tried again.",
@@ -201,58 +168,8 @@ def test_a_sink_that_cannot_be_written_is_told(
     assert [(alert.kind, alert.phase, alert.cause) for alert in alerts] == [("failing", "firing", "sink:t1")]
 
 
-def test_a_source_that_cannot_be_read_fails_and_what_follows_from_that_is_not_told(
-    world: World, traffic: DataflowRecord, estate: Estate, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    away = Finding("source", "t1", "retrying", BAD, "sense of traffic cannot be read. DataError.", "Mend the row.",
-                   dataflows=[{"id": str(traffic.pk), "name": "traffic"}])
-    monkeypatch.setattr(readers, "findings", lambda view: [away])
-    for _ in range(9):
-        alerts = estate.round({str(traffic.pk): 60_000.0})
-    [alert] = alerts
-    assert (alert.kind, alert.phase, alert.cause) == ("failing", "firing", "source:t1") and "DataError" in alert.text
-    monkeypatch.setattr(readers, "findings", lambda view: [])
-    for _ in range(9):
-        estate.round({str(traffic.pk): 60_000.0})
-    assert {(alert.kind, alert.phase) for alert in Alert.objects.all()} == {
-        ("failing", "resolved"), ("latency", "firing")}
-
-
-def test_a_quiet_source_is_no_alarm_unless_a_rule_asks_and_then_by_what_it_usually_does(
-    world: World, traffic: DataflowRecord, estate: Estate
-) -> None:
-    [source] = [name for name, task in load_estate().tasks.items() if not task.parents]
-
-    history, begin_s = DatabaseHistory(), NOW_S - NOW_S % 60
-    for minute in range(300):  # an event every ten minutes for three hours, then none
-        history.append(begin_s + 60 * minute, {
-            Series("task", source, "rate_per_s"): 1.0 if minute % 10 == 0 and minute < 180 else 0.0})
-        history.flush()
-
-    def quiet(minutes: int) -> list[Alert]:
-        """Two minutes of rounds, so long after the last event."""
-        estate.now_s = begin_s + 60 * (171 + minutes)
-        return [estate.round() for _ in range(13)][-1]
-
-    assert quiet(60) == []
-    services.set_rule(actor=world.dev, team=world.city, kind="silent_source", chosen={"threshold": 900})
-    EvaluatorClock.objects.update(evaluated_s=0)
-    assert quiet(20) == []
-    [alert] = quiet(60)
-    assert (alert.kind, alert.phase) == ("silent_source", "firing") and "longer than ever" in alert.text
-
-
-def test_rules_of_silent_sources_from_before_they_had_seconds_are_kept(world: World) -> None:
-    old = {"kind": "silent_source", "clear_threshold": 1, "for_s": 120, "clear_for_s": 60, "severity": "warning"}
-    for scope, threshold in (("team:city", 1), ("team:mobility", 1_200)):
-        RuleRow.objects.create(scope=scope, threshold=threshold, **old)
-    import_module("dashboard.alerts.migrations.0002_silence_in_seconds").in_seconds(apps, None)
-    rows = RuleRow.objects.order_by("scope").values_list("threshold", "clear_threshold")
-    assert list(rows) == [(600, 60), (1_200, 1)]
-
-
 def test_where_all_slots_have_too_much_to_do_their_number_and_price_are_told(
-    world: World, traffic: DataflowRecord, estate: Estate, settings: Any, monkeypatch: pytest.MonkeyPatch
+    world: World, traffic: DataflowRecord, estate: AlertingEstate, settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings.CORE_HOUR_PRICE, settings.CURRENCY = 0.5, "EUR"
     monkeypatch.setattr(jobs, "event_bytes", lambda channels: dict.fromkeys(channels, 50.0))
@@ -285,7 +202,7 @@ def test_where_all_slots_have_too_much_to_do_their_number_and_price_are_told(
 
 
 def test_where_nothing_is_heard_nothing_changes(
-    world: World, traffic: DataflowRecord, estate: Estate, monkeypatch: pytest.MonkeyPatch
+    world: World, traffic: DataflowRecord, estate: AlertingEstate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     estate.slot = "stalled"
     for _ in range(7):
@@ -298,7 +215,7 @@ def test_where_nothing_is_heard_nothing_changes(
     assert [alert.phase for alert in of_broker] == ["firing"]
 
 
-def test_a_private_dataflow_is_told_to_its_team_alone(world: World, estate: Estate) -> None:
+def test_a_private_dataflow_is_told_to_its_team_alone(world: World, estate: AlertingEstate) -> None:
     running(world.carla, world.city, document("hush", visibility="private"), world.ana)
     estate.slot = "stalled"
     for _ in range(7):
@@ -308,7 +225,7 @@ def test_a_private_dataflow_is_told_to_its_team_alone(world: World, estate: Esta
         assert ("hush" in texts) is seen and "n1/0" in texts, name
 
 
-def test_marks_of_a_slot_tell_of_a_private_dataflow_to_its_team_alone(world: World, estate: Estate) -> None:
+def test_marks_of_a_slot_tell_of_a_private_dataflow_to_its_team_alone(world: World, estate: AlertingEstate) -> None:
     running(world.carla, world.city, document("hush", visibility="private"), world.ana)
     DatabaseHistory().annotate([
         Annotation(NOW_S, ALARM, "slot", slot.name, "Full: hush has no room.", "city")
@@ -325,7 +242,7 @@ def test_marks_of_a_slot_tell_of_a_private_dataflow_to_its_team_alone(world: Wor
 
 
 def test_a_rule_of_ones_own_wins_over_the_teams_and_one_that_is_off_watches_nothing(
-    world: World, traffic: DataflowRecord, estate: Estate
+    world: World, traffic: DataflowRecord, estate: AlertingEstate
 ) -> None:
     late = {str(traffic.pk): 3_000.0}
     services.set_rule(actor=world.dev, team=world.city, kind="latency", dataflow_id=str(traffic.pk),

@@ -18,15 +18,15 @@ LOOK_MS = 5_000
 
 def looked(seconds: int, *, every_ms: int = LOOK_MS, **changes: Any) -> list[int]:
     """When a query was found to hang (ms), that is looked at for so long; ``changes`` may be functions of the time."""
-    watch, found = HangingQueries(), []
+    watch, hung_ms = HangingQueries(), []
     facts = {"run_id": "r1", "newest": 4, "interval_ms": 1_000, "has_unread": True, "works": False, "place": "a.b"}
     for now_ms in range(every_ms, 1_000 * seconds + 1, every_ms):
         at = {name: value(now_ms) if callable(value) else value for name, value in (facts | changes).items()}
         doing = Doing(at["run_id"], at["newest"], at["interval_ms"], lambda at=at: at["has_unread"],
                       lambda at=at: at["works"], lambda at=at: at["place"])
         if watch.look({"f1-0": doing}, now_ms=now_ms):
-            found.append(now_ms)
-    return found
+            hung_ms.append(now_ms)
+    return hung_ms
 
 
 def test_a_query_that_stands_in_one_place_with_unread_events_hangs_after_a_minute() -> None:

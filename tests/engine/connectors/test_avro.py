@@ -40,8 +40,8 @@ SCHEMAS = {
     1: {"schema": json.dumps(ORDERS)}, 2: {"schema": json.dumps(record(("id", "long"), ("more", "string")))},
     3: {"schema": json.dumps(TYPED)}, 4: {"schemaType": "PROTOBUF", "schema": "message M {}"},
     5: {"schema": json.dumps(ORDERS), "references": [{"name": "x", "subject": "x", "version": 1}]},
-    6: {"schema": json.dumps(BOMB)}, 7: {"schema": "{"}, 8: {"schema": '"long"'}, 9: {"schema": json.dumps(HIDDEN_BOMB)},
-    10: {"schema": json.dumps(TREE)}}
+    6: {"schema": json.dumps(BOMB)}, 7: {"schema": "{"}, 8: {"schema": '"long"'},
+    9: {"schema": json.dumps(HIDDEN_BOMB)}, 10: {"schema": json.dumps(TREE)}}
 
 
 class Server(HTTPServer):

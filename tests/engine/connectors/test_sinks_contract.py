@@ -123,9 +123,9 @@ def test_a_table_that_was_deleted_is_made_anew_with_what_comes_and_that_is_told(
     rig.delete()
     query.send(range(20, 25))
     require(rig, range(20, 25), host)
-    [told] = [event for event in host.events if event["kind"] == "sink_found_otherwise"]
-    assert "deleted" in told["what"] and "Write again" in told["what"]
-    assert told["fragment"] == query.channel.partition(".")[0]
+    [notice] = [event for event in host.events if event["kind"] == "sink_found_otherwise"]
+    assert "deleted" in notice["what"] and "Write again" in notice["what"]
+    assert notice["fragment"] == query.channel.partition(".")[0]
 
 
 def test_what_is_refused_is_kept_with_its_reason_and_taken_on_request(host, rig):

@@ -40,11 +40,11 @@ def test_of_what_is_wrong_with_a_dataflow_just_what_nothing_explains_is_told(wro
     assert {rule_id: set(of_rule) for rule_id, of_rule in after.items()} == {
         rule_id: set(of_rule) for rule_id, of_rule in readings.items()}
     for flow in FLOWS:
-        found = {RULES[rule_id].kind for (rule_id, of), is_wrong in wrong.items() if of == flow and is_wrong}
-        told = {RULES[rule_id].kind for rule_id, of_rule in after.items() for element, reading in of_rule.items()
+        wrong_kinds = {RULES[rule_id].kind for (rule_id, of), is_wrong in wrong.items() if of == flow and is_wrong}
+        alarms = {RULES[rule_id].kind for rule_id, of_rule in after.items() for element, reading in of_rule.items()
                 if element.id == flow and reading.value is not None and RULES[rule_id].is_wrong(reading.value)}
-        assert told == {kind for kind in found if found.isdisjoint(RULE_KINDS[kind].symptom_of)}
-        assert bool(told) == bool(found), "where something is wrong, something is told"
+        assert alarms == {kind for kind in wrong_kinds if wrong_kinds.isdisjoint(RULE_KINDS[kind].symptom_of)}
+        assert bool(alarms) == bool(wrong_kinds), "where something is wrong, something is told"
 
 
 RATES = st.lists(st.sampled_from((0.0, 0.0, 0.0, 1.0, 5.5, math.nan)), max_size=200)

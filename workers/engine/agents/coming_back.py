@@ -6,7 +6,7 @@ more where all are planned together: so a few begin, and the next ones when thos
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from scheduler.contracts.desired import WantedFragment
 
@@ -16,8 +16,8 @@ AT_ONCE = 4  # as many as the executor has threads
 
 
 def in_turn(
-    actions: Sequence[Action], wanted: Mapping[str, WantedFragment], actual: Mapping[str, Actual],
-    *, coming: Collection[str] = (),
+    actions: Sequence[Action], desired: Iterable[WantedFragment], actual: Mapping[str, Actual],
+    *, coming: Callable[[], Collection[str]] = tuple,
 ) -> tuple[Action, ...]:
     """Actions with only those starts whose turn it is, first to last; other actions as they are, before them.
 
@@ -29,22 +29,24 @@ def in_turn(
     ----------
     actions : sequence of Action
         What reconciliation found.
-    wanted : mapping of str to WantedFragment
+    desired : iterable of WantedFragment
         What the slot should run, upstream first.
     actual : mapping of str to Actual
         What it runs.
-    coming : collection of str
-        Fragments that begin now, up to the end of their first batch.
+    coming : callable
+        Gives the fragments that begin now, up to the end of their first batch; asked where any is to start.
     """
-    order = {name: number for number, name in enumerate(urgency(wanted))}
     starts = [action for action in actions if isinstance(action, Start) and not action.fragment.inherits]
+    if not starts:
+        return tuple(actions)
+    order = {name: number for number, name in enumerate(urgency({fragment.id: fragment for fragment in desired}))}
     others = [action for action in actions if action not in starts]
 
     def rank(start: Start) -> tuple[bool, int]:
         run = actual.get(start.fragment_id)
         return run is not None and run.state is not State.STOPPED, order.get(start.fragment_id, len(order))
 
-    return (*others, *sorted(starts, key=rank)[:max(0, AT_ONCE - len(coming))])
+    return (*others, *sorted(starts, key=rank)[:max(0, AT_ONCE - len(coming()))])
 
 
 def urgency(wanted: Mapping[str, WantedFragment]) -> list[str]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from scheduler.contracts.desired import DesiredState, WantedFragment
-from workers.engine.channels.registry import Channels
 from workers.engine.spark.failures import FragmentFailed, explain_error
 
 from .broker_actuator import BrokerActuator
@@ -69,11 +68,6 @@ class FragmentExecutor:
         self._records = RecordActuator(around)
         self._broker = BrokerActuator(around, clock_ms=clock_ms, on_event=on_event)
         self._log = logger()
-
-    @property
-    def channels(self) -> Channels:
-        """The slot's channels."""
-        return self._around.channels
 
     def perform(self, run: FragmentRun, desired: DesiredState, actions: Sequence[Action]) -> bool:
         """Perform a fragment's actions in order. True where the fragment is gone from this slot afterwards.

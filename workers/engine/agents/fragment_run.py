@@ -247,8 +247,19 @@ class FragmentRun:
     def report(
         self, progress: Mapping[str, Any], *, throttled_by: str | None, now_ms: int, is_behind: bool = False
     ) -> dict[str, Any]:
-        """Its part of the node's report. One that is behind, and has done no batch, has not recovered, however long it
-        has run."""
+        """Its part of the node's report.
+
+        Parameters
+        ----------
+        progress : mapping
+            What is told of its batches.
+        throttled_by : str or None
+            The full channel that it waits for.
+        now_ms : int
+            The time.
+        is_behind : bool, optional
+            Events wait for it: where it has done no batch it has not recovered then, however long it has run.
+        """
         with self._lock:
             self._has_done_a_batch = self._has_done_a_batch or progress.get("batch") is not None
             if self._state is State.RUNNING and now_ms - self._since_ms >= backoff.HEALTHY_MS and (

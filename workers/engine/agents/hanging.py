@@ -6,6 +6,7 @@ its thread waits for what never comes. It is told where that is, and the query i
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -26,6 +27,7 @@ from .reconcile import State
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.streaming import StreamingQuery
 
 HANGS_MS = 60_000  # so long in one place
 WANDERS_MS = 3 * HANGS_MS  # so long wherever its thread is
@@ -106,29 +108,70 @@ def hangs(stack: str) -> FragmentFailed:
         traceback=stack)
 
 
-def doing(
-    runs: Iterable[FragmentRun], spark: SparkSession, channels: Channels, listener: QueryListener,
-    *, throttled: Mapping[str, str],
-) -> dict[str, Doing]:
-    """What the queries of a slot do, but for those that wait for room, are being changed, or stay open."""
-    seen = {}
-    for run in runs:
-        query, actual = run.query, run.actual()
-        if query is None or run.state is not State.RUNNING or actual.busy or run.id in throttled or isinstance(
-                query, queries.OpenQuery):
-            continue
-        progress = listener.progress(query)
-        seen[run.id] = Doing(
-            query.runId, -1 if progress is None else progress.batch, actual.trigger_ms or 0,
-            partial(_has_unread, run, channels), partial(_works, spark, query.runId),
-            partial(_place, spark, query.runId))
-    return seen
+class HangingWatch:
+    """Watches the queries of a slot, and ends those that hang.
+
+    Parameters
+    ----------
+    channels : Channels
+        What they read.
+    listener : QueryListener
+        What Spark tells of them.
+    """
+
+    def __init__(self, channels: Channels, listener: QueryListener) -> None:
+        self._channels, self._listener = channels, listener
+        self._hanging = HangingQueries()
+        self.is_behind = self._hanging.is_behind
+
+    def look(
+        self, spark: SparkSession, runs: Iterable[FragmentRun], *, throttled: Mapping[str, str], now_ms: int,
+        on_hang: Callable[[FragmentRun, FragmentFailed], None],
+    ) -> None:
+        """Look at the queries that run, but for those that wait for room, are being changed, or stay open.
+
+        Parameters
+        ----------
+        spark : SparkSession
+            Their driver's.
+        runs : iterable of FragmentRun
+            Those that are wanted.
+        throttled : mapping of str to str
+            By fragment, the full channel that it waits for.
+        now_ms : int
+            The time.
+        on_hang : callable
+            Told of each that hangs, once its query is being stopped. Its thread may not end: Spark gives up waiting.
+        """
+        watched = {
+            run.id: run for run in runs
+            if run.query is not None and run.state is State.RUNNING and not run.actual().busy
+            and run.id not in throttled and not isinstance(run.query, queries.OpenQuery)}
+        doing = {name: self._doing(spark, run) for name, run in watched.items()}
+        for name, stack in self._hanging.look(doing, now_ms=now_ms).items():
+            run = watched[name]
+            self._listener.forget([run.run_id or ""])
+            threading.Thread(target=_stop, args=(run.query,), name="stop", daemon=True).start()
+            run.query = None
+            on_hang(run, hangs(stack))
+
+    def _doing(self, spark: SparkSession, run: FragmentRun) -> Doing:
+        progress, run_id = self._listener.progress(run.query), run.query.runId
+        return Doing(
+            run_id, -1 if progress is None else progress.batch, run.actual().trigger_ms or 0,
+            partial(_has_unread, run, self._channels), partial(_works, spark, run_id), partial(_place, spark, run_id))
+
+
+def _stop(query: StreamingQuery) -> None:
+    with suppress(Exception):
+        query.stop()
 
 
 def _has_unread(run: FragmentRun, channels: Channels) -> bool:
     """Whether its source says that there is something, or a channel has blocks behind its place."""
-    if queries.is_in_a_batch(run.query):
-        return True
+    query = run.query
+    if query is None or queries.is_in_a_batch(query):
+        return query is not None
     try:
         infos, _ = channels.look([item.channel for item in run.fragment.inputs])
     except redis.RedisError:

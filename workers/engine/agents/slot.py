@@ -16,7 +16,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
@@ -48,14 +48,15 @@ from .engine import SparkEngine
 from .executor import FragmentExecutor
 from .fragment_run import FragmentRun
 from .handover import AT_WORK, Stage
-from .hanging import HangingQueries, doing, hangs
+from .hanging import HangingWatch
 from .heap_sampler import HeapSampler
 from .line_writer import LineWriter
 from .logs import configure, logger
-from .long_batches import LOOK_MS, LongBatches, batching
+from .long_batches import LOOK_MS, LongBatches, batching, in_first_batch
 from .node_store import NewestDesired, NodeStore
 from .pulse import Pulse
-from .reconcile import Action, Start, State, reconcile
+from .query_meters import read_meters
+from .reconcile import Action, State, reconcile
 from .secret_requests import RequestedSecrets, obey
 from .spare import wait_for_a_slot
 from .standby import Patience, heirs_due, rest_s, stages_of
@@ -69,7 +70,6 @@ from .view import DesiredView, Looking
 REPORT_MS = 1_000
 SWEEP_MS = 300_000
 GRACE_S = 3_600  # a removed fragment's checkpoint is kept for a plan that is rolled back
-COMES_MS = 30_000  # so long after its start a query is watched for its first batch
 
 
 class Slot:
@@ -101,12 +101,12 @@ class Slot:
         self._reported: Any = None
         self._throttled: dict[str, str] = {}  # by fragment, the full channel that it waits for
         self._long_batches = LongBatches()
-        self._hanging = HangingQueries()
         self._rates = Rates()
         self._state_sizes = StateSizes(self._store.state_bytes)
         self._heap = HeapSampler()
         self._log = logger()
         self._listener = QueryListener(self._on_end)
+        self._hanging = HangingWatch(Channels(self._broker), self._listener)
         self._host: Host | None = None  # of trials, once the driver is there
         self._trials = ThreadPoolExecutor(1, thread_name_prefix="trials")
         self._runs = {name: FragmentRun(name, now_ms=_now_ms()) for name in self._store.records()}
@@ -198,9 +198,9 @@ class Slot:
             outgoing=[(fragment, self._stages[fragment.id]) for fragment in here if fragment.id in self._stages],
             staying=frozenset(self._desired.outgoing), resting=self._store.having("paused"), left=self._left,
         )
-        if any(isinstance(action, Start) for action in actions):
-            wanted = {fragment.id: fragment for fragment in self._desired.of_slot(self._name)}
-            actions = in_turn(actions, wanted, actual, coming=self._who_comes(now_ms))
+        actions = in_turn(
+            actions, self._desired.of_slot(self._name), actual,
+            coming=lambda: in_first_batch(list(self._runs.values()), self._listener.progress, now_ms=now_ms))
         todo: dict[str, list[Action]] = {}
         for action in actions:
             todo.setdefault(action.fragment_id, []).append(action)
@@ -212,12 +212,6 @@ class Slot:
         self._heap.look(self._spark, pool, frozenset(actual), now_ms=now_ms)
         if self._is_due("sweep", SWEEP_MS, now_ms):
             pool.submit(self._store.sweep, now_s=time.time(), grace_s=GRACE_S)
-
-    def _who_comes(self, now_ms: int) -> list[str]:
-        """Fragments that begin, and those whose query has begun and is in its first batch."""
-        return [run.id for run in list(self._runs.values()) if run.state is State.STARTING or (
-            run.state is State.RUNNING and run.query is not None and now_ms - run.since_ms < COMES_MS
-            and self._listener.progress(run.query) is None and queries.is_in_a_batch(run.query))]
 
     def _look_at_stages(self) -> dict[str, Stage]:
         elsewhere = self._carrier.turn(self._desired, self._name)
@@ -259,7 +253,9 @@ class Slot:
         if look_at_all:
             self._long_batches.look(batching(list(self._runs.values()), self._listener.progress), now_ms=now_ms)
         if self._is_due("hanging", LOOK_MS, now_ms):
-            self._begin_anew_what_hangs(wanted, now_ms)
+            self._hanging.look(
+                self._spark, [run for run in list(self._runs.values()) if run.id in wanted],
+                throttled=self._throttled, now_ms=now_ms, on_hang=self._executor.failed)
         ended = {self._ended.pop() for _ in range(len(self._ended))}
         for run in list(self._runs.values()):
             query = run.query
@@ -272,19 +268,6 @@ class Slot:
                 task_code = task_code_of(run.fragment.tasks, task_types())
                 run.query = None
                 self._executor.failed(run, explain(queries.causes_of(query), task_code))
-
-    def _begin_anew_what_hangs(self, wanted: Collection[str], now_ms: int) -> None:
-        """A query that hangs has failed, and says where. Its thread may not end: Spark gives up waiting for it."""
-        runs = {run.id: run for run in list(self._runs.values()) if run.id in wanted}
-        hanging = self._hanging.look(doing(
-            runs.values(), self._spark, self._executor.channels, self._listener, throttled=self._throttled),
-            now_ms=now_ms)
-        for fragment_id, stack in hanging.items():
-            run = runs[fragment_id]
-            self._listener.forget([run.run_id])
-            threading.Thread(target=_stop, args=(run.query,), name="stop", daemon=True).start()
-            run.query = None
-            self._executor.failed(run, hangs(stack))
 
     def _look_who_is_to_be_tried_again(self, now_ms: int) -> None:
         """People ask through the broker; nobody is asked for while nothing fails."""
@@ -337,19 +320,9 @@ class Slot:
         return {**report, "state": "left"} if run.id in self._left else report
 
     def _look_at_meters(self, runs: list[FragmentRun], now_ms: int) -> None:
-        """What fragments take in (a source: what it makes), and which wait for room in a channel; unknown while the
-        broker is away."""
-        running = [run for run in runs if run.state is State.RUNNING]
-        pipeline = self._broker.pipeline(transaction=False)
-        for run in running:
-            pipeline.hmget(keys.meter(run.id), "throttled_by", "in:n" if run.fragment.inputs else "0:n")
-        try:
-            rows = pipeline.execute() if running else []
-        except redis.RedisError:
-            rows = []
-        seen = {run.id: row for run, row in zip(running, rows, strict=False)}
-        self._throttled = {fragment_id: channel.decode() for fragment_id, (channel, _) in seen.items() if channel}
-        self._rates.take({fragment_id: int(count or 0) for fragment_id, (_, count) in seen.items()}, at_ms=now_ms)
+        meters = read_meters(self._broker, [run for run in runs if run.state is State.RUNNING])
+        self._throttled = {name: meter.throttled_by for name, meter in meters.items() if meter.throttled_by}
+        self._rates.take({name: meter.events for name, meter in meters.items()}, at_ms=now_ms)
 
     def _is_told(self, run: FragmentRun) -> bool:
         """A fragment that is stopped for good is gone, though some of what it left may still be cleared away."""
@@ -380,11 +353,6 @@ class Slot:
         pool.shutdown(wait=True)
         self._spark.stop()
         self._log.info("slot ended", drained=len(running))
-
-
-def _stop(query: Any) -> None:
-    with suppress(Exception):
-        query.stop()
 
 
 def _now_ms() -> int:

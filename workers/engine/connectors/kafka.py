@@ -183,14 +183,14 @@ class KafkaReader:
     def _begin(self, known: Position | None) -> dict[str, dict[str, int]]:
         """The offsets to begin at, by topic and partition: those that are known, else where the config says. A topic
         that was made anew may have fewer partitions than were known."""
-        there = {topic: self._partitions(topic) for topic in self._topics}
+        parts_of = {topic: self._partitions(topic) for topic in self._topics}
         known_of = (known or {}).get("offsets", {})
         offsets = {
-            topic: {part: at for part, at in known_of.get(topic, {}).items() if int(part) in there[topic]}
+            topic: {part: at for part, at in known_of.get(topic, {}).items() if int(part) in parts_of[topic]}
             for topic in self._topics}
         missing = [
             self._kafka.TopicPartition(topic, partition)
-            for topic in self._topics for partition in there[topic] if str(partition) not in offsets[topic]]
+            for topic in self._topics for partition in parts_of[topic] if str(partition) not in offsets[topic]]
         for topic, partition, offset in self._first(missing, start="oldest" if known else self._config["start"]):
             offsets[topic][str(partition)] = offset
         return offsets

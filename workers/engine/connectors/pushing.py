@@ -48,8 +48,9 @@ class Post:
         if not self.key:
             return OnceOnly()
         digest = hashlib.sha256(f"{self.format or ''}:".encode() + self.body).hexdigest()
-        kept = "" if answer is None or answer.is_refused else json.dumps([answer.taken, answer.dead, answer.reasons])
-        return OnceOnly(self.key, digest, kept)
+        if answer is None or answer.is_refused:
+            return OnceOnly(self.key, digest)
+        return OnceOnly(self.key, digest, json.dumps([answer.taken, answer.dead, answer.reasons]))
 
 
 def push_events(
