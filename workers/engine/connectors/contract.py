@@ -60,7 +60,8 @@ class DeadLetter:
 
 @dataclass(frozen=True, slots=True)
 class Polled:
-    """What one poll gave, in order, and the position after it; None where the source has none.
+    """What one poll gave, in order, and the position after it; None where the source has none, or it is as it was. One
+    that has moved on without messages is written as well.
 
     ``lost`` are events that the source no longer had when they were due.
     """
