@@ -15,6 +15,7 @@ from scheduler.model.task_types import TaskType
 from workers.engine import looks
 from workers.engine.connectors import intake
 from workers.engine.connectors.arrow_streams import TooMuch
+from workers.engine.connectors.intake import KeyUsed
 from workers.engine.connectors.looking import look_at
 from workers.engine.connectors.pushing import Post, Pushed, push_events
 from workers.engine.letters import KeptLetter
@@ -23,7 +24,8 @@ from workers.library.json_values import json_ready
 from workers.library.outbound import Line, Unanswered, WrongAddress
 from workers.library.registry import makes_events
 
-__all__ = ["Line", "Post", "Pushed", "TooMuch", "Unanswered", "WrongAddress", "json_ready"]  # what others need
+__all__ = [
+    "KeyUsed", "Line", "Post", "Pushed", "TooMuch", "Unanswered", "WrongAddress", "json_ready"]  # what others need
 
 
 class NotTaken(Exception):
@@ -43,6 +45,8 @@ def push(task: str, config: Mapping[str, Any], post: Post) -> Pushed:
         The broker does not answer.
     NotTaken
         Its readers are behind, or nobody reads it now (``at_rest``).
+    KeyUsed
+        Its key was taken by another body.
     TooMuch
         It decodes to more than may be.
     """
@@ -51,11 +55,22 @@ def push(task: str, config: Mapping[str, Any], post: Post) -> Pushed:
         return push_events(store, task, config, post, most_events=settings.INGEST_EVENTS)
 
 
-def room_in(tasks: Collection[str]) -> dict[str, str]:
+def room_in(tasks: Collection[str], post: Post) -> dict[str, str]:
     """How live sources stand before something is pushed to them: ``full``, ``resting``, or empty for those that take
-    it; raises ``BrokerAway``."""
+    it.
+
+    Raises
+    ------
+    BrokerAway
+        The broker does not answer.
+    KeyUsed
+        One of them took the key by another body.
+    """
+    once = post.once()
     with broker_needed("so nothing can be taken in."):
         store = intake.IntakeStore(broker(settings.REDIS_URL))
+        if any(store.is_used(task, once) for task in tasks):
+            raise KeyUsed
         return {task: "resting" if store.is_resting(task) else "full" if store.is_full(task) else "" for task in tasks}
 
 

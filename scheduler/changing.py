@@ -28,7 +28,7 @@ from .plan_building import plan_of_change, submitted_in
 from .reuse.activity import Activity, FragmentChange, adjust, crowding_note, is_working, queries_ceased
 from .reuse.bill_changes import LEAST, bill_changes
 from .reuse.fingerprint import fingerprints
-from .reuse.fragments import NOW, attach, chained_note
+from .reuse.fragments import LONGEST_CHAIN, NOW, attach, chained_note
 from .reuse.merge import Merge
 from .reuse.order import order_note, reads_divided
 from .reuse.unmerge import unmerge
@@ -45,7 +45,7 @@ def plan_change(
     prices: Prices,
     fresh: bool = False,
     begin: str = NOW,
-    longest_chain: int | None = None,
+    longest_chain: int = LONGEST_CHAIN,
     remarks: Sequence[str] = (),
 ) -> Plan:
     """Plan that another version of a dataflow takes the place of the one that runs.
@@ -69,7 +69,7 @@ def plan_change(
     begin : str
         Where new fragments begin in the streams of running tasks: ``now``, ``oldest``, or a time in ms since the epoch.
     longest_chain : int, optional
-        Most tasks in a new fragment; None for no limit.
+        Most tasks in a new fragment.
     remarks : sequence of str
         What reviewers should know besides; they become notes.
 

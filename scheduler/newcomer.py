@@ -16,7 +16,7 @@ from .model.task_types import TaskTypes
 from .performance.pricing import cores_at, price_of, query_cores
 from .performance.rates import input_rates_per_s
 from .reuse.activity import FragmentChange, adjust, is_working, queries_begun
-from .reuse.fragments import cut_into_chains
+from .reuse.fragments import LONGEST_CHAIN, cut_into_chains
 from .reuse.merge import Merge, merge
 
 
@@ -32,7 +32,7 @@ class Newcomer:
     scope: str
     task_types: TaskTypes
     prices: Prices
-    longest_chain: int | None = None
+    longest_chain: int = LONGEST_CHAIN
     unchanged: Mapping[str, str] = field(default_factory=dict)  # of another version: what goes on as it is (`merge`)
 
     @cached_property

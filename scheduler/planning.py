@@ -29,7 +29,7 @@ from .reuse.activity import (
 )
 from .reuse.bill_changes import bill_changes
 from .reuse.containment import Contained, Containment, contain
-from .reuse.fragments import NOW, attach, chained_note, cut_into_chains
+from .reuse.fragments import LONGEST_CHAIN, NOW, attach, begun_note, chained_note, cut_into_chains
 from .reuse.merge import Merge, merge
 from .reuse.order import order_note, reads_divided
 from .reuse.unmerge import unmerge
@@ -44,7 +44,7 @@ def plan_submission(
     team: str,
     task_types: TaskTypes,
     prices: Prices,
-    longest_chain: int | None = None,
+    longest_chain: int = LONGEST_CHAIN,
     fresh: bool = False,
     begin: str = NOW,
     containment: Containment | None = None,
@@ -66,7 +66,7 @@ def plan_submission(
     prices : Prices
         What a core and hour costs, and how often queries run batches.
     longest_chain : int, optional
-        Most tasks in a new fragment; None for no limit.
+        Most tasks in a new fragment.
     fresh : bool
         Join no stateful task that runs already, but start it anew with all that is downstream of it.
     begin : str
@@ -149,7 +149,8 @@ def plan_submission(
             *filter(None, [
                 order_note(reads_divided(estate, started, task_types=task_types), started),
                 crowding_note(estate, resumed, own=merged.reused),
-                chained_note(estate, {task: merged.running[task] for task in contained.dataflow.unchained})]),
+                chained_note(estate, {task: merged.running[task] for task in contained.dataflow.unchained}),
+                begun_note(estate, merged.running, reused=merged.reused, task_types=task_types)]),
             *(notes_of(schedule, task_types=task_types) if schedule else ()), *remarks),
     ))
 

@@ -21,6 +21,7 @@ from .reuse.activity import adjust, crowding_note, is_working, queries_begun, qu
 from .reuse.bill_changes import bill_changes
 from .reuse.defragment import Evidence, Fusion, Rule, Worth, fusions, in_words, step_of, worth_of
 from .reuse.division import is_scheduled
+from .reuse.fragments import LONGEST_CHAIN
 from .reuse.handover import Piece, recut_in
 from .reuse.unmerge import unmerge
 
@@ -123,7 +124,7 @@ def plan_defragmentation(
     prices: Prices,
     evidence: Evidence | None = None,
     rule: Rule | None = None,
-    longest_chain: int | None = None,
+    longest_chain: int = LONGEST_CHAIN,
     busy: Collection[str] = (),
     apart: Collection[str] = (),
     path: Sequence[str] | None = None,
@@ -137,7 +138,7 @@ def plan_defragmentation(
     rule : Rule, optional
         When a step is worth it.
     longest_chain : int, optional
-        Most tasks in a fragment; None for no limit.
+        Most tasks in a fragment.
     busy : collection of str
         Fragments that are being handed over, and are left alone until that is done.
     apart : collection of str

@@ -19,6 +19,7 @@ from dashboard.alerts.rules import RuleInForce, enabled, rules_of
 from dashboard.history.store import DatabaseHistory
 from dashboard.operations.view import one_look
 from dashboard.teams.models import Team
+from scheduler.alerting.causes import without_symptoms
 from scheduler.alerting.kinds import RULE_KINDS
 from scheduler.alerting.machine import Change, Round, evaluate
 from scheduler.alerting.values import FIRING, PENDING, RESOLVED, Reading, Rule, Watched, alert_key
@@ -87,6 +88,9 @@ def _read(team: Team | None, now_s: int, known: Known) -> None:
                     known.readings[own_id] = {
                         element: reading for element, reading in readings.items() if reading.dataflow == dataflow}
     _read_where_the_teams_is_off(evidence, rules, known)
+    known.readings |= without_symptoms(
+        {rule_id: in_force.rule for rule_id, in_force in rules.items()},
+        {rule_id: known.readings[rule_id] for rule_id in rules if rule_id in known.readings})
 
 
 def _read_where_the_teams_is_off(evidence: Evidence, rules: Mapping[str, RuleInForce], known: Known) -> None:

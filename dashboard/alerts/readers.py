@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -30,17 +30,18 @@ from dashboard.schedules.selectors import outcome_of
 from dashboard.teams.models import Role, Team
 from dashboard.teams.permissions import Viewer
 from scheduler.alerting import kinds
+from scheduler.alerting.silence import silence
 from scheduler.alerting.values import Element, Reading
 from scheduler.deployment.online import decide, lacking_in_words
 from scheduler.history.port import History
-from scheduler.history.series import DATAFLOW, ESTATE, NODE, QUERY, SECOND, SLOT, STREAM, TASK, Series
+from scheduler.history.series import DATAFLOW, ESTATE, MINUTE, NODE, QUERY, SECOND, SLOT, STREAM, TASK, Series
 from scheduler.reuse.activity import is_working
 
 Readings = dict[Element, Reading]
 RECENT_S = 30  # so many seconds of history say what a value is now
 RESTARTS_WITHIN_S = LATE_WITHIN_S = 600
-_SILENT = ("silent_source", "away", "retrying")
-_NEEDED = ("query", "slot", "node", "sink")
+_NEEDED = ("query", "slot", "node", "sink", "source")
+DAY_S = 24 * 3600
 
 
 @dataclass
@@ -134,10 +135,21 @@ def _backlog(evidence: Evidence) -> Readings | None:
 
 
 def _silent_source(evidence: Evidence) -> Readings | None:
-    return None if not evidence.is_heard else {
-        Element("source", finding.name): Reading(
-            value=1.0, cause=f"source:{finding.name}", text=finding.cause, remedy=finding.remedy, dataflow=own)
-        for finding, own in _found(evidence) if finding.part == "source" and finding.state in _SILENT}
+    """By how much longer than in the last day each source has made nothing."""
+    if not evidence.is_heard:
+        return None
+    sources = {
+        Series(TASK, task, "rate_per_s"): (task, dataflow) for task, dataflow in evidence.tasks.items()
+        if not evidence.view.estate.tasks[task].parents}
+    minute_s = evidence.now_s - evidence.now_s % MINUTE.step_s
+    points = evidence.history.read(list(sources), MINUTE, begin_s=minute_s - DAY_S, end_s=minute_s)
+    return {
+        Element("source", task): Reading(
+            value=silence(points[line].values, MINUTE.step_s) if line in points else None, cause=f"source:{task}",
+            dataflow=dataflow,
+            text=f"{evidence.view.name_of(task)} has made no events for longer than ever in the last day.",
+            remedy="See whether what it reads has fallen silent, or raise the rule's threshold.")
+        for line, (task, dataflow) in sources.items()}
 
 
 def _failing(evidence: Evidence) -> Readings | None:
@@ -154,14 +166,6 @@ def _failing(evidence: Evidence) -> Readings | None:
                     value=1.0, cause=f"{finding.part}:{finding.name}", dataflow=user["id"],
                     text=f"{user['name']} does not run as it should: {finding.cause}", remedy=finding.remedy))
     return readings
-
-
-def _found(evidence: Evidence) -> Iterator[tuple[Finding, str]]:
-    """Findings that concern a dataflow of the team, each with the first of them."""
-    for finding in evidence.findings:
-        own = next((user["id"] for user in finding.dataflows if user["id"] in evidence.own), "")
-        if own:
-            yield finding, own
 
 
 def _late_events(evidence: Evidence) -> Readings | None:

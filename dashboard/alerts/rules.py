@@ -48,7 +48,7 @@ def rules_of(team: Team | None) -> list[RuleInForce]:
 
 def _in_force(kind: RuleKind, row: RuleRow | None, team: Team | None) -> RuleInForce:
     if row is None:
-        return RuleInForce(kind.rule(scope_of(team)), kind)
+        return RuleInForce(kind.rule(scope_of(team)), kind, enabled=not kind.asked)
     rule = kind.rule(
         row.scope, threshold=row.threshold, clear_threshold=row.clear_threshold, for_s=row.for_s,
         clear_for_s=row.clear_for_s, severity=row.severity)

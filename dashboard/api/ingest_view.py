@@ -18,7 +18,7 @@ WAIT_S = {TooFull: 1, AtRest: 10}
 @csrf_exempt  # who posts has no cookie: the token is the whole proof
 @require_POST
 def ingest(request: HttpRequest, team: str, name: str) -> HttpResponse:
-    """Take events in: 202 with how many; 401, 413, 422, 429 or 503 with what to do."""
+    """Take events in: 202 with how many; 401, 409, 413, 422, 429 or 503 with what to do."""
     try:
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")
         taken = take_in(

@@ -153,6 +153,8 @@ def _since(report: SlotReport, node: NodeReport) -> int | None:
 
 def _queries(view: View) -> Iterator[Finding]:
     stuck = view.worked.once("stuck", stuck_queries)
+    coming = {finding.name: finding for finding in _coming_back(view)}
+    yield from coming.values()
     for fragment in view.fragments():
         if fragment.id in stuck:
             yield held_up(view, fragment, stuck[fragment.id])
@@ -160,7 +162,7 @@ def _queries(view: View) -> Iterator[Finding]:
             slot = view.reading.reports.slot(bundle.slot)
             if slot is not None and slot.state == RUNNING:  # else it is the slot's or the node's
                 finding = _query(view, fragment, bundle, view.bundle_report(bundle))
-                if finding is not None:
+                if finding is not None and not (finding.state == RECOVERING and bundle.slot in coming):
                     yield finding
                 if (finding := _live_source(view, fragment, bundle)) is not None:
                     yield finding
@@ -169,6 +171,25 @@ def _queries(view: View) -> Iterator[Finding]:
                 spill = view.reading.reports.spill(bundle.slot, bundle.id)
                 if spill is not None:
                     yield spilled(view, fragment, bundle, spill)
+
+
+def _coming_back(view: View) -> Iterator[Finding]:
+    """Slots of which several queries come back after a restart: how many are still to come, of how many."""
+    queries: dict[str, list[tuple[Fragment, QueryReport]]] = {}
+    for fragment in view.fragments():
+        for bundle in fragment.queries:
+            queries.setdefault(bundle.slot, []).append((fragment, view.bundle_report(bundle)))
+    for name, of_slot in queries.items():
+        slot = view.reading.reports.slot(name)
+        missing = [fragment for fragment, report in of_slot if report.state == RECOVERING]
+        if slot is None or slot.state != RUNNING or not slot.restarts or len(missing) < 2:
+            continue
+        yield Finding(
+            "slot", name, RECOVERING, WARN,
+            f"{len(missing)} of {len(of_slot)} queries of {name} are still to come back after its restart.",
+            "They go on from their checkpoints by themselves, those first that hold up most.", slot=name,
+            since_ms=slot.since_ms,
+            dataflows=view.users(task for fragment in missing for task in fragment.active_tasks))
 
 
 def _live_source(view: View, fragment: Fragment, bundle: RunningBundle) -> Finding | None:
@@ -236,8 +257,8 @@ def _query(view: View, fragment: Fragment, bundle: RunningBundle, report: QueryR
         cause = view.in_words(report.error or f"The query of {tasks} fails.")
         failed = f"It failed {report.failures} times in the same way and" if report.failures > 1 else "It"
         remedy = (
-            f"{failed} is not tried again. Mend the cause, then choose “Try again” on the dataflow's page, or remove the "
-            "dataflow.")
+            f"{failed} is not tried again. Mend the cause, then choose “Try again” on the dataflow's page, or remove "
+            "the dataflow.")
     elif report.state == FAILING or (report.error and report.state not in (RUNNING, THROTTLED, SILENT_SOURCE, STALLED)):
         part, severity = "query", BAD
         cause = view.in_words(report.error or f"The query of {tasks} fails.")
@@ -256,7 +277,7 @@ def _query(view: View, fragment: Fragment, bundle: RunningBundle, report: QueryR
         remedy = "Give the slow task more threads by a schedule, or pause or remove what reads too slowly."
     elif report.state == SILENT_SOURCE:
         part, severity, cause = "source", NOTE, f"{tasks} makes no events."
-        remedy = "Check what it reads. A recording that is at its end makes no more events."
+        remedy = "That may be as it should: nothing came, or a recording is at its end."
     else:
         return None
     return Finding(

@@ -41,6 +41,12 @@ class TooMany(TooLarge):
     """What was posted decodes to more than may be."""
 
 
+class OtherBody(WeirError):
+    """The idempotency key was taken by another body."""
+
+    code = "key_used"
+
+
 class NothingRead(WeirError):
     """Not one event could be read."""
 
@@ -50,7 +56,7 @@ class NothingRead(WeirError):
 @dataclass(frozen=True, slots=True)
 class Taken:
     """What became of what was posted: events taken, events that could not be read, with the first reasons; ``again``
-    where it was taken before under the same key."""
+    where it was taken before under the same key, with the figures of then."""
 
     taken: int
     dead: int
@@ -76,8 +82,8 @@ def ingest(address: str, *, token: str, body: bytes, content_type: str, key: str
 
     Raises
     ------
-    NotTheToken, TooMany, TooFull, AtRest, NothingRead
-        In the last case what came is kept as dead letters.
+    NotTheToken, TooMany, TooFull, AtRest, OtherBody, NothingRead
+        In the last case what came is kept as dead letters, and the key is free.
     """
     sources = _sources(address, token)
     if not sources:
@@ -86,15 +92,16 @@ def ingest(address: str, *, token: str, body: bytes, content_type: str, key: str
             remedy="See the address on the dataflow's page while it runs, and send “Authorization: Bearer …” with the "
             "secret that its source names as token.")
     format = FORMATS.get(content_type.partition(";")[0].strip().lower())
-    if len(sources) > 1:
-        sources = _that_take_it(sources)
     post = connectors.Post(body, format=format, key=key)
+    if len(sources) > 1:
+        sources = _that_take_it(sources, post)
     results = [_pushed(row, post) for row in sources]
-    first = results[0]
-    if first.dead and not first.taken:
+    read = [result for result in results if not result.is_refused]
+    if not read:
+        reasons = results[0].reasons
         raise NothingRead(
-            "Not one event could be read.", remedy=f"The first: it {first.reasons[0]}.", reasons=list(first.reasons))
-    return Taken(first.taken, first.dead, first.reasons, all(result.again for result in results))
+            "Not one event could be read.", remedy=f"The first: it {reasons[0]}.", reasons=list(reasons))
+    return Taken(read[0].taken, read[0].dead, read[0].reasons, all(result.again for result in read))
 
 
 def opens(address: str, token: str) -> bool:
@@ -116,17 +123,28 @@ def _opens(token: str, row: RunningTaskRow) -> bool:
     return bool(value) and hmac.compare_digest(value.encode(), token.encode())
 
 
-def _that_take_it(sources: list[RunningTaskRow]) -> list[RunningTaskRow]:
+def _that_take_it(sources: list[RunningTaskRow], post: connectors.Post) -> list[RunningTaskRow]:
     """The active readers, if every one has room. A caller who hears that one is full posts to all of them again."""
-    room = connectors.room_in([row.pk for row in sources])
+    try:
+        room = connectors.room_in([row.pk for row in sources], post)
+    except connectors.KeyUsed:
+        raise _other_body() from None
     if "full" in room.values():
         raise TooFull("The readers of this source are behind.", remedy="Post it again after a second.")
     return [row for row in sources if not room[row.pk]] or sources
 
 
-def _pushed(row: RunningTaskRow, post: connectors.Post) -> Taken:
+def _other_body() -> OtherBody:
+    return OtherBody(
+        "This Idempotency-Key was taken by another body within the last day. Nothing of this one was taken.",
+        remedy="Post it under a key of its own.")
+
+
+def _pushed(row: RunningTaskRow, post: connectors.Post) -> connectors.Pushed:
     try:
-        pushed = connectors.push(row.pk, row.config, post)
+        return connectors.push(row.pk, row.config, post)
+    except connectors.KeyUsed:
+        raise _other_body() from None
     except connectors.TooMuch as much:
         raise TooMany(
             f"What was posted {much}.",
@@ -138,4 +156,3 @@ def _pushed(row: RunningTaskRow, post: connectors.Post) -> Taken:
                 "Nobody reads this source now: its dataflows are paused, or are just starting.",
                 remedy="Post it again when they run.") from None
         raise TooFull("The readers of this source are behind.", remedy="Post it again after a second.") from None
-    return Taken(pushed.taken, pushed.dead, pushed.reasons, pushed.again)

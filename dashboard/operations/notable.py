@@ -81,6 +81,8 @@ def _told(event: dict[str, Any]) -> Notable | None:
             what = f"asked for older events than its stream has; it starts with those of {since:%H:%M:%S} UTC"
         case "handed_over":
             what = f"goes on with the work of {', '.join(event['from_'])}, {event['gap_ms']} ms after that had ended"
+        case "sink_found_otherwise":
+            what = event["what"]
         case _:
             return None
     return Notable(event["fragment"], _at(event["at_ms"]), what, event["kind"])

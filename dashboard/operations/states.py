@@ -32,7 +32,8 @@ def query_state(query: QueryReport, slot: SlotReport, *, is_source: bool, gets_e
     Returns
     -------
     str
-        The reported state, but where more is known: ``gave_up`` (it failed too often to be tried again), ``stalled``
+        The reported state, but where more is known: ``gave_up`` (it failed too often to be tried again), ``backoff``
+        (it failed more than once, and has done no batch since), ``stalled``
         (its driver does not answer, or a batch does not end), ``recovering`` (it, or its slot, was there before and is
         coming back), ``starting`` (until its first batch has ended, or events go through an open one), ``throttled``
         (a channel that it writes is full), ``silent_source`` (a source makes nothing).
@@ -49,6 +50,8 @@ def query_state(query: QueryReport, slot: SlotReport, *, is_source: bool, gets_e
         return THROTTLED
     if (query.batch_for_ms or 0) >= LONG_BATCH_MS:
         return STALLED
+    if query.error and query.failures > 1 and query.batch is None:
+        return FAILING
     has_begun = query.batch is not None or (query.real_time and query.rate_per_s)
     if not has_begun and (gets_events or (is_source and at_ms - query.since_ms < SOURCE_SILENT_MS)):
         return _coming(query, slot, at_ms)

@@ -112,6 +112,7 @@ _UNITS = {"/s": "/s", "ms": " ms", "s": " s", "MB": " MB", "GB": " GB", "cores":
 # Of what happened: nouns of plans, and others where a name is not what people call it.
 _WORDS = {name: kind.noun.lower() for name, kind in PLAN_KINDS.items()} | {
     SUBMIT.name: "merge", "fragment_failed": "query failed", "slot_died": "driver ended", "joined_late": "started late",
+    "sink_found_otherwise": "table made anew",
     "handed_over": "handover"}
 _PARTS = frozenset({"memory"})  # metrics that are a part of one
 

@@ -20,7 +20,7 @@ from scheduler.model.latency import Limits
 from scheduler.model.prices import Prices
 from scheduler.newcomer import as_running
 from scheduler.performance.rates import input_rates_per_s
-from scheduler.reuse.fragments import cut_into_chains
+from scheduler.reuse.fragments import LONGEST_CHAIN, cut_into_chains
 
 
 def prices(limits: Limits | None = None, *, dataflow: Dataflow | None = None) -> Prices:
@@ -55,7 +55,8 @@ def queries_alone(dataflow: Dataflow, *, costs: Costs, scheduled: bool = False) 
     if any(task.type not in types for task in dataflow.tasks):
         return None
     chains = cut_into_chains(
-        as_running(dataflow), task_types=types, longest_chain=1 if scheduled else None, unchained=dataflow.unchained)
+        as_running(dataflow), task_types=types, longest_chain=1 if scheduled else LONGEST_CHAIN,
+        unchained=dataflow.unchained)
     queries, way = expected_queries(
         dataflow, chains, rates_per_s=input_rates_per_s(dataflow, task_types=types), task_types=types, costs=costs,
         largest_s=settings.LONGEST_TRIGGER_MS / 1000)

@@ -3,13 +3,14 @@ what it exchanges most with (paper [4], algorithms 1 and 2; the decision is ``sc
 
 A query leaves a slot, too, where ever more events wait for it though the slot's CPU is below the bound. A series is one
 plan of one dataflow, which runs in all of its queries: one promise, one budget, one way back. A query's
-load is the median of the last minutes, a query that moved rests, and no slot is given more than makes it
-high: so nothing goes back and forth where load swings.
+load is the median of the last minutes, a query that moved rests, the longer the more often it came back to a slot
+within a day, and no slot is given more than makes it high: so nothing goes back and forth where load swings.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from scheduler.deployment.online import Move, Thresholds, Turn, decide, lacking_in_words
@@ -19,12 +20,13 @@ from scheduler.model.figures import in_digits
 
 from .defragmentation import LATENCY, LATER, LATER_MS
 from .protocol import Effect, Evaluation, Verdict, held_to_bounds, reversed_changes
-from .values import ACTS, OFF, Bound, Change, Decision, Policy, Promise, Reason
+from .values import ACTS, DAY_S, DECLINED, OFF, Bound, Change, Decision, Policy, Promise, Reason, Round
 
 SLOT = "CPU of the slot that it left"
 TRAFFIC = "traffic with other nodes, at the load of before"
 WITHIN_S = 900.0
 RESTS_S = 1_800.0  # a query that has moved stays where it is
+LONGER = 4  # times as long after each return to a slot that it had left: half an hour, two hours, eight hours
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +65,34 @@ class Deployments:
 
     def __post_init__(self) -> None:
         require_finite(self)
+
+
+def resting_tasks(rounds: Iterable[Round], *, now_s: float) -> frozenset[str]:
+    """Tasks of the queries that stay where they are, for they moved lately.
+
+    A query's load that swings more slowly than it is measured looks like one that has changed for good. So moves are
+    remembered for a day: a query rests for half an hour after one, and four times as long after each that took it back
+    to a slot which it had left meanwhile.
+
+    Parameters
+    ----------
+    rounds : iterable of Round
+        Rounds of this controller.
+    now_s : float
+        The present moment, in seconds since the epoch.
+    """
+    left: dict[str, set[str]] = defaultdict(set)  # slots, by query
+    returns: Counter[str] = Counter()
+    rests_until_s: dict[str, float] = {}
+    for turn in sorted(rounds, key=lambda turn: turn.begun_s):
+        if turn.begun_s <= now_s - DAY_S or (turn.phase == DECLINED and not turn.has_changed):
+            continue
+        for change in turn.decision.changes:
+            returns[change.subject] += change.after in left[change.subject]
+            left[change.subject] |= {change.before, change.after} if turn.back_s is not None else {change.before}
+        until_s = turn.begun_s + RESTS_S * LONGER ** max(returns[change.subject] for change in turn.decision.changes)
+        rests_until_s |= dict.fromkeys(turn.decision.arguments.get("tasks", "").split(), until_s)
+    return frozenset(task for task, until_s in rests_until_s.items() if until_s > now_s)
 
 
 class Deploying:

@@ -18,6 +18,7 @@ from .task_types import TaskType
 NUMBER_BITS = 42  # of `_seq`: the event's number in its source; above them is the partition that it came from
 STREAM_TYPES: Mapping[str, str] = {"_seq": "bigint", "_time": "bigint", "_born": "bigint"}
 NUMBERS = frozenset({"tinyint", "smallint", "int", "bigint", "float", "double"})
+_SPECIAL = frozenset(".`")
 _MOST_LISTED = 12  # columns that a remedy lists
 # What Spark makes of two types that meet in one column, where no value is lost or refused.
 _WIDER = {frozenset(pair): wider for *pair, wider in (
@@ -52,6 +53,13 @@ class TypesTooLong(ColumnError):
     code = "types_too_long"
 
 
+class AmbiguousColumns(ColumnError):
+    """A column's name is not one that Spark tells from all others: it ignores case, and reads a point as a field of a
+    record."""
+
+    code = "ambiguous_columns"
+
+
 class ColumnsInConflict(ColumnError):
     """Streams that interleave have a column of one name and of types that do not agree."""
 
@@ -68,6 +76,8 @@ class Columns:
     ------
     TypesTooLong
         There are too many, or their types are too long.
+    AmbiguousColumns
+        Two names differ by case only, or one has a point or a backtick in it.
     """
 
     types: Mapping[str, str | None] = field(default_factory=dict)
@@ -81,6 +91,7 @@ class Columns:
                 f"The stream has {len(self.types):,} columns, whose names and types have {self.characters:,} "
                 f"characters; {STREAM_COLUMNS.most:,} and {STREAM_CHARACTERS.most:,} may be.",
                 remedy="Give fewer columns, or records of fewer fields.")
+        require_told_apart(self.types)
 
     @property
     def characters(self) -> int:
@@ -218,6 +229,30 @@ def require_short(*kinds: str, parameter: str = "", value: str = "") -> None:
         raise TypesTooLong(
             f"A type comes to {length:,} characters; {TYPE_CHARACTERS.most:,} may be.",
             remedy="Keep in a record only what the next tasks need.", parameter=parameter, value=value)
+
+
+def require_told_apart(names: Iterable[str], *, parameter: str = "") -> None:
+    """Raise ``AmbiguousColumns`` where Spark would not tell columns apart by their names.
+
+    Parameters
+    ----------
+    names : iterable of str
+        The columns of one stream.
+    parameter : str, optional
+        The parameter that names them.
+    """
+    by_fold: dict[str, str] = {}
+    for name in names:
+        if not name or name == "*" or not _SPECIAL.isdisjoint(name):
+            raise AmbiguousColumns(
+                f"The name of the column “{name}” is read as something else: it is empty, *, or has a point or a "
+                "backtick in it.",
+                remedy="Give it another name where it comes from.", parameter=parameter, value=name, column=name)
+        other = by_fold.setdefault(name.lower(), name)
+        if other != name:
+            raise AmbiguousColumns(
+                f"The columns {other} and {name} differ by case only, which Spark does not see.",
+                remedy="Give one of them another name, or leave it out.", parameter=parameter, value=name, column=name)
 
 
 # (type, the columns of its input, its config with defaults filled in); raises ColumnError.

@@ -20,6 +20,7 @@ from scheduler.model.prices import Prices
 from scheduler.model.task_types import TaskTypes
 
 from .division import is_scheduled
+from .fragments import LONGEST_CHAIN
 
 MOST_SLOTS = 1 << 30
 
@@ -100,7 +101,7 @@ def fusions(
     *,
     task_types: TaskTypes,
     query_cores: float,
-    longest_chain: int | None = None,
+    longest_chain: int = LONGEST_CHAIN,
     busy: Collection[str] = (),
     apart: Collection[str] = (),
 ) -> list[Fusion]:
@@ -121,7 +122,7 @@ def fusions(
     query_cores : float
         Cores that a query takes whatever it carries.
     longest_chain : int, optional
-        The most tasks of a query; no limit without one.
+        The most tasks of a query.
     busy : collection of str, optional
         Fragments that are not to be touched now.
     apart : collection of str, optional
@@ -142,7 +143,7 @@ def series_along(
     *,
     task_types: TaskTypes,
     query_cores: float,
-    longest_chain: int | None = None,
+    longest_chain: int = LONGEST_CHAIN,
     busy: Collection[str] = (),
     apart: Collection[str] = (),
 ) -> list[Fusion]:
@@ -175,7 +176,7 @@ def step_of(
     *,
     task_types: TaskTypes,
     query_cores: float,
-    longest_chain: int | None = None,
+    longest_chain: int = LONGEST_CHAIN,
     busy: Collection[str] = (),
     apart: Collection[str] = (),
 ) -> Fusion | None:
@@ -307,7 +308,7 @@ class _Steps:
     """Which fragments can be one, and on which slot."""
 
     def __init__(
-        self, estate: EstateView, task_types: TaskTypes, query_cores: float, longest_chain: int | None,
+        self, estate: EstateView, task_types: TaskTypes, query_cores: float, longest_chain: int,
         busy: Collection[str], apart: Collection[str],
     ) -> None:
         self._estate, self._types, self._query_cores = estate, task_types, query_cores
@@ -322,8 +323,7 @@ class _Steps:
             (upper.active_tasks[-1], lower.tasks[0]) for upper, lower in pairwise(parts) if upper.active_tasks)
         if not self.may_be_one(parts) or (len(parts) == 1 and not dead):
             return None
-        if len(parts) > 1 and self._longest_chain is not None and (
-                sum(part.active for part in parts) > self._longest_chain):
+        if len(parts) > 1 and sum(part.active for part in parts) > self._longest_chain:
             return None
         slot = self._slot_for(parts)
         return None if slot is None else Fusion(tuple(part.id for part in parts), slot, dead, streams)

@@ -20,10 +20,11 @@ from scheduler.step_kinds import OPEN_OUTLET, START_FRAGMENT
 from .activity import FragmentChange
 
 NOW = "now"
+LONGEST_CHAIN = 50  # tasks of a query: Spark plans them within one another, and its stack ends between 100 and 150
 
 
 def cut_into_chains(
-    tasks: Sequence[RunningTask], *, task_types: TaskTypes, longest_chain: int | None = None,
+    tasks: Sequence[RunningTask], *, task_types: TaskTypes, longest_chain: int = LONGEST_CHAIN,
     unchained: Collection[str] = (),
 ) -> tuple[tuple[str, ...], ...]:
     """Cut new running tasks into chains, each to be a fragment on one slot.
@@ -40,7 +41,7 @@ def cut_into_chains(
     task_types : TaskTypes
         Declarations; a type that is not there chains.
     longest_chain : int, optional
-        Most tasks that a chain may have; None for no limit.
+        Most tasks that a chain may have.
     unchained : collection of str, optional
         Those of the tasks whose dataflow gives them a query of their own.
 
@@ -90,6 +91,34 @@ def chained_note(estate: EstateView, tasks: Mapping[str, str]) -> str:
         return ""
     runs = f"{', '.join(chained)} {'run' if len(chained) > 1 else 'runs'}"
     return f"{runs} in a query with others already, and stays there: from now on nothing more is fused with it."
+
+
+def begun_note(
+    estate: EstateView, running: Mapping[str, str], *, reused: Collection[str], task_types: TaskTypes
+) -> str:
+    """What a reviewer should know of live sources that are to begin with what is old and are read already; empty where
+    there are none.
+
+    Parameters
+    ----------
+    estate : EstateView
+        What runs.
+    running : mapping of str to str
+        The newcomer's tasks and the running ones that they are.
+    reused : collection of str
+        Those of the latter that are there already.
+    task_types : TaskTypes
+        The catalogue.
+    """
+    begun = [
+        name for name, task_id in running.items()
+        if task_id in reused and task_types[estate.tasks[task_id].type].connector
+        and estate.tasks[task_id].config.get("start", "newest") != "newest"]
+    if not begun:
+        return ""
+    reads = f"{', '.join(sorted(begun))} {'are' if len(begun) > 1 else 'is'} read already, and shared"
+    return (f"{reads}: this dataflow gets what comes from now on, and none of what was read before, though “start” "
+            "asks for it. A source of its own begins there: give it a config that differs, such as another keep_dead.")
 
 
 def attach(

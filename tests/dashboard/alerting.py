@@ -8,8 +8,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
+import pytest
+
+from dashboard import jobs
+from dashboard.alerts import evaluating
 from dashboard.alerts.models import Alert
+from dashboard.history.store import DatabaseHistory
+from dashboard.operations.estate import load_estate
 from dashboard.teams.models import Team
+from scheduler.contracts.reports import Reports
+from scheduler.history.series import Series
+from workers.engine.observed import Flows
 
 NOW_S = 1_800_000_000
 
@@ -63,3 +72,36 @@ def receiver() -> Iterator[Receiver]:
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+class AlertingEstate:
+    """What nodes report, what was measured, and rounds over it."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._patch, self.now_s = monkeypatch, NOW_S
+        self.states: dict[str, str] = {}
+        self.slot = "running"
+        self.disk_free_mb = 50_000.0
+        self.flows = Flows()
+
+    def round(self, latency_ms: dict[str, float | None] | None = None, *, seconds: int = 10) -> list[Alert]:
+        """One round ``seconds`` later, with these latencies in history; the alerts that there are."""
+        self.now_s += seconds
+        history = DatabaseHistory()
+        for second in range(self.now_s - 30, self.now_s):
+            history.append(second, {
+                Series("dataflow", key, "latency_p99_ms"): value for key, value in (latency_ms or {}).items()
+                if value is not None})
+        history.flush()
+        self._patch.setattr(jobs, "read_live", lambda *_: self.reading())
+        evaluating.evaluate_round(now_s=self.now_s)
+        return list(Alert.objects.order_by("pk"))
+
+    def reading(self) -> jobs.LiveReading:
+        fragments = {
+            bundle.id: {"state": self.states.get(bundle.id, "running"), "batch": 3, "batches": 3,
+                        "error": "No such column" if bundle.id in self.states else None}
+            for fragment in load_estate().fragments.values() for bundle in fragment.queries}
+        slots = {"0": {"state": self.slot, "restarts": 1, "fragments": fragments}, "1": {"state": "running"}}
+        return jobs.LiveReading(measured=True, flows=self.flows, reports=Reports.of({"n1": {
+            "node": "n1", "at_ms": self.now_s * 1000, "disk_free_mb": self.disk_free_mb, "slots": slots}}))

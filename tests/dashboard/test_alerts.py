@@ -26,10 +26,9 @@ from dashboard.outbox.models import Delivery, Endpoint
 from dashboard.teams.permissions import viewer_of
 from scheduler.alerting.grouping import WAIT_S
 from scheduler.alerting.kinds import RULE_KINDS
-from scheduler.contracts.reports import Reports
 from scheduler.history.series import ALARM, Annotation, Series
 from scheduler.model.errors import NotFound, PermissionDenied
-from tests.dashboard.alerting import NOW_S, alert_of
+from tests.dashboard.alerting import NOW_S, AlertingEstate, alert_of
 from tests.dashboard.building import World, document, running
 from workers.engine.observed import Flows, TaskFlow
 
@@ -39,42 +38,9 @@ def traffic(world: World) -> DataflowRecord:
     return running(world.carla, world.city, document("traffic"), world.ana)
 
 
-class Estate:
-    """What nodes report, what was measured, and rounds over it."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._patch, self.now_s = monkeypatch, NOW_S
-        self.states: dict[str, str] = {}
-        self.slot = "running"
-        self.disk_free_mb = 50_000.0
-        self.flows = Flows()
-
-    def round(self, latency_ms: dict[str, float | None] | None = None, *, seconds: int = 10) -> list[Alert]:
-        """One round ``seconds`` later, with these latencies in history; the alerts that there are."""
-        self.now_s += seconds
-        history = DatabaseHistory()
-        for second in range(self.now_s - 30, self.now_s):
-            history.append(second, {
-                Series("dataflow", key, "latency_p99_ms"): value for key, value in (latency_ms or {}).items()
-                if value is not None})
-        history.flush()
-        self._patch.setattr(jobs, "read_live", lambda *_: self.reading())
-        evaluating.evaluate_round(now_s=self.now_s)
-        return list(Alert.objects.order_by("pk"))
-
-    def reading(self) -> jobs.LiveReading:
-        fragments = {
-            bundle.id: {"state": self.states.get(bundle.id, "running"), "batch": 3, "batches": 3,
-                        "error": "No such column" if bundle.id in self.states else None}
-            for fragment in load_estate().fragments.values() for bundle in fragment.queries}
-        slots = {"0": {"state": self.slot, "restarts": 1, "fragments": fragments}, "1": {"state": "running"}}
-        return jobs.LiveReading(measured=True, flows=self.flows, reports=Reports.of({"n1": {
-            "node": "n1", "at_ms": self.now_s * 1000, "disk_free_mb": self.disk_free_mb, "slots": slots}}))
-
-
 @pytest.fixture
-def estate(monkeypatch: pytest.MonkeyPatch) -> Estate:
-    return Estate(monkeypatch)
+def estate(monkeypatch: pytest.MonkeyPatch) -> AlertingEstate:
+    return AlertingEstate(monkeypatch)
 
 
 def raising(error: Exception) -> Any:
@@ -88,7 +54,9 @@ def test_every_kind_has_a_reader() -> None:
     assert set(READERS) == set(RULE_KINDS)
 
 
-def test_a_late_dataflow_is_told_once_and_is_over_once(world: World, traffic: DataflowRecord, estate: Estate) -> None:
+def test_a_late_dataflow_is_told_once_and_is_over_once(
+    world: World, traffic: DataflowRecord, estate: AlertingEstate
+) -> None:
     world.carla.email = "carla@example.org"
     world.carla.save()
     services.set_choices(actor=world.carla, choices=[("warning", True, False)], email="carla@example.org")
@@ -114,7 +82,7 @@ def test_a_late_dataflow_is_told_once_and_is_over_once(world: World, traffic: Da
 
 
 def test_a_slot_that_dies_is_one_notice_for_all_that_ran_there(
-    world: World, traffic: DataflowRecord, estate: Estate, settings: Any
+    world: World, traffic: DataflowRecord, estate: AlertingEstate, settings: Any
 ) -> None:
     running(world.carla, world.city, document("cars", window=20), world.ana)
     world.carla.email = "carla@example.org"
@@ -130,7 +98,7 @@ def test_a_slot_that_dies_is_one_notice_for_all_that_ran_there(
 
 
 def test_a_round_that_is_killed_leaves_nothing_and_is_done_again(
-    world: World, traffic: DataflowRecord, estate: Estate, monkeypatch: pytest.MonkeyPatch
+    world: World, traffic: DataflowRecord, estate: AlertingEstate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     late = {str(traffic.pk): 30_000.0}
     for _ in range(6):
@@ -151,7 +119,7 @@ def test_a_round_that_is_killed_leaves_nothing_and_is_done_again(
 
 
 def test_a_full_disk_and_restarts_are_read(
-    world: World, traffic: DataflowRecord, estate: Estate, settings: Any
+    world: World, traffic: DataflowRecord, estate: AlertingEstate, settings: Any
 ) -> None:
     settings.LOCAL_NODE = "n0"
     query = next(iter(load_estate().fragments))
@@ -165,7 +133,7 @@ def test_a_full_disk_and_restarts_are_read(
 
 
 def test_a_driver_that_ends_again_and_again_is_told_to_those_who_run_there(
-    world: World, traffic: DataflowRecord, estate: Estate
+    world: World, traffic: DataflowRecord, estate: AlertingEstate
 ) -> None:
     fragment = next(iter(load_estate().fragments.values()))
     elsewhere = next(slot.name for slot in load_estate().slots if slot.name != fragment.slot)
@@ -178,7 +146,9 @@ def test_a_driver_that_ends_again_and_again_is_told_to_those_who_run_there(
     assert "3 times" in alert.text and "Its JVM ended." in alert.text
 
 
-def test_events_that_come_too_late_are_told_by_task(world: World, traffic: DataflowRecord, estate: Estate) -> None:
+def test_events_that_come_too_late_are_told_by_task(
+    world: World, traffic: DataflowRecord, estate: AlertingEstate
+) -> None:
     task, other, *_ = load_estate().tasks
     estate.flows = Flows(tasks={key: TaskFlow(5.0, 100, 20.0, 30.0, late=9 * (key == task)) for key in (task, other)})
     history = DatabaseHistory()
@@ -193,7 +163,7 @@ def test_events_that_come_too_late_are_told_by_task(world: World, traffic: Dataf
 
 
 def test_the_disk_of_the_sites_own_node_is_told_once(
-    world: World, estate: Estate, settings: Any, monkeypatch: pytest.MonkeyPatch
+    world: World, estate: AlertingEstate, settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings.LOCAL_NODE = "n1"
     estate.disk_free_mb = 20.0
@@ -204,7 +174,7 @@ def test_the_disk_of_the_sites_own_node_is_told_once(
 
 
 def test_a_sink_that_cannot_be_written_is_told(
-    world: World, traffic: DataflowRecord, estate: Estate, monkeypatch: pytest.MonkeyPatch
+    world: World, traffic: DataflowRecord, estate: AlertingEstate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     user = {"id": str(traffic.pk), "name": "traffic"}
     away = Finding("sink", "t1", "away", BAD, "out of traffic cannot be written.", "It is tried again.",
@@ -216,7 +186,7 @@ def test_a_sink_that_cannot_be_written_is_told(
 
 
 def test_where_all_slots_have_too_much_to_do_their_number_and_price_are_told(
-    world: World, traffic: DataflowRecord, estate: Estate, settings: Any, monkeypatch: pytest.MonkeyPatch
+    world: World, traffic: DataflowRecord, estate: AlertingEstate, settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings.CORE_HOUR_PRICE, settings.CURRENCY = 0.5, "EUR"
     monkeypatch.setattr(jobs, "event_bytes", lambda channels: dict.fromkeys(channels, 50.0))
@@ -249,7 +219,7 @@ def test_where_all_slots_have_too_much_to_do_their_number_and_price_are_told(
 
 
 def test_where_nothing_is_heard_nothing_changes(
-    world: World, traffic: DataflowRecord, estate: Estate, monkeypatch: pytest.MonkeyPatch
+    world: World, traffic: DataflowRecord, estate: AlertingEstate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     estate.slot = "stalled"
     for _ in range(7):
@@ -262,7 +232,7 @@ def test_where_nothing_is_heard_nothing_changes(
     assert [alert.phase for alert in of_broker] == ["firing"]
 
 
-def test_a_private_dataflow_is_told_to_its_team_alone(world: World, estate: Estate) -> None:
+def test_a_private_dataflow_is_told_to_its_team_alone(world: World, estate: AlertingEstate) -> None:
     running(world.carla, world.city, document("hush", visibility="private"), world.ana)
     estate.slot = "stalled"
     for _ in range(7):
@@ -272,7 +242,7 @@ def test_a_private_dataflow_is_told_to_its_team_alone(world: World, estate: Esta
         assert ("hush" in texts) is seen and "n1/0" in texts, name
 
 
-def test_marks_of_a_slot_tell_of_a_private_dataflow_to_its_team_alone(world: World, estate: Estate) -> None:
+def test_marks_of_a_slot_tell_of_a_private_dataflow_to_its_team_alone(world: World, estate: AlertingEstate) -> None:
     running(world.carla, world.city, document("hush", visibility="private"), world.ana)
     DatabaseHistory().annotate([
         Annotation(NOW_S, ALARM, "slot", slot.name, "Full: hush has no room.", "city")
@@ -289,7 +259,7 @@ def test_marks_of_a_slot_tell_of_a_private_dataflow_to_its_team_alone(world: Wor
 
 
 def test_a_rule_of_ones_own_wins_over_the_teams_and_one_that_is_off_watches_nothing(
-    world: World, traffic: DataflowRecord, estate: Estate
+    world: World, traffic: DataflowRecord, estate: AlertingEstate
 ) -> None:
     late = {str(traffic.pk): 3_000.0}
     services.set_rule(actor=world.dev, team=world.city, kind="latency", dataflow_id=str(traffic.pk),

@@ -10,7 +10,7 @@ import pytest
 
 from dashboard.approvals.lifecycle import DONE, EXECUTING, FAILED, ROLLED_BACK, ROLLING_BACK
 from dashboard.approvals.models import Proposal
-from dashboard.approvals.services import record_progress, roll_back_proposal
+from dashboard.approvals.services import record_progress, remove_dataflow, roll_back_proposal
 from dashboard.approvals.services.enacting import PATIENCE_S, require_calm
 from dashboard.audit.models import AuditEntry
 from dashboard.operations.estate import load_estate
@@ -83,6 +83,22 @@ def test_a_failed_proposal_executes_again_once_its_query_runs(world: World):
     started = seen(proposal, {f"start_fragment:{fragment}"})
     again = record_progress(proposal_id=proposal.pk, **started, at=after(PATIENCE_S * 2 + 1))
     assert (again.status, again.progress["failing"]) == (EXECUTING, {})
+
+
+def test_what_failed_at_its_start_can_be_removed_by_whoever_may_remove_a_dataflow(world: World, executing):
+    fragment = next(iter(plan_of(executing.plan).fragments_after))
+    for seconds in (0, PATIENCE_S + 1):
+        with pytest.raises(InvalidTransition, match="nothing to remove yet"):
+            remove_dataflow(actor=world.carla, dataflow_id=executing.dataflow_id)
+        record_progress(
+            proposal_id=executing.pk, **seen(executing, failing={fragment: "ambiguous reference"}), at=after(seconds))
+    removal = approved(removal_planned(world.carla, executing.dataflow), world.ana)
+    executing.refresh_from_db()
+    assert executing.status == ROLLED_BACK and executing.finished_at is not None
+    assert load_estate().submitted == {}
+    done = enacted(removal)
+    assert (done.status, done.dataflow.status) == (DONE, "removed")
+    require_calm(world.carla)
 
 
 def test_reports_about_a_proposal_at_rest_change_nothing(executing):

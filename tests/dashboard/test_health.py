@@ -48,6 +48,9 @@ UP = SlotReport(state="running")
     (QueryReport(state="running", batch=3, throttled_by="f1-0.0"), UP, {}, "throttled"),
     (QueryReport(state="running", batch=3, batch_for_ms=30_000), UP, {}, "stalled"),
     (QueryReport(state="backoff", error="no"), UP, {}, "backoff"),
+    (QueryReport(state="running", error="no", failures=2), UP, {"gets_events": True}, "backoff"),
+    (QueryReport(state="running", error="no", failures=2, batch=3), UP, {}, "running"),
+    (QueryReport(state="running", error="no", failures=1, restarts=1), UP, {"gets_events": True}, "recovering"),
     (QueryReport(state="waiting"), UP, {}, "waiting"),
 ])
 def test_a_state_follows_from_what_flows(
@@ -136,6 +139,25 @@ def test_what_is_wrong_is_said_with_cause_and_remedy(
     assert concerned == ([] if part == "worker" else ["traffic"])
     assert (finding["part"] == "worker") or set(live_dataflow(viewer_of(world.carla), record.pk)["health"]) == {
         f"{part}/{finding['name']}"}
+
+
+def test_queries_that_come_back_after_a_restart_are_counted_down(
+    world: World, record: DataflowRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for window in range(4, 10):
+        running(world.carla, world.city, document(f"speeds{window}", window=window), world.ana)
+    names = [fragment.id for fragment in load_estate().fragments.values() if fragment.slot == "n1/0"]
+    causes_told = []
+    for back in range(len(names) + 1):
+        queries = {name: {"state": "running", "batch": 1} if number < back else {"state": "starting"}
+                   for number, name in enumerate(names)}
+        observe(monkeypatch, slot={"restarts": 1, "since_ms": AT_MS - 5_000, "fragments": queries})
+        causes_told.append([finding["cause"] for finding in live_estate(viewer_of(world.carla))["health"].values()])
+    count = len(names)
+    assert count >= 3 and [causes[0].split(" queries")[0] for causes in causes_told[:-2]] == [
+        f"{missing} of {count}" for missing in range(count, 1, -1)]
+    assert "is coming back" in causes_told[-2][0]
+    assert [len(causes) for causes in causes_told] == [1] * count + [0]
 
 
 def test_a_full_disk_is_foreseen_and_named(

@@ -85,11 +85,64 @@ def test_without_the_token_an_address_is_as_if_it_were_not_there(posted: Posted,
     assert client.get(URL).status_code == 405
 
 
-def test_what_is_posted_again_under_its_key_is_taken_once(posted: Posted):
-    answers = [posted.post([{"a": 1}], **{"Idempotency-Key": key}).json() for key in ("x", "x", "y")]
-    assert [answer["again"] for answer in answers] == [False, True, False]
-    assert posted.rows() == [1, 1]
+def test_what_is_posted_again_under_its_key_is_taken_once_and_answered_as_at_first(posted: Posted):
+    body = '{"a": 1}\n{"a": "x"}\n'
+    answers = [posted.post(body, content_type="application/x-ndjson", **{"Idempotency-Key": key}).json()
+               for key in ("x", "x", "y")]
+    assert [answer.pop("again") for answer in answers] == [False, True, False]
+    assert answers[0] == answers[1] and (answers[0]["taken"], answers[0]["dead"]) == (1, 1)
+    assert posted.rows() == [1, 1] and posted.store.state(posted.task).dead == 2
     assert posted.post([{"a": 1}], **{"Idempotency-Key": "x" * 201}).status_code == 400
+
+
+def test_a_request_that_is_refused_keeps_no_key(posted: Posted):
+    answers = [posted.post(body, **{"Idempotency-Key": "x"}) for body in ({"a": "no"}, {"a": "no"}, {"a": 3}, {"a": 3})]
+    assert [answer.status_code for answer in answers] == [422, 422, 202, 202]
+    assert [answer.json()["taken"] for answer in answers[2:]] == [1, 1] and posted.rows() == [3]
+    posted.store.leave(posted.task, "f1-0")
+    assert posted.post({"a": 4}, **{"Idempotency-Key": "y"}).status_code == 503
+    posted.store.join(posted.task, "f1-0")
+    assert posted.post({"a": 5}, **{"Idempotency-Key": "y"}).json()["taken"] == 1
+
+
+@pytest.mark.parametrize(("other", "content_type"), [
+    ({"a": 2}, "application/json"), ({"a": "no"}, "application/json"), ('{"a": 1}', "application/x-ndjson")])
+def test_a_key_that_another_body_took_is_refused(posted: Posted, other, content_type):
+    assert posted.post('{"a": 1}', **{"Idempotency-Key": "x"}).status_code == 202
+    refused = posted.post(other, content_type=content_type, **{"Idempotency-Key": "x"})
+    assert (refused.status_code, refused.json()["code"]) == (409, "key_used")
+    assert "key of its own" in refused.json()["remedy"]
+    assert posted.rows() == [1] and posted.store.state(posted.task).dead == 0
+
+
+def test_a_key_that_an_earlier_version_took_is_taken_still(posted: Posted, broker):
+    broker.zadd(keys.posted(posted.task), {"x": 2**41})
+    assert posted.post({"a": 1}, **{"Idempotency-Key": "x"}).json()["again"] and posted.rows() == []
+
+
+def test_what_is_known_of_a_key_goes_after_a_day(posted: Posted, broker):
+    assert posted.post({"a": 1}, **{"Idempotency-Key": "x"}).status_code == 202
+    broker.zadd(keys.posted(posted.task), {"x": 1})
+    assert posted.post({"a": 2}, **{"Idempotency-Key": "y"}).status_code == 202
+    assert broker.hkeys(keys.answers(posted.task)) == [b"y"]
+    assert posted.post({"a": 3}, **{"Idempotency-Key": "x"}).json()["taken"] == 1
+
+
+def test_of_several_sources_none_takes_what_one_has_another_body_for(posted: Posted, world):
+    running(world.carla, world.city, json.dumps({
+        "name": "again",
+        "tasks": [
+            {"id": "posted", "type": "http_ingest", "config": {
+                "name": "meters", "token": {"secret": "meters"}, "columns": ["a:double"]}},
+            {"id": "out", "type": "output", "config": {"name": "out"}}],
+        "streams": [{"from": "posted", "to": "out"}]}), world.ana)
+    [other] = RunningTaskRow.objects.filter(type="http_ingest").exclude(pk=posted.task)
+    posted.store.open(other.pk, layout_of(other.config), known_readers=["f2-0"], node="n1")
+    posted.store.join(other.pk, "f2-0")
+    taken = posted.post({"a": 1.5}, **{"Idempotency-Key": "x"})
+    assert taken.status_code == 202 and taken.json()["taken"] == 1, "the double takes it"
+    assert posted.post({"a": 2}, **{"Idempotency-Key": "x"}).status_code == 409
+    assert posted.rows() == [] and posted.store.state(other.pk).seq == 1
 
 
 def test_a_full_source_says_so_and_takes_nothing_and_then_all(posted: Posted, broker):

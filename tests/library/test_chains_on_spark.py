@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
+from functools import reduce
 from statistics import fmean
 
 import pytest
 import yaml
 
+from scheduler.reuse.fragments import LONGEST_CHAIN
 from workers.library.bloom import BloomFilter
 from workers.library.samples import SAMPLES
 from workers.library.schemas import URBAN
@@ -107,3 +109,12 @@ def test_stats_do_not_depend_on_batches(ids, stream, ticks):
     events_out += cut.run(tasks)
     assert len(expected) > 50
     assert events_out == expected
+
+
+def test_a_chain_as_long_as_one_may_be_is_planned_and_run(stream):
+    line = stream(f"{TICKS}, a double")
+    line.add([(0, 1, 1, 0.5)], sizes=[])
+    [row] = line.run(lambda frame: reduce(
+        lambda rows, number: build("sql", rows, query=f"SELECT a + {number} AS a FROM input"),
+        range(LONGEST_CHAIN), frame))
+    assert row == (0, 1, 1, 0.5 + sum(range(LONGEST_CHAIN)))

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from scheduler.model.columns import ColumnError, Columns
+from scheduler.model.columns import ColumnError, Columns, require_told_apart
 from workers.library import registry
 
 from .conftest import build
@@ -183,3 +183,24 @@ def test_unknown_columns_are_refused_nowhere():
     for name, _, config in CASES:
         if registry.task_types()[name].kind != "source":
             registry.columns_of(registry.task_types()[name], Columns.unknown(), config)
+
+
+@pytest.mark.parametrize("names", [
+    ("id", "Id"), ("id", "other"), ("a.b",), ("a`b",), ("*", "a"), ("_Seq", "_seq"),
+    ("a b", "a-b", "1", "größe", "a[0]", "a:b", "a/b")],
+    ids=repr)
+def test_names_are_refused_just_where_spark_does_not_tell_them_apart(spark, names):
+    from pyspark.errors import AnalysisException
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import StringType, StructField, StructType
+
+    rows = spark.createDataFrame([], StructType([StructField(name, StringType()) for name in names]))
+    try:
+        told_apart = all(rows.select(F.col(name)).columns == [name] for name in names)
+    except AnalysisException:
+        told_apart = False
+    if told_apart:
+        require_told_apart(names)
+    else:
+        with pytest.raises(ColumnError):
+            require_told_apart(names)

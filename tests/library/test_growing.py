@@ -29,7 +29,8 @@ RECORD = ", ".join(f"f{place}:int" for place in range(300))
 # them more than any machine has.
 BOMBS = {
     "replace": "length(replace(s, 'a', t))",
-    "replace again": "length(replace(replace(replace(s, 'a', 'bbbbbbbbbb'), 'b', 'cccccccccc'), 'c', 'dddddddddddddddd'))",
+    "replace again":
+        "length(replace(replace(replace(s, 'a', 'bbbbbbbbbb'), 'b', 'cccccccccc'), 'c', 'dddddddddddddddd'))",
     "replace in what is known": "length(replace(lpad('', 10000, 'a'), 'a', t))",
     "regexp_replace": f"length(regexp_replace(regexp_replace(s, 'a', '{'b' * 200}'), 'b', '{'c' * 200}'))",
     "concat": f"length(concat({', '.join([GROWN] * 100)}))",

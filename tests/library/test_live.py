@@ -12,6 +12,8 @@ from scheduler.model.canonical import identity_config
 from scheduler.model.dataflow import Dataflow, Task
 from scheduler.model.documents import read_document
 from scheduler.reuse.fingerprint import fingerprints
+from workers.library import live
+from workers.library.config import InvalidConfig
 from workers.library.registry import check, task_types
 
 KAFKA = {"servers": ["kafka.example.org:9092"], "topics": ["orders"]}
@@ -125,3 +127,16 @@ def test_two_teams_credentials_are_two_sources_and_none_is_one():
     assert identity("city", has_secret=True) != identity("mobility", has_secret=True)
     assert identity("city", topics=["a", "b"]) == identity("city", topics=["b", "a", "a"])
     assert identity("city", start="oldest") != identity("city")
+
+
+@pytest.mark.parametrize(("changes", "why"), [
+    ({"format": "avro"}, "belong together"), ({"registry": "http://kafka.example.org:8081"}, "belong together"),
+    ({"format": "avro", "registry": "http://other.example.org"}, "may not reach"),
+    ({"format": "avro", "registry": "http://kafka.example.org:8081", "registry_user": "ana"}, "needs a password"),
+    ({"format": "avro", "registry": "http://kafka.example.org:8081", "columns": []}, "needs columns")])
+def test_avro_needs_a_registry_that_may_be_asked(monkeypatch, changes, why):
+    monkeypatch.setenv("WEIR_CONNECTOR_HOSTS", "kafka.example.org:9092,kafka.example.org:8081")
+    config = {"servers": ["kafka.example.org:9092"], "topics": ["a"], "columns": ["n:bigint"]}
+    with pytest.raises(InvalidConfig, match=why):
+        live.kafka_check({**config, **changes})
+    live.kafka_check({**config, "format": "avro", "registry": "http://kafka.example.org:8081"})

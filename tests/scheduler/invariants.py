@@ -128,11 +128,11 @@ def check_outlets(estate: Estate) -> None:
     assert len(set(channels)) == len(channels), "two streams share a channel"
 
 
-def check_chains(estate: Estate, plan: Plan, task_types: TaskTypes, longest_chain: int | None) -> None:
+def check_chains(estate: Estate, plan: Plan, task_types: TaskTypes, longest_chain: int) -> None:
     """New fragments keep to ``chain: never``, of types and of whoever uses a task, and to the longest chain allowed."""
     for fragment_id in set(plan.fragments_after) - set(plan.fragments_before):
         tasks = plan.fragments_after[fragment_id].tasks
-        assert longest_chain is None or len(tasks) <= longest_chain
+        assert len(tasks) <= longest_chain
         if any(task_types[estate.tasks[task_id].type].chain == "never" or task_id in estate.unchained
                for task_id in tasks):
             assert len(tasks) == 1

@@ -6,6 +6,7 @@ import pytest
 
 from scheduler.model.columns import (
     STREAM_TYPES,
+    AmbiguousColumns,
     Columns,
     ColumnsInConflict,
     UnknownColumn,
@@ -19,6 +20,7 @@ from scheduler.model.task_types import Parameter, TaskType, TaskTypes
 TYPES = TaskTypes([
     TaskType("readings", "source", "Gives readings.", "none:none"),
     TaskType("labels", "source", "Gives text as value.", "none:none"),
+    TaskType("shouts", "source", "Gives VALUE.", "none:none"),
     TaskType("keep", "transform", "Keeps columns.", "none:none", (
         Parameter("columns", "list", "Which.", required=True, items="string"),
         Parameter("number", "string", "A column of numbers.", default="value"))),
@@ -31,6 +33,8 @@ def columns_of(task_type, inputs, config):
     match task_type.name:
         case "readings":
             return Columns.stream({"sensor": "string", "value": "double"})
+        case "shouts":
+            return Columns.stream({"VALUE": "double"})
         case "labels":
             return Columns.stream({"sensor": "string", "value": "string"})
         case "keep":
@@ -125,3 +129,21 @@ def test_open_columns_refuse_nothing_and_know_what_was_added():
         Columns.stream({}).require("n")
     assert "no columns but Weir's own" in caught.value.remedy
     assert list(Columns.stream({"a": "int", "b": "int"}).renewed({"a": "string"})) == [*STREAM_TYPES, "b", "a"]
+
+
+@pytest.mark.parametrize("names", [
+    ("id", "ID"), ("id", "Id", "other"), ("_SEQ",), ("a.b",), ("a`b",), ("*",), ("",)])
+def test_columns_that_spark_does_not_tell_apart_are_refused_wherever_they_come_from(names):
+    with pytest.raises(AmbiguousColumns) as refused:
+        Columns.stream(dict.fromkeys(names, "string"))
+    assert refused.value.remedy and refused.value.facts["column"] in names
+    with pytest.raises(AmbiguousColumns):
+        interleaved([(str(number), Columns.stream({name: "string"})) for number, name in enumerate(names)])
+
+
+def test_of_two_streams_that_meet_columns_that_differ_by_case_are_told_at_the_task_that_reads_both():
+    text = document("{id: r, type: readings}", "{id: s, type: shouts}", "{id: o, type: out}",
+                    streams="{from: r, to: o}, {from: s, to: o}")
+    [problem] = problems_of(text)
+    assert problem.code == "ambiguous_columns" and "value and VALUE differ by case only" in problem.message
+    assert "another name" in problem.remedy and problem.task_id == "o"

@@ -14,6 +14,7 @@ from scheduler.model.resources import Supply
 from scheduler.planning import plan_submission
 from scheduler.rearranging import plan_pause
 from scheduler.rescheduling import bound, plan_schedule, plan_schedule_back, schedulable
+from scheduler.reuse.fragments import LONGEST_CHAIN
 from scheduler.scheduling import prepare, schedule
 from tests.scheduler.reversing import reverse_plan
 
@@ -33,7 +34,7 @@ from .test_rescheduling import (
 )
 
 
-def unscheduled(estate: Estate, *dataflows, longest_chain=None) -> Estate:
+def unscheduled(estate: Estate, *dataflows, longest_chain=LONGEST_CHAIN) -> Estate:
     """The estate with these dataflows, submitted without a schedule."""
     for dataflow in dataflows:
         estate = apply_plan(estate, plan_submission(

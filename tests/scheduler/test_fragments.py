@@ -12,8 +12,9 @@ from scheduler.model.encoding import estate_from_json, to_json
 from scheduler.model.errors import NoSlots
 from scheduler.model.fragment import Slot
 from scheduler.model.plan import Step
+from scheduler.model.task_types import Parameter, TaskType, TaskTypes
 from scheduler.planning import plan_removal, plan_submission
-from scheduler.reuse.fragments import cut_into_chains
+from scheduler.reuse.fragments import LONGEST_CHAIN, cut_into_chains
 from scheduler.reuse.merge import merge
 
 from .catalogue import EMPTY, PRICES, SLOTS, TYPES, flow, remove, submit, unchained
@@ -89,6 +90,14 @@ def test_a_chain_may_have_a_longest_length():
     assert chains_of(LINE, longest_chain=2) == ["s a", "b c", "o"]
     assert chains_of(LINE, longest_chain=1) == ["s", "a", "b", "c", "o"]
     assert chains_of(LINE, longest_chain=5) == ["s a b c o"]
+
+
+def test_a_long_chain_is_cut_into_queries_that_spark_can_plan():
+    middle = {f"t{number:03}": ("scale", {"by": number}) for number in range(200)}
+    long = flow("long", {"s": "sensors", **middle, "o": "archive"}, " > ".join(("s", *middle, "o")))
+    estate = submit(EMPTY, long)
+    lengths = [len(fragment.tasks) for fragment in estate.fragments.values()]
+    assert max(lengths) <= LONGEST_CHAIN < 100 and sum(lengths) == 202 and len(lengths) == 5
 
 
 def test_merging_at_the_end_of_a_chain_in_its_middle_and_where_an_outlet_is_open():
@@ -183,3 +192,20 @@ def test_new_fragments_spread_over_the_slots():
     assert sorted(fragment.slot for fragment in estate.fragments.values()) == sorted(
         [slot.name for slot in SLOTS] * 2
     )
+
+
+@pytest.mark.parametrize(("start", "other", "is_told"), [
+    ("oldest", 0, True), ("2026-05-01T00:00:00Z", 0, True), ("newest", 0, False), ("oldest", 1, False)])
+def test_who_asks_for_old_events_of_a_source_that_is_read_already_is_told_to_get_none(start, other, is_told):
+    types = TaskTypes([*TYPES.values(), TaskType(
+        "table", "source", "Rows.", "none:none", (
+            Parameter("start", "string", "Where.", default="newest"), Parameter("keep_dead", "integer", "Letters.")),
+        connector="none:none")])
+    estate = EMPTY
+    for name, keep_dead in (("first", 0), ("second", other)):
+        rows = ("table", {"start": start, "keep_dead": keep_dead})
+        plan = plan_submission(
+            estate, flow(name, {"rows": rows, "o": ("archive", {"name": name})}, "rows > o"), dataflow_id=name,
+            team="roads", task_types=types, prices=PRICES)
+        assert any("rows is read already" in note for note in plan.notes) is (is_told and name == "second")
+        estate = apply_plan(estate, plan)

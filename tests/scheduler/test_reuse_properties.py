@@ -11,6 +11,7 @@ from scheduler.model.encoding import estate_from_json, estate_to_json
 from scheduler.model.estate import Estate
 from scheduler.model.plan import Plan
 from scheduler.planning import plan_removal, plan_submission
+from scheduler.reuse.fragments import LONGEST_CHAIN
 
 from .catalogue import EMPTY, PRICES, TYPES, remove, submit
 from .invariants import check_chains, check_estate, check_plan
@@ -22,7 +23,7 @@ SHORT = settings(max_examples=200, deadline=None, suppress_health_check=[HealthC
 LONG = settings(SHORT, max_examples=10_000)
 
 
-def planned(estate: Estate, dataflow_id: str, dataflow, team: str, longest_chain: int | None) -> Plan:
+def planned(estate: Estate, dataflow_id: str, dataflow, team: str, longest_chain: int) -> Plan:
     if dataflow is None:
         return plan_removal(estate, dataflow_id, task_types=TYPES, prices=PRICES)
     return plan_submission(
@@ -31,7 +32,7 @@ def planned(estate: Estate, dataflow_id: str, dataflow, team: str, longest_chain
     )
 
 
-def live(history, longest_chain: int | None = None) -> tuple[Estate, Reference]:
+def live(history, longest_chain: int = LONGEST_CHAIN) -> tuple[Estate, Reference]:
     """Go through a history, checking every plan and every estate on the way."""
     estate, reference = EMPTY, Reference(TYPES)
     check_estate(estate, reference)
@@ -59,7 +60,7 @@ def drained_in_any_order(history, data: st.DataObject) -> None:
 
 
 @SHORT
-@given(histories(), st.sampled_from([None, None, 1, 2]))
+@given(histories(), st.sampled_from([LONGEST_CHAIN, LONGEST_CHAIN, 1, 2]))
 def test_every_estate_on_the_way_keeps_the_invariants(history, longest_chain):
     live(history, longest_chain)
 
@@ -94,7 +95,7 @@ def test_removing_what_was_just_submitted_leaves_what_was_there(history, dataflo
 @pytest.mark.long
 @pytest.mark.timeout(3600)
 @LONG
-@given(histories(longest=12), st.sampled_from([None, None, 1, 2]))
+@given(histories(longest=12), st.sampled_from([LONGEST_CHAIN, LONGEST_CHAIN, 1, 2]))
 def test_ten_thousand_histories_keep_the_invariants(history, longest_chain):
     live(history, longest_chain)
 

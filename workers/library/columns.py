@@ -101,17 +101,19 @@ def typed_columns(columns: Sequence[str]) -> dict[str, str]:
         A name is not a plain one, stands twice, or is Weir's own; or the type is unknown.
     """
     types: dict[str, str] = {}
+    taken = set(STREAM)  # Spark does not see case
     for column in columns:
         name, _, written = str(column).partition(":")
         kind = column_type(written or "string")
-        if not re.fullmatch(r"[A-Za-z_]\w*", name) or name in STREAM or name in types or kind is None:
+        if not re.fullmatch(r"[A-Za-z_]\w*", name) or name.lower() in taken or kind is None:
             raise InvalidConfig(
                 f"“{column}” is not a column to read.",
-                remedy=f"Write “name” or “name:type”, each name once, not {', '.join(STREAM)}; "
+                remedy=f"Write “name” or “name:type”, each name once (whatever its case), not {', '.join(STREAM)}; "
                 f"types are {', '.join(COLUMN_TYPES)} (p digits, at most {MOST_DIGITS}, s of them behind the point).",
                 column=column,
             )
         types[name] = kind
+        taken.add(name.lower())
     return types
 
 

@@ -15,6 +15,7 @@ from scheduler.model.task_types import Parameter, TaskType
 
 from .config import InvalidConfig, settings
 from .live_events import (
+    AVRO,
     CA,
     CLIENT_CERTIFICATE,
     EVENTS,
@@ -78,7 +79,12 @@ KAFKA = TaskType(
         Parameter("start", "string", "Where it begins where nothing was read yet: newest, oldest, or an ISO time.",
                   default="newest"),
         *KAFKA_ACCESS,
-        CA, *CLIENT_CERTIFICATE, written_as(*FORMATS), include("kafka_"), *EVENTS,
+        CA, *CLIENT_CERTIFICATE, written_as(*FORMATS, AVRO),
+        Parameter("registry", "string", "Of format avro: the schema registry, http://host:port or https; the operator "
+                  "must allow it (WEIR_CONNECTOR_HOSTS).", pattern=rf"https?://{SERVER}", added=True),
+        Parameter("registry_user", "string", "Who reads schemas there.", added=True),
+        Parameter("registry_password", "string", "Of that user.", secret=True, added=True),
+        include("kafka_"), *EVENTS,
     ),
     cost_us=5,
 )
@@ -151,6 +157,7 @@ def kafka_check(config: Mapping[str, Any]) -> None:
     if values["security"].startswith("sasl") and not (values["username"] and values["password"]):
         raise InvalidConfig("SASL needs username and password.", remedy="Name both, the password as a secret.")
     check_certificate(values, encrypted=values["security"].endswith("ssl"), how="Set security to ssl or sasl_ssl.")
+    _check_registry(values)
     check_events(values, prefix="kafka_")
 
 
@@ -160,6 +167,15 @@ def postgresql_check(config: Mapping[str, Any]) -> None:
     if not values["columns"]:
         raise InvalidConfig("It names no columns.", remedy="Name the columns of the table to be read, with types.")
     check_events({**values, "format": "json"})
+
+
+def _check_registry(values: Mapping[str, Any]) -> None:
+    if (values["format"] == AVRO) != bool(values["registry"]):
+        raise InvalidConfig("The format avro and a registry belong together.", remedy="Name both, or neither.")
+    if values["registry"]:
+        require_allowed(values["registry"].partition("://")[2], usual_port=8081)
+    if bool(values["registry_user"]) != bool(values["registry_password"]):
+        raise InvalidConfig("A registry's user needs a password.", remedy="Name both, the password as a secret.")
 
 
 def _check_password(values: Mapping[str, Any]) -> None:

@@ -15,10 +15,12 @@ from .columns import COLUMN_TYPES, typed_columns
 from .config import InvalidConfig
 
 FORMATS = ("json", "ndjson", "csv", "arrow", "text", "bytes")
+AVRO = "avro"  # framed for a schema registry
 # What a source knows of a message beside its content, by the column that holds it where `include` asks for it.
 INCLUDED: Mapping[str, str] = {
     "kafka_key": "string", "kafka_headers": "string", "kafka_time": "timestamp", "kafka_topic": "string",
-    "kafka_partition": "bigint", "kafka_offset": "bigint", "mqtt_topic": "string", "file_name": "string",
+    "kafka_partition": "bigint", "kafka_offset": "bigint", "mqtt_topic": "string", "mqtt_retained": "boolean",
+    "file_name": "string",
     "file_time": "timestamp"}
 COLUMNS = Parameter(
     "columns", "list", "The fields of an event, each “name” or “name:type” (types: " + ", ".join(COLUMN_TYPES) + "); "
@@ -84,7 +86,7 @@ def check_events(values: Mapping[str, Any], *, prefix: str = "") -> None:
     columns = typed_columns(values["columns"])
     if columns and values["format"] in ("text", "bytes"):
         raise InvalidConfig(f"The format {values['format']} has no columns.", remedy="Leave columns out.")
-    if not columns and values["format"] in ("csv", "arrow", "parquet"):
+    if not columns and values["format"] in ("csv", "arrow", "parquet", AVRO):
         raise InvalidConfig(f"The format {values['format']} needs columns.", remedy="Name them in their order.")
     for name in values.get("include") or ():
         known = [column for column in INCLUDED if prefix and column.startswith(prefix)]

@@ -19,6 +19,7 @@ from dashboard.approvals.moves import move_proposal
 from dashboard.approvals.plan_in_force import plans_in_force
 from dashboard.audit.trail import Audit, audited
 from dashboard.catalog import lifecycle as dataflows
+from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.moves import move_dataflow
 from dashboard.catalog.permissions import visible_to
 from dashboard.catalog.services import take_version
@@ -81,11 +82,21 @@ def execute(audit: Audit, proposal: Proposal, *, generation: int) -> None:
     store_plan(plan)
     if kind.becomes:
         move_dataflow(proposal.dataflow, kind.becomes)
+    if kind.becomes == dataflows.REMOVING:
+        _end_what_fails(proposal.dataflow)
     if kind.has_version:
         take_version(actor=audit.actor, record=proposal.dataflow, number=proposal.plan.version)
     audit.details["generation"] = generation + 1
     _tell_who_pays(audit, proposal, plan)
     jobs.enact(str(proposal.pk))
+
+
+def _end_what_fails(record: DataflowRecord) -> None:
+    """End plans of a dataflow that fail, as taken back: it is removed, and with it what they began."""
+    for failed in Proposal.objects.select_for_update().filter(dataflow=record, status=FAILED):
+        move_proposal(failed, ROLLING_BACK)
+        failed.finished_at = timezone.now()
+        move_proposal(failed, ROLLED_BACK)
 
 
 def require_calm(actor: User | None) -> None:

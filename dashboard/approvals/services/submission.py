@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from dashboard import jobs
 from dashboard.approvals.demands import missing_teams
-from dashboard.approvals.lifecycle import CANCELLED, COMPUTING, PENDING, STALE, UNPLANNABLE
+from dashboard.approvals.lifecycle import CANCELLED, COMPUTING, FAILED, PENDING, STALE, UNPLANNABLE
 from dashboard.approvals.models import Proposal
 from dashboard.approvals.moves import move_proposal
 from dashboard.approvals.permissions import proposal_for
@@ -104,7 +104,10 @@ def submit_dataflow(
 
 
 def remove_dataflow(*, actor: User, dataflow_id: UUID | str) -> Proposal:
-    """Propose to remove a running dataflow; there is one open proposal to do so at most, and it is asked for again."""
+    """Propose to remove a running dataflow; there is one open proposal to do so at most, and it is asked for again.
+
+    Also of one whose plan fails: it ends with the dataflow.
+    """
     viewer = viewer_of(actor)
     with audited(actor=actor, verb="dataflow.propose_removal") as audit:
         lock_generation()
@@ -221,8 +224,12 @@ def plan_anew(*, actor: User | None, proposal: Proposal, options: Mapping[str, A
 
 
 def require_at_rest(record: DataflowRecord, states: Collection[str], what: str) -> None:
-    """Raise unless the dataflow is in one of these states and nothing of it is being enacted."""
-    if record.status not in states or Proposal.objects.under_way().filter(dataflow=record).exists():
+    """Raise unless the dataflow is in one of these states and nothing of it is being enacted; a removal waits for no
+    plan that fails."""
+    under_way = Proposal.objects.under_way().filter(dataflow=record)
+    if what == REMOVE.name:
+        under_way = under_way.exclude(status=FAILED)
+    if record.status not in states or under_way.exists():
         raise InvalidTransition(
             f"{record.name} is {record.status}, so there is nothing to {what} yet.",
             remedy="Wait until what is under way is done, or cancel or roll back its proposal.", status=record.status)

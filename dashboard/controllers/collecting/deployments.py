@@ -22,10 +22,10 @@ from dashboard.operations.deployment import bytes_between_nodes, deployment_of, 
 from dashboard.operations.telemetry import EVERYTHING
 from dashboard.operations.view import View, view_for
 from scheduler.controllers.defragmentation import Candidate
-from scheduler.controllers.deploying import RESTS_S, SLOT, TRAFFIC, Asker, Deploying, Deployments
+from scheduler.controllers.deploying import SLOT, TRAFFIC, Asker, Deploying, Deployments, resting_tasks
 from scheduler.controllers.dry_run import Frame
 from scheduler.controllers.protocol import Effect, Sample
-from scheduler.controllers.values import DECLINED, Round
+from scheduler.controllers.values import DAY_S, Round
 from scheduler.deployment.queues import grows
 from scheduler.history.points import grid
 from scheduler.history.series import MINUTE, QUERY, TEN_SECONDS, Series
@@ -176,8 +176,7 @@ def _behind(view: View, *, begin: datetime, end: datetime) -> frozenset[str]:
 
 def _resting(view: View, at: datetime) -> frozenset[str]:
     """Queries whose tasks moved lately: they have other ids since."""
-    rows = RoundRow.objects.filter(controller=Deploying.name, begun__gte=at - timedelta(seconds=RESTS_S)).exclude(
-        phase=DECLINED)
-    moved = {task for row in rows for task in round_of(row).decision.arguments.get("tasks", "").split()}
+    rows = RoundRow.objects.filter(controller=Deploying.name, begun__gte=at - timedelta(seconds=DAY_S))
+    moved = resting_tasks([round_of(row) for row in rows], now_s=at.timestamp())
     places = view.estate.places
     return frozenset(places[task][0] for task in moved if task in places)

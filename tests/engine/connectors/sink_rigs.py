@@ -213,6 +213,15 @@ class DeltaSink:
         assert all(row["text"] == f"event {int(row['n'])}" for row in rows)
         return Counter(self._taken) + Counter(row["n"] for row in rows)
 
+    def delete(self) -> None:
+        """The table is gone, with all that was in it."""
+        if self._server is None:
+            shutil.rmtree(self._place)
+            return
+        bucket = f"city{self._table}"
+        for entry in self._server.client.list_objects_v2(Bucket=bucket).get("Contents", []):
+            self._server.client.delete_object(Bucket=bucket, Key=entry["Key"])
+
     def leave(self) -> None:
         if self._server is None:
             pytest.skip("a folder of the node's own is not away")

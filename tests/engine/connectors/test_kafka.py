@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import fastavro
 import pytest
 
 from workers.engine.connectors import kafka
+from workers.engine.connectors.avro import Registry
 from workers.engine.connectors.contract import Message, Opening, SourceRefused
 from workers.engine.connectors.formats import decode, layout_of
 from workers.engine.connectors.kafka import KafkaReader, open_kafka
@@ -93,3 +95,19 @@ def test_a_certificate_that_is_none_is_told_in_words(rig: KafkaRig) -> None:
     with pytest.raises(SourceRefused, match="does not work") as refused:
         open_kafka(Opening("t", config))
     assert "PEM" in refused.value.full_message
+
+
+def test_avro_is_read_by_its_registry_and_what_is_not_avro_is_told(
+    rig: KafkaRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    schemas = {1: fastavro.parse_schema({"type": "record", "name": "r", "fields": [{"name": "n", "type": "long"}]})}
+    monkeypatch.setattr(Registry, "__init__", lambda self, *_, **__: setattr(self, "_schemas", schemas))
+    monkeypatch.setattr(Registry, "close", lambda self: None)
+    rig.produce(b"\0\0\0\0\1\x0e", b'{"n": 8}', b"\0\0\0\0\1\x12")
+    config = config_of(rig, columns=["n:bigint"], format="avro", registry="http://registry.example.org:8081")
+    reader = open_kafka(Opening("t", config))
+    messages, [letter] = take(reader, 3)
+    reader.close(for_good=True)
+    decoded = decode(messages, layout_of(config), now_ms=1)
+    assert decoded.rows == [(7,), (9,)] and "not framed" in letter.reason and letter.sample == b'{"n": 8}'
+    assert reader.position()["offsets"][rig.topics[0]]["0"] == 3

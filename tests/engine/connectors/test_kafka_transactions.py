@@ -16,12 +16,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.contracts.offsets import START, Offset
+from workers.engine.sinks import kafka
 from workers.engine.sinks.contract import Batch, Overtaken, RefusedRow, SinkAway, SinkOpening, SinkRefused
 from workers.engine.sinks.kafka import open_kafka
 
 CONFIG = {"servers": ["kafka.example.org"], "topic": "rows", "key": None, "columns": [], "security": "plaintext",
           "mechanism": "PLAIN", "username": None, "password": None, "ca": None}
 TOO_LARGE = 1_000
+RETENTION_S = 7 * 24 * 3600.0  # of places of groups without members, as clusters have it by default
 
 
 class Died(BaseException):
@@ -35,6 +37,7 @@ class Cluster:
         self.topics = {"rows": None}
         self.messages: list[dict[str, Any]] = []
         self.places: dict[str, int] = {}
+        self.now_s, self.committed_s = 0.0, 0.0
         self.epochs: Counter[str] = Counter()
         self.open: dict[str, tuple[int, list[dict[str, Any]], dict[str, int]]] = {}
         self.step: Callable[[], None] = lambda: None
@@ -90,6 +93,8 @@ class PlayedProducer:
         self._require_epoch()
         self.cluster.messages += self._messages
         self.cluster.places |= self._places
+        if self._places:
+            self.cluster.committed_s = self.cluster.now_s
         self.cluster.answer()
 
     def abort_transaction(self, _timeout: float) -> None:
@@ -119,6 +124,8 @@ class PlayedConsumer:
 
     def committed(self, places: list[Any], *, timeout: float) -> list[Any]:
         self.cluster.answer()
+        if self.cluster.now_s - self.cluster.committed_s > RETENTION_S:
+            self.cluster.places.clear()
         places[0].offset = self.cluster.places.get(self._group, -1001)
         return places
 
@@ -218,6 +225,22 @@ def test_what_is_written_again_moves_no_place() -> None:
     writer.write(batch(1, 2), refuse_none)
     writer.write(batch(1, 1, again=True), refuse_none)
     assert len(cluster.messages) == 6 and opened().position() == Offset("2-0")
+
+
+def test_the_place_of_a_sink_at_which_nothing_comes_for_weeks_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = played()
+    monkeypatch.setattr(kafka, "monotonic", lambda: cluster.now_s)
+    writer = opened()
+    writer.write(batch(1, 2), refuse_none)
+    for hour in range(21 * 24):
+        cluster.now_s = hour * 3600.0
+        writer.rest()
+    assert opened().position() == Offset("2-0") and len(cluster.messages) == 4
+    again = opened()
+    with pytest.raises(Overtaken):  # one that was overtaken keeps nothing
+        cluster.now_s += 7 * 3600.0
+        writer.rest()
+    again.rest()
 
 
 def test_a_topic_that_is_not_there_is_told() -> None:

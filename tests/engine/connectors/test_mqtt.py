@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from paho.mqtt import publish as publishing
 
+from workers.engine.connectors import mqtt
 from workers.engine.connectors.contract import Message, Opening, SourceRefused
-from workers.engine.connectors.mqtt import MqttReader, open_mqtt
+from workers.engine.connectors.mqtt import LastMessages, MqttReader, open_mqtt
 
 from .authority import Authority
 from .rigs import MqttRig
@@ -111,3 +117,65 @@ def test_what_is_wrong_with_certificates_is_told_without_them(encrypted, authori
     with pytest.raises(SourceRefused, match=why) as refused:
         open_mqtt(opening(encrypted, monkeypatch, **{**tls, **wrong}))
     assert "BEGIN" not in str(refused.value) and Path(key[:20]).name not in str(refused.value)
+
+
+@pytest.mark.parametrize("version", ["3.1.1", "5"])
+def test_what_is_retained_is_told_apart_and_not_taken_twice_by_a_new_session(plain, monkeypatch, version):
+    opened = opening(plain, monkeypatch, version=version, include=("mqtt_retained", "mqtt_topic"))
+
+    def publish(**bodies: bytes) -> None:
+        publishing.multiple(
+            [{"topic": f"{plain.task().config['topics'][0][:-2]}/{topic}", "payload": body, "qos": 1, "retain": True}
+             for topic, body in bodies.items()], hostname="127.0.0.1", port=plain.port)
+
+    def read(position: Any, count: int, *, then: dict[str, bytes] | None = None) -> tuple[list[Any], Any]:
+        """What a session of its own gives, and the place after it; ``then`` is published when it is there."""
+        reader = open_mqtt(replace(opened, position=position))
+        if then:
+            publish(**then)
+        came = []
+        for _ in range(30):
+            polled = reader.poll(0.2)
+            came += [(message.extras["mqtt_topic"][-1], message.body, message.extras["mqtt_retained"])
+                     for message in polled.messages]
+            position = polled.position or position
+            reader.written()
+            if len(came) >= count and not polled.messages and not reader._seen.has_changed:
+                break
+        reader.close(for_good=True)  # the broker forgets the session, as one that lost it
+        return sorted(came), position
+
+    publish(a=b"1", b=b"2")
+    came, place = read(None, 2)
+    assert came == [("a", b"1", True), ("b", b"2", True)]
+    came, place = read(json.loads(json.dumps(place)), 1, then={"a": b"3"})
+    assert came == [("a", b"3", False)], "b's was taken before"
+    publish(b=b"4")
+    came, place = read(place, 1)
+    assert came == [("b", b"4", True)], "a's came as it was published"
+    assert read(place, 1, then={"c": b"5"})[0] == [("c", b"5", False)]
+
+
+@given(st.lists(st.one_of(st.integers(0, 5), st.just("lost")), max_size=40), st.integers(0, 63))
+def test_each_message_of_a_topic_is_taken_once_however_often_sessions_are_lost(steps, retaining):
+    seen, retained, taken, sent = LastMessages(), {}, [], []
+    for number, step in enumerate(steps):
+        if step == "lost":
+            seen = LastMessages.of(json.loads(json.dumps(seen.position())))
+            taken += [body for topic, body in retained.items() if seen.is_new(topic, body, is_retained=True)]
+            continue
+        topic, body = f"t{step}", b"%d" % number
+        sent.append(body)
+        taken += [body] if seen.is_new(topic, body, is_retained=False) else []
+        if retaining >> step & 1:
+            retained[topic] = body
+    assert taken == sent
+
+
+def test_only_topics_that_spoke_last_are_remembered(monkeypatch):
+    monkeypatch.setattr(mqtt, "REMEMBERED_TOPICS", 2)
+    seen = LastMessages()
+    for topic in ("a", "b", "a", "c"):
+        seen.is_new(topic, b"1", is_retained=False)
+    assert [seen.is_new(topic, b"1", is_retained=True) for topic in ("a", "c", "b")] == [False, False, True]
+    assert len(seen.position()["last"]) == 2

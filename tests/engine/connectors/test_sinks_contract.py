@@ -113,6 +113,21 @@ def test_a_host_that_is_killed_at_any_moment_leaves_each_event_outside(host, rig
     until(lambda: sink(host, rig).get("events") == sent or not rig.exact, saying=lambda: host.report)
 
 
+def test_a_table_that_was_deleted_is_made_anew_with_what_comes_and_that_is_told(host, rig):
+    if not hasattr(rig, "delete"):
+        pytest.skip("whether it is there is not Weir's to make")
+    query = writing(host, rig)
+    query.send(range(5))
+    require(rig, range(5), host)
+    assert "sink_found_otherwise" not in {event["kind"] for event in host.events}
+    rig.delete()
+    query.send(range(20, 25))
+    require(rig, range(20, 25), host)
+    [notice] = [event for event in host.events if event["kind"] == "sink_found_otherwise"]
+    assert "deleted" in notice["what"] and "Write again" in notice["what"]
+    assert notice["fragment"] == query.channel.partition(".")[0]
+
+
 def test_what_is_refused_is_kept_with_its_reason_and_taken_on_request(host, rig):
     if not rig.refuses:
         pytest.skip("this system takes every event, or none")

@@ -4,18 +4,34 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from statistics import median
+from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from scheduler.controllers.defragmentation import LATENCY
-from scheduler.controllers.deploying import RESTS_S, SLOT, TRAFFIC, Asker, Deploying, Deployments
+from scheduler.controllers.deploying import RESTS_S, SLOT, TRAFFIC, Asker, Deploying, Deployments, resting_tasks
 from scheduler.controllers.engine import step
 from scheduler.controllers.protocol import Effect, Observations, Progress, Sample
-from scheduler.controllers.values import ACTS, CHECKING, Begin, Command, Policy, RollBack, Round, State
+from scheduler.controllers.values import (
+    ACTS,
+    CHECKING,
+    DECLINED,
+    KEPT,
+    ROLLED_BACK,
+    Begin,
+    Change,
+    Command,
+    Decision,
+    Policy,
+    Promise,
+    RollBack,
+    Round,
+    State,
+)
 from scheduler.deployment.values import Deployment, PlacedBundle
 
 SLOTS = ("n1/0", "n1/1", "n2/0")
@@ -52,9 +68,8 @@ class Swinging:
                 self.taken(query, when) for when in range(int(at_s) - MEASURED_S, int(at_s), 30)))
             for query, slot in self.slots.items()}
         traffic = dict.fromkeys(pairwise(self.slots), 1_000.0)
-        resting = {query for when, query, _, _ in self.moves if when > at_s - RESTS_S}
         askers = {query: (Asker(f"d{query}", "city", (), (query,), latency_ms=200.0),) for query in self.slots}
-        return Deployments(Deployment(bundles, SLOTS, traffic), askers, frozenset(resting))
+        return Deployments(Deployment(bundles, SLOTS, traffic), askers, resting_tasks(self.state.rounds, now_s=at_s))
 
     def step(self, at_s: float) -> None:
         for key, command in self._todo.items():
@@ -102,11 +117,38 @@ def test_load_that_swings_moves_nothing_to_and_fro(world: Swinging) -> None:
         world.step(float(at_s))
     rolled_back = {(turn.back_s, turn.decision.arguments["query"]) for turn in world.state.rounds if turn.back_s}
     left: dict[tuple[str, str], float] = {}
+    returns: Counter[str] = Counter()
     for when, query, source, target in world.moves:
         taken_back = any(abs(when - back_s) <= 120 and query == of for back_s, of in rolled_back)
         assert taken_back or when - left.get((query, target), -math.inf) > RESTS_S, "it was there a moment ago"
+        returns[query] += not taken_back and (query, target) in left
         left[query, source] = when
-    most = max(Counter(query for _, query, _, _ in world.moves).values(), default=0)
-    assert most <= HOURS * 3600 / RESTS_S
+    assert max(returns.values(), default=0) <= 3, "after half an hour, two and a half hours, and not within ten"
     if world.period_s <= MEASURED_S / 2:  # faster than what is measured: a few moves, and all is settled
         assert not [move for move in world.moves if move[0] > 4 * 3600]
+
+
+def moved(at_s: float, query: str, source: str, target: str, **turn: Any) -> Round:
+    decision = Decision(
+        "d", "city", (Change("slot", f"query of {query}", source, target),), Promise("less to do", 900.0, ()), "why",
+        arguments={"tasks": f"{query} {query}2"})
+    return Round(f"r{at_s}", "deployment", ACTS, decision, at_s, **{"phase": KEPT, "changed_s": at_s, **turn})
+
+
+def test_a_query_rests_longer_each_time_it_comes_back_within_a_day() -> None:
+    hour, rounds = 3600.0, []
+    for at_h, source, target, rests_h in ((0, "a", "b", 0.5), (1, "b", "c", 0.5), (2, "c", "a", 2), (5, "a", "b", 8)):
+        rounds.append(moved(at_h * hour, "q", source, target))
+        assert resting_tasks(rounds, now_s=(at_h + rests_h) * hour - 1) == {"q", "q2"}
+        assert resting_tasks(rounds, now_s=(at_h + rests_h) * hour) == frozenset()
+    later = 28 * hour  # of the four moves only the last is within a day, and goes back to nothing that is remembered
+    assert resting_tasks([*rounds, moved(later, "q", "b", "c")], now_s=later + hour) == frozenset()
+
+
+def test_what_was_declined_makes_nothing_rest_and_what_was_taken_back_is_a_return() -> None:
+    declined = moved(0.0, "q", "a", "b", phase=DECLINED)
+    assert resting_tasks([replace(declined, changed_s=None)], now_s=1.0) == frozenset()
+    back = moved(0.0, "q", "a", "b", phase=ROLLED_BACK, back_s=900.0)
+    again = moved(3600.0, "q", "a", "b")
+    assert resting_tasks([back, again], now_s=3600.0 + 3 * RESTS_S) == {"q", "q2"}
+    assert resting_tasks([again], now_s=3600.0 + 3 * RESTS_S) == frozenset()

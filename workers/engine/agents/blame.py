@@ -38,7 +38,8 @@ class Death:
         """That of a driver whose slot reported so last."""
         working = {name: query for name, query in report.get("fragments", {}).items()
                    if query.get("state") in ("starting", "running")}
-        beginning = (name for name, query in working.items() if query["state"] == "starting" or not query.get("batches"))
+        beginning = (
+            name for name, query in working.items() if query["state"] == "starting" or not query.get("batches"))
         return cls(at_ms, tuple(working), tuple(beginning), why)
 
 
@@ -118,7 +119,7 @@ class Suspicion:
     def in_words(self) -> str:
         """What is told of a query that was given up."""
         return (
-            f"This query ended its slot's driver {DEATHS} times in its first batch there, and with it all queries beside "
-            f"it for a while. {self.why} It is not started any more. It takes more memory or time for its events than a "
-            "slot has: submit a new version that makes less of each event (shorter texts and lists, a smaller window, "
-            "fewer keys), or remove the dataflow. “Try again” starts it once more, alone.")
+            f"This query ended its slot's driver {DEATHS} times in its first batch there, and with it all queries "
+            f"beside it for a while. {self.why} It is not started any more. It takes more memory or time for its "
+            "events than a slot has: submit a new version that makes less of each event (shorter texts and lists, a "
+            "smaller window, fewer keys), or remove the dataflow. “Try again” starts it once more, alone.")

@@ -250,11 +250,26 @@ class FragmentRun:
             self._error = message
             self._retry_at_ms = retry_at_ms
 
-    def report(self, progress: Mapping[str, Any], *, throttled_by: str | None, now_ms: int) -> dict[str, Any]:
-        """Its part of the node's report."""
+    def report(
+        self, progress: Mapping[str, Any], *, throttled_by: str | None, now_ms: int, is_behind: bool = False
+    ) -> dict[str, Any]:
+        """Its part of the node's report.
+
+        Parameters
+        ----------
+        progress : mapping
+            What is told of its batches.
+        throttled_by : str or None
+            The full channel that it waits for.
+        now_ms : int
+            The time.
+        is_behind : bool, optional
+            Events wait for it: where it has done no batch it has not recovered then, however long it has run.
+        """
         with self._lock:
             self._has_done_a_batch = self._has_done_a_batch or progress.get("batch") is not None
-            if self._state is State.RUNNING and now_ms - self._since_ms >= backoff.HEALTHY_MS:
+            if self._state is State.RUNNING and now_ms - self._since_ms >= backoff.HEALTHY_MS and (
+                    self._has_done_a_batch or not is_behind):
                 self._error, self._failure = None, None
                 self._failures = 0 if self._has_done_a_batch else self._failures
             failed = self._failure if self._state is not State.RUNNING else None

@@ -21,6 +21,7 @@ from .fragment_run import FragmentRun
 from .reconcile import State
 
 LOOK_MS = 5_000  # from one look to the next
+COMES_MS = 30_000  # so long after its start a query is watched for its first batch
 STILL_MS = 5_000  # an open batch that has not moved for so long hangs
 
 
@@ -81,3 +82,12 @@ def batching(runs: Iterable[FragmentRun], progress_of: Callable[[Any], Progress 
             yield Batching(run.id, query.runId, newest, lambda: False, query.still_ms)
         elif progress is not None:
             yield Batching(run.id, query.runId, progress.batch, partial(queries.is_in_a_batch, query))
+
+
+def in_first_batch(
+    runs: Iterable[FragmentRun], progress_of: Callable[[Any], Progress | None], *, now_ms: int
+) -> list[str]:
+    """Fragments that begin, and those whose query has begun just now and is in its first batch."""
+    return [run.id for run in runs if run.state is State.STARTING or (
+        run.state is State.RUNNING and run.query is not None and now_ms - run.since_ms < COMES_MS
+        and progress_of(run.query) is None and queries.is_in_a_batch(run.query))]

@@ -42,19 +42,22 @@ from workers.engine.spark.warm import REST_S, warm_up
 from workers.library.registry import task_types
 
 from .broker_sync import connect
+from .coming_back import AT_ONCE, in_turn
 from .context import SlotContext
 from .driver_end import refusal_told, status_of_end
 from .engine import SparkEngine
 from .executor import FragmentExecutor
 from .fragment_run import FragmentRun
 from .handover import AT_WORK, Stage
+from .hanging import HangingWatch
 from .heap_sampler import HeapSampler
 from .leftovers import Leftovers
 from .line_writer import LineWriter
 from .logs import configure, logger
-from .long_batches import LOOK_MS, LongBatches, batching
+from .long_batches import LOOK_MS, LongBatches, batching, in_first_batch
 from .node_store import NewestDesired, NodeStore
 from .pulse import Pulse
+from .query_meters import read_meters
 from .reconcile import Action, State, reconcile
 from .secret_requests import RequestedSecrets, obey
 from .spare import wait_for_a_slot
@@ -64,13 +67,12 @@ from .store import SlotStore
 from .supervision import LEFT_AT_WORK, SPARE
 from .suspects import Suspects
 from .transport.carrying import Carrier
-from .usage_attribution import Rates, intake_of
+from .usage_attribution import Rates
 from .view import DesiredView, Looking
 
 REPORT_MS = 1_000
 SWEEP_MS = 300_000
 GRACE_S = 3_600  # a removed fragment's checkpoint is kept for a plan that is rolled back
-THREADS = 4
 
 
 class Slot:
@@ -107,6 +109,7 @@ class Slot:
         self._heap = HeapSampler()
         self._log = logger()
         self._listener = QueryListener(self._on_end)
+        self._hanging = HangingWatch(Channels(self._broker), self._listener)
         self._host: Host | None = None  # of trials, once the driver is there
         self._trials = ThreadPoolExecutor(1, thread_name_prefix="trials")
         self._runs = {name: FragmentRun(name, now_ms=_now_ms()) for name in self._store.records()}
@@ -155,7 +158,7 @@ class Slot:
             listener=self._listener, task_types=task_types(), data_dir=self._settings.data_dir,
             trigger_ms=self._settings.trigger_ms,
         ))
-        with ThreadPoolExecutor(THREADS, thread_name_prefix="executor") as pool:
+        with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="executor") as pool:
             threading.Thread(target=self._warm_up, args=(is_spare,), daemon=True).start()
             while not self._stopping.is_set():
                 if (status := status_of_end(self._spark, self._settings)) is not None:
@@ -207,6 +210,9 @@ class Slot:
             outgoing=[(fragment, self._stages[fragment.id]) for fragment in here if fragment.id in self._stages],
             staying=frozenset(self._desired.outgoing), resting=self._store.having("paused"), left=self._left,
         )
+        actions = in_turn(
+            actions, self._desired.of_slot(self._name), actual,
+            coming=lambda: in_first_batch(list(self._runs.values()), self._listener.progress, now_ms=now_ms))
         todo: dict[str, list[Action]] = {}
         for action in actions:
             todo.setdefault(action.fragment_id, []).append(action)
@@ -259,6 +265,10 @@ class Slot:
         look_at_all = self._is_due("look", LOOK_MS, now_ms) or not self._listener.listening
         if look_at_all:
             self._long_batches.look(batching(list(self._runs.values()), self._listener.progress), now_ms=now_ms)
+        if self._is_due("hanging", LOOK_MS, now_ms):
+            self._hanging.look(
+                self._spark, [run for run in list(self._runs.values()) if run.id in wanted],
+                throttled=self._throttled, now_ms=now_ms, on_hang=self._executor.failed)
         ended = {self._ended.pop() for _ in range(len(self._ended))}
         for run in list(self._runs.values()):
             query = run.query
@@ -316,15 +326,15 @@ class Slot:
             "idle_ms": self._rates.idle_ms(run.id, now_ms=now_ms),
             "state_kb": self._state_sizes.kb(run.id, now_ms=now_ms),
             "batch_for_ms": self._long_batches.for_ms(run.id, now_ms=now_ms)}
-        report = run.report(progress_facts, throttled_by=self._throttled.get(run.id), now_ms=now_ms)
+        report = run.report(
+            progress_facts, throttled_by=self._throttled.get(run.id), now_ms=now_ms,
+            is_behind=self._hanging.is_behind(run.id, now_ms=now_ms))
         return {**report, "state": "left"} if run.id in self._left else report
 
     def _look_at_meters(self, runs: list[FragmentRun], now_ms: int) -> None:
-        """What fragments take in (a source: what it makes), and which wait for room in a channel; unknown while the
-        broker is away."""
-        seen = intake_of(self._broker, [run for run in runs if run.state is State.RUNNING])
-        self._throttled = {fragment_id: channel.decode() for fragment_id, (channel, _) in seen.items() if channel}
-        self._rates.take({fragment_id: int(count or 0) for fragment_id, (_, count) in seen.items()}, at_ms=now_ms)
+        meters = read_meters(self._broker, [run for run in runs if run.state is State.RUNNING])
+        self._throttled = {name: meter.throttled_by for name, meter in meters.items() if meter.throttled_by}
+        self._rates.take({name: meter.events for name, meter in meters.items()}, at_ms=now_ms)
 
     def _is_told(self, run: FragmentRun) -> bool:
         """A fragment that is stopped for good is gone, though some of what it left may still be cleared away."""

@@ -10,18 +10,13 @@ time that it was busy: where a bundle has its slot to itself, as full ones do, t
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import redis
-
-from workers.engine.channels import keys
-
 from .atomic_files import write_atomically
-from .fragment_run import FragmentRun
 from .reconcile import State
 from .usage import Usage
 
@@ -30,19 +25,6 @@ SHORTEST_MS = 2_500  # and are not told of less
 RESTS_MS = 8_000  # a driver without queries for so long shows what it takes by itself
 AT_REST = 0.1  # of a core: one that takes more is still warming up, or measuring something
 WARM_AFTER_MS = 120_000  # a driver that has had queries for so long has warmed up
-
-
-def intake_of(broker: redis.Redis, running: Sequence[FragmentRun]) -> dict[str, tuple[bytes | None, bytes | None]]:
-    """By fragment, the full channel that it waits for and how many events it has taken in (a source: has made); nothing
-    while the broker is away."""
-    pipeline = broker.pipeline(transaction=False)
-    for run in running:
-        pipeline.hmget(keys.meter(run.id), "throttled_by", "in:n" if run.fragment.inputs else "0:n")
-    try:
-        rows = pipeline.execute() if running else []
-    except redis.RedisError:
-        return {}
-    return {run.id: row for run, row in zip(running, rows, strict=True)}
 
 
 class Rates:

@@ -138,6 +138,11 @@ def posted(task_id: str) -> str:
     return f"{connector(task_id)}:posted"
 
 
+def answers(task_id: str) -> str:
+    """The hash of idempotency keys that were taken: the digest of what came, and what was answered."""
+    return f"{connector(task_id)}:answers"
+
+
 def hosted(node: str) -> str:
     """The set of live sources, by running task, that a node's connector host has begun."""
     return f"{PREFIX}connectors:{node}"

@@ -41,6 +41,7 @@ class Message:
     in place of ``body`` by sources that have columns themselves; ``extras`` is what the config includes beside them.
     ``partition`` names the part of the source that it is of, where the order of events is kept within such parts alone:
     each has a mark of time of its own (``workers.library.marks``).
+    ``at_ms`` is when it was, of one that has no content to say so.
     """
 
     body: bytes = b""
@@ -48,6 +49,7 @@ class Message:
     values: Mapping[str, Any] | None = None
     extras: Mapping[str, Any] | None = None
     partition: str = ""
+    at_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +63,8 @@ class DeadLetter:
 
 @dataclass(frozen=True, slots=True)
 class Polled:
-    """What one poll gave, in order, and the position after it; None where the source has none.
+    """What one poll gave, in order, and the position after it; None where the source has none, or it is as it was. One
+    that has moved on without messages is written as well.
 
     ``lost`` are events that the source no longer had when they were due.
     """

@@ -185,7 +185,7 @@ def decode(
         for word, number, text, read in events:
             try:
                 row = read() + _extras(message, layout)
-                time_ms = now_ms if when is None else _time_ms(row[when], layout, now_ms)
+                time_ms = now_ms if when is None else _time_ms(row[when], layout, now_ms, message.at_ms)
             except Unreadable as error:
                 dead.append(DeadLetter(
                     str(error), message.place if is_one or not word else f"{message.place}, {word} {number}",
@@ -356,8 +356,11 @@ def _moment(value: Any, layout: Layout) -> datetime:
     return as_timestamp(value, unit_ms=TIME_UNITS_MS[layout.time_unit], zone=layout.time_zone)
 
 
-def _time_ms(value: Any, layout: Layout, now_ms: int) -> int:
-    """The event's time; one that has none has no place in time, and one that is too far ahead would be a guess."""
+def _time_ms(value: Any, layout: Layout, now_ms: int, at_ms: int | None) -> int:
+    """The event's time, or that of its message. An event without either has no place in time, and one that is too far
+    ahead would be a guess."""
+    if value is None and at_ms is not None:
+        return at_ms
     if value is None:
         raise Unreadable(f"has no time in its field {layout.time_field}")
     try:

@@ -42,6 +42,10 @@ class Overtaken(Exception):
     """Another writes this source now: a host that took its token later, or a push that was first."""
 
 
+class KeyUsed(Exception):
+    """The idempotency key was taken by something else."""
+
+
 class Closed(Exception):
     """The source is not open."""
 
@@ -56,6 +60,16 @@ class Intake:
     at_ms: int | None = None
     dead: int = 0
     is_open: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class OnceOnly:
+    """What makes a repetition of a write do nothing, for a day: its idempotency key, the digest of what came, and what
+    is answered then (JSON). Without an answer the key is looked up and not kept: what came is refused."""
+
+    key: str = ""
+    digest: str = ""
+    answer: str = ""
 
 
 class IntakeStore:
@@ -122,7 +136,7 @@ class IntakeStore:
         """Remove all of a source; with ``node`` only where no other has taken it."""
         channel = keys.intake(task)
         whole = [*(key(channel) for key in (keys.channel, keys.meta, keys.readers)),
-                 keys.connector(task), keys.dead_letters(task), keys.posted(task)]
+                 keys.connector(task), keys.dead_letters(task), keys.posted(task), keys.answers(task)]
         if node is not None:
             return self.holding.end(task, node, whole=whole)
         self._broker.delete(*whole)
@@ -199,9 +213,9 @@ class IntakeStore:
 
     def write(
         self, task: str, decoded: Decoded, layout: Layout, *, first: int, now_ms: int, token: int | None = None,
-        position: Position | None = None, idempotency_key: str = "", keep_dead: int = 1000,
+        position: Position | None = None, once: OnceOnly = OnceOnly(), keep_dead: int = 1000,
         lost: Sequence[DeadLetter] = (),
-    ) -> bool:
+    ) -> str | None:
         """Write events, dead letters and the position after them, all or nothing.
 
         Parameters
@@ -220,8 +234,8 @@ class IntakeStore:
             The writer's; a push has none.
         position : mapping, optional
             Where the source is to be read on; it stays as it was without one.
-        idempotency_key : str
-            Under which a repetition of this write does nothing, for a day.
+        once : OnceOnly
+            Under which a repetition of this write does nothing.
         keep_dead : int
             How many of the newest dead letters are kept.
         lost : sequence of DeadLetter
@@ -229,12 +243,12 @@ class IntakeStore:
 
         Returns
         -------
-        bool
-            False where the key was taken before: nothing was written.
+        str or None
+            None where it was written; the first answer where its key was taken before ("" if that was not kept).
 
         Raises
         ------
-        Full, Paused, Overtaken, Closed
+        Full, Paused, Overtaken, KeyUsed, Closed
             Nothing was written.
         """
         count = len(decoded.rows)
@@ -242,16 +256,23 @@ class IntakeStore:
         letters = [*lost, *decoded.dead]
         names = [
             *(key(keys.intake(task)) for key in (keys.channel, keys.meta, keys.readers)),
-            keys.connector(task), keys.dead_letters(task), keys.posted(task)]
+            keys.connector(task), keys.dead_letters(task), keys.posted(task), keys.answers(task)]
         arguments: list[Any] = [
             "" if token is None else token, first, count, block, now_ms,
-            "" if position is None else json.dumps(position), idempotency_key, keep_dead, len(letters), CAPACITY_BYTES,
+            "" if position is None else json.dumps(position), once.key, keep_dead, len(letters), CAPACITY_BYTES,
+            once.digest, once.answer,
             *(part for letter in letters[-min(keep_dead, DEAD_LETTERS.most):]
               for part in (_text(letter.reason), _text(letter.place), letter.sample))]
         try:
-            return int(scripts.run(self._broker, "intake", names, arguments)) >= 0
+            done = scripts.run(self._broker, "intake", names, arguments)
         except redis.ResponseError as error:
             raise _REFUSALS.get(str(error).partition(" ")[0], redis.ResponseError)(str(error)) from None
+        return done.decode() if isinstance(done, bytes) else None
+
+    def is_used(self, task: str, once: OnceOnly) -> bool:
+        """Whether a key was taken by something else."""
+        before = self._broker.hget(keys.answers(task), once.key) if once.key else None
+        return before is not None and not before.startswith(once.digest.encode())
 
     def letters(self, task: str, *, count: int = 50) -> list[KeptLetter]:
         """The newest dead letters, newest first."""
@@ -272,4 +293,5 @@ def _text(text: str) -> bytes:
 
 
 _REFUSALS: dict[str, type[Exception]] = {
-    "WEIRFULL": Full, "WEIRPAUSED": Paused, "WEIRFENCED": Overtaken, "WEIRMOVED": Overtaken, "WEIRCLOSED": Closed}
+    "WEIRFULL": Full, "WEIRPAUSED": Paused, "WEIRFENCED": Overtaken, "WEIRMOVED": Overtaken, "WEIRUSED": KeyUsed,
+    "WEIRCLOSED": Closed}

@@ -2,19 +2,23 @@
 
 Partitions are assigned by hand and no group is joined, so that nothing is rebalanced and a position that was written
 with a block is the only truth. Partitions that are added to a topic are read from their beginning.
+
+Not every offset is a message: ends of transactions and messages of those that were given up have one, too. A partition
+that is read to its end is behind them all, as its end says, and none of them is taken for an event that was lost.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import UTC, datetime
-from types import MappingProxyType
 from typing import Any
 
+from workers.library.live_events import AVRO
 from workers.library.reach import require_allowed
 
+from .avro import Registry
 from .contract import (
     LINGER_S,
     MOST_BYTES,
@@ -27,6 +31,7 @@ from .contract import (
     SourceAway,
     SourceRefused,
 )
+from .formats import SAMPLE_BYTES, Unreadable
 
 TIMEOUT_S = 10.0  # of a question to the cluster
 LOOK_S = 30.0  # between two looks for new partitions
@@ -61,7 +66,6 @@ class KafkaReader:
     """A consumer of some topics."""
 
     timeout_s = TIMEOUT_S
-    options: Mapping[str, Any] = MappingProxyType({})  # of the client, beside those of the config
 
     def __init__(self, opening: Opening) -> None:
         import confluent_kafka
@@ -70,8 +74,11 @@ class KafkaReader:
         self._config = opening.config
         self._topics = list(opening.config["topics"])
         self._away = ""
+        self._registry = None if opening.config.get("format") != AVRO else Registry(
+            opening.config["registry"], user=opening.config.get("registry_user") or "",
+            password=opening.config.get("registry_password") or "")
         try:
-            self._consumer = confluent_kafka.Consumer({**_options(opening, self._on_error), **self.options})
+            self._consumer = confluent_kafka.Consumer(_options(opening, self._on_error))
         except confluent_kafka.KafkaException as error:
             raise SourceRefused(
                 f"The config does not work: {error.args[0].str()}.",
@@ -103,16 +110,27 @@ class KafkaReader:
         messages: list[Message] = []
         lost: list[DeadLetter] = []
         for message in raw:
+            if message.error() is not None and message.error().code() == self._kafka.KafkaError._PARTITION_EOF:
+                self._ended(message)
+                continue
             if message.error() is not None:
                 lost += self._failed(message)
                 continue
             topic, partition, offset = message.topic(), message.partition(), message.offset()
             place = f"{topic}[{partition}] at {offset}"
             extras = self._extras(message)
-            if message.value() is not None:
-                messages.append(Message(message.value(), place, extras=extras, partition=f"{topic}[{partition}]"))
+            of = f"{topic}[{partition}]"
+            if message.value() is not None and self._registry is not None:
+                try:
+                    messages.append(Message(
+                        place=place, values=self._registry.values_of(message.value()), extras=extras, partition=of))
+                except Unreadable as error:
+                    lost.append(DeadLetter(str(error), place, message.value()[:SAMPLE_BYTES]))
+            elif message.value() is not None:
+                messages.append(Message(message.value(), place, extras=extras, partition=of))
             elif "kafka_key" in extras:
-                messages.append(Message(place=place, values={}, extras=extras, partition=f"{topic}[{partition}]"))
+                messages.append(Message(
+                    place=place, values={}, extras=extras, at_ms=self._time_ms(message), partition=of))
             else:
                 lost.append(DeadLetter("has no value: it says that its key is deleted", place, message.key() or b""))
             self._offsets.setdefault(topic, {})[str(partition)] = offset + 1
@@ -136,12 +154,22 @@ class KafkaReader:
 
     def _extras(self, message: Any) -> dict[str, Any]:
         """What the config includes beside the content."""
-        kind, at_ms = message.timestamp()
         extras = {
             "kafka_key": message.key, "kafka_topic": message.topic, "kafka_partition": message.partition,
             "kafka_offset": message.offset, "kafka_headers": lambda: _headers(message.headers()),
-            "kafka_time": lambda: None if kind == self._kafka.TIMESTAMP_NOT_AVAILABLE else at_ms}
+            "kafka_time": lambda: self._time_ms(message)}
         return {name: extras[name]() for name in self._config["include"]}
+
+    def _time_ms(self, message: Any) -> int | None:
+        kind, at_ms = message.timestamp()
+        return None if kind == self._kafka.TIMESTAMP_NOT_AVAILABLE else at_ms
+
+    def _ended(self, message: Any) -> None:
+        """A partition is read to its end: nothing before that is still to come."""
+        offsets = self._offsets.get(message.topic(), {})
+        part = str(message.partition())
+        if part in offsets:
+            offsets[part] = max(offsets[part], message.offset())
 
     def written(self) -> None:
         return  # Kafka keeps what it keeps
@@ -151,17 +179,23 @@ class KafkaReader:
 
     def close(self, *, for_good: bool) -> None:
         self._consumer.close()
+        if self._registry is not None:
+            self._registry.close()
 
     def _begin(self, known: Position | None) -> dict[str, dict[str, int]]:
-        """The offsets to begin at, by topic and partition: those that are known, else where the config says."""
-        offsets = {topic: dict(parts) for topic, parts in (known or {}).get("offsets", {}).items()}
+        """The offsets to begin at, by topic and partition: those that are known, else where the config says. A topic
+        that was made anew may have fewer partitions than were known."""
+        parts_of = {topic: self._partitions(topic) for topic in self._topics}
+        known_of = (known or {}).get("offsets", {})
+        offsets = {
+            topic: {part: at for part, at in known_of.get(topic, {}).items() if int(part) in parts_of[topic]}
+            for topic in self._topics}
         missing = [
             self._kafka.TopicPartition(topic, partition)
-            for topic in self._topics for partition in self._partitions(topic)
-            if str(partition) not in offsets.get(topic, {})]
+            for topic in self._topics for partition in parts_of[topic] if str(partition) not in offsets[topic]]
         for topic, partition, offset in self._first(missing, start="oldest" if known else self._config["start"]):
-            offsets.setdefault(topic, {})[str(partition)] = offset
-        return {topic: offsets[topic] for topic in self._topics}
+            offsets[topic][str(partition)] = offset
+        return offsets
 
     def _first(self, missing: list[Any], *, start: str) -> list[tuple[str, int, int]]:
         """Where partitions begin that have no offset yet."""
@@ -214,10 +248,12 @@ class KafkaReader:
         part = self._kafka.TopicPartition(topic, partition)
         low, high = self._marks(part)
         was = self._offsets[topic][str(partition)]
+        if low <= was <= high:  # told before
+            return []
         self._offsets[topic][str(partition)] = low if was < low else high
         self._assign()
         if was < low:
-            reason = f"{low - was} events were deleted by Kafka before they were read"
+            reason = f"up to {low - was} events were deleted by Kafka before they were read (its own marks count, too)"
         else:
             reason = f"the topic ends at {high}, before the position {was}: it was made anew, and is read from its end"
         return [DeadLetter(reason, f"{topic}[{partition}] from {was}")]
@@ -248,11 +284,10 @@ class _EndsReader(KafkaReader):
     """A consumer of the last messages of each partition."""
 
     timeout_s = LOOK_TIMEOUT_S
-    options = MappingProxyType({"enable.partition.eof": True})
 
     def __init__(self, opening: Opening, count: int) -> None:
         self._count = count
-        self._ended: set[tuple[str, int]] = set()
+        self._at_end: set[tuple[str, int]] = set()
         super().__init__(opening)
 
     def newest(self) -> Iterator[Polled]:
@@ -260,12 +295,12 @@ class _EndsReader(KafkaReader):
         raw: list[Any] = []
         partitions = sum(map(len, self._offsets.values()))
         yield Polled()
-        while not raw or len(self._ended) < partitions:
+        while not raw or len(self._at_end) < partitions:
             got = self._consume(0.5)
             if not got and self._away:
                 raise SourceAway(f"No Kafka server answers: {self._away}")
             raw += [message for message in got if message.error() is None]
-            lost = [letter for message in got if message.error() is not None for letter in self._failed(message)]
+            lost = list(self._taken([message for message in got if message.error() is not None]).lost)
             yield Polled(lost=lost)
         raw.sort(key=lambda message: message.timestamp()[1])
         yield self._taken(raw[-self._count:])
@@ -275,18 +310,15 @@ class _EndsReader(KafkaReader):
         marks = [(part, self._marks(part)) for part in missing]
         return [(part.topic, part.partition, max(low, high - each)) for part, (low, high) in marks]
 
-    def _failed(self, message: Any) -> list[DeadLetter]:
-        if message.error().code() == self._kafka.KafkaError._PARTITION_EOF:
-            self._ended.add((message.topic(), message.partition()))
-            return []
-        return super()._failed(message)
+    def _ended(self, message: Any) -> None:
+        self._at_end.add((message.topic(), message.partition()))
 
 
 def _options(opening: Opening, on_error: Any) -> dict[str, Any]:
     config = opening.config
     options = {
         "bootstrap.servers": ",".join(config["servers"]), "group.id": f"weir-{opening.task}",
-        "client.id": f"weir-{opening.task[:12]}", "enable.auto.commit": False, "enable.partition.eof": False,
+        "client.id": f"weir-{opening.task[:12]}", "enable.auto.commit": False, "enable.partition.eof": True,
         "auto.offset.reset": "error", "isolation.level": "read_committed", "error_cb": on_error,
         "allow.auto.create.topics": False, "security.protocol": config["security"],
         "queued.max.messages.kbytes": 8192, "fetch.wait.max.ms": 500, "log_level": 0,

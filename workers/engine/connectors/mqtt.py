@@ -3,10 +3,15 @@
 With QoS 1 and 2 a message is acknowledged when its block is written: none is lost, and one whose acknowledgement was
 lost comes again. QoS 2 is asked for as QoS 1: with 2 a client answers before it hands a message over, and one that dies
 between loses it, for the other broker does not send it again.
+
+What a broker retains it sends at every subscription, and a broker that lost its sessions is subscribed to anew. So the
+position holds what was last read of each topic, as digests: a retained message that is among them is not taken twice.
 """
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import re
 import ssl
 import time
@@ -17,7 +22,17 @@ from typing import Any
 from workers.library.reach import host_and_port, require_allowed
 
 from .certificates import tls_context
-from .contract import LINGER_S, MOST_BYTES, MOST_MESSAGES, Message, Opening, Polled, SourceAway, SourceRefused
+from .contract import (
+    LINGER_S,
+    MOST_BYTES,
+    MOST_MESSAGES,
+    Message,
+    Opening,
+    Polled,
+    Position,
+    SourceAway,
+    SourceRefused,
+)
 
 CONNECT_S = 10.0
 KEEP_ALIVE_S = 30
@@ -27,6 +42,8 @@ SESSION_S = 7 * 24 * 3600  # how long the other broker keeps the session of an M
 RECEIVE_MOST = 1_000  # unacknowledged messages, as far as the other broker allows
 ALMOST = 16  # brokers commonly hold back after 20 unacknowledged ones
 SILENCE_S = 0.001  # after so many, this is taken for holding back
+REMEMBERED_TOPICS = 2_000  # whose last messages are known again, those that spoke last
+REMEMBER_S = 1.0  # between two positions that hold them
 
 
 def open_mqtt(opening: Opening) -> MqttReader:
@@ -54,6 +71,45 @@ def look_at_mqtt(opening: Opening, count: int) -> Iterator[Polled]:
         reader.close(for_good=False)
 
 
+class LastMessages:
+    """By topic, the last message that was retained and the last one that came as it was published: eight characters of
+    a digest each, of the topics that spoke last."""
+
+    def __init__(self) -> None:
+        self._by_topic: dict[str, str] = {}
+        self.has_changed = False  # since the position was asked for
+
+    @classmethod
+    def of(cls, position: Position | None) -> LastMessages:
+        """What a position holds."""
+        seen = cls()
+        seen._by_topic = dict((position or {}).get("last", {}))
+        return seen
+
+    def position(self) -> Position:
+        """The same as a position."""
+        self.has_changed = False
+        return {"last": dict(self._by_topic)}
+
+    def is_new(self, topic: str, body: bytes, *, is_retained: bool) -> bool:
+        """Note a message; False for a retained one that was the last of its topic already."""
+        name, text = _digest(topic.encode()), _digest(body)
+        before = self._by_topic.pop(name, " " * 16)
+        retained, live = before[:8], before[8:]
+        is_known = is_retained and text in (retained, live)
+        if not is_known:
+            retained, live = (text, live) if is_retained else (retained, text)
+        self._by_topic[name] = retained + live  # at the end: it spoke last
+        self.has_changed = self.has_changed or retained + live != before
+        if len(self._by_topic) > REMEMBERED_TOPICS:
+            del self._by_topic[next(iter(self._by_topic))]
+        return not is_known
+
+
+def _digest(text: bytes) -> str:
+    return base64.b64encode(hashlib.blake2b(text, digest_size=6).digest()).decode()
+
+
 class MqttReader:
     """A client with a session of its own, driven by the thread that polls."""
 
@@ -73,6 +129,8 @@ class MqttReader:
         self._got: list[tuple[Message, int, int]] = []
         self._got_bytes = 0
         self._unacknowledged: list[tuple[int, int]] = []
+        self._seen = LastMessages.of(opening.position)
+        self._remember_s = 0.0
         self._client = mqtt.Client(
             CallbackAPIVersion.VERSION2, client_id=self._id, manual_ack=True,
             protocol=mqtt.MQTTv5 if self._is_5 else mqtt.MQTTv311,
@@ -108,7 +166,12 @@ class MqttReader:
                     break
         got, self._got, self._got_bytes = self._got, [], 0
         self._unacknowledged += [(mid, qos) for _, mid, qos in got if qos]
-        return Polled([message for message, _, _ in got])
+        now_s = time.monotonic()
+        position = None
+        if self._seen.has_changed and now_s >= self._remember_s:
+            self._remember_s = now_s + REMEMBER_S
+            position = self._seen.position()
+        return Polled([message for message, _, _ in got], position)
 
     def written(self) -> None:
         for mid, qos in self._unacknowledged:
@@ -165,7 +228,7 @@ class MqttReader:
                 remedy="See to username and password; it is tried again by itself.")
 
     def _subscribe(self) -> None:
-        """Subscribe, unless the session was kept: a second time retained messages would come again."""
+        """Subscribe, unless the session was kept: then what is retained does not come again at all."""
         if self._session_present:
             return
         self._client.subscribe([(topic, min(1, self._config["qos"])) for topic in self._config["topics"]])
@@ -198,9 +261,15 @@ class MqttReader:
         self._subscribed = reasons
 
     def _on_message(self, _client: Any, _data: Any, message: Any) -> None:
-        extras = {"mqtt_topic": message.topic} if self._config["include"] else None
-        self._got_bytes += len(message.payload)
-        self._got.append((Message(bytes(message.payload), message.topic, extras=extras), message.mid, message.qos))
+        body = bytes(message.payload)
+        if not self._seen.is_new(message.topic, body, is_retained=message.retain):
+            if message.qos:
+                self._client.ack(message.mid, message.qos)
+            return
+        known = {"mqtt_topic": message.topic, "mqtt_retained": bool(message.retain)}
+        extras = {name: known[name] for name in self._config["include"]}
+        self._got_bytes += len(body)
+        self._got.append((Message(body, message.topic, extras=extras or None), message.mid, message.qos))
 
     def _end_session(self) -> None:
         """Let the other broker forget the session and what waits in it."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -11,7 +13,7 @@ from scheduler.model.bounds import INGEST_EVENTS
 
 from .contract import Message
 from .formats import Layout, decode, layout_of
-from .intake import IntakeStore, Overtaken
+from .intake import IntakeStore, OnceOnly, Overtaken
 
 TRIES = 50  # while others push to the same source at the same time
 
@@ -19,12 +21,17 @@ TRIES = 50  # while others push to the same source at the same time
 @dataclass(frozen=True, slots=True)
 class Pushed:
     """What became of it: events taken, and events that could not be read with the first reasons; ``again`` where it
-    was taken before under the same key."""
+    was taken before under the same key, with the figures of then."""
 
     taken: int
     dead: int
     reasons: tuple[str, ...] = ()
     again: bool = False
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether not one event of it could be read."""
+        return bool(self.dead) and not self.taken
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +42,15 @@ class Post:
     body: bytes
     format: str | None = None
     key: str = ""
+
+    def once(self, answer: Pushed | None = None) -> OnceOnly:
+        """What tells a repetition from another body under the same key; what is refused keeps no key."""
+        if not self.key:
+            return OnceOnly()
+        digest = hashlib.sha256(f"{self.format or ''}:".encode() + self.body).hexdigest()
+        if answer is None or answer.is_refused:
+            return OnceOnly(self.key, digest)
+        return OnceOnly(self.key, digest, json.dumps([answer.taken, answer.dead, answer.reasons]))
 
 
 def push_events(
@@ -59,7 +75,7 @@ def push_events(
     ------
     TooMuch
         It decodes to more than may be: nothing was written.
-    Full, Paused, Closed
+    Full, Paused, KeyUsed, Closed
         Nothing was written (``intake``).
     Overtaken
         Others kept being first.
@@ -69,15 +85,21 @@ def push_events(
     now_ms = time.time_ns() // 1_000_000
     decoded = decode(
         [Message(post.body, "posted")], reading, now_ms=now_ms, most_events=most_events, refuses=True)
+    reasons = tuple(dict.fromkeys(letter.reason for letter in decoded.dead))[:5]
+    pushed = Pushed(len(decoded.rows), len(decoded.dead), reasons)
+    once = post.once(pushed)
     for _ in range(TRIES):
         try:
-            written = store.write(
-                task, decoded, layout, first=store.state(task).seq, now_ms=now_ms, idempotency_key=post.key,
+            before = store.write(
+                task, decoded, layout, first=store.state(task).seq, now_ms=now_ms, once=once,
                 keep_dead=int(config.get("keep_dead") or 1000))
         except Overtaken:
             continue
-        if not written:
-            return Pushed(0, 0, again=True)
-        reasons = tuple(dict.fromkeys(letter.reason for letter in decoded.dead))[:5]
-        return Pushed(len(decoded.rows), len(decoded.dead), reasons)
+        return pushed if before is None else _again(before)
     raise Overtaken(f"others kept pushing to {task}")
+
+
+def _again(answer: str) -> Pushed:
+    """The first answer once more; where an earlier version kept none, that of nothing."""
+    taken, dead, reasons = json.loads(answer) if answer else (0, 0, ())
+    return Pushed(taken, dead, tuple(reasons), again=True)

@@ -18,7 +18,7 @@ from scheduler.model.errors import WeirError
 from workers.engine.retried import RUNNING, THROTTLED, Retried, now_ms
 from workers.engine.secrets import redacted
 
-from .contract import Opening, Reader, SourceAway
+from .contract import Opening, Position, Reader, SourceAway
 from .formats import Layout, decode
 from .intake import Closed, IntakeStore, Overtaken
 
@@ -63,6 +63,7 @@ class Runner(Retried):
         self.token = token
         self._store = store
         self._for_good = False
+        self._position: Position | None = None  # as it is written
         self.is_overtaken = False  # another node has taken the source
 
     def stop(self, *, for_good: bool = False) -> None:
@@ -90,7 +91,7 @@ class Runner(Retried):
             return
         reader = source.open(Opening(source.task, source.config(), state.position))
         try:
-            seq = state.seq
+            seq, self._position = state.seq, state.position
             if state.position is None and (begin := reader.position()) is not None:
                 # Before anything is read: what comes until the first block is not skipped by a start anew.
                 store.write(
@@ -111,13 +112,14 @@ class Runner(Retried):
     def _take(self, reader: Reader, seq: int) -> int:
         """One poll and what came of it; how many events it gave."""
         polled = reader.poll(POLL_S)
-        if not polled.messages and not polled.lost:
+        if not polled.messages and not polled.lost and polled.position in (None, self._position):
             return 0
         at_ms = now_ms()
         decoded = decode(polled.messages, self.source.layout, now_ms=at_ms)
         self._store.write(
             self.source.task, decoded, self.source.layout, first=seq, now_ms=at_ms, token=self.token,
             position=polled.position, keep_dead=self.source.keep_dead, lost=polled.lost)
+        self._position = polled.position or self._position
         reader.written()
         return len(decoded.rows)
 

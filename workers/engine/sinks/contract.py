@@ -92,7 +92,9 @@ class SinkOpening:
 
 class Writer(Protocol):
     """Another system that is open; one thread calls it. Methods raise ``SinkAway``, ``SinkRefused``, ``Overtaken``. No
-    message names a host or holds a secret: whoever may see the dataflow reads it."""
+    message names a host or holds a secret: whoever may see the dataflow reads it.
+
+    A writer may have a ``notice``: a sentence on what it found otherwise than it was left, for the dataflow's page."""
 
     batching: Batching
 

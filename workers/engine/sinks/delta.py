@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from scheduler.contracts.offsets import Offset
+from scheduler.contracts.offsets import START, Offset
 
 from . import s3
 from .contract import Batch, Batching, Overtaken, Refuse, RefusedRow, SinkOpening, SinkRefused
@@ -46,6 +46,10 @@ class DeltaWriter:
         self._after = self._version()
         if self._table is not None:
             self._require_columns()
+        self.notice = "" if self._after is not None or opening.known <= START else (
+            f"{self._what} is not the one that was written: it was deleted"
+            + (", and is made anew with the next events. " if self._table is None else " and made anew. ")
+            + "What was written before is not in it. “Write again” on the sink's page writes what is kept of that.")
 
     def position(self) -> Offset | None:
         return None if self._after is None else offset_of(self._after)

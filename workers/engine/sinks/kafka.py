@@ -3,12 +3,16 @@
 A transaction holds a batch's messages and the sink's last block, as the committed offset of a group of the sink's name:
 Kafka keeps the newest one of each group and nothing else. The transactional id is the sink's name, too: whoever opens
 it anew ends what another had begun, and shuts that one out.
+
+A group without members loses its offsets when nothing was committed for as long as the cluster keeps them (a week by
+default): of a sink at which nothing comes the place is committed again before.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from time import monotonic
 from typing import Any
 
 from scheduler.contracts.offsets import Offset
@@ -21,6 +25,7 @@ from .rows import as_key, chosen, json_lines
 
 TIMEOUT_S = 20.0  # of a question to the cluster, and of the end of a transaction
 TRANSACTION_MS = 60_000  # after which Kafka gives up a transaction that is not ended
+KEEP_S = 6 * 3600.0  # after so long without a commit the sink's place is committed again: clusters keep it for days
 FULL_S = 0.05  # where the client's own queue is full
 USUAL_PORT = 9092
 
@@ -53,6 +58,7 @@ class KafkaWriter:
                 "linger.ms": 5, "compression.type": "lz4"})
             self._ask(lambda: self._producer.init_transactions(TIMEOUT_S))
             self._place = self._committed()
+            self._committed_s = -KEEP_S  # how old that is, is not told
         except BaseException:
             self._consumer.close()
             raise
@@ -70,10 +76,15 @@ class KafkaWriter:
             refuse(sorted(refused.values(), key=lambda row: row.row))
         self._ask(lambda: self._producer.commit_transaction(TIMEOUT_S))
         if not batch.again:
-            self._place = batch.until
+            self._place, self._committed_s = batch.until, monotonic()
 
     def rest(self) -> None:
         self._producer.poll(0)
+        if self._place is not None and monotonic() - self._committed_s >= KEEP_S:
+            self._ask(self._producer.begin_transaction)
+            self._send_place(self._place)
+            self._ask(lambda: self._producer.commit_transaction(TIMEOUT_S))
+            self._committed_s = monotonic()
 
     def close(self) -> None:
         with suppress(Exception):
@@ -114,15 +125,19 @@ class KafkaWriter:
 
             self._produce(topic, key, value, delivered, failed, row)
         if not batch.again:
-            place = self._kafka.TopicPartition(topic, 0, number_of(batch.until))
-            self._ask(lambda: producer.send_offsets_to_transaction(
-                [place], self._consumer.consumer_group_metadata(), TIMEOUT_S))
+            self._send_place(batch.until)
         producer.flush(TIMEOUT_S)
         refused = {row: RefusedRow(row, f"is not taken by Kafka: {error.str()}") for row, error in failed.items()
                    if error.code() in self._too_much}
         if refused:
             self._ask(lambda: producer.abort_transaction(TIMEOUT_S))
         return refused
+
+    def _send_place(self, until: Offset) -> None:
+        """Put the sink's last block into the transaction."""
+        place = self._kafka.TopicPartition(self._topic, 0, number_of(until))
+        self._ask(lambda: self._producer.send_offsets_to_transaction(
+            [place], self._consumer.consumer_group_metadata(), TIMEOUT_S))
 
     def _produce(
         self, topic: str, key: bytes | None, value: bytes, delivered: Any, failed: dict[int, Any], row: int

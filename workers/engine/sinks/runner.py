@@ -86,6 +86,10 @@ class SinkRunner(Retried):
         known = store.position(sink.channel)
         writer = self._open(schema, known)
         try:
+            if notice := getattr(writer, "notice", ""):
+                self._on_event(
+                    "sink_found_otherwise", task=sink.task, fragment=sink.channel.partition(".")[0],
+                    what=notice)
             restored = store.restored(sink.channel)
             if restored is not None:
                 writer = self._after_a_restore(writer, restored, schema, known)

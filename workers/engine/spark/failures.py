@@ -22,8 +22,8 @@ EXECUTOR_IS_LOST = (
     "The slot's executor on the Spark cluster was lost, or its worker. The query goes on from its checkpoint by itself "
     "when the cluster has given the slot another.")
 _REFUSED = (
-    "This version of Weir does not compute it; one that did may have taken it in. Submit a new version of the dataflow, "
-    "or remove it; then “Try again” starts what shares the query.")
+    "This version of Weir does not compute it; one that did may have taken it in. Submit a new version of the "
+    "dataflow, or remove it; then “Try again” starts what shares the query.")
 _EXECUTOR_LOST = re.compile(r"ExecutorLostFailure|SparkContext was shut down")
 _BROKER_FULL = re.compile(r"MISCONF")
 _DISK_FULL = re.compile(r"No space left on device|Disk quota exceeded|database or disk is full")  # the last: SQLite

@@ -197,7 +197,8 @@ GENERATED = frozenset({"explode", "explode_outer", "posexplode", "posexplode_out
 NAMES = frozenset({*FUNCTIONS, *HIGHER, *BUILDERS, *GENERATED})
 # What the text for Spark may call: these names, and what operators and functions are computed with.
 CALLED = NAMES | {
-    "weir_bounded", "weir_counted", "try_add", "try_subtract", "try_multiply", "try_divide", "try_mod", "try_element_at", "between"}
+    "weir_bounded", "weir_counted", "try_add", "try_subtract", "try_multiply", "try_divide", "try_mod",
+    "try_element_at", "between"}
 
 _KINDS: dict[str, tuple[Callable[[str], bool], str]] = {
     "any": (lambda kind: True, "a value"),

@@ -1,0 +1,158 @@
+"""Avro by a schema registry: what fits its schema is read as it was written, and what does not is told."""
+
+from __future__ import annotations
+
+import io
+import json
+import threading
+from collections.abc import Iterator
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any
+
+import fastavro
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from workers.engine.connectors.avro import HEADER, Registry
+from workers.engine.connectors.contract import SourceAway, SourceRefused
+from workers.engine.connectors.formats import Unreadable
+from workers.library.config import InvalidConfig
+
+
+def record(*fields: tuple[str, Any]) -> dict[str, Any]:
+    return {"type": "record", "name": "r", "fields": [{"name": name, "type": kind} for name, kind in fields]}
+
+
+ORDERS = record(("id", "long"), ("customer", ["null", "string"]), ("total", "double"), ("paid", "boolean"))
+TYPED = record(
+    ("at", {"type": "long", "logicalType": "timestamp-millis"}), ("day", {"type": "int", "logicalType": "date"}),
+    ("price", {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}), ("raw", "bytes"),
+    ("tags", {"type": "array", "items": "string"}), ("kind", {"type": "enum", "name": "k", "symbols": ["A", "B"]}))
+BOMB = record(("n", {"type": "array", "items": "null"}))
+HIDDEN_BOMB = record(("n", {"type": "array", "items": {"type": "record", "name": "e", "fields": [
+    {"name": "x", "type": {"type": "fixed", "name": "f", "size": 0}}]}}))
+TREE = {"type": "record", "name": "t", "fields": [
+    {"name": "v", "type": "int"}, {"name": "below", "type": {"type": "array", "items": "t"}}]}
+SCHEMAS = {
+    1: {"schema": json.dumps(ORDERS)}, 2: {"schema": json.dumps(record(("id", "long"), ("more", "string")))},
+    3: {"schema": json.dumps(TYPED)}, 4: {"schemaType": "PROTOBUF", "schema": "message M {}"},
+    5: {"schema": json.dumps(ORDERS), "references": [{"name": "x", "subject": "x", "version": 1}]},
+    6: {"schema": json.dumps(BOMB)}, 7: {"schema": "{"}, 8: {"schema": '"long"'},
+    9: {"schema": json.dumps(HIDDEN_BOMB)}, 10: {"schema": json.dumps(TREE)}}
+
+
+class Server(HTTPServer):
+    """A registry; ``status`` in place of an answer, where it is set."""
+
+    status = 0
+    asked: list[str]
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            server.asked.append(f"{self.path} {self.headers.get('Authorization', '')}".strip())
+            document = SCHEMAS.get(int(self.path.rpartition("/")[2]))
+            body = json.dumps(document or {"error_code": 40403}).encode()
+            self.send_response(server.status or (200 if document else 404))
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            """Nothing."""
+
+    server = Server(("127.0.0.1", 0), Handler)
+    server.asked = []
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+    thread.start()
+    monkeypatch.setenv("WEIR_CONNECTOR_HOSTS", f"127.0.0.1:{server.server_port}")
+    yield server
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+@pytest.fixture
+def registry(server: Server) -> Iterator[Registry]:
+    opened = Registry(address(server))
+    yield opened
+    opened.close()
+
+
+def address(server: Server) -> str:
+    return f"http://127.0.0.1:{server.server_port}"
+
+
+def framed(number: int, values: Any, schema: Any = None) -> bytes:
+    content = io.BytesIO()
+    fastavro.schemaless_writer(content, schema or json.loads(SCHEMAS[number]["schema"]), values)
+    return HEADER.pack(0, number) + content.getvalue()
+
+
+def test_each_record_is_read_by_the_schema_that_it_was_written_with(server: Server, registry: Registry) -> None:
+    order = {"id": 2**53 + 1, "customer": "Zoë", "total": 0.1, "paid": True}
+    for _ in range(3):
+        assert registry.values_of(framed(1, order)) == order
+        assert registry.values_of(framed(2, {"id": 1, "more": "x"})) == {"id": 1, "more": "x"}
+    assert server.asked == ["/schemas/ids/1", "/schemas/ids/2"], "each is asked for once"
+    at = datetime(2026, 5, 1, 12, 0, 0, 250_000, UTC)
+    assert registry.values_of(framed(3, {
+        "at": at, "day": date(2026, 5, 1), "price": Decimal("12.30"), "raw": b"\x00\xff", "tags": ["a"], "kind": "B"})
+    ) == {"at": at, "day": "2026-05-01", "price": "12.30", "raw": "AP8=", "tags": ["a"], "kind": "B"}
+    tree = {"v": 1, "below": [{"v": 2, "below": []}]}
+    assert registry.values_of(framed(10, tree)) == tree
+
+
+@pytest.mark.parametrize(("body", "why"), [
+    (b'{"id": 1}', "not framed"), (b"\0\0\0", "not framed"), (HEADER.pack(0, 99) + b"x", "does not know"),
+    (HEADER.pack(0, 4) + b"x", "PROTOBUF"), (HEADER.pack(0, 5) + b"x", "refers to other schemas"),
+    (HEADER.pack(0, 7) + b"x", "no Avro schema"), (HEADER.pack(0, 1) + b"\x02", "does not fit"),
+    (HEADER.pack(0, 8) + b"\x02", "is no record"),
+    (HEADER.pack(0, 6) + bytes.fromhex("feffffffffffffff7f00"), "lists of what takes no bytes"),
+    (HEADER.pack(0, 9) + bytes.fromhex("feffffffffffffff7f00"), "lists of what takes no bytes")])
+def test_what_cannot_be_read_says_why(registry: Registry, body: bytes, why: str) -> None:
+    for _ in range(2):
+        with pytest.raises(Unreadable, match=why):
+            registry.values_of(body)
+
+
+def test_bytes_behind_a_record_are_told(registry: Registry) -> None:
+    with pytest.raises(Unreadable, match="bytes behind"):
+        registry.values_of(framed(2, {"id": 1, "more": "x"}) + b"!")
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_a_damaged_record_is_read_or_told_and_nothing_else(data: st.DataObject) -> None:
+    registry = Registry.__new__(Registry)
+    registry._schemas = {1: fastavro.parse_schema(ORDERS)}
+    body = bytearray(framed(1, {"id": 7, "customer": "c", "total": 1.5, "paid": False}))
+    at = data.draw(st.integers(HEADER.size, len(body) - 1))
+    body[at:at + data.draw(st.integers(0, 3))] = data.draw(st.binary(max_size=3))
+    try:
+        assert set(registry.values_of(bytes(body))) == {"id", "customer", "total", "paid"}
+    except Unreadable as told:
+        assert "schema 1" in str(told)
+
+
+def test_a_registry_that_is_away_is_waited_for_and_one_that_refuses_is_told(server: Server) -> None:
+    registry = Registry(address(server), user="ana", password="s3cret")
+    for status, error in ((500, SourceAway), (401, SourceRefused), (403, SourceRefused)):
+        server.status = status
+        with pytest.raises(error) as raised:
+            registry.values_of(framed(1, {"id": 1, "customer": None, "total": 1.0, "paid": True}))
+        assert "s3cret" not in raised.value.full_message and raised.value.remedy
+    assert server.asked[0].split()[1] == "Basic" and registry.values_of
+    server.status = 0
+    assert registry.values_of(framed(1, {"id": 1, "customer": None, "total": 1.0, "paid": True}))["id"] == 1
+    registry.close()
+
+
+def test_a_registry_that_the_operator_does_not_allow_is_not_asked(server: Server) -> None:
+    with pytest.raises(InvalidConfig, match="may not reach"):
+        Registry("http://127.0.0.1:1")

@@ -1,0 +1,44 @@
+"""The runner writes a position that moved on without an event, once, and nothing where nothing came."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from workers.engine.connectors.contract import Message, Polled
+from workers.engine.connectors.formats import Layout
+from workers.engine.connectors.runner import Runner, Source
+
+
+class Store:
+    """Keeps the positions that are written, and with how many events."""
+
+    def __init__(self) -> None:
+        self.writes: list[tuple[int, Any]] = []
+
+    def write(self, task: str, decoded: Any, layout: Layout, *, position: Any, **_: Any) -> None:
+        self.writes.append((len(decoded.rows), position))
+
+
+class Reader:
+    """Gives what it was told to."""
+
+    def __init__(self, polls: list[Polled]) -> None:
+        self._polls = iter(polls)
+        self.written_times = 0
+
+    def poll(self, timeout_s: float) -> Polled:
+        return next(self._polls)
+
+    def written(self) -> None:
+        self.written_times += 1
+
+
+def test_a_position_that_moved_on_without_an_event_is_written_once() -> None:
+    event = Message(b'{"a": 1}')
+    polls = [Polled(position={"at": 1}), Polled(position={"at": 1}), Polled(), Polled([event], {"at": 2}),
+             Polled(position={"at": 2}), Polled([event]), Polled(position={"at": 2}), Polled(position={"at": 3})]
+    store, reader = Store(), Reader(polls)
+    runner = Runner(Source("t", Layout("json", {"a": "bigint"}), 10, None, dict), store, token=1)
+    assert [runner._take(reader, 0) for _ in polls] == [0, 0, 0, 1, 0, 1, 0, 0]
+    assert store.writes == [(0, {"at": 1}), (1, {"at": 2}), (1, None), (0, {"at": 3})]
+    assert reader.written_times == 4
