@@ -23,7 +23,7 @@ from dashboard.operations.deployment import deployment_of, thresholds
 from dashboard.operations.findings import BAD, Finding
 from dashboard.operations.health import findings
 from dashboard.operations.models import LatencyStatus
-from dashboard.operations.modes import WantedModes, wanted_modes
+from dashboard.operations.modes import wanted_modes
 from dashboard.operations.telemetry import EVERYTHING
 from dashboard.operations.view import View, view_for
 from dashboard.profiles.models import ProfileRecord
@@ -37,6 +37,7 @@ from scheduler.deployment.online import decide, lacking_in_words
 from scheduler.history.port import History
 from scheduler.history.series import DATAFLOW, ESTATE, NODE, QUERY, SECOND, SLOT, STREAM, Series
 from scheduler.latency.status import IMPOSSIBLE, MISSED
+from scheduler.latency.wanted_modes import WantedModes
 from scheduler.model.latency import from_json, in_words
 from scheduler.reuse.activity import is_working
 

@@ -12,13 +12,13 @@ from typing import Protocol
 
 from django.conf import settings
 
-from dashboard.operations.latency_problem import Key, Wants
 from dashboard.operations.limit_statuses import beyond_reach
 from dashboard.operations.modes import note_wanted
 from dashboard.operations.open_batches import may_be_open
 from dashboard.operations.qos import NodesSetUp, as_it_is, end_all
 from dashboard.operations.view import View
 from scheduler.latency.pacing import Queries
+from scheduler.latency.problem import LimitKey, Wants
 from scheduler.latency.real_time import Chosen, keep_modes
 
 
@@ -66,7 +66,7 @@ class IntervalChoice(Protocol):
 
     is_published: bool
 
-    def choose(self, problem: PacingProblem, *, at: datetime) -> tuple[Chosen, Mapping[Key, bool]]:
+    def choose(self, problem: PacingProblem, *, at: datetime) -> tuple[Chosen, Mapping[LimitKey, bool]]:
         """Intervals and modes, with what each limit comes to; and of limits whether they are out of reach, by far."""
 
 
@@ -75,7 +75,7 @@ class ByPlan:
 
     is_published = True
 
-    def choose(self, problem: PacingProblem, *, at: datetime) -> tuple[Chosen, Mapping[Key, bool]]:
+    def choose(self, problem: PacingProblem, *, at: datetime) -> tuple[Chosen, Mapping[LimitKey, bool]]:
         """Intervals for the modes that queries are set to; notes which modes would be chosen if they were free."""
         end_all(problem.view, at=at)
         limits = [want for _, want in problem.corrected.values()]
@@ -92,7 +92,7 @@ class ByManagers:
     def __init__(self) -> None:
         self._nodes = NodesSetUp()
 
-    def choose(self, problem: PacingProblem, *, at: datetime) -> tuple[Chosen, Mapping[Key, bool]]:
+    def choose(self, problem: PacingProblem, *, at: datetime) -> tuple[Chosen, Mapping[LimitKey, bool]]:
         """The intervals that managers chose, as nodes report them."""
         self._nodes.publish(problem.view, problem.wants, problem.queries, at=at)
         limits = [want for _, want in problem.corrected.values()]
