@@ -74,8 +74,8 @@ def late(world: World, loop: Loop) -> DataflowRecord:
 
 
 def status_of(
-    record: DataflowRecord, state: str, *, lasting: timedelta = timedelta(seconds=chains.LASTS_S), hopeless: bool = False, number: int = 0,
-    limit: LatencyLimit = LIMIT,
+    record: DataflowRecord, state: str, *, lasting: timedelta = timedelta(seconds=chains.LASTS_S),
+    hopeless: bool = False, number: int = 0, limit: LatencyLimit = LIMIT,
 ) -> None:
     estate, now = load_estate(), timezone.now()
     tasks = estate.submitted[str(record.pk)].running

@@ -10,11 +10,12 @@ from itertools import islice
 import numpy as np
 
 from scheduler.controllers.chaining import FUSES_BELOW, UNDO, Chaining, Chains, FusedChain, LateWay
+from scheduler.controllers.changes import Aspect, Carriage, Change
 from scheduler.controllers.defragmentation import Candidate
 from scheduler.controllers.dry_run import Frame
 from scheduler.controllers.opening import LIMITED
 from scheduler.controllers.protocol import Effect
-from scheduler.controllers.values import KEPT, UNCHECKED, Change, Round
+from scheduler.controllers.values import KEPT, UNCHECKED, Round
 from scheduler.history.series import MINUTE, TEN_SECONDS
 from scheduler.latency.chaining import ChainingFacts
 from scheduler.latency.runtime_graph import Channel, RuntimeGraph, Vertex
@@ -208,7 +209,7 @@ def _joined(estate: Estate, plan: Plan, query: str) -> tuple[Change, ...]:
     heads = [plan.fragments_before[name].tasks[0] for name in plan.fragments_after[query].inherits]
     own = set(estate.fragments[query].tasks)
     return tuple(
-        Change("stream", f"{parent}>{head}", "in a channel", "within a query")
+        Change(Aspect.STREAM, f"{parent}>{head}", Carriage.CHANNEL, Carriage.WITHIN)
         for head in heads if head in own for parent in estate.tasks[head].parents if parent in own)
 
 
