@@ -102,12 +102,12 @@ def test_a_new_bundle_gets_its_part_at_once_and_events_when_it_is_there(writer):
     for _ in range(2):
         writer.perform(Route("f1-0", 0, "f1-1", weights))
         assert writer.channels.info("f1-0.0@f2-0").readers == {"f2-0": "0-0"}
-        assert writer.channels.routed("f1-0", 0, "f1-1").weights == {"f1-1": 1.0}, "it has not begun to read"
+        assert writer.channels.routed("f1-0", 0, "f1-1").partitioning == {"f1-1": 1.0}, "it has not begun to read"
         assert writer.run.routes == WHOLE.routes and writer.run.actual().retry_at_ms > 1_000
     writer.broker.hset("weir:valve:f2-0", "routes", 0)
     writer.perform(Route("f1-0", 0, "f1-1", weights))
     routed = writer.channels.routed("f1-0", 0, "f1-1")
-    assert (routed.weights, routed.effective, writer.run.routes) == (weights, False, {0: {"f1-1": weights}})
+    assert (routed.partitioning, routed.effective, writer.run.routes) == (weights, False, {0: {"f1-1": weights}})
     writer.channels.activate("f1-0", done_batch=4)
     assert writer.channels.routed("f1-0", 0, "f1-1").effective
 
@@ -174,7 +174,7 @@ def test_a_stream_that_is_read_whole_is_divided_between_two_batches(whole):
     routed = whole.channels.routed("f1-0", 0, "f1-1")
     assert (routed.from_batch, routed.effective) == (8, True)
     assert whole.channels.info("f1-0.0").limits == {"f1-1": "0-0"}
-    assert (whole.run.outlets, whole.run.routes) == ({}, {0: {"f1-1": whole.route.weights}})
+    assert (whole.run.outlets, whole.run.routes) == ({}, {0: {"f1-1": whole.route.partitioning}})
     assert whole.channels.control("f1-0")["0:outlet"] == "closed" and "paused" not in whole.channels.control("f1-0")
 
 
