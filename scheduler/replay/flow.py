@@ -138,18 +138,18 @@ class EstateFlow:
         self, conditions: Conditions, asked_per_s: Mapping[str, float], fixed: Mapping[str, float]
     ) -> dict[str, float]:
         """Each task's part of a core: of its slots' cores as much as it has to do of all that is to be done there."""
-        asked: dict[tuple[str, str], float] = {}  # by slot and task: cores
+        cores_asked: dict[tuple[str, str], float] = {}  # by slot and task: cores
         taken: dict[str, float] = {}
         for name, bundle, part in self._parts():
             taken[bundle.slot] = taken.get(bundle.slot, 0.0) + part * fixed[name]
             for task in self._working[name].active_tasks:
                 events = asked_per_s.get(task, 0.0) + conditions.waiting.get(task, 0.0) / conditions.seconds
-                asked[bundle.slot, task] = part * max(LEAST, events * self._dataflow.tasks[task][_ONLY].event_s)
-        there = {slot: 1.0 - self.costs.slot_cores - cores for slot, cores in taken.items()}
+                cores_asked[bundle.slot, task] = part * max(LEAST, events * self._dataflow.tasks[task][_ONLY].event_s)
+        left_cores = {slot: 1.0 - self.costs.slot_cores - cores for slot, cores in taken.items()}
         of_slot: dict[str, float] = {}
-        for (slot, _), cores in asked.items():
+        for (slot, _), cores in cores_asked.items():
             of_slot[slot] = of_slot.get(slot, 0.0) + cores
         shares: dict[str, float] = {}
-        for (slot, task), cores in asked.items():
-            shares[task] = shares.get(task, 0.0) + there[slot] * cores / of_slot[slot]
+        for (slot, task), cores in cores_asked.items():
+            shares[task] = shares.get(task, 0.0) + left_cores[slot] * cores / of_slot[slot]
         return shares

@@ -143,8 +143,8 @@ def test_a_move_that_misses_its_promise_is_taken_back() -> None:
     result = replay(setup)
     (turn,) = result.rounds
     assert turn.phase == ROLLED_BACK and turn.back_s is not None, turn.why
-    there, back = result.changes
-    assert back.is_back and back.change == there.change.reverse
+    move, back = result.changes
+    assert back.is_back and back.change == move.change.reverse
     assert {fragment.slot for fragment in result.estate.fragments.values()} == {"n1/0"}
     check_rounds(result, setup.policies)
 
