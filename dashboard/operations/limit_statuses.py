@@ -132,6 +132,24 @@ def status_of(row: LatencyStatus) -> LimitStatus | None:
         None if row.late_since is None else row.late_since.timestamp(), row.hopeless)
 
 
+def late_limits() -> dict[str, LatencyStatus]:
+    """The worst limit of each dataflow that is missed for as long as it is measured over, or that nothing meets."""
+    worst: dict[str, LatencyStatus] = {}
+    for row in LatencyStatus.objects.filter(state__in=status.LATE).order_by("number"):
+        if row.state == status.IMPOSSIBLE or is_lasting(row):
+            key = str(row.dataflow_id)
+            if key not in worst or (worst[key].state, row.state) == (status.MISSED, status.IMPOSSIBLE):
+                worst[key] = row
+    return worst
+
+
+def is_lasting(row: LatencyStatus) -> bool:
+    """Whether a limit has been missed for as long as it is measured over."""
+    (limit,) = from_json(row.limit) or (None,)
+    return limit is not None and row.state == status.MISSED and row.late_since is not None and (
+        (row.at - row.late_since).total_seconds() >= limit.over_s)
+
+
 def is_met_by_measurement(row: LatencyStatus) -> bool:
     """Whether a limit is met by what was measured alone: by the model it cannot be."""
     return row.state == status.MET and row.least_s is not None

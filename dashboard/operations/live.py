@@ -16,7 +16,7 @@ from django.db.models import F
 from dashboard import jobs
 from dashboard.catalog.permissions import dataflow_for
 from dashboard.operations.failures import failed_tasks
-from dashboard.operations.health import findings, health_document
+from dashboard.operations.health import health, health_document
 from dashboard.operations.live_sources import sources_of
 from dashboard.operations.losses import lost_by
 from dashboard.operations.reservations import reserved_slots
@@ -115,7 +115,7 @@ def live_dataflow(viewer: Viewer, dataflow_id: UUID | str, *, look: Look = view_
     inside = key in view.records
     is_by_weir = newest is not None and newest["author"] is None and newest["kind"] == PAUSE.name
     own_findings = paused_by_weir(record, newest["options"] if is_by_weir else {}) | {
-        finding.key: finding for finding in findings(view)
+        finding.key: finding for finding in health(view)
         if inside and key in {user["id"] for user in finding.dataflows}}
     return {
         "live": live_part(view.reading),

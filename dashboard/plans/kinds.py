@@ -13,7 +13,7 @@ from typing import Any
 from dashboard import jobs
 from dashboard.catalog import lifecycle as dataflows
 from dashboard.catalog.documents import stored_dataflow
-from dashboard.catalog.models import DataflowVersion, limits_of
+from dashboard.catalog.models import DataflowVersion
 from dashboard.operations.estate_writer import on_slots_there
 from dashboard.operations.file_secrets import file_secrets
 from dashboard.operations.nodes import pinning_remarks
@@ -25,7 +25,7 @@ from dashboard.plans.containment import containment_of
 from dashboard.plans.evidence import evidence_of, left_bundles, rule
 from dashboard.plans.models import PlanRecord
 from dashboard.plans.prices import prices, prices_in_force
-from dashboard.plans.reach import reach_of
+from dashboard.plans.reach import choice_remarks, reach_of
 from dashboard.plans.scheduling_problem import problem_of
 from dashboard.plans.selectors import plan_of
 from dashboard.profiles.estimates import estimates_remark
@@ -191,13 +191,14 @@ def _change(record: PlanRecord, estate: Reading) -> Plan:
         version.number: version for version in DataflowVersion.objects.select_related("dataflow__team").filter(
             dataflow_id=record.dataflow_id, number__in=[record.version, options["former"]])}
     former = versions[options.pop("former")]
-    dataflow = stored_dataflow(versions[record.version].document)
-    limits, task_types = limits_of(versions[record.version].document, former.dataflow.team), jobs.task_types()
+    document, running = versions[record.version].document, former.dataflow
+    dataflow = stored_dataflow(document)
+    limits, task_types = running.limits_after(document), jobs.task_types()
     return changing.plan_change(
         estate, dataflow,
         former=stored_dataflow(former.document, installed=False), dataflow_id=str(record.dataflow_id),
-        team=former.dataflow.team.slug, task_types=task_types, prices=prices(limits, dataflow=dataflow),
-        remarks=reach_of(dataflow, limits), **options)
+        team=running.team.slug, task_types=task_types, prices=prices(limits, dataflow=dataflow),
+        remarks=(*choice_remarks(running, document), *reach_of(dataflow, limits)), **options)
 
 
 def _scheduling(record: PlanRecord, estate: Reading) -> Plan:
