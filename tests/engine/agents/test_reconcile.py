@@ -295,7 +295,8 @@ def test_other_inputs_or_threads_need_a_restart_after_all_that_does_not():
 def test_a_bundle_that_leaves_works_until_it_has_left_whatever_becomes_of_its_slot():
     leaving = fragment("f2-0", active=2, leaving=True, routes={0: {"f3-0": {"f3-0": 1.0}}})
     running = Actual("f2-0", State.RUNNING, active=2)
-    assert reconcile([leaving], {"f2-0": running}, 0) == (Route("f2-0", 0, "f3-0", Quota({"f3-0": 1.0})), Leave(leaving))
+    assert reconcile([leaving], {"f2-0": running}, 0) == (
+        Route("f2-0", 0, "f3-0", Quota({"f3-0": 1.0})), Leave(leaving))
     for actual in ({}, {"f2-0": Actual("f2-0", State.STOPPED)}, {"f2-0": Actual("f2-0", State.BACKOFF)}):
         assert reconcile([leaving], actual, 0) == (Leave(leaving),)
         assert reconcile([leaving], actual, 0, left=frozenset({"f2-0"})) == ()
