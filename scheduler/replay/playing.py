@@ -47,7 +47,9 @@ class _Playing:
         """Let a step pass, then give each controller its turn."""
         world, setup = self._world, self._setup
         world.latency_s.clear()
-        world.pass_step({source: float(rates[number]) for source, rates in setup.rates_per_s.items()})
+        planned = {
+            task.id: task.rate_per_s or 0.0 for task in setup.estate.tasks.values() if not task.parents}
+        world.pass_step(planned | {source: float(rates[number]) for source, rates in setup.rates_per_s.items()})
         self._cores[number] = sum(load.cores for load in world.loads.values())
         self._waiting[number] = sum(load.waiting for load in world.loads.values())
         for key, latency_s in world.latency_s.items():
@@ -86,5 +88,6 @@ class _Playing:
         limit_s = {(name, number): limit.limit_s for name, limits in setup.limits.items()
                    for number, limit in enumerate(limits)}
         return Replayed(
-            world.estate, setup.step_s, setup.prices.core_hour, self._cores, self._waiting, self._latency_s, limit_s,
-            tuple(self._rounds.values()), tuple(world.actuator.changes), tuple(self._why_not.values()))
+            world.estate, setup.step_s, setup.prices.core_hour, setup.prices.currency, self._cores, self._waiting,
+            self._latency_s, limit_s, tuple(self._rounds.values()), tuple(world.actuator.changes),
+            tuple(self._why_not.values()))

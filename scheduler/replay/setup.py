@@ -113,6 +113,7 @@ class Replayed:
     estate: Estate
     step_s: float
     core_hour: float
+    currency: str
     cores: Figures
     waiting: Figures
     latency_s: Mapping[LimitName, Figures]
