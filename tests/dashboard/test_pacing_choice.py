@@ -49,3 +49,29 @@ def test_only_administrators_choose_and_only_what_there_is(world: World) -> None
 
 def test_every_way_has_an_implementation() -> None:
     assert PACINGS.keys() == INTERVAL_CHOICES.keys()
+
+
+def test_the_page_says_what_each_way_does_and_costs_and_lets_administrators_choose(world: World, client) -> None:
+    client.force_login(world.ana)
+    page = client.get("/estate/pacing").content.decode()
+    assert all(kind.title in page and kind.costs in page for kind in PACINGS.values()) and "<form" not in page.split(
+        "<main", 1)[-1].split("</main", 1)[0]
+    assert client.post("/estate/pacing/choose", {"pacing": "steps"}).status_code in {302, 403}
+    assert not pacing_in_force().is_chosen
+
+    client.force_login(world.root)
+    assert 'value="steps"' in client.get("/estate/pacing").content.decode()
+    assert client.post("/estate/pacing/choose", {"pacing": "steps"}).status_code == 302
+    assert pacing_in_force().kind.name == "steps"
+
+
+def test_the_api_tells_and_chooses(world: World, client) -> None:
+    client.force_login(world.root)
+    before = client.get("/api/pacing").json()
+    assert (before["pacing"], before["is_chosen"], [way["name"] for way in before["ways"]]) == (
+        "planned", False, ["planned", "steps"])
+    after = client.put("/api/pacing", {"pacing": "steps"}, content_type="application/json")
+    assert (after.status_code, after.json()["pacing"], after.json()["is_chosen"]) == (200, "steps", True)
+    assert client.put("/api/pacing", {"pacing": "dice"}, content_type="application/json").status_code >= 400
+    client.force_login(world.ana)
+    assert client.put("/api/pacing", {"pacing": "planned"}, content_type="application/json").status_code == 403
