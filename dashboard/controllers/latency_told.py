@@ -16,7 +16,7 @@ from dashboard.catalog.selectors import dataflow as dataflow_of
 from dashboard.controllers.models import ReasonRow, RoundRow
 from dashboard.controllers.stored import policies_of
 from dashboard.operations.estate import current_estate
-from dashboard.operations.modes import WantedModes, wanted_modes
+from dashboard.operations.modes import wanted_modes
 from dashboard.plans.latency_prices import latency_prices
 from dashboard.plans.latency_remedies import cpu_in_words, latency_card_with_remedies, latency_with_remedies
 from dashboard.plans.prices import tariff
@@ -27,6 +27,7 @@ from scheduler.controllers.protocol import Controller
 from scheduler.controllers.registry import CONTROLLERS
 from scheduler.controllers.values import ACTS, ASKED, OFF
 from scheduler.latency.status import IMPOSSIBLE, LATE
+from scheduler.latency.wanted_modes import WantedModes
 from scheduler.latency.ways import way_of
 from scheduler.model.fragment import node_of
 from scheduler.model.latency import LatencyLimit, in_words

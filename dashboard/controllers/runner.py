@@ -17,12 +17,11 @@ from dashboard.audit.trail import audited
 from dashboard.controllers import stored
 from dashboard.controllers.collecting import COLLECTORS
 from dashboard.controllers.models import LoopRow, RoundRow
-from scheduler.controllers.engine import Step, step
+from dashboard.controllers.world import StoredWorld
+from scheduler.controllers.engine import Step, is_due, step
 from scheduler.controllers.protocol import Controller, Effect, Observations, Progress
 from scheduler.controllers.registry import CONTROLLERS
 from scheduler.controllers.values import BROKEN, CHECKING, KEPT, UNCHECKED, Command, State
-
-EARLY_S = 1.0  # turns of the loop do not come to the millisecond: what is due with each is not to miss every second one
 
 log = structlog.get_logger(__name__)
 
@@ -68,16 +67,18 @@ def run_urgent(actuators: Mapping[str, Actuator], *, at: datetime) -> None:
     at : datetime
         The present moment.
     """
+    world = StoredWorld(at)
     for controller in CONTROLLERS.values():
-        if COLLECTORS[controller.reads].is_urgent(at):
+        if COLLECTORS[controller.reads].is_urgent(world):
             take_turn(controller, actuators[controller.name], at=at)
 
 
 def take_turn(controller: Controller, actuator: Actuator, *, at: datetime) -> Step:
     """One step of one controller, stored, and its commands carried out."""
     policies = stored.policies_of(controller)
-    evidence = _collected(controller, at) if stored.is_wanted(policies) and _is_due(controller, at) else None
-    effects = _effects(controller, at)
+    world = StoredWorld(at)
+    evidence = _collected(controller, world) if stored.is_wanted(policies) and _is_due(controller, world) else None
+    effects = _effects(controller, world)
     with audited(actor=None, verb="controller.step") as audit:
         loop = stored.loop_for_update()
         state = stored.state_of(loop, at=at)
@@ -110,26 +111,25 @@ def _followed(controller: Controller, state: State) -> list[RoundRow]:
     return list(RoundRow.objects.filter(key__in=keys).select_related("sweep__profile", "profile"))
 
 
-def _is_due(controller: Controller, at: datetime) -> bool:
+def _is_due(controller: Controller, world: StoredWorld) -> bool:
     decided_s = LoopRow.objects.filter(pk=1).values_list("decided_s", flat=True).first() or {}
-    since_s = at.timestamp() - decided_s.get(controller.name, 0.0)
-    return since_s < 0 or since_s >= controller.every_s - EARLY_S
+    return is_due(controller, decided_s=decided_s.get(controller.name, 0.0), now_s=world.now_s)
 
 
-def _collected(controller: Controller, at: datetime) -> Any:
+def _collected(controller: Controller, world: StoredWorld) -> Any:
     """What the controller reads; None where it cannot be collected now: rounds in flight are followed all the same."""
     try:
-        return COLLECTORS[controller.reads].evidence(at)
+        return COLLECTORS[controller.reads].evidence(world)
     except Exception:
         log.exception("evidence_not_collected", controller=controller.name)
         return None
 
 
-def _effects(controller: Controller, at: datetime) -> dict[str, Effect]:
+def _effects(controller: Controller, world: StoredWorld) -> dict[str, Effect]:
     """What was measured of rounds whose promise is open."""
     effects = {}
     for row in RoundRow.objects.filter(controller=controller.name, phase=CHECKING).exclude(changed=None):
-        effect = COLLECTORS[controller.reads].effect(stored.round_of(row), row, at)
+        effect = COLLECTORS[controller.reads].effect(stored.round_of(row), world)
         if effect is not None:
             effects[row.key] = effect
     return effects

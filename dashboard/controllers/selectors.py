@@ -19,13 +19,14 @@ from dashboard.catalog.permissions import visible_to
 from dashboard.controllers.collecting import COLLECTORS
 from dashboard.controllers.models import LoopRow, ReasonRow, RoundRow
 from dashboard.controllers.stored import policies_of, state_of
+from dashboard.controllers.world import StoredWorld
 from dashboard.teams.models import Role, Team
 from dashboard.teams.permissions import NOBODY, Viewer
 from scheduler.controllers.dry_run import DryRun, dry_run
 from scheduler.controllers.limits import Allowance, allowance
 from scheduler.controllers.protocol import Controller
 from scheduler.controllers.registry import CONTROLLERS
-from scheduler.controllers.values import ACTS, BROKEN, KEPT, OFF, ROLLED_BACK, Policy
+from scheduler.controllers.values import ACTS, BROKEN, HOUR_S, KEPT, OFF, ROLLED_BACK, Policy
 from scheduler.model.errors import NotFound
 
 LONGEST_DRY_RUN_H = 24 * 7
@@ -148,10 +149,10 @@ def played(viewer: Viewer, controller: Controller, *, team: str, hours: float, p
     if team not in {slug for slug, _, _ in _teams_of(viewer)}:
         raise NotFound("There is no such team that you are in.", remedy="Choose one of your teams.")
     end = timezone.now()
-    begin = end - timedelta(hours=min(max(hours, 1.0), LONGEST_DRY_RUN_H))
+    begin_s = end.timestamp() - HOUR_S * min(max(hours, 1.0), LONGEST_DRY_RUN_H)
     policies = {slug: replace(known, mode=OFF) for slug, known in policies_of(controller).items()}
-    return dry_run(
-        controller, COLLECTORS[controller.reads].frames(begin, end), policies | {team: replace(policy, mode=ACTS)})
+    frames = COLLECTORS[controller.reads].frames(StoredWorld(end), begin_s, end.timestamp())
+    return dry_run(controller, frames, policies | {team: replace(policy, mode=ACTS)})
 
 
 def _teams_of(viewer: Viewer) -> list[tuple[str, str, bool]]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from django.conf import settings
 
@@ -24,66 +24,32 @@ from dashboard.operations.offered_slots import closed_slots, offered_slots
 from dashboard.operations.telemetry import EVERYTHING
 from dashboard.operations.view import View, view_for
 from dashboard.teams.permissions import Viewer
+from scheduler.controllers.evidence import placing
 from scheduler.deployment.foreseeing import load_of
 from scheduler.deployment.online import Thresholds
-from scheduler.deployment.values import Deployment, PlacedBundle
-from scheduler.model.estate import Submitted
+from scheduler.deployment.values import Deployment
 from scheduler.model.fragment import Fragment, RunningBundle, Slot, node_of
-from scheduler.moving import FileSecrets, slots_for, why_not_moved, why_not_to_other_nodes
-from scheduler.reuse.division import is_placed
+from scheduler.moving import FileSecrets, slots_for, why_not_moved
 
 
 def deployment_of(
     view: View, cores: Mapping[str, float] | None = None, behind: Collection[str] = frozenset()
 ) -> Deployment:
-    """The bundles of a view on their slots, the events that wait for each, and what passes between them in a second.
-
-    What a schedule has put somewhere is not moved but by people: it was approved with what it promises there.
-
-    Parameters
-    ----------
-    view : View
-        What runs, with a reading of it.
-    cores : mapping of str to float, optional
-        What queries take, in cores; what their nodes report now, where none is given.
-    behind : collection of str, optional
-        Queries for which ever more events wait.
+    """What runs where, by a view and its reading: see `scheduler.controllers.evidence.placing`.
 
     Raises
     ------
     BrokerAway
         The sizes of events are not known.
     """
-    estate, types = view.estate, jobs.task_types()
-    working = _working(view)
-    queues = jobs.waiting_events(estate, working.values())
-    on_nodes = file_secrets(estate.tasks.values())
-    bundles: dict[str, PlacedBundle] = {}
-    for fragment in working.values():
-        # What is on a silent node would leave it only once the node is back, and all other plans would wait for that.
-        is_heard = all(node_of(bundle.slot) in view.reading.reports for bundle in fragment.queries)
-        is_movable = is_heard and not why_not_moved(estate, fragment, task_types=types) and not is_placed(
-            estate, fragment, _users(view, fragment))
-        for bundle in fragment.queries:
-            is_bound = is_movable and bool(
-                why_not_to_other_nodes(estate, fragment, bundle, task_types=types, file_secrets=on_nodes))
-            known = (cores or {}).get(bundle.id, _cpu(view, bundle))
-            bundles[bundle.id] = PlacedBundle(
-                bundle.id, bundle.slot, known or 0.0, movable=is_movable, node_bound=is_bound,
-                queue=float(queues.get(bundle.id, 0)), behind=bundle.id in behind)
-    traffic: dict[tuple[str, str], float] = defaultdict(float)
-    events: dict[tuple[str, str], float] = defaultdict(float)
-    for stream in _streams(working):
-        flow = view.reading.flows.tasks.get(stream.task)
-        if flow is not None:
-            pair = stream.source.id, stream.target.id
-            events[pair] += flow.rate_per_s * stream.share
-            if stream.event_bytes is not None:
-                traffic[pair] += flow.rate_per_s * stream.share * stream.event_bytes
-    targets = frozenset(slot.name for slot in _targets(view))
-    return Deployment(
-        bundles, sorted(targets.union(bundle.slot for bundle in bundles.values())), dict(traffic), targets,
-        dict(events))
+    estate = view.estate
+    facts = placing.DeploymentFacts(
+        estate, jobs.task_types(), view.reading.reports,
+        {name: flow.rate_per_s for name, flow in view.reading.flows.tasks.items()},
+        waiting=jobs.waiting_events(estate, placing.working_in(estate).values()),
+        event_bytes=jobs.event_bytes(placing.channels_between(estate)),
+        targets=[slot.name for slot in _targets(view)], file_secrets=file_secrets(estate.tasks.values()))
+    return placing.deployment_of(facts, cores, behind)
 
 
 def thresholds() -> Thresholds:
@@ -92,79 +58,21 @@ def thresholds() -> Thresholds:
 
 
 def bytes_between_nodes(view: View, tasks: Collection[str]) -> dict[str, float]:
-    """What each event of a task sends between nodes, to or from the queries that some tasks are in now.
-
-    Returns
-    -------
-    dict
-        Bytes an event by running task; only of tasks that send any.
+    """What each event of a task sends between nodes, in bytes, to or from the queries that some tasks are in now.
 
     Raises
     ------
     BrokerAway
         The sizes of events are not known.
     """
-    estate = view.estate
-    names = {estate.places[task][0] for task in tasks if task in estate.places}
-    sent: dict[str, float] = defaultdict(float)
-    for stream in _streams(_working(view), about=names):
-        if node_of(stream.source.slot) != node_of(stream.target.slot) and stream.event_bytes is not None:
-            sent[stream.task] += stream.event_bytes * stream.share
-    return dict(sent)
+    return placing.bytes_between_nodes(
+        view.estate, tasks, jobs.event_bytes(placing.channels_between(view.estate, tasks)))
 
 
 def _targets(view: View) -> list[Slot]:
     """The slots that queries may go to: those on offer, of nodes that report now."""
     offered = set(offered_slots().values_list("name", flat=True))
     return [slot for slot in view.estate.slots if slot.name in offered and slot.node in view.reading.reports]
-
-
-def _cpu(view: View, bundle: RunningBundle) -> float | None:
-    """What a bundle takes now, in cores; None where its node has not measured that yet."""
-    report = view.reading.reports.query(bundle.slot, bundle.id)
-    return None if report is None else report.cpu
-
-
-def _users(view: View, fragment: Fragment) -> list[Submitted]:
-    """The dataflows that work in a fragment."""
-    estate = view.estate
-    users = {user for task in fragment.active_tasks for user in estate.users.get(task, ())}
-    return [estate.submitted[user] for user in users]
-
-
-def _working(view: View) -> dict[str, Fragment]:
-    return {name: fragment for name, fragment in view.estate.fragments.items() if fragment.active_tasks}
-
-
-class _Stream(NamedTuple):
-    """A stream between two queries: its task, who writes and who reads, what part of its events passes there, and bytes
-    that one has in the mean; None where nobody has sized them."""
-
-    task: str
-    source: RunningBundle
-    target: RunningBundle
-    share: float
-    event_bytes: float | None
-
-
-def _streams(working: Mapping[str, Fragment], about: Collection[str] | None = None) -> Iterator[_Stream]:
-    """Every stream between two queries; where fragments are named, only streams to and from these."""
-    ends = [
-        (writer, task, working[reader]) for writer in working.values() for task, readers in writer.outlets.items()
-        for reader in readers if reader in working and (about is None or {writer.id, reader} & set(about))]
-    sizes = jobs.event_bytes({channel for writer, task, _ in ends for channel in writer.channels_of(task)})
-    for writer, task, reader in ends:
-        known = [sizes[channel] for channel in writer.channels_of(task) if channel in sizes]
-        for source, part in _shares(writer):
-            for target, other in _shares(reader):
-                yield _Stream(task, source, target, part * other, max(known, default=None))
-
-
-def _shares(fragment: Fragment) -> list[tuple[RunningBundle, float]]:
-    """What part of a stream each bundle of a fragment has."""
-    bundles = fragment.queries
-    total = sum(bundle.weight for bundle in bundles)
-    return [(bundle, bundle.weight / total if total else 0.0) for bundle in bundles]
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,7 +160,7 @@ def _query(
     view: View, fragment: Fragment, bundle: RunningBundle, waiting: float, *, slots: Sequence[Slot],
     on_nodes: FileSecrets,
 ) -> dict[str, Any]:
-    estate, cores, types = view.estate, _cpu(view, bundle), jobs.task_types()
+    estate, cores, types = view.estate, placing.cpu_of(view.reading.reports, bundle), jobs.task_types()
     why_not = LEAVES if bundle.leaving else why_not_moved(estate, fragment, task_types=types)
     users = [
         user for user in view.users(fragment.active_tasks)

@@ -17,7 +17,7 @@ from django.conf import settings
 from dashboard.operations.findings import BAD, NOTE, WARN, Finding, Verdict, verdict
 from dashboard.operations.limit_statuses import late_limits
 from dashboard.operations.live_sources import report_of
-from dashboard.operations.modes import WantedModes, wanted_modes
+from dashboard.operations.modes import wanted_modes
 from dashboard.operations.sinks import report_of as sink_report_of
 from dashboard.operations.slow_queries import stuck_queries
 from dashboard.operations.slow_readers import held_up, spilled
@@ -25,6 +25,7 @@ from dashboard.operations.states import GAVE_UP, NODE_SILENT_MS, RECOVERING, SIL
 from dashboard.operations.view import View
 from scheduler.contracts.reports import FAILING, RUNNING, STALLED, NodeReport, QueryReport, SlotReport
 from scheduler.latency.status import IMPOSSIBLE
+from scheduler.latency.wanted_modes import WantedModes
 from scheduler.model.fragment import Fragment, RunningBundle
 from scheduler.model.latency import from_json
 

@@ -1,6 +1,7 @@
 """Who chooses the intervals of batches: a plan of the site, or managers on the nodes. A port with two implementations.
 
-``WEIR_PACING`` names one. The pacer (`dashboard.operations.pacing`) asks it each round and knows neither.
+Which counts is a setting of the estate (`dashboard.operations.pacing_choice`). The pacer asks it each round and knows
+neither.
 """
 
 from __future__ import annotations
@@ -10,15 +11,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from django.conf import settings
-
-from dashboard.operations.latency_problem import Key, Wants
 from dashboard.operations.limit_statuses import beyond_reach
 from dashboard.operations.modes import note_wanted
 from dashboard.operations.open_batches import may_be_open
+from dashboard.operations.pacing_choice import pacing_in_force
 from dashboard.operations.qos import NodesSetUp, as_it_is, end_all
 from dashboard.operations.view import View
 from scheduler.latency.pacing import Queries
+from scheduler.latency.problem import LimitKey, Wants
 from scheduler.latency.real_time import Chosen, keep_modes
 
 
@@ -66,7 +66,7 @@ class IntervalChoice(Protocol):
 
     is_published: bool
 
-    def choose(self, problem: PacingProblem, *, at: datetime) -> tuple[Chosen, Mapping[Key, bool]]:
+    def choose(self, problem: PacingProblem, *, at: datetime) -> tuple[Chosen, Mapping[LimitKey, bool]]:
         """Intervals and modes, with what each limit comes to; and of limits whether they are out of reach, by far."""
 
 
@@ -75,7 +75,7 @@ class ByPlan:
 
     is_published = True
 
-    def choose(self, problem: PacingProblem, *, at: datetime) -> tuple[Chosen, Mapping[Key, bool]]:
+    def choose(self, problem: PacingProblem, *, at: datetime) -> tuple[Chosen, Mapping[LimitKey, bool]]:
         """Intervals for the modes that queries are set to; notes which modes would be chosen if they were free."""
         end_all(problem.view, at=at)
         limits = [want for _, want in problem.corrected.values()]
@@ -92,7 +92,7 @@ class ByManagers:
     def __init__(self) -> None:
         self._nodes = NodesSetUp()
 
-    def choose(self, problem: PacingProblem, *, at: datetime) -> tuple[Chosen, Mapping[Key, bool]]:
+    def choose(self, problem: PacingProblem, *, at: datetime) -> tuple[Chosen, Mapping[LimitKey, bool]]:
         """The intervals that managers chose, as nodes report them."""
         self._nodes.publish(problem.view, problem.wants, problem.queries, at=at)
         limits = [want for _, want in problem.corrected.values()]
@@ -103,13 +103,14 @@ INTERVAL_CHOICES: Mapping[str, type[IntervalChoice]] = {"planned": ByPlan, "step
 
 
 class ChosenInForce:
-    """The choice that the settings name; made anew where they name another."""
+    """The choice in force; made anew where that is another."""
 
     def __init__(self) -> None:
         self._name, self._choice = "", None
 
     def now(self) -> IntervalChoice:
         """The one that counts now."""
-        if self._choice is None or self._name != settings.PACING:
-            self._name, self._choice = settings.PACING, INTERVAL_CHOICES[settings.PACING]()
+        name = pacing_in_force().kind.name
+        if self._choice is None or self._name != name:
+            self._name, self._choice = name, INTERVAL_CHOICES[name]()
         return self._choice

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from dashboard.history.store import DatabaseHistory
-from dashboard.operations.limit_points import Point, points_of
 from dashboard.operations.models import LatencyStatus
 from scheduler.history.series import TEN_SECONDS
+from scheduler.latency.limit_points import Point, points_of
 from scheduler.model.estate import Estate
 from scheduler.model.latency import LatencyLimit
 

@@ -9,67 +9,45 @@ from django.conf import settings
 
 from dashboard import jobs
 from dashboard.operations.view import View
-from scheduler.latency.batch_costs import TIMES_ITS_CPU, BatchesSeen, batch_cost
+from scheduler.latency import problem
+from scheduler.latency.batch_costs import TIMES_ITS_CPU, BatchesSeen
 from scheduler.latency.breakdown import Breakdown, Hop, broken_down, part_broken_down
-from scheduler.latency.pacing import Queries, Wanted
-from scheduler.latency.triggers import BatchCost
-from scheduler.latency.ways import Part, part_of, reads_among, way_of
+from scheduler.latency.limit_points import metric_of
+from scheduler.latency.pacing import Queries
+from scheduler.latency.problem import IntervalBounds, MeasuredRates, Wants
+from scheduler.latency.ways import Part, part_of
 from scheduler.model.costs import Costs
 from scheduler.model.estate import Submitted
-from scheduler.model.fragment import Fragment
-from scheduler.model.latency import PERCENTILES, LatencyLimit
+from scheduler.model.latency import LatencyLimit
 
-Key = tuple[str, int]  # dataflow, number of its limit
 Measure = tuple[str, tuple[str, ...], float | None, float]  # dataflow, along what, which percentile, over how long
-Wants = dict[Key, tuple[LatencyLimit, Wanted]]
-SLOT_CORES = 0.95  # of a slot's core: what its queries may take
-LEAST_BATCHES = 3  # that a query was seen to do, before their duration says anything
 
 
 def queries_of(
     view: View, *, costs: Costs, seen: Mapping[str, BatchesSeen], trigger_ms: Mapping[str, int],
     times_its_cpu: float = TIMES_ITS_CPU,
 ) -> Queries:
-    """The queries of a view by fragment: what their batches cost, who reads whom, and where they are.
+    """The queries of a view by fragment, at the rates that are measured: see `scheduler.latency.problem`.
 
     Parameters
     ----------
     view : View
-        Everything; what is measured counts before what was expected.
-    costs : Costs
-        CPU of batches and events on this class of machine.
-    seen : mapping of str to BatchesSeen
-        What was seen of queries, by fragment or bundle.
-    trigger_ms : mapping of str to int
-        Intervals that were chosen, by fragment.
-    times_its_cpu : float, optional
-        How many times their CPU batches take here.
+        Everything.
+    costs, seen, trigger_ms, times_its_cpu
+        As there.
     """
-    estate = view.estate
-    working = {name: fragment for name, fragment in estate.fragments.items() if fragment.active_tasks}
-    slots = {bundle.slot for fragment in working.values() for bundle in fragment.queries}
-    return Queries(
-        costs={name: _cost(view, fragment, costs, seen, times_its_cpu) for name, fragment in working.items()},
-        reads=reads_among(estate, working),
-        before_s={name: trigger_ms.get(name, settings.TRIGGER_MS) / 1000 for name in working},
-        slot_of={name: fragment.slot for name, fragment in working.items()},
-        capacity={slot: SLOT_CORES - costs.slot_cores for slot in slots},
-        largest_s=settings.LONGEST_TRIGGER_MS / 1000,
-        # A schedule's promise was made for batches as they are without pacing: it must be able to keep it.
-        bounds_s={name: settings.TRIGGER_MS / 1000 for name, fragment in working.items() if fragment.divided})
+    flows = view.reading.flows
+    rates = MeasuredRates(flows.queries, {
+        name: flow.rate_per_s for name, flow in flows.tasks.items()}) if view.reading.measured else MeasuredRates()
+    return problem.queries_of(
+        view.estate, task_types=jobs.task_types(), costs=costs, rates=rates,
+        intervals=IntervalBounds(settings.TRIGGER_MS / 1000, settings.LONGEST_TRIGGER_MS / 1000), seen=seen,
+        trigger_ms=trigger_ms, times_its_cpu=times_its_cpu)
 
 
 def wants_of(view: View) -> Wants:
     """The limits of the running dataflows of a view, by dataflow and number; those whose tasks rest are left out."""
-    wants: Wants = {}
-    for name, record in view.records.items():
-        if view.estate.submitted[name].paused:
-            continue
-        for number, limit in enumerate(record.latency_limits):
-            way = way_of(view.estate, name, limit)
-            if way is not None:
-                wants[name, number] = (limit, Wanted(f"{name}/{number}", way, limit.limit_s, limit.share))
-    return wants
+    return problem.wants_of(view.estate, {name: record.latency_limits for name, record in view.records.items()})
 
 
 def latency_ms(view: View, dataflow: str, limit: LatencyLimit) -> float | None:
@@ -190,40 +168,9 @@ def measure_of(dataflow: str, limit: LatencyLimit) -> Measure:
     return dataflow, limit.along, limit.percentile, limit.over_s
 
 
-def metric_of(limit: LatencyLimit) -> str:
-    """The metric by which a limit is measured; of an older one on a percentile that is not measured, the next one."""
-    if limit.percentile is None:
-        return "latency_mean_ms"
-    measured = next((known for known in PERCENTILES if limit.percentile <= known), PERCENTILES[-1])
-    return f"latency_p{measured}_ms"
-
-
 def _slowest(view: View, submitted: Submitted, name: str) -> tuple[float | None, float]:
     """The latency of the sink where it is highest, in ms, and its events a second; None where no event has come."""
     flows = [view.reading.flows.tasks.get(submitted.running[task]) for task in submitted.sinks]
     known = [
         (value, flow.rate_per_s) for flow in flows if flow is not None and (value := getattr(flow, name)) is not None]
     return max(known, default=(None, 0.0))
-
-
-def _cost(
-    view: View, fragment: Fragment, costs: Costs, seen: Mapping[str, BatchesSeen], times_its_cpu: float
-) -> BatchCost:
-    types, flows = jobs.task_types(), view.reading.flows
-    head = view.estate.tasks[fragment.tasks[0]]
-    measured = [flows.queries[bundle.id] for bundle in fragment.queries if bundle.id in flows.queries]
-    rate_per_s = sum(measured) if view.reading.measured and measured else head.rate_per_s or 0.0
-    tasks, reads_per_s = [], rate_per_s
-    for task_id in fragment.active_tasks:
-        task = view.estate.tasks[task_id]
-        if task.type in types:
-            tasks.append((types[task.type], reads_per_s / rate_per_s if rate_per_s else 1.0))
-        if task_id in flows.tasks and view.reading.measured:
-            reads_per_s = flows.tasks[task_id].rate_per_s
-    known = [seen[bundle.id] for bundle in fragment.queries
-             if bundle.id in seen and seen[bundle.id].batches >= LEAST_BATCHES]
-    slowest = max(known, key=lambda one_bundle: one_bundle.batch_s, default=None)
-    working = [bundle for bundle in fragment.queries if not bundle.leaving] or list(fragment.queries)
-    return batch_cost(
-        tasks, costs=costs, rate_per_s=rate_per_s, seen=slowest, times_its_cpu=times_its_cpu,
-        threads=max(bundle.threads for bundle in working), bundles=len(working))

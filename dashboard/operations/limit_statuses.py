@@ -13,18 +13,19 @@ from typing import Any
 
 from django.db import transaction
 
-from dashboard.operations.latency_problem import Key, Measure, Wants, measure_of
+from dashboard.operations.latency_problem import Measure, measure_of
 from dashboard.operations.models import LatencyStatus
 from scheduler.latency import status
 from scheduler.latency.pacing import Expected, Pacing, Wanted
+from scheduler.latency.problem import LimitKey, Wants
 from scheduler.latency.real_time import Chosen
-from scheduler.latency.status import Settled, is_beyond, state_of
+from scheduler.latency.status import LimitStatus, Settled, is_beyond, state_of
 from scheduler.model.latency import LatencyLimit, from_json, to_json
 
 TOLD_AGAIN_S = 60.0  # what a limit comes to is written so often, though nothing has changed
 
 
-def beyond_reach(wants: Wants, now: Chosen, free: Chosen, *, known: Collection[str]) -> dict[Key, bool | None]:
+def beyond_reach(wants: Wants, now: Chosen, free: Chosen, *, known: Collection[str]) -> dict[LimitKey, bool | None]:
     """Whether limits are beyond what intervals and open batches can do; None where not enough is known.
 
     Parameters
@@ -44,7 +45,7 @@ def beyond_reach(wants: Wants, now: Chosen, free: Chosen, *, known: Collection[s
         for key, (limit, want) in wants.items()}
 
 
-def rows_before(wants: Wants, rows: Mapping[Key, LatencyStatus]) -> dict[Key, LatencyStatus]:
+def rows_before(wants: Wants, rows: Mapping[LimitKey, LatencyStatus]) -> dict[LimitKey, LatencyStatus]:
     """What was known of each limit: its row, wherever it stood in the list; of a new one the row that is in its place.
     """
     by_limit: dict[tuple[str, str], LatencyStatus] = {}
@@ -61,8 +62,8 @@ def rows_before(wants: Wants, rows: Mapping[Key, LatencyStatus]) -> dict[Key, La
 
 
 def store_statuses(
-    wants: Wants, paced: Pacing, rows: Mapping[Key, LatencyStatus], *, settled: Mapping[Measure, Settled],
-    beyond: Mapping[Key, bool | None], at: datetime,
+    wants: Wants, paced: Pacing, rows: Mapping[LimitKey, LatencyStatus], *, settled: Mapping[Measure, Settled],
+    beyond: Mapping[LimitKey, bool | None], at: datetime,
 ) -> None:
     """Write what has changed of the limits, and forget those that are gone.
 
@@ -72,11 +73,11 @@ def store_statuses(
         The limits.
     paced : Pacing
         The intervals that were chosen, and what limits come to with them.
-    rows : mapping of Key to LatencyStatus
+    rows : mapping of LimitKey to LatencyStatus
         What is stored.
     settled : mapping of Measure to Settled
         What was measured of each since the intervals in force were.
-    beyond : mapping of Key to bool or None
+    beyond : mapping of LimitKey to bool or None
         See `beyond_reach`.
     at : datetime
         The present moment.
@@ -98,7 +99,7 @@ def store_statuses(
 
 
 def _status(
-    key: Key, limit: LatencyLimit, want: Wanted, expected: Expected, settled: Settled,
+    key: LimitKey, limit: LatencyLimit, want: Wanted, expected: Expected, settled: Settled,
     row: LatencyStatus | None, is_beyond_reach: bool | None, at: datetime,
 ) -> LatencyStatus:
     same_limit = row is not None and row.limit == to_json((limit,))
@@ -120,6 +121,15 @@ def _status(
         since=row.since if same_limit and row.state == state else at,
         late_since=late_since if state in status.LATE else None, at=at,
         hopeless=state == status.IMPOSSIBLE and is_beyond_reach)
+
+
+def status_of(row: LatencyStatus) -> LimitStatus | None:
+    """The value that a row stands for; None of one whose limit cannot be read any more."""
+    (limit,) = from_json(row.limit) or (None,)
+    return limit and LimitStatus(
+        str(row.dataflow_id), row.number, limit, row.state, row.expected_s, row.measured_s, row.least_s,
+        tuple((query, wait_s, batch_s) for query, wait_s, batch_s in row.path),
+        None if row.late_since is None else row.late_since.timestamp(), row.hopeless)
 
 
 def late_limits() -> dict[str, LatencyStatus]:

@@ -9,11 +9,15 @@ from scheduler.model.settings import FragmentSettings
 
 
 class EstateState(models.Model):
-    """One row: the estate's generation, and how often settings have changed. Who changes the estate locks it first."""
+    """One row: the estate's generation, and how often settings have changed. Who changes the estate locks it first.
+
+    ``pacing`` is how intervals are chosen, where an administrator chose that (`dashboard.operations.pacing_choice`).
+    """
 
     id = models.PositiveSmallIntegerField(primary_key=True, default=1)
     generation = models.PositiveIntegerField(default=0)
     revision = models.PositiveIntegerField(default=0)
+    pacing = models.CharField(max_length=20, blank=True, default="")
     changed = models.DateTimeField(auto_now=True)
 
     @property

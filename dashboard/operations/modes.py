@@ -8,32 +8,18 @@ that can no longer be worked on in open batches has micro-batches at once.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from dashboard.operations.estate import current_estate
 from dashboard.operations.models import ModesWanted
 from dashboard.operations.open_batches import may_be_open
 from scheduler.latency.pacing import Queries, Wanted
-from scheduler.latency.real_time import Chosen, choose_modes
+from scheduler.latency.real_time import Chosen
+from scheduler.latency.wanted_modes import WantedModes, choose_freely
 from scheduler.model.estate import Estate
 from scheduler.model.settings import USUAL
 
 FRESH = timedelta(minutes=1)  # what was noted longer ago is of a recorder that is away
-
-
-@dataclass(frozen=True, slots=True)
-class WantedModes:
-    """What was noted: by query whether its batches would be open, and how far apart; see `ModesWanted`."""
-
-    opens: Mapping[str, bool] = field(default_factory=dict)
-    trigger_ms: Mapping[str, int] = field(default_factory=dict)
-    cores: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-    limits: Mapping[tuple[str, int], tuple[float, bool]] = field(default_factory=dict)
-
-    def meets(self, dataflow: str, number: int) -> bool:
-        """Whether a limit of a dataflow would be met so, by batches that are not open yet."""
-        return any(self.opens.values()) and self.limits.get((dataflow, number), (0.0, False))[1]
 
 
 def wanted_modes(*, at: datetime | None = None) -> WantedModes | None:
@@ -78,24 +64,16 @@ def note_wanted(
     at : datetime
         The present moment.
     """
-    free = now
-    if now.open or "" in refusals.values():
-        free = choose_modes(
-            queries, wants, refusals, before=now.open, micro=None if now.open else now.paced)
-    others = now.open ^ free.open
-    if not others:
+    free, wanted = choose_freely(now, queries, wants, refusals)
+    if not wanted.opens:
         ModesWanted.objects.exclude(queries={}).update(at=at, queries={}, cores={}, limits={})
         return free
-    readers = {name for name, writers in queries.reads.items() if not others.isdisjoint(writers)}
     ModesWanted.objects.update_or_create(pk=1, defaults={
         "at": at,
-        "queries": {name: {"open": name in free.open, "trigger_ms": round(1000 * free.interval_s[name])}
-                    for name in sorted(others)},
-        "cores": {name: [round(chosen.cores(name, queries.costs[name]), 6) for chosen in (now, free)]
-                  for name in sorted(others | readers) if name in queries.costs},
-        "limits": {want.key: [round(free.paced.expected[want.key].latency_s, 4),
-                              free.paced.expected[want.key].least_s is None]
-                   for want in wants if not others.isdisjoint(want.way.writers)}})
+        "queries": {name: {"open": is_open, "trigger_ms": wanted.trigger_ms[name]}
+                    for name, is_open in wanted.opens.items()},
+        "cores": {name: list(cores) for name, cores in wanted.cores.items()},
+        "limits": {f"{dataflow}/{number}": list(then) for (dataflow, number), then in wanted.limits.items()}})
     return free
 
 

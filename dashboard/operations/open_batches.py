@@ -10,6 +10,7 @@ from dashboard import jobs
 from dashboard.operations.estate import fragments_where
 from dashboard.operations.fragment_settings import slots_without_room
 from dashboard.operations.models import BatchFigures, RunningTaskRow
+from dashboard.operations.pacing_choice import pacing_in_force
 from scheduler.contracts.reports import RUNNING, Reports
 from scheduler.model.errors import InvalidTransition
 from scheduler.model.estate import Estate
@@ -19,7 +20,7 @@ from scheduler.model.settings import MOST_OPEN_A_SLOT
 
 def may_be_open() -> bool:
     """Whether batches are left open here at all."""
-    return settings.REAL_TIME and settings.PACING != "steps"
+    return settings.REAL_TIME and pacing_in_force().kind.leaves_batches_open
 
 
 def refusals_in(reports: Reports, estate: Estate) -> dict[str, str]:

@@ -25,10 +25,7 @@ from dashboard.operations.fragment_settings import set_intervals
 from dashboard.operations.interval_choice import ChosenInForce, PacingProblem
 from dashboard.operations.interval_words import change_in_words
 from dashboard.operations.latency_problem import (
-    LEAST_BATCHES,
-    Key,
     Measure,
-    Wants,
     events_per_s,
     latency_ms,
     measure_of,
@@ -47,6 +44,7 @@ from scheduler.latency import status
 from scheduler.latency.batch_costs import BatchesSeen, times_its_cpu
 from scheduler.latency.needs import BatchNeeds, batch_needs
 from scheduler.latency.pacing import STAYS, Queries, Wanted, expected_at
+from scheduler.latency.problem import LEAST_BATCHES, LimitKey, Wants
 from scheduler.latency.real_time import (
     Chosen,
     apart_s_of,
@@ -104,12 +102,12 @@ class Pacer:
     def __init__(self, now: Callable[[], datetime]) -> None:
         self._now = now
         self._queries: dict[str, _Query] = {}
-        self._paths: dict[Key, tuple[str, ...]] = {}
+        self._paths: dict[LimitKey, tuple[str, ...]] = {}
         self._wants: tuple[Mapping[str, Fragment], list[Any], Wants] | None = None
         self._settled: dict[Measure, Settled] = {}
         self._choice = ChosenInForce()
         self._open: frozenset[str] | None = None  # at the last round; None before the first
-        self._limits: dict[Key, tuple[LatencyLimit, frozenset[str]]] | None = None  # likewise
+        self._limits: dict[LimitKey, tuple[LatencyLimit, frozenset[str]]] | None = None  # likewise
         self._chosen_s = 0
 
     def look(self, view: View, now_s: int) -> list[Annotation]:
@@ -194,7 +192,7 @@ class Pacer:
         return in_force
 
     def _round(
-        self, view: View, wants: Wants, rows: Mapping[Key, LatencyStatus], now_s: int
+        self, view: View, wants: Wants, rows: Mapping[LimitKey, LatencyStatus], now_s: int
     ) -> list[Annotation]:
         figures = BatchFigures.objects.in_bulk()
         set_now = view.estate.settings
@@ -327,7 +325,7 @@ def _store_figures(
             BatchFigures.objects.filter(pk__in=gone).delete()
 
 
-def _limits_of(wants: Wants) -> dict[Key, tuple[LatencyLimit, frozenset[str]]]:
+def _limits_of(wants: Wants) -> dict[LimitKey, tuple[LatencyLimit, frozenset[str]]]:
     """The limits, each with the queries on its way."""
     return {key: (limit, frozenset(want.way.writers)) for key, (limit, want) in wants.items()}
 

@@ -10,11 +10,11 @@ from datetime import datetime
 from itertools import product
 
 from dashboard import jobs
-from dashboard.operations.latency_problem import Wants
 from dashboard.operations.view import View
 from scheduler.contracts.qos import QosSetup
 from scheduler.latency.constrained_paths import constraints_on, strictest
 from scheduler.latency.pacing import Pacing, Queries, Wanted, expected_in_steps
+from scheduler.latency.problem import Wants
 from scheduler.latency.real_time import Chosen
 from scheduler.latency.runtime_graph import Channel, RuntimeGraph, Vertex
 from scheduler.latency.setting_up import qos_setups

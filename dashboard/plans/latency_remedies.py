@@ -11,7 +11,6 @@ from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.selectors import dataflow as dataflow_of
 from dashboard.operations.costs import costs_here
 from dashboard.operations.estate import current_estate
-from dashboard.operations.latency_problem import SLOT_CORES
 from dashboard.operations.latency_view import latency_card, latency_of
 from dashboard.operations.models import BatchFigures
 from dashboard.operations.open_batches import able_now
@@ -22,6 +21,7 @@ from dashboard.teams.permissions import Viewer
 from scheduler.controllers.chaining import FUSES_BELOW
 from scheduler.latency.batch_costs import TIMES_ITS_CPU
 from scheduler.latency.pacing import Queries, Wanted, upstream_of
+from scheduler.latency.problem import SLOT_CORES
 from scheduler.latency.remedies import ASK, CHAIN, Remedy, chains_among, remedies
 from scheduler.latency.status import IMPOSSIBLE
 from scheduler.latency.triggers import BatchCost

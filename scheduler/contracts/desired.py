@@ -13,12 +13,12 @@ from scheduler.model.dataflow import Task
 from scheduler.model.fragment import channel_id
 
 from .codec import Codec
+from .partitioning import Quota, partitioning_of
 
 DEFAULT_TRIGGER_MS = 500
 
 Outlets = Mapping[int, frozenset[str]]  # position in the chain -> fragments that read there
-Weights = Mapping[str, float]  # bundle -> its part of the events
-Routes = Mapping[int, Mapping[str, Weights]]  # position in the chain -> divided fragment that reads there -> weights
+Routes = Mapping[int, Mapping[str, Quota]]  # position in the chain -> divided fragment that reads there -> how
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +79,9 @@ class WantedFragment:
     def __post_init__(self) -> None:
         outlets = {position: frozenset(readers) for position, readers in self.outlets.items() if readers}
         object.__setattr__(self, "outlets", outlets)
+        object.__setattr__(self, "routes", {
+            position: {reader: partitioning_of(how) for reader, how in readers.items()}
+            for position, readers in self.routes.items()})
 
     @property
     def paused(self) -> bool:

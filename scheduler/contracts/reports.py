@@ -11,6 +11,7 @@ from typing import Any
 from scheduler.model.fragment import Slot
 
 from .codec import Codec, InvalidContract
+from .partitioning import Quota
 
 RUNNING, FAILING, STOPPED, LEFT = "running", "backoff", "stopped", "left"
 STARTING, STALLED = "starting", "stalled"
@@ -48,7 +49,7 @@ class QueryReport:
     throttled_by: str | None = None  # the full channel that it waits for
     run_id: str | None = None
     outlets: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
-    routes: Mapping[int, Mapping[str, Mapping[str, float]]] = field(default_factory=dict)
+    routes: Mapping[int, Mapping[str, Quota]] = field(default_factory=dict)
     active: int = 1
     threads: int = 1
     cpu: float | None = None

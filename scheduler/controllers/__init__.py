@@ -2,5 +2,5 @@
 back.
 
 Pure: values in, values out. Imports the algorithm families and the model. Read ``values.py`` first, then
-``protocol.py`` and ``engine.py``; ``registry.py`` has every controller that there is.
+``protocol.py`` and ``engine.py``; ``registry.py`` has every controller that there is, ``evidence`` what they are told.
 """

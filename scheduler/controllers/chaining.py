@@ -17,10 +17,11 @@ from scheduler.latency.runtime_graph import RuntimeGraph
 from scheduler.model.checks import require_finite
 from scheduler.model.latency import in_words
 
+from .changes import Change
 from .defragmentation import CORES, LATENCY, LATER, LATER_MS, Candidate, changes_of
 from .opening import LIMITED
 from .protocol import Effect, Evaluation, Verdict, held_to_bounds, reversed_changes
-from .values import OFF, Bound, Change, Decision, Policy, Promise, Reason
+from .values import OFF, Bound, Decision, Policy, Promise, Reason
 
 FUSES_BELOW = 0.7  # cores of all queries together: less than what a chain is cut at, or it would go back and forth
 WITHIN_S = 900.0

@@ -13,8 +13,9 @@ from scheduler.model.checks import require_finite
 from scheduler.model.prices import Prices
 from scheduler.reuse.defragment import Fusion, Load, Rule, Worth, in_words, weigh
 
+from .changes import Aspect, Carriage, Change, Surplus
 from .protocol import Effect, Evaluation, Verdict, held_to_bounds, reversed_changes
-from .values import OFF, Bound, Change, Decision, Policy, Promise, Reason
+from .values import OFF, Bound, Decision, Policy, Promise, Reason
 
 CORES, LATENCY = "CPU of its queries", "latency, median"  # the measures of its promise
 WITHIN_S = 900.0
@@ -107,9 +108,10 @@ class Defragmentation:
 
 def changes_of(fusion: Fusion) -> tuple[Change, ...]:
     """What a step changes, in the words that all controllers share."""
-    changes = [Change("stream", ">".join(stream), "in a channel", "within a query") for stream in fusion.streams]
+    changes = [
+        Change(Aspect.STREAM, ">".join(stream), Carriage.CHANNEL, Carriage.WITHIN) for stream in fusion.streams]
     if fusion.dead_tasks:
-        changes += [Change("query", name, "with tasks that nobody needs", "without") for name in fusion.path]
+        changes += [Change(Aspect.TASKS, name, Surplus.WITH, Surplus.WITHOUT) for name in fusion.path]
     return tuple(changes)
 
 

@@ -18,9 +18,10 @@ from scheduler.deployment.values import Deployment
 from scheduler.model.checks import require_finite
 from scheduler.model.figures import in_digits
 
+from .changes import Aspect, Change, SlotName
 from .defragmentation import LATENCY, LATER, LATER_MS
 from .protocol import Effect, Evaluation, Verdict, held_to_bounds, reversed_changes
-from .values import ACTS, DAY_S, DECLINED, OFF, Bound, Change, Decision, Policy, Promise, Reason, Round
+from .values import ACTS, DAY_S, DECLINED, OFF, Bound, Decision, Policy, Promise, Reason, Round
 
 SLOT = "CPU of the slot that it left"
 TRAFFIC = "traffic with other nodes, at the load of before"
@@ -172,7 +173,7 @@ def _move(turn: Turn, askers: tuple[Asker, ...], evidence: Deployments) -> Decis
     teams = {team for asker in askers for team in asker.touched}
     return Decision(
         first.dataflow, first.team,
-        tuple(Change("slot", f"query of {asker.tasks[0]}", bundle.slot, move.target)
+        tuple(Change(Aspect.SLOT, f"query of {asker.tasks[0]}", SlotName(bundle.slot), SlotName(move.target))
               for asker, bundle in zip(askers, bundles, strict=True)),
         Promise(f"{text}, and events come no later", WITHIN_S, tuple(bounds), first.load_per_s),
         f"{turn.why} {move.target} has {target_load:.2f} cores to do, and {takes} {cores:.2f}.",

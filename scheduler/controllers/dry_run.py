@@ -10,9 +10,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from .changes import Aspect, Change, ChangeValue
 from .engine import step
 from .protocol import Controller, Effect, Evaluation, Observations, Progress, Verdict
-from .values import CHECKING, Change, Decision, Policy, Promise, Reason, Round, State
+from .values import CHECKING, Decision, Policy, Promise, Reason, Round, State
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +77,8 @@ class _Playing:
         self._controller = controller
         self.name, self.title, self.about = controller.name, controller.title, controller.about
         self.reads, self.every_s, self.usual = controller.reads, controller.every_s, controller.usual
-        self.held: Mapping[tuple[str, str], str] = {}
-        self._first: dict[tuple[str, str], str] = {}  # the value that something had when it was first to be changed
+        self.held: Mapping[tuple[Aspect, str], ChangeValue] = {}
+        self._first: dict[tuple[Aspect, str], ChangeValue] = {}  # what something had when it was first to be changed
 
     def evaluate(self, evidence: Any, policies: Mapping[str, Policy]) -> Evaluation:
         evaluation = self._controller.evaluate(evidence, policies)
@@ -88,7 +89,7 @@ class _Playing:
             replace(decision, changes=changes) for decision in evaluation.decisions
             if (changes := tuple(change for change in decision.changes if self._value(change) != change.after))))
 
-    def _value(self, change: Change) -> str:
+    def _value(self, change: Change) -> ChangeValue:
         return self.held.get(change.what, self._first[change.what])
 
     def check(self, promise: Promise, effect: Effect) -> tuple[Verdict, str]:

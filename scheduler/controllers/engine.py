@@ -38,6 +38,7 @@ from .values import (
     Withdraw,
 )
 
+EARLY_S = 1.0  # turns of the loop do not come to the millisecond: what is due with each is not to miss every second one
 GIVE_UP_S = 600.0  # a round that nothing carries out for so long is withdrawn
 
 
@@ -48,6 +49,12 @@ class Step:
     state: State
     commands: tuple[Command, ...] = ()
     reasons: tuple[Reason, ...] = ()
+
+
+def is_due(controller: Controller, *, decided_s: float, now_s: float) -> bool:
+    """Whether a controller that decided last at a moment decides again now; also where the clock was put back."""
+    since_s = now_s - decided_s
+    return since_s < 0 or since_s >= controller.every_s - EARLY_S
 
 
 def step(

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 
 from scheduler.model.checks import require_finite
 
+from .changes import Aspect, Carriage, Change
 from .defragmentation import LATENCY
 from .protocol import Effect, Evaluation, Verdict, held_to_bounds, reversed_changes
-from .values import ACTS, OFF, Bound, Change, Decision, Policy, Promise, Reason
+from .values import ACTS, OFF, Bound, Decision, Policy, Promise, Reason
 
 WITHIN_S = 900.0
 
@@ -107,7 +108,7 @@ class Isolating:
 def _cut(slow: HoldUp, waiting: Waiting, batch_ms: float) -> Decision:
     bounds = () if waiting.latency_ms is None else (
         Bound(LATENCY, "ms", waiting.latency_ms, max(waiting.latency_ms / 2, 4 * batch_ms)),)
-    change = Change("stream", f"{slow.parent}>{slow.head}", "within a query", "in a channel")
+    change = Change(Aspect.STREAM, f"{slow.parent}>{slow.head}", Carriage.WITHIN, Carriage.CHANNEL)
     return Decision(
         waiting.dataflow, waiting.team, (change,),
         Promise("events of those who do not need the slow task come in half the time", WITHIN_S, bounds),

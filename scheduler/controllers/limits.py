@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from .changes import Change, ChangeValue
 from .protocol import Controller
 from .values import (
     ACTS,
@@ -17,7 +18,6 @@ from .values import (
     OFF,
     ROLLED_BACK,
     STUCK,
-    Change,
     Decision,
     Policy,
     Round,
@@ -153,7 +153,7 @@ def _back_and_forth(state: State, decision: Decision, policy: Policy, now_s: flo
     return ""
 
 
-def _values_had(state: State, change: Change, now_s: float) -> Iterator[tuple[str, float]]:
+def _values_had(state: State, change: Change, now_s: float) -> Iterator[tuple[ChangeValue, float]]:
     """Values that something has had, and until when at the latest, by all rounds that changed it."""
     for turn in state.rounds:
         if not turn.has_changed:

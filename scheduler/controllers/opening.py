@@ -15,12 +15,11 @@ from scheduler.latency.status import TOLERATED
 from scheduler.model.checks import require_finite
 from scheduler.model.latency import in_words
 
+from .changes import Aspect, BatchMode, Change
 from .defragmentation import CORES, LATER, LATER_MS, NOISE
 from .protocol import Effect, Evaluation, Verdict, held_to_bounds, reversed_changes
-from .values import ACTS, OFF, Bound, Change, Decision, Policy, Promise
+from .values import ACTS, OFF, Bound, Decision, Policy, Promise
 
-BATCHES = "batches of"  # the aspect that changes
-MICRO, OPEN = "micro-batches", "open"
 LIMITED = "latency of its limit"  # the measure: as the limit counts it, mean or percentile
 WITHIN_S = 300.0
 LEAST = 6  # comparable points that say something: a minute of them
@@ -42,8 +41,8 @@ class ModeChange:
     @property
     def change(self) -> Change:
         """In the words of the loop."""
-        before, after = (MICRO, OPEN) if self.opens else (OPEN, MICRO)
-        return Change(BATCHES, self.query, before, after)
+        modes = (BatchMode.MICRO, BatchMode.OPEN) if self.opens else (BatchMode.OPEN, BatchMode.MICRO)
+        return Change(Aspect.BATCHES, self.query, *modes)
 
 
 @dataclass(frozen=True, slots=True)

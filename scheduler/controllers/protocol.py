@@ -10,7 +10,8 @@ from typing import Any, Literal, Protocol
 
 from scheduler.model.figures import in_digits
 
-from .values import Change, Decision, Policy, Promise, Reason
+from .changes import Change
+from .values import Decision, Policy, Promise, Reason
 
 Verdict = Literal["kept", "broken", "harmful", "too early"]
 SAME_LOAD = 0.25  # relative difference up to which two loads are about the same

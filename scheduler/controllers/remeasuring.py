@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 from scheduler.performance.drift import BOUND, Drift
 
+from .changes import Aspect, Change, ProfileName
 from .protocol import Effect, Evaluation, Verdict, held_to_bounds, reversed_changes
-from .values import OFF, Bound, Change, Decision, Policy, Promise, Reason
+from .values import OFF, Bound, Decision, Policy, Promise, Reason
 
 DEVIATION = "deviation from what runs"
 WITHIN_S = 2 * 3600.0
@@ -92,7 +93,8 @@ def _decision(reading: ProfileReading, beyond: Sequence[Drift], deviation: float
         "the new profile is nearer to what runs than the old one", WITHIN_S,
         (Bound(DEVIATION, "", deviation, deviation),))
     return Decision(
-        reading.profile, reading.team, (Change("profile", reading.kind, reading.profile, "measured anew"),), promise,
+        reading.profile, reading.team, (Change(
+            Aspect.PROFILE, reading.kind, ProfileName(reading.profile), ProfileName("measured anew")),), promise,
         f"{_in_words(beyond)} It is measured again on slot {reading.slot}.", worth=deviation,
         arguments={"slot": reading.slot})
 

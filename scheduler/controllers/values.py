@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 
 from scheduler.model.checks import require_finite
 
+from .changes import Change
+
 HOUR_S, DAY_S = 3600.0, 86_400.0
 
 OFF, RECOMMENDS, ACTS = "off", "recommends", "acts"
@@ -42,30 +44,6 @@ class Policy:
 
     def __post_init__(self) -> None:
         require_finite(self)
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """One thing that gets another value.
-
-    Controllers share a name for what they change (``aspect`` and ``subject``: ``stream a>b``, ``slot of bundle b1``),
-    so that one of them does not undo what another has done.
-    """
-
-    aspect: str
-    subject: str
-    before: str
-    after: str
-
-    @property
-    def what(self) -> tuple[str, str]:
-        """What gets another value."""
-        return self.aspect, self.subject
-
-    @property
-    def reverse(self) -> Change:
-        """The change that takes this one back."""
-        return Change(self.aspect, self.subject, self.after, self.before)
 
 
 @dataclass(frozen=True, slots=True)

@@ -101,9 +101,11 @@ class MemoryHistory:
         if finer and count:
             times = grain.step_s // finer[-1].step_s
             values = folded(self._values(line, finer[-1], first_s, count * times), times, line.fold)
-        for at_s, value in self._points[grain].get(line, {}).items():
+        points = self._points[grain].get(line, {})
+        moments = range(first_s, first_s + count * grain.step_s, grain.step_s)
+        for at_s in points if len(points) < count else moments:  # a short range of much that is kept is read quickly
             index = (at_s - first_s) // grain.step_s
-            if 0 <= index < count:
+            if 0 <= index < count and (value := points.get(at_s)) is not None:
                 values[index] = value
         return values
 

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from scheduler.model.latency import LatencyLimit
+
 from .pacing import Expected
 
 MET, MISSED, IMPOSSIBLE, WAITING = "met", "missed", "impossible", "waiting"
@@ -16,6 +18,28 @@ LEAST_POINTS = 5  # of measured latency, before their mean says anything
 LOWEST, HIGHEST = -0.1, 2.0  # of a limit: by so much what is modelled is corrected at most
 CARRIED_OVER = 0.3  # of a limit: as much of a correction that was measured under another one is believed
 RECENT_S = 20.0  # what is measured over so long decides; over a limit's own span is told
+
+
+@dataclass(frozen=True, slots=True)
+class LimitStatus:
+    """What became of one latency limit, as it was last looked at. Latencies in seconds.
+
+    ``number`` counts the dataflow's limits. ``expected_s`` is with the intervals that were chosen; ``measured_s`` since
+    these are in force; ``least_s``, where the limit cannot be met by the model, the least that there is. ``path`` is
+    its slowest way: fragment, wait and batch. It is late since ``late_since_s``, and ``hopeless`` where neither
+    intervals nor open batches would meet it, by far.
+    """
+
+    dataflow: str
+    number: int
+    limit: LatencyLimit
+    state: str
+    expected_s: float
+    measured_s: float | None = None
+    least_s: float | None = None
+    path: tuple[tuple[str, float, float], ...] = ()
+    late_since_s: float | None = None
+    hopeless: bool = False
 
 
 def state_of(

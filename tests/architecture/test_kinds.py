@@ -71,9 +71,9 @@ def test_the_check_sees(line: str) -> None:
 CONTROLLER_CLASSES = {type(controller).__name__: type(controller).__module__ for controller in CONTROLLERS.values()}
 # What belongs to one controller alone: its evidence; and what asks for its settings by an address of its own.
 OF_ONE_CONTROLLER = {
-    "dashboard/controllers/collecting/chains.py": {"Chaining"},
-    "dashboard/controllers/collecting/deployments.py": {"Deploying"},
-    "dashboard/controllers/collecting/fusions.py": {"Defragmentation"},
+    "scheduler/controllers/evidence/chains.py": {"Chaining"},
+    "scheduler/controllers/evidence/deployments.py": {"Deploying"},
+    "scheduler/controllers/evidence/fusions.py": {"Defragmentation"},
     "dashboard/controllers/latency_told.py": {"Opening"},
     "dashboard/api/team_routes.py": {"Defragmentation"},
 }

@@ -16,9 +16,8 @@ from dashboard.approvals.models import Proposal
 from dashboard.approvals.services import prepare_proposal
 from dashboard.catalog.models import DataflowRecord
 from dashboard.controllers import selectors
-from dashboard.controllers.collecting import chains
-from dashboard.controllers.collecting.limited import LimitSeries, measured_by
 from dashboard.controllers.models import ReasonRow, RoundRow
+from dashboard.controllers.world import StoredWorld
 from dashboard.history.store import DatabaseHistory
 from dashboard.operations.estate import load_estate
 from dashboard.operations.models import BatchFigures, FragmentRow, LatencyStatus
@@ -26,6 +25,8 @@ from dashboard.plans import kinds
 from dashboard.teams.permissions import viewer_of
 from scheduler.contracts.reports import Reports
 from scheduler.controllers.defragmentation import CORES
+from scheduler.controllers.evidence import chains
+from scheduler.controllers.evidence.limited import LimitSeries, measured_by
 from scheduler.controllers.opening import LIMITED
 from scheduler.controllers.registry import CONTROLLERS
 from scheduler.controllers.values import Policy
@@ -73,8 +74,8 @@ def late(world: World, loop: Loop) -> DataflowRecord:
 
 
 def status_of(
-    record: DataflowRecord, state: str, *, lasting: timedelta = chains.LASTS, hopeless: bool = False, number: int = 0,
-    limit: LatencyLimit = LIMIT,
+    record: DataflowRecord, state: str, *, lasting: timedelta = timedelta(seconds=chains.LASTS_S),
+    hopeless: bool = False, number: int = 0, limit: LatencyLimit = LIMIT,
 ) -> None:
     estate, now = load_estate(), timezone.now()
     tasks = estate.submitted[str(record.pk)].running
@@ -218,7 +219,7 @@ def test_of_a_chain_that_was_made_in_two_rounds_the_newer_is_cut_first(loop: Loo
     older.save(force_insert=True)
     figures(loop, late, -540, 0, cores=0.95, latency_ms=180.0)
 
-    (chain,) = chains.evidence(loop.at).fused
+    (chain,) = chains.evidence(StoredWorld(loop.at)).fused
 
     assert chain.made_by == first.key
 
@@ -270,7 +271,7 @@ def test_queries_that_take_most_for_their_batches_have_room_as_one(
     fragments.update(trigger_ms=150)
     for fragment in fragments:
         BatchFigures.objects.create(fragment=fragment, cost=asdict(BatchCost(0.05, 0.04)))
-    candidate = chains.evidence(loop.at).late[0].steps[-1]
+    candidate = chains.evidence(StoredWorld(loop.at)).late[0].steps[-1]
     assert candidate.cores == pytest.approx(0.5)
     assert longest(loop) == 4, "of 0.25 cores 0.22 are for being a query"
 
@@ -284,7 +285,7 @@ def test_queries_that_take_most_for_their_batches_have_room_as_one(
 
 def longest(loop: Loop) -> int:
     """How many queries the step that comes first makes one."""
-    (first, *_) = CONTROLLERS["chaining"].evaluate(chains.evidence(loop.at), {}).decisions
+    (first, *_) = CONTROLLERS["chaining"].evaluate(chains.evidence(StoredWorld(loop.at)), {}).decisions
     return len(first.arguments["queries"].split())
 
 
@@ -357,11 +358,11 @@ def test_of_limits_that_are_not_met_the_worst_is_acted_on(loop: Loop, late: Data
     status_of(late, IMPOSSIBLE, number=1, limit=LatencyLimit(0.1, along=("sense", "parse")))
     status_of(late, IMPOSSIBLE, number=2, limit=LatencyLimit(0.3))
 
-    (way,) = chains.evidence(timezone.now()).late
+    (way,) = chains.evidence(StoredWorld(timezone.now())).late
 
     assert way.limit_s == 0.1
     LatencyStatus.objects.filter(number=1).update(path=[["only", 0.1, 0.15]])
-    (way,) = chains.evidence(timezone.now()).late
+    (way,) = chains.evidence(StoredWorld(timezone.now())).late
     assert way.limit_s == 0.2, "one query less is no help to a way that is one query"
 
 

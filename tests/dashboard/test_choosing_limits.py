@@ -15,12 +15,12 @@ from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.services import choose_latency
 from dashboard.controllers.latency_told import latency_told
 from dashboard.explorer.preview import preview_submission
-from dashboard.operations.latency_problem import metric_of
 from dashboard.operations.models import Use
 from dashboard.plans.latency_remedies import cpu_in_words
 from dashboard.plans.selectors import plan_of
 from dashboard.teams.permissions import viewer_of
 from dashboard.teams.services import InvalidValue, set_freshness
+from scheduler.latency.limit_points import metric_of
 from scheduler.model.errors import NotFound, PermissionDenied
 from scheduler.model.latency import LatencyLimit, from_json
 from tests.dashboard.building import World, approved, document, enacted, planned, running

@@ -12,9 +12,9 @@ from dashboard import jobs
 from dashboard.approvals.lifecycle import EXECUTING, ROLLING_BACK
 from dashboard.approvals.models import Proposal
 from dashboard.catalog.models import DataflowRecord
-from dashboard.controllers.collecting import deployments
 from dashboard.controllers.models import ReasonRow, RoundRow
 from dashboard.controllers.stored import round_of
+from dashboard.controllers.world import StoredWorld
 from dashboard.history.store import DatabaseHistory
 from dashboard.operations.deployment import bytes_between_nodes
 from dashboard.operations.estate import load_estate
@@ -24,6 +24,7 @@ from dashboard.operations.view import view_for
 from dashboard.plans.selectors import plan_of
 from scheduler.contracts.reports import Reports
 from scheduler.controllers.deploying import TRAFFIC
+from scheduler.controllers.evidence import deployments
 from scheduler.controllers.values import Round
 from scheduler.history.series import DATAFLOW, QUERY, SLOT, TASK, Series
 from scheduler.model.fragment import Slot, node_of
@@ -194,7 +195,7 @@ def test_a_little_traffic_moves_nothing(loop: Loop, world: World, settings) -> N
 
 def traffic_seen(loop: Loop, turn: Round) -> set[float]:
     """What is measured of a promise's traffic in the sixteen minutes that come."""
-    effect = deployments.effect(turn, RoundRow.objects.get(), loop.at + timedelta(seconds=960))
+    effect = deployments.effect(round_of(RoundRow.objects.get()), StoredWorld(loop.at + timedelta(seconds=960)))
     return {round(sample.values[TRAFFIC], 6) for sample in effect.samples if math.isfinite(sample.load)}
 
 
@@ -214,7 +215,7 @@ def test_traffic_between_nodes_is_promised_and_measured(loop: Loop, world: World
     took(loop, dataflow, 0, 960, latency_ms=200.0, rate=11.0)
     assert traffic_seen(loop, turn) == {0.0}
     with monkeypatch.context() as patched:
-        patched.setattr(deployments, "bytes_between_nodes", lambda view, tasks: sent)  # as if they had never moved
+        patched.setattr(StoredWorld, "bytes_between_nodes", lambda world, tasks: sent)  # as if they had never moved
         assert traffic_seen(loop, turn) == {promised.before}, "at the load of before"
     loop.run(later_s=960)
     assert phases("deployment") == ["kept"]

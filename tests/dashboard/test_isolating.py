@@ -13,6 +13,7 @@ from dashboard.approvals.services import prepare_proposal, roll_back_proposal
 from dashboard.catalog.models import DataflowRecord
 from dashboard.controllers.collecting import COLLECTORS
 from dashboard.controllers.models import ReasonRow
+from dashboard.controllers.world import StoredWorld
 from dashboard.history.store import DatabaseHistory
 from dashboard.operations.estate import load_estate
 from dashboard.operations.fragments import fragmentation_of
@@ -233,7 +234,7 @@ def test_a_dry_run_tells_when_it_would_have_cut(
         values = {Series("task", task, "latency_p50_ms"): ms for task, ms in zip(chain.tasks, SLOW_MS, strict=True)}
         history.append(at_s, {Series("query", chain.id, "batch_ms"): 12_000.0, **values})
     history.flush()
-    frames = COLLECTORS["slow_tasks"].frames(end - timedelta(minutes=20), end)
+    frames = COLLECTORS["slow_tasks"].frames(StoredWorld(end), end.timestamp() - 1200, end.timestamp())
     run = dry_run(CONTROLLERS[ISOLATION], frames, {})
     assert [turn.decision.target for turn in run.rounds] == [str(other.pk)]
     assert run.rounds[0].decision.arguments["slow"] == chain.tasks[2]

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from dashboard import jobs
 from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.services import choose_latency
-from dashboard.controllers.collecting.limited import LimitSeries, measured_by
 from dashboard.operations.estate import load_estate
 from dashboard.operations.latency_problem import events_per_s, latency_ms
 from dashboard.operations.latency_view import latency_of
@@ -22,6 +21,7 @@ from dashboard.operations.view import View
 from dashboard.teams.permissions import viewer_of
 from scheduler.contracts.qos import QosSetup
 from scheduler.contracts.reports import Reports
+from scheduler.controllers.evidence.limited import LimitSeries, measured_by
 from scheduler.history.series import QUERY, STREAM, TASK, Series
 from scheduler.latency.pacing import Queries, Wanted, expected_at
 from scheduler.latency.ways import way_of

@@ -22,10 +22,10 @@ from dashboard.audit.models import AuditEntry
 from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.services import choose_latency
 from dashboard.controllers import selectors
-from dashboard.controllers.collecting import COLLECTORS
 from dashboard.controllers.latency_told import latency_prices_told, latency_told
 from dashboard.controllers.models import ReasonRow, RoundRow
 from dashboard.controllers.services import set_mode
+from dashboard.controllers.world import StoredWorld
 from dashboard.operations.estate import load_estate
 from dashboard.operations.models import BatchFigures, FragmentRow, ModesWanted
 from dashboard.operations.telemetry import EVERYTHING
@@ -34,6 +34,7 @@ from dashboard.tasks.controlling import ACTUATORS
 from dashboard.teams.permissions import viewer_of
 from scheduler.approving import Freeze, Rules
 from scheduler.controllers.dry_run import dry_run
+from scheduler.controllers.evidence import modes
 from scheduler.controllers.opening import LIMITED, Opening
 from scheduler.controllers.values import Policy
 from scheduler.model import settings as fragment_settings
@@ -352,7 +353,7 @@ def test_a_dry_run_plays_the_rates_that_were_kept(world: World, played: Played, 
     played.steps = False
     played.run(600)
     FragmentRow.objects.update(started_at=played.at - timedelta(hours=1))
-    frames = list(COLLECTORS["modes"].frames(played.at - timedelta(minutes=40), played.at))
+    frames = list(modes.frames(StoredWorld(played.at), played.at.timestamp() - 2400, played.at.timestamp()))
     assert not frames[0].evidence.changes, "nothing was kept of that time"
     result = dry_run(Opening(), frames, {"city": Policy("acts", 9, 9, 60.0)})
     [turn] = result.rounds

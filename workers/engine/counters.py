@@ -86,7 +86,7 @@ def _parts(broker: redis.Redis, names: Iterable[str]) -> dict[str, list[str]]:
     return {
         name: sorted({
             part for changes in changes_of(observed.texts(state)).values() for change in changes
-            for part in change.weights})
+            for part in change.partitioning.bundles})
         for name, state in zip(names, states, strict=True)}
 
 

@@ -20,6 +20,7 @@ from scheduler.contracts.desired import (
     WantedSlot,
     Writer,
 )
+from scheduler.contracts.partitioning import Quota
 from scheduler.model.behind import Needed, needs_in
 from scheduler.model.dataflow import Task
 from scheduler.model.estate import Estate, fragments_upstream_first
@@ -207,14 +208,14 @@ def _undivided(estate: Estate, fragment: Fragment, task_id: str) -> list[str]:
     return sorted(reader for reader in fragment.outlets[task_id] if not estate.fragments[reader].divided)
 
 
-def _routes(estate: Estate, fragment: Fragment) -> dict[int, dict[str, dict[str, float]]]:
-    """By position: the divided readers of the stream, and the part of it that each of their bundles gets."""
-    routes: dict[int, dict[str, dict[str, float]]] = {}
+def _routes(estate: Estate, fragment: Fragment) -> dict[int, dict[str, Quota]]:
+    """By position: the divided readers of the stream, and how it is divided among their bundles."""
+    routes: dict[int, dict[str, Quota]] = {}
     for task_id, readers in fragment.outlets.items():
         divided = [estate.fragments[reader] for reader in sorted(readers) if estate.fragments[reader].divided]
         if divided:
             routes[fragment.tasks.index(task_id)] = {
-                reader.id: {bundle.part: bundle.weight for bundle in reader.bundles} for reader in divided
+                reader.id: Quota({bundle.part: bundle.weight for bundle in reader.bundles}) for reader in divided
             }
     return routes
 

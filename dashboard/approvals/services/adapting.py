@@ -42,8 +42,9 @@ from dashboard.operations.models import BatchFigures, CutTask
 from dashboard.operations.modes import is_still_wanted
 from dashboard.plans.kinds import SITE_PLAN_KINDS
 from dashboard.plans.selectors import plan_of
-from scheduler.controllers import opening, values
+from scheduler.controllers import values
 from scheduler.controllers.chaining import FUSES_BELOW, UNDO
+from scheduler.controllers.changes import BatchMode
 from scheduler.controllers.protocol import Progress
 from scheduler.controllers.values import ASKED, BEGUN, CHECKING, ENACTING, WITHDRAWING, Begin, Command, RollBack
 from scheduler.model.errors import WeirError
@@ -225,7 +226,7 @@ def _setting(decision: Mapping[str, Any]) -> dict[str, Any]:
     arguments = decision["arguments"]
     intervals = (entry.rpartition("=") for entry in arguments["trigger_ms"].split())
     return {
-        "real_time": {change["subject"]: change["after"] == opening.OPEN for change in decision["changes"]},
+        "real_time": {change["subject"]: change["after"] == BatchMode.OPEN for change in decision["changes"]},
         "trigger_ms": {name: int(value) for name, _, value in intervals},
         "cores_delta": float(arguments["cores_delta"]), "reason": decision["why"]}
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from django.db.models import Q
 
 from dashboard.controllers.models import RoundRow
+from dashboard.controllers.world import StoredWorld
 from dashboard.operations.models import SlotRow
 from dashboard.operations.reservations import fragments_by_slot
 from dashboard.profiles.approval import author_of, hindrance_of
@@ -26,7 +27,7 @@ from scheduler.performance.drift import Drift, Observation, drifts
 FRAMES_EVERY = timedelta(minutes=15)  # six hours of observations change little from one to the next
 
 
-def evidence(at: datetime) -> Profiles:
+def evidence(world: StoredWorld) -> Profiles:
     """Every profile in use that was compared with what runs."""
     records = ProfileRecord.objects.filter(active=True, static=False).exclude(drifts=[])
     free = _free_slots()
@@ -35,8 +36,9 @@ def evidence(at: datetime) -> Profiles:
         for record in records.select_related("team", "sweep__dataflow__team")))
 
 
-def frames(begin: datetime, end: datetime) -> Iterator[Frame]:
+def frames(world: StoredWorld, begin_s: float, end_s: float) -> Iterator[Frame]:
     """What there was to decide by, of the profiles of now, by what running bundles were seen to do: a day is kept."""
+    begin, end = (datetime.fromtimestamp(moment_s, UTC) for moment_s in (begin_s, end_s))
     free = _free_slots()
     compared = [
         (record, profile_of(record), list(record.observations.filter(
@@ -51,12 +53,14 @@ def frames(begin: datetime, end: datetime) -> Iterator[Frame]:
         at += FRAMES_EVERY
 
 
-def effect(turn: Round, row: RoundRow, at: datetime) -> Effect | None:
+def effect(turn: Round, world: StoredWorld) -> Effect | None:
     """How far the new profile is from what runs, where enough was seen of it."""
-    record = row.sweep.profile if row.sweep_id else None
-    if record is None or (deviation := worst([Drift(**drift) for drift in record.drifts])) is None:
+    row = RoundRow.objects.select_related("sweep__profile").get(key=turn.key)
+    record = row.sweep.profile if row.sweep else None
+    deviation = None if record is None else worst([Drift(**drift) for drift in record.drifts])
+    if deviation is None or turn.changed_s is None:
         return None
-    return Effect(row.changed.timestamp(), (Sample(at.timestamp(), {DEVIATION: deviation}),))
+    return Effect(turn.changed_s, (Sample(world.now_s, {DEVIATION: deviation}),))
 
 
 def _seen_until(rows: Sequence[ObservationRow], at: datetime) -> list[Observation]:

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from datetime import datetime, timedelta
 
 from django.conf import settings
 
 from dashboard import jobs
 from dashboard.catalog import lifecycle as dataflows
-from dashboard.controllers.collecting.fusions import BEFORE
-from dashboard.history.store import DatabaseHistory
+from dashboard.controllers.world import StoredWorld
 from dashboard.operations import slow_queries
 from dashboard.operations.slow_queries import SlowTask
-from dashboard.operations.telemetry import EVERYTHING
-from dashboard.operations.view import View, view_for
+from dashboard.operations.view import View
 from scheduler.controllers.dry_run import Frame
+from scheduler.controllers.evidence import fusions
 from scheduler.controllers.isolating import HoldUp, HoldUps, Waiting
 from scheduler.history.points import Points
 from scheduler.history.series import DATAFLOW, MINUTE, QUERY, TASK, TEN_SECONDS, Grain, Series
@@ -25,53 +23,54 @@ from scheduler.reuse.isolation import cut_for_others, slowest_task
 NOT_TWICE = "it was cut in front of there before, which was taken back or turned down"
 
 
-def is_urgent(at: datetime) -> bool:
+def is_urgent(world: StoredWorld) -> bool:
     """Whether a query is slow of which others need a part: they wait meanwhile."""
-    return slow_queries.is_due(at=at)
+    return slow_queries.is_due(at=world.at)
 
 
-def evidence(at: datetime) -> HoldUps | None:
+def evidence(world: StoredWorld) -> HoldUps | None:
     """The slow tasks of queries that have been slow for long enough; None where nothing is known of what runs."""
-    if not settings.ISOLATES or not slow_queries.is_due(at=at):
+    if not settings.ISOLATES or not slow_queries.is_due(at=world.at):
         return HoldUps()
-    view = view_for(EVERYTHING)
-    if not view.reading.available:
+    if not world.is_heard:
         return None
+    view = world.view
     cases = []
-    for slow in slow_queries.slow_tasks(view.estate, at=at):
+    for slow in slow_queries.slow_tasks(view.estate, at=world.at):
         case = _case(view, slow)
         slow_queries.note_why_not(slow, "" if case is None or case.why_not == NOT_TWICE else case.why_not)
         cases += [case] if case is not None else []
-    measured = _latencies({each.dataflow for case in cases for each in case.waiting}, at - BEFORE, at)
+    measured = _latencies(
+        world, {each.dataflow for case in cases for each in case.waiting}, world.now_s - fusions.BEFORE_S)
     return HoldUps(tuple(
         replace(case, waiting=tuple(replace(each, latency_ms=measured.get(each.dataflow)) for each in case.waiting))
         for case in cases), float(settings.TRIGGER_MS))
 
 
-def frames(begin: datetime, end: datetime) -> Iterator[Frame]:
+def frames(world: StoredWorld, begin_s: float, end_s: float) -> Iterator[Frame]:
     """When batches of the chains of now took longer than others may be held up, minute by minute, and which task added
     most of that."""
-    view = view_for(EVERYTHING)
+    view = world.view
     chains = [
         fragment for fragment in view.estate.fragments.values() if fragment.active > 1 and not fragment.divided]
     batches = {fragment.id: Series(QUERY, fragment.id, "batch_ms") for fragment in chains}
     latencies = {task: Series(TASK, task, "latency_p50_ms") for fragment in chains for task in fragment.active_tasks}
-    points = _read([*batches.values(), *latencies.values()], MINUTE, begin, end)
-    at = begin
-    while at <= end:
+    points = _read(world, [*batches.values(), *latencies.values()], MINUTE, begin_s, end_s)
+    at_s = begin_s
+    while at_s <= end_s:
         cases = []
         for fragment in chains:
-            batch_ms = _at(points, batches[fragment.id], at)
+            batch_ms = _at(points, batches[fragment.id], at_s)
             if batch_ms is None or batch_ms < 1000 * settings.HOLD_S:
                 continue
-            behind_ms = [_at(points, latencies[task], at) for task in fragment.active_tasks]
+            behind_ms = [_at(points, latencies[task], at_s) for task in fragment.active_tasks]
             position = slowest_task(behind_ms, least_ms=2 * settings.TRIGGER_MS)
             if position:
                 after, before = behind_ms[position] or 0.0, behind_ms[position - 1] or 0.0
                 cases.append(_case(view, SlowTask(fragment, position, after - before, behind_ms[-1] or 0.0)))
-        yield Frame(at.timestamp(), HoldUps(
+        yield Frame(at_s, HoldUps(
             tuple(case for case in cases if case is not None), float(settings.TRIGGER_MS)))
-        at += timedelta(seconds=MINUTE.step_s)
+        at_s += MINUTE.step_s
 
 
 def _case(view: View, slow: SlowTask) -> HoldUp | None:
@@ -99,20 +98,21 @@ def _waiting(view: View, users: Iterable[str]) -> Iterator[Waiting]:
             yield Waiting(user, team)
 
 
-def _latencies(keys: Iterable[str], begin: datetime, end: datetime) -> dict[str, float]:
+def _latencies(world: StoredWorld, keys: Iterable[str], begin_s: float) -> dict[str, float]:
     """Each dataflow's newest median latency in ms, where there is one."""
     series = {key: Series(DATAFLOW, key, "latency_p50_ms") for key in keys}
-    points = _read(series.values(), TEN_SECONDS, begin, end)
+    points = _read(world, series.values(), TEN_SECONDS, begin_s, world.now_s)
     return {
         key: latency_ms for key, line in series.items()
         if line in points and (latency_ms := points[line].newest) is not None}
 
 
-def _read(series: Iterable[Series], grain: Grain, begin: datetime, end: datetime) -> Mapping[Series, Points]:
+def _read(
+    world: StoredWorld, series: Iterable[Series], grain: Grain, begin_s: float, end_s: float
+) -> Mapping[Series, Points]:
     lines = list(series)
-    return DatabaseHistory().read(
-        lines, grain, begin_s=int(begin.timestamp()), end_s=int(end.timestamp())) if lines else {}
+    return world.history.read(lines, grain, begin_s=int(begin_s), end_s=int(end_s)) if lines else {}
 
 
-def _at(points: Mapping[Series, Points], line: Series, at: datetime) -> float | None:
-    return points[line].at(at.timestamp()) if line in points else None
+def _at(points: Mapping[Series, Points], line: Series, at_s: float) -> float | None:
+    return points[line].at(at_s) if line in points else None

@@ -21,6 +21,7 @@ from dashboard.controllers.models import RoundRow
 from dashboard.controllers.selectors import ControllerRow, TeamRow
 from dashboard.controllers.stored import round_of
 from dashboard.core.errors import BadInput
+from dashboard.operations.pacing_choice import pacing_in_force
 from dashboard.pages import flash
 from dashboard.profiles.models import ProfileRecord
 from dashboard.profiles.permissions import known_to
@@ -54,7 +55,7 @@ def controllers(request: HttpRequest) -> HttpResponse:
     page = Paginator(records, PER_PAGE).get_page(request.GET.get("page"))
     return render(request, "controllers/controllers.html", {
         "controllers": selectors.overview(request.viewer), "page": page, "phases": PHASES, "phase_chosen": phase,
-        "rounds": _of_rows(request, page.object_list)})
+        "rounds": _of_rows(request, page.object_list), "pacing": pacing_in_force()})
 
 
 @require_safe

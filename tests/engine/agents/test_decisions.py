@@ -8,6 +8,7 @@ import pytest
 
 from scheduler.contracts.desired import DesiredState, Input, WantedSlot, Writer
 from scheduler.contracts.offsets import START, Offset
+from scheduler.contracts.partitioning import Quota
 from scheduler.contracts.savepoints import RestorePoint, Savepoint
 from scheduler.model.dataflow import Task
 from workers.engine.agents import broker_instructions as on
@@ -215,7 +216,7 @@ def test_a_query_that_has_run_for_hours_ends_its_batch_before_a_restart_too():
 
 
 def test_a_stream_is_divided_only_for_bundles_that_read():
-    route = Route("f1-0", 0, "f1-1", {"f1-1": 0.5, "f2-0": 0.5})
+    route = Route("f1-0", 0, "f1-1", Quota({"f1-1": 0.5, "f2-0": 0.5}))
     facts = {"has_query": True, "channels": {"f1-0.0": info("f1-0.0")}}
     early = snapshot(SOURCE, State.RUNNING, **facts, controls={"f1-1": {"routes": "0"}})
     steps = decide(early, route)
@@ -228,7 +229,7 @@ def test_a_stream_is_divided_only_for_bundles_that_read():
 
 
 def test_what_is_read_whole_is_divided_between_two_batches():
-    route = Route("f1-0", 0, "f1-1", {"f1-1": 1.0})
+    route = Route("f1-0", 0, "f1-1", Quota({"f1-1": 1.0}))
     whole = info("f1-0.0", last=Offset("6-0"), readers={"f1-1": Offset("5-0")})
     facts = {"has_query": True, "channels": {"f1-0.0": whole}, "controls": {"f1-1": {"routes": "0"}}}
     running = replace(snapshot(SOURCE, State.RUNNING, **facts), actual=Actual(
@@ -286,10 +287,10 @@ def test_a_sound_fragment_violates_nothing():
     sound = snapshot(SOURCE, State.RUNNING, has_query=True)
     assert validate_state(sound) == ()
     assert validate_state(replace(sound, actual=Actual(
-        "f1-0", State.RUNNING, outlets={0: frozenset({"f1-2"})}, routes={0: {"f1-1": {"f1-1": 1.0}}}))) == ()
+        "f1-0", State.RUNNING, outlets={0: frozenset({"f1-2"})}, routes={0: {"f1-1": Quota({"f1-1": 1.0})}}))) == ()
 
 
-BOTH = {"outlets": {0: frozenset({"f1-1"})}, "routes": {0: {"f1-1": {"f1-1": 1.0}}}}
+BOTH = {"outlets": {0: frozenset({"f1-1"})}, "routes": {0: {"f1-1": Quota({"f1-1": 1.0})}}}
 
 
 @pytest.mark.parametrize(("changes", "sentence"), [
@@ -301,7 +302,7 @@ BOTH = {"outlets": {0: frozenset({"f1-1"})}, "routes": {0: {"f1-1": {"f1-1": 1.0
      "It is wanted on the slots 0, 1: two queries would do its work."),
     ({"desired": wanting(SOURCE, outgoing=(SOURCE,))}, "It is wanted and to hand over."),
     ({"actual": Actual("f1-0", State.RUNNING, **BOTH)}, "f1-1 reads the stream at 0 whole and in parts."),
-    ({"actual": Actual("f1-0", State.RUNNING, routes={0: {"f1-1": {"f1-1": 0.0}}})},
+    ({"actual": Actual("f1-0", State.RUNNING, routes={0: {"f1-1": Quota({"f1-1": 0.0})}})},
      "The stream at 0 is divided for f1-1 among nobody."),
     ({"actual": Actual("f1-0", State.RUNNING, outlets={3: frozenset({"f1-1"})})},
      "A stream at 3 is in force, and it has 1 tasks."),

@@ -10,6 +10,7 @@ import pytest
 import redis
 
 from scheduler.contracts.desired import DesiredState, WantedFragment, WantedSlot
+from scheduler.contracts.partitioning import Quota
 from scheduler.model.dataflow import Task
 from scheduler.model.task_types import TaskType
 from workers.engine.agents.checkpoint import Progress
@@ -95,19 +96,19 @@ def writer(broker: redis.Redis) -> Writer:
 
 
 def test_a_new_bundle_gets_its_part_at_once_and_events_when_it_is_there(writer):
-    weights = {"f1-1": 0.25, "f2-0": 0.75}
+    weights = Quota({"f1-1": 0.25, "f2-0": 0.75})
     assert writer.channels.info("f1-0.0@f1-1").readers == {"f1-1": "0-0"}
     assert writer.channels.routed("f1-0", 0, "f1-1").effective, "new from its first batch on"
     writer.broker.hset("weir:valve:f1-1", "routes", 0)
     for _ in range(2):
         writer.perform(Route("f1-0", 0, "f1-1", weights))
         assert writer.channels.info("f1-0.0@f2-0").readers == {"f2-0": "0-0"}
-        assert writer.channels.routed("f1-0", 0, "f1-1").weights == {"f1-1": 1.0}, "it has not begun to read"
+        assert writer.channels.routed("f1-0", 0, "f1-1").partitioning == {"f1-1": 1.0}, "it has not begun to read"
         assert writer.run.routes == WHOLE.routes and writer.run.actual().retry_at_ms > 1_000
     writer.broker.hset("weir:valve:f2-0", "routes", 0)
     writer.perform(Route("f1-0", 0, "f1-1", weights))
     routed = writer.channels.routed("f1-0", 0, "f1-1")
-    assert (routed.weights, routed.effective, writer.run.routes) == (weights, False, {0: {"f1-1": weights}})
+    assert (routed.partitioning, routed.effective, writer.run.routes) == (weights, False, {0: {"f1-1": weights}})
     writer.channels.activate("f1-0", done_batch=4)
     assert writer.channels.routed("f1-0", 0, "f1-1").effective
 
@@ -115,11 +116,11 @@ def test_a_new_bundle_gets_its_part_at_once_and_events_when_it_is_there(writer):
 def test_what_nobody_reads_any_more_is_left_to_expire_and_may_be_opened_again(writer):
     for bundle in ("f1-1", "f2-0"):
         writer.broker.hset(f"weir:valve:{bundle}", "routes", 0)
-    writer.perform(Route("f1-0", 0, "f1-1", {"f2-0": 1.0}))
+    writer.perform(Route("f1-0", 0, "f1-1", Quota({"f2-0": 1.0})))
     assert writer.broker.ttl("weir:ch:f1-0.0@f1-1:meta") > 3_600 > 0
     assert writer.channels.info("f1-0.0@f1-1").readers == {}
     assert writer.parts() == {(0, "f2-0"): "f1-0.0@f2-0"}
-    writer.perform(Route("f1-0", 0, "f1-1", {"f1-1": 0.5, "f2-0": 0.5}))
+    writer.perform(Route("f1-0", 0, "f1-1", Quota({"f1-1": 0.5, "f2-0": 0.5})))
     assert writer.broker.ttl("weir:ch:f1-0.0@f1-1:meta") == -1
     writer.perform(Unroute("f1-0", 0, "f1-1"))
     assert writer.parts() == {} and writer.run.routes == {}
@@ -146,7 +147,7 @@ class WholeWriter(Writer):
     """A running writer of a stream that one fragment reads whole, and that is to be divided for it or for its heir."""
 
     def __init__(self, broker: redis.Redis) -> None:
-        self.wanted = {"routes": {0: {"f1-1": {"f1-1": 0.5, "f2-0": 0.5}}}, "heirs": {}}
+        self.wanted = {"routes": {0: {"f1-1": Quota({"f1-1": 0.5, "f2-0": 0.5})}}, "heirs": {}}
         super().__init__(broker, Progress(6, True), lambda: DesiredState(
             generation=2, slots={"0": WantedSlot((replace(WHOLE, **self.wanted),))}))
         self.route = Route("f1-0", 0, "f1-1", self.wanted["routes"][0]["f1-1"])
@@ -174,14 +175,14 @@ def test_a_stream_that_is_read_whole_is_divided_between_two_batches(whole):
     routed = whole.channels.routed("f1-0", 0, "f1-1")
     assert (routed.from_batch, routed.effective) == (8, True)
     assert whole.channels.info("f1-0.0").limits == {"f1-1": "0-0"}
-    assert (whole.run.outlets, whole.run.routes) == ({}, {0: {"f1-1": whole.route.weights}})
+    assert (whole.run.outlets, whole.run.routes) == ({}, {0: {"f1-1": whole.route.partitioning}})
     assert whole.channels.control("f1-0")["0:outlet"] == "closed" and "paused" not in whole.channels.control("f1-0")
 
 
 def test_who_takes_a_place_over_is_waited_for_before_a_stream_is_divided(whole):
     """The place is that of one before it, which still reads the whole stream to where it ends."""
-    route = Route("f1-0", 0, "f2-0", {"f2-0": 1.0})
-    whole.wanted |= {"routes": {0: {"f2-0": {"f2-0": 1.0}}}, "heirs": {"f2-0": ("f1-1",)}}
+    route = Route("f1-0", 0, "f2-0", Quota({"f2-0": 1.0}))
+    whole.wanted |= {"routes": {0: {"f2-0": Quota({"f2-0": 1.0})}}, "heirs": {"f2-0": ("f1-1",)}}
     whole.perform(route)
     assert whole.run.routes == {} and whole.run.actual().retry_at_ms > 1_000
     assert whole.channels.info("f1-0.0@f2-0").readers == {"f2-0": "0-0"}, "its part is open already"
@@ -189,7 +190,7 @@ def test_who_takes_a_place_over_is_waited_for_before_a_stream_is_divided(whole):
     whole.channels.unregister("f1-0.0", "f1-1", for_good=True)
     whole.perform(route)
     assert set(whole.channels.info("f1-0.0").limits) == {"f1-1", "f2-0"}
-    assert whole.run.routes == {0: {"f2-0": {"f2-0": 1.0}}} and whole.run.outlets == {}
+    assert whole.run.routes == {0: {"f2-0": Quota({"f2-0": 1.0})}} and whole.run.outlets == {}
 
 
 def test_a_writer_that_starts_again_goes_on_where_it_is(whole):

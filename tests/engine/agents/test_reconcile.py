@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from scheduler.contracts.desired import Input, WantedFragment
+from scheduler.contracts.partitioning import Quota
 from scheduler.model.dataflow import Task
 from scheduler.model.errors import InvalidTransition
 from workers.engine.agents.backoff import HEALTHY_MS, delay_ms, failures_after
@@ -261,7 +262,7 @@ def test_a_reader_that_hands_over_keeps_its_place_for_its_successor():
 
 
 def test_who_is_to_read_parts_keeps_its_place_in_the_whole_and_so_do_those_before_it():
-    weights = {"heir": 0.5, "new": 0.5}
+    weights = Quota({"heir": 0.5, "new": 0.5})
     wanted = fragment("f1-0", active=2, routes={0: {"heir": weights}}, heirs={"heir": ("old",)})
     running = {"f1-0": Actual("f1-0", State.RUNNING, outlets={0: frozenset({"old", "heir", "gone"})}, active=2)}
     assert reconcile([wanted], running, 0) == (
@@ -269,9 +270,9 @@ def test_who_is_to_read_parts_keeps_its_place_in_the_whole_and_so_do_those_befor
 
 
 def test_streams_are_divided_anew_without_a_restart_and_no_longer_once_the_reader_is_gone():
-    weights, before = {"f2-0": 0.25, "f2-1": 0.75}, {"f2-0": 1.0}
+    weights, before = Quota({"f2-0": 0.25, "f2-1": 0.75}), Quota({"f2-0": 1.0})
     wanted = fragment("f1-0", active=2, routes={1: {"f2-0": weights}})
-    running = Actual("f1-0", State.RUNNING, active=2, routes={0: {"f3-0": {"f3-0": 1.0}}, 1: {"f2-0": before}})
+    running = Actual("f1-0", State.RUNNING, active=2, routes={0: {"f3-0": Quota({"f3-0": 1.0})}, 1: {"f2-0": before}})
     assert reconcile([wanted], {"f1-0": running}, 0) == (Route("f1-0", 1, "f2-0", weights), Unroute("f1-0", 0, "f3-0"))
     stopping = Actual("f3-0", State.DRAINING, busy=True)
     assert reconcile([wanted], {"f1-0": running, "f3-0": stopping}, 0) == (Route("f1-0", 1, "f2-0", weights),)
@@ -284,7 +285,7 @@ def test_other_inputs_or_threads_need_a_restart_after_all_that_does_not():
     wanted = fragment("f2-0", active=2, inputs=(first, two), routes={0: {"f3-0": {"f3-0": 1.0}}})
     running = Actual("f2-0", State.RUNNING, active=2, inputs=(first,))
     assert reconcile([wanted], {"f2-0": running}, 0) == (
-        Route("f2-0", 0, "f3-0", {"f3-0": 1.0}), Restart(wanted))
+        Route("f2-0", 0, "f3-0", Quota({"f3-0": 1.0})), Restart(wanted))
     turned = Actual("f2-0", State.RUNNING, active=2, inputs=(two, first), routes=wanted.routes)
     assert reconcile([wanted], {"f2-0": turned}, 0) == (), "their order is nothing to restart for"
     threads = fragment("f2-0", active=2, inputs=(first, two), routes=wanted.routes, threads=3)
@@ -294,7 +295,8 @@ def test_other_inputs_or_threads_need_a_restart_after_all_that_does_not():
 def test_a_bundle_that_leaves_works_until_it_has_left_whatever_becomes_of_its_slot():
     leaving = fragment("f2-0", active=2, leaving=True, routes={0: {"f3-0": {"f3-0": 1.0}}})
     running = Actual("f2-0", State.RUNNING, active=2)
-    assert reconcile([leaving], {"f2-0": running}, 0) == (Route("f2-0", 0, "f3-0", {"f3-0": 1.0}), Leave(leaving))
+    assert reconcile([leaving], {"f2-0": running}, 0) == (
+        Route("f2-0", 0, "f3-0", Quota({"f3-0": 1.0})), Leave(leaving))
     for actual in ({}, {"f2-0": Actual("f2-0", State.STOPPED)}, {"f2-0": Actual("f2-0", State.BACKOFF)}):
         assert reconcile([leaving], actual, 0) == (Leave(leaving),)
         assert reconcile([leaving], actual, 0, left=frozenset({"f2-0"})) == ()

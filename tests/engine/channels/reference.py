@@ -110,8 +110,8 @@ class Control:
         routes = []
         for (route_position, _), changes in changes_of(self._state).items():
             begun = [change for change in changes if self._begins(change)]
-            if route_position == position and begun and begun[-1].weights:
-                routes.append({part: weight for part, weight in begun[-1].weights.items() if weight > 0})
+            if route_position == position and begun and begun[-1].partitioning:
+                routes.append({part: weight for part, weight in begun[-1].partitioning.items() if weight > 0})
         return routes
 
     def _begins(self, change: Change) -> bool:

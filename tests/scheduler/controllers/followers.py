@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from scheduler.controllers.changes import Aspect, Change, SlotName
 from scheduler.controllers.protocol import Effect, Evaluation, Verdict, held_to_bounds, reversed_changes
-from scheduler.controllers.values import Bound, Change, Decision, Policy, Promise, Reason
+from scheduler.controllers.values import Bound, Decision, Policy, Promise, Reason
 
 TEAMS = ("city", "mobility", "")
 SUBJECTS = tuple(f"s{number}" for number in range(5))
 OWNERS = {subject: TEAMS[number % 3] for number, subject in enumerate(SUBJECTS)}
 LOAD = 100.0
+SIZES = tuple(map(SlotName, ("small/0", "medium/0", "big/0")))
 PROMISE = Promise("it takes less", 600.0, (Bound("cores", "cores", 1.0, 0.8),))
 
 
@@ -25,7 +27,7 @@ class Follower:
     def __init__(self, name: str, *, contrary: bool, moves_queries: bool, alongside: bool = False) -> None:
         self.name = self.title = name
         self.alongside = alongside
-        self._words = ("big", "medium", "small") if contrary else ("small", "medium", "big")
+        self._words = SIZES[::-1] if contrary else SIZES
         self._moves_queries = moves_queries
 
     def evaluate(self, evidence: Mapping[str, Any], policies: Mapping[str, Policy]) -> Evaluation:
@@ -38,7 +40,7 @@ class Follower:
             others = tuple(team for team in TEAMS if team != OWNERS[subject])[: load > 120.0]
             decisions.append(Decision(
                 subject, OWNERS[subject],
-                (Change("size", subject, value, wanted), Change("place", subject, value, wanted)),
+                (Change(Aspect.SLOT, subject, value, wanted), Change(Aspect.PROFILE, subject, value, wanted)),
                 PROMISE, "the load", worth=abs(load - LOAD), touched=others,
                 moves_queries=self._moves_queries, alongside=self.alongside))
         return Evaluation(tuple(decisions), tuple(reasons))

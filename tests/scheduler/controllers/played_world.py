@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from random import Random
 
+from scheduler.controllers.changes import Aspect, Change
 from scheduler.controllers.engine import Step, step
 from scheduler.controllers.protocol import (
     Effect,
@@ -32,7 +33,6 @@ from scheduler.controllers.values import (
     ROLLED_BACK,
     UNCHECKED,
     Begin,
-    Change,
     Command,
     Decision,
     Policy,
@@ -41,7 +41,7 @@ from scheduler.controllers.values import (
     State,
 )
 
-from .followers import LOAD, SUBJECTS, TEAMS, Follower
+from .followers import LOAD, SIZES, SUBJECTS, TEAMS, Follower
 
 CLOCKS_DIFFER_S = 400.0  # between workers, now and then: so exact are all spans of time
 StepFunction = Callable[..., Step]
@@ -94,8 +94,8 @@ class World:
         self.periods_s = {subject: chance.choice((120.0, 900.0, 3600.0, 20_000.0)) for subject in SUBJECTS}
         self.trouble = chance.choice((0.0, 0.1, 0.3))
         for subject in SUBJECTS:
-            for aspect in ("size", "place"):
-                self.values[aspect, subject] = "small"
+            for aspect in (Aspect.SLOT, Aspect.PROFILE):
+                self.values[aspect, subject] = SIZES[0]
 
     def policies_of(self, controller: str) -> dict[str, Policy]:
         return {team: self.policies[controller, team] for team in TEAMS}
@@ -147,7 +147,7 @@ class World:
     def _observations(self, controller: Follower, decides: bool) -> Observations:
         if not self._strikes():
             self.seen = {key: Progress(carried.phase, refused=carried.refused) for key, carried in self.carried.items()}
-        evidence = {subject: (self._load(subject), self.values["size", subject]) for subject in SUBJECTS}
+        evidence = {subject: (self._load(subject), self.values[Aspect.SLOT, subject]) for subject in SUBJECTS}
         measured_s = self.now_s
         if self._strikes():
             measured_s += self.chance.choice((-3000.0, -200.0, 500.0))

@@ -10,11 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.controllers.chaining import FUSES_BELOW, UNDO, Chaining, Chains, FusedChain, LateWay
+from scheduler.controllers.changes import Aspect, Carriage, Change
 from scheduler.controllers.defragmentation import CORES, Candidate
 from scheduler.controllers.engine import step as engine_step
 from scheduler.controllers.opening import LIMITED
 from scheduler.controllers.protocol import Effect, Observations, Sample
-from scheduler.controllers.values import OFF, Change, Policy, State
+from scheduler.controllers.values import OFF, Policy, State
 from scheduler.latency.chaining import CAPACITY, ChainingFacts
 from scheduler.latency.runtime_graph import Channel, RuntimeGraph, Vertex
 from scheduler.reuse.defragment import Fusion, Load
@@ -124,7 +125,7 @@ def test_a_chain_is_held_to_its_limit_however_that_is_counted(
 
 
 def test_a_chain_with_a_task_that_somebody_keeps_apart_by_now_is_cut() -> None:
-    change = Change("stream", "ta>tb", "in a channel", "within a query")
+    change = Change(Aspect.STREAM, "ta>tb", Carriage.CHANNEL, Carriage.WITHIN)
     chain = FusedChain("round-7", "flow", "city", (), (change,), 0.2, unwanted=True)
     (cut,) = Chaining().evaluate(Chains((), RuntimeGraph((), ()), ChainingFacts({}, {}), (chain,)), {}).decisions
 
@@ -137,7 +138,7 @@ def test_a_team_that_turned_it_off_is_left_alone() -> None:
 
 
 def test_a_chain_that_takes_a_core_is_cut_before_anything_is_fused() -> None:
-    change = Change("stream", "ta>tb", "in a channel", "within a query")
+    change = Change(Aspect.STREAM, "ta>tb", Carriage.CHANNEL, Carriage.WITHIN)
     chain = FusedChain("round-7", "flow", "city", (), (change,), 0.95)
 
     first, second = decided(evidence("cd", fused=(chain,)))

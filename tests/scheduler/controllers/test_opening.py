@@ -6,15 +6,13 @@ from dataclasses import replace
 
 import pytest
 
+from scheduler.controllers.changes import Aspect, BatchMode, Carriage, Change
 from scheduler.controllers.defragmentation import CORES
 from scheduler.controllers.dry_run import Frame, dry_run
 from scheduler.controllers.engine import step
 from scheduler.controllers.limits import veto
 from scheduler.controllers.opening import (
-    BATCHES,
     LIMITED,
-    MICRO,
-    OPEN,
     LimitThen,
     ModeChange,
     Modes,
@@ -23,7 +21,7 @@ from scheduler.controllers.opening import (
     UserOfQueries,
 )
 from scheduler.controllers.protocol import Effect, Observations, Progress, Sample
-from scheduler.controllers.values import ACTS, ASKED, CHECKING, ENACTING, OFF, RECOMMENDS, Change, Policy, Round, State
+from scheduler.controllers.values import ACTS, ASKED, CHECKING, ENACTING, OFF, RECOMMENDS, Policy, Round, State
 
 CONTROLLER = Opening()
 LIMIT = LimitThen("mean latency of 50 ms", 0.05, 0.3, 0.02, True, True, frozenset({"f1"}), 0.4, {"ends": "t9"})
@@ -46,8 +44,8 @@ def decided(evidence: Modes, **policies: str):
 
 def test_a_missed_limit_opens_and_is_promised_or_half_of_what_is_to_be_won() -> None:
     [decision] = decided(modes(user("d1", LIMIT)))
-    assert decision.changes == (Change(BATCHES, "f1", MICRO, OPEN),)
-    assert CONTROLLER.rollback(decision) == (Change(BATCHES, "f1", OPEN, MICRO),)
+    assert decision.changes == (Change(Aspect.BATCHES, "f1", BatchMode.MICRO, BatchMode.OPEN),)
+    assert CONTROLLER.rollback(decision) == (Change(Aspect.BATCHES, "f1", BatchMode.OPEN, BatchMode.MICRO),)
     [bound] = decision.promise.bounds
     assert (bound.measure, bound.before) == (LIMITED, 400.0)
     assert bound.at_most == pytest.approx(210.0), "half of the way from 400 ms to 20 ms is above the limit"
@@ -65,7 +63,7 @@ def test_what_is_cheaper_promises_cpu_at_its_load_and_that_no_limit_is_missed() 
     assert (latency.measure, latency.at_most) == (LIMITED, 11_000.0)
     assert decision.promise.load == 80.0
     [closing] = decided(modes(user("d1", LOOSE), opens=False))
-    assert closing.changes == (Change(BATCHES, "f1", OPEN, MICRO),)
+    assert closing.changes == (Change(Aspect.BATCHES, "f1", BatchMode.OPEN, BatchMode.MICRO),)
     dearer = modes(user("d1", LOOSE))
     [for_safety] = decided(replace(dearer, figures={"f1": replace(FIGURES, cores_then=0.6)}))
     assert [bound.measure for bound in for_safety.promise.bounds] == [LIMITED]
@@ -116,10 +114,10 @@ def test_a_team_with_twenty_dataflows_waits_for_minutes_and_not_for_an_hour() ->
 
 
 @pytest.mark.parametrize(("phase", "change", "begins"), [
-    (ASKED, Change("stream", "a>b", "in a channel", "within a query"), True),
-    (CHECKING, Change("stream", "a>b", "in a channel", "within a query"), False),
-    (ENACTING, Change("stream", "a>b", "in a channel", "within a query"), False),
-    (ASKED, Change(BATCHES, "f1", MICRO, OPEN), False)])
+    (ASKED, Change(Aspect.STREAM, "a>b", Carriage.CHANNEL, Carriage.WITHIN), True),
+    (CHECKING, Change(Aspect.STREAM, "a>b", Carriage.CHANNEL, Carriage.WITHIN), False),
+    (ENACTING, Change(Aspect.STREAM, "a>b", Carriage.CHANNEL, Carriage.WITHIN), False),
+    (ASKED, Change(Aspect.BATCHES, "f1", BatchMode.MICRO, BatchMode.OPEN), False)])
 def test_what_another_controller_asks_people_holds_nothing_up(phase: str, change: Change, *, begins: bool) -> None:
     [decision] = decided(modes(user("d1", LIMIT)))
     other = Round("chaining-1", "chaining", RECOMMENDS, replace(
@@ -143,7 +141,7 @@ def test_in_a_dry_run_what_was_not_opened_is_not_closed() -> None:
     opening, closing = modes(user("d1", LIMIT)), modes(user("d1", LOOSE), opens=False)
     frames = [Frame(1e9, opening), Frame(1e9 + 300, opening), Frame(1e9 + 600, closing)]
     acts = dry_run(CONTROLLER, frames, {"city": Policy(ACTS, 9, 9, 60.0)})
-    assert [turn.decision.changes[0].after for turn in acts.rounds] == [OPEN, MICRO]
+    assert [turn.decision.changes[0].after for turn in acts.rounds] == [BatchMode.OPEN, BatchMode.MICRO]
     never = dry_run(CONTROLLER, frames, {"city": Policy(ACTS, 0, 0, 60.0)})
     assert never.rounds == ()
     assert all("budget" in reason.why for _, reason in never.reasons)

@@ -95,9 +95,10 @@ class BrokerActuator:
                 channels.open_tail(fragment_id)
             case SetTail(active, from_batch):
                 channels.close_tail(fragment_id, active - 1, from_batch=from_batch)
-            case SetRoute(position, reader, weights, channel, from_batch, instead):
+            case SetRoute(position, reader, partitioning, channel, from_batch, instead):
                 channels.route(
-                    fragment_id, position, reader, weights, channel=channel, from_batch=from_batch, instead=instead)
+                    fragment_id, position, reader, partitioning, channel=channel, from_batch=from_batch,
+                    instead=instead)
             case DropRoute(position, reader):
                 channels.unroute(fragment_id, position, reader)
             case Activate(done_batch):

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from scheduler.contracts.desired import Weights
 from scheduler.contracts.offsets import Offset
+from scheduler.contracts.partitioning import Partitioning
 
 # -- channels ----------------------------------------------------------------------------------------------------------
 
@@ -134,7 +134,7 @@ class SetRoute:
 
     position: int
     reader: str
-    weights: Weights
+    partitioning: Partitioning
     channel: str
     from_batch: int | None = None
     instead: bool = False

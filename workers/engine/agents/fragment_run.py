@@ -305,8 +305,8 @@ class FragmentRun:
             self._failures = self._failed_alike = 0
 
 
-def _document(routes: Routes) -> dict[str, dict[str, dict[str, float]]]:
+def _document(routes: Routes) -> dict[str, dict[str, dict[str, Any]]]:
     return {
-        str(position): {reader: dict(weights) for reader, weights in readers.items()}
+        str(position): {reader: how.document() for reader, how in readers.items()}
         for position, readers in sorted(routes.items())
     }

@@ -158,11 +158,11 @@ def _wishes(
             return Wishes(tuple(channels_of(inputs_of(fragment, records))))
         case End(fragment) | Pause(fragment) | Leave(fragment):
             return _to_end(run, action, fragment, records)
-        case Route(_, position, _, weights):
+        case Route(_, position, _, partitioning):
             channel = run.fragment.channel(position)
-            parts = (keys.part(channel, bundle) for bundle in weights)
+            parts = (keys.part(channel, bundle) for bundle in partitioning.bundles)
             fragment = desired.wanted.get(run.id, run.fragment)
-            readers = (fragment.readers_of(bundle) for bundle, weight in weights.items() if weight > 0)
+            readers = (fragment.readers_of(bundle) for bundle in partitioning.served)
             return Wishes((channel, *parts), (run.id, *chain.from_iterable(readers)))
         case Stop(_, keep):
             return Wishes(controls=(run.id,)) if run.query is None and not keep else Wishes()

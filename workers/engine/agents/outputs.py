@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Set
 
-from scheduler.contracts.desired import Outlets, Routes, WantedFragment, Weights, made_in
+from scheduler.contracts.desired import Outlets, Routes, WantedFragment, made_in
+from scheduler.contracts.partitioning import Partitioning, Quota
 from workers.engine.channels import keys
 from workers.engine.channels.config import KEEP_EVENTS
 
@@ -66,7 +67,7 @@ def prepare(snapshot: Snapshot, whole: WantedFragment) -> tuple[Instructions, Ou
     for position in range(len(whole.tasks)):
         steps += _prepared_stream(snapshot, whole, position, first_batch, is_read=position in outlets)
     routes = {
-        position: {reader: weights for reader, weights in readers.items() if not undivided[position][reader]}
+        position: {reader: how for reader, how in readers.items() if not undivided[position][reader]}
         for position, readers in whole.routes.items()}
     routes = {position: readers for position, readers in routes.items() if readers}
     steps += _prepared_routes(snapshot, whole, routes, None if snapshot.records.has_begun else 0)
@@ -115,11 +116,11 @@ def _prepared_routes(
         DropRoute(position, reader) for position, reader in before if reader not in whole.routes.get(position, {})]
     for position, readers in whole.routes.items():
         steps.append(Persist(whole.channel(position)))  # its fence holds for the parts, too
-        for reader, weights in readers.items():
-            steps += open_parts(snapshot, whole, position, weights)
+        for reader, how in readers.items():
+            steps += open_parts(snapshot, whole, position, how)
             if reader in routes.get(position, {}):
                 steps.append(SetRoute(
-                    position, reader, weights, channel=whole.channel(position), from_batch=first_batch))
+                    position, reader, how, channel=whole.channel(position), from_batch=first_batch))
     return [*steps, *_closed_parts(snapshot, whole, whole.routes)]
 
 
@@ -253,7 +254,7 @@ def whole_readers(snapshot: Snapshot, fragment: WantedFragment, position: int, r
 
 
 def open_parts(
-    snapshot: Snapshot, fragment: WantedFragment, position: int, weights: Weights
+    snapshot: Snapshot, fragment: WantedFragment, position: int, partitioning: Partitioning
 ) -> list[OpenPart]:
     """Open every part of a stream for its reader; who goes on with another's work takes its place over by itself.
 
@@ -265,14 +266,14 @@ def open_parts(
         The writer as it is wanted.
     position : int
         Of the stream, in the writer's chain.
-    weights : Weights
-        Parts of the events, by bundle.
+    partitioning : Partitioning
+        How it is divided among bundles.
     """
     return [
         OpenPart(
             keys.part(fragment.channel(position), bundle), position, bundle, reader=fragment.reader_of(bundle),
             predecessors=tuple(sorted(snapshot.predecessors_of(fragment, fragment.reader_of(bundle)))))
-        for bundle in sorted(weights)]
+        for bundle in partitioning.bundles]
 
 
 def parts_of(control: Control, fragment: WantedFragment) -> Mapping[tuple[int, str], str]:
@@ -283,7 +284,7 @@ def parts_of(control: Control, fragment: WantedFragment) -> Mapping[tuple[int, s
 
 
 def divided(
-    snapshot: Snapshot, fragment: WantedFragment, position: int, reader: str, weights: Weights
+    snapshot: Snapshot, fragment: WantedFragment, position: int, reader: str, partitioning: Quota
 ) -> list[Instruction]:
     """What follows when a route is asked for: whoever read the whole stream for that reader does so no longer.
 
@@ -297,15 +298,15 @@ def divided(
         Of the stream, in the writer's chain.
     reader : str
         The divided fragment that reads there.
-    weights : Weights
-        Parts of the events, by bundle.
+    partitioning : Partitioning
+        How it is divided among bundles.
     """
     over = snapshot.predecessors_of(fragment, reader) | {reader}
     before = snapshot.actual.outlets
     outlets = {at: readers - over if at == position else readers for at, readers in before.items()}
     is_closed = position in before and not outlets[position] and position not in snapshot.outputs_of(fragment)
     routes = {at: dict(readers) for at, readers in snapshot.actual.routes.items()}
-    routes.setdefault(position, {})[reader] = weights
+    routes.setdefault(position, {})[reader] = partitioning
     return [
         *((CloseValve(position),) if is_closed else ()),
         *_closed_parts(snapshot, fragment, routes, fragment.routes),
@@ -316,7 +317,7 @@ def divided(
 def _closed_parts(snapshot: Snapshot, fragment: WantedFragment, *kept_routes: Routes) -> list[Instruction]:
     read = {
         (position, bundle) for routes in kept_routes for position, readers in routes.items()
-        for weights in readers.values() for bundle in weights}
+        for how in readers.values() for bundle in how.bundles}
     return [
         ClosePart(part, position, bundle)
         for (position, bundle), part in parts_of(snapshot.control, fragment).items() if (position, bundle) not in read]

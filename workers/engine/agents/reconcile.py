@@ -10,7 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from scheduler.contracts.desired import Input, Outlets, Routes, WantedFragment, Weights
+from scheduler.contracts.desired import Input, Outlets, Routes, WantedFragment
+from scheduler.contracts.partitioning import Quota
 from scheduler.model.errors import InvalidTransition
 
 from .delays import HURRIED_MS
@@ -119,7 +120,7 @@ class Route:
     fragment_id: str
     position: int
     reader: str
-    weights: Weights
+    partitioning: Quota
 
 
 @dataclass(frozen=True, slots=True)
@@ -380,11 +381,12 @@ def _routing(
     for position in sorted(set(wanted.routes) | set(actual_run.routes)):
         want, have = wanted.routes.get(position, {}), actual_run.routes.get(position, {})
         routing += [
-            Route(wanted.id, position, reader, weights)
-            for reader, weights in sorted(want.items()) if have.get(reader) != weights
+            Route(wanted.id, position, reader, how)
+            for reader, how in sorted(want.items()) if have.get(reader) != how
         ]
         unrouting += [
             Unroute(wanted.id, position, reader)
-            for reader, weights in sorted(have.items()) if reader not in want and not stopping.intersection(weights)
+            for reader, how in sorted(have.items())
+            if reader not in want and not stopping.intersection(how.bundles)
         ]
     return routing, unrouting

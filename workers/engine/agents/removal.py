@@ -107,4 +107,4 @@ def _parts_left(
 
 def _writes_part(heir: WantedFragment, part: str) -> bool:
     routes = heir.routes.get(heir.written.index(keys.whole_of(part)), {})
-    return any(keys.reader_of(part) in weights for weights in routes.values())
+    return any(keys.reader_of(part) in how.bundles for how in routes.values())

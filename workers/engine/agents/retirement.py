@@ -50,7 +50,7 @@ def streams_of(fragment: WantedFragment) -> tuple[str, ...]:
     """The channels of a fragment's streams, and the parts of those that are divided."""
     parts = (
         keys.part(fragment.channel(position), bundle)
-        for position, readers in fragment.routes.items() for weights in readers.values() for bundle in weights)
+        for position, readers in fragment.routes.items() for how in readers.values() for bundle in how.bundles)
     return (*fragment.written, *parts)
 
 
@@ -65,4 +65,6 @@ def _is_final(snapshot: Snapshot, channel: str, writer: Writer) -> bool:
         return True
     route = routes_of(control).get((writer.position, writer.reader))
     # A route that lacks the bundle is of a plan before it, which its writer's node has still to hear of.
-    return route is not None and route.effective and route.weights.get(keys.reader_of(channel)) == 0
+    bundle = keys.reader_of(channel)
+    return route is not None and route.effective and (
+        bundle in route.partitioning.bundles and bundle not in route.partitioning.served)

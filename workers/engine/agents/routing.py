@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from scheduler.contracts.desired import WantedFragment, Weights
+from scheduler.contracts.desired import WantedFragment
+from scheduler.contracts.partitioning import Partitioning
 
 from .broker_instructions import Activate, OpenPart, Resume, SetRoute
 from .delays import ACTIVATE_AFTER_MS, RETRY_MS
@@ -20,15 +21,15 @@ from .snapshot import LEFT, PART, Snapshot
 def divide(snapshot: Snapshot, action: Route) -> Instructions:
     """Divide a stream anew; where it was read whole, between two batches: its parts begin where that ends."""
     fragment, position = snapshot.as_wanted(), action.position
-    parts = open_parts(snapshot, fragment, position, action.weights)
+    parts = open_parts(snapshot, fragment, position, action.partitioning)
     opening = () if _are_open(snapshot, parts) else parts
     later = (*opening, RetryAt(snapshot.now_ms + RETRY_MS))
-    if not _have_begun(snapshot, fragment, action.weights):
+    if not _have_begun(snapshot, fragment, action.partitioning):
         return later
     readers = whole_readers(snapshot, fragment, position, action.reader)
-    route = SetRoute(position, action.reader, action.weights, channel=fragment.channel(position))
+    route = SetRoute(position, action.reader, action.partitioning, channel=fragment.channel(position))
     if not readers:
-        return (*opening, route, *divided(snapshot, fragment, position, action.reader, action.weights))
+        return (*opening, route, *divided(snapshot, fragment, position, action.reader, action.partitioning))
     if action.reader not in readers or not snapshot.has_query:
         return later  # who takes over a place in the whole stream does so first
     if snapshot.is_held is None:
@@ -37,9 +38,9 @@ def divide(snapshot: Snapshot, action: Route) -> Instructions:
     if not snapshot.is_held or not progress.is_done:
         return later
     route = SetRoute(
-        position, action.reader, action.weights, channel=fragment.channel(position), from_batch=progress.batch + 1,
+        position, action.reader, action.partitioning, channel=fragment.channel(position), from_batch=progress.batch + 1,
         instead=True)
-    return (*opening, route, *divided(snapshot, fragment, position, action.reader, action.weights))
+    return (*opening, route, *divided(snapshot, fragment, position, action.reader, action.partitioning))
 
 
 def activate(snapshot: Snapshot) -> Instructions:
@@ -56,9 +57,9 @@ def activate(snapshot: Snapshot) -> Instructions:
     return (LookAtRoutes(snapshot.now_ms + ACTIVATE_AFTER_MS),)
 
 
-def _have_begun(snapshot: Snapshot, fragment: WantedFragment, weights: Weights) -> bool:
+def _have_begun(snapshot: Snapshot, fragment: WantedFragment, partitioning: Partitioning) -> bool:
     """Whether the bundles that are to get events have begun to read, so that no event waits for their start."""
-    lines = [fragment.readers_of(part) for part, weight in weights.items() if weight > 0]
+    lines = [fragment.readers_of(part) for part in partitioning.served]
     return all(
         any((control := snapshot.controls.get(reader)) and LEFT not in control for reader in line) for line in lines)
 

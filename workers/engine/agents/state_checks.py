@@ -45,8 +45,8 @@ def _of_its_streams(snapshot: Snapshot) -> Iterator[str]:
     for position, routes in sorted(actual.routes.items()):
         for reader in sorted(actual.outlets.get(position, frozenset()) & routes.keys()):
             yield f"{reader} reads the stream at {position} whole and in parts."
-        for reader, weights in sorted(routes.items()):
-            if min(weights.values(), default=0.0) < 0 or not any(weights.values()):
+        for reader, how in sorted(routes.items()):
+            if how.why_not:
                 yield f"The stream at {position} is divided for {reader} among nobody."
     if tasks and actual.state is State.RUNNING:
         for position in sorted({*actual.outlets, *actual.routes} - set(range(tasks))):

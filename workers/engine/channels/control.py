@@ -15,6 +15,8 @@ from operator import itemgetter
 
 import redis
 
+from scheduler.contracts.partitioning import Quota, partitioning_of
+
 from . import keys
 
 _ROUTE = re.compile(r"(?P<position>\d+):route:(?P<reader>[^:]+):(?P<number>\d+)")
@@ -24,22 +26,22 @@ _ROUTE = re.compile(r"(?P<position>\d+):route:(?P<reader>[^:]+):(?P<number>\d+)"
 class Route:
     """How a stream is divided among the bundles of one reader, as it was asked for last.
 
-    ``weights`` are by bundle; none where the stream is no longer to be divided for the reader. ``from_batch`` is the
+    ``partitioning`` has no bundle where the stream is no longer to be divided for the reader. ``from_batch`` is the
     first batch that is divided so, None until the writer's valve has set it. ``effective``: that batch has begun, all
-    before it are done, so that a bundle which is not in ``weights`` gets nothing any more.
+    before it are done, so that a bundle which is not in ``partitioning`` gets nothing any more.
     """
 
-    weights: Mapping[str, float]
+    partitioning: Quota
     from_batch: int | None
     effective: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One change of a route: its field in the control hash, weights by part channel, and its first batch."""
+    """One change of a route: its field in the control hash, how part channels share, and its first batch."""
 
     field: str
-    weights: Mapping[str, float]
+    partitioning: Quota
     from_batch: int | None
 
 
@@ -55,7 +57,7 @@ def changes_of(state: Mapping[str, str]) -> dict[tuple[int, str], list[Change]]:
         match = _ROUTE.fullmatch(field)
         if match:
             first = state.get(f"{field}:from")
-            change = Change(field, json.loads(value), None if first is None else int(first))
+            change = Change(field, partitioning_of(json.loads(value)), None if first is None else int(first))
             route = numbered.setdefault((int(match["position"]), match["reader"]), [])
             route.append((int(match["number"]), change))
     return {
@@ -69,8 +71,9 @@ def routes_of(state: Mapping[str, str]) -> dict[tuple[int, str], Route]:
     routes = {}
     for key, changes in changes_of(state).items():
         newest = changes[-1]
-        weights = {keys.reader_of(part): weight for part, weight in newest.weights.items()}
-        routes[key] = Route(weights, newest.from_batch, effective=newest.from_batch is not None and len(changes) == 1)
+        routes[key] = Route(
+            newest.partitioning.renamed(keys.reader_of), newest.from_batch,
+            effective=newest.from_batch is not None and len(changes) == 1)
     return routes
 
 
@@ -109,7 +112,7 @@ def _overtaken(state: Mapping[str, str], batch_id: int) -> list[str]:
     fields: list[str] = []
     for changes in changes_of(state).values():
         begun = [change for change in changes if _begun(change, batch_id)]
-        is_over = begun == changes and not begun[-1].weights  # the route ends, and nothing follows
+        is_over = begun == changes and not begun[-1].partitioning.bundles  # the route ends, and nothing follows
         fields += [change.field for change in (begun if is_over else begun[:-1])]
     return [name for field in fields for name in (field, f"{field}:from")]
 

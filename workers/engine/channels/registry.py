@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import redis
 
 from scheduler.contracts.offsets import START, Offset
+from scheduler.contracts.partitioning import partitioning_of
 
 from . import codec, keys, scripts
 from .channel_info import ChannelInfo, OnDisk, info_of, texts
@@ -264,7 +264,7 @@ class Channels:
         return texts(self._redis.hgetall(keys.valve(fragment)))
 
     def route(
-        self, fragment: str, position: int, reader: str, weights: Mapping[str, float], *,
+        self, fragment: str, position: int, reader: str, partitioning: Mapping[str, float], *,
         channel: str | None = None, from_batch: int | None = None, instead: bool = False,
     ) -> bool:
         """Divide a task's stream among the bundles of one reader, from the next batch boundary on.
@@ -278,8 +278,8 @@ class Channels:
             Whose stream.
         reader : str
             The divided reader; a name for the route, whatever its bundles are called.
-        weights : mapping of str to float
-            By bundle: in proportion to them, events are dealt out. A bundle of weight 0 gets none.
+        partitioning : Partitioning
+            How events are dealt out; weights by bundle stand for a quota of them.
         channel : str, optional
             The stream's channel, where it is not ``<fragment>.<position>`` (one that was taken over).
         from_batch : int, optional
@@ -296,17 +296,13 @@ class Channels:
         Raises
         ------
         ValueError
-            A weight is negative or not finite, or none is positive.
+            Nothing can be divided so: a weight is negative or not finite, or none is positive.
         """
-        if not any(weight > 0 for weight in weights.values()) or not all(
-            weight >= 0 and math.isfinite(weight) for weight in weights.values()
-        ):
-            raise ValueError(
-                f"the stream at position {position} of {fragment} cannot be divided by the weights {dict(weights)}: "
-                "each must be 0 or more, and one of them more than 0"
-            )
+        how = partitioning_of(partitioning)
+        if how.why_not:
+            raise ValueError(f"the stream at position {position} of {fragment} {how.why_not}")
         stream = channel or f"{fragment}.{position}"
-        parts = {keys.part(stream, bundle): float(weights[bundle]) for bundle in sorted(weights)}
+        parts = how.renamed(lambda bundle: keys.part(stream, bundle)).document()
         return self._change_route(fragment, position, reader, parts, from_batch, whole=stream if instead else None)
 
     def unroute(self, fragment: str, position: int, reader: str) -> bool:

@@ -147,7 +147,7 @@ def test_what_no_batch_was_decided_by_is_overwritten(view, channels) -> None:
 def test_a_bundle_of_weight_nothing_gets_nothing(view, channels) -> None:
     channels.route("f", 1, "r", {"r": 0, "s": 0.5}, from_batch=0)
     assert parts_of(view, 0) == [("f.1@s",)]
-    assert channels.routed("f", 1, "r").weights == {"r": 0, "s": 0.5}
+    assert channels.routed("f", 1, "r").partitioning == {"r": 0, "s": 0.5}
 
 
 def test_a_route_ends_at_a_boundary_and_leaves_nothing(view, channels) -> None:

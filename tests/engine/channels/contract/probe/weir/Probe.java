@@ -44,7 +44,7 @@ public final class Probe {
       throws JsonProcessingException {
     Control control = Control.of(Broker.at(url), fragment, run, batch);
     return JSON.writeValueAsString(Map.of("publishes", control.publishes(position), "passes", control.passes(position),
-        "routes", control.routes(position)));
+        "routes", control.routes(position).stream().map(how -> ((Quota) how).weights()).toArray()));
   }
 
   /** A source of channels, as Spark makes one for a query that starts. */

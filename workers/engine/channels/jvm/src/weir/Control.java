@@ -24,15 +24,15 @@ final class Control {
   private static final ObjectMapper JSON = new ObjectMapper();
   private static final Map<String, Control> NEWEST = new ConcurrentHashMap<>(); // by broker and fragment
 
-  /** One change of a route: its field, weights by part (text), and its first batch, null before it is set. */
+  /** One change of a route: its field, how it divides (text), and its first batch, null before it is set. */
   private static final class Change {
     final String field;
-    final String weights;
+    final String partitioning;
     final Long from;
 
-    Change(String field, String weights, String from) {
+    Change(String field, String partitioning, String from) {
       this.field = field;
-      this.weights = weights;
+      this.partitioning = partitioning;
       this.from = from == null ? null : Long.valueOf(from);
     }
 
@@ -41,7 +41,7 @@ final class Control {
     }
 
     boolean ends() {
-      return weights.equals("{}");
+      return partitioning.equals("{}");
     }
   }
 
@@ -155,23 +155,21 @@ final class Control {
     return "open".equals(state.get(position + ":outlet")) && hasBegun(position + ":from");
   }
 
-  /** How a task's stream is divided in this batch: for each divided reader, weights above zero by part. */
-  List<Map<String, Double>> routes(int position) {
-    List<Map<String, Double>> routes = new ArrayList<>();
+  /** How a task's stream is divided in this batch, for each divided reader. */
+  List<Partitioning> routes(int position) {
+    List<Partitioning> routes = new ArrayList<>();
     changes(state).forEach((route, changes) -> {
       Change inForce = inForce(changes, batch);
-      if (inForce != null && !inForce.ends() && route.startsWith(position + ":")) routes.add(parse(inForce.weights));
+      if (inForce != null && !inForce.ends() && route.startsWith(position + ":")) routes.add(parse(inForce.partitioning));
     });
     return routes;
   }
 
-  private static Map<String, Double> parse(String weights) {
+  private static Partitioning parse(String partitioning) {
     try {
-      Map<String, Double> all = JSON.readValue(weights, new TypeReference<LinkedHashMap<String, Double>>() {});
-      all.values().removeIf(weight -> weight <= 0);
-      return all;
+      return new Quota(JSON.readValue(partitioning, new TypeReference<LinkedHashMap<String, Double>>() {}));
     } catch (JsonProcessingException broken) {
-      throw new IllegalStateException("not the weights of a route: " + weights, broken);
+      throw new IllegalStateException("not how a stream is divided: " + partitioning, broken);
     }
   }
 

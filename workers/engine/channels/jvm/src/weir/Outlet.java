@@ -2,7 +2,6 @@ package weir;
 
 import java.util.ArrayList;
 import java.util.List;
-import java.util.Map;
 import org.apache.spark.sql.catalyst.InternalRow;
 
 /** Publishes the events of one batch: all of them in the stream's channel, or each in one of a reader's parts. */
@@ -12,7 +11,7 @@ final class Outlet {
   private final long batch;
   private final List<String> channels;
   private final BlockWriter[] writers; // made with a part's first event
-  private final QuotaPartitioner partitioner; // null for the whole stream
+  private final Partitioning.Partitioner partitioner; // null for the whole stream
 
   /** The whole stream. */
   Outlet(Valve.Spec spec, Broker broker, long batch) {
@@ -20,11 +19,11 @@ final class Outlet {
   }
 
   /** One reader's parts of it. */
-  Outlet(Valve.Spec spec, Broker broker, long batch, Map<String, Double> weights) {
-    this(spec, broker, batch, new ArrayList<>(weights.keySet()), new QuotaPartitioner(QuotaPartitioner.shares(weights), batch));
+  Outlet(Valve.Spec spec, Broker broker, long batch, Partitioning how) {
+    this(spec, broker, batch, how.parts(), how.partitioner(batch));
   }
 
-  private Outlet(Valve.Spec spec, Broker broker, long batch, List<String> channels, QuotaPartitioner partitioner) {
+  private Outlet(Valve.Spec spec, Broker broker, long batch, List<String> channels, Partitioning.Partitioner partitioner) {
     this.spec = spec;
     this.broker = broker;
     this.batch = batch;

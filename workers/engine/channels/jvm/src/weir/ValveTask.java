@@ -46,7 +46,7 @@ final class ValveTask {
     }
     passes = control.passes(spec.position);
     if (control.publishes(spec.position)) outlets.add(new Outlet(spec, broker, batchId));
-    for (Map<String, Double> weights : control.routes(spec.position)) outlets.add(new Outlet(spec, broker, batchId, weights));
+    for (Partitioning how : control.routes(spec.position)) outlets.add(new Outlet(spec, broker, batchId, how));
     tap = control.isTapped() ? new Tap(spec) : null;
     context.addTaskCompletionListener((TaskCompletionListener) this::finish);
     OpenBatch.join(context, this);

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from scheduler.history.series import QUERY, STREAM, TASK, Series
-from scheduler.latency.ways import part_of
 from scheduler.model.estate import Estate
-from scheduler.model.latency import LatencyLimit
+from scheduler.model.latency import PERCENTILES, LatencyLimit
+
+from .ways import part_of
 
 MEAN = "latency_mean_ms"
 
@@ -73,3 +74,11 @@ def points_of(estate: Estate, dataflow: str, limit: LatencyLimit) -> tuple[tuple
         else:
             points.append(Point((leaving,)))
     return part.queries, tuple(points)
+
+
+def metric_of(limit: LatencyLimit) -> str:
+    """The metric by which a limit is measured; of an older one on a percentile that is not measured, the next one."""
+    if limit.percentile is None:
+        return MEAN
+    measured = next((known for known in PERCENTILES if limit.percentile <= known), PERCENTILES[-1])
+    return f"latency_p{measured}_ms"

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dashboard.controllers.collecting.lines import Kept, Line
-from dashboard.operations.latency_problem import metric_of
-from dashboard.operations.limit_points import Point, behind, points_of
 from scheduler.history.series import TASK, Series
+from scheduler.latency.limit_points import Point, behind, metric_of, points_of
 from scheduler.model.estate import Estate
 from scheduler.model.latency import LatencyLimit
+
+from .lines import Kept, Line
 
 METRIC = "metric"  # in a decision's arguments, where its limit is looked at
 _BEGIN, _END, _SOURCE = ("heads", "heads_stream"), ("ends", "ends_stream"), "heads_source"

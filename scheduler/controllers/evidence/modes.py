@@ -4,20 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
 
 import numpy as np
 
-from dashboard.controllers.collecting.limited import LimitSeries, measured_by
-from dashboard.controllers.collecting.lines import Kept, middle
-from dashboard.controllers.models import RoundRow
-from dashboard.operations.costs import costs_here
-from dashboard.operations.latency_problem import queries_of, wants_of
-from dashboard.operations.models import BatchFigures, LatencyStatus
-from dashboard.operations.modes import WantedModes, wanted_modes
-from dashboard.operations.open_batches import may_be_open, refusals_in
-from dashboard.operations.telemetry import EVERYTHING
-from dashboard.operations.view import View, view_for
 from scheduler.controllers.defragmentation import CORES
 from scheduler.controllers.dry_run import Frame
 from scheduler.controllers.opening import LIMITED, LimitThen, ModeChange, Modes, QueryFigures, UserOfQueries
@@ -27,86 +16,89 @@ from scheduler.history.series import MINUTE, QUERY, TASK, TEN_SECONDS, Series
 from scheduler.latency.pacing import Queries
 from scheduler.latency.real_time import Chosen, choose_modes, keep_modes
 from scheduler.latency.status import IMPOSSIBLE
-from scheduler.latency.triggers import BatchCost
+from scheduler.latency.wanted_modes import WantedModes
 from scheduler.latency.ways import Way, way_of
 from scheduler.model.estate import Estate
-from scheduler.model.latency import LatencyLimit, from_json
+from scheduler.model.latency import LatencyLimit
 
-BEFORE = timedelta(minutes=5)  # over which CPU is measured before a change
-SETTLES = timedelta(seconds=30)  # after a restart
-FRAMES_EVERY = timedelta(minutes=5)
+from .limited import LimitSeries, measured_by
+from .lines import Kept, middle
+from .world import World
+
+BEFORE_S = 300.0  # over which CPU is measured before a change
+SETTLES_S = 30.0  # after a restart
+FRAMES_EVERY_S = 300.0
 CHANGED = 0.1  # relative: rates that differ by less from those of the last frame lead to the same
 
 
-def evidence(at: datetime) -> Modes | None:
+def evidence(world: World) -> Modes | None:
     """The modes that would be chosen now and are not in force; None where nothing was noted lately."""
-    wanted = wanted_modes(at=at)
+    wanted = world.wanted_modes()
     if wanted is None or not wanted.opens:
         return None if wanted is None else Modes()
-    view = view_for(EVERYTHING)
-    if not view.reading.available:
-        return None
-    return _modes(view, wanted, at)
+    return _modes(world, wanted) if world.is_heard else None
 
 
-def frames(begin: datetime, end: datetime) -> Iterator[Frame]:
+def frames(world: World, begin_s: float, end_s: float) -> Iterator[Frame]:
     """What would have been chosen at the rates that there were, for the queries, costs and limits of now."""
-    view = view_for(EVERYTHING)
-    rows = BatchFigures.objects.select_related("fragment").filter(pk__in=list(view.estate.fragments)).exclude(cost={})
-    then = _Then(view, {row.pk: row for row in rows})
-    rates = {name: _rates(view.estate, name) for name in then.queries.costs}
-    history = Kept([line for lines in rates.values() for line in lines], MINUTE, begin, end)
+    then = _Then(world)
+    rates = {name: _rates(world.estate, name) for name in then.queries.costs}
+    history = Kept(world.history, [line for lines in rates.values() for line in lines], MINUTE, begin_s, end_s)
     measured = {name: history.total(lines) for name, lines in rates.items()}
-    at = begin
-    while at <= end:
-        index = history.index(at)
-        yield Frame(at.timestamp(), then.modes({
+    at_s = begin_s
+    while at_s <= end_s:
+        index = history.index(at_s)
+        yield Frame(at_s, then.modes({
             name: float(line[index]) for name, line in measured.items()
             if index < len(line) and np.isfinite(line[index])}))
-        at += FRAMES_EVERY
+        at_s += FRAMES_EVERY_S
 
 
-def effect(turn: Round, row: RoundRow, at: datetime) -> Effect | None:
+def effect(turn: Round, world: World) -> Effect | None:
     """CPU of the queries that its tasks are in by now, and the latency of its limit, since they had started again."""
-    begin, end = row.changed + SETTLES, at - timedelta(seconds=TEN_SECONDS.step_s)  # whole points alone
-    if end <= begin:
+    end_s = world.now_s - TEN_SECONDS.step_s  # whole points alone
+    if turn.changed_s is None or end_s <= (begin_s := turn.changed_s + SETTLES_S):
         return None
-    estate, given = view_for(EVERYTHING).estate, turn.decision.arguments
+    estate, given = world.estate, turn.decision.arguments
     tasks, loads = (given.get(name, "").split() for name in ("tasks", "load_tasks"))
     if not all(task in estate.places for task in tasks):
         return None  # what was changed has gone since
     cpu, limited = _cpu(estate, {estate.places[task][0] for task in tasks}), LimitSeries.of(given, estate)
     load = [Series(TASK, task, "rate_per_s") for task in loads]
-    history = Kept([*cpu, *load, *limited.all], TEN_SECONDS, begin, end)
+    history = Kept(world.history, [*cpu, *load, *limited.all], TEN_SECONDS, begin_s, end_s)
     lines = {CORES: history.total(cpu), LIMITED: limited.latency_ms(history)}
     at_load = history.total(load)
-    return Effect(begin.timestamp(), tuple(
+    return Effect(begin_s, tuple(
         Sample(float(moment_s), {measure: float(line[index]) for measure, line in lines.items()}, float(at_load[index]))
-        for index, moment_s in enumerate(history.times_s) if begin.timestamp() <= moment_s <= end.timestamp()))
+        for index, moment_s in enumerate(history.times_s) if begin_s <= moment_s <= end_s))
 
 
 # The evidence ---------------------------------------------------------------------------------------------------------
 
 
-def _modes(view: View, wanted: WantedModes, at: datetime) -> Modes:
-    estate = view.estate
+def _modes(world: World, wanted: WantedModes) -> Modes:
+    estate = world.estate
     changes = _changes(
-        view, {name: is_open for name, is_open in wanted.opens.items() if name in estate.fragments}, wanted.trigger_ms)
+        estate, {name: is_open for name, is_open in wanted.opens.items() if name in estate.fragments},
+        wanted.trigger_ms)
+    users = {user for change in changes for user in change.users}
     limits: dict[str, list[LimitThen]] = {}
-    for row in LatencyStatus.objects.filter(dataflow__in={user for change in changes for user in change.users}):
-        key, (limit,) = str(row.dataflow_id), from_json(row.limit) or (None,)
-        then, way = wanted.limits.get((key, row.number)), limit and way_of(estate, key, limit)
+    for status in world.limit_statuses():
+        key, limit = status.dataflow, status.limit
+        then = wanted.limits.get((key, status.number)) if key in users else None
+        way = None if then is None else way_of(estate, key, limit)
         if then is not None and way:
             limits.setdefault(key, []).append(_limit_then(
-                estate, key, limit, way, now_s=row.expected_s if row.least_s is None else row.least_s, then_s=then[0],
-                is_missed=row.state == IMPOSSIBLE, is_met_then=then[1], measured_s=row.measured_s))
+                estate, key, limit, way, now_s=status.expected_s if status.least_s is None else status.least_s,
+                then_s=then[0], is_missed=status.state == IMPOSSIBLE, is_met_then=then[1],
+                measured_s=status.measured_s))
     names = {name for change in changes for name in (change.query, *change.readers)}
-    return Modes(changes, _users_of(view, changes, limits), _figures(view, names, wanted.cores, at))
+    return Modes(changes, _users_of(estate, changes, limits), _figures(world, names, wanted.cores))
 
 
-def _changes(view: View, opens: Mapping[str, bool], trigger_ms: Mapping[str, int]) -> tuple[ModeChange, ...]:
+def _changes(estate: Estate, opens: Mapping[str, bool], trigger_ms: Mapping[str, int]) -> tuple[ModeChange, ...]:
     return tuple(
-        ModeChange(name, is_open, _users(view, name), trigger_ms[name], _readers(view.estate, name))
+        ModeChange(name, is_open, _users(estate, name), trigger_ms[name], _readers(estate, name))
         for name, is_open in opens.items())
 
 
@@ -120,18 +112,17 @@ def _limit_then(
 
 
 def _users_of(
-    view: View, changes: Iterable[ModeChange], limits: Mapping[str, Sequence[LimitThen]]
+    estate: Estate, changes: Iterable[ModeChange], limits: Mapping[str, Sequence[LimitThen]]
 ) -> dict[str, UserOfQueries]:
     return {
-        name: UserOfQueries(name, view.estate.submitted[name].team, tuple(limits.get(name, ())))
+        name: UserOfQueries(name, estate.submitted[name].team, tuple(limits.get(name, ())))
         for name in {user for change in changes for user in change.users}}
 
 
-def _users(view: View, query: str) -> tuple[str, ...]:
+def _users(estate: Estate, query: str) -> tuple[str, ...]:
     """The dataflows that a query works for now."""
-    estate = view.estate
     users = {user for task in estate.fragments[query].active_tasks for user in estate.users.get(task, ())}
-    return tuple(sorted(user for user in users if user in view.records and not estate.submitted[user].paused))
+    return tuple(sorted(user for user in users if not estate.submitted[user].paused))
 
 
 def _readers(estate: Estate, query: str) -> tuple[str, ...]:
@@ -142,12 +133,14 @@ def _readers(estate: Estate, query: str) -> tuple[str, ...]:
 
 
 def _figures(
-    view: View, names: Iterable[str], cores: Mapping[str, tuple[float, float]], at: datetime
+    world: World, names: Iterable[str], cores: Mapping[str, tuple[float, float]]
 ) -> dict[str, QueryFigures]:
-    estate = view.estate
+    estate, now_s = world.estate, world.now_s
     known = sorted(name for name in names if name in cores and name in estate.fragments)
     cpu, rates = {name: _cpu(estate, [name]) for name in known}, {name: _rates(estate, name) for name in known}
-    history = Kept([line for name in known for line in (*cpu[name], *rates[name])], TEN_SECONDS, at - BEFORE, at)
+    history = Kept(
+        world.history, [line for name in known for line in (*cpu[name], *rates[name])], TEN_SECONDS, now_s - BEFORE_S,
+        now_s)
     return {
         name: QueryFigures(
             *cores[name], tuple(estate.fragments[name].active_tasks), _load_tasks(estate, name),
@@ -164,15 +157,11 @@ class _Then:
     Nobody kept which modes they had: they begin with micro-batches.
     """
 
-    def __init__(self, view: View, rows: Mapping[str, BatchFigures]) -> None:
-        queries = queries_of(view, costs=costs_here(), seen={}, trigger_ms={})
-        self._view = view
-        refusals = refusals_in(view.reading.reports, view.estate) | {
-            name: "" for name, row in rows.items() if row.real_time}
-        self._able = {name: "" for name, refusal in refusals.items() if not refusal} if may_be_open() else {}
-        self.queries = replace(queries, costs={
-            name: BatchCost(**row.cost) for name, row in rows.items() if name in queries.costs}, before_s={})
-        self._wants = [(key[0], limit, want) for key, (limit, want) in wants_of(view).items()]
+    def __init__(self, world: World) -> None:
+        facts = world.pacing_facts()
+        self._estate, self._wants = world.estate, facts.wants
+        self._able = {name: "" for name, refusal in facts.refusals.items() if not refusal}
+        self.queries = replace(facts.queries, before_s={})
         self._rates: dict[str, float] = {}
         self._opened: frozenset[str] = frozenset()  # at any time so far
         self._modes = Modes()
@@ -194,18 +183,18 @@ class _Then:
         return self._modes
 
     def _evidence(self, queries: Queries, micro: Chosen, free: Chosen) -> Modes:
-        view, changes = self._view, _changes(
-            self._view, {name: name in free.open for name in sorted(self._opened & queries.costs.keys())},
+        estate, changes = self._estate, _changes(
+            self._estate, {name: name in free.open for name in sorted(self._opened & queries.costs.keys())},
             {name: round(1000 * seconds) for name, seconds in free.interval_s.items()})
         limits: dict[str, list[LimitThen]] = {}
         for key, limit, want in self._wants:
             if want.key in micro.paced.expected:
                 now, then = micro.paced.expected[want.key], free.paced.expected[want.key]
                 limits.setdefault(key, []).append(_limit_then(
-                    view.estate, key, limit, want.way, now_s=now.latency_s, then_s=then.latency_s,
+                    estate, key, limit, want.way, now_s=now.latency_s, then_s=then.latency_s,
                     is_missed=now.least_s is not None, is_met_then=then.least_s is None))
         names = {name for change in changes for name in (change.query, *change.readers)} & queries.costs.keys()
-        return Modes(changes, _users_of(view, changes, limits), {
+        return Modes(changes, _users_of(estate, changes, limits), {
             name: QueryFigures(*(chosen.cores(name, queries.costs[name]) for chosen in (micro, free)))
             for name in names})
 

@@ -1,0 +1,137 @@
+"""Replays: what the estate, as it is and as a proposal would make it, comes to over the rates that were recorded.
+
+Controllers act as teams let them; what they would ask for is not approved. It takes a second or more for each hour, so
+it is for a command or a job, and not for a page that somebody waits for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+import numpy as np
+from django.conf import settings
+from numpy.typing import NDArray
+
+from dashboard import jobs
+from dashboard.approvals.models import Proposal
+from dashboard.catalog.models import DataflowRecord
+from dashboard.controllers.stored import policies_of
+from dashboard.history.store import DatabaseHistory
+from dashboard.operations.costs import costs_here
+from dashboard.operations.deployment import thresholds
+from dashboard.operations.estate import load_estate
+from dashboard.operations.open_batches import able_types
+from dashboard.plans.evidence import rule
+from dashboard.plans.prices import prices_in_force
+from dashboard.plans.selectors import plan_of
+from scheduler.applying import apply_plan
+from scheduler.controllers.registry import CONTROLLERS
+from scheduler.history.series import MINUTE, TASK, Series
+from scheduler.latency.problem import IntervalBounds
+from scheduler.model.errors import NothingToChange, StalePlan
+from scheduler.model.estate import Estate
+from scheduler.replay.playing import replay
+from scheduler.replay.setup import Replayed, ReplaySetup
+from scheduler.simulation.loads import recorded
+
+LONGEST_H = 24.0 * 7
+STEP_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayOfProposal:
+    """The estate over the recorded time as it is, and as a proposal would make it; None where there is none."""
+
+    now: Replayed
+    then: Replayed | None
+    names: dict[str, str]  # dataflows by id
+
+
+def replayed(*, hours: float, at: datetime, proposal: Proposal | None = None) -> ReplayOfProposal:
+    """Play the last hours again.
+
+    Parameters
+    ----------
+    hours : float
+        How far back; a week at most, and an hour at least.
+    at : datetime
+        The present moment.
+    proposal : Proposal, optional
+        Whose plan is looked at, too.
+
+    Raises
+    ------
+    NothingToChange
+        Nothing runs, or the proposal has no plan.
+    StalePlan
+        The plan was made for another generation of the estate.
+    """
+    estate, span = load_estate(), timedelta(hours=min(max(hours, 1.0), LONGEST_H))
+    if not estate.fragments:
+        raise NothingToChange("Nothing runs.", remedy="Submit a dataflow first.")
+    kept = _Kept(estate, at - span, at)
+    changed = None if proposal is None else _applied(estate, proposal)
+    ids = {*estate.submitted, *(changed.submitted if changed else ())}
+    records = {str(record.pk): record for record in DataflowRecord.objects.filter(pk__in=ids).select_related("team")}
+    now = replay(_setup(estate, kept, records))
+    then = None if changed is None else replay(_setup(changed, kept, records))
+    return ReplayOfProposal(now, then, {key: record.name for key, record in records.items()})
+
+
+def _applied(estate: Estate, proposal: Proposal) -> Estate:
+    """The estate as the proposal's plan would make it."""
+    plan = plan_of(proposal.plan)
+    if plan is None:
+        raise NothingToChange("The proposal has no plan.", remedy="Wait until it is planned.")
+    if proposal.plan.generation != estate.generation:
+        raise StalePlan(
+            f"The plan is for generation {proposal.plan.generation}, and the estate is at {estate.generation}.",
+            remedy="Wait until it is carried over, or let it be computed again.")
+    return apply_plan(replace(estate, generation=plan.generation), plan)
+
+
+class _Kept:
+    """The rates of running tasks over the time, minute by minute; NaN where nothing was measured."""
+
+    def __init__(self, estate: Estate, begin: datetime, end: datetime) -> None:
+        lines = {task: Series(TASK, task, "rate_per_s") for task in estate.tasks}
+        points = DatabaseHistory().read(
+            list(lines.values()), MINUTE, begin_s=int(begin.timestamp()), end_s=int(end.timestamp()))
+        self.begin_s = begin.timestamp() // MINUTE.step_s * MINUTE.step_s
+        self.minutes = int((end - begin).total_seconds() // MINUTE.step_s)
+        self._per_s = {task: points[line].values for task, line in lines.items() if line in points}
+        self.selectivity = {
+            task: out / into for task, running in estate.tasks.items() if running.parents
+            and (out := self._mean(task)) and (into := sum(self._mean(parent) for parent in running.parents))}
+
+    def of_source(self, task: str, planned_per_s: float) -> NDArray[np.float64]:
+        """A source's rate at each step: as measured last, and as planned where nothing was measured before."""
+        minutes = np.full(self.minutes, np.nan)
+        known = self._per_s.get(task, minutes)[:self.minutes]
+        minutes[:len(known)] = known
+        rate_per_s = planned_per_s
+        for at, measured in enumerate(minutes):
+            minutes[at] = rate_per_s = rate_per_s if np.isnan(measured) else float(measured)
+        a_step = STEP_S / MINUTE.step_s
+        return recorded(minutes, int(self.minutes / a_step), samples_a_step=a_step)
+
+    def _mean(self, task: str) -> float:
+        values = self._per_s.get(task)
+        return 0.0 if values is None or np.isnan(values).all() else float(np.nanmean(values))
+
+
+def _setup(estate: Estate, kept: _Kept, records: dict[str, DataflowRecord]) -> ReplaySetup:
+    able = able_types()
+    return ReplaySetup(
+        estate, {
+            task.id: kept.of_source(task.id, task.rate_per_s or 0.0)
+            for task in estate.tasks.values() if not task.parents},
+        jobs.task_types(), prices_in_force(),
+        policies={name: policies_of(controller) for name, controller in CONTROLLERS.items()},
+        limits={key: record.latency_limits for key, record in records.items() if key in estate.submitted},
+        selectivity=kept.selectivity,
+        refusals={task.type: "it was not seen in open batches" for task in estate.tasks.values()
+                  if task.type not in able},
+        costs=costs_here(), intervals=IntervalBounds(settings.TRIGGER_MS / 1000, settings.LONGEST_TRIGGER_MS / 1000),
+        thresholds=thresholds(), fusing_rule=rule(), begin_s=kept.begin_s, step_s=STEP_S)

@@ -1,0 +1,97 @@
+"""What controllers change: one aspect of one subject, from one value to another, each of the aspect's own type."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from scheduler.model.fragment import Slot
+
+
+class Aspect(StrEnum):
+    """What of a subject gets another value. Controllers share these names, and those of subjects: so one of them does
+    not undo what another has done."""
+
+    SLOT = "slot"  # where a query runs
+    STREAM = "stream"  # what carries a stream: ``parent>child``
+    TASKS = "query"  # which tasks a query has
+    BATCHES = "batches of"  # how a query's batches run
+    PROFILE = "profile"  # by which profile a type of task is predicted
+
+
+class Carriage(StrEnum):
+    """What carries a stream."""
+
+    CHANNEL = "in a channel"
+    WITHIN = "within a query"
+
+
+class Surplus(StrEnum):
+    """Whether a query has tasks that nobody needs."""
+
+    WITH = "with tasks that nobody needs"
+    WITHOUT = "without"
+
+
+class BatchMode(StrEnum):
+    """How batches run: one after the other, or each left open for events that come."""
+
+    MICRO = "micro-batches"
+    OPEN = "open"
+
+
+class SlotName(str):
+    """The name of a slot, ``<node>/<index>``; `ValueError` where it is none."""
+
+    def __new__(cls, name: str) -> SlotName:
+        return super().__new__(cls, Slot.of(name).name)
+
+
+class ProfileName(str):
+    """The id of a profile, or what is said of one that is still to be measured."""
+
+
+ChangeValue = Carriage | Surplus | BatchMode | str
+_VALUES: Mapping[Aspect, Callable[[str], ChangeValue]] = {
+    Aspect.SLOT: SlotName, Aspect.STREAM: Carriage, Aspect.TASKS: Surplus, Aspect.BATCHES: BatchMode,
+    Aspect.PROFILE: ProfileName}
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One thing that gets another value.
+
+    `ValueError` where there is no such aspect, or a value is none of it.
+
+    Examples
+    --------
+    >>> change = Change(Aspect.STREAM, "a>b", Carriage.CHANNEL, Carriage.WITHIN)
+    >>> change.reverse.after
+    <Carriage.CHANNEL: 'in a channel'>
+    >>> Change(Aspect.STREAM, "a>b", "in a channel", "open")
+    Traceback (most recent call last):
+    ...
+    ValueError: 'open' is not a valid Carriage
+    """
+
+    aspect: Aspect
+    subject: str
+    before: ChangeValue
+    after: ChangeValue
+
+    def __post_init__(self) -> None:
+        aspect = Aspect(self.aspect)
+        object.__setattr__(self, "aspect", aspect)
+        for name in ("before", "after"):
+            object.__setattr__(self, name, _VALUES[aspect](getattr(self, name)))
+
+    @property
+    def what(self) -> tuple[Aspect, str]:
+        """What gets another value."""
+        return self.aspect, self.subject
+
+    @property
+    def reverse(self) -> Change:
+        """The change that takes this one back."""
+        return Change(self.aspect, self.subject, self.after, self.before)

@@ -1,0 +1,189 @@
+"""Ports of the loop: the clock, and the world that evidence is computed from; and what a collector is.
+
+Whoever runs the loop brings both: the site over its database and its nodes' reports, a replay in played time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
+
+from scheduler.contracts.reports import Reports
+from scheduler.controllers.dry_run import Frame
+from scheduler.controllers.protocol import Effect
+from scheduler.controllers.values import Round
+from scheduler.deployment.online import Thresholds
+from scheduler.deployment.values import Deployment
+from scheduler.history.port import History
+from scheduler.latency.pacing import Queries, Wanted
+from scheduler.latency.status import LimitStatus
+from scheduler.latency.triggers import BatchCost
+from scheduler.latency.wanted_modes import WantedModes
+from scheduler.model.costs import Costs
+from scheduler.model.estate import Estate
+from scheduler.model.latency import LatencyLimit
+from scheduler.model.plan import Plan
+from scheduler.model.prices import Prices
+from scheduler.model.task_types import TaskTypes
+from scheduler.reuse.defragment import Rule
+
+Stream = tuple[str, str]  # the running tasks that write and read it
+
+
+class Clock(Protocol):
+    """The time: of the site, or one that is played."""
+
+    @property
+    def now_s(self) -> float:
+        """The present moment, in seconds since the epoch."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueryBatches:
+    """A query's batches: what one takes, how far apart they begin (s), and whether they stay open.
+
+    ``cost`` is None where nobody has worked it out yet.
+    """
+
+    cost: BatchCost | None
+    interval_s: float
+    real_time: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PacingFacts:
+    """What intervals and modes are chosen from: queries, limits by dataflow, and why queries cannot have open batches
+    (empty where they can)."""
+
+    queries: Queries
+    wants: Sequence[tuple[str, LatencyLimit, Wanted]]
+    refusals: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class FusedByOthers:
+    """A plan in force that fused a query, where no round of the asking controller made it; and its id."""
+
+    id: str
+    dataflow: str
+    plan: Plan
+
+
+class World(Clock, Protocol):
+    """The estate at one moment, what is measured of it, and what is kept.
+
+    What costs a look-up is looked up when it is asked for; of one moment the answers are the same.
+    """
+
+    @property
+    def is_heard(self) -> bool:
+        """Whether anything is known of what runs: without it there is no evidence."""
+
+    @property
+    def estate(self) -> Estate:
+        """What runs, for whom and where."""
+
+    @property
+    def running(self) -> Collection[str]:
+        """The submitted dataflows that work: neither paused nor on their way in or out."""
+
+    @property
+    def reports(self) -> Reports:
+        """What nodes report."""
+
+    @property
+    def history(self) -> History:
+        """What was measured."""
+
+    @property
+    def task_types(self) -> TaskTypes:
+        """The catalogue."""
+
+    @property
+    def prices(self) -> Prices:
+        """What CPU, slots and traffic cost, with batches as they are."""
+
+    @property
+    def costs(self) -> Costs:
+        """What batches and events cost here."""
+
+    def rounds(self, controller: str, *, since_s: float = 0.0, phases: Collection[str] = ()) -> Sequence[Round]:
+        """A controller's rounds that began since, the oldest first; where phases are named, those that are there."""
+
+    # Defragmentation and chaining
+
+    @property
+    def rates_per_s(self) -> Mapping[str, float]:
+        """Events a second that leave each running task now."""
+
+    @property
+    def channel_ms(self) -> Mapping[Stream, float]:
+        """What channels add to the latency of streams now, in milliseconds: on the way and in wait for a batch."""
+
+    @property
+    def started_s(self) -> Mapping[str, float]:
+        """Since when each fragment runs, in seconds since the epoch."""
+
+    @property
+    def apart(self) -> frozenset[str]:
+        """Running tasks that were cut out of a query because they were too slow for it."""
+
+    @property
+    def fusing_rule(self) -> Rule:
+        """When a defragmentation is worth it."""
+
+    def fused_by_others(self, controller: str, query: str) -> FusedByOthers | None:
+        """The plan that made a query of others; None where there is none, or a round of this controller made it."""
+
+    # Deployment
+
+    @property
+    def thresholds(self) -> Thresholds:
+        """When a slot has too much or too little to do."""
+
+    def deployment(self, cores: Mapping[str, float], behind: Collection[str]) -> Deployment:
+        """What runs where and exchanges what, with these queries' CPU, and those for which ever more events wait."""
+
+    def bytes_between_nodes(self, tasks: Collection[str]) -> Mapping[str, float] | None:
+        """Bytes that an event of each task sends between nodes, of the queries of some tasks; None where that is not
+        known now."""
+
+    # Limits
+
+    def limit_statuses(self) -> Sequence[LimitStatus]:
+        """What became of each latency limit, by dataflow and number."""
+
+    def wanted_modes(self) -> WantedModes | None:
+        """The modes of batches that would be chosen if they were free; None where nobody has looked lately."""
+
+    def batches(self, queries: Collection[str]) -> Mapping[str, QueryBatches]:
+        """The batches of some queries; those that are not known are left out."""
+
+    def pacing_facts(self) -> PacingFacts:
+        """What modes are chosen from: queries whose batches' cost is known, at the rates of now."""
+
+
+W = TypeVar("W", bound=World)
+
+
+@dataclass(frozen=True, slots=True)
+class Collector(Generic[W]):
+    """Collects for the controllers that read the same.
+
+    Parameters
+    ----------
+    evidence : callable
+        ``(world)``: what there is now; None where nothing can be known.
+    frames : callable
+        ``(world, begin_s, end_s)``: what there was, the oldest first, as far as it is kept.
+    effect : callable
+        ``(round, world)``: what was measured since a round's change was in force.
+    is_urgent : callable, optional
+        ``(world)``: whether its controllers are to decide between two turns of the loop, too.
+    """
+
+    evidence: Callable[[W], Any]
+    frames: Callable[[W, float, float], Iterator[Frame]]
+    effect: Callable[[Round, W], Effect | None]
+    is_urgent: Callable[[W], bool] = lambda world: False

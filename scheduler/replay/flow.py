@@ -1,0 +1,155 @@
+"""Events through an estate: what each query works at in a step, what waits in front of it, and the CPU that it takes.
+
+Queues follow the equations of ``scheduler.simulation.problem`` (Kumbhare 2016, 4.4 to 4.6), with a running task as a
+task that has one way to do it, on a part of its slot's core. A slot's queries share its core by what each has to do,
+after what their batches take however few events they have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from scheduler.latency.real_time import Chosen
+from scheduler.latency.triggers import BatchCost
+from scheduler.model.costs import Costs
+from scheduler.model.estate import Estate
+from scheduler.model.fragment import Fragment, RunningBundle
+from scheduler.model.task_types import TaskTypes
+from scheduler.simulation.elastic import Alternate, ElasticDataflow, ElasticPlacement, RentedVm, VmClass
+from scheduler.simulation.problem import Conditions, Worked, work_out
+
+LEAST = 1e-9  # seconds for an event, or events out for one: what is less counts as that
+MOST_FIXED = 0.9  # of what a slot has: more than that batches do not take before events have their turn
+_ONLY = "as it is"
+
+
+@dataclass(frozen=True, slots=True)
+class QueryLoad:
+    """What a query did in a step: its CPU in cores, events in a second, events that wait, and for how long they do."""
+
+    cores: float
+    in_per_s: float
+    waiting: float
+    waits_s: float
+
+
+@dataclass(frozen=True)
+class EstateFlow:
+    """The running tasks of an estate as one dataflow of the simulation, each on its part of a core.
+
+    ``selectivity`` is of tasks that are not as their type declares.
+    """
+
+    estate: Estate
+    task_types: TaskTypes
+    costs: Costs
+    selectivity: Mapping[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        working = {name: fragment for name, fragment in self.estate.fragments.items() if fragment.active_tasks}
+        tasks = [task for fragment in working.values() for task in fragment.active_tasks]
+        alternates = {task: {_ONLY: self._alternate(task)} for task in tasks}
+        streams = tuple(
+            (parent, task) for task in tasks for parent in self.estate.tasks[task].parents if parent in alternates)
+        kinds = {task: RentedVm(VmClass(task, 1, 1.0, 1e15, 0.0)) for task in tasks}
+        object.__setattr__(self, "_working", working)
+        object.__setattr__(self, "_dataflow", ElasticDataflow(alternates, streams))
+        object.__setattr__(self, "_placement", ElasticPlacement(
+            dict.fromkeys(tasks, _ONLY), kinds, {task: {task: 1} for task in tasks}))
+
+    _working: Mapping[str, Fragment] = field(init=False, repr=False)
+    _dataflow: ElasticDataflow = field(init=False, repr=False)
+    _placement: ElasticPlacement = field(init=False, repr=False)
+
+    def _alternate(self, task: str) -> Alternate:
+        kind = self.task_types[self.estate.tasks[task].type]
+        events_out = self.selectivity.get(task, kind.selectivity if self.estate.tasks[task].parents else 1.0)
+        return Alternate(_ONLY, 1.0, max(LEAST, self.costs.task_event_us(kind) / 1e6), max(LEAST, events_out))
+
+    def selectivity_of(self, task: str) -> float:
+        """Events out of a task for each event in."""
+        return self._dataflow.tasks[task][_ONLY].selectivity
+
+    def unhindered(self, rates_per_s: Mapping[str, float]) -> dict[str, float]:
+        """Events a second into each task if nothing were short anywhere."""
+        in_per_s: dict[str, float] = {}
+        for task in self._dataflow.upstream_first:
+            in_per_s[task] = rates_per_s.get(task, 0.0) + sum(
+                in_per_s[parent] * self.selectivity_of(parent)
+                for parent in self._dataflow.parents[task])
+        return in_per_s
+
+    def fixed_cores(
+        self, chosen: Chosen, batches: Mapping[str, BatchCost], into_per_s: Mapping[str, float]
+    ) -> dict[str, float]:
+        """Cores that each query takes for its batches, or groups of events, whatever is in them, by events into tasks.
+        """
+        return {
+            name: chosen.cores(name, replace(
+                batches[name], rate_per_s=into_per_s.get(fragment.tasks[0], 0.0), event_cpu_s=0.0))
+            for name, fragment in self._working.items()}
+
+    def work(
+        self, conditions: Conditions, asked_per_s: Mapping[str, float], fixed: Mapping[str, float]
+    ) -> tuple[Worked, dict[str, QueryLoad]]:
+        """A step of time, from what comes to sources and waits for tasks.
+
+        ``asked_per_s`` are the events that each task has to do, as far as they are known when its core is shared out;
+        ``fixed`` what queries take beside events, in cores.
+        """
+        fixed = self._fitting(fixed)
+        shares = self._shares(conditions, asked_per_s, fixed)
+        worked = work_out(self._dataflow, self._placement, replace(conditions, speeds=shares))
+        loads = {}
+        for name, fragment in self._working.items():
+            done = {task: self._done_per_s(task, worked) for task in fragment.active_tasks}
+            busy = sum(done[task] * self._dataflow.tasks[task][_ONLY].event_s for task in fragment.active_tasks)
+            waits_s = max(
+                (worked.waiting[task] / max(done[task], LEAST) for task in fragment.active_tasks
+                 if worked.waiting[task] > LEAST), default=0.0)
+            loads[name] = QueryLoad(
+                fixed[name] + busy, worked.in_per_s[fragment.tasks[0]],
+                sum(worked.waiting[task] for task in fragment.active_tasks), waits_s)
+        return worked, loads
+
+    def _done_per_s(self, task: str, worked: Worked) -> float:
+        return worked.out_per_s[task] / self.selectivity_of(task)
+
+    def _fitting(self, fixed: Mapping[str, float]) -> dict[str, float]:
+        """What queries take beside events where a slot has too little for it: batches are as much rarer then."""
+        taken: dict[str, float] = {}
+        for name, bundle, part in self._parts():
+            taken[bundle.slot] = taken.get(bundle.slot, 0.0) + part * fixed[name]
+        most = MOST_FIXED * (1.0 - self.costs.slot_cores)
+        fitting = dict.fromkeys(fixed, 0.0)
+        for name, bundle, part in self._parts():
+            fitting[name] += part * fixed[name] * min(1.0, most / max(LEAST, taken[bundle.slot]))
+        return fitting
+
+    def _parts(self) -> Iterator[tuple[str, RunningBundle, float]]:
+        """Each query with its bundles and what part of it each is."""
+        for name, fragment in self._working.items():
+            total = sum(bundle.weight for bundle in fragment.queries) or 1.0
+            for bundle in fragment.queries:
+                yield name, bundle, bundle.weight / total
+
+    def _shares(
+        self, conditions: Conditions, asked_per_s: Mapping[str, float], fixed: Mapping[str, float]
+    ) -> dict[str, float]:
+        """Each task's part of a core: of its slots' cores as much as it has to do of all that is to be done there."""
+        cores_asked: dict[tuple[str, str], float] = {}  # by slot and task: cores
+        taken: dict[str, float] = {}
+        for name, bundle, part in self._parts():
+            taken[bundle.slot] = taken.get(bundle.slot, 0.0) + part * fixed[name]
+            for task in self._working[name].active_tasks:
+                events = asked_per_s.get(task, 0.0) + conditions.waiting.get(task, 0.0) / conditions.seconds
+                cores_asked[bundle.slot, task] = part * max(LEAST, events * self._dataflow.tasks[task][_ONLY].event_s)
+        left_cores = {slot: 1.0 - self.costs.slot_cores - cores for slot, cores in taken.items()}
+        of_slot: dict[str, float] = {}
+        for (slot, _), cores in cores_asked.items():
+            of_slot[slot] = of_slot.get(slot, 0.0) + cores
+        shares: dict[str, float] = {}
+        for (slot, task), cores in cores_asked.items():
+            shares[task] = shares.get(task, 0.0) + left_cores[slot] * cores / of_slot[slot]
+        return shares

@@ -1,0 +1,31 @@
+"""Ways to choose intervals: one place reads which is in force, and what one of them needs is used by that one alone."""
+
+from __future__ import annotations
+
+import ast
+
+from .sources import name_of, python_files, tree
+
+# What managers on nodes are: the site's side, the agents' side, and the science of both.
+OF_MANAGERS = {
+    "dashboard/jobs.py", "dashboard/operations/interval_choice.py", "dashboard/operations/qos.py",
+    "scheduler/contracts/describe.py",  # it describes every contract
+    "scheduler/latency/managing.py", "scheduler/latency/measuring.py", "scheduler/latency/setting_up.py",
+    "scheduler/latency/standing_in.py", "workers/engine/agents/node.py", "workers/engine/agents/node_store.py",
+    "workers/engine/agents/qos.py", "workers/engine/agents/qos_sampling.py", "workers/engine/qos.py"}
+READS_THE_SETTING = {"dashboard/operations/pacing_choice.py"}
+
+
+def test_what_managers_need_is_used_by_them_alone() -> None:
+    using = {
+        name_of(path) for path in python_files("scheduler", "workers", "dashboard") for node in ast.walk(tree(path))
+        if isinstance(node, ast.ImportFrom) and (
+            {"qos", "qos_sampling"} & {(node.module or "").rpartition(".")[2], *(alias.name for alias in node.names)})}
+    assert using and using <= OF_MANAGERS
+
+
+def test_one_place_reads_which_way_is_in_force() -> None:
+    reading = {
+        name_of(path) for path in python_files("scheduler", "workers", "dashboard") for node in ast.walk(tree(path))
+        if isinstance(node, ast.Attribute) and node.attr == "PACING"}
+    assert reading == READS_THE_SETTING

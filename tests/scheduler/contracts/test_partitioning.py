@@ -1,0 +1,44 @@
+"""How a stream is divided is a value: contracts have its weights alone, as agents of earlier versions have them."""
+
+from __future__ import annotations
+
+import doctest
+import json
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler.contracts import partitioning
+from scheduler.contracts.desired import WANTED_FRAGMENTS, WantedFragment
+from scheduler.contracts.partitioning import Quota, partitioning_of
+from scheduler.model.dataflow import Task
+
+weights = st.dictionaries(st.sampled_from(["f1-0", "f1-1", "f2-0", "f3-7"]), st.floats(0.0, 1.0), min_size=1)
+
+
+@given(weights)
+def test_contracts_have_the_weights_alone(given_weights: dict[str, float]) -> None:
+    fragment = WantedFragment("f1-0", (Task("s", "any"),), routes={0: {"f1-1": Quota(given_weights)}})
+    text = WANTED_FRAGMENTS.dumps(fragment)
+    assert json.loads(text)["routes"] == {"0": {"f1-1": given_weights}}
+    read = WANTED_FRAGMENTS.loads(text)
+    assert read == fragment and isinstance(read.routes[0]["f1-1"], Quota)
+
+
+@given(weights)
+def test_who_is_served_has_a_weight(given_weights: dict[str, float]) -> None:
+    quota = partitioning_of(given_weights)
+    assert set(quota.bundles) == set(given_weights)
+    assert set(quota.served) == {bundle for bundle, weight in given_weights.items() if weight > 0}
+    assert bool(quota.why_not) == (not quota.served)
+    parts = quota.renamed(lambda bundle: f"f1-0.0@{bundle}")
+    assert parts.renamed(lambda part: part.rpartition("@")[2]) == quota and partitioning_of(quota) is quota
+
+
+def test_what_cannot_be_is_said() -> None:
+    for wrong in ({}, {"a": 0.0}, {"a": 1.0, "b": -0.5}, {"a": float("nan"), "b": 1.0}, {"a": float("inf")}):
+        assert "cannot be divided by the weights" in Quota(wrong).why_not
+
+
+def test_the_example_holds() -> None:
+    assert doctest.testmod(partitioning) == (0, 2)

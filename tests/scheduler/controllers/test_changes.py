@@ -1,0 +1,49 @@
+"""Changes have values of their aspect's own type, and what was stored before reads as such."""
+
+from __future__ import annotations
+
+import doctest
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler.contracts.codec import Codec, InvalidContract
+from scheduler.controllers import changes
+from scheduler.controllers.changes import Aspect, BatchMode, Carriage, Change, ProfileName, SlotName, Surplus
+from scheduler.controllers.values import Decision, Promise
+
+DECISIONS = Codec(Decision)
+VALUES = {
+    Aspect.SLOT: st.builds(lambda node, index: SlotName(f"{node}/{index}"), st.sampled_from("ab"), st.integers(0, 9)),
+    Aspect.STREAM: st.sampled_from(Carriage), Aspect.TASKS: st.sampled_from(Surplus),
+    Aspect.BATCHES: st.sampled_from(BatchMode), Aspect.PROFILE: st.builds(ProfileName, st.text("abc-", min_size=1))}
+any_change = st.sampled_from(Aspect).flatmap(
+    lambda aspect: st.builds(Change, st.just(aspect), st.text("abc>", min_size=1), VALUES[aspect], VALUES[aspect]))
+
+
+@given(any_change)
+def test_a_change_is_stored_as_text_and_read_with_its_types(change: Change) -> None:
+    decision = Decision("d", "city", (change,), Promise("it helps", 60.0), "why")
+    document = DECISIONS.document(decision)
+    assert document["changes"] == [{
+        "aspect": change.aspect.value, "subject": change.subject, "before": str(change.before),
+        "after": str(change.after)}]
+    (read,) = DECISIONS.read(document).changes
+    assert read == change and type(read.after) is type(change.after)
+    assert change.reverse.reverse == change
+
+
+@pytest.mark.parametrize("wrong", [
+    {"aspect": "mood", "before": "a", "after": "b"}, {"aspect": "stream", "before": "in a channel", "after": "open"},
+    {"aspect": "slot", "before": "n1/0", "after": "n1"}])
+def test_what_is_no_value_of_an_aspect_is_refused(wrong: dict[str, str]) -> None:
+    with pytest.raises(ValueError):
+        Change(subject="s", **wrong)
+    document = DECISIONS.document(Decision("d", "city", (), Promise("it helps", 60.0), "why"))
+    with pytest.raises(InvalidContract):
+        DECISIONS.read(document | {"changes": [{"subject": "s", **wrong}]})
+
+
+def test_the_examples_hold() -> None:
+    assert doctest.testmod(changes) == (0, 3)

@@ -1,0 +1,1 @@
+"""The controllers themselves over estates in played time."""

@@ -1,0 +1,32 @@
+package weir;
+
+import java.util.ArrayList;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+
+/** In proportion to weights, by the Quota Method; a part whose weight is not above zero gets nothing. */
+final class Quota implements Partitioning {
+  private final Map<String, Double> weights = new LinkedHashMap<>();
+
+  Quota(Map<String, Double> weights) {
+    weights.forEach((part, weight) -> {
+      if (weight > 0) this.weights.put(part, weight);
+    });
+  }
+
+  @Override
+  public List<String> parts() {
+    return new ArrayList<>(weights.keySet());
+  }
+
+  @Override
+  public Partitioner partitioner(long batch) {
+    return new QuotaPartitioner(QuotaPartitioner.shares(weights), batch);
+  }
+
+  /** By part; all above zero. */
+  Map<String, Double> weights() {
+    return weights;
+  }
+}
