@@ -24,7 +24,7 @@ from .reuse.cutting import TaskDivision, scheduled_anew, why_fused
 from .reuse.division import divided_back, working_bundles
 from .reuse.order import order_note, stateful_downstream
 from .scheduling import Job, Schedule
-from .step_kinds import START_BUNDLE
+from .step_kinds import kind_of
 
 
 def schedulable(
@@ -171,7 +171,7 @@ def _unordered_note(estate: EstateView, change: FragmentChange, task_types: Task
     """What reviewers should know of stateful tasks that no longer get events in order; empty where all do."""
     # Beside a new bundle another one works on, or drains what it has: order is not kept, for a while or for good.
     begun = sorted(
-        {step.fragment for step in change.steps if step.kind == START_BUNDLE.name}
+        {step.fragment for step in change.steps if kind_of(step).begins and step.bundle}
         | {
             fragment_id
             for fragment_id, fragment in change.after.items()

@@ -36,7 +36,7 @@ from dashboard.operations.view import (
 from dashboard.teams.permissions import Viewer
 from scheduler.contracts.reports import SlotReport
 from scheduler.model.fragment import Fragment, RunningBundle, node_of
-from scheduler.model.plan_kinds import PAUSE
+from scheduler.model.plan_kinds import PLAN_KINDS
 from scheduler.reuse.activity import is_working
 
 # Fields that change from moment to moment: pages write them in place and fetch nothing anew for them. A test holds this
@@ -113,7 +113,7 @@ def live_dataflow(viewer: Viewer, dataflow_id: UUID | str, *, look: Look = view_
     key = str(record.pk)
     newest = record.proposals.values("pk", "status", "author", kind=F("plan__kind"), options=F("plan__options")).first()
     inside = key in view.records
-    is_by_weir = newest is not None and newest["author"] is None and newest["kind"] == PAUSE.name
+    is_by_weir = newest is not None and newest["author"] is None and PLAN_KINDS[newest["kind"]].rests
     own_findings = paused_by_weir(record, newest["options"] if is_by_weir else {}) | {
         finding.key: finding for finding in findings(view)
         if inside and key in {user["id"] for user in finding.dataflows}}

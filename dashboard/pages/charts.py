@@ -15,7 +15,7 @@ from dashboard.approvals.recent_moves import MovePause
 from dashboard.operations.history import KeptHistory
 from dashboard.operations.marks import Mark
 from scheduler.history.series import DATAFLOW, ESTATE, GRAINS, NODE, QUERY, SLOT, STREAM, TASK, metric_named
-from scheduler.model.plan_kinds import PLAN_KINDS, SUBMIT
+from scheduler.model.plan_kinds import PLAN_KINDS, names_where
 
 RATE = "rate"  # the chart of throughput
 PARTS = "latency_parts"  # the chart of where latency goes
@@ -109,8 +109,8 @@ CHARTS: Mapping[str, Sequence[Chart]] = {
 _UNITS = {"/s": "/s", "ms": " ms", "s": " s", "MB": " MB", "GB": " GB", "cores": " cores", "blocks": "", "": ""}
 # Of what happened: nouns of plans, and others where a name is not what people call it.
 _WORDS = {name: kind.noun.lower() for name, kind in PLAN_KINDS.items()} | {
-    SUBMIT.name: "merge", "fragment_failed": "query failed", "slot_died": "driver ended", "joined_late": "started late",
-    "handed_over": "handover"}
+    **dict.fromkeys(names_where("has_document"), "merge"), "fragment_failed": "query failed",
+    "slot_died": "driver ended", "joined_late": "started late", "handed_over": "handover"}
 _PARTS = frozenset({"memory"})  # metrics that are a part of one
 
 

@@ -12,7 +12,9 @@ from typing import Any
 from django.contrib import messages
 from django.http import HttpRequest
 
+from dashboard.approvals.models import Proposal
 from scheduler.model.errors import NotFound, WeirError
+from scheduler.model.plan_kinds import PLAN_KINDS
 
 Text = str | Callable[[Any], str]
 
@@ -20,6 +22,12 @@ Text = str | Callable[[Any], str]
 def success(request: HttpRequest, text: str, *, code: str) -> None:
     """Let the next page say what was done."""
     messages.success(request, text, extra_tags=code)
+
+
+def proposed(request: HttpRequest, proposal: Proposal, *, code: str = "") -> None:
+    """Let the next page say what comes of a proposal; the code is the kind of its plan where none is given."""
+    kind = PLAN_KINDS[proposal.plan.kind]
+    success(request, kind.notice, code=code or kind.name)
 
 
 def failure(request: HttpRequest, error: WeirError) -> None:

@@ -64,7 +64,8 @@ def execute(audit: Audit, proposal: Proposal, *, generation: int) -> None:
     The caller holds the estate's lock, at ``generation``, inside its own audited command.
     """
     plan = plan_of(proposal.plan)
-    kind = SITE_PLAN_KINDS[plan.kind]
+    site = SITE_PLAN_KINDS[plan.kind]
+    kind = site.kind
     if kind.moves_queries:
         require_calm(audit.actor)
     if kind.needs_no_handover:
@@ -72,15 +73,15 @@ def execute(audit: Audit, proposal: Proposal, *, generation: int) -> None:
     if plan.generation != generation or profiles_since(proposal.plan):
         overtake(proposal)
         return
-    if hindrance := kind.hindrance(plan):
+    if hindrance := site.hindrance(plan):
         overtake(proposal, why=hindrance)
         return
     proposal.approved_at = timezone.now()
     proposal.progress = {"done": [], "failing": {}}
     move_proposal(proposal, EXECUTING)
     store_plan(plan)
-    if kind.becomes:
-        move_dataflow(proposal.dataflow, kind.becomes)
+    if site.becomes:
+        move_dataflow(proposal.dataflow, site.becomes)
     if kind.has_version:
         take_version(actor=audit.actor, record=proposal.dataflow, number=proposal.plan.version)
     audit.details["generation"] = generation + 1
@@ -161,8 +162,8 @@ def take_back(audit: Audit, proposal: Proposal, *, generation: int, why: str = "
     if proposal.status == DONE:
         require_undoable(proposal, actor=actor)
     back = SITE_PLAN_KINDS[PLAN_KINDS[proposal.plan.kind].undone_by]
-    options = _options_as_it_was(proposal) if back.has_document else {"why": why} if why else None
-    former = proposal.plan.options["former"] if back.has_version else None
+    options = _options_as_it_was(proposal) if back.kind.has_document else {"why": why} if why else None
+    former = proposal.plan.options["former"] if back.kind.has_version else None
     record = plans.request_plan(
         actor=actor, dataflow=proposal.dataflow, kind=back.name, options=options, version=former)
     was_done = proposal.status == DONE

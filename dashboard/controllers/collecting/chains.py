@@ -41,7 +41,7 @@ from scheduler.model.estate import Estate
 from scheduler.model.fragment import node_of
 from scheduler.model.latency import LatencyLimit, from_json
 from scheduler.model.plan import Plan
-from scheduler.model.plan_kinds import DEFRAGMENT
+from scheduler.model.plan_kinds import names_where
 from scheduler.performance.pricing import query_cores
 from scheduler.reuse.defragment import Fusion, series_along
 
@@ -215,7 +215,7 @@ def _fused_by_others(view: View, queries: Iterable[str], at: datetime) -> Iterat
 def _fused_by(query: str) -> tuple[PlanRecord, Plan] | tuple[None, None]:
     """The plan that made a query of others, where that is in force and was not made by a round of chaining."""
     plans = PlanRecord.objects.filter(
-        kind=DEFRAGMENT.name, proposal__finished_at__isnull=False, proposal__rollback_plan=None,
+        kind__in=names_where("fuses"), proposal__finished_at__isnull=False, proposal__rollback_plan=None,
         document__contains=f'"{query}"').select_related("proposal__round").order_by("-proposal__finished_at")
     for record in plans:
         plan = plan_of(record)
