@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 from uuid import UUID
 
 from django.conf import settings
@@ -22,6 +22,7 @@ from dashboard.approvals.services.rearranging import planned_move, require_movab
 from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.permissions import dataflow_for
 from dashboard.operations.deployment import Looked, deployment_rows, look, thresholds
+from dashboard.operations.document_fields import DataflowUser
 from dashboard.operations.handover_pauses import expected_pause_ms, usual_pause_ms
 from dashboard.operations.move_risks import risks_of
 from dashboard.teams.models import Role, User
@@ -41,7 +42,7 @@ class SlotThen:
     slot: str
     cores: float
     after: float
-    load: str
+    load: Literal["high", "normal", "low"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,7 @@ class MovePreview:
     most in 19 of 20. ``may_propose`` says whether the caller may propose it.
     """
 
-    dataflow: dict[str, str]
+    dataflow: DataflowUser
     query: str
     along: tuple[str, ...]
     slot: str

@@ -2,7 +2,7 @@
 
 For pages, API and live connections:
 
-- ``live_estate(viewer)``, ``live_dataflow(viewer, dataflow_id)``: live documents, described where they are built
+- ``live_estate(viewer)``, ``live_dataflow(viewer, dataflow_id)``: live documents (``live_documents``)
 - ``outputs(viewer, dataflow_id)``: named outputs of a dataflow: ``task``, ``name``, ``channel``
 - ``output_tail(viewer, dataflow_id, task_id, count)``: newest events of one
 - ``dead_letters(viewer, dataflow_id, task_id, count)``: what a live source of it could not read
