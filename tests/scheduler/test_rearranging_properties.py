@@ -20,7 +20,7 @@ from scheduler.planning import plan_removal, plan_submission
 from scheduler.rearranging import plan_pause, plan_resumption
 from scheduler.reuse.defragment import Rule, fusions, series_along
 from scheduler.reuse.fragments import cut_into_chains
-from scheduler.reuse.index import EstateIndex
+from tests.scheduler.estate_index import EstateIndex
 
 from .catalogue import EMPTY, PRICES, SLOTS, TYPES, pause, resume, submit
 from .invariants import check_estate, check_plan

@@ -23,8 +23,8 @@ from scheduler.planning import merged_plainly, plan_removal, plan_submission
 from scheduler.rearranging import plan_pause, plan_resumption
 from scheduler.rescheduling import bound, plan_schedule, plan_schedule_back, schedulable
 from scheduler.reuse.fragmentation import fragmentation
-from scheduler.reuse.index import EstateIndex
 from scheduler.scheduling import SchedulingOptions, prepare, schedule
+from tests.scheduler.estate_index import EstateIndex
 from tests.scheduler.reversing import reverse_plan
 
 from .catalogue import PRICES, TYPES, flow

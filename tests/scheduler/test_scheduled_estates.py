@@ -14,7 +14,7 @@ from scheduler.model.estate import Estate
 from scheduler.model.plan import Plan
 from scheduler.planning import plan_removal, plan_submission
 from scheduler.rearranging import plan_pause, plan_resumption
-from scheduler.reuse.index import EstateIndex
+from tests.scheduler.estate_index import EstateIndex
 from tests.scheduler.reversing import reverse_plan
 
 from .catalogue import PRICES, TYPES, flow
