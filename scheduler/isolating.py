@@ -25,7 +25,7 @@ from .reuse.isolation import cut_for_others
 def plan_isolation(
     estate: EstateView, dataflow_id: str, *, slow: str, task_types: TaskTypes, prices: Prices, why: str = ""
 ) -> Plan:
-    """Plan that a chain is cut so that those who do not need its slow task do not wait for it.
+    """Plan to split a query before its slow task, so that other users are not held back.
 
     Parameters
     ----------

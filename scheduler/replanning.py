@@ -1,9 +1,9 @@
-"""Replanning: whether a plan that is made anew does what one that waits for its approvals does.
+"""Replanning: is a recomputed plan equivalent to the pending one?
 
-Something that the waiting plan was made from has changed (`reading.Answers.changes`), so it was planned again from the
-estate as it is now. Where that plan starts, stops, shares and pauses the same by the same steps, and what it shares is
-paid for by as many as before or more, whoever has approved the one has approved the other: it does what it did, and
-nobody comes to pay more than was reviewed. Teams that share its tasks by now, and did not before, are yet to be asked.
+An answer that the pending plan was made from has changed (`reading.Answers.changes`), so it was planned again from the
+estate as it is now. The new plan is equivalent if it starts, stops, shares and pauses the same by the same steps, and
+at least as many payers share each task. Approvals of the pending plan then hold for the new one: nobody pays more than
+was reviewed. Teams that have come to share its tasks since are still asked.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def standing_for(
 
 
 def _meaning(plan: Plan) -> tuple[Any, ...]:
-    """What a plan does, for whom it does it, and what reviewers should know of it; at whichever generation."""
+    """The parts of a plan that approvals refer to, whatever its generation."""
     price = plan.price
     return (
         plan.kind, plan.dataflow, plan.replaced,

@@ -30,7 +30,7 @@ KEEP_S = 90 * 24 * 3600  # alerts that are over; as long as history
 
 @dataclass
 class Known:
-    """What is known of all rules in a round: those in force, whose they are, and what was read for them."""
+    """The rules in force in a round, each with its owner and its latest reading."""
 
     rules: dict[str, RuleInForce] = field(default_factory=dict)
     teams: dict[str, Team | None] = field(default_factory=dict)

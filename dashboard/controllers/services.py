@@ -33,7 +33,17 @@ def controller_named(name: str) -> Controller:
 
 
 def policy_of(*, mode: str, changes_per_hour: int, changes_per_day: int, cool_down_s: float) -> Policy:
-    """A policy of what somebody gave; ``InvalidPolicy`` where its cool-down is no number of seconds."""
+    """A policy of what somebody gave; ``InvalidPolicy`` where its cool-down is no number of seconds.
+
+    Parameters
+    ----------
+    mode : str
+        One of ``MODES``.
+    changes_per_hour, changes_per_day : int
+        Its budget.
+    cool_down_s : float
+        Seconds between two changes of one thing.
+    """
     if not math.isfinite(cool_down_s):
         raise InvalidPolicy("That is no cool-down.", remedy="Give 0 to 1,440 minutes.")
     return Policy(mode, changes_per_hour, changes_per_day, cool_down_s)

@@ -1,4 +1,4 @@
-"""One query, stream, slot or node as its page shows it: how it does, what belongs to it, and what became of it."""
+"""Detail pages of a query, stream, slot or node: its state, its neighbours, its history."""
 
 from __future__ import annotations
 

@@ -20,9 +20,9 @@ def load_estate() -> Estate:
 
 
 def load_part_of(node: str) -> Estate:
-    """What a node's desired state is made from: its fragments, their tasks, those that they read and that read them.
+    """A node's fragments with their tasks and their direct upstream and downstream fragments.
 
-    Read again where it changed meanwhile, as the whole is.
+    Read again if the estate changed meanwhile, as the whole is.
     """
     return _consistent(lambda generation, revision: _read_part(node, generation, revision))
 

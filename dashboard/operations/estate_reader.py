@@ -106,8 +106,10 @@ class StoredEstate:
         return tuple((Slot(node=row.node_id, index=row.index), row.spent / NANO) for row in rows)
 
     def slot_loads(self, slots: Collection[str]) -> dict[str, SlotLoad]:
-        """What these slots have to do, by name: of those that are there, that nothing has reserved, and whose nodes are
-        not drained, but for what goes back there."""
+        """The load of the named slots that can take queries: existing, unreserved, on a node that is not draining.
+
+        A move back may use a slot of a draining node.
+        """
         rows = unreserved_slots(drained_too=self._back_to).filter(name__in=slots) if slots else ()
         return {row.name: SlotLoad(row.queries, row.task_nanocores, row.bundles) for row in rows}
 

@@ -117,7 +117,7 @@ def _opens(token: str, row: RunningTaskRow) -> bool:
 
 
 def _that_take_it(sources: list[RunningTaskRow]) -> list[RunningTaskRow]:
-    """Those that do not rest, where all of them have room: who hears that one is full posts to all of them again."""
+    """The active readers, if every one has room. A caller who hears that one is full posts to all of them again."""
     room = connectors.room_in([row.pk for row in sources])
     if "full" in room.values():
         raise TooFull("The readers of this source are behind.", remedy="Post it again after a second.")

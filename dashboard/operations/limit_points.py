@@ -51,8 +51,10 @@ def behind(estate: Estate, source: str) -> Point:
 
 
 def points_of(estate: Estate, dataflow: str, limit: LatencyLimit) -> tuple[tuple[str, ...], tuple[Point, ...]]:
-    """The queries of a limit along a part, and its points: where it begins, and where it leaves each of them; nothing
-    where one of its tasks does not work."""
+    """The queries of a limit along a part, and its points: where it begins, and where it leaves each of them.
+
+    Empty if a task on it is inactive.
+    """
     part = part_of(estate, dataflow, limit)
     if part is None:
         return (), ()

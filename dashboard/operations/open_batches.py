@@ -1,4 +1,4 @@
-"""Which queries may leave their batches open: nodes tell it of those that run, and by that it is guessed of others."""
+"""Which queries may leave their batches open: reported for running queries, inferred for others of the same shape."""
 
 from __future__ import annotations
 

@@ -76,8 +76,10 @@ def promised_loads(estate: Estate, dataflow_ids: Collection[UUID | str]) -> dict
 
 
 def loads_before(plan: Plan) -> dict[str, Load] | None:
-    """What was promised of the bundles of a plan's dataflow before its own promise came into force; None where it has
-    not, so that what is in force is what was before."""
+    """The loads promised for a plan's bundles before its own promise; None if the plan has not taken effect.
+
+    The promise in force is then still the previous one.
+    """
     dataflow_id = plan.dataflow.id
     now = in_force([dataflow_id]).get(dataflow_id)
     if now is None or now.promise != plan.promise:

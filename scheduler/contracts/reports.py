@@ -208,7 +208,7 @@ class NodeReport:
     spills: Mapping[str, SpillReport] = field(default_factory=dict)  # by fragment or bundle
     spilled_kb_s: Mapping[str, int] = field(default_factory=dict)  # KB on disk for each, times seconds
     losses: tuple[LossReport, ...] = ()
-    handing_over: tuple[str, ...] = ()  # fragments that go on on other nodes, while it has anything to do for them
+    handing_over: tuple[str, ...] = ()  # fragments with a successor on another node, until this node has let them go
     qos: int = 0  # the version of the set-up by which its manager watches limits; 0: none
     slots: Mapping[str, SlotReport] = field(default_factory=dict)
 

@@ -96,8 +96,9 @@ class _Search:
         if not program.solve():
             return None
         over_s = self._over_s(program.interval_s)
-        worth = program.taken + sum(self._cpu(program)) - program.cpu + self._price * (
-            sum(over_s) - sum(program.late_s))
+        more_s = sum(limit.weight * (over - late) for limit, over, late in zip(
+            self._plan.limits, over_s, program.late_s, strict=True))
+        worth = program.taken + sum(self._cpu(program)) - program.cpu + self._price * more_s
         return _Choice(program.interval_s, over_s, program.full, program.taken, worth)
 
     def _shortest(self) -> _Choice:
@@ -149,7 +150,8 @@ class _Program:
         self._room: dict[str, pywraplp.Constraint] = {}
         self._add_limits()
         self._add_slots()
-        solver.Minimize(sum(self._cpu.values()) + price * sum(self._late) + 1e3 * price * sum(self._lacking.values()))
+        late = sum(limit.weight * late for limit, late in zip(plan.limits, self._late, strict=True))
+        solver.Minimize(sum(self._cpu.values()) + price * late + 1e3 * price * sum(self._lacking.values()))
         self.interval_s: dict[str, float] = {}
         self.late_s: list[float] = []
         self.full: tuple[str, ...] = ()

@@ -32,6 +32,7 @@ from .ways import Way
 AIM = 0.9  # of a limit: what is planned for, as batches are not all alike
 STAYS = 0.15  # relative: by so little an interval is not changed while the limits hold with it
 ROUNDS = 30
+HOPELESS = 0.01  # what a limit that no intervals meet counts beside one that could be met
 MOST_BLOCKS = 100  # that a writer leaves for a reader between its batches; a channel has room for 256
 
 
@@ -199,7 +200,15 @@ def unlimited_s(queries: Queries, query: str, interval_s: Mapping[str, float]) -
 def _solved(queries: Queries, members: Sequence[str], wants: Sequence[Wanted], *, with_slots: bool) -> Pacing:
     """The intervals of queries that are solved together, without what their limits come to."""
     plan = _plan(queries, members, (), with_slots=with_slots)
-    chosen = _chosen(plan, [replace(want, limit_s=AIM * want.limit_s) for want in wants])
+    aims = [replace(want, limit_s=AIM * want.limit_s) for want in wants]
+    chosen = _chosen(plan, aims)
+    effective = Effective(plan, chosen.interval_s)
+    missed = [want for want in wants if _slowest(plan, want, effective)[1] > want.limit_s]
+    if len(missed) > 1:  # what cannot be met must not break what can
+        whole = _plan(queries, queries.costs, ())
+        hopeless = {want.key for want in missed if _least_s(whole, want) > want.limit_s}
+        if 0 < len(hopeless) < len(missed):
+            chosen = _chosen(plan, aims, hopeless)
     interval_s = _all_rounded(plan, chosen.interval_s)
     kept_s = {query: _kept(queries.before_s.get(query), seconds) for query, seconds in interval_s.items()}
     fresh, unchanged = Effective(plan, interval_s), Effective(plan, kept_s)
@@ -209,7 +218,7 @@ def _solved(queries: Queries, members: Sequence[str], wants: Sequence[Wanted], *
     return Pacing(interval_s, chosen.cores, {}, chosen.full, chosen.too_slow)
 
 
-def _chosen(plan: BatchPlan, wants: Sequence[Wanted]) -> Intervals:
+def _chosen(plan: BatchPlan, wants: Sequence[Wanted], hopeless: Collection[str] = ()) -> Intervals:
     """The intervals of a plan's queries with which no path of any way is slower than its limit, where there are such.
 
     Each limit begins with no path; its slowest one is added where that breaks it.
@@ -221,7 +230,9 @@ def _chosen(plan: BatchPlan, wants: Sequence[Wanted]) -> Intervals:
         for want in wants:
             path, latency = _slowest(plan, want, effective)
             if path and latency > want.limit_s * (1 + 1e-6) and (want.key, path) not in paths:
-                paths[want.key, path] = Limit(path, want.limit_s, want.other_s, want.share, want.way.counted)
+                paths[want.key, path] = Limit(
+                    path, want.limit_s, want.other_s, want.share, want.way.counted,
+                    HOPELESS if want.key in hopeless else 1.0)
                 added = True
         if not added:
             break

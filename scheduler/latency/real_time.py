@@ -197,7 +197,7 @@ def _fixed_cores(cost: BatchCost, apart_s: float = SMALLEST_S) -> float:
 
 def _blocks_s(cost: BatchCost, apart_s: float) -> float:
     """How far apart its blocks come, with room to spare: a reader takes 64 at once."""
-    return max(apart_s, 1 / cost.rate_per_s if cost.rate_per_s else 1.0) / 2
+    return max(apart_s, 1 / max(cost.rate_per_s, 1 / OPEN_S) if cost.rate_per_s else 1.0) / 2
 
 
 def _may(queries: Queries, query: str) -> bool:

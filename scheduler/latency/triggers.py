@@ -83,7 +83,8 @@ class Limit:
 
     ``other_s`` is the latency along it that no interval changes: of external services, of the network. ``share`` is the
     part of each wait that counts: half of it in the mean, as events come at any time; of a percentile that percentage.
-    ``counted`` says what of the path is limited.
+    ``counted`` says what of the path is limited. ``weight`` is what a second above this limit counts beside one above
+    another, where not all can be met.
     """
 
     path: tuple[str, ...]
@@ -91,6 +92,7 @@ class Limit:
     other_s: float = 0.0
     share: float = 0.5
     counted: Counted = WHOLE
+    weight: float = 1.0
 
     def __post_init__(self) -> None:
         require_finite(self)

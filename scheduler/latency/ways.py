@@ -153,7 +153,7 @@ def part_along(limit: LatencyLimit, home: Mapping[str, str], *, sources: Collect
 
 
 def part_of(estate: Estate, dataflow_id: str, limit: LatencyLimit) -> Part | None:
-    """What a limit of a dataflow that runs is on, with running tasks; None where one of its tasks does not work."""
+    """The part of a running dataflow that a limit covers; None if a task on it is inactive."""
     running = estate.submitted[dataflow_id].running
     if not all(task in running and _works(estate, running[task]) for task in limit.path):
         return None

@@ -44,7 +44,7 @@ def agreed(choices: Iterable[str]) -> str:
 
 
 def heads_of(estate: Estate) -> set[str]:
-    """The first task of each fragment: whoever needs one of the others needs it, too."""
+    """The head task of each fragment. Its users include all users of the chain."""
     return {fragment.tasks[0] for fragment in estate.fragments.values()}
 
 

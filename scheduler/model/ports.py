@@ -57,7 +57,7 @@ class EstateView(Protocol):
         """
 
     def slot_loads(self, slots: Collection[str]) -> Mapping[str, SlotLoad]:
-        """What these slots have to do, by name: of those that are there and that nothing has to itself."""
+        """The load of the named slots, as far as they exist and are not reserved."""
 
     def divided_on(self, slots: Collection[str]) -> Sequence[Fragment]:
         """The fragments that work and that a schedule has put on any of these slots."""

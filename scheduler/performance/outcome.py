@@ -236,7 +236,7 @@ def _beyond(promise: Promise, seen: Seen, slot: str, what: What) -> Reason:
 
 
 def _of_mixed(promise: Promise, seen: Seen, slot: str, what: What) -> Reason:
-    """Own queries seem to take more, and others' are there: one can only say that all of them do, if they do."""
+    """Own queries seem to take more, but others share the slot: only the sum over the slot can be judged."""
     if not _whole_is_over(promise, seen, slot, what):
         return Reason("others", "all queries on it together use what was predicted", "slots")
     return Reason("together", (

@@ -55,7 +55,7 @@ def slowest_task(latency_ms: Sequence[float | None], *, least_ms: float) -> int 
 
 
 def cut_for_others(estate: EstateView, fragment: Fragment, *, slow: int, task_types: TaskTypes) -> Cut | None:
-    """Where to cut a chain so that those who need not its slow task do not wait for it.
+    """Where to cut a chain before its slow task, so that other users are not held back.
 
     Parameters
     ----------

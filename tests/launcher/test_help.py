@@ -32,7 +32,7 @@ def with_pages(checkout: Checkout) -> Checkout:
     (("up", "--help"), "--slots SLOTS"), (("up", "--port", "1", "-h"), "--slots SLOTS"), (("test", "--help"), "--long"),
     (("agent", "--help"), "--node NODE"), (("spark-cluster", "-h"), "--workers"), (("backup", "--help"), "--replace"),
     (("secret", "--help"), "--data-dir"), (("manage", "secret", "set", "--help"), "--data-dir"),
-    (("profile", "measure", "--help"), "--threads"), (("migrate", "--help"), "more about migrate"),
+    (("profile", "measure", "--help"), "--threads"), (("dbshell", "--help"), "more about dbshell"),
 ])
 def test_help_of_a_command_needs_no_set_up_and_writes_nothing(
     with_pages: Checkout, words: tuple[str, ...], expected: str
@@ -50,10 +50,10 @@ def test_help_of_a_command_needs_no_set_up_and_writes_nothing(
 def test_help_that_only_django_knows_is_asked_of_it_where_it_is_installed(with_pages: Checkout) -> None:
     with_pages.run("check")
     made = with_pages.calls()
-    assert with_pages.run("migrate", "--help").stdout == "ran manage.py migrate --help\n"
+    assert with_pages.run("dbshell", "--help").stdout == "ran manage.py dbshell --help\n"
     (with_pages.root / "requirements.lock").write_text("another\n")
-    done = with_pages.run("migrate", "--help")
-    assert "./weir up" in done.stdout and "migrate" in done.stderr
+    done = with_pages.run("dbshell", "--help")
+    assert "./weir up" in done.stdout and "dbshell" in done.stderr
     assert with_pages.calls() == made, "nothing is installed for a question"
 
 

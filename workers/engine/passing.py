@@ -30,8 +30,10 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Passed:
-    """Fragments that one thing works for: those wanted here; those of them that go on with what another node has; and
-    those of other nodes that go on with what this one has, the newest of them on ``goes_to``."""
+    """Fragments by where they run: local ones, those arriving from another node, and successors elsewhere.
+
+    ``goes_to`` is the node of the newest successor.
+    """
 
     wanted: frozenset[str] = frozenset()
     arriving: frozenset[str] = frozenset()
@@ -93,8 +95,7 @@ class PassingRecords:
         return names_in(self._folder)
 
     def still_leaving(self, desired: DesiredState, task_types: TaskTypes) -> list[str]:
-        """The fragments that go on on other nodes and of which this one has still something to do, to clear away, or to
-        let go."""
+        """Fragments with a successor on another node that this node still works for, clears away or lets go."""
         let_go = self.let_go() if desired.remote_heirs else frozenset()
         held = {
             heir.inherits[-1] for heir in desired.heirs_elsewhere.values()

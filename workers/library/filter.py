@@ -86,10 +86,10 @@ def range_filter_columns(inputs: Columns, values: Mapping[str, Any]) -> Columns:
 
 
 def range_filter_contains(wide: Mapping[str, Any], narrow: Mapping[str, Any]) -> Refined | None:
-    """A filter whose every range is there, and inside: what it lets through the wide one does, so it filters that.
+    """The narrow filter can be computed from the wide filter's output, if each of its ranges lies within a wide one.
 
-    What is out of the wide range is out of the narrow one. Dropped by the one, the other would have dropped it; blanked
-    by the one, the other would have blanked it, and leaves it blank. Each event is judged alone, in its order.
+    A value outside the wide range is outside the narrow range too. What the wide filter dropped or blanked, the narrow
+    one would drop or blank as well. Each event is judged alone, in order.
     """
     if wide["outside"] != narrow["outside"]:
         return None

@@ -21,10 +21,10 @@ LONGEST_NOTE = 400
 
 
 def set_rules(*, actor: User, team: Team, rules: Rules, note: str = "") -> TeamRules | None:
-    """Let a team ask by these rules; what is before its reviewers already is judged by those that it had.
+    """Set a team's rules. Pending proposals keep the rules they were opened under.
 
-    Freezes and windows hold for that, too. Rules that ask for less than those that hold wait for a second person,
-    unless the installation allows self-approval; they take the place of others that wait.
+    Freezes and windows hold for pending proposals too. Rules that ask for less than the rules in force wait for a second
+    person, unless the installation allows self-approval. They replace rules that wait already.
 
     Parameters
     ----------

@@ -97,7 +97,7 @@ def _where(record: ProfileRecord, free: Sequence[SlotRow]) -> tuple[str, str]:
 
 
 def _free_slots() -> list[SlotRow]:
-    """The slots on which nothing runs, and that nothing has to itself."""
+    """Idle, unreserved slots."""
     busy = fragments_by_slot()
     rows = SlotRow.objects.filter(reserved_for="").select_related("node").order_by("node_id", "index")
     return [row for row in rows if not busy.get(row.name)]

@@ -60,7 +60,7 @@ def _unasked(request: HttpRequest, record: DataflowRecord, rate: str) -> list[Sw
 
 
 def unmeasured_tasks(answer: options.ScheduleOptions) -> tuple[str, ...]:
-    """The tasks that nobody has measured: those without which there is no schedule, else those that are estimated."""
+    """Tasks without a profile; if there are none, tasks with an estimated one."""
     return missing_of(answer.failure) or (estimated_tasks(answer.job.profiles) if answer.job else ())
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import pairwise
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from scheduler.latency.batch_costs import TIMES_ITS_CPU
@@ -72,6 +72,7 @@ def asked(draw: st.DrawFn):
 
 
 @given(asked())
+@example((("sabo",), dict.fromkeys("sabo", 2e-313), {"s"}, LIMITS_S[-1]))  # so rare that 1 / rate is infinite
 def test_open_batches_meet_no_less_and_cost_no_more_and_are_priced_as_they_are_chosen(given_) -> None:
     chains, rates, able, limit_s = given_
     queries, way = expected_queries(LINE, chains, rates_per_s=rates, task_types=TYPES, costs=DECLARED)

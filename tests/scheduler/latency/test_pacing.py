@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from scheduler.latency.interval_program import choose_intervals
@@ -54,6 +54,15 @@ def problems(draw: st.DrawFn) -> tuple[Queries, list[Wanted]]:
         wants.append(Wanted(f"w{number}", way, draw(st.sampled_from([0.3, 1.0, 4.0, 20.0])),
                             share=draw(st.sampled_from([0.5, 0.95])), other_s=draw(st.sampled_from([0.0, 0.05]))))
     return Queries(costs, reads, largest_s=LARGEST_S), wants
+
+
+def problem_of_a_hopeless_limit() -> tuple[Queries, list[Wanted]]:
+    """The tail of b's events is above its limit with any intervals; a's could be met, and needs a shorter interval."""
+    slow = BatchCost(0.1, 0.1, 10, 0.002)
+    queries = Queries({"a": slow, "b": replace(slow, batch_s=0.2)}, {"b": ("a",)}, largest_s=LARGEST_S)
+    both = Way({"a": (), "b": ("a",)}, frozenset("a"), frozenset("b"))
+    first = Way({"a": ()}, frozenset("a"), frozenset("a"))
+    return queries, [Wanted("w0", both, 0.3, 0.95), Wanted("w1", first, 0.3, 0.95), Wanted("w2", both, 0.3, 0.95)]
 
 
 def test_without_a_limit_batches_are_as_rare_as_may_be() -> None:
@@ -117,8 +126,23 @@ def test_steps_miss_for_good_what_no_intervals_meet(problem: tuple[Queries, list
     for want in wants:
         least_s = stepped[want.key].least_s
         assert least_s is None or least_s > want.limit_s
-        if planned[want.key].least_s is not None:
+        if least_s is not None and planned[want.key].least_s is not None:
             assert least_s == pytest.approx(planned[want.key].least_s), "slots have no bound here"
+
+
+@settings(deadline=None)
+@given(problems())
+@example(problem_of_a_hopeless_limit())
+def test_a_limit_that_cannot_be_met_breaks_none_that_can(problem: tuple[Queries, list[Wanted]]) -> None:
+    queries, wants = problem
+    latest = expected_in_steps(queries, wants, dict.fromkeys(queries.costs, LARGEST_S))
+    possible = [want for want in wants if latest[want.key].least_s is None]
+    alone = pace(queries, possible).expected
+
+    beside = pace(queries, wants).expected
+
+    for want in possible:
+        assert alone[want.key].least_s is not None or beside[want.key].least_s is None
 
 
 @settings(deadline=None)

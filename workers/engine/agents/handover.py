@@ -77,7 +77,7 @@ def stage_of(
 
 
 def remote_successors(desired: DesiredState, fragment_id: str) -> tuple[WantedFragment, ...]:
-    """Those of the fragments that go on with this one that are on other nodes."""
+    """Successor fragments on other nodes."""
     return tuple(heir for heir in successors(desired, fragment_id) if heir.id in desired.heirs_elsewhere)
 
 

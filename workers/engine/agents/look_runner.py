@@ -28,7 +28,7 @@ from .logs import logger
 from .supervision import SlotProcess
 
 AT_ONCE = 3  # processes
-START_S = 10.0  # for a process to start, beyond what it may wait for its source
+START_S = 60.0  # for a process to start on a busy machine, beyond what it may wait for its source
 TAKE_S = 1.0
 TICK_S = 0.1
 

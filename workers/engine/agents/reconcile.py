@@ -1,4 +1,4 @@
-"""Reconciliation: what to do so that what runs on a slot becomes what is desired. Pure: values in, actions out.
+"""Reconciliation: diff the actual and the desired state of a slot into actions. Pure: values in, actions out.
 
 The slot performs the actions (``executor.py``) and calls again with what came of them; an action that fails is decided
 anew. One fragment has at most one action under way (``busy``), so actions on different fragments may overlap freely.

@@ -31,7 +31,7 @@ def has_read_all(snapshot: Snapshot, fragment: WantedFragment) -> bool:
 
 
 def retire(snapshot: Snapshot, fragment: WantedFragment) -> Instructions:
-    """Release the places of a bundle at rest and mark it; it has left when all who read what it wrote have done so.
+    """Release the places of a bundle at rest. It is retired once every reader has consumed its output.
 
     Its places in channels say how far it had come before its last batch.
     """

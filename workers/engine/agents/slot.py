@@ -358,7 +358,7 @@ def _now_ms() -> int:
 
 
 def main(looking: Looking = NewestDesired) -> None:
-    """Run one slot; ``looking`` is by what it knows what is desired."""
+    """Run one slot; ``looking`` is how it observes the desired state."""
     parser = argparse.ArgumentParser(description="Run one slot; the node agent does this.")
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument("--slot", help="the index of the slot")

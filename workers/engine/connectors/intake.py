@@ -155,7 +155,7 @@ class IntakeStore:
             self._broker.hset(keys.connector(task), READERS, json.dumps(sorted({*known, *readers})))
 
     def join(self, task: str, reader: str, *, predecessors: Iterable[str] = ()) -> bool:
-        """Give a reader its place, from now on; False while one that it goes on with still has one."""
+        """Give a reader its place, from now on; False while a predecessor is still registered."""
         self.know(task, [reader])
         joined = self._channels.join(keys.intake(task), reader, predecessors=predecessors)
         return joined.offset is not None

@@ -23,7 +23,7 @@ class WantedSink:
 def wanted_sinks(
     desired: DesiredState, task_types: Mapping[str, TaskType], *, let_go: Collection[str] = ()
 ) -> dict[str, WantedSink]:
-    """The sinks that a node's connector host writes, by channel; one that is paused writes what is there still.
+    """The sinks that a node's connector host writes, by channel. A paused sink still drains its channel.
 
     Parameters
     ----------

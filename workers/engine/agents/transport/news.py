@@ -35,8 +35,7 @@ class Change:
 
 
 def facts_of(head: bytes) -> Mapping[str, Any]:
-    """What a round's manifest says besides, by how the round begins: what it is based on, and what it makes; nothing of
-    a copy."""
+    """The checksums of the base and of the result in a round's manifest; empty for a full copy."""
     if not head.startswith(_TEXT_ROUND) and not is_round(head):
         return {}
     facts = json.loads(head.partition(b"\n")[0])
