@@ -51,26 +51,14 @@ def plan_change(
 
     Parameters
     ----------
-    estate : EstateView
-        What runs now, by look-ups; it is not changed.
-    dataflow : Dataflow
-        The version that is to run.
-    former : Dataflow
-        The version that runs, as it was submitted.
     dataflow_id, team : str
         The dataflow's id in the estate, and its team by its short name.
-    task_types : TaskTypes
-        Declarations of all types of both versions.
-    prices : Prices
-        What a core and hour costs, and how often queries run batches.
     fresh : bool
         Of what is new: join no stateful task that runs already, but start it anew with all that is downstream of it.
     begin : str
         Where new fragments begin in the streams of running tasks: ``now``, ``oldest``, or a time in ms since the epoch.
     longest_chain : int, optional
         Most tasks in a new fragment; None for no limit.
-    remarks : sequence of str
-        What reviewers should know besides; they become notes.
 
     Returns
     -------

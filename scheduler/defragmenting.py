@@ -44,8 +44,6 @@ def plan_defragmentation(
     ----------
     evidence : Evidence, optional
         What is measured; without it estimates take its place.
-    rule : Rule, optional
-        When a step is worth it.
     longest_chain : int, optional
         Most tasks in a fragment; None for no limit.
     busy : collection of str

@@ -29,16 +29,8 @@ def plan_isolation(
 
     Parameters
     ----------
-    estate : EstateView
-        What runs, for whom and where.
     dataflow_id : str
         The dataflow that it is planned for: one that needs a part of the query.
-    slow : str
-        The running task that is slow.
-    task_types : TaskTypes
-        The catalogue.
-    prices : Prices
-        What a core, a query and what they take cost an hour.
     why : str, optional
         What was measured, for those who look at the plan.
 
@@ -71,11 +63,6 @@ def plan_isolation(
 
 def plan_joining_back(estate: EstateView, plan: Plan) -> Plan:
     """Plan to undo an isolation: what it cut is one query again.
-
-    Parameters
-    ----------
-    plan : Plan
-        The isolation, as it was enacted.
 
     Raises
     ------

@@ -54,14 +54,6 @@ def why_not_to_other_nodes(
 
     Parameters
     ----------
-    estate : EstateView
-        What runs.
-    fragment : Fragment
-        What the query is of.
-    bundle : RunningBundle
-        The query.
-    task_types : TaskTypes
-        The catalogue.
     file_secrets : collection of (str, str), optional
         Team and name of the secrets that stand for a file of the node.
     """
@@ -97,16 +89,8 @@ def slots_for(
 
     Parameters
     ----------
-    estate : EstateView
-        What runs.
-    fragment : Fragment
-        What the query is of.
-    bundle : RunningBundle
-        The query.
     slots : iterable of Slot
         Those that something may be placed on.
-    task_types : TaskTypes
-        The catalogue.
     file_secrets : collection of (str, str), optional
         Team and name of the secrets that stand for a file of the node.
     """
@@ -125,20 +109,10 @@ def plan_move(
 
     Parameters
     ----------
-    estate : EstateView
-        What runs, for whom and where.
-    dataflow_id : str
-        A dataflow that runs in each of the queries.
     query : str
         A fragment that no schedule divides, or a bundle.
-    slot : str
-        The slot's name.
     along : sequence of str, optional
         Those that go there with it: all of them or none.
-    task_types : TaskTypes
-        The catalogue: whether state can be handed over.
-    prices : Prices
-        What a core, a query and what they take cost an hour.
     why : str, optional
         What it is for, for those who look at the plan.
     file_secrets : collection of (str, str), optional
@@ -229,11 +203,6 @@ def _require_movable(
 
 def plan_moving_back(estate: EstateView, plan: Plan) -> Plan:
     """Plan to undo a move: each query goes on in the slot where it was.
-
-    Parameters
-    ----------
-    plan : Plan
-        The move, as it was enacted.
 
     Raises
     ------

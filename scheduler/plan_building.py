@@ -30,16 +30,12 @@ def plan_of_change(
 
     Parameters
     ----------
-    kind : PlanKind
-        What the plan does.
     dataflow : Submitted
         The dataflow's entry as the plan leaves it, or as it was before a removal.
     change : FragmentChange
         The fragments before and after, and the steps between.
     heads : iterable of str
         Running tasks of which every user notices the plan (`heads_of`).
-    price : Price
-        What it costs more or less.
     **fields
         Further fields of the plan. ``started`` and ``stopped`` are empty where they are not given, and ``reused`` is
         all that executes the dataflow.

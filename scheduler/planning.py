@@ -54,16 +54,10 @@ def plan_submission(
 
     Parameters
     ----------
-    estate : EstateView
-        What runs now, by look-ups; it is not changed.
     dataflow : Dataflow
         Valid, as `read_document` returns it.
     dataflow_id, team : str
         The submission's id, and the team whose private tasks it may share where the dataflow is private.
-    task_types : TaskTypes
-        Declarations of all its types.
-    prices : Prices
-        What a core and hour costs, and how often queries run batches.
     longest_chain : int, optional
         Most tasks in a new fragment; None for no limit.
     fresh : bool
@@ -160,16 +154,6 @@ def merged_plainly(
 
     Parameters
     ----------
-    estate : EstateView
-        What runs, for whom and where, as the decision sees it.
-    dataflow : Dataflow
-        The dataflow as submitted.
-    dataflow_id : str
-        The dataflow's id.
-    team : str
-        The team, by its short name.
-    task_types : TaskTypes
-        The catalogue, by type name.
     fresh : bool, optional
         Whether it joins nothing that runs.
     """
@@ -191,17 +175,6 @@ def plan_removal(estate: EstateView, dataflow_id: str, *, task_types: TaskTypes,
     Stops the fragments that nobody else needs, closes the tails of those needed in part, and closes the outlets that
     thereby lose their last reader; nothing that keeps running is restarted. ``reused`` of the plan are the tasks that
     stay for others.
-
-    Parameters
-    ----------
-    estate : EstateView
-        What runs, for whom and where, as the decision sees it.
-    dataflow_id : str
-        The dataflow's id.
-    task_types : TaskTypes
-        The catalogue, by type name.
-    prices : Prices
-        What a core, a query and what they take cost an hour.
 
     Raises
     ------

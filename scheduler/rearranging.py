@@ -24,19 +24,6 @@ def plan_pause(
 
     Nothing that works on is restarted. While it rests, its tasks get no events, and none of those later on.
 
-    Parameters
-    ----------
-    estate : EstateView
-        What runs, for whom and where, as the decision sees it.
-    dataflow_id : str
-        The dataflow's id.
-    task_types : TaskTypes
-        The catalogue, by type name.
-    prices : Prices
-        What a core, a query and what they take cost an hour.
-    why : str, optional
-        Why, for those who look at the plan.
-
     Raises
     ------
     NotSubmitted
@@ -63,17 +50,6 @@ def plan_pause(
 
 def plan_resumption(estate: EstateView, dataflow_id: str, *, task_types: TaskTypes, prices: Prices) -> Plan:
     """Plan that a paused dataflow goes on, with the state that it has and the events from then on.
-
-    Parameters
-    ----------
-    estate : EstateView
-        What runs, for whom and where, as the decision sees it.
-    dataflow_id : str
-        The dataflow's id.
-    task_types : TaskTypes
-        The catalogue, by type name.
-    prices : Prices
-        What a core, a query and what they take cost an hour.
 
     Raises
     ------

@@ -34,17 +34,6 @@ def schedulable(
 
     A schedule gives each task a fragment of its own. Chains that were submitted without a schedule, or by others, are
     cut for that; tasks of a chain that cannot be cut stay as they are.
-
-    Parameters
-    ----------
-    estate : EstateView
-        What runs, for whom and where, as the decision sees it.
-    dataflow_id : str
-        The dataflow's id.
-    dataflow : Dataflow
-        The dataflow as submitted.
-    task_types : TaskTypes
-        The catalogue, by type name.
     """
     running, stuck = _schedulable(estate, dataflow_id, dataflow, task_types=task_types)
     if running:

@@ -31,20 +31,12 @@ def plan_settings(
 
     Parameters
     ----------
-    estate : EstateView
-        What runs, for whom and where.
-    dataflow_id : str
-        A dataflow that runs in each of the queries.
     real_time : mapping of str to bool
         By fragment: whether its batches are to stay open.
     trigger_ms : mapping of str to int, optional
         How far apart batches, or groups of events, begin until intervals are chosen again; else as usual.
     cores_delta : float, optional
         CPU cores that the queries are expected to take more, their readers' included.
-    task_types : TaskTypes
-        The catalogue.
-    prices : Prices
-        What a core, a query and what they take cost an hour.
     why : str, optional
         What it is for, for those who look at the plan.
 
@@ -85,13 +77,6 @@ def plan_settings(
 
 def plan_setting_back(estate: EstateView, plan: Plan) -> Plan:
     """Plan to undo a setting: queries that are still set so are set to what they were before.
-
-    Parameters
-    ----------
-    estate : EstateView
-        What runs, for whom and where.
-    plan : Plan
-        The setting, as it was enacted.
 
     Raises
     ------

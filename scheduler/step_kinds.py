@@ -70,8 +70,6 @@ class StepKind:
 
     Parameters
     ----------
-    name : str
-        In stored plans and in the API.
     words : str
         The step in words: a format of what `dashboard.approvals.wording` knows of it.
     reverse : str
@@ -84,8 +82,6 @@ class StepKind:
         It starts a query, or restarts one: that may fail before it has run.
     unnoticed : bool
         Teams that share what it changes notice nothing of it.
-    of_bundles : bool
-        It concerns bundles of a divided fragment.
     interrupts : bool
         Something that runs stands meanwhile: its query hands over, or restarts.
     hands_over : bool

@@ -128,17 +128,7 @@ def pause_s(attempts: int, *, first_s: int, most_s: int) -> int:
 
 
 def outgoing_of(estate: Estate, node: str, *, at: datetime) -> list[Outgoing]:
-    """How each query on a drained node stands.
-
-    Parameters
-    ----------
-    estate : Estate
-        What runs.
-    node : str
-        The node.
-    at : datetime
-        Now.
-    """
+    """How each query on a drained node stands."""
     queries = queries_there(estate, node)
     seen = _Seen(estate, node, [fragment for fragment, _, _ in queries], at)
     return [seen.outgoing(fragment, bundle, why_not) for fragment, bundle, why_not in queries]

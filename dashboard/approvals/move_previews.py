@@ -114,12 +114,6 @@ def preview_of(
     ----------
     actor : User
         Who asks: somebody of the dataflow's team.
-    dataflow_id : UUID or str
-        A dataflow that runs in each of the queries.
-    query, slot : str
-        The query's id, and the slot's name.
-    along : sequence of str, optional
-        Queries that go there with it.
 
     Raises
     ------

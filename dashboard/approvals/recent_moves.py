@@ -62,8 +62,6 @@ def pauses_of_moves(
 
     Parameters
     ----------
-    viewer : Viewer
-        Who looks.
     begin_s, end_s : int
         The time in which the pauses ended, in seconds since the epoch.
     tasks : collection of str, optional

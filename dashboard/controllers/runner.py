@@ -47,8 +47,6 @@ def run(actuators: Mapping[str, Actuator], *, at: datetime) -> int:
     ----------
     actuators : mapping of str to Actuator
         By the name of the controller.
-    at : datetime
-        The present moment.
     """
     for controller in CONTROLLERS.values():
         try:
@@ -65,8 +63,6 @@ def run_urgent(actuators: Mapping[str, Actuator], *, at: datetime) -> None:
     ----------
     actuators : mapping of str to Actuator
         By the name of the controller.
-    at : datetime
-        The present moment.
     """
     for controller in CONTROLLERS.values():
         if COLLECTORS[controller.reads].is_urgent(at):

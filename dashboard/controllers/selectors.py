@@ -72,8 +72,6 @@ def rounds(viewer: Viewer, *, controller: str = "", team: str = "", phase: str =
 
     Parameters
     ----------
-    viewer : Viewer
-        Who looks.
     controller, team, phase : str, optional
         Only of these; empty for all.
     """
@@ -129,16 +127,10 @@ def played(viewer: Viewer, controller: Controller, *, team: str, hours: float, p
 
     Parameters
     ----------
-    viewer : Viewer
-        A member of the team.
-    controller : Controller
-        Which.
     team : str
         The team's short name; empty for what belongs to all.
     hours : float
         How far back; at most a week.
-    policy : Policy
-        The budget and cool-down to play with.
 
     Raises
     ------

@@ -42,12 +42,8 @@ def deployment_of(
 
     Parameters
     ----------
-    view : View
-        What runs, with a reading of it.
     cores : mapping of str to float, optional
         What queries take, in cores; what their nodes report now, where none is given.
-    behind : collection of str, optional
-        Queries for which ever more events wait.
 
     Raises
     ------

@@ -40,10 +40,6 @@ def queries_of(
         CPU of batches and events on this class of machine.
     seen : mapping of str to BatchesSeen
         What was seen of queries, by fragment or bundle.
-    trigger_ms : mapping of str to int
-        Intervals that were chosen, by fragment.
-    times_its_cpu : float, optional
-        How many times their CPU batches take here.
     """
     estate = view.estate
     working = {name: fragment for name, fragment in estate.fragments.items() if fragment.active_tasks}
@@ -104,12 +100,6 @@ def parts_of(view: View, dataflow: str, limit: LatencyLimit, path: Sequence[str]
 
     Parameters
     ----------
-    view : View
-        Everything.
-    dataflow : str
-        Whose limit it is.
-    limit : LatencyLimit
-        Of the whole, or along a part.
     path : sequence of str
         The slowest path of its way, by fragment: of one along a part there is only that.
     """

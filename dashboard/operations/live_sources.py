@@ -73,17 +73,6 @@ def dead_letters(
 ) -> list[DeadLetter]:
     """The newest messages that a live source of a dataflow could not read, newest first.
 
-    Parameters
-    ----------
-    viewer : Viewer
-        Who looks: nothing is given that they may not know of.
-    dataflow_id : UUID | str
-        The dataflow's id.
-    task_id : str
-        The source's task.
-    count : int, optional
-        How many at most.
-
     Raises
     ------
     NotFound

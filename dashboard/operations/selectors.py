@@ -66,17 +66,6 @@ def outputs(viewer: Viewer, dataflow_id: UUID | str) -> list[dict[str, str]]:
 def output_tail(viewer: Viewer, dataflow_id: UUID | str, task_id: str, *, count: int = 20) -> list[dict[str, Any]]:
     """The newest events of a named output, newest first.
 
-    Parameters
-    ----------
-    viewer : Viewer
-        Who looks: nothing is given that they may not know of.
-    dataflow_id : UUID | str
-        The dataflow's id.
-    task_id : str
-        The task of the output.
-    count : int, optional
-        How many events at most.
-
     Raises
     ------
     NotFound

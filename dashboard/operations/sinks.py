@@ -49,17 +49,6 @@ def report_of(view: View, fragment: Fragment, running: str) -> SinkReport | None
 def refused_events(viewer: Viewer, dataflow_id: UUID | str, task_id: str, *, count: int = 50) -> list[DeadLetter]:
     """The newest events that the other system of a sink refused, newest first.
 
-    Parameters
-    ----------
-    viewer : Viewer
-        Who looks: nothing is given that they may not know of.
-    dataflow_id : UUID | str
-        The dataflow's id.
-    task_id : str
-        The sink's task.
-    count : int, optional
-        How many at most.
-
     Raises
     ------
     NotFound
@@ -85,10 +74,6 @@ def write_again(
     ----------
     actor : User
         An engineer of the dataflow's team.
-    dataflow_id : UUID | str
-        The dataflow's id.
-    task_id : str
-        The sink's task.
     what : str
         ``refused``, or ``since``.
     since : str

@@ -280,11 +280,6 @@ def _view_for(viewer: Viewer, look: OneLook) -> View:
 class SharedViews:
     """Views that all who look at about the same moment share, if they may know the same; what they do not depend on who
     looks is read and worked out once for all of them. Safe among threads.
-
-    Parameters
-    ----------
-    monotonic_s : callable
-        A clock.
     """
 
     def __init__(self, monotonic_s: Callable[[], float] = time.monotonic) -> None:

@@ -131,20 +131,12 @@ def chart_figure(
 
     Parameters
     ----------
-    chart : Chart
-        Which.
-    kept_history : KeptHistory
-        What was measured of its subject.
-    earlier : Earlier, optional
-        What lies over it.
     marks : sequence of Mark
         What happened, the oldest first.
     pauses : sequence of MovePause
         Of moves, the oldest first: bands on the chart of throughput.
     begin_s, end_s : int
         The range that the chart shows, in seconds since the epoch.
-    now_s : int
-        The present moment.
 
     Returns
     -------
@@ -178,14 +170,8 @@ def why_empty(chart: Chart, kept_history: KeptHistory, *, end_s: int, now_s: int
 
     Parameters
     ----------
-    chart : Chart
-        Which.
-    kept_history : KeptHistory
-        What there is of its subject.
     end_s : int
         When its range ends, in seconds since the epoch.
-    now_s : int
-        The present moment.
     """
     if end_s <= now_s - GRAINS[-1].keep_s:
         return "This is older than what is kept: points are kept for 90 days."

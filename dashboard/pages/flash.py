@@ -40,14 +40,10 @@ def attempt(request: HttpRequest, action: Callable[[], Any], *, text: Text, code
 
     Parameters
     ----------
-    request : HttpRequest
-        The request whose session carries the message.
     action : callable
         Takes nothing; may raise ``WeirError``, which becomes the message.
     text : str or callable
         The message of success, or a function that makes it from the action's result.
-    code : str
-        The message's code.
 
     Returns
     -------
@@ -70,14 +66,10 @@ def attempt_named(
 
     Parameters
     ----------
-    request : HttpRequest
-        The request; its user is the actor.
     actions : mapping
         By name: a service and its message of success.
     name : str
         The chosen name; ``NotFound`` where there is no such action.
-    **arguments
-        Passed to the service.
     """
     if name not in actions:
         raise NotFound("There is no such action.", remedy="Use the buttons of the page.")

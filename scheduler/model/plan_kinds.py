@@ -30,32 +30,22 @@ class PlanKind:
         A button or a title ("Pause"), the proposal by name ("Resumption"), and what is said when it is proposed.
     starts, stops, goes_on : str
         What becomes of the tasks that begin to work, cease to work, and work before and after it.
-    pause : str
-        What those notice whose tasks it touches.
     entry : EntryChange
         What becomes of the dataflow's entry in the estate.
     undone_by : str
         The kind of the plan that takes it back.
-    undo : Undo
-        How that plan is made.
     moves_queries : bool
         It changes queries that run, those of other dataflows too: no other plan may be under way.
     needs_no_handover : bool
         No other plan may be handing tasks over: what it rests could not take over.
     relocates : bool
         It takes queries to other slots, and does nothing else.
-    fuses : bool
-        It makes one query of several.
-    rests : bool
-        Its dataflow rests afterwards.
     takes_schedule : bool
         It may be asked for by a schedule that somebody chose.
     schedules : bool
         It says by what schedule its dataflow runs from then on (by none after a removal).
     only_own : bool
         It adds nothing to the estate: other teams review it only where they would notice.
-    has_document : bool
-        It brings the dataflow in by its document.
     has_version : bool
         It brings another version of the dataflow's document, which counts from then on.
     undoable_when_done : bool

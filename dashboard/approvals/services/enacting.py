@@ -144,12 +144,8 @@ def take_back(audit: Audit, proposal: Proposal, *, generation: int, why: str = "
 
     Parameters
     ----------
-    audit : Audit
-        The audit row of the caller's command.
     proposal : Proposal
         Locked.
-    generation : int
-        The estate's.
     why : str, optional
         What is kept with the plan that takes it back, of one that has no options of its own.
 
@@ -224,10 +220,6 @@ def record_progress(*, proposal_id: UUID | str, plan_id: UUID, progress: PlanPro
         Of a proposal; one that is not under way is left alone.
     plan_id : UUID
         The plan that was looked at: its own, or the one that takes it back.
-    progress : PlanProgress
-        What nodes report of it.
-    at : datetime
-        The present moment.
     """
     with audited(actor=None, verb="proposal.progress") as audit:
         proposal = Proposal.objects.select_for_update(of=("self",)).select_related(

@@ -54,17 +54,6 @@ def move_query(
 ) -> Proposal:
     """Propose that one of a dataflow's queries, or several, go on in another slot; an open proposal of just that is
     returned as it is.
-
-    Parameters
-    ----------
-    actor : User
-        Who asks.
-    dataflow_id : UUID or str
-        A dataflow that runs in each of the queries.
-    query, slot : str
-        The query's id, and the slot's name.
-    along : sequence of str, optional
-        Queries that go there with it.
     """
     return _propose(actor, dataflow_id, kind=MOVE, **_move(query, slot, along))
 
@@ -119,13 +108,6 @@ def planned_move(record: DataflowRecord, *, query: str, slot: str, along: Sequen
 def open_pause(audit: Audit, record: DataflowRecord, *, why: str, failed: str = "") -> Proposal | None:
     """Weir's own proposal that a dataflow rests, or another plan of the one that waits; None where a plan of it is
     under way, or one that is proposed can still be approved.
-
-    Parameters
-    ----------
-    why : str
-        A sentence for the dataflow's users.
-    failed : str, optional
-        The running task that failed.
     """
     mine = Proposal.objects.filter(dataflow=record)
     already = mine.open().filter(plan__kind=PAUSE.name).select_related("plan", "dataflow__team").first()

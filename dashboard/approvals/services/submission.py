@@ -59,8 +59,6 @@ def submit_dataflow(
     ----------
     actor : User
         At least engineer in ``team``.
-    team : Team
-        The team that the dataflow belongs to.
     text : str
         The document, JSON or YAML.
     format : str, optional
@@ -127,10 +125,6 @@ def choose_joining(*, actor: User, proposal_id: UUID | str, fresh: bool, begin: 
 
     Parameters
     ----------
-    actor : User
-        Who asks, for permission and the audit.
-    proposal_id : UUID | str
-        The submission's proposal.
     fresh : bool
         Whether it joins nothing that runs.
     begin : str, optional
@@ -234,12 +228,6 @@ def open_proposal(
 
     Parameters
     ----------
-    audit : Audit
-        The audit row of the caller's command.
-    record : DataflowRecord
-        The dataflow's row.
-    kind : str
-        The kind of plan.
     options : mapping of str to Any, optional
         What the plan is asked for, by the kind's names.
     turn : RoundRow, optional

@@ -24,12 +24,6 @@ class Lines:
     ----------
     estate : Estate
         Where running tasks are now: their queries' CPU is asked for.
-    candidates : sequence of Candidate
-        Which steps.
-    begin, end : datetime
-        The range.
-    grain : Grain
-        How far apart points are.
     """
 
     def __init__(

@@ -24,8 +24,6 @@ class SitePlanKind:
     ----------
     kind : PlanKind
         What it is called, what it needs and how it is undone.
-    compute : callable
-        Its plan, from a record and the estate.
     becomes : str, optional
         The dataflow's state from the moment that the plan is in the estate; None where that stays.
     proposed_from : collection of str

@@ -56,8 +56,6 @@ class FragmentFailed(Exception):
 
     Parameters
     ----------
-    message : str
-        What went wrong, in one paragraph.
     broker_is_away : bool
         The broker does not answer.
     may_pass : bool
@@ -118,10 +116,6 @@ def explain_error(error: BaseException, *, task: str | None = None, reaches_out:
 
     Parameters
     ----------
-    error : BaseException
-        What was raised.
-    task : str, optional
-        The task that was being compiled.
     reaches_out : bool
         Whether that asks something beyond Weir, which may be back later.
     """
