@@ -1,4 +1,4 @@
-"""Sections about parameters say what names and types do not: a unit, a range, a form, who may; and are of what is there.
+"""Sections about parameters say what names and types do not: a unit, a range, a form, who may.
 
 What a name and a type say is left out, and what many functions have in common is said once, at the type.
 """
@@ -16,9 +16,9 @@ from .sources import PACKAGES, name_of, python_files, tree
 
 MOST_ALIKE = 5
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
-FILLING = frozenset(
+FILLING = (
     "a an and as at by for from has have how in is it its of on or that the their them there these they this those to "
-    "what where which who whose with given used".split())
+    "what where which who whose with given used")
 
 
 def entries(docstring: str) -> Iterator[tuple[list[str], str, str]]:
@@ -47,7 +47,7 @@ def words(text: str) -> set[str]:
 
 def says_nothing(node: Definition, names: list[str], kind: str, text: str) -> bool:
     """Whether an entry repeats the names of the parameter, of its type and of its function, and no more."""
-    known = words(" ".join([node.name, kind.replace("optional", ""), *names])) | words(" ".join(FILLING))
+    known = words(" ".join([FILLING, node.name, kind.replace("optional", ""), *names]))
     refers = "`" in text or text.startswith("As for ")
     return bool(text) and not refers and words(text) <= known
 
@@ -88,7 +88,8 @@ def test_what_many_have_in_common_is_said_once() -> None:
     ("", False),
 ])
 def test_an_entry_that_says_nothing_is_seen(text: str, nothing: bool) -> None:
-    module = ast.parse(f'def undo(plan_id):\n  """Undo.\n\n  Parameters\n  ----------\n  plan_id : str\n    {text}\n  """')
+    docstring = f"Undo.\n\n  Parameters\n  ----------\n  plan_id : str\n    {text}\n  "
+    module = ast.parse(f"def undo(plan_id):\n  {docstring!r}")
     [(node, names, kind, found)] = documented(module)
     assert (names, kind, found) == (["plan_id"], "str", text) and says_nothing(node, names, kind, found) == nothing
     assert unknown(node, names) == set() and unknown(node, ["plan"]) == {"plan"}
