@@ -20,10 +20,8 @@ from dashboard.catalog.lifecycle import RUNNING
 from dashboard.catalog.models import DataflowRecord
 from dashboard.history.store import DatabaseHistory
 from dashboard.operations.deployment import deployment_of, thresholds
-from dashboard.operations.findings import BAD, Finding
+from dashboard.operations.findings import BAD, NOTE, Finding
 from dashboard.operations.health import findings
-from dashboard.operations.models import LatencyStatus
-from dashboard.operations.modes import WantedModes, wanted_modes
 from dashboard.operations.telemetry import EVERYTHING
 from dashboard.operations.view import View, view_for
 from dashboard.profiles.models import ProfileRecord
@@ -36,8 +34,6 @@ from scheduler.alerting.values import Element, Reading
 from scheduler.deployment.online import decide, lacking_in_words
 from scheduler.history.port import History
 from scheduler.history.series import DATAFLOW, ESTATE, NODE, QUERY, SECOND, SLOT, STREAM, Series
-from scheduler.latency.status import IMPOSSIBLE, MISSED
-from scheduler.model.latency import from_json, in_words
 from scheduler.reuse.activity import is_working
 
 Readings = dict[Element, Reading]
@@ -114,16 +110,10 @@ def _latency_limit(evidence: Evidence) -> Readings | None:
         return None
     readings: Readings = {Element(DATAFLOW, key): Reading(value=0.0, cause="latency_limit", dataflow=key)
                           for key in evidence.own}
-    wanted = wanted_modes() or WantedModes()
-    for row in LatencyStatus.objects.filter(dataflow__in=list(evidence.own), state__in=[MISSED, IMPOSSIBLE]):
-        key, (limit,) = str(row.dataflow_id), from_json(row.limit) or ()
-        lateness = f"{in_words(row.measured_s)} are measured" if row.state == MISSED and row.measured_s else \
-            f"at least {in_words(row.least_s or row.expected_s)} are needed"
-        readings[Element(DATAFLOW, key)] = Reading(
-            value=1.0, cause="latency_limit", dataflow=key,
-            text=f"{evidence.of_dataflow(key)} is to have a {limit.words}, and {lateness}.",
-            remedy="It would be met by open batches; its page says what they wait for." if wanted.meets(key, row.number)
-            else "Its page says where the time goes, and what would meet the limit.")
+    for finding in evidence.findings:
+        if finding.part == "limit" and finding.severity != NOTE and finding.name in evidence.own:
+            readings[Element(DATAFLOW, finding.name)] = Reading(
+                value=1.0, cause="latency_limit", dataflow=finding.name, text=finding.cause, remedy=finding.remedy)
     return readings
 
 

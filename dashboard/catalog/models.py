@@ -13,6 +13,7 @@ from dashboard.catalog.lifecycle import LIFECYCLE, SUBMITTED
 from dashboard.teams.models import Team
 from scheduler.model.behind import CHOICES
 from scheduler.model.latency import LatencyLimit, Limits, from_json
+from scheduler.model.latency_reading import gap_in
 
 
 class DataflowRecord(models.Model):
@@ -56,6 +57,24 @@ class DataflowRecord(models.Model):
         """The latency limits that hold for it: those chosen, else its document's, else its team's; empty for none."""
         chosen = from_json(self.latency_chosen)
         return limits_of({"latency": self.latency}, self.team) if chosen is None else chosen
+
+    def chosen_after(self, document: Mapping[str, Any]) -> Any:
+        """The chosen limits that go on with another version's document; None if the document's count, or the team's.
+
+        A choice stays while the document asks for the same as before, and has the way that the choice is on.
+        """
+        chosen = from_json(self.latency_chosen)
+        if chosen is None or document.get("latency") != self.latency:
+            return None
+        tasks = {task["id"] for task in document["tasks"]}
+        streams = {(stream["from"], stream["to"]) for stream in document["streams"]}
+        fits = all(tasks.issuperset(limit.path) and not gap_in(limit.along, streams) for limit in chosen)
+        return self.latency_chosen if fits else None
+
+    def limits_after(self, document: Mapping[str, Any]) -> Limits:
+        """The latency limits that hold once this document counts."""
+        chosen = from_json(self.chosen_after(document))
+        return limits_of(document, self.team) if chosen is None else chosen
 
     @property
     def latency_from(self) -> str:

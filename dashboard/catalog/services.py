@@ -89,7 +89,7 @@ def take_version(*, actor: User | None, record: DataflowRecord, number: int) -> 
         audit.details = {"before": record.version, "version": number}
         record.version = number
         record.description, record.tasks = document.get("description", ""), len(document["tasks"])
-        record.latency, record.latency_chosen = document.get("latency"), None
+        record.latency_chosen, record.latency = record.chosen_after(document), document.get("latency")
         record.save(update_fields=["version", "description", "tasks", "latency", "latency_chosen"])
         return record
 

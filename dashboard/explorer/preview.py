@@ -21,7 +21,7 @@ from dashboard.operations.estate_reader import StoredEstate
 from dashboard.operations.models import Use
 from dashboard.plans.containment import containment_of
 from dashboard.plans.prices import prices
-from dashboard.plans.reach import reach_of
+from dashboard.plans.reach import choice_remarks, reach_of
 from dashboard.teams.models import Team
 from dashboard.teams.permissions import Viewer
 from scheduler import changing, planning
@@ -103,9 +103,11 @@ def _asked(viewer: Viewer, plan: Plan, team: Team) -> list[dict[str, Any]]:
 def _planned(
     estate: StoredEstate, dataflow: Dataflow, team: Team, *, fresh: bool, changed: DataflowRecord | None
 ) -> Plan:
-    limits, task_types = limits_of(to_document(dataflow), team), jobs.task_types()
+    document, task_types = to_document(dataflow), jobs.task_types()
+    limits = limits_of(document, team) if changed is None else changed.limits_after(document)
     priced = prices(limits, dataflow=dataflow)
-    remarks = reach_of(dataflow, limits)
+    ending = () if changed is None else choice_remarks(changed, document)
+    remarks = (*ending, *reach_of(dataflow, limits))
     if changed is None:
         return planning.plan_submission(
             estate, dataflow, dataflow_id=NOT_STORED, team=team.slug, task_types=task_types, prices=priced,

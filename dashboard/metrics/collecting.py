@@ -17,7 +17,7 @@ from prometheus_client.registry import Collector
 from dashboard.alerts.models import Alert
 from dashboard.approvals.models import Proposal
 from dashboard.catalog.models import DataflowRecord
-from dashboard.operations.health import findings
+from dashboard.operations.health import health
 from dashboard.operations.live import live_estate
 from dashboard.operations.telemetry import EVERYTHING
 from dashboard.operations.view import View, view_for
@@ -81,7 +81,7 @@ def _site(view: View, document: dict) -> Families:
     yield _gauge("weir_estate_generation", "Number of the estate's state.", view.estate.generation)
     yield _gauge("weir_running_tasks", "Running tasks that work.", counts["running_tasks"])
     yield _gauge("weir_tasks_without_reuse", "Tasks that would run if nothing were shared.", counts["without_reuse"])
-    wrong = Counter(finding.severity for finding in findings(view))
+    wrong = Counter(finding.severity for finding in health(view))
     yield _labelled("weir_findings", "What is wrong now, by severity.", ("severity",), [
         ((severity,), wrong[severity]) for severity in ("bad", "warn", "note")])
     states = Counter(

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from dashboard.catalog.permissions import dataflow_for
 from dashboard.operations.findings import Finding
-from dashboard.operations.health import findings
+from dashboard.operations.health import health
 from dashboard.operations.notable import Notable, notable_of
 from dashboard.operations.states import SILENT
 from dashboard.operations.view import View, view_for
@@ -139,7 +139,7 @@ def slot_of(viewer: Viewer, name: str) -> SlotPlace:
         bundle.slot == name for fragment in view.estate.fragments.values() for bundle in fragment.queries)
     return SlotPlace(
         name, node_of(name), _slot_report(view, name), queries, everything - len(queries),
-        [finding for finding in findings(view) if name in (finding.slot, finding.name)])
+        [finding for finding in health(view) if name in (finding.slot, finding.name)])
 
 
 def node_place(viewer: Viewer, name: str) -> NodePlace:
@@ -151,7 +151,7 @@ def node_place(viewer: Viewer, name: str) -> NodePlace:
     concerned = {name, *slots}
     return NodePlace(
         name, view.node_report(name), [(slot, _slot_report(view, slot)) for slot in slots],
-        [finding for finding in findings(view) if finding.name in concerned or finding.slot in concerned])
+        [finding for finding in health(view) if finding.name in concerned or finding.slot in concerned])
 
 
 def _bundle(view: View, query_id: str) -> tuple[Fragment, RunningBundle]:

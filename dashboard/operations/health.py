@@ -1,46 +1,75 @@
-"""Health: what is wrong with nodes, disks, slots, queries, channels, sources, broker and worker, and what to do.
+"""Health: what is wrong with nodes, disks, slots, queries, channels, sources, broker, worker and limits; and remedies.
 
-One model for pages, API and ``./weir estate``. Findings carry no figure that moves in their text, so that
-pages draw them anew only where something changed.
+One model for pages, API, alerts and ``./weir estate``. Findings carry no figure that moves in their text, so that pages
+draw them anew only where something changed. What alerts add is a finder of theirs (`add_finder`).
 """
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from django.conf import settings
 
-from dashboard.operations.findings import BAD, NOTE, WARN, Finding
+from dashboard.operations.findings import BAD, NOTE, WARN, Finding, Verdict, verdict
+from dashboard.operations.limit_statuses import late_limits
 from dashboard.operations.live_sources import report_of
+from dashboard.operations.modes import WantedModes, wanted_modes
 from dashboard.operations.sinks import report_of as sink_report_of
 from dashboard.operations.slow_queries import stuck_queries
 from dashboard.operations.slow_readers import held_up, spilled
 from dashboard.operations.states import GAVE_UP, NODE_SILENT_MS, RECOVERING, SILENT, SILENT_SOURCE, THROTTLED
 from dashboard.operations.view import View
 from scheduler.contracts.reports import FAILING, RUNNING, STALLED, NodeReport, QueryReport, SlotReport
+from scheduler.latency.status import IMPOSSIBLE
 from scheduler.model.fragment import Fragment, RunningBundle
+from scheduler.model.latency import from_json
 
 AWAY, RETRYING = "away", "retrying"  # of a live source, or a sink
 FULL, FULL_MB = "full", 64  # so little free space is as good as none
 _found: WeakKeyDictionary[View, list[Finding]] = WeakKeyDictionary()
+_added: WeakKeyDictionary[View, list[Finding]] = WeakKeyDictionary()
 _ORDER = {BAD: 0, WARN: 1, NOTE: 2}
+Finder = Callable[[View, Sequence[Finding]], Iterable[Finding]]
+_finders: list[Finder] = []
+
+
+def add_finder(finder: Finder) -> None:
+    """Let a layer above add to `health`: it gets a view and its findings, and gives what these do not say."""
+    if finder not in _finders:
+        _finders.append(finder)
 
 
 def findings(view: View) -> list[Finding]:
     """What is wrong of what the viewer may know of, the worst first. Found once for all who share the view."""
     if view not in _found:
-        unsorted = [*_site(view), *_nodes(view), *_slots(view), *_queries(view)]
-        _found[view] = sorted(unsorted, key=lambda finding: (_ORDER[finding.severity], finding.key))
+        _found[view] = _sorted([*_site(view), *_nodes(view), *_slots(view), *_queries(view), *_limits(view)])
     return list(_found[view])
 
 
+def health(view: View) -> list[Finding]:
+    """What a viewer is told: the findings, and the alerts that fire beside them, the worst first."""
+    if view not in _added:
+        own = findings(view)
+        _added[view] = _sorted([*own, *(finding for finder in _finders for finding in finder(view, own))])
+    return list(_added[view])
+
+
 def health_document(view: View) -> dict[str, Any]:
-    """The findings as JSON, by their keys."""
-    return {finding.key: asdict(finding) for finding in findings(view)}
+    """The same as JSON, by their keys."""
+    return {finding.key: asdict(finding) for finding in health(view)}
+
+
+def verdict_of(document: Mapping[str, Any]) -> Verdict:
+    """The verdict over an estate's or a dataflow's live document."""
+    return verdict((row["severity"] for row in document["health"].values()), is_heard=document["live"]["available"])
+
+
+def _sorted(unsorted: Iterable[Finding]) -> list[Finding]:
+    return sorted(unsorted, key=lambda finding: (_ORDER[finding.severity], finding.key))
 
 
 def disk_finding(name: str, free_mb: float | None) -> Finding | None:
@@ -173,6 +202,29 @@ def _sink(view: View, fragment: Fragment, bundle: RunningBundle) -> Finding | No
         "Weir tries again, less and less often, and goes on where it was. What waits holds up nothing but what is "
         "only for this sink.", slot=bundle.slot, since_ms=report.since_ms, retry_at_ms=report.retry_at_ms,
         dataflows=view.users([task]))
+
+
+def _limits(view: View) -> Iterator[Finding]:
+    """The worst latency limit of each dataflow that is missed for its whole span, or that no intervals meet.
+
+    A limit that is the team's default, which nobody chose for this dataflow, is only noted if it cannot be met.
+    """
+    rows = view.worked.once("late limits", late_limits) if view.records else {}
+    for key in sorted(rows.keys() & view.records.keys()):
+        row, record = rows[key], view.records[key]
+        (limit,) = from_json(row.limit) or (None,)
+        if limit is None:
+            continue
+        user = {"id": key, "name": record.name, "team": record.team.name}
+        opening: WantedModes = view.worked.once("wanted modes", lambda: wanted_modes() or WantedModes())
+        remedy = "Open batches would meet it; its page says what they wait for." if opening.meets(key, row.number) \
+            else "Its page says where the time goes, and what would meet the limit."
+        is_impossible = row.state == IMPOSSIBLE
+        what = "cannot be met on these slots" if is_impossible else "is missed"
+        cause = f"The latency limit of {record.name} {what}: {limit.words}."
+        severity = NOTE if is_impossible and record.latency_from == "team" else WARN
+        since_ms = int((row.late_since or row.since).timestamp() * 1000)
+        yield Finding("limit", key, row.state, severity, cause, remedy, since_ms=since_ms, dataflows=[user])
 
 
 def _query(view: View, fragment: Fragment, bundle: RunningBundle, report: QueryReport) -> Finding | None:

@@ -13,7 +13,7 @@ from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.selectors import dataflow as dataflow_of
 from dashboard.operations.estate import current_estate
 from dashboard.operations.latency_measured import measured_along
-from dashboard.operations.limit_statuses import is_met_by_measurement
+from dashboard.operations.limit_statuses import is_lasting, is_met_by_measurement
 from dashboard.operations.models import BatchFigures, LatencyStatus
 from dashboard.teams.permissions import Viewer
 from scheduler.latency.status import IMPOSSIBLE, MET, MISSED, WAITING
@@ -98,8 +98,7 @@ def _limit(
         "least_s": None if row is None else row.least_s,
         "other_s": None if row is None else row.other_s,
         "since": None if row is None else row.since,
-        "is_lasting": row is not None and row.state == MISSED and row.late_since is not None and (
-            (row.at - row.late_since).total_seconds() >= limit.over_s),
+        "is_lasting": row is not None and is_lasting(row),
         "path": path, "why": "" if row is None else _why(row, path),
     }
 

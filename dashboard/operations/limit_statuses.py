@@ -19,7 +19,7 @@ from scheduler.latency import status
 from scheduler.latency.pacing import Expected, Pacing, Wanted
 from scheduler.latency.real_time import Chosen
 from scheduler.latency.status import Settled, is_beyond, state_of
-from scheduler.model.latency import LatencyLimit, to_json
+from scheduler.model.latency import LatencyLimit, from_json, to_json
 
 TOLD_AGAIN_S = 60.0  # what a limit comes to is written so often, though nothing has changed
 
@@ -112,6 +112,24 @@ def _status(
         since=row.since if same_limit and row.state == state else at,
         late_since=late_since if state in status.LATE else None, at=at,
         hopeless=state == status.IMPOSSIBLE and is_beyond_reach)
+
+
+def late_limits() -> dict[str, LatencyStatus]:
+    """The worst limit of each dataflow that is missed for as long as it is measured over, or that nothing meets."""
+    worst: dict[str, LatencyStatus] = {}
+    for row in LatencyStatus.objects.filter(state__in=status.LATE).order_by("number"):
+        if row.state == status.IMPOSSIBLE or is_lasting(row):
+            key = str(row.dataflow_id)
+            if key not in worst or (worst[key].state, row.state) == (status.MISSED, status.IMPOSSIBLE):
+                worst[key] = row
+    return worst
+
+
+def is_lasting(row: LatencyStatus) -> bool:
+    """Whether a limit has been missed for as long as it is measured over."""
+    (limit,) = from_json(row.limit) or (None,)
+    return limit is not None and row.state == status.MISSED and row.late_since is not None and (
+        (row.at - row.late_since).total_seconds() >= limit.over_s)
 
 
 def is_met_by_measurement(row: LatencyStatus) -> bool:

@@ -11,7 +11,7 @@ from django.db.models import F
 from dashboard import jobs
 from dashboard.catalog.permissions import dataflow_for
 from dashboard.operations.failures import failed_tasks
-from dashboard.operations.health import findings, health_document
+from dashboard.operations.health import health, health_document
 from dashboard.operations.live_documents import (
     EstateCounts,
     EstateDataflow,
@@ -77,7 +77,7 @@ def live_dataflow(viewer: Viewer, dataflow_id: UUID | str, *, look: Look = view_
     inside = key in view.records
     is_by_weir = newest is not None and newest["author"] is None and PLAN_KINDS[newest["kind"]].rests
     own_findings = paused_by_weir(record, newest["options"] if is_by_weir else {}) | {
-        finding.key: finding for finding in findings(view)
+        finding.key: finding for finding in health(view)
         if inside and key in {user["id"] for user in finding.dataflows}}
     return LiveDataflow(
         live=live_part(view.reading),

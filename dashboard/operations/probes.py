@@ -9,7 +9,10 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
 from dashboard import jobs
-from dashboard.operations.health import FULL, site_disk
+from dashboard.operations.findings import verdict
+from dashboard.operations.health import FULL, health, site_disk
+from dashboard.operations.telemetry import EVERYTHING
+from dashboard.operations.view import view_for
 
 
 @require_safe
@@ -25,9 +28,14 @@ def readyz(_request: HttpRequest) -> JsonResponse:
     """200 where the site can serve, else 503; ``checks`` says of database, disk, broker and worker how each is.
 
     Without a broker or a worker the site serves what it knows and takes in what it can, so that these make no 503. Nor
-    does a node that cannot wall its processes off, of which ``walls`` says ``missing``.
+    does a node that cannot wall its processes off, of which ``walls`` says ``missing``. ``estate`` is the verdict that
+    the estate's page shows.
     """
     checks = {"database": _database(), "disk": _disk(), **_broker()}
+    if checks["database"] == "ok":
+        view = view_for(EVERYTHING)
+        checks["estate"] = verdict(
+            (finding.severity for finding in health(view)), is_heard=view.reading.available).state
     is_ready = checks["database"] == checks["disk"] == "ok"
     return JsonResponse({"ready": is_ready, "checks": checks}, status=200 if is_ready else 503)
 

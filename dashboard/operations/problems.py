@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from dashboard.history.store import DatabaseHistory
 from dashboard.operations.findings import BAD, NOTE, WARN, Finding
-from dashboard.operations.health import findings
+from dashboard.operations.health import health
 from dashboard.operations.notable import FAILED, Notable, notable_of
 from dashboard.operations.recording import subject_of
 from dashboard.operations.view import View, view_for
@@ -83,7 +83,7 @@ class Problems:
 def problems(viewer: Viewer) -> Problems:
     """What is wrong, the worst first: what stands still before what goes on, and what gets worse before the rest."""
     view, now_s = view_for(viewer), int(timezone.now().timestamp())
-    wrong = findings(view)
+    wrong = health(view)
     history = DatabaseHistory()
     queries = {bundle.id for fragment in view.fragments() for bundle in fragment.queries}
     notes = _by_subject(history.annotations(

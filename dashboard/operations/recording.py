@@ -35,7 +35,7 @@ _LATENCIES = ("latency_p50_ms", "latency_p95_ms", "latency_p99_ms", "latency_mea
 _LAG = "watermark_lag_ms"
 _KINDS_OF_PARTS = {  # what a finding is of, in history
     "query": QUERY, "channel": QUERY, "spill": QUERY, "source": QUERY, "sink": TASK, "slot": SLOT, "node": NODE,
-    "disk": NODE, "broker": ESTATE, "worker": ESTATE}
+    "disk": NODE, "broker": ESTATE, "worker": ESTATE, "limit": DATAFLOW, "dataflow": DATAFLOW}
 _TASK_ID = 32  # characters
 
 
@@ -228,7 +228,5 @@ def subject_of_part(part: str, name: str) -> tuple[str, str]:
 
 def _subjects_of(finding: Finding) -> Iterator[tuple[str, str]]:
     kind, subject = subject_of(finding)
-    if kind:
-        yield kind, subject
-    for dataflow in finding.dataflows:
-        yield DATAFLOW, dataflow["id"]
+    subjects = [(kind, subject)] if kind else []
+    yield from dict.fromkeys([*subjects, *((DATAFLOW, dataflow["id"]) for dataflow in finding.dataflows)])

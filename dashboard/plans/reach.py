@@ -1,6 +1,9 @@
-"""What is said of a dataflow's latency limits that are below what micro-batches of its tasks take at the least."""
+"""What a plan says of a dataflow's latency limits: those below what micro-batches take, and choices that end."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
 
 from dashboard import jobs
 from dashboard.catalog.documents import stored_dataflow
@@ -23,6 +26,16 @@ def reach_of(dataflow: Dataflow, limits: Limits, *, scheduled: bool = False) -> 
     micro = out_of_reach(dataflow, limits, task_types=types, costs=costs)
     alone = queries_alone(dataflow, costs=costs) if micro and not scheduled else None
     return micro if alone is None else out_of_reach(dataflow, limits, task_types=types, costs=costs, alone=alone)
+
+
+def choice_remarks(record: DataflowRecord, document: Mapping[str, Any]) -> tuple[str, ...]:
+    """What the plan of a next version tells of limits that were chosen on the page, if they end with it."""
+    if record.latency_chosen is None or record.chosen_after(document) is not None:
+        return ()
+    before, after = (" and ".join(limit.words for limit in limits) or "no limit"
+                     for limits in (record.latency_limits, record.limits_after(document)))
+    return (f"The latency limit that was chosen on the dataflow's page ends with this version: {before}. "
+            f"This version's holds: {after}.",)
 
 
 def limit_remarks(record: DataflowRecord) -> tuple[str, ...]:

@@ -65,7 +65,7 @@ LATENCY = RuleKind(
     name="latency", title="Latency", unit="ms", threshold=30_000, clear_threshold=25_000,
     about="The 99th percentile of the age of events when they reach a dataflow's sinks.")
 LATENCY_LIMIT = RuleKind(
-    name="latency_limit", title="Latency limit", for_s=120, clear_for_s=60,
+    name="latency_limit", title="Latency limit", for_s=120, clear_for_s=60, marked=False,
     about="A dataflow's latency limit is missed, or no choice of intervals would meet it.")
 BACKLOG = RuleKind(
     name="backlog", title="Backlog", unit="blocks", threshold=192, clear_threshold=96,

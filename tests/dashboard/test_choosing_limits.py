@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from django.test import Client
 from django.urls import reverse
 
+from dashboard.approvals.models import Proposal
 from dashboard.approvals.services import change_dataflow, prepare_proposal
 from dashboard.catalog.documents import InvalidLatency, freshness_of
 from dashboard.catalog.models import DataflowRecord
@@ -19,8 +22,8 @@ from dashboard.plans.selectors import plan_of
 from dashboard.teams.permissions import viewer_of
 from dashboard.teams.services import InvalidValue, set_freshness
 from scheduler.model.errors import NotFound, PermissionDenied
-from scheduler.model.latency import LatencyLimit
-from tests.dashboard.building import World, document, planned, running
+from scheduler.model.latency import LatencyLimit, from_json
+from tests.dashboard.building import World, approved, document, enacted, planned, running
 from tests.dashboard.played import RATE, Played
 from workers.engine.observed import TaskFlow
 
@@ -129,3 +132,40 @@ def test_a_limit_is_measured_by_its_own_percentile(percentile: float | None, met
     (6.5e-05, "as much CPU as now"), (-0.0004, "as much CPU as now")])
 def test_cpu_that_hardly_differs_is_told_so(cores: float, words: str) -> None:
     assert cpu_in_words(cores, round(cores / 2, 2), "EUR") == words
+
+
+def next_version(world: World, record: DataflowRecord, text: str) -> Proposal:
+    return prepare_proposal(proposal_id=change_dataflow(actor=world.carla, dataflow_id=record.pk, text=text).pk)
+
+
+def test_a_chosen_limit_goes_on_with_the_next_version_and_ends_where_that_asks_for_another(world: World) -> None:
+    record = running(world.carla, world.city, document("traffic", latency="4 s"), world.ana)
+    choose_latency(actor=world.carla, dataflow_id=record.pk, limits=(LatencyLimit(2.0),))
+
+    same = next_version(world, record, document("traffic", window=20, latency="4 s"))
+    assert not [note for note in plan_of(same.plan).notes if "ends with this version" in note]
+    enacted(approved(same, world.ana))
+    record.refresh_from_db()
+    assert (record.version, record.latency_limits) == (2, (LatencyLimit(2.0),))
+
+    text = document("traffic", window=20, latency="3 s")
+    preview = preview_submission(viewer_of(world.carla), text=text, team=world.city, changed=record)
+    other = next_version(world, record, text)
+    for notes in (preview["notes"], plan_of(other.plan).notes):
+        (note,) = [note for note in notes if "ends with this version" in note]
+        assert "mean of at most 2 s" in note and "mean of at most 3 s" in note
+    enacted(approved(other, world.ana))
+    record.refresh_from_db()
+    assert (record.version, record.latency_chosen, record.latency_limits) == (3, None, (LatencyLimit(3.0),))
+
+
+def test_a_chosen_limit_along_a_part_ends_with_the_version_that_lacks_it(world: World) -> None:
+    record = running(world.carla, world.city, document("traffic"), world.ana)
+    choose_latency(actor=world.carla, dataflow_id=record.pk, limits=(LatencyLimit(2.0, along=("sense", "parse")),))
+    record.refresh_from_db()
+    whole = json.loads(document("traffic"))
+    assert from_json(record.chosen_after(whole)) == record.latency_limits
+    shorter = whole | {
+        "tasks": [task for task in whole["tasks"] if task["id"] in ("sense", "out")],
+        "streams": [{"from": "sense", "to": "out"}]}
+    assert record.chosen_after(shorter) is None

@@ -260,7 +260,8 @@ def test_probes_answer_anybody_and_say_what_is_away(db, monkeypatch: pytest.Monk
     answer = client.get("/readyz")  # the tests have no broker
     assert answer.status_code == 200
     assert answer.json() == {
-        "ready": True, "checks": {"database": "ok", "disk": "ok", "broker": "away", "worker": "unknown"}}
+        "ready": True, "checks": {
+            "database": "ok", "disk": "ok", "broker": "away", "worker": "unknown", "estate": "unknown"}}
     monkeypatch.setattr(health.shutil, "disk_usage", lambda _: namedtuple("usage", "free")(1 << 20))
     answer = client.get("/readyz")
     assert (answer.status_code, answer.json()["ready"], answer.json()["checks"]["disk"]) == (503, False, "full")

@@ -23,7 +23,7 @@ LONGEST_NOTE = 400
 def set_rules(*, actor: User, team: Team, rules: Rules, note: str = "") -> TeamRules | None:
     """Set a team's rules. Pending proposals keep the rules they were opened under.
 
-    Freezes and windows hold for pending proposals too. Rules that ask for less than the rules in force wait for a second
+    Freezes and windows hold for pending proposals too. Rules that ask for less than those in force wait for a second
     person, unless the installation allows self-approval. They replace rules that wait already.
 
     Parameters

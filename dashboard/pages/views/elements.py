@@ -14,13 +14,14 @@ from django.views.decorators.http import require_POST, require_safe
 from dashboard.approvals.drains import drain_of
 from dashboard.operations import elements as parts
 from dashboard.operations import selectors as operations
+from dashboard.operations.findings import verdict
+from dashboard.operations.health import verdict_of
 from dashboard.operations.problems import Problem
 from dashboard.operations.problems import problems as problems_of
 from dashboard.operations.services import NothingElsewhere, drain_node, undrain_node
 from dashboard.pages import flash
 from dashboard.pages.charts import CHARTS
 from dashboard.pages.views.dataflows import moment_of
-from dashboard.pages.views.estate import health_state
 from scheduler.history.series import ESTATE, NODE, QUERY, SLOT, TASK
 from scheduler.model.errors import PermissionDenied
 
@@ -97,8 +98,8 @@ def problems(request: HttpRequest) -> HttpResponse:
     live = {"available": report.view.reading.available, "reason": report.view.reading.reason}
     rows = [_row(problem) for problem in report.now[:LISTED]]
     return render(request, "problems.html", {
-        "rows": rows, "total": len(report.now), "left": max(0, len(report.now) - LISTED), "live": live,
-        "bad": sum(problem.finding.severity == "bad" for problem in report.now),
+        "rows": rows, "left": max(0, len(report.now) - LISTED), "live": live,
+        "verdict": verdict((problem.finding.severity for problem in report.now), is_heard=live["available"]),
         "past": [{"row": row, "begun": moment_of(row.begun_s and 1000 * row.begun_s),
                   "over": moment_of(1000 * row.over_s), "url": element_url(row.kind, row.subject)}
                  for row in report.past],
@@ -114,8 +115,7 @@ def wall(request: HttpRequest) -> HttpResponse:
     document = operations.live_estate(request.viewer)
     return render(request, "wall.html", {
         "doc": document, "counts": document["counts"], "health": list(document["health"].values())[:4],
-        "state": health_state(document),
-        "wrong": sum(row["severity"] != "note" for row in document["health"].values()),
+        "verdict": verdict_of(document),
         "wall_charts": [(chart.name, chart.title) for chart in CHARTS[ESTATE][:2]], "live_topic": "estate"})
 
 

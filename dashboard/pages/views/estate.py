@@ -13,6 +13,7 @@ from dashboard.audit import selectors as trail
 from dashboard.catalog.lifecycle import RUNNING
 from dashboard.operations import selectors as operations
 from dashboard.operations.fragments import fragmentations
+from dashboard.operations.health import verdict_of
 from dashboard.operations.latency_view import worst_states
 from scheduler.latency.status import MET, WAITING
 from scheduler.model.fragment import node_of
@@ -40,7 +41,7 @@ def estate(request: HttpRequest) -> HttpResponse:
         "doc": document,
         "counts": counts,
         "limits": len(limits), "limits_held": held, "limits_waiting": waiting,
-        "limits_late": held + waiting < len(limits),
+        "limits_late": any(row["part"] == "limit" and row["severity"] != "note" for row in document["health"].values()),
         "saved": counts["without_reuse"] - counts["running_tasks"],
         "rows": listed(rows), "more": max(0, len(rows) - LISTED),
         "slots": [{"name": key, "node": node_of(key), "index": int(key.rpartition("/")[2]), **row,
@@ -49,7 +50,7 @@ def estate(request: HttpRequest) -> HttpResponse:
         "spares": [{"node": name, **node["spare"]} for name, node in document["nodes"].items() if node["spare"]],
         "health": list(document["health"].values()),
         "failing": sum(1 for row in document["health"].values() if row["part"] == "query" and row["severity"] == "bad"),
-        "health_state": health_state(document),
+        "verdict": verdict_of(document),
         "activity": _activity(request),
         "live_topic": "estate",
     })
@@ -72,14 +73,6 @@ def fragmentation(request: HttpRequest) -> HttpResponse:
         "page": page, "rows": page.object_list, "total": len(rows), "currency": settings.CURRENCY,
         "fragmented": sum(1 for row in rows if row["steps"]),
     })
-
-
-def health_state(document: dict) -> str:
-    """``unknown`` where nothing is heard, else the worst severity, or ``well``."""
-    if not document["live"]["available"]:
-        return "unknown"
-    severities = {row["severity"] for row in document["health"].values()}
-    return next((severity for severity in ("bad", "warn", "note") if severity in severities), "well")
 
 
 def listed(rows: list[dict]) -> list[dict]:

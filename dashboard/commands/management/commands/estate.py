@@ -7,6 +7,7 @@ from argparse import ArgumentParser
 
 from django.core.management.base import BaseCommand
 
+from dashboard.operations.health import verdict_of
 from dashboard.operations.live import live_estate
 from dashboard.operations.telemetry import EVERYTHING
 
@@ -43,6 +44,5 @@ def _lines(state: dict) -> list[str]:
         lines.append(f"dataflow {dataflow['name']} ({dataflow['team']}): {dataflow['state']}")
     for key, finding in state["health"].items():
         lines.append(f"{finding['severity']}: {key} is {finding['state']}. {finding['cause']} {finding['remedy']}")
-    if not state["health"] and state["live"]["available"]:
-        lines.append("All well.")
+    lines.append(f"{verdict_of(state)}.")
     return lines

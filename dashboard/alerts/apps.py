@@ -1,0 +1,13 @@
+from django.apps import AppConfig
+
+
+class AlertsConfig(AppConfig):
+    name = "dashboard.alerts"
+    label = "alerts"
+
+    def ready(self) -> None:
+        """Tell of alerts where findings are told."""
+        from dashboard.alerts.firing import firing
+        from dashboard.operations.health import add_finder
+
+        add_finder(firing)

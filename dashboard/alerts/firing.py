@@ -1,0 +1,43 @@
+"""Alerts that fire, as findings beside the others: nothing is green while an alert waits for somebody."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from django.db.models import Q
+
+from dashboard.alerts.models import Alert
+from dashboard.operations.findings import BAD, NOTE, WARN, Finding
+from dashboard.operations.view import View
+from scheduler.alerting.kinds import DISK, FAILING, LATENCY_LIMIT, SILENT_SOURCE, UNREACHABLE
+from scheduler.alerting.values import CRITICAL, FIRING, INFO, WARNING
+
+_SEVERITIES = {CRITICAL: BAD, WARNING: WARN, INFO: NOTE}
+_OF_FINDINGS = frozenset(kind.name for kind in (DISK, FAILING, LATENCY_LIMIT, SILENT_SOURCE, UNREACHABLE))
+
+
+def firing(view: View, findings: Sequence[Finding]) -> Iterator[Finding]:
+    """The alerts of the viewer's teams and of the estate that fire, but for those that a finding says already.
+
+    Parameters
+    ----------
+    view : View
+        Of the viewer.
+    findings : sequence of Finding
+        What is said already. Rules that read findings fire later and end later than these.
+    """
+    named = {finding.name for finding in findings} | {
+        user["id"] for finding in findings for user in finding.dataflows}
+    rows = view.worked.once("firing", lambda: list(Alert.objects.filter(phase=FIRING).filter(
+        Q(team=None) | Q(dataflow__isnull=False)).order_by("pk")))
+    for alert in rows:
+        key = str(alert.dataflow_id or "")
+        if alert.team_id is not None and key not in view.own:
+            continue
+        if alert.kind in _OF_FINDINGS and (alert.element in named or key in named):
+            continue
+        record = view.records.get(key)
+        users = [{"id": key, "name": record.name, "team": record.team.name}] if record is not None else []
+        yield Finding(
+            "alert", str(alert.pk), alert.kind, _SEVERITIES[alert.severity], alert.text, alert.remedy,
+            since_ms=1000 * alert.since_s, dataflows=users)
