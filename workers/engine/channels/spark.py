@@ -19,7 +19,6 @@ from .config import ChannelConfig
 from .jvm import build
 from .real_time import OPEN_MS
 
-TICKS_SCHEMA = "_seq BIGINT NOT NULL, _time BIGINT NOT NULL, _born BIGINT NOT NULL"
 _THREAD = "_weir_thread"
 
 
