@@ -26,7 +26,7 @@ def is_new(connection: BaseDatabaseWrapper) -> bool:
         connection.introspection.table_names())
 
 
-def kept_file(loader: MigrationLoader, *, prefix: Path = Path(sys.prefix)) -> Path | None:
+def template_file(loader: MigrationLoader, *, prefix: Path = Path(sys.prefix)) -> Path | None:
     """Where the migrated file of these migrations lies, or would; None outside a virtual environment."""
     if sys.prefix == sys.base_prefix:
         return None
@@ -37,25 +37,25 @@ def kept_file(loader: MigrationLoader, *, prefix: Path = Path(sys.prefix)) -> Pa
     return prefix / "databases" / f"{digest.hexdigest()[:24]}.sqlite3"
 
 
-def copy_into(connection: BaseDatabaseWrapper, kept: Path) -> bool:
-    """Let a new database be a copy of the file that is kept; whether it is. Nothing else may have it open."""
+def copy_into(connection: BaseDatabaseWrapper, template: Path) -> bool:
+    """Let a new database be a copy of the template; whether it is. Nothing else may have it open."""
     place = Path(connection.settings_dict["NAME"])
     connection.close()  # with the last connection its log goes, too
     try:
-        _copy(kept, place)
+        _copy(template, place)
     except OSError:  # it is gone, or the disk is full: migrating says so, or works
         return False
     return True
 
 
-def keep(connection: BaseDatabaseWrapper, kept: Path) -> None:
+def keep(connection: BaseDatabaseWrapper, template: Path) -> None:
     """Keep a database that was just migrated, before anything is in it, in place of those of other migrations."""
     connection.close()
     with suppress(OSError):  # the environment is another user's: each start migrates then
-        kept.parent.mkdir(exist_ok=True)
-        _copy(Path(connection.settings_dict["NAME"]), kept)
-        for other in kept.parent.glob("*.sqlite3"):
-            if other != kept:
+        template.parent.mkdir(exist_ok=True)
+        _copy(Path(connection.settings_dict["NAME"]), template)
+        for other in template.parent.glob("*.sqlite3"):
+            if other != template:
                 other.unlink(missing_ok=True)
 
 

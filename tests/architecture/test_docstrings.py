@@ -60,9 +60,9 @@ def unknown(node: Definition, names: list[str]) -> set[str]:
         makers = [part for part in node.body if isinstance(part, ast.FunctionDef) and part.name == "__init__"]
     else:
         fields, makers = set(), [node]
-    there = fields | {
+    parameters = fields | {
         argument.arg for maker in makers for argument in ast.walk(maker.args) if isinstance(argument, ast.arg)}
-    return set(names) - there if there else set()
+    return set(names) - parameters if parameters else set()
 
 
 @pytest.mark.parametrize("package", PACKAGES)
@@ -77,10 +77,10 @@ def test_an_entry_is_of_a_parameter_and_says_more_than_its_name(package: str) ->
 
 
 def test_what_many_have_in_common_is_said_once() -> None:
-    said = Counter(
+    entries_alike = Counter(
         (", ".join(names), text) for path in python_files(*PACKAGES)
         for _, names, _, text in documented(tree(path)) if "`" not in text)
-    assert {entry: count for entry, count in said.items() if count > MOST_ALIKE} == {}
+    assert {entry: count for entry, count in entries_alike.items() if count > MOST_ALIKE} == {}
 
 
 @pytest.mark.parametrize(("text", "nothing"), [
@@ -90,6 +90,6 @@ def test_what_many_have_in_common_is_said_once() -> None:
 def test_an_entry_that_says_nothing_is_seen(text: str, nothing: bool) -> None:
     docstring = f"Undo.\n\n  Parameters\n  ----------\n  plan_id : str\n    {text}\n  "
     module = ast.parse(f"def undo(plan_id):\n  {docstring!r}")
-    [(node, names, kind, found)] = documented(module)
-    assert (names, kind, found) == (["plan_id"], "str", text) and says_nothing(node, names, kind, found) == nothing
+    [(node, names, kind, entry)] = documented(module)
+    assert (names, kind, entry) == (["plan_id"], "str", text) and says_nothing(node, names, kind, entry) == nothing
     assert unknown(node, names) == set() and unknown(node, ["plan"]) == {"plan"}

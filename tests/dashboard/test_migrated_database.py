@@ -11,7 +11,7 @@ from django.db import connection
 from django.db.migrations.loader import MigrationLoader
 from django.db.utils import ConnectionHandler
 
-from dashboard.core.migrated_database import copy_into, is_new, keep, kept_file
+from dashboard.core.migrated_database import copy_into, is_new, keep, template_file
 
 
 def handler(folder: Path) -> ConnectionHandler:
@@ -22,15 +22,15 @@ def handler(folder: Path) -> ConnectionHandler:
 
 @pytest.mark.django_db
 def test_a_new_database_becomes_a_copy_of_what_was_kept(tmp_path: Path) -> None:
-    databases, kept = handler(tmp_path), tmp_path / "kept" / "now.sqlite3"
+    databases, template = handler(tmp_path), tmp_path / "template" / "now.sqlite3"
     made, new = databases["default"], databases["other"]
     assert is_new(made) and is_new(new)
     made.cursor().execute("CREATE TABLE tasks AS SELECT 7 AS number")
-    keep(made, kept)
-    (kept.parent / "earlier.sqlite3").touch()
-    keep(made, kept)
-    assert [path.name for path in kept.parent.iterdir()] == ["now.sqlite3"], "those of other migrations go"
-    assert copy_into(new, kept) and not is_new(new)
+    keep(made, template)
+    (template.parent / "earlier.sqlite3").touch()
+    keep(made, template)
+    assert [path.name for path in template.parent.iterdir()] == ["now.sqlite3"], "those of other migrations go"
+    assert copy_into(new, template) and not is_new(new)
     assert new.cursor().execute("SELECT number FROM tasks").fetchall() == [(7,)]
     new.cursor().execute("DELETE FROM tasks")
     new.close()
@@ -55,12 +55,12 @@ def test_the_file_is_of_one_set_of_migrations(tmp_path: Path, monkeypatch: pytes
     import changes  # as a migration's module
 
     now = SimpleNamespace(disk_migrations={("bills", "0001"): changes.Migration()})
-    before = kept_file(now, prefix=tmp_path)
-    assert before == kept_file(now, prefix=tmp_path)
+    before = template_file(now, prefix=tmp_path)
+    assert before == template_file(now, prefix=tmp_path)
     assert before not in (
-        kept_file(SimpleNamespace(disk_migrations={}), prefix=tmp_path),
-        kept_file(MigrationLoader(None), prefix=tmp_path))
+        template_file(SimpleNamespace(disk_migrations={}), prefix=tmp_path),
+        template_file(MigrationLoader(None), prefix=tmp_path))
     (tmp_path / "changes.py").write_text("class Migration: atomic = False")
-    assert kept_file(now, prefix=tmp_path) != before
+    assert template_file(now, prefix=tmp_path) != before
     monkeypatch.setattr(sys, "base_prefix", sys.prefix)
-    assert kept_file(now) is None
+    assert template_file(now) is None

@@ -22,7 +22,7 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument(
-            "--migrate", action="store_true", help="migrate a new database, though a migrated one is kept")
+            "--migrate", action="store_true", help="migrate a new database, though a template of one is there")
 
     def handle(self, *, migrate: bool, **_: object) -> None:
         if static_files.collect():
@@ -36,10 +36,10 @@ class Command(BaseCommand):
         if not executor.migration_plan(executor.loader.graph.leaf_nodes()):
             return
         is_new = migrated_database.is_new(connection)
-        kept = migrated_database.kept_file(executor.loader) if is_new and copies else None
-        if kept is not None and kept.is_file() and migrated_database.copy_into(connection, kept):
+        template = migrated_database.template_file(executor.loader) if is_new and copies else None
+        if template is not None and template.is_file() and migrated_database.copy_into(connection, template):
             self.stdout.write("the database is a copy of one that was migrated before")
             return
         call_command("migrate", interactive=False, stdout=self.stdout)
-        if kept is not None:
-            migrated_database.keep(connection, kept)
+        if template is not None:
+            migrated_database.keep(connection, template)
