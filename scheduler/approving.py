@@ -283,10 +283,6 @@ def case_of(plan: Plan, *, team: str, pause_ms: float, reaches: frozenset[str] =
 
     Parameters
     ----------
-    plan : Plan
-        The plan.
-    team : str
-        The team, by its short name.
     pause_ms : float
         For how long outputs are expected to stand while queries hand over or restart; 0 where none does.
     reaches : frozenset of str, optional

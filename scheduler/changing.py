@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from .model.dataflow import Dataflow
-from .model.encoding import freeze_plan
 from .model.errors import InvalidTransition
 from .model.estate import Submitted
 from .model.plan import BillChange, Plan, Price
@@ -23,8 +22,8 @@ from .model.prices import Prices
 from .model.secrets import with_scoped_secrets
 from .model.task_types import TaskTypes, require_types
 from .newcomer import Newcomer, resting
-from .performance.pricing import query_cores, running_cores
-from .plan_building import plan_of_change, submitted_in
+from .performance.pricing import query_cores
+from .plan_building import cores_of, heads_of, plan_of_change, submitted_in
 from .reuse.activity import Activity, FragmentChange, adjust, crowding_note, is_working, queries_ceased
 from .reuse.bill_changes import LEAST, bill_changes
 from .reuse.fingerprint import fingerprints
@@ -52,26 +51,14 @@ def plan_change(
 
     Parameters
     ----------
-    estate : EstateView
-        What runs now, by look-ups; it is not changed.
-    dataflow : Dataflow
-        The version that is to run.
-    former : Dataflow
-        The version that runs, as it was submitted.
     dataflow_id, team : str
         The dataflow's id in the estate, and its team by its short name.
-    task_types : TaskTypes
-        Declarations of all types of both versions.
-    prices : Prices
-        What a core and hour costs, and how often queries run batches.
     fresh : bool
         Of what is new: join no stateful task that runs already, but start it anew with all that is downstream of it.
     begin : str
         Where new fragments begin in the streams of running tasks: ``now``, ``oldest``, or a time in ms since the epoch.
     longest_chain : int, optional
         Most tasks in a new fragment.
-    remarks : sequence of str
-        What reviewers should know besides; they become notes.
 
     Returns
     -------
@@ -105,7 +92,7 @@ def plan_change(
             alone, with_scoped_secrets(former, team=team, task_types=task_types), before, scope=scope,
             task_types=task_types))
     version = _Version(estate, before, newcomer, newcomer.merged(fresh=fresh))
-    return freeze_plan(version.plan(dataflow, begin=begin, otherwise=not fresh, remarks=remarks))
+    return version.plan(dataflow, begin=begin, otherwise=not fresh, remarks=remarks)
 
 
 def _unchanged(
@@ -173,7 +160,7 @@ class _Version:
             task_id for task_id, stands in self.left.items() if stands != "works" and is_working(self.estate, task_id))
 
     def plan(self, dataflow: Dataflow, *, begin: str, otherwise: bool, remarks: Sequence[str]) -> Plan:
-        """The plan; not frozen. ``otherwise`` is the other choice of starting fresh, for its price."""
+        """The plan; ``otherwise`` is the other choice of starting fresh, for its price."""
         estate, newcomer = self.estate, self.newcomer
         started = newcomer.started(self.merged)
         chains = newcomer.chains(self.merged)
@@ -205,15 +192,14 @@ class _Version:
         joined = set(self.joined)
         return [
             *(task_id for task_id in self.joined if joined.isdisjoint(self.estate.tasks[task_id].parents)),
-            *(fragment.tasks[0] for fragment_id, fragment in change.before.items() if fragment_id in change.after)]
+            *heads_of(fragment for fragment_id, fragment in change.before.items() if fragment_id in change.after)]
 
     def _price(self, merged: Merge, adjusted: FragmentChange, *, queries: int, stopped: int) -> Price:
         newcomer, prices = self.newcomer, self.newcomer.prices
         price = newcomer.price(merged, adjusted, queries=queries)
         ceased = queries_ceased(adjusted)
-        cores = -ceased * query_cores(prices) - sum(
-            running_cores(self.estate.tasks[task_id], task_types=newcomer.task_types, prices=prices)
-            for task_id in self.ceased)
+        cores = -ceased * query_cores(prices) - cores_of(
+            map(self.estate.tasks.__getitem__, self.ceased), task_types=newcomer.task_types, prices=prices)
         delta = price.cores_delta + cores
         return replace(
             price, tasks_reused=len(self.reused), tasks_stopped=stopped, queries_stopped=ceased,

@@ -65,8 +65,6 @@ def lay_out(schedule: Schedule, running: Mapping[str, str], started: Collection[
     ----------
     running : mapping of str to str
         Submitted task id to running task id.
-    started : collection of str
-        The running tasks to be started.
 
     Raises
     ------

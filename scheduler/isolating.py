@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from .applying import reversed_plan
-from .model.encoding import freeze_plan
 from .model.errors import InvalidTransition, NothingToGain
 from .model.fragment import Fragment, node_of
 from .model.plan import Plan
@@ -13,7 +9,14 @@ from .model.plan_kinds import ISOLATE
 from .model.ports import EstateView
 from .model.prices import Prices
 from .model.task_types import TaskTypes
-from .plan_building import plan_of_change, price_of_rearrangement, submitted_in, touched_by
+from .plan_building import (
+    heads_of,
+    kept_outputs,
+    plan_of_rearrangement,
+    plan_taking_back,
+    shown_outputs,
+    submitted_in,
+)
 from .reuse.division import is_scheduled
 from .reuse.handover import Piece, recut_in
 from .reuse.isolation import cut_for_others
@@ -26,16 +29,8 @@ def plan_isolation(
 
     Parameters
     ----------
-    estate : EstateView
-        What runs, for whom and where.
     dataflow_id : str
         The dataflow that it is planned for: one that needs a part of the query.
-    slow : str
-        The running task that is slow.
-    task_types : TaskTypes
-        The catalogue.
-    prices : Prices
-        What a core, a query and what they take cost an hour.
     why : str, optional
         What was measured, for those who look at the plan.
 
@@ -58,30 +53,16 @@ def plan_isolation(
         raise InvalidTransition(
             f"The query cannot be cut: {cut.why_not}.",
             remedy="Pause or remove the dataflow with the slow task, or submit it fresh.", dataflow=dataflow_id)
-    outputs = {
-        task_id for task_id in fragment.active_tasks
-        if task_types[estate.tasks[task_id].type].terminal == "output"}
     change = recut_in(
         estate, [fragment], [Piece(cut.position, fragment.slot), Piece(fragment.active - cut.position, fragment.slot)],
-        outputs=outputs)
-    return freeze_plan(plan_of_change(
-        ISOLATE, estate, submitted, change,
-        heads=(fragment.tasks[0],),
-        reused=tuple(sorted(set(submitted.running.values()))),
-        price=price_of_rearrangement(
-            estate, submitted, task_types=task_types, prices=prices, queries_started=2, queries_stopped=1,
-            task_cores_delta=0.0),
-        why=why,
-    ))
+        outputs=shown_outputs(estate, [fragment], task_types))
+    return plan_of_rearrangement(
+        ISOLATE, estate, submitted, change, heads=heads_of([fragment]), task_types=task_types, prices=prices,
+        queries_started=2, queries_stopped=1, why=why)
 
 
 def plan_joining_back(estate: EstateView, plan: Plan) -> Plan:
     """Plan to undo an isolation: what it cut is one query again.
-
-    Parameters
-    ----------
-    plan : Plan
-        The isolation, as it was enacted.
 
     Raises
     ------
@@ -99,12 +80,9 @@ def plan_joining_back(estate: EstateView, plan: Plan) -> Plan:
         raise InvalidTransition(
             f"The queries of {submitted.name} were changed again since they were cut.",
             remedy="There is nothing left to undo.", dataflow=submitted.id)
-    tasks = sum(part.active for part in path)
-    outputs = {task_id for part in path for task_id in part.channels if task_id not in part.outlets}
-    change = recut_in(estate, path, [Piece(tasks, path[0].slot)], outputs=outputs)
-    return freeze_plan(replace(
-        reversed_plan(plan, change), generation=estate.generation, dataflow=submitted,
-        **touched_by(estate, (part.tasks[0] for part in path), besides=submitted)))
+    whole = Piece(sum(part.active for part in path), path[0].slot)
+    return plan_taking_back(
+        estate, plan, recut_in(estate, path, [whole], outputs=kept_outputs(path)), heads=heads_of(path))
 
 
 def _at_work(estate: EstateView, task_id: str) -> tuple[Fragment | None, int]:

@@ -11,8 +11,6 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
-from .applying import reversed_plan
-from .model.encoding import freeze_plan
 from .model.errors import InvalidTransition, NotFound
 from .model.estate import Submitted
 from .model.fragment import Fragment, RunningBundle, Slot, node_of
@@ -22,7 +20,14 @@ from .model.ports import EstateView
 from .model.prices import Prices
 from .model.secrets import SECRET, TEAM, secrets_of
 from .model.task_types import TaskType, TaskTypes
-from .plan_building import plan_of_change, price_of_rearrangement, submitted_in, touched_by
+from .plan_building import (
+    heads_of,
+    kept_outputs,
+    plan_of_rearrangement,
+    plan_taking_back,
+    shown_outputs,
+    submitted_in,
+)
 from .reuse.cutting import stuck_types
 from .reuse.division import is_placed
 from .reuse.handover import moved_in
@@ -49,14 +54,6 @@ def why_not_to_other_nodes(
 
     Parameters
     ----------
-    estate : EstateView
-        What runs.
-    fragment : Fragment
-        What the query is of.
-    bundle : RunningBundle
-        The query.
-    task_types : TaskTypes
-        The catalogue.
     file_secrets : collection of (str, str), optional
         Team and name of the secrets that stand for a file of the node.
     """
@@ -92,16 +89,8 @@ def slots_for(
 
     Parameters
     ----------
-    estate : EstateView
-        What runs.
-    fragment : Fragment
-        What the query is of.
-    bundle : RunningBundle
-        The query.
     slots : iterable of Slot
         Those that something may be placed on.
-    task_types : TaskTypes
-        The catalogue.
     file_secrets : collection of (str, str), optional
         Team and name of the secrets that stand for a file of the node.
     """
@@ -120,20 +109,10 @@ def plan_move(
 
     Parameters
     ----------
-    estate : EstateView
-        What runs, for whom and where.
-    dataflow_id : str
-        A dataflow that runs in each of the queries.
     query : str
         A fragment that no schedule divides, or a bundle.
-    slot : str
-        The slot's name.
     along : sequence of str, optional
         Those that go there with it: all of them or none.
-    task_types : TaskTypes
-        The catalogue: whether state can be handed over.
-    prices : Prices
-        What a core, a query and what they take cost an hour.
     why : str, optional
         What it is for, for those who look at the plan.
     file_secrets : collection of (str, str), optional
@@ -182,18 +161,11 @@ def plan_move(
                 remedy=f"Start the agent of {node} and try again.", query=name, slot=slot)
         _require_movable(estate, *own[name], slot, task_types=task_types, file_secrets=file_secrets)
     homes = {name: own[name][0] for name in queries}
-    outputs = {
-        task_id for fragment in homes.values() for task_id in fragment.active_tasks
-        if task_types[estate.tasks[task_id].type].terminal == "output"}
-    return freeze_plan(plan_of_change(
-        MOVE, estate, submitted, moved_in(estate, dict.fromkeys(queries, slot), outputs=outputs, homes=homes),
-        heads=dict.fromkeys(fragment.tasks[0] for fragment in homes.values()),
-        reused=tuple(sorted(set(submitted.running.values()))),
-        price=price_of_rearrangement(
-            estate, submitted, task_types=task_types, prices=prices, queries_started=len(queries),
-            queries_stopped=len(queries), task_cores_delta=0.0),
-        notes=_notes(estate, submitted, homes), why=why,
-    ))
+    change = moved_in(
+        estate, dict.fromkeys(queries, slot), outputs=shown_outputs(estate, homes.values(), task_types), homes=homes)
+    return plan_of_rearrangement(
+        MOVE, estate, submitted, change, heads=heads_of(homes.values()), task_types=task_types, prices=prices,
+        queries_started=len(queries), queries_stopped=len(queries), notes=_notes(estate, submitted, homes), why=why)
 
 
 def _notes(estate: EstateView, submitted: Submitted, homes: Mapping[str, Fragment]) -> tuple[str, ...]:
@@ -232,11 +204,6 @@ def _require_movable(
 def plan_moving_back(estate: EstateView, plan: Plan) -> Plan:
     """Plan to undo a move: each query goes on in the slot where it was.
 
-    Parameters
-    ----------
-    plan : Plan
-        The move, as it was enacted.
-
     Raises
     ------
     NotSubmitted
@@ -263,17 +230,13 @@ def plan_moving_back(estate: EstateView, plan: Plan) -> Plan:
         raise InvalidTransition(
             f"The slot {gone} is gone, or its node is drained.", remedy="Move the query to another slot.",
             dataflow=submitted.id)
-    outputs = {
-        task_id for fragment in homes.values() for task_id in fragment.channels if task_id not in fragment.outlets}
-    change = moved_in(estate, slots, outputs=outputs, homes=homes)
+    change = moved_in(estate, slots, outputs=kept_outputs(homes.values()), homes=homes)
     # The ones before them, too: they may still work, where the move was not over.
     after = dict(change.after)
     for step, (ended, _) in zip(change.steps, moved, strict=True):
         after[step.fragment] = _inheriting_too(after[step.fragment], step, ended.id)
-    return freeze_plan(replace(
-        reversed_plan(plan, replace(change, after=after)), generation=estate.generation, dataflow=submitted, notes=(),
-        **touched_by(
-            estate, dict.fromkeys(fragment.tasks[0] for fragment in homes.values()), besides=submitted)))
+    return plan_taking_back(
+        estate, plan, replace(change, after=after), heads=heads_of(homes.values()), notes=())
 
 
 def _ended_and_heir(plan: Plan, step: Step) -> tuple[RunningBundle, RunningBundle]:

@@ -1,12 +1,16 @@
-"""Building plans: the fields that all kinds of plans fill alike."""
+"""Building plans: how every kind is put together from a change to fragments, its price, and who notices it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
+from .applying import reversed_plan
+from .model.encoding import freeze_plan
 from .model.errors import NotSubmitted
 from .model.estate import Submitted
+from .model.fragment import Fragment, RunningTask
 from .model.plan import Plan, Price
 from .model.plan_kinds import PlanKind
 from .model.ports import EstateView
@@ -20,52 +24,119 @@ from .reuse.fragments import cut_into_chains
 
 def plan_of_change(
     kind: PlanKind, estate: EstateView, dataflow: Submitted, change: FragmentChange, *, heads: Iterable[str],
-    **fields: Any,
+    price: Price, **fields: Any,
 ) -> Plan:
-    """The plan of a change to fragments; not frozen.
+    """The plan of a change to fragments, frozen: every kind of plan is made here.
 
     Parameters
     ----------
-    kind : PlanKind
-        What the plan does.
     dataflow : Submitted
         The dataflow's entry as the plan leaves it, or as it was before a removal.
     change : FragmentChange
         The fragments before and after, and the steps between.
     heads : iterable of str
-        Running tasks of which every user notices the plan.
+        Running tasks of which every user notices the plan (`heads_of`).
     **fields
-        Further fields of the plan; ``started`` and ``stopped`` are empty where they are not given.
+        Further fields of the plan. ``started`` and ``stopped`` are empty where they are not given, and ``reused`` is
+        all that executes the dataflow.
     """
-    return Plan(
+    return freeze_plan(Plan(
         kind=kind.name, generation=estate.generation, dataflow=dataflow, steps=change.steps,
-        fragments_before=change.before, fragments_after=change.after,
+        fragments_before=change.before, fragments_after=change.after, price=price,
         **touched_by(estate, heads, besides=estate.submitted.get(dataflow.id)),
-        **{"started": (), "stopped": (), **fields})
+        **{"started": (), "stopped": (), "reused": running_of(dataflow), **fields}))
+
+
+def plan_of_rearrangement(
+    kind: PlanKind, estate: EstateView, dataflow: Submitted, change: FragmentChange, *, heads: Iterable[str],
+    task_types: TaskTypes, prices: Prices, task_cores_delta: float = 0.0, queries_started: int = 0,
+    queries_stopped: int = 0, **fields: Any,
+) -> Plan:
+    """The plan of a change that neither brings nor ends tasks of a submitted dataflow, with its price, frozen.
+
+    Parameters
+    ----------
+    kind, dataflow, change, heads, **fields
+        As for `plan_of_change`.
+    task_cores_delta, queries_started, queries_stopped
+        As for `price_of_rearrangement`.
+    """
+    return plan_of_change(
+        kind, estate, dataflow, change, heads=heads, price=price_of_rearrangement(
+            estate, dataflow, task_types=task_types, prices=prices, task_cores_delta=task_cores_delta,
+            queries_started=queries_started, queries_stopped=queries_stopped), **fields)
+
+
+def plan_taking_back(
+    estate: EstateView, plan: Plan, change: FragmentChange, *, heads: Iterable[str], **fields: Any
+) -> Plan:
+    """The plan that takes an enacted one back by this change, frozen; its dataflow is in the estate.
+
+    Parameters
+    ----------
+    plan : Plan
+        As it was enacted; the new one has its price and its tasks the other way round.
+    change, heads, **fields
+        As for `plan_of_change`.
+    """
+    submitted = submitted_in(estate, plan.dataflow.id)
+    return freeze_plan(replace(
+        reversed_plan(plan, change), generation=estate.generation, dataflow=submitted,
+        **{**touched_by(estate, heads, besides=submitted), **fields}))
 
 
 def price_of_rearrangement(
-    estate: EstateView, submitted: Submitted, *, task_types: TaskTypes, prices: Prices, task_cores_delta: float,
-    queries_started: int = 0, queries_stopped: int = 0,
+    estate: EstateView, submitted: Submitted, *, task_types: TaskTypes, prices: Prices, task_cores_delta: float = 0.0,
+    queries_started: int = 0, queries_stopped: int = 0, tasks_stopped: int = 0, queries_alone: int | None = None,
 ) -> Price:
-    """The price of a plan that neither starts nor stops tasks of a submitted dataflow.
+    """The price of a plan that starts no tasks of a submitted dataflow.
 
     Parameters
     ----------
     submitted : Submitted
-        The dataflow's entry; its tasks are reused, all of them.
-    task_cores_delta : float
+        The dataflow's entry; its tasks are reused, but for those that stop.
+    task_cores_delta : float, optional
         CPU cores by which its tasks take more or less, their queries' base CPU left out.
-    queries_started, queries_stopped : int
-        Queries that begin and end with the plan.
+    queries_started, queries_stopped, tasks_stopped : int, optional
+        Queries that begin and end with the plan, and tasks that end.
+    queries_alone : int, optional
+        How many queries would run it if it shared nothing; as it would be cut into chains where that is not given.
     """
-    own = tuple(estate.tasks[task_id] for task_id in sorted(set(submitted.running.values())))
+    own = tuple(estate.tasks[task_id] for task_id in running_of(submitted))
+    if queries_alone is None:
+        queries_alone = len(cut_into_chains(own, task_types=task_types, unchained=submitted.unchained_running))
     return price_of(
-        prices=prices, tasks_reused=len(own), queries_started=queries_started, queries_stopped=queries_stopped,
-        task_cores_delta=task_cores_delta, types={task.type for task in own},
-        task_cores_alone=sum(running_cores(task, task_types=task_types, prices=prices) for task in own),
-        queries_alone=len(cut_into_chains(own, task_types=task_types, unchained=submitted.unchained_running)),
-    )
+        prices=prices, tasks_reused=len(own) - tasks_stopped, tasks_stopped=tasks_stopped,
+        queries_started=queries_started, queries_stopped=queries_stopped, task_cores_delta=task_cores_delta,
+        types={task.type for task in own}, task_cores_alone=cores_of(own, task_types=task_types, prices=prices),
+        queries_alone=queries_alone)
+
+
+def cores_of(tasks: Iterable[RunningTask], *, task_types: TaskTypes, prices: Prices) -> float:
+    """The CPU cores that running tasks take together, their queries' base CPU left out."""
+    return sum(running_cores(task, task_types=task_types, prices=prices) for task in tasks)
+
+
+def running_of(submitted: Submitted) -> tuple[str, ...]:
+    """The running tasks that execute a dataflow, each once, sorted."""
+    return tuple(sorted(set(submitted.running.values())))
+
+
+def heads_of(fragments: Iterable[Fragment]) -> dict[str, None]:
+    """The first task of each fragment, once: it is upstream of all the others, so whoever uses them uses it."""
+    return dict.fromkeys(fragment.tasks[0] for fragment in fragments)
+
+
+def shown_outputs(estate: EstateView, fragments: Iterable[Fragment], task_types: TaskTypes) -> set[str]:
+    """The working tasks of fragments whose channels are kept for those who look at them."""
+    return {
+        task_id for fragment in fragments for task_id in fragment.active_tasks
+        if task_types[estate.tasks[task_id].type].terminal == "output"}
+
+
+def kept_outputs(fragments: Iterable[Fragment]) -> set[str]:
+    """The tasks whose channels fragments keep though nobody reads them: those that are looked at."""
+    return {task_id for fragment in fragments for task_id in fragment.channels if task_id not in fragment.outlets}
 
 
 def submitted_in(estate: EstateView, dataflow_id: str) -> Submitted:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from .contracts.reports import FAILING, Reports
 from .model.fragment import node_of
 from .model.plan import Plan
-from .step_kinds import ROUTE, Evidence, steps_done
+from .step_kinds import Evidence, kind_of, steps_done
 
 LONGEST_CAUSE = 2000  # characters
 
@@ -51,7 +51,7 @@ def _failing(plan: Plan, reports: Reports) -> dict[str, str]:
 def _silent(plan: Plan, evidence: Evidence, done: Collection[str]) -> dict[str, str]:
     """Fragments with steps that are not in force, on nodes of which nothing is heard."""
     waiting = [step for step in plan.steps if step.key not in done]
-    routed = {step.fragment for step in waiting if step.kind == ROUTE.name}
+    routed = {step.fragment for step in waiting if kind_of(step).divides_streams}
     causes = {}
     for fragment_id in sorted({step.fragment for step in waiting}):
         fragment = plan.fragments_after.get(fragment_id) or plan.fragments_before.get(fragment_id)

@@ -8,7 +8,6 @@ from functools import partial
 
 from .enactment import LaidOut, bundle_ids, lay_out, notes_of, promise_of
 from .model.dataflow import Dataflow
-from .model.encoding import freeze_plan
 from .model.errors import AlreadySubmitted
 from .model.estate import Submitted
 from .model.plan import Plan
@@ -19,8 +18,8 @@ from .model.secrets import with_scoped_secrets
 from .model.task_types import TaskTypes, require_types
 from .model.usage import SlotLoad, growth_of
 from .newcomer import Newcomer, resting
-from .performance.pricing import in_slots, price_of, running_cores
-from .plan_building import plan_of_change, submitted_in
+from .performance.pricing import in_slots
+from .plan_building import cores_of, heads_of, plan_of_change, price_of_rearrangement, submitted_in
 from .reuse.activity import (
     adjust,
     crowding_note,
@@ -29,7 +28,7 @@ from .reuse.activity import (
 )
 from .reuse.bill_changes import bill_changes
 from .reuse.containment import Contained, Containment, contain
-from .reuse.fragments import LONGEST_CHAIN, NOW, attach, begun_note, chained_note, cut_into_chains
+from .reuse.fragments import LONGEST_CHAIN, NOW, attach, begun_note, chained_note
 from .reuse.merge import Merge, merge
 from .reuse.order import order_note, reads_divided
 from .reuse.unmerge import unmerge
@@ -55,16 +54,10 @@ def plan_submission(
 
     Parameters
     ----------
-    estate : EstateView
-        What runs now, by look-ups; it is not changed.
     dataflow : Dataflow
         Valid, as `read_document` returns it.
     dataflow_id, team : str
         The submission's id, and the team whose private tasks it may share where the dataflow is private.
-    task_types : TaskTypes
-        Declarations of all its types.
-    prices : Prices
-        What a core and hour costs, and how often queries run batches.
     longest_chain : int, optional
         Most tasks in a new fragment.
     fresh : bool
@@ -125,7 +118,7 @@ def plan_submission(
     change = attach(
         estate, chains, slots, started=started, resumed=resumed, begin=begin, bundles=laid_out.bundles)
     price = submission.price(merged, resumed, queries=laid_out.queries or len(chains))
-    return freeze_plan(plan_of_change(
+    return plan_of_change(
         SUBMIT, estate,
         Submitted(
             id=dataflow_id, name=dataflow.name, team=team, running=merged.running,
@@ -152,7 +145,7 @@ def plan_submission(
                 chained_note(estate, {task: merged.running[task] for task in contained.dataflow.unchained}),
                 begun_note(estate, merged.running, reused=merged.reused, task_types=task_types)]),
             *(notes_of(schedule, task_types=task_types) if schedule else ()), *remarks),
-    ))
+    )
 
 
 def merged_plainly(
@@ -162,16 +155,6 @@ def merged_plainly(
 
     Parameters
     ----------
-    estate : EstateView
-        What runs, for whom and where, as the decision sees it.
-    dataflow : Dataflow
-        The dataflow as submitted.
-    dataflow_id : str
-        The dataflow's id.
-    team : str
-        The team, by its short name.
-    task_types : TaskTypes
-        The catalogue, by type name.
     fresh : bool, optional
         Whether it joins nothing that runs.
     """
@@ -194,17 +177,6 @@ def plan_removal(estate: EstateView, dataflow_id: str, *, task_types: TaskTypes,
     thereby lose their last reader; nothing that keeps running is restarted. ``reused`` of the plan are the tasks that
     stay for others.
 
-    Parameters
-    ----------
-    estate : EstateView
-        What runs, for whom and where, as the decision sees it.
-    dataflow_id : str
-        The dataflow's id.
-    task_types : TaskTypes
-        The catalogue, by type name.
-    prices : Prices
-        What a core, a query and what they take cost an hour.
-
     Raises
     ------
     NotSubmitted
@@ -216,28 +188,18 @@ def plan_removal(estate: EstateView, dataflow_id: str, *, task_types: TaskTypes,
     change = adjust(estate, unmerged.activities)
     rested = unmerged.rested(estate)
     ceased = [*rested, *(task_id for task_id in unmerged.stopped if is_working(estate, task_id))]
-    own = tuple(estate.tasks[task_id] for task_id in (*unmerged.kept, *unmerged.stopped))
-    return freeze_plan(plan_of_change(
-        REMOVE, estate, submitted, change,
-        # A fragment's first task is upstream of all its others, so whoever uses them uses it.
-        heads=(fragment.tasks[0] for fragment in change.after.values()),
+    return plan_of_change(
+        REMOVE, estate, submitted, change, heads=heads_of(change.after.values()),
         reused=unmerged.kept,
         stopped=stopped,
         rested=rested,
-        price=price_of(
-            prices=prices,
-            tasks_reused=len(unmerged.kept),
-            tasks_stopped=len(stopped),
+        price=price_of_rearrangement(
+            estate, submitted, task_types=task_types, prices=prices, tasks_stopped=len(stopped),
             queries_stopped=queries_ceased(change),
-            task_cores_delta=-sum(
-                running_cores(estate.tasks[task_id], task_types=task_types, prices=prices) for task_id in ceased),
-            task_cores_alone=sum(running_cores(task, task_types=task_types, prices=prices) for task in own),
-            queries_alone=len(cut_into_chains(own, task_types=task_types, unchained=submitted.unchained_running)),
-            types={task.type for task in own},
-        ),
+            task_cores_delta=-cores_of(map(estate.tasks.__getitem__, ceased), task_types=task_types, prices=prices)),
         bill_changes=() if submitted.paused else bill_changes(
             estate, unmerged.kept, team=submitted.team, comes=False, task_types=task_types, prices=prices),
-    ))
+    )
 
 
 def _check_plannable(estate: EstateView, dataflow: Dataflow, dataflow_id: str, task_types: TaskTypes) -> None:

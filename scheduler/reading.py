@@ -144,10 +144,6 @@ class Answers:
 
     Parameters
     ----------
-    estate : EstateView
-        What runs now.
-    siblings : Siblings
-        Where running tasks are looked up by kin.
     noted : sequence of Reads
         What the plans were made from that are asked about, so that their look-ups are read together.
     """
@@ -170,13 +166,7 @@ class Answers:
         self._digests: dict[tuple[str, str], str] = {}
 
     def changes(self, reads: Reads) -> tuple[Change, ...]:
-        """What a plan looked up and would find otherwise now; none where it would be made again as it was.
-
-        Parameters
-        ----------
-        reads : Reads
-            One of those that the answers are for.
-        """
+        """What a plan looked up and would find otherwise now; none where it would be made again as it was."""
         return tuple(
             Change(part, key, gone=not now, new=not before)
             for part in PARTS for key, before in reads.answers.get(part, {}).items()

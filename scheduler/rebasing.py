@@ -21,12 +21,8 @@ def rebase(plan: Plan, estate: EstateView, *, query_cores: float) -> Plan:
 
     Parameters
     ----------
-    plan : Plan
-        Frozen, for an earlier generation.
     estate : EstateView
         What runs now (`scheduler.reading.Answers.changes` finds nothing there).
-    query_cores : float
-        Cores that a query takes whatever it carries.
 
     Raises
     ------

@@ -35,8 +35,6 @@ def standing_for(
 
     Parameters
     ----------
-    before : Plan
-        What the reviewers have before them.
     now : Plan
         What is planned for the same request from the estate as it is now.
     paying_before, paying_now : mapping of str to int

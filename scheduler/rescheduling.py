@@ -7,10 +7,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 
-from .applying import reversed_plan
 from .enactment import bundle_ids, notes_of, parts_of, parts_of_slots, promise_of
 from .model.dataflow import Dataflow
-from .model.encoding import freeze_plan
 from .model.errors import NotEnactable, NothingToChange
 from .model.estate import Submitted
 from .model.fragment import Fragment, node_of
@@ -19,14 +17,14 @@ from .model.plan_kinds import SCHEDULE
 from .model.ports import EstateView
 from .model.prices import Prices
 from .model.task_types import TaskTypes
-from .performance.pricing import in_slots, price_of, running_cores
-from .plan_building import plan_of_change, submitted_in
+from .performance.pricing import in_slots
+from .plan_building import heads_of, plan_of_change, plan_taking_back, price_of_rearrangement, running_of, submitted_in
 from .reuse.activity import FragmentChange, is_working
 from .reuse.cutting import TaskDivision, scheduled_anew, why_fused
 from .reuse.division import divided_back, working_bundles
 from .reuse.order import order_note, stateful_downstream
 from .scheduling import Job, Schedule
-from .step_kinds import START_BUNDLE
+from .step_kinds import kind_of
 
 
 def schedulable(
@@ -36,17 +34,6 @@ def schedulable(
 
     A schedule gives each task a fragment of its own. Chains that were submitted without a schedule, or by others, are
     cut for that; tasks of a chain that cannot be cut stay as they are.
-
-    Parameters
-    ----------
-    estate : EstateView
-        What runs, for whom and where, as the decision sees it.
-    dataflow_id : str
-        The dataflow's id.
-    dataflow : Dataflow
-        The dataflow as submitted.
-    task_types : TaskTypes
-        The catalogue, by type name.
     """
     running, stuck = _schedulable(estate, dataflow_id, dataflow, task_types=task_types)
     if running:
@@ -155,19 +142,25 @@ def plan_schedule(
     now = {task: of_task.get(own[task], fragment) for task, fragment in running.items()}
     price = _price(
         estate, submitted, change, task_types=task_types, prices=prices, schedule=schedule, running=running, now=now)
-    plan = _plan(estate, submitted, change, price, schedule, now, task_types, prices)
-    stays = _stays_fused(estate, dataflow_id, job.dataflow, task_types)
-    return freeze_plan(replace(
-        plan, notes=(*_cut_notes(change), *_order_notes(running, now), *stays, *plan.notes, *remarks)))
+    changed = {step.fragment for step in change.steps}
+    return plan_of_change(
+        SCHEDULE, estate, replace(submitted, scheduled=True), change, price=price,
+        heads=heads_of(
+            fragment for fragment_id, fragment in change.before.items()
+            if fragment_id in changed or fragment_id not in change.after),
+        promise=promise_of(schedule, currency=prices.currency, id_of=bundle_ids(now.values(), own)),
+        notes=(
+            *_cut_notes(change), *_order_notes(running, now),
+            *_stays_fused(estate, dataflow_id, job.dataflow, task_types),
+            *filter(None, [_unordered_note(estate, change, task_types)]),
+            *notes_of(schedule, task_types=task_types), *remarks))
 
 
-def _plan(
-    estate: EstateView, submitted: Submitted, change: FragmentChange, price: Price, schedule: Schedule,
-    now: Mapping[str, Fragment], task_types: TaskTypes, prices: Prices,
-) -> Plan:
+def _unordered_note(estate: EstateView, change: FragmentChange, task_types: TaskTypes) -> str:
+    """What reviewers should know of stateful tasks that no longer get events in order; empty where all do."""
     # Beside a new bundle another one works on, or drains what it has: order is not kept, for a while or for good.
     begun = sorted(
-        {step.fragment for step in change.steps if step.kind == START_BUNDLE.name}
+        {step.fragment for step in change.steps if kind_of(step).begins and step.bundle}
         | {
             fragment_id
             for fragment_id, fragment in change.after.items()
@@ -176,21 +169,7 @@ def _plan(
     )
     others = stateful_downstream(
         ChainMap(dict(change.after), estate.fragments), begun, tasks=estate.tasks, task_types=task_types)
-    changed = {step.fragment for step in change.steps}
-    # A fragment's first task is upstream of all its others, so whoever uses them uses it.
-    heads = [
-        fragment.tasks[0]
-        for fragment_id, fragment in change.before.items()
-        if fragment_id in changed or fragment_id not in change.after
-    ]
-    return plan_of_change(
-        SCHEDULE, estate, replace(submitted, scheduled=True), change, heads=heads,
-        reused=tuple(sorted(set(submitted.running.values()))),
-        price=price,
-        promise=promise_of(
-            schedule, currency=prices.currency, id_of=bundle_ids(now.values(), submitted.running)),
-        notes=(*filter(None, [order_note(others, estate.tasks)]), *notes_of(schedule, task_types=task_types)),
-    )
+    return order_note(others, estate.tasks)
 
 
 def plan_schedule_back(estate: EstateView, plan: Plan) -> Plan:
@@ -213,7 +192,6 @@ def plan_schedule_back(estate: EstateView, plan: Plan) -> Plan:
                 remedy="Ask for another schedule instead.", fragment=fragment_id)
         now[fragment_id] = estate.fragments[fragment_id]
     change = divided_back(plan.fragments_before, now, generation=estate.generation)
-    back = reversed_plan(plan, change)
     undivided = [
         fragment_id
         for fragment_id, fragment in now.items()
@@ -222,9 +200,8 @@ def plan_schedule_back(estate: EstateView, plan: Plan) -> Plan:
     ]
     notes = ("What ran without a schedule before is not fused again: each task goes back to the slot that it was on, "
              "in one bundle with one thread.",) if undivided else ()
-    return freeze_plan(replace(
-        back, generation=estate.generation, dataflow=submitted,
-        reused=tuple(sorted(set(submitted.running.values()))), notes=notes))
+    return plan_taking_back(
+        estate, plan, change, heads=heads_of(now.values()), reused=running_of(submitted), notes=notes)
 
 
 def _cut_notes(change: FragmentChange) -> list[str]:
@@ -273,12 +250,9 @@ def _price(
 ) -> Price:
     """What its queries take more or less than before, and what its slots cost besides."""
     before, after = _query_ids(change.before.values()), _query_ids(change.after.values())
-    own = [estate.tasks[task_id] for task_id in sorted(set(submitted.running.values()))]
-    by_cpu = price_of(
-        prices=prices, tasks_reused=len(own), queries_started=len(after - before), queries_stopped=len(before - after),
-        task_cores_delta=0.0, types={task.type for task in own},
-        task_cores_alone=sum(running_cores(task, task_types=task_types, prices=prices) for task in own),
-        queries_alone=_queries(now.values()))
+    by_cpu = price_of_rearrangement(
+        estate, submitted, task_types=task_types, prices=prices, queries_started=len(after - before),
+        queries_stopped=len(before - after), queries_alone=_queries(now.values()))
     return in_slots(by_cpu, prices=prices, slots=parts_of_slots(schedule), before=_counted_on(running, schedule))
 
 

@@ -128,8 +128,6 @@ def prepare(
     ----------
     dataflow : Dataflow
         Valid.
-    task_types : TaskTypes
-        Declarations of all its types.
     profiles : Profiles
         What was measured. A source or sink that was not gets one thread with the share that its type declares.
     rate_per_s : float, optional
@@ -138,8 +136,6 @@ def prepare(
         Selectivities as measured, by (source, target), in place of declared ones.
     among : collection of str, optional
         Only these tasks are to be scheduled: the others run already, or are another's.
-    trigger_s : float
-        Time between two batches, for declared shares.
     costs : Costs, optional
         What was learned of sources and sinks on this class of machine, for those without a profile.
 
@@ -212,12 +208,6 @@ def schedule(
     ----------
     job : Job
         From `prepare`.
-    pair : Pair
-        Of allocation and mapping.
-    supply : Supply
-        Where slots come from.
-    options : SchedulingOptions
-        What schedules of one comparison have in common.
     arrange : callable, optional
         Puts the mapping's places on other slots of the supply, as a `assignment.SlotAssigner` does.
 
@@ -241,10 +231,6 @@ def compare(
         Dataflow, rates and profiles: what is to be scheduled.
     supply : Supply
         Free slots, what others leave of used ones, and machines to buy.
-    pairs : iterable of Pair, optional
-        Pairs of allocation and mapping.
-    options : SchedulingOptions, optional
-        What is wished besides: routing, trigger, limits.
     arrange : Arrange, optional
         Assigns a schedule's slots to physical ones; without it they stay as they were mapped.
     """
@@ -346,16 +332,8 @@ def predicted(
     ----------
     job : Job
         Dataflow, rates and profiles: what is to be scheduled.
-    pair : Pair
-        Allocation and mapping, by name.
-    allocation : Allocation
-        Threads by task.
-    placement : Placement
-        Threads by slot.
     supply : Supply
         Free slots, what others leave of used ones, and machines to buy.
-    options : SchedulingOptions
-        What is wished besides: routing, trigger, limits.
     """
     placement = placement.in_use()
     prediction = predict(

@@ -9,8 +9,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
-from .applying import reversed_plan
-from .model.encoding import freeze_plan
 from .model.errors import InvalidTransition, NotFound
 from .model.fragment import Fragment
 from .model.plan import Plan, Step
@@ -19,7 +17,7 @@ from .model.ports import EstateView
 from .model.prices import Prices
 from .model.settings import USUAL, FragmentSettings
 from .model.task_types import TaskTypes
-from .plan_building import plan_of_change, price_of_rearrangement, submitted_in, touched_by
+from .plan_building import heads_of, plan_of_rearrangement, plan_taking_back, submitted_in
 from .reuse.activity import FragmentChange
 from .step_kinds import SET_FRAGMENT
 
@@ -33,20 +31,12 @@ def plan_settings(
 
     Parameters
     ----------
-    estate : EstateView
-        What runs, for whom and where.
-    dataflow_id : str
-        A dataflow that runs in each of the queries.
     real_time : mapping of str to bool
         By fragment: whether its batches are to stay open.
     trigger_ms : mapping of str to int, optional
         How far apart batches, or groups of events, begin until intervals are chosen again; else as usual.
     cores_delta : float, optional
         CPU cores that the queries are expected to take more, their readers' included.
-    task_types : TaskTypes
-        The catalogue.
-    prices : Prices
-        What a core, a query and what they take cost an hour.
     why : str, optional
         What it is for, for those who look at the plan.
 
@@ -79,24 +69,14 @@ def plan_settings(
             f"The queries of {submitted.name} are set so already.", remedy="There is nothing to change.",
             dataflow=dataflow_id)
     fragments = {name: estate.fragments[name] for name in after}
-    return freeze_plan(plan_of_change(
-        SET, estate, submitted, _change(fragments),
-        heads=dict.fromkeys(fragment.tasks[0] for fragment in fragments.values()),
-        reused=tuple(sorted(set(submitted.running.values()))),
-        price=price_of_rearrangement(
-            estate, submitted, task_types=task_types, prices=prices, task_cores_delta=cores_delta),
-        settings_before={name: before[name] for name in after}, settings_after=after, why=why))
+    return plan_of_rearrangement(
+        SET, estate, submitted, _change(fragments), heads=heads_of(fragments.values()), task_types=task_types,
+        prices=prices, task_cores_delta=cores_delta,
+        settings_before={name: before[name] for name in after}, settings_after=after, why=why)
 
 
 def plan_setting_back(estate: EstateView, plan: Plan) -> Plan:
     """Plan to undo a setting: queries that are still set so are set to what they were before.
-
-    Parameters
-    ----------
-    estate : EstateView
-        What runs, for whom and where.
-    plan : Plan
-        The setting, as it was enacted.
 
     Raises
     ------
@@ -115,11 +95,9 @@ def plan_setting_back(estate: EstateView, plan: Plan) -> Plan:
             f"The queries of {submitted.name} were set to something else since.",
             remedy="There is nothing left to undo.", dataflow=submitted.id)
     fragments = {name: estate.fragments[name] for name in back}
-    return freeze_plan(replace(
-        reversed_plan(plan, _change(fragments)), generation=estate.generation, dataflow=submitted,
-        settings_before={name: now[name] for name in back}, settings_after=back,
-        **touched_by(
-            estate, dict.fromkeys(fragment.tasks[0] for fragment in fragments.values()), besides=submitted)))
+    return plan_taking_back(
+        estate, plan, _change(fragments), heads=heads_of(fragments.values()),
+        settings_before={name: now[name] for name in back}, settings_after=back)
 
 
 def _change(fragments: Mapping[str, Fragment]) -> FragmentChange:

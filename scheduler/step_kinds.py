@@ -1,7 +1,7 @@
 """Kinds of steps: what each is called, when reports show it in force, what it starts, and which step takes it back.
 
-A new kind is an entry here; whatever plans it refers to the entry by its constant. There is no default: a step of an
-unknown kind is an error, in a test and at run time.
+A new kind is an entry here; whatever makes such a step refers to the entry by its constant, and all others ask a flag
+of it. There is no default: a step of an unknown kind is an error, in a test and at run time.
 """
 
 from __future__ import annotations
@@ -70,8 +70,6 @@ class StepKind:
 
     Parameters
     ----------
-    name : str
-        In stored plans and in the API.
     words : str
         The step in words: a format of what `dashboard.approvals.wording` knows of it.
     reverse : str
@@ -84,12 +82,14 @@ class StepKind:
         It starts a query, or restarts one: that may fail before it has run.
     unnoticed : bool
         Teams that share what it changes notice nothing of it.
-    of_bundles : bool
-        It concerns bundles of a divided fragment.
     interrupts : bool
         Something that runs stands meanwhile: its query hands over, or restarts.
     hands_over : bool
         A query goes on with the work of others.
+    begins : bool
+        What it starts is new: nothing goes on in it.
+    divides_streams : bool
+        Whoever writes for the fragment divides its events anew.
     """
 
     name: str
@@ -102,6 +102,8 @@ class StepKind:
     of_bundles: bool = False
     interrupts: bool = False
     hands_over: bool = False
+    begins: bool = False
+    divides_streams: bool = False
 
 
 def _every_query(
@@ -203,13 +205,14 @@ HAND_OVER = StepKind(
     hands_over=True)
 START_FRAGMENT = StepKind(
     name="start_fragment", words="Start {queries}: {tasks}",
-    reverse="stop_fragment", rank=4, is_done=_every_query(lambda seen: seen.runs), starts_query=True)
+    reverse="stop_fragment", rank=4, is_done=_every_query(lambda seen: seen.runs), starts_query=True, begins=True)
 RESUME_FRAGMENT = StepKind(
     name="resume_fragment", words="Resume query {fragment} on {slot} with {active} of its tasks",
     reverse="pause_fragment", rank=4, is_done=_every_query(lambda seen: seen.runs), starts_query=True, unnoticed=True)
 START_BUNDLE = StepKind(
     name="start_bundle", words="Start {bundle} on {place}: {threads} of {task}",
-    reverse="leave_bundle", rank=5, is_done=_every_query(_runs_with_its_threads), starts_query=True, of_bundles=True)
+    reverse="leave_bundle", rank=5, is_done=_every_query(_runs_with_its_threads), starts_query=True, of_bundles=True,
+    begins=True)
 MOVE_BUNDLE = StepKind(
     name="move_bundle",
     words="Restart {bundle} of {task} where it left off: {threads} on {place} (before: {threads_before} on "
@@ -233,7 +236,7 @@ OPEN_OUTLET = StepKind(
     reverse="close_outlet", rank=8, is_done=_every_query(lambda seen: seen.publishes), unnoticed=True)
 ROUTE = StepKind(
     name="route", words="Divide the events of {task} anew: {weights}",
-    reverse="route", rank=9, is_done=_is_routed, of_bundles=True)
+    reverse="route", rank=9, is_done=_is_routed, of_bundles=True, divides_streams=True)
 LEAVE_BUNDLE = StepKind(
     name="leave_bundle",
     words="{bundle} on {place} gets no more of {task}; it reads what it has to the end, then stops",

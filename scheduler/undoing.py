@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from .defragmenting import plan_cutting_back
 from .isolating import plan_joining_back
 from .model.plan import Plan
 from .model.plan_kinds import DEFRAGMENT, ISOLATE, MOVE, PLAN_KINDS, SCHEDULE, SET
 from .model.ports import EstateView
 from .moving import plan_moving_back
-from .rearranging import plan_cutting_back
 from .rescheduling import plan_schedule_back
 from .setting import plan_setting_back
 

@@ -59,20 +59,14 @@ def spawn(
 
     Parameters
     ----------
-    argv : Sequence[str | os.PathLike[str]]
-        The program and its arguments.
     env : mapping of str to str, optional
         Its environment; this process's without one.
-    cwd : str | os.PathLike[str], optional
-        Its folder.
     stdin : int | IO[Any], optional
         As of ``subprocess``.
     stdout : int | IO[Any], optional
         As of ``subprocess``.
     stderr : int | IO[Any], optional
         As of ``subprocess``.
-    on_parent_death : int, optional
-        The signal.
     """
     parent_pid = os.getpid()
 

@@ -21,8 +21,6 @@ def firing(view: View, findings: Sequence[Finding]) -> Iterator[Finding]:
 
     Parameters
     ----------
-    view : View
-        Of the viewer.
     findings : sequence of Finding
         What is said already. Rules that read findings fire later and end later than these.
     """

@@ -58,10 +58,6 @@ def mute(*, actor: User, alert_id: int, what: str, until: datetime) -> MuteRow:
 
     Parameters
     ----------
-    actor : User
-        Who asks, for permission and the audit.
-    alert_id : int
-        An alert of that rule and element.
     what : str
         ``rule``, ``element``, or ``both``: this rule for this element.
     until : datetime
@@ -107,8 +103,6 @@ def set_rule(
         An admin of the team; of the estate's rules an administrator.
     team : Team or None
         Whose rule; None: the estate's.
-    kind : str
-        A kind of rules that it has.
     chosen : dict
         ``enabled``, ``threshold``, ``clear_threshold``, ``for_s``, ``clear_for_s``, ``severity``; what is absent stays
         as the default.
@@ -136,8 +130,6 @@ def reset_rule(*, actor: User, team: Team | None, kind: str, dataflow_id: str = 
         As for ``set_rule``.
     team : Team or None
         Whose rule; None: the estate's.
-    kind : str
-        A kind of rules.
     dataflow_id : str, optional
         Of this dataflow alone.
     """

@@ -40,8 +40,6 @@ def team_demands(plan: Plan, *, own: Team, acting: Collection[int] = ()) -> list
 
     Parameters
     ----------
-    plan : Plan
-        The plan.
     own : Team
         The team of the dataflow that it is for.
     acting : collection of int
@@ -137,8 +135,6 @@ def approvers(demanded: Iterable[tuple[Team, str]], *, besides: Iterable[int | N
 
     Parameters
     ----------
-    demanded : iterable of (Team, str)
-        The teams, each with the role.
     besides : iterable of int
         Whose own proposal it is: they do not count, unless the installation allows self-approval.
     """

@@ -30,7 +30,7 @@ from dashboard.teams.permissions import Viewer
 from scheduler.model.estate import Estate
 from scheduler.model.fragment import Fragment, RunningBundle, node_of
 from scheduler.model.plan import Plan
-from scheduler.model.plan_kinds import MOVE
+from scheduler.model.plan_kinds import PLAN_KINDS
 
 ATTEMPT = "attempt"  # in the options of a move, which of several it is
 # From the first attempt that came to nothing: a plan that could not be made costs little, and a move that was taken
@@ -119,7 +119,7 @@ class Drain:
 
 def is_of_a_drain(proposal: Proposal) -> bool:
     """Whether Weir made a move by itself to empty a node."""
-    return proposal.author_id is None and proposal.round_id is None and proposal.plan.kind == MOVE.name
+    return proposal.author_id is None and proposal.round_id is None and PLAN_KINDS[proposal.plan.kind].relocates
 
 
 def pause_s(attempts: int, *, first_s: int, most_s: int) -> int:
@@ -128,17 +128,7 @@ def pause_s(attempts: int, *, first_s: int, most_s: int) -> int:
 
 
 def outgoing_of(estate: Estate, node: str, *, at: datetime) -> list[Outgoing]:
-    """How each query on a drained node stands.
-
-    Parameters
-    ----------
-    estate : Estate
-        What runs.
-    node : str
-        The node.
-    at : datetime
-        Now.
-    """
+    """How each query on a drained node stands."""
     queries = queries_there(estate, node)
     seen = _Seen(estate, node, [fragment for fragment, _, _ in queries], at)
     return [seen.outgoing(fragment, bundle, why_not) for fragment, bundle, why_not in queries]
@@ -151,8 +141,7 @@ class _Seen:
         self._estate, self._node, self._at = estate, node, at
         users = list({user for fragment in fragments for user in self._users(fragment)})
         self._records = DataflowRecord.objects.select_related("team").in_bulk(users)
-        moves = Proposal.objects.filter(plan__kind=MOVE.name).select_related(
-            "plan", "rollback_plan", "dataflow__team")
+        moves = Proposal.objects.relocating().select_related("plan", "rollback_plan", "dataflow__team")
         self._open = list(moves.open().filter(dataflow__in=users).order_by("created"))
         by_weir = moves.filter(author=None, round=None)
         self._first = by_weir.filter(status__in=[COMPUTING, PENDING], held=None).first()

@@ -10,10 +10,10 @@ from django.utils import timezone
 
 from dashboard.approvals.lifecycle import COMPUTING, DONE, LIFECYCLE, OPEN, ROLLED_BACK, UNDER_WAY
 from scheduler.approving import RANKS, Demand
-from scheduler.model.plan_kinds import PLAN_KINDS
+from scheduler.model.plan_kinds import names_where
 
 # Rolled back, these bring their dataflow in anew: it runs by the plan that took them back.
-TAKES_OUT = tuple(kind.name for kind in PLAN_KINDS.values() if kind.entry == "removed")
+TAKES_OUT = names_where("takes_out")
 
 
 class Proposals(models.QuerySet):
@@ -26,6 +26,10 @@ class Proposals(models.QuerySet):
     def under_way(self) -> Proposals:
         """Being enacted or rolled back."""
         return self.filter(status__in=UNDER_WAY)
+
+    def relocating(self) -> Proposals:
+        """Those that take queries to other slots, and do nothing else."""
+        return self.filter(plan__kind__in=names_where("relocates"))
 
     def in_effect(self) -> Proposals:
         """Those of which a plan was enacted that stayed: their own, or that of a removal's way back."""

@@ -11,24 +11,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 from uuid import UUID
 
 from django.conf import settings
 
 from dashboard import jobs
 from dashboard.approvals.demands import team_demands
-from dashboard.approvals.services.enacting import require_calm
-from dashboard.approvals.services.submission import require_at_rest
+from dashboard.approvals.services.rearranging import planned_move, require_movable
 from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.permissions import dataflow_for
 from dashboard.operations.deployment import Looked, deployment_rows, look, thresholds
-from dashboard.operations.estate import stored_estate
+from dashboard.operations.document_fields import DataflowUser
 from dashboard.operations.handover_pauses import expected_pause_ms, usual_pause_ms
 from dashboard.operations.move_risks import risks_of
-from dashboard.plans.computing import compute
-from dashboard.plans.kinds import SITE_PLAN_KINDS
-from dashboard.plans.models import PlanRecord
 from dashboard.teams.models import Role, User
 from dashboard.teams.permissions import require_role, viewer_of
 from scheduler.deployment.foreseeing import Foreseen, foresee
@@ -37,7 +33,6 @@ from scheduler.interruptions import interruptions_of
 from scheduler.model.errors import InvalidTransition, WeirError
 from scheduler.model.fragment import node_of
 from scheduler.model.plan import Plan
-from scheduler.model.plan_kinds import MOVE
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +42,7 @@ class SlotThen:
     slot: str
     cores: float
     after: float
-    load: str
+    load: Literal["high", "normal", "low"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +67,7 @@ class MovePreview:
     most in 19 of 20. ``may_propose`` says whether the caller may propose it.
     """
 
-    dataflow: dict[str, str]
+    dataflow: DataflowUser
     query: str
     along: tuple[str, ...]
     slot: str
@@ -119,12 +114,6 @@ def preview_of(
     ----------
     actor : User
         Who asks: somebody of the dataflow's team.
-    dataflow_id : UUID or str
-        A dataflow that runs in each of the queries.
-    query, slot : str
-        The query's id, and the slot's name.
-    along : sequence of str, optional
-        Queries that go there with it.
 
     Raises
     ------
@@ -169,15 +158,12 @@ def _preview(
         "dataflow": {"id": str(record.pk), "name": record.name, "team": record.team.name}, "query": query,
         "along": along, "slot": slot,
         "may_propose": viewer_of(actor).has_role(record.team_id, Role.ENGINEER)}
-    options = {"query": query, "slot": slot, "along": list(along)}
     try:
-        plan = compute(
-            PlanRecord(kind=MOVE.name, dataflow=record, version=record.version, options=options), stored_estate())
+        plan = planned_move(record, query=query, slot=slot, along=along)
     except WeirError as error:
         return MovePreview(**facts, refused=error.message, remedy=error.remedy)
     try:
-        require_at_rest(record, SITE_PLAN_KINDS[MOVE.name].proposed_from, MOVE.name)
-        require_calm(actor)
+        require_movable(actor, record)
         _require_heard(looked, slot)
     except WeirError as error:
         facts |= {"refused": error.message, "remedy": error.remedy}

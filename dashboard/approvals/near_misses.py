@@ -78,19 +78,7 @@ def near_miss_row(miss: NearMiss) -> dict[str, Any]:
 
 
 def changed_text(text: str, dataflow: Dataflow, miss: NearMiss, *, format: str) -> Edited:
-    """A document with a near miss adopted, otherwise as its author wrote it where that can be.
-
-    Parameters
-    ----------
-    text : str
-        The document.
-    dataflow : Dataflow
-        The dataflow as submitted.
-    miss : NearMiss
-        The near miss.
-    format : str
-        The document's format.
-    """
+    """A document with a near miss adopted, otherwise as its author wrote it where that can be."""
     values: dict[str, dict[str, Any]] = {}
     for difference in miss.differences:
         values.setdefault(difference.task, {})[difference.parameter] = difference.running

@@ -31,17 +31,6 @@ def may_approve_for(viewer: Viewer, proposal: Proposal, team: Team, *, role: Rol
 
     Somebody with the role that the team demands, never the author, nor who chose the schedule that it has. Where the
     installation allows self-approval, they too, and an administrator of the installation for any team.
-
-    Parameters
-    ----------
-    viewer : Viewer
-        Who would approve.
-    proposal : Proposal
-        The proposal.
-    team : Team
-        A team that is asked.
-    role : Role
-        What the team demands.
     """
     if settings.SELF_APPROVAL:
         return viewer.has_role(team.pk, role)

@@ -17,7 +17,6 @@ from dashboard.teams.permissions import Viewer
 from scheduler.history.series import QUERY
 from scheduler.model.fragment import Fragment
 from scheduler.model.plan import Plan
-from scheduler.model.plan_kinds import MOVE
 
 LISTED = 8
 MOST_PAUSES = 40  # of moves in a time: more would hide what a chart is of
@@ -43,8 +42,7 @@ class RecentMove:
 
 def recent_moves(viewer: Viewer) -> list[RecentMove]:
     """The newest moves that the viewer may know of, of those that began to be carried out."""
-    rows = proposals(viewer).filter(
-        plan__kind=MOVE.name, status__in=BEGUN)[:LISTED]
+    rows = proposals(viewer).relocating().filter(status__in=BEGUN)[:LISTED]
     return [move for row in rows for move in _moves(row)][:LISTED]
 
 
@@ -64,8 +62,6 @@ def pauses_of_moves(
 
     Parameters
     ----------
-    viewer : Viewer
-        Who looks.
     begin_s, end_s : int
         The time in which the pauses ended, in seconds since the epoch.
     tasks : collection of str, optional
@@ -77,7 +73,7 @@ def pauses_of_moves(
     if not measured:
         return []
     pauses = []
-    for proposal in proposals(viewer).filter(plan__kind=MOVE.name, status__in=BEGUN)[:MOST_PAUSES]:
+    for proposal in proposals(viewer).relocating().filter(status__in=BEGUN)[:MOST_PAUSES]:
         plan = plan_of(proposal.plan)
         # Ids are never given twice: a query of the plan that was not there before is one that it moved.
         known = {bundle.id for before in plan.fragments_before.values() for bundle in before.queries}

@@ -49,8 +49,6 @@ def proposals(
 
     Parameters
     ----------
-    viewer : Viewer
-        Who looks: nothing is given that they may not know of.
     status : str, optional
         A status, ``open``, or empty for all.
     search : str, optional

@@ -26,10 +26,6 @@ def add_former(
     ----------
     tasks, streams : dict
         Of the difference, by running task id and by pairs of these; they are added to.
-    proposal : Proposal
-        The proposal.
-    plan : Plan
-        Its plan, of another version.
     """
     running = plan.replaced.running
     graph = graph_of(proposal.dataflow, number=proposal.plan.options["former"])

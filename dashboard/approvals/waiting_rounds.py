@@ -26,8 +26,6 @@ def blocking(viewer: Viewer, rows: Iterable[RoundRow]) -> dict[str, Blocking]:
 
     Parameters
     ----------
-    viewer : Viewer
-        Who looks.
     rows : iterable of RoundRow
         Rounds that the viewer may know of.
     """

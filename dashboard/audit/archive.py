@@ -43,11 +43,6 @@ def archive_months(at: datetime) -> int:
 def archive_month(month: datetime) -> int:
     """Archive the entries of one month; how many. Safe to repeat after an end at any moment.
 
-    Parameters
-    ----------
-    month : datetime
-        Its first moment.
-
     Raises
     ------
     OSError

@@ -56,12 +56,6 @@ def audited(
 
     Parameters
     ----------
-    actor : User
-        Who asks, for permission and the audit.
-    verb : str
-        What is done.
-    subject : models.Model, optional
-        What it is done to.
     team : Team, optional
         Whose it is, where it is one team's.
     """

@@ -25,13 +25,7 @@ class Pace:
 
 
 def paces_of(fragments: Mapping[str, Fragment]) -> dict[str, Pace]:
-    """The paces of queries, by query, as the recorder wrote them; it writes one within ten seconds.
-
-    Parameters
-    ----------
-    fragments : mapping of str to Fragment
-        The fragments of queries.
-    """
+    """The paces of queries, by query, as the recorder wrote them; it writes one within ten seconds."""
     rows = BatchFigures.objects.select_related("fragment").in_bulk({fragment.id for fragment in fragments.values()})
     priced_ms = priced_ms_of(rows)
     paces = {
@@ -48,16 +42,10 @@ def batch_parts(
 
     Parameters
     ----------
-    work : mapping of str to QueryWork
-        What the slot's queries did.
     needs : mapping of str to sequence of Need
         Who needed running tasks when.
     paces : mapping of str to Pace
         How far apart batches of queries are; of one that is left out it is not known who needs them how often.
-    cpu_us : int
-        What the slot used.
-    over_s : float
-        How long that took.
     group_cpu_s : float
         What a group of events in an open batch takes.
     """

@@ -46,8 +46,6 @@ def period_of(name: str, *, first: str = "", last: str = "", now: datetime) -> P
         The first day, as ISO 8601.
     last : str, optional
         The last day, as ISO 8601.
-    now : datetime
-        The time.
 
     Raises
     ------

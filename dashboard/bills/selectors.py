@@ -183,10 +183,6 @@ def cost_history(
 
     Parameters
     ----------
-    viewer : Viewer
-        Who looks: nothing is given that they may not know of.
-    period : Period
-        The period.
     team : str, optional
         Of one team's dataflows only.
     dataflow_id : UUID | str, optional
@@ -242,17 +238,6 @@ def task_costs(
 
     The parts of dataflows that the viewer may know of; a task is either shared by such alone or private to one team,
     so that is all of it or nothing. Tasks without any are left out.
-
-    Parameters
-    ----------
-    viewer : Viewer
-        Who looks: nothing is given that they may not know of.
-    fingerprints : collection of str
-        The running tasks.
-    since : datetime
-        The first moment.
-    until : datetime
-        The moment after the last.
     """
     usage = UsageHour.objects.filter(
         visible_to(viewer, through="dataflow__"), fingerprint__in=list(fingerprints), hour__gte=since, hour__lt=until,
@@ -268,19 +253,7 @@ def task_costs(
 
 
 def task_cost(viewer: Viewer, fingerprint: str, *, since: datetime, until: datetime) -> TaskCost:
-    """What one running task cost between two moments; nothing where the viewer may not know of it.
-
-    Parameters
-    ----------
-    viewer : Viewer
-        Who looks: nothing is given that they may not know of.
-    fingerprint : str
-        The running task.
-    since : datetime
-        The first moment.
-    until : datetime
-        The moment after the last.
-    """
+    """What one running task cost between two moments; nothing where the viewer may not know of it."""
     return task_costs(viewer, [fingerprint], since=since, until=until).get(fingerprint, TaskCost(fingerprint))
 
 

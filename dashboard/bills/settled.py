@@ -20,17 +20,6 @@ def same_queries_since(
     last: SlotReading | None, counters: Counters, tasks: Tasks, *, at: datetime
 ) -> datetime:
     """Since when a slot's process has run these queries, with these tasks, in these modes and without a restart of any.
-
-    Parameters
-    ----------
-    last : SlotReading or None
-        What was read of the slot before.
-    counters : Counters
-        What it reports now.
-    tasks : mapping of str to list
-        The tasks of its queries.
-    at : datetime
-        When that was read.
     """
     if last is None or last.same_since is None or last.counters["since_ms"] != counters.since_ms:
         return at
@@ -54,16 +43,8 @@ def settled_slots(
     ----------
     growth : mapping of str to Counters
         By how much the counters of each slot grew.
-    tasks : mapping of str to mapping
-        The tasks of each query, by slot.
-    fragments : mapping of str to Fragment
-        What is known of the queries.
-    last : mapping of str to SlotReading
-        The readings that the growth is told from.
     same_since : mapping of str to datetime
         Since when each slot has run the same.
-    at : datetime
-        When the counters were read.
     """
     settled = [
         slot for slot, counters in growth.items()

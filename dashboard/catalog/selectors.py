@@ -41,8 +41,6 @@ def dataflows(
 
     Parameters
     ----------
-    viewer : Viewer
-        Who asks.
     search : str
         Up to 8 words, each of which is in the name, the description or the team's name.
     team : str

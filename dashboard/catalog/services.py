@@ -35,14 +35,8 @@ def store_dataflow(*, actor: User, team: Team, dataflow: Dataflow, text: str, fo
 
     Parameters
     ----------
-    actor : User
-        Who submits it.
-    team : Team
-        Whose it is.
     dataflow : Dataflow
         As `parse_document` returned it.
-    text : str
-        The document as its author wrote it.
     format : str
         ``json`` or ``yaml``.
 
@@ -74,8 +68,6 @@ def store_version(
 
     Parameters
     ----------
-    actor : User
-        Who proposes it.
     record : DataflowRecord
         The dataflow's row, locked.
     dataflow, text, format
@@ -107,10 +99,6 @@ def choose_when_behind(*, actor: User, dataflow_id: UUID | str, choice: str) -> 
 
     Parameters
     ----------
-    actor : User
-        Who asks, for permission and the audit.
-    dataflow_id : UUID | str
-        The dataflow's id.
     choice : str
         Of `scheduler.model.behind`; empty for what its team has for all.
 
@@ -144,10 +132,6 @@ def choose_latency(*, actor: User, dataflow_id: UUID | str, limits: Limits | Non
 
     Parameters
     ----------
-    actor : User
-        Who asks, for permission and the audit.
-    dataflow_id : UUID | str
-        The dataflow's id.
     limits : Limits, optional
         Empty for no limit; None for what its document says, or its team.
 

@@ -33,13 +33,7 @@ _lookups = ThreadPoolExecutor(1, "callers")  # of its own: a page that takes lon
 
 
 class BoundedBodies:
-    """An ASGI application whose requests have bodies within their bounds.
-
-    Parameters
-    ----------
-    application : callable
-        What is asked.
-    """
+    """An ASGI application whose requests have bodies within their bounds."""
 
     def __init__(self, application: Callable[..., Awaitable[None]]) -> None:
         self._application = application

@@ -46,8 +46,6 @@ def run(actuators: Mapping[str, Actuator], *, at: datetime) -> int:
     ----------
     actuators : mapping of str to Actuator
         By the name of the controller.
-    at : datetime
-        The present moment.
     """
     for controller in CONTROLLERS.values():
         try:
@@ -64,8 +62,6 @@ def run_urgent(actuators: Mapping[str, Actuator], *, at: datetime) -> None:
     ----------
     actuators : mapping of str to Actuator
         By the name of the controller.
-    at : datetime
-        The present moment.
     """
     world = StoredWorld(at)
     for controller in CONTROLLERS.values():

@@ -1,7 +1,7 @@
 """Reading controllers, as far as the viewer may know of what they are about.
 
 - ``acting_teams(controller)``: teams that let it act
-- ``rounds(viewer, …)``, ``round_for(viewer, key)``, ``reasons(viewer, …)``: the newest first
+- ``rounds(viewer, …)``, ``reasons(viewer, …)``: the newest first
 - ``overview(viewer)``: each controller with its teams, what is left of budgets, promises kept and broken
 - ``played(viewer, …)``: a dry run over kept history
 """
@@ -73,8 +73,6 @@ def rounds(viewer: Viewer, *, controller: str = "", team: str = "", phase: str =
 
     Parameters
     ----------
-    viewer : Viewer
-        Who looks.
     controller, team, phase : str, optional
         Only of these; empty for all.
     """
@@ -85,14 +83,6 @@ def rounds(viewer: Viewer, *, controller: str = "", team: str = "", phase: str =
     if team:
         rows = rows.filter(team__slug=team) if "\0" not in team else rows.none()
     return rows.filter(phase=phase) if phase and "\0" not in phase else rows
-
-
-def round_for(viewer: Viewer, key: str) -> RoundRow:
-    """One round, or ``NotFound`` where it is absent or about what the viewer may not know of."""
-    row = None if "\0" in key else rounds(viewer).filter(key=key).first()
-    if row is None:
-        raise NotFound("There is no such round.", remedy="See the list of rounds.")
-    return row
 
 
 def reasons(viewer: Viewer, *, controller: str) -> QuerySet[ReasonRow]:
@@ -130,16 +120,10 @@ def played(viewer: Viewer, controller: Controller, *, team: str, hours: float, p
 
     Parameters
     ----------
-    viewer : Viewer
-        A member of the team.
-    controller : Controller
-        Which.
     team : str
         The team's short name; empty for what belongs to all.
     hours : float
         How far back; at most a week.
-    policy : Policy
-        The budget and cool-down to play with.
 
     Raises
     ------

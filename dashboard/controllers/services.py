@@ -39,10 +39,6 @@ def policy_of(*, mode: str, changes_per_hour: int, changes_per_day: int, cool_do
     ----------
     mode : str
         One of ``MODES``.
-    changes_per_hour, changes_per_day : int
-        Its budget.
-    cool_down_s : float
-        Seconds between two changes of one thing.
     """
     if not math.isfinite(cool_down_s):
         raise InvalidPolicy("That is no cool-down.", remedy="Give 0 to 1,440 minutes.")
@@ -57,14 +53,8 @@ def set_policy(*, actor: User, controller: str, team: Team | None, policy: Polic
 
     Parameters
     ----------
-    actor : User
-        Who asks, for permission and the audit.
-    controller : str
-        Its name.
     team : Team, optional
         Whose dataflows; None for what belongs to all.
-    policy : Policy
-        Mode, budget and cool-down.
 
     Returns
     -------
@@ -99,10 +89,6 @@ def set_mode(*, actor: User, controller: str, team: Team | None, mode: str) -> C
 
     Parameters
     ----------
-    actor : User
-        Who asks, for permission and the audit.
-    controller : str
-        Its name.
     team : Team, optional
         Whose dataflows; None for what belongs to all.
     mode : str

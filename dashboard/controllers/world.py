@@ -36,7 +36,7 @@ from scheduler.latency.triggers import BatchCost
 from scheduler.latency.wanted_modes import WantedModes
 from scheduler.model.costs import Costs
 from scheduler.model.estate import Estate
-from scheduler.model.plan_kinds import DEFRAGMENT
+from scheduler.model.plan_kinds import names_where
 from scheduler.model.prices import Prices
 from scheduler.model.task_types import TaskTypes
 from scheduler.reuse.defragment import Rule
@@ -135,7 +135,7 @@ class StoredWorld:
     def fused_by_others(self, controller: str, query: str) -> FusedByOthers | None:
         """The newest plan in force that made a query of others, where no round of this controller made it."""
         plans = PlanRecord.objects.filter(
-            kind=DEFRAGMENT.name, proposal__finished_at__isnull=False, proposal__rollback_plan=None,
+            kind__in=names_where("fuses"), proposal__finished_at__isnull=False, proposal__rollback_plan=None,
             document__contains=f'"{query}"').select_related("proposal__round").order_by("-proposal__finished_at")
         for record in plans:
             plan = plan_of(record)

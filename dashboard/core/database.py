@@ -44,11 +44,6 @@ class WriteLine:
     def take_turn(self, *, timeout_s: float) -> Callable[[], None]:
         """Wait for the turn; what gives it to the next one, once, however often it is called.
 
-        Parameters
-        ----------
-        timeout_s : float
-            How long to wait at the most.
-
         Raises
         ------
         DatabaseBusy

@@ -75,12 +75,8 @@ def begin_look(*, actor: User, team: Team, text: str, format: str | None = None,
     ----------
     actor : User
         Who looks: an engineer of the team.
-    team : Team
-        Whose secrets the document names.
     text, format
         As for a submission.
-    task_id : str
-        The source, by its id in the document.
 
     Raises
     ------

@@ -56,15 +56,6 @@ class Stream:
 def stream_events(viewer: Viewer, task_id: str, *, count: int = EVENTS) -> jobs.NewestEvents:
     """The newest events of a running task's stream, the newest first.
 
-    Parameters
-    ----------
-    viewer : Viewer
-        Who looks.
-    task_id : str
-        The running task.
-    count : int, optional
-        How many at most.
-
     Raises
     ------
     NotFound

@@ -18,7 +18,7 @@ from dashboard.operations.live import live_dataflow
 from dashboard.operations.models import RunningTaskRow, Use
 from dashboard.teams.permissions import Viewer
 from scheduler.model.errors import NotFound
-from scheduler.model.plan_kinds import SUBMIT
+from scheduler.model.plan_kinds import names_where
 
 MOST_USERS = 50
 MOST_AROUND = 150  # tasks drawn on each side
@@ -130,8 +130,9 @@ def _nearest(task_id: str, next_to: Mapping[str, tuple[str, ...]]) -> list[str]:
 def _users(uses: QuerySet[Use], behind: Iterable[str]) -> list[dict[str, Any]]:
     first_uses = list(uses.select_related("dataflow__team").order_by("dataflow__name", "dataflow")[:MOST_USERS])
     since = dict(
-        Proposal.objects.filter(dataflow__in=[use.dataflow_id for use in first_uses], plan__kind=SUBMIT.name)
-        .order_by().values_list("dataflow").annotate(Max("approved_at")))
+        Proposal.objects.filter(
+            dataflow__in=[use.dataflow_id for use in first_uses], plan__kind__in=names_where("has_document")).order_by()
+        .values_list("dataflow").annotate(Max("approved_at")))
     return [
         {"id": str(use.dataflow_id), "name": use.dataflow.name, "team": use.dataflow.team.name, "task": use.task_id,
          "since": since.get(use.dataflow_id)} for use in first_uses]

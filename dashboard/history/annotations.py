@@ -27,8 +27,6 @@ def read(
     ----------
     begin_s, end_s : int
         The range, in seconds since the epoch; its end is not part of it.
-    subjects : collection of (str, str)
-        Kind and subject of each.
     teams : collection of str, optional
         Of what is for the members of one team, that of these teams; None: all of it.
     """

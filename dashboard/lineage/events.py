@@ -53,14 +53,10 @@ def run_event(deployment: Deployment, event_type: str, at: datetime, producer: P
 
     Parameters
     ----------
-    deployment : Deployment
-        What it is about.
     event_type : str
         ``START``, ``RUNNING`` or ``COMPLETE``.
     at : datetime
         When it happened; with a time zone.
-    producer : Producer
-        Who says so.
     """
     facet = {
         "_producer": producer.uri, "_schemaURL": producer.facet_schema,

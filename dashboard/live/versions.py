@@ -120,19 +120,7 @@ class Versions:
         return self._store(keys, current, state, began_s) or self._refresh(replace(view, build=lambda: state), known)
 
     def patches_since(self, topic: str, scope: str, seq: int, *, until: int) -> list[Patch] | None:
-        """The patches that lead from one number to another, or None where they are not kept.
-
-        Parameters
-        ----------
-        topic : str
-            What the page shows.
-        scope : str
-            Whose view of it.
-        seq : int
-            The number that the reader has.
-        until : int
-            The number that it wants.
-        """
+        """The patches that lead from one number to another, or None where they are not kept."""
         changes = [json.loads(text) for text in self._broker.lrange(_keys(topic, scope)[1], 0, -1)]
         chain: list[Patch] = []
         for entry in changes:

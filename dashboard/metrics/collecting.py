@@ -37,12 +37,6 @@ def exposition() -> bytes:
     return generate_latest(registry)
 
 
-def metric_names() -> set[str]:
-    """The names under which samples are told."""
-    return {sample.name for family in _Estate().collect() for sample in family.samples} | {
-        family.name + ("_total" if family.type == "counter" else "") for family in _Estate().collect()}
-
-
 class _Estate(Collector):
     """Everything, read once a scrape."""
 

@@ -64,8 +64,6 @@ class StoredEstate:
 
     Parameters
     ----------
-    generation : int
-        Of which it is.
     back_to : collection of str, optional
         Slots to which something goes back that has not left them for good: their nodes may be drained.
     """

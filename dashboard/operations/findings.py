@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from dashboard.operations.document_fields import DataflowUser, MovingCount
+
 BAD, WARN, NOTE = "bad", "warn", "note"
 UNKNOWN, WELL = "unknown", "well"
 
@@ -15,9 +17,9 @@ class Finding:
     """One thing that is wrong.
 
     ``part`` is one of ``node``, ``slot``, ``query``, ``channel``, ``spill``, ``source``, ``broker``, ``disk``,
-    ``worker``, ``limit`` (of a dataflow's latency), ``alert`` and ``dataflow``;
-    ``severity`` is ``bad`` (something stands still), ``warn`` (it goes on, or comes back by itself) or
-    ``note``. ``dataflows`` (id, name, team) are those of the viewer that it concerns.
+    ``worker``, ``limit`` (of a dataflow's latency), ``alert`` and ``dataflow``; ``severity`` is ``bad`` (something
+    stands still), ``warn`` (it goes on, or comes back by itself) or ``note``. ``dataflows`` are those of the viewer
+    that it concerns.
     """
 
     part: str
@@ -27,9 +29,9 @@ class Finding:
     cause: str
     remedy: str
     slot: str | None = None
-    since_ms: int | None = None
-    retry_at_ms: int | None = None
-    dataflows: list[dict[str, str]] = field(default_factory=list)
+    since_ms: MovingCount = None
+    retry_at_ms: MovingCount = None
+    dataflows: list[DataflowUser] = field(default_factory=list)
 
     @property
     def key(self) -> str:

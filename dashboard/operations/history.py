@@ -76,14 +76,10 @@ def history_of(
 
     Parameters
     ----------
-    viewer : Viewer
-        Who reads.
     kind : str
         One of ``scheduler.history.series.KINDS``.
     subject : str
         Its id; of the estate there is one, the sum of what the viewer may know of.
-    span : Range
-        Which points.
     metrics : sequence of str, optional
         Which series; all that are known where none is named.
     view : View, optional
@@ -158,8 +154,6 @@ def require_known(viewer: Viewer, kind: str, subject: str, *, view: View | None 
 
     Parameters
     ----------
-    viewer : Viewer
-        Who asks.
     kind, subject : str
         As for ``history_of``.
     view : View, optional

@@ -69,12 +69,6 @@ def ingest(address: str, *, token: str, body: bytes, content_type: str, key: str
 
     Parameters
     ----------
-    address : str
-        Of the team, and the source's name.
-    token : str
-        What came as bearer.
-    body : bytes
-        The events.
     content_type : str
         How they are written; one that says nothing leaves it to the source's config.
     key : str

@@ -10,19 +10,7 @@ from scheduler.model.latency import in_words
 
 
 def change_in_words(queries: Queries, chosen: Chosen, was_open: frozenset[str], changed: list[str]) -> str:
-    """What has changed of some queries of a dataflow: modes first, else how far apart batches or groups begin.
-
-    Parameters
-    ----------
-    queries : Queries
-        With the intervals of before.
-    chosen : Chosen
-        With those of now.
-    was_open : frozenset of str
-        The queries whose batches stayed open before.
-    changed : list of str
-        The queries that have another interval or mode.
-    """
+    """What has changed of some queries of a dataflow: modes first, else how far apart batches or groups begin."""
     opened = [query for query in changed if query in chosen.open and query not in was_open]
     if opened:
         return f"{_number(opened, 'leaves its', 'leave their')} batches open: events go on as they come."

@@ -82,12 +82,6 @@ def parts_of(view: View, dataflow: str, limit: LatencyLimit, path: Sequence[str]
 
     Parameters
     ----------
-    view : View
-        Everything.
-    dataflow : str
-        Whose limit it is.
-    limit : LatencyLimit
-        Of the whole, or along a part.
     path : sequence of str
         The slowest path of its way, by fragment: of one along a part there is only that.
     """

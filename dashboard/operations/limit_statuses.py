@@ -30,8 +30,6 @@ def beyond_reach(wants: Wants, now: Chosen, free: Chosen, *, known: Collection[s
 
     Parameters
     ----------
-    wants : mapping
-        The limits.
     now, free : Chosen
         With the modes in force, and with those that would be chosen. Where these differ on a limit's way they come
         first, whether they meet it or only help.
@@ -69,18 +67,12 @@ def store_statuses(
 
     Parameters
     ----------
-    wants : mapping
-        The limits.
     paced : Pacing
         The intervals that were chosen, and what limits come to with them.
-    rows : mapping of LimitKey to LatencyStatus
-        What is stored.
     settled : mapping of Measure to Settled
         What was measured of each since the intervals in force were.
     beyond : mapping of LimitKey to bool or None
         See `beyond_reach`.
-    at : datetime
-        The present moment.
     """
     fresh, before = [], rows_before(wants, rows)
     for key, (limit, want) in wants.items():

@@ -1,14 +1,9 @@
-"""Live documents: what the database knows and what is observed, put together for one viewer.
-
-Documents are JSON values that change little from one second to the next (objects by id, rounded numbers), because
-what travels is their difference.
-"""
+"""Live documents (`live_documents`): what the database knows and what is observed, put together for one viewer."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any
 from uuid import UUID
 
 from django.db.models import F
@@ -17,6 +12,20 @@ from dashboard import jobs
 from dashboard.catalog.permissions import dataflow_for
 from dashboard.operations.failures import failed_tasks
 from dashboard.operations.health import health, health_document
+from dashboard.operations.live_documents import (
+    EstateCounts,
+    EstateDataflow,
+    EstateNode,
+    EstateSlot,
+    Freshness,
+    LiveDataflow,
+    LiveEstate,
+    LiveProposal,
+    LiveStream,
+    LiveTask,
+    SpareDriver,
+    Totals,
+)
 from dashboard.operations.live_sources import sources_of
 from dashboard.operations.losses import lost_by
 from dashboard.operations.reservations import reserved_slots
@@ -36,165 +45,120 @@ from dashboard.operations.view import (
 from dashboard.teams.permissions import Viewer
 from scheduler.contracts.reports import SlotReport
 from scheduler.model.fragment import Fragment, RunningBundle, node_of
-from scheduler.model.plan_kinds import PAUSE
+from scheduler.model.plan_kinds import PLAN_KINDS
 from scheduler.reuse.activity import is_working
 
-# Fields that change from moment to moment: pages write them in place and fetch nothing anew for them. A test holds this
-# to the fields that the API's answers mark.
-MOVING = frozenset({
-    "at_ms", "bundles_cpu", "bundles_memory", "channel_p50_ms", "channel_p99_ms", "cpu", "dead", "events",
-    "events_in_per_s", "events_out_per_s", "kept", "kept_since_ms", "late", "latency_p50_ms", "latency_p99_ms",
-    "lost_events",
-    "measured", "memory_mb", "rate_per_s", "refused", "retry_at_ms", "since_ms", "wait_p50_ms", "wait_p99_ms",
-    "waiting", "waiting_since_ms"})
-_NO_TOTALS = {
-    "state": "", "events_in_per_s": None, "events_out_per_s": None, "latency_p50_ms": None, "latency_p99_ms": None}
+_NO_TOTALS = Totals(
+    state="", events_in_per_s=None, events_out_per_s=None, latency_p50_ms=None, latency_p99_ms=None)
 
 
-def live_estate(viewer: Viewer, *, look: Look = view_for) -> dict[str, Any]:
-    """The estate's live document; ``look`` gives the viewer's view of it.
-
-    - ``live``: ``available``, ``measured``, ``reason``: whether the broker answers and rates mean something
-    - ``generation``
-    - ``counts``: ``submitted`` dataflows, ``running_tasks``, ``without_reuse`` (tasks if nothing were shared),
-      ``events_in_per_s``, ``events_out_per_s`` (null until measured)
-    - ``nodes`` by name: ``reporting``, ``cores``, ``memory_mb``, ``spare`` (a driver that is kept ready: ``state``,
-      ``cpu``, ``memory_mb``; null where there is none)
-    - ``slots`` by name: ``state`` (``silent`` where the node does not report), ``cpu`` (cores), ``memory_mb``,
-      ``restarts``, ``reserved`` (something has it to itself); of the bundles that the viewer may see ``fragments``,
-      how many, and ``bundles_cpu`` and ``bundles_memory``, the shares that they take besides the driver (null where
-      none tells)
-    - ``health``: what is wrong, by ``<part>/<name>``, the worst first: ``dashboard.operations.health.Finding``
-    - ``dataflows`` by id: ``name``, ``team``, ``status``, ``state``, ``events_in_per_s``, ``events_out_per_s``,
-      ``latency_p50_ms``, ``latency_p99_ms``
-    """
+def live_estate(viewer: Viewer, *, look: Look = view_for) -> LiveEstate:
+    """The estate's live document; ``look`` gives the viewer's view of it."""
     view = look(viewer)
-    totals = {dataflow_id: totals_of(view, dataflow_id) for dataflow_id in view.records}
-    return {
-        "live": live_part(view.reading),
-        "generation": view.estate.generation,
-        "counts": _counts(view),
-        "nodes": {
-            name: {"reporting": True, "cores": report.cores, "memory_mb": report.memory_mb,
-                   "spare": asdict(report.spare) if report.spare else None}
-            if (report := view.node_report(name))
-            else {"reporting": False, "cores": None, "memory_mb": None, "spare": None}
-            for name in sorted({slot.node for slot in view.estate.slots})
-        },
-        "slots": _slots(view),
-        "health": health_document(view),
-        "dataflows": {
-            dataflow_id: {"name": record.name, "team": record.team.name, "status": record.status,
-                          **totals[dataflow_id]}
-            for dataflow_id, record in sorted(view.records.items())
-        },
-    }
+    return LiveEstate(
+        live=live_part(view.reading),
+        generation=view.estate.generation,
+        counts=_counts(view),
+        nodes={name: _node(view, name) for name in sorted({slot.node for slot in view.estate.slots})},
+        slots=_slots(view),
+        health=health_document(view),
+        dataflows={
+            dataflow_id: EstateDataflow(
+                name=record.name, team=record.team.name, status=record.status, **totals_of(view, dataflow_id))
+            for dataflow_id, record in sorted(view.records.items())})
 
 
-def live_dataflow(viewer: Viewer, dataflow_id: UUID | str, *, look: Look = view_for) -> dict[str, Any]:
-    """A dataflow's live document; ``NotFound`` where the viewer may not know of it.
-
-    - ``live`` as for the estate; ``id``, ``name``, ``status``
-    - ``totals``: ``state``, ``events_in_per_s``, ``events_out_per_s``, ``latency_p50_ms``, ``latency_p99_ms``
-    - ``tasks`` by submitted task id, empty unless it is in the estate: ``running`` (running task id), ``state``,
-      ``error``, ``failed`` (the error is in this task, as far as that can be told), ``gave_up`` (it is not tried
-      again), ``retry_at_ms``, ``throttled_by``, ``rate_per_s``, ``events``, ``latency_p50_ms``,
-      ``latency_p99_ms``, ``fragment``, ``position``, ``slot``, ``shared_with`` (id, name, team)
-    - ``streams`` by ``"<source>><target>"`` (submitted ids): ``rate_per_s``, ``channel_p50_ms``, ``channel_p99_ms``,
-      ``wait_p50_ms``, ``wait_p99_ms``; ``fused`` where no channel carries it
-    - ``sources`` by submitted task id: its live sources (``dashboard.operations.live_sources``)
-    - ``sinks`` by submitted task id: those that write to other systems (``dashboard.operations.sinks``)
-    - ``health``: what is wrong of what it needs, as for the estate
-    - ``when_behind``: what becomes of it where it reads a stream too slowly that others need; ``lost_events``: how many
-      it has lost by that choice
-    - ``proposal``: the newest one's ``id``, ``kind`` and ``status``, or null
-    """
+def live_dataflow(viewer: Viewer, dataflow_id: UUID | str, *, look: Look = view_for) -> LiveDataflow:
+    """A dataflow's live document; ``NotFound`` where the viewer may not know of it."""
     view = look(viewer)
     record = view.records.get(str(dataflow_id)) or dataflow_for(viewer, dataflow_id)
     key = str(record.pk)
     newest = record.proposals.values("pk", "status", "author", kind=F("plan__kind"), options=F("plan__options")).first()
     inside = key in view.records
-    is_by_weir = newest is not None and newest["author"] is None and newest["kind"] == PAUSE.name
+    is_by_weir = newest is not None and newest["author"] is None and PLAN_KINDS[newest["kind"]].rests
     own_findings = paused_by_weir(record, newest["options"] if is_by_weir else {}) | {
         finding.key: finding for finding in health(view)
         if inside and key in {user["id"] for user in finding.dataflows}}
-    return {
-        "live": live_part(view.reading),
-        "id": key, "name": record.name, "status": record.status,
-        "totals": totals_of(view, key) if inside else _NO_TOTALS | {"state": record.status},
-        "tasks": _tasks(view, key) if inside else {},
-        "streams": _streams(view, key) if inside else {},
-        "sources": sources_of(view, key) if inside else {},
-        "sinks": sinks_of(view, key) if inside else {},
-        "health": {name: asdict(finding) for name, finding in own_findings.items()},
-        "when_behind": record.behind_choice, "lost_events": lost_by(record.pk)["events"],
-        "proposal": {"id": str(newest["pk"]), "kind": newest["kind"], "status": newest["status"]} if newest else None,
-    }
+    return LiveDataflow(
+        live=live_part(view.reading),
+        id=key, name=record.name, status=record.status,
+        totals=totals_of(view, key) if inside else Totals(**_NO_TOTALS | {"state": record.status}),
+        tasks=_tasks(view, key) if inside else {},
+        streams=_streams(view, key) if inside else {},
+        sources=sources_of(view, key) if inside else {},
+        sinks=sinks_of(view, key) if inside else {},
+        health={name: asdict(finding) for name, finding in own_findings.items()},
+        when_behind=record.behind_choice, lost_events=lost_by(record.pk)["events"],
+        proposal=LiveProposal(
+            id=str(newest["pk"]), kind=newest["kind"], status=newest["status"]) if newest else None)
 
 
-def live_part(reading: jobs.LiveReading) -> dict[str, Any]:
+def live_part(reading: jobs.LiveReading) -> Freshness:
     """Whether anything live is known, and if not, why."""
-    return {"available": reading.available, "measured": reading.measured, "reason": reading.reason}
+    return Freshness(available=reading.available, measured=reading.measured, reason=reading.reason)
 
 
-def _counts(view: View) -> dict[str, Any]:
+def _node(view: View, name: str) -> EstateNode:
+    report = view.node_report(name)
+    if report is None:
+        return EstateNode(reporting=False, cores=None, memory_mb=None, spare=None)
+    return EstateNode(
+        reporting=True, cores=report.cores, memory_mb=report.memory_mb,
+        spare=SpareDriver(**asdict(report.spare)) if report.spare else None)
+
+
+def _counts(view: View) -> EstateCounts:
     sources, sinks = sources_and_sinks(view, view.tasks)
-    return {
-        "submitted": len(view.records),
-        "running_tasks": sum(1 for task in view.tasks if is_working(view.estate, task)),
-        "without_reuse": sum(
+    return EstateCounts(
+        submitted=len(view.records),
+        running_tasks=sum(1 for task in view.tasks if is_working(view.estate, task)),
+        without_reuse=sum(
             len(view.estate.submitted[key].running) for key in view.records if not view.estate.submitted[key].paused),
-        "events_in_per_s": sum_rate(view, sources), "events_out_per_s": sum_rate(view, sinks),
-    }
+        events_in_per_s=sum_rate(view, sources), events_out_per_s=sum_rate(view, sinks))
 
 
-def _slots(view: View) -> dict[str, Any]:
+def _slots(view: View) -> dict[str, EstateSlot]:
     bundles: dict[str, list[RunningBundle]] = {}
     for fragment in view.fragments():
         for bundle in fragment.queries:
             bundles.setdefault(bundle.slot, []).append(bundle)
     reserved = reserved_slots(view.estate)
     return {
-        slot.name: _slot(view, slot.name, bundles.get(slot.name, [])) | {"reserved": slot.name in reserved}
+        slot.name: _slot(view, slot.name, bundles.get(slot.name, []), reserved=slot.name in reserved)
         for slot in view.estate.slots}
 
 
-def _slot(view: View, name: str, bundles: Sequence[RunningBundle]) -> dict[str, Any]:
+def _slot(view: View, name: str, bundles: Sequence[RunningBundle], *, reserved: bool) -> EstateSlot:
     unheard = SlotReport(state=SILENT if view.reading.available else "unknown")
     report = view.reading.reports.slot(name) if view.node_report(node_of(name)) is not None else None
     report = report or unheard
-    return {
-        "state": report.state, "cpu": _rounded(report.cpu, 2), "memory_mb": _rounded(report.memory_mb, 0),
-        "bundles_cpu": _rounded(taken_by(view, bundles, "cpu"), 3),
-        "bundles_memory": _rounded(taken_by(view, bundles, "memory"), 4),
-        "restarts": report.restarts,
-        "fragments": len(bundles),
-    }
+    return EstateSlot(
+        state=report.state, cpu=_rounded(report.cpu, 2), memory_mb=_rounded(report.memory_mb, 0),
+        bundles_cpu=_rounded(taken_by(view, bundles, "cpu"), 3),
+        bundles_memory=_rounded(taken_by(view, bundles, "memory"), 4),
+        restarts=report.restarts, fragments=len(bundles), reserved=reserved)
 
 
-def _tasks(view: View, dataflow_id: str) -> dict[str, Any]:
+def _tasks(view: View, dataflow_id: str) -> dict[str, LiveTask]:
     tasks = {}
     for task, running in view.estate.submitted[dataflow_id].running.items():
         fragment_id, position = view.estate.places[running]
         fragment = view.estate.fragments[fragment_id]
         report = view.fragment_report(fragment)
         flow = view.reading.flows.tasks.get(running)
-        tasks[task] = {
-            "running": running, "fragment": fragment_id, "position": position, "slot": _places(fragment),
-            "state": state_of(view, running), "error": report.error and view.in_words(report.error, dataflow_id),
-            "failed": running in failed_tasks(view, fragment, report), "gave_up": report.gave_up,
-            "retry_at_ms": report.retry_at_ms,
-            "throttled_by": report.throttled_by,
-            "rate_per_s": _rounded(flow.rate_per_s, 1) if flow else None, "events": flow.events if flow else None,
-            "latency_p50_ms": _rounded(flow.latency_p50_ms, 0) if flow else None,
-            "latency_p99_ms": _rounded(flow.latency_p99_ms, 0) if flow else None,
-            "late": flow.late if flow else None,
-            "shared_with": view.users([running], besides=dataflow_id),
-        }
+        tasks[task] = LiveTask(
+            running=running, fragment=fragment_id, position=position, slot=_places(fragment),
+            state=state_of(view, running), error=report.error and view.in_words(report.error, dataflow_id),
+            failed=running in failed_tasks(view, fragment, report), gave_up=report.gave_up,
+            retry_at_ms=report.retry_at_ms, throttled_by=report.throttled_by,
+            rate_per_s=_rounded(flow.rate_per_s, 1) if flow else None, events=flow.events if flow else None,
+            latency_p50_ms=_rounded(flow.latency_p50_ms, 0) if flow else None,
+            latency_p99_ms=_rounded(flow.latency_p99_ms, 0) if flow else None,
+            shared_with=view.users([running], besides=dataflow_id))
     return tasks
 
 
-def _streams(view: View, dataflow_id: str) -> dict[str, Any]:
+def _streams(view: View, dataflow_id: str) -> dict[str, LiveStream]:
     running = view.estate.submitted[dataflow_id].running
     by_running = {task: name for name, task in running.items()}
     streams = {}
@@ -202,14 +166,13 @@ def _streams(view: View, dataflow_id: str) -> dict[str, Any]:
         _, position = view.estate.places[running_task]
         for parent in view.estate.tasks[running_task].parents:
             flow = view.reading.flows.streams.get((parent, running_task))
-            streams[f"{by_running[parent]}>{target}"] = {
-                "fused": position > 0,
-                "rate_per_s": _rounded(flow.rate_per_s, 1) if flow else None,
-                "channel_p50_ms": _rounded(flow.channel_p50_ms, 0) if flow else None,
-                "channel_p99_ms": _rounded(flow.channel_p99_ms, 0) if flow else None,
-                "wait_p50_ms": _rounded(flow.wait_p50_ms, 0) if flow else None,
-                "wait_p99_ms": _rounded(flow.wait_p99_ms, 0) if flow else None,
-            }
+            streams[f"{by_running[parent]}>{target}"] = LiveStream(
+                fused=position > 0,
+                rate_per_s=_rounded(flow.rate_per_s, 1) if flow else None,
+                channel_p50_ms=_rounded(flow.channel_p50_ms, 0) if flow else None,
+                channel_p99_ms=_rounded(flow.channel_p99_ms, 0) if flow else None,
+                wait_p50_ms=_rounded(flow.wait_p50_ms, 0) if flow else None,
+                wait_p99_ms=_rounded(flow.wait_p99_ms, 0) if flow else None)
     return streams
 
 

@@ -10,6 +10,7 @@ from uuid import UUID
 from dashboard import connectors, jobs
 from dashboard.catalog.permissions import dataflow_for
 from dashboard.operations.estate import current_estate
+from dashboard.operations.live_documents import LiveSource
 from dashboard.operations.readable import require_readable
 from dashboard.operations.view import View
 from dashboard.teams.permissions import Viewer
@@ -31,13 +32,8 @@ class DeadLetter:
     sample: str
 
 
-def sources_of(view: View, dataflow_id: str) -> dict[str, dict[str, Any]]:
-    """The live sources of a dataflow of the view, by submitted task id.
-
-    Each has ``type``, ``state``, ``error``, ``retry_at_ms``, ``restarts``, ``events``, ``dead``, ``rate_per_s``,
-    ``at_ms`` (of its last event) and ``address``, the path where it is posted to, or null. Others get no
-    ``error``: it may name hosts.
-    """
+def sources_of(view: View, dataflow_id: str) -> dict[str, LiveSource]:
+    """The live sources of a dataflow of the view, by submitted task id."""
     sources = {}
     for task, running in view.estate.submitted[dataflow_id].running.items():
         declared = jobs.task_types().get(view.estate.tasks[running].type)
@@ -45,18 +41,17 @@ def sources_of(view: View, dataflow_id: str) -> dict[str, dict[str, Any]]:
             continue
         fragment = view.estate.fragments[view.estate.places[running][0]]
         report = report_of(view, fragment)
-        sources[task] = {
-            "type": declared.name,
-            "state": "paused" if fragment.paused else report.state if report else "unknown",
-            "error": report.error if report and dataflow_id in view.own else None,
-            "retry_at_ms": report.retry_at_ms if report else None,
-            "restarts": report.restarts if report else 0,
-            "events": report.events if report else None,
-            "dead": report.dead if report else None,
-            "rate_per_s": report.rate_per_s if report else None,
-            "at_ms": report.at_ms if report else None,
-            "address": None if declared.connector else address_of(view.estate.tasks[running].config),
-        }
+        sources[task] = LiveSource(
+            type=declared.name,
+            state="paused" if fragment.paused else report.state if report else "unknown",
+            error=report.error if report and dataflow_id in view.own else None,
+            retry_at_ms=report.retry_at_ms if report else None,
+            restarts=report.restarts if report else 0,
+            events=report.events if report else None,
+            dead=report.dead if report else None,
+            rate_per_s=report.rate_per_s if report else None,
+            at_ms=report.at_ms if report else None,
+            address=None if declared.connector else address_of(view.estate.tasks[running].config))
     return sources
 
 
@@ -77,17 +72,6 @@ def dead_letters(
     viewer: Viewer, dataflow_id: UUID | str, task_id: str, *, count: int = 50
 ) -> list[DeadLetter]:
     """The newest messages that a live source of a dataflow could not read, newest first.
-
-    Parameters
-    ----------
-    viewer : Viewer
-        Who looks: nothing is given that they may not know of.
-    dataflow_id : UUID | str
-        The dataflow's id.
-    task_id : str
-        The source's task.
-    count : int, optional
-        How many at most.
 
     Raises
     ------

@@ -53,16 +53,10 @@ def note_wanted(
 
     Parameters
     ----------
-    now : Chosen
-        With the modes in force.
-    queries : Queries
-        With what micro-batches cost.
     wants : sequence of Wanted
         The limits; their keys are those of what is kept.
     refusals : mapping of str to str
         Why queries cannot leave their batches open, empty where they can.
-    at : datetime
-        The present moment.
     """
     free, wanted = choose_freely(now, queries, wants, refusals)
     if not wanted.opens:

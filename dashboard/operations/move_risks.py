@@ -16,17 +16,7 @@ GOES_AHEAD_BYTES = 256 * 1024  # smaller state is in the record of the end alone
 
 
 def risks_of(view: View, query: str, target: str) -> Iterator[str]:
-    """What may go otherwise where a query goes to a slot.
-
-    Parameters
-    ----------
-    view : View
-        What runs, with a reading of it.
-    query : str
-        The query's id.
-    target : str
-        The slot that it goes to.
-    """
+    """What may go otherwise where a query goes to a slot."""
     fragment = view.fragment_of[query]
     slot = next(bundle.slot for bundle in fragment.queries if bundle.id == query)
     report = view.reading.reports.query(slot, query)

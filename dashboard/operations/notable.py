@@ -56,10 +56,6 @@ def notable_of(view: View, queries: Collection[str], *, count: int, kind: str = 
         What the viewer may know: running tasks are called as they know them.
     queries : collection of str
         By their ids, all of which the viewer may know of.
-    count : int
-        How many at most.
-    kind : str, optional
-        Only of this kind.
     """
     told_events = (
         _told(event) for event in jobs.notable_events()

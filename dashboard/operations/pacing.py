@@ -299,12 +299,6 @@ def _store_figures(
 
     Parameters
     ----------
-    queries : Queries
-        With what their micro-batches cost.
-    before : mapping of str to BatchFigures
-        What is stored.
-    needs : mapping of str to BatchNeeds
-        How often dataflows need each query.
     refusals : mapping of str to str
         Why queries cannot leave their batches open.
     """

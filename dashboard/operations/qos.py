@@ -34,8 +34,6 @@ class NodesSetUp:
 
         Parameters
         ----------
-        view : View
-            Everything.
         wants : mapping
             The limits, the same object for as long as they are the same.
         queries : Queries
@@ -68,17 +66,7 @@ def nodes_set_up(view: View) -> list[str]:
 
 
 def setups_of(estate: Estate, wants: Wants, queries: Queries) -> dict[str, QosSetup]:
-    """What each node is sent.
-
-    Parameters
-    ----------
-    estate : Estate
-        What runs.
-    wants : mapping
-        The limits.
-    queries : Queries
-        Those that work.
-    """
+    """What each node is sent."""
     return qos_setups(
         runtime_graph(estate, queries), strictest(
             constraint for limit, want in wants.values() for constraint in constraints_on(

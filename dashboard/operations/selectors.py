@@ -2,7 +2,7 @@
 
 For pages, API and live connections:
 
-- ``live_estate(viewer)``, ``live_dataflow(viewer, dataflow_id)``: live documents, described where they are built
+- ``live_estate(viewer)``, ``live_dataflow(viewer, dataflow_id)``: live documents (``live_documents``)
 - ``outputs(viewer, dataflow_id)``: named outputs of a dataflow: ``task``, ``name``, ``channel``
 - ``output_tail(viewer, dataflow_id, task_id, count)``: newest events of one
 - ``dead_letters(viewer, dataflow_id, task_id, count)``: what a live source of it could not read
@@ -65,17 +65,6 @@ def outputs(viewer: Viewer, dataflow_id: UUID | str) -> list[dict[str, str]]:
 
 def output_tail(viewer: Viewer, dataflow_id: UUID | str, task_id: str, *, count: int = 20) -> list[dict[str, Any]]:
     """The newest events of a named output, newest first.
-
-    Parameters
-    ----------
-    viewer : Viewer
-        Who looks: nothing is given that they may not know of.
-    dataflow_id : UUID | str
-        The dataflow's id.
-    task_id : str
-        The task of the output.
-    count : int, optional
-        How many events at most.
 
     Raises
     ------

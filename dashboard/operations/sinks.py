@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import Any
 from uuid import UUID
 
 from dashboard import connectors, jobs
@@ -13,6 +12,7 @@ from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.permissions import dataflow_for
 from dashboard.core.errors import BadInput
 from dashboard.operations.estate import current_estate
+from dashboard.operations.live_documents import LiveSink
 from dashboard.operations.live_sources import MOST_LETTERS, DeadLetter
 from dashboard.operations.readable import require_readable
 from dashboard.operations.view import View
@@ -25,25 +25,17 @@ from scheduler.model.fragment import Fragment, node_of
 REFUSED, SINCE = "refused", "since"
 
 
-def sinks_of(view: View, dataflow_id: str) -> dict[str, dict[str, Any]]:
-    """The sinks of a dataflow of the view that write to other systems, by submitted task id.
-
-    Each has ``type``, ``state``, ``error``, ``retry_at_ms``, ``restarts``, ``events``, ``refused``, ``rate_per_s``,
-    ``waiting`` (events), ``waiting_since_ms``, ``kept`` (events), ``kept_since_ms`` and ``at_ms`` (it wrote last).
-    Others get no ``error``: it may name tables and topics.
-    """
+def sinks_of(view: View, dataflow_id: str) -> dict[str, LiveSink]:
+    """The sinks of a dataflow of the view that write to other systems, by submitted task id."""
     sinks = {}
     for task, running in view.estate.submitted[dataflow_id].running.items():
         declared = jobs.task_types().get(view.estate.tasks[running].type)
         if declared is None or declared.writer is None:
             continue
         report = report_of(view, view.estate.fragments[view.estate.places[running][0]], running)
-        facts = asdict(report or SinkReport(state="unknown"))
+        facts = asdict(report or SinkReport(state="unknown")) | {"type": declared.name}
         facts["error"] = facts["error"] if dataflow_id in view.own else None
-        sinks[task] = {"type": declared.name, **{
-            name: facts[name] for name in (
-                "state", "error", "retry_at_ms", "restarts", "events", "refused", "rate_per_s", "waiting",
-                "waiting_since_ms", "kept", "kept_since_ms", "at_ms")}}
+        sinks[task] = LiveSink(**{name: facts[name] for name in LiveSink.__annotations__})
     return sinks
 
 
@@ -56,17 +48,6 @@ def report_of(view: View, fragment: Fragment, running: str) -> SinkReport | None
 
 def refused_events(viewer: Viewer, dataflow_id: UUID | str, task_id: str, *, count: int = 50) -> list[DeadLetter]:
     """The newest events that the other system of a sink refused, newest first.
-
-    Parameters
-    ----------
-    viewer : Viewer
-        Who looks: nothing is given that they may not know of.
-    dataflow_id : UUID | str
-        The dataflow's id.
-    task_id : str
-        The sink's task.
-    count : int, optional
-        How many at most.
 
     Raises
     ------
@@ -93,10 +74,6 @@ def write_again(
     ----------
     actor : User
         An engineer of the dataflow's team.
-    dataflow_id : UUID | str
-        The dataflow's id.
-    task_id : str
-        The sink's task.
     what : str
         ``refused``, or ``since``.
     since : str

@@ -39,12 +39,6 @@ def spilled(view: View, fragment: Fragment, bundle: RunningBundle, spill: SpillR
     ----------
     view : View
         What the viewer may know.
-    fragment : Fragment
-        The reader.
-    bundle : RunningBundle
-        Its query.
-    spill : SpillReport
-        What its node reports of it.
     """
     tasks = view.name_of(fragment.tasks[0])
     if not spill.refused:

@@ -18,10 +18,6 @@ def query_state(query: QueryReport, slot: SlotReport, *, is_source: bool, gets_e
 
     Parameters
     ----------
-    query : QueryReport
-        What its node reports of it.
-    slot : SlotReport
-        What its node reports of its slot.
     is_source : bool
         Whether it begins with a source.
     gets_events : bool

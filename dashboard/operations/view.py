@@ -23,7 +23,9 @@ from dashboard import jobs
 from dashboard.catalog.lifecycle import PAUSED
 from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.permissions import may_know_of, visible_to
+from dashboard.operations.document_fields import DataflowUser
 from dashboard.operations.estate import current_estate
+from dashboard.operations.live_documents import Totals
 from dashboard.operations.states import NODE_SILENT_MS, SILENT, WORST_FIRST, query_state
 from dashboard.teams.permissions import Viewer
 from scheduler.contracts.reports import NodeReport, QueryReport, SlotReport
@@ -123,7 +125,7 @@ class View:
         """The fragments of which the viewer may see at least one working task, by id."""
         return list(self._fragments)
 
-    def users(self, running_tasks: Iterable[str], *, besides: str = "") -> list[dict[str, str]]:
+    def users(self, running_tasks: Iterable[str], *, besides: str = "") -> list[DataflowUser]:
         """The dataflows that use any of these running tasks: id, name, team; by name."""
         ids = {user for task in running_tasks for user in self.estate.users.get(task, ())} & set(self.records)
         records = sorted((self.records[i] for i in ids if i != besides), key=lambda record: (record.name, record.pk))
@@ -278,11 +280,6 @@ def _view_for(viewer: Viewer, look: OneLook) -> View:
 class SharedViews:
     """Views that all who look at about the same moment share, if they may know the same; what they do not depend on who
     looks is read and worked out once for all of them. Safe among threads.
-
-    Parameters
-    ----------
-    monotonic_s : callable
-        A clock.
     """
 
     def __init__(self, monotonic_s: Callable[[], float] = time.monotonic) -> None:
@@ -300,23 +297,22 @@ class SharedViews:
             return self._look.view_for(viewer)
 
 
-def totals_of(view: View, dataflow_id: str) -> dict[str, Any]:
+def totals_of(view: View, dataflow_id: str) -> Totals:
     """Rates, latency and state of one dataflow of the view as a whole."""
-    return dict(view.worked.once(("totals", dataflow_id), lambda: _totals_of(view, dataflow_id)))
+    return Totals(**view.worked.once(("totals", dataflow_id), lambda: _totals_of(view, dataflow_id)))
 
 
-def _totals_of(view: View, dataflow_id: str) -> dict[str, Any]:
+def _totals_of(view: View, dataflow_id: str) -> Totals:
     submitted = view.estate.submitted[dataflow_id]
     running = set(submitted.running.values())
     sinks = {submitted.running[task] for task in submitted.sinks}
     sources = {task for task in running if not view.estate.tasks[task].parents}
     flows = [view.reading.flows.tasks[task] for task in sorted(sinks) if task in view.reading.flows.tasks]
-    return {
-        "state": _worst(state_of(view, task) for task in running),
-        "events_in_per_s": sum_rate(view, sources), "events_out_per_s": sum_rate(view, sinks),
-        "latency_p50_ms": _highest(flow.latency_p50_ms for flow in flows),
-        "latency_p99_ms": _highest(flow.latency_p99_ms for flow in flows),
-    }
+    return Totals(
+        state=_worst(state_of(view, task) for task in running),
+        events_in_per_s=sum_rate(view, sources), events_out_per_s=sum_rate(view, sinks),
+        latency_p50_ms=_highest(flow.latency_p50_ms for flow in flows),
+        latency_p99_ms=_highest(flow.latency_p99_ms for flow in flows))
 
 
 def sum_rate(view: View, tasks: Iterable[str]) -> float | None:

@@ -39,8 +39,6 @@ def post_json(url: str, body: bytes, headers: Mapping[str, str], *, is_operators
     ----------
     url : str
         Where to; its host is looked up in ``WEIR_WEBHOOK_HOSTS`` again.
-    body : bytes
-        JSON.
     headers : mapping
         Besides the content type.
     is_operators : bool, optional

@@ -45,14 +45,8 @@ def headers_of(secret: str, body: bytes, *, at_s: int, idempotency_id: str) -> d
 
     Parameters
     ----------
-    secret : str
-        What signs.
-    body : bytes
-        As it is sent.
     at_s : int
         Now, in seconds since the epoch.
-    idempotency_id : str
-        The same for every attempt at a message.
     """
     return {TIMESTAMP: str(at_s), SIGNATURE: signature(secret, body, at_s=at_s), IDEMPOTENCY: idempotency_id,
             "User-Agent": "Weir"}

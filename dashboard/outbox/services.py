@@ -29,8 +29,6 @@ def add_endpoint(
 
     Parameters
     ----------
-    actor : User
-        Who asks, for permission and the audit.
     name, url, format : str
         What it is called, where to, and in which shape; the host is one that the operator allows.
     team : Team, optional

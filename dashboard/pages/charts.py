@@ -15,7 +15,7 @@ from dashboard.approvals.recent_moves import MovePause
 from dashboard.operations.history import KeptHistory
 from dashboard.operations.marks import Mark
 from scheduler.history.series import DATAFLOW, ESTATE, GRAINS, NODE, QUERY, SLOT, STREAM, TASK, metric_named
-from scheduler.model.plan_kinds import PLAN_KINDS, SUBMIT
+from scheduler.model.plan_kinds import PLAN_KINDS, names_where
 
 RATE = "rate"  # the chart of throughput
 PARTS = "latency_parts"  # the chart of where latency goes
@@ -111,8 +111,8 @@ CHARTS: Mapping[str, Sequence[Chart]] = {
 _UNITS = {"/s": "/s", "ms": " ms", "s": " s", "MB": " MB", "GB": " GB", "cores": " cores", "blocks": "", "": ""}
 # Of what happened: nouns of plans, and others where a name is not what people call it.
 _WORDS = {name: kind.noun.lower() for name, kind in PLAN_KINDS.items()} | {
-    SUBMIT.name: "merge", "fragment_failed": "query failed", "slot_died": "driver ended", "joined_late": "started late",
-    "sink_found_otherwise": "table made anew",
+    **dict.fromkeys(names_where("has_document"), "merge"), "fragment_failed": "query failed",
+    "slot_died": "driver ended", "joined_late": "started late", "sink_found_otherwise": "table made anew",
     "handed_over": "handover"}
 _PARTS = frozenset({"memory"})  # metrics that are a part of one
 
@@ -134,20 +134,12 @@ def chart_figure(
 
     Parameters
     ----------
-    chart : Chart
-        Which.
-    kept_history : KeptHistory
-        What was measured of its subject.
-    earlier : Earlier, optional
-        What lies over it.
     marks : sequence of Mark
         What happened, the oldest first.
     pauses : sequence of MovePause
         Of moves, the oldest first: bands on the chart of throughput.
     begin_s, end_s : int
         The range that the chart shows, in seconds since the epoch.
-    now_s : int
-        The present moment.
 
     Returns
     -------
@@ -181,14 +173,8 @@ def why_empty(chart: Chart, kept_history: KeptHistory, *, end_s: int, now_s: int
 
     Parameters
     ----------
-    chart : Chart
-        Which.
-    kept_history : KeptHistory
-        What there is of its subject.
     end_s : int
         When its range ends, in seconds since the epoch.
-    now_s : int
-        The present moment.
     """
     if end_s <= now_s - GRAINS[-1].keep_s:
         return "This is older than what is kept: points are kept for 90 days."

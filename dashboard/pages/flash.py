@@ -12,7 +12,9 @@ from typing import Any
 from django.contrib import messages
 from django.http import HttpRequest
 
+from dashboard.approvals.models import Proposal
 from scheduler.model.errors import NotFound, WeirError
+from scheduler.model.plan_kinds import PLAN_KINDS
 
 Text = str | Callable[[Any], str]
 
@@ -20,6 +22,12 @@ Text = str | Callable[[Any], str]
 def success(request: HttpRequest, text: str, *, code: str) -> None:
     """Let the next page say what was done."""
     messages.success(request, text, extra_tags=code)
+
+
+def proposed(request: HttpRequest, proposal: Proposal, *, code: str = "") -> None:
+    """Let the next page say what comes of a proposal; the code is the kind of its plan where none is given."""
+    kind = PLAN_KINDS[proposal.plan.kind]
+    success(request, kind.notice, code=code or kind.name)
 
 
 def failure(request: HttpRequest, error: WeirError) -> None:
@@ -32,14 +40,10 @@ def attempt(request: HttpRequest, action: Callable[[], Any], *, text: Text, code
 
     Parameters
     ----------
-    request : HttpRequest
-        The request whose session carries the message.
     action : callable
         Takes nothing; may raise ``WeirError``, which becomes the message.
     text : str or callable
         The message of success, or a function that makes it from the action's result.
-    code : str
-        The message's code.
 
     Returns
     -------
@@ -62,14 +66,10 @@ def attempt_named(
 
     Parameters
     ----------
-    request : HttpRequest
-        The request; its user is the actor.
     actions : mapping
         By name: a service and its message of success.
     name : str
         The chosen name; ``NotFound`` where there is no such action.
-    **arguments
-        Passed to the service.
     """
     if name not in actions:
         raise NotFound("There is no such action.", remedy="Use the buttons of the page.")

@@ -80,7 +80,6 @@ urlpatterns = [
     path("dataflows/<uuid:dataflow_id>/dead-letters/<path:task>", dataflows.dead_letters, name="dead_letters"),
     path("dataflows/<uuid:dataflow_id>/write-again/<path:task>", sinks.write_again, name="sink_write_again"),
     path("dataflows/<uuid:dataflow_id>/sinks/<path:task>", sinks.sink, name="sink"),
-    path("dataflows/<uuid:dataflow_id>/remove", dataflows.dataflow_remove, name="dataflow_remove"),
     path("dataflows/<uuid:dataflow_id>/retry", dataflows.dataflow_retry, name="dataflow_retry"),
     path("dataflows/<uuid:dataflow_id>/rearrange/<slug:way>", dataflows.dataflow_rearrange, name="dataflow_rearrange"),
     path("dataflows/<uuid:dataflow_id>/schedule", schedules.schedule, name="schedule"),

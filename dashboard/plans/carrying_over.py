@@ -29,8 +29,6 @@ class PlanCarrier:
     ----------
     generation : int
         The estate's. What is read while that moves on is thrown away by who stores it.
-    records : sequence of PlanRecord
-        The plans that are asked about.
     """
 
     def __init__(self, generation: int, records: Sequence[PlanRecord]) -> None:

@@ -49,10 +49,6 @@ def latency_prices(
 
     Parameters
     ----------
-    viewer : Viewer
-        Who looks.
-    dataflow_id : UUID or str
-        Of which dataflow.
     scheduled : bool, optional
         Whether as by a schedule.
     opens : bool, optional

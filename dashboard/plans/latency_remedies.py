@@ -40,10 +40,6 @@ def latency_with_remedies(viewer: Viewer, dataflow_id: UUID | str, *, opens: boo
 
     Parameters
     ----------
-    viewer : Viewer
-        Who looks.
-    dataflow_id : UUID or str
-        Of which dataflow.
     opens : bool, optional
         Whether more of its queries may come to have open batches.
     """

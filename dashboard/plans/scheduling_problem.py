@@ -157,14 +157,10 @@ def problem_of(
 
     Parameters
     ----------
-    record : DataflowRecord
-        The dataflow's row.
     routing : Routing, optional
         How events are dealt out: ``shuffle`` or ``slot_aware``.
     version : int, optional
         Which version; the current one without it.
-    estate : EstateView, optional
-        What runs, for whom and where, as the decision sees it.
     fresh : bool, optional
         Whether a submission joins nothing that runs; as it was planned last without it.
     """
@@ -191,16 +187,10 @@ def problem_of_new(
 
     Parameters
     ----------
-    dataflow : Dataflow
-        The dataflow as submitted.
-    team : Team
-        Whose it is, or would be.
     routing : Routing, optional
         How events are dealt out: ``shuffle`` or ``slot_aware``.
     fresh : bool, optional
         Whether it joins nothing that runs.
-    estate : EstateView, optional
-        What runs, for whom and where, as the decision sees it.
     dataflow_id : str, optional
         Its id, where it is stored.
     """

@@ -32,12 +32,6 @@ def request_plan(
 
     Parameters
     ----------
-    actor : User
-        Who asks, for permission and the audit.
-    dataflow : DataflowRecord
-        The dataflow's row.
-    kind : str
-        The kind of plan.
     options : mapping of str to Any, optional
         What the plan is asked for, by the kind's names.
     version : int, optional

@@ -54,8 +54,6 @@ def hindrance_of(target: SweepTarget, viewer: Viewer | None) -> NotApproved | No
 
     Parameters
     ----------
-    target : SweepTarget
-        What is to be measured.
     viewer : Viewer, optional
         Who asks; None where Weir measures again what somebody was allowed to measure.
     """

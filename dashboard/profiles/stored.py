@@ -61,16 +61,8 @@ def store_profile(
 
     Parameters
     ----------
-    profile : Profile
-        The profile.
-    audit : Audit
-        The audit row of the caller's command.
-    author : User, optional
-        Who measured or imported it.
     team_id : int, optional
         Whose it is; None for everybody's.
-    rough : iterable of int, optional
-        Numbers of threads whose peak is rough.
     at_least : iterable of int, optional
         Numbers of threads that may sustain more.
     """

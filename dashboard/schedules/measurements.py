@@ -32,12 +32,6 @@ def seen_now(view: View, dataflow_id: str, promise: Promise, *, base_cpu: float 
 
     Parameters
     ----------
-    view : View
-        The estate with its reports.
-    dataflow_id : str
-        The dataflow's id.
-    promise : Promise
-        What was planned and predicted.
     base_cpu : float, optional
         CPU of a driver that does nothing, as a part of a slot.
     """

@@ -95,12 +95,8 @@ def ask(
 
     Parameters
     ----------
-    record : DataflowRecord
-        The dataflow's row.
     rate_per_s : float
         Events per second of each source.
-    pairs : iterable of Pair, optional
-        Those to be computed now.
     routing : Routing, optional
         How events are dealt out: ``shuffle`` or ``slot_aware``.
     """
@@ -142,14 +138,6 @@ def curve(
 
     Parameters
     ----------
-    record : DataflowRecord
-        The dataflow's row.
-    pair : Pair
-        Allocation and mapping, by name.
-    most_per_s : float
-        The highest rate.
-    points : int, optional
-        How many rates.
     routing : Routing, optional
         How events are dealt out: ``shuffle`` or ``slot_aware``.
     """

@@ -17,12 +17,12 @@ from dashboard.catalog.models import DataflowRecord
 from dashboard.operations.estate import current_estate
 from dashboard.plans.selectors import plan_of
 from dashboard.schedules.promised_bundles import stands
-from scheduler.model.plan_kinds import PAUSE, PLAN_KINDS, REMOVE, names_where
+from scheduler.model.plan_kinds import PLAN_KINDS, names_where
 from scheduler.model.promise import Promise
 
 What = Literal["running", "changing", "moved", "paused", "removed", "replaced", "never"]
 ENDED_BY: dict[str, What] = {
-    name: "removed" if PLAN_KINDS[name].entry == "removed" else "replaced" for name in names_where("schedules")}
+    name: "removed" if PLAN_KINDS[name].takes_out else "replaced" for name in names_where("schedules")}
 REARRANGING = names_where("moves_queries")  # they change bundles of other dataflows, too
 
 
@@ -86,8 +86,8 @@ def status_of(proposal: Proposal, promise: Promise) -> ScheduleStatus:
     status = proposal.dataflow.status
     if status == RUNNING:
         return _running(proposal, promise, [row for row in later if row["status"] in UNDER_WAY])
-    kind, what = (PAUSE.name, "paused") if status in (PAUSED, PAUSING) else (REMOVE.name, "removed")
-    last = next((row for row in reversed(later) if row["plan__kind"] == kind), {})
+    flag, what = ("rests", "paused") if status in (PAUSED, PAUSING) else ("takes_out", "removed")
+    last = next((row for row in reversed(later) if getattr(PLAN_KINDS[row["plan__kind"]], flag)), {})
     return ScheduleStatus(what, last.get("approved_at"), last.get("pk"))
 
 

@@ -76,8 +76,6 @@ def providers(*, issuer: str, client_id: str, secret: str, scopes: list[str]) ->
         Its address; empty where there is none.
     client_id, secret : str
         What this installation is called there, and its secret.
-    scopes : list of str
-        What is asked for.
     """
     if not issuer:
         return {}

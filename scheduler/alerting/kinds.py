@@ -21,10 +21,6 @@ class RuleKind:
 
     Parameters
     ----------
-    name : str
-        In rules, in the API and in metrics.
-    title, about : str
-        A few words, and a sentence.
     scope : str
         ``team`` where each team has it for its dataflows, and each dataflow may have its own; else ``estate``.
     unit : str

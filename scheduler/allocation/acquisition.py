@@ -44,10 +44,6 @@ def acquisition_of(slots: Sequence[Slot], *, supply: Supply, empty: Sequence[Slo
 
     Parameters
     ----------
-    slots : sequence of Slot
-        Slots that hold something.
-    supply : Supply
-        Where they come from.
     empty : sequence of Slot
         Slots that were asked for besides, and hold nothing.
 

@@ -39,10 +39,6 @@ def scaled_thread(task: str, profile: Profile, rate_per_s: float, *, reserved: b
 
     Parameters
     ----------
-    task : str
-        The task's id, for messages.
-    profile : Profile
-        Its profile.
     rate_per_s : float
         Events per second that it is to carry; the peak of one thread at most.
     reserved : bool
@@ -63,12 +59,6 @@ def undivided(
 
     Parameters
     ----------
-    task : str
-        Its id.
-    profile : Profile
-        What was measured of its type.
-    rate_per_s : float
-        Its input rate.
     one_thread : collection of str
         Ids of the tasks that may not be divided over threads.
     reserved : bool

@@ -21,8 +21,6 @@ def allocate_lsa(
     ----------
     rates_per_s : mapping of str to float
         Each task's input rate, upstream tasks first, as `input_rates_per_s` has them.
-    profiles : mapping of str to Profile
-        Each task's profile; one thread is measured.
     one_thread : collection of str
         Tasks that may not be divided over threads (they have state, or the order of their events counts).
 

@@ -20,8 +20,6 @@ def allocate_mba(
     ----------
     rates_per_s : mapping of str to float
         Each task's input rate, upstream tasks first, as `input_rates_per_s` has them.
-    profiles : mapping of str to Profile
-        Each task's profile.
     one_thread : collection of str
         Tasks that may not be divided over threads (they have state).
     one_slot : collection of str

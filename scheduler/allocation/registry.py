@@ -20,8 +20,6 @@ class AllocationKind:
 
     Parameters
     ----------
-    name : str
-        In pairs, forms and stored plans.
     about : str
         What it does, in a few words, for pages.
     allocate : callable

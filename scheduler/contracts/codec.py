@@ -32,12 +32,8 @@ class Codec(Generic[T]):
 
     Parameters
     ----------
-    kind : type
-        The dataclass.
     sparse : bool
         Whether fields that have their default are left out when it is written.
-    always : collection of str
-        Fields that are written all the same.
     stored_as : mapping of str to str
         What fields are called in documents, where that is another name than the value's.
     """

@@ -16,11 +16,6 @@ class Offset(str):
 
     In JSON, in the broker and in Spark's checkpoints it is this text; its order is that of the numbers.
 
-    Parameters
-    ----------
-    text : str
-        As the broker names the entry.
-
     Raises
     ------
     ValueError

@@ -224,8 +224,6 @@ class Reports(Mapping[str, NodeReport]):
 
     Parameters
     ----------
-    nodes : mapping of str to NodeReport, optional
-        Reports by node.
     ages_ms : mapping of str to int, optional
         How long ago each was sent, by the clock of the broker; 0 where it is not told.
     """

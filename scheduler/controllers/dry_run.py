@@ -38,10 +38,6 @@ def dry_run(controller: Controller, frames: Iterable[Frame], policies: Mapping[s
 
     Parameters
     ----------
-    controller : Controller
-        Which.
-    frames : iterable of Frame
-        The evidence over time.
     policies : mapping of str to Policy
         By team; also those that are off, whose dataflows then are left out.
     """

@@ -64,8 +64,6 @@ def step(
 
     Parameters
     ----------
-    controller : Controller
-        Whose turn it is.
     state : State
         Rounds of all controllers, as the last step returned them.
     observations : Observations

@@ -41,19 +41,6 @@ def allowance(state: State, controller: str, team: str, policy: Policy, *, now_s
     Every round counts that has begun, also one that people approve, or that was taken back, for as long as it is in
     flight and then from its last change; one that was given up before it changed or proposed anything does not. Rounds
     about other teams' dataflows count where they touch this one.
-
-    Parameters
-    ----------
-    state : State
-        The loop's rounds.
-    controller : str
-        Its name.
-    team : str
-        The team's short name.
-    policy : Policy
-        The team's settings.
-    now_s : float
-        The present moment, in seconds since the epoch.
     """
     moments = [
         _last_s(turn, now_s) for turn in state.rounds
@@ -70,16 +57,8 @@ def veto(
 
     Parameters
     ----------
-    controller : Controller
-        Whose decision it is.
-    state : State
-        Rounds of all controllers.
-    decision : Decision
-        What is to be changed.
     policies : mapping of str to Policy
         By team, for this controller.
-    now_s : float
-        The present moment, in seconds since the epoch.
     """
     policy = policies.get(decision.team, controller.usual)
     if policy.mode == OFF:

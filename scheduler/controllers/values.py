@@ -92,14 +92,8 @@ class Decision:
         Whose settings count; empty for what belongs to no team.
     changes : tuple of Change
         What gets another value, all together or not at all.
-    promise : Promise
-        What it is to bring.
-    why : str
-        The reason, for those who approve it.
     worth : float
         By which decisions of one evaluation are ranked, the greatest first.
-    touched : tuple of str
-        Other teams whose streams notice it.
     moves_queries : bool
         Whether it restarts queries: of such changes there is one at a time in the whole estate.
     arguments : mapping of str to str

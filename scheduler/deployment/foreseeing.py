@@ -62,14 +62,8 @@ def foresee(deployment: Deployment, bundles: Collection[str], target: str, thres
 
     Parameters
     ----------
-    deployment : Deployment
-        What runs where, and what passes between it.
-    bundles : collection of str
-        The bundles that go.
     target : str
         The slot that they go to; it may be one that nothing is on yet.
-    thresholds : Thresholds
-        When a slot is high or low.
     """
     now = replace(deployment, slots=sorted({*deployment.slots, target}))
     then = now.moved(bundles, target)

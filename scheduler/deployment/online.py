@@ -75,12 +75,8 @@ def decide(
 
     Parameters
     ----------
-    deployment : Deployment
-        What runs where, and what passes between it.
     thresholds : Thresholds
         What is high and low, and what is worth a move.
-    resting : collection of str
-        Bundles that moved lately.
     groups : mapping of str to collection of str, optional
         By bundle the groups that it is in: bundles that go together are in one. Without it any may.
 
@@ -167,8 +163,6 @@ def lacking_in_words(lacking: float, thresholds: Thresholds, *, slot_price: floa
     ----------
     lacking : float
         Cores, as `Turn` has them.
-    thresholds : Thresholds
-        When a slot is high.
     slot_price : float
         Of one more slot, an hour; 0 where that is not known.
     currency : str

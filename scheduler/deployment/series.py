@@ -38,8 +38,6 @@ class Search:
 
     Parameters
     ----------
-    deployment : Deployment
-        What runs where, and what passes between it.
     may_go : callable
         Whether a bundle may go to another node.
     most_cores : float

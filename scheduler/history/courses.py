@@ -38,8 +38,6 @@ def course(notes: Sequence[Annotation], *, now_s: int, since_s: int | None = Non
     ----------
     notes : sequence of Annotation
         What history tells of its subject; its alarms count, whatever is told of them.
-    now_s : int
-        The present moment, in seconds since the epoch.
     since_s : int, optional
         Since when it is as it is, where that is known otherwise.
     """
@@ -88,8 +86,6 @@ def trend_of_events(moments_s: Sequence[int], *, now_s: int, over_s: int) -> Tre
         When it happened, in seconds since the epoch.
     now_s : int
         The end of the time that is looked at.
-    over_s : int
-        How long that time is.
     """
     older = sum(now_s - over_s < moment <= now_s - over_s // 2 for moment in moments_s)
     newer = sum(now_s - over_s // 2 < moment <= now_s for moment in moments_s)

@@ -158,8 +158,6 @@ def grain_for(begin_s: int, end_s: int, *, now_s: int, most_points: int) -> Grai
     ----------
     begin_s, end_s : int
         The range, in seconds since the epoch.
-    now_s : int
-        The present moment.
     most_points : int
         How many points of a series are wanted at most.
     """

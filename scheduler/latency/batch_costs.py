@@ -53,8 +53,6 @@ def batch_cost(
     ----------
     tasks : sequence of (TaskType, float)
         Its tasks, upstream first, each with the events that it reads for each event that comes to the query.
-    costs : Costs
-        CPU by type of task.
     rate_per_s : float
         Events that come to the query each second.
     seen : BatchesSeen, optional

@@ -75,10 +75,6 @@ def part_broken_down(
 
     Parameters
     ----------
-    hops : sequence of (str, Hop)
-        Its queries, with their names.
-    counted : Counted
-        What of them counts.
     first_interval_ms : float
         As of `broken_down`, where the first one begins with a source.
     """

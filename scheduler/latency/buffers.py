@@ -37,8 +37,6 @@ def adapted_size(size: float, *, lifetime_s: float, source_latency_s: float, siz
         oblt: how long it took to fill, the mean over the constraint's span. Events wait half of that.
     source_latency_s : float
         The latency of the task that writes to it: a buffer that holds events for less is not what is slow.
-    sizing : BufferSizing
-        The parameters.
     """
     latency_s = lifetime_s / 2
     if latency_s > max(sizing.least_latency_s, source_latency_s):

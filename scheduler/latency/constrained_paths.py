@@ -33,12 +33,8 @@ def constraints_on(
 
     Parameters
     ----------
-    way : Way
-        The queries that the limit covers.
     limit_s, over_s : float
         The limit, and the span of its mean, in seconds.
-    percentile : float, optional
-        Where the limit is on that.
 
     Returns
     -------

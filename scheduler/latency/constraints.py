@@ -83,8 +83,6 @@ class Watched:
 
     Parameters
     ----------
-    constraint : LatencyConstraint
-        What is limited.
     graph : RuntimeGraph
         Where; only what lies along the constraint's tasks is looked at.
     latencies : mapping of elements to float

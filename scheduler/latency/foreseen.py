@@ -25,12 +25,6 @@ def out_of_reach(
 
     Parameters
     ----------
-    dataflow : Dataflow
-        As submitted.
-    limits : Limits
-        Those that hold for it.
-    task_types : TaskTypes
-        The catalogue.
     costs : Costs
         CPU of batches on this class of machine, measured or declared.
     alone : Alone, optional

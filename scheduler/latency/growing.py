@@ -38,19 +38,7 @@ def growth(worst_s: float, limit_s: float, intervals_s: Iterable[float]) -> floa
 
 
 def held_at(interval_s: float, *, worst_s: float, limit_s: float, waits_s: float) -> float:
-    """The interval with which a limit that is violated would have held with some room, all others changed alike.
-
-    Parameters
-    ----------
-    interval_s : float
-        The one in force.
-    worst_s : float
-        The latency of the worst sequence.
-    limit_s : float
-        Its limit.
-    waits_s : float
-        What of that latency events wait for batches.
-    """
+    """The interval with which a limit that is violated would have held with some room, all others changed alike."""
     return interval_s * max(0.0, 1 - (worst_s - FULL * limit_s) / waits_s) if waits_s > 0 else 0.0
 
 

@@ -93,12 +93,8 @@ def graph_expand(graph: RuntimeGraph, constraint: LatencyConstraint, anchor: str
 
     Parameters
     ----------
-    graph : RuntimeGraph
-        The whole graph.
     constraint : LatencyConstraint
         Its tasks are the path along which the graph is followed.
-    anchor : str
-        The anchor task.
     anchors : frozenset of str
         Those of its vertices that are on one node.
     """

@@ -80,8 +80,6 @@ class QosManager:
 
     Parameters
     ----------
-    setup : QosSetup
-        The node's part.
     now_s : float
         The present moment, in seconds: nothing that was before it counts.
     """
@@ -287,8 +285,6 @@ def agreed_ms(own: OwnQuery, now_ms: int, wishes_ms: Mapping[str, int]) -> int:
 
     Parameters
     ----------
-    own : OwnQuery
-        Who decides on it.
     now_ms : int
         How far apart they are to be now. Until all of its managers have said something, they come no further apart.
     wishes_ms : mapping of str to int

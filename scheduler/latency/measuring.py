@@ -57,12 +57,8 @@ class Reporter:
 
     Parameters
     ----------
-    node : str
-        The node that measures.
     queries : mapping of str to sequences of str
         The queries to measure, each with the channels into it that are to be measured, as reports name them.
-    interval_s : float
-        The time between two reports.
     offset_s : float
         When the first one is due, from 0 up to the interval: drawn at random, so that reports do not come in bursts.
     """
@@ -116,13 +112,7 @@ class Reporter:
 
 
 class RunningMeans:
-    """The mean of each element's samples that are fresher than a span.
-
-    Parameters
-    ----------
-    over_s : float
-        The span of the constraint, in seconds.
-    """
+    """The mean of each element's samples that are fresher than a span."""
 
     def __init__(self, over_s: float) -> None:
         self._over_s = over_s
@@ -151,13 +141,7 @@ class RunningMeans:
 
 
 class RunningHistogram:
-    """The ages of events that left some queries, as far as they are fresher than a span.
-
-    Parameters
-    ----------
-    over_s : float
-        The span of the constraint, in seconds.
-    """
+    """The ages of events that left some queries, as far as they are fresher than a span."""
 
     def __init__(self, over_s: float) -> None:
         self._over_s = over_s

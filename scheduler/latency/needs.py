@@ -35,17 +35,6 @@ def batch_needs(
     Of one that leaves its batches open, and would for a user alone, it is how far apart micro-batches are that take as
     much; and no user of such a query needs more of it than that takes. A query that no limit of its users is on would
     be without one as it is.
-
-    Parameters
-    ----------
-    queries : Queries
-        With what their micro-batches cost.
-    chosen : Chosen
-        Modes and intervals of all of them.
-    wants : mapping of str to sequence of Wanted
-        Limits by user.
-    users : mapping of str to collection of str
-        Who needs each query.
     """
     bearing: dict[str, dict[str, list[tuple[float, float]]]] = {query: {} for query in users}
     for user, limits in wants.items():

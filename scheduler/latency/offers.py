@@ -36,18 +36,10 @@ def expected_queries(
 
     Parameters
     ----------
-    dataflow : Dataflow
-        As it would run.
     chains : sequence of sequence of str
         Its tasks cut into queries, upstream first.
     rates_per_s : mapping of str to float
         Events that come to each task in a second; of a source, those that it makes.
-    task_types : TaskTypes
-        The catalogue.
-    costs : Costs
-        CPU of batches and events, measured or declared.
-    largest_s : float, optional
-        The longest interval.
     """
     parents, home = dataflow.parents(), {task: chain[0] for chain in chains for task in chain}
     types = {task.id: task_types[task.type] for task in dataflow.tasks}
@@ -99,8 +91,6 @@ def offers(
 
     Parameters
     ----------
-    queries : Queries
-        With what their micro-batches cost.
     way : Way
         From sources to sinks.
     limits_s : sequence
@@ -131,8 +121,6 @@ def planned_interval_s(
     ----------
     queries : Queries
         Of the dataflow alone.
-    way : Way
-        Of its events.
     limits : Limits
         Of the dataflow; one along a part counts as one of the whole.
     able : collection of str

@@ -108,8 +108,6 @@ def pace(queries: Queries, wants: Sequence[Wanted]) -> Pacing:
     ----------
     queries : Queries
         The queries that work; `BatchCost` of each.
-    wants : sequence of Wanted
-        Limits, on ways of these queries.
 
     Returns
     -------
@@ -151,8 +149,6 @@ def interval_alone(limits: Limits, *, batch_s: float, largest_s: float = LARGEST
         price is then an upper bound.
     batch_s : float
         What a batch takes, in seconds.
-    largest_s : float, optional
-        The longest interval.
     """
     intervals_s = [(AIM * limit.limit_s - batch_s) / limit.share for limit in limits]
     return min([largest_s, *(max(batch_s / BUSY, SMALLEST_S, seconds) for seconds in intervals_s)])
@@ -180,17 +176,7 @@ def expected_in_steps(
 
 
 def unlimited_s(queries: Queries, query: str, interval_s: Mapping[str, float]) -> float:
-    """The interval that a query would have without a limit, in seconds, while those that it reads have theirs.
-
-    Parameters
-    ----------
-    queries : Queries
-        The queries that work.
-    query : str
-        Which of them.
-    interval_s : mapping of str to float
-        The intervals of those that it reads.
-    """
+    """The interval that a query would have without a limit, in seconds, while those that it reads have theirs."""
     longest_s = min(queries.largest_s, queries.bounds_s.get(query, queries.largest_s))
     return min([_rounded(longest_s, queries.costs[query].least_s), *(
         MOST_BLOCKS * queries.blocks_s.get(writer, interval_s[writer])
@@ -270,15 +256,7 @@ def _least_s(plan: BatchPlan, want: Wanted) -> float:
 
 
 def upstream_of(reads: Mapping[str, Collection[str]], queries: Iterable[str]) -> set[str]:
-    """Queries, with all that is upstream of them: how long their batches take depends on how far apart those are.
-
-    Parameters
-    ----------
-    reads : mapping of str to collection of str
-        The queries that each one reads.
-    queries : iterable of str
-        Where to begin.
-    """
+    """Queries, with all that is upstream of them: how long their batches take depends on how far apart those are."""
     left = list(queries)
     upstream = set(left)
     while left:

@@ -51,10 +51,6 @@ def choose_modes(
 
     Parameters
     ----------
-    queries : Queries
-        With what their micro-batches cost.
-    wants : sequence of Wanted
-        Limits, on ways of these queries.
     refusals : mapping of str to str
         Why a query cannot leave its batches open, empty where it can; one that is not named is not known yet.
     before : collection of str
@@ -95,12 +91,6 @@ def keep_modes(
 
     Parameters
     ----------
-    queries : Queries
-        With what their micro-batches cost.
-    wants : sequence of Wanted
-        Limits, on ways of these queries.
-    opened : collection of str
-        The queries whose batches stay open.
     before : collection of str
         Those of which that was so when intervals were chosen last: their groups of events come as far apart.
     """
@@ -142,8 +132,6 @@ def opening(queries: Queries, opened: Mapping[str, float] | Collection[str]) -> 
 
     Parameters
     ----------
-    queries : Queries
-        With what their micro-batches cost.
     opened : mapping of str to float, or collection of str
         Those that do, and how far apart their groups begin; `SMALLEST_S` where it is not said.
     """

@@ -47,8 +47,6 @@ def remedies(
     queries : Queries
         All that is on the slots of the way, with the intervals in force; others than those of the way keep theirs, or
         have shorter ones where they are upstream of it.
-    want : Wanted
-        The limit, on its way.
     chains : sequence of sequence of str
         Neighbours on the way, upstream first, that may become one query; no query in two of them.
     query : BatchCost

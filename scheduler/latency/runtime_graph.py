@@ -34,8 +34,6 @@ class RuntimeGraph:
 
     Parameters
     ----------
-    vertices : iterable of Vertex
-        Each id once.
     channels : iterable of Channel
         Each pair of vertices at most once. ``ValueError`` where an end is no vertex.
     """

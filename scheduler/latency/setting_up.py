@@ -23,16 +23,10 @@ def qos_setups(
     ----------
     graph : RuntimeGraph
         All queries that work: a task is a fragment, a vertex one of its queries.
-    constraints : iterable of LatencyConstraint
-        Along fragments of the graph.
     longest_ms : mapping of str to int
         How far apart batches may be at most, by fragment.
-    sources : collection of str
-        The fragments that events come into from outside.
     reads : mapping of str to mapping, optional
         By query, of each channel that it reads: the query that writes it.
-    version : int, optional
-        Of all these.
     """
     managers = compute_qos_setup(graph, constraints)
     reports = reporters(graph, managers)

@@ -37,8 +37,6 @@ class Hearing:
     ----------
     nodes : iterable of str
         The nodes; each counts as heard of when this begins.
-    now_s : float
-        The present moment, in seconds.
     """
 
     def __init__(self, nodes: Iterable[str], *, now_s: float) -> None:
@@ -46,15 +44,7 @@ class Hearing:
         self._looked_s = now_s
 
     def away(self, heard: Collection[str], now_s: float) -> frozenset[str]:
-        """Those that are away now. Where nobody could look for a while, nobody was silent in it.
-
-        Parameters
-        ----------
-        heard : collection of str
-            Those of which there is a report now.
-        now_s : float
-            The present moment, in seconds.
-        """
+        """Those that are away now. Where nobody could look for a while, nobody was silent in it."""
         silent = now_s - self._looked_s <= GAP_S
         self._looked_s = now_s
         for node in self._heard_s:

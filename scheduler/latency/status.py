@@ -51,10 +51,6 @@ def state_of(
 
     Parameters
     ----------
-    limit_s : float
-        The limit, in seconds.
-    expected : Expected
-        What the model says.
     measured_s : float, optional
         What was measured, in seconds; None where nothing was.
     is_whole : bool, optional
@@ -77,8 +73,6 @@ def is_beyond(limit_s: float, expected: Expected, *, other_s: float) -> bool:
 
     Parameters
     ----------
-    limit_s : float
-        The limit, in seconds.
     expected : Expected
         What the limit comes to, with the intervals and modes that suit it best.
     other_s : float
@@ -98,8 +92,6 @@ def corrected(other_s: float, *, measured_s: float, modelled_s: float, limit_s: 
         What was assumed, in seconds.
     measured_s, modelled_s : float
         At the same intervals; the model without ``other_s``.
-    limit_s : float
-        The limit, in seconds.
     """
     missing_s = min(HIGHEST * limit_s, max(LOWEST * limit_s, measured_s - modelled_s))
     return (other_s + missing_s) / 2
@@ -146,8 +138,6 @@ class Settled:
             Intervals in force along the way, in seconds.
         latency_s : float, optional
             What is measured; None where no event has come lately.
-        over_s : float
-            The span of the mean.
         events_per_s : float, optional
             Of how many events a second that is.
         """

@@ -149,8 +149,6 @@ def require_lasting(largest_s: float, smallest_s: float, bounds_s: Mapping[str, 
 
     Parameters
     ----------
-    largest_s, smallest_s : float
-        Of all queries.
     bounds_s : mapping of str to float
         By query.
     """
@@ -164,8 +162,6 @@ class Effective:
 
     Parameters
     ----------
-    plan : BatchPlan
-        Who reads whom.
     interval_s : mapping of str to float
         Intervals by query; a writer that has none says nothing of its readers.
     early : float, optional
@@ -234,12 +230,8 @@ def wait_s(plan: BatchPlan, writer: str | None, reader: str, effective: Effectiv
 
     Parameters
     ----------
-    plan : BatchPlan
-        Who reads whom.
     writer, reader : str
         Queries; the writer is None where events come from a source.
-    effective : Effective
-        What intervals come to.
     share : float, optional
         The part of a wait that counts, as of `Limit`.
     """
@@ -259,12 +251,8 @@ def step_s(
 
     Parameters
     ----------
-    plan : BatchPlan
-        What batches take, and who reads whom.
     writer, reader : str
         Queries; the writer is None where the path begins.
-    effective : Effective
-        What intervals come to.
     share : float, optional
         The part of a wait that counts, as of `Limit`.
     counted : Counted, optional
@@ -282,12 +270,6 @@ def latency_s(
 
     Parameters
     ----------
-    plan : BatchPlan
-        What batches take, and who reads whom.
-    path : sequence of str
-        Queries, from the source's on.
-    effective : Effective
-        What intervals come to.
     share : float, optional
         The part of a wait that counts, as of `Limit`.
     counted : Counted, optional

@@ -91,15 +91,7 @@ def way_of(estate: Estate, dataflow_id: str, limit: LatencyLimit) -> Way | None:
 
 
 def reads_among(estate: Estate, queries: Collection[str]) -> dict[str, tuple[str, ...]]:
-    """By query those that it reads, of some queries of an estate.
-
-    Parameters
-    ----------
-    estate : Estate
-        What runs.
-    queries : collection of str
-        Fragment ids.
-    """
+    """By query those that it reads, of some queries of an estate."""
     return {
         name: tuple(sorted({estate.places[parent][0] for parent in estate.tasks[
             estate.fragments[name].tasks[0]].parents}.intersection(queries))) for name in queries}
@@ -131,8 +123,6 @@ def part_along(limit: LatencyLimit, home: Mapping[str, str], *, sources: Collect
 
     Parameters
     ----------
-    limit : LatencyLimit
-        Along some tasks and streams.
     home : mapping of str to str
         The query of each of the limit's tasks, and of those at the far ends of its streams.
     sources : collection of str

@@ -40,8 +40,6 @@ class Candidates:
 
         Parameters
         ----------
-        number : int
-            The candidate's position.
         cpu : float
             CPU that it has free, as a part of a slot.
         memory : float
@@ -87,8 +85,6 @@ class Candidates:
             Part of a slot's CPU, 0 to 1.
         memory : float
             Part of a slot's memory, 0 to 1.
-        cost : Cost, optional
-            The cost of each candidate.
         below : float, optional
             Candidates from this cost on are left out.
         """

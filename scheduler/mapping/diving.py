@@ -22,15 +22,7 @@ WHOLE = 0.75  # parts from here on count as whole
 
 
 def dive(columns: Columns, *, effort: Effort) -> dict[Pattern, int]:
-    """A packing near the optimum of the linear program.
-
-    Parameters
-    ----------
-    columns : Columns
-        The patterns to begin with; more are added.
-    effort : Effort
-        What there is for it.
-    """
+    """A packing near the optimum of the linear program."""
     shapes, remaining = columns.shapes, list(columns.shapes.counts)
     fixed: Counter[Pattern] = Counter()
     packings: list[Counter[Pattern]] = []

@@ -20,10 +20,6 @@ def map_dsm(allocation: Allocation, *, supply: Supply, within_memory: bool = Tru
 
     Parameters
     ----------
-    allocation : Allocation
-        Threads of each task and what they take.
-    supply : Supply
-        Where slots come from.
     within_memory : bool
         Pass over full slots; without it the mapping is Storm's own, and never asks for more slots.
 

@@ -30,8 +30,6 @@ class Effort:
 
         Parameters
         ----------
-        model : CpModel
-            The question.
         at_most : float
             What this call may take of what is left.
         """

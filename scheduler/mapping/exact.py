@@ -44,10 +44,6 @@ def map_exact(allocation: Allocation, *, supply: Supply, streams: Streams, effor
     ----------
     allocation : Allocation
         Bundles of each task, upstream tasks first. Full ones have a slot to themselves.
-    supply : Supply
-        Where slots come from.
-    streams : mapping of (str, str) to float
-        Events/s on each stream, by source and target.
     effort : float
         What all calls of the solver may take together, in its deterministic seconds: the same question has the same
         answer on every machine, however long it takes there.

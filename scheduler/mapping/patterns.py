@@ -48,14 +48,8 @@ def generate(shapes: Shapes, patterns: Sequence[Pattern], least: int, *, effort:
 
     Parameters
     ----------
-    shapes : Shapes
-        What is to be packed.
-    patterns : sequence of Pattern
-        Of some packing of them.
     least : int
         A number of slots that no packing goes below; where the linear program needs no more it is done.
-    effort : Effort
-        What there is for pricing.
     """
     program = PatternProgram(shapes.counts, patterns)
     known = set(patterns)

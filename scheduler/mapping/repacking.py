@@ -26,12 +26,6 @@ def pack(
 
     Parameters
     ----------
-    kinds : sequence of Bundle
-        Bundles of any counts, none of them full.
-    slots : int
-        How many slots there are.
-    effort : Effort
-        What there is for the question.
     at_most : float
         What it may take of that.
     """
@@ -66,10 +60,6 @@ def repacked(packed: Bins, least: int, *, effort: Effort) -> Bins:
     ----------
     packed : bins
         Of bundles of count 1.
-    least : int
-        The number of slots at which to stop.
-    effort : Effort
-        What there is for it.
     """
     while len(packed) > least and effort.left > 0:
         fewer = _one_less(packed, effort)

@@ -47,8 +47,6 @@ def map_rsm(allocation: Allocation, *, supply: Supply, weights: Weights = BALANC
         Threads of each task and what they take, upstream tasks first.
     supply : Supply
         Where slots come from; nodes of the same ``rack`` are nearer to each other.
-    weights : Weights
-        Of memory, CPU and network in the distance.
 
     Returns
     -------

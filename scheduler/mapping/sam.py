@@ -21,8 +21,6 @@ def map_sam(allocation: Allocation, *, supply: Supply) -> Placement:
     ----------
     allocation : Allocation
         Bundles of each task, upstream tasks first.
-    supply : Supply
-        Where slots come from.
 
     Returns
     -------

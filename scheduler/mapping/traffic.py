@@ -19,10 +19,6 @@ def between_nodes_per_s(placement: Placement, streams: Streams, shares: Shares |
 
     Parameters
     ----------
-    placement : Placement
-        Every thread's slot.
-    streams : mapping of (str, str) to float
-        Events/s on each stream, by source and target.
     shares : mapping of str to mapping of int to float, optional
         How each task's events are divided over its slots: a slot makes the same part of what the task makes. Without
         it every thread reads and writes its even part.

@@ -15,18 +15,10 @@ class InputBound:
 
     Parameters
     ----------
-    entry : str
-        Where it enters.
-    what : str
-        What is counted, with its unit.
     most : int
         So much may be.
-    answer : str
-        What whoever sends more gets.
     setting : str
         The variable of the environment that changes it; empty: it is fixed.
-    scale : int
-        How much one of the setting's unit is.
     """
 
     entry: str

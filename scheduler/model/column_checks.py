@@ -29,8 +29,6 @@ def columns_by_task(draft: Draft, columns_of: ColumnsOf, problems: Problems | No
     ----------
     draft : Draft
         Tasks and streams as far as they could be read; none of those in a cycle have columns.
-    columns_of : callable
-        What a task type declares.
     problems : Problems, optional
         Where problems are reported; without it a task that is wrong has unknown columns, and nothing is said.
     """

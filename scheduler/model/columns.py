@@ -136,10 +136,6 @@ class Columns:
 
         Parameters
         ----------
-        name : str
-            The column.
-        parameter : str, optional
-            The parameter that names it.
         remedy : str, optional
             What helps where no column is like it; otherwise the columns that there are.
 
@@ -163,10 +159,6 @@ class Columns:
 
         Parameters
         ----------
-        name : str
-            The column.
-        parameter : str, optional
-            The parameter that names it.
         remedy : str, optional
             As of `require`.
         """
@@ -177,10 +169,6 @@ class Columns:
 
         Parameters
         ----------
-        name : str
-            The column.
-        parameter : str, optional
-            The parameter that names it.
         remedy : str, optional
             As of `require`.
         """
@@ -193,12 +181,6 @@ class Columns:
 
         Parameters
         ----------
-        name : str
-            The column.
-        kinds : frozenset of str
-            Types that will do.
-        word : str
-            What they hold, for the message.
         parameter : str, optional
             The parameter that names the column.
         remedy : str, optional
@@ -219,8 +201,6 @@ def require_short(*kinds: str, parameter: str = "", value: str = "") -> None:
 
     Parameters
     ----------
-    kinds : str
-        The types.
     parameter, value : str, optional
         Where it stands: the parameter, and the column.
     """

@@ -102,10 +102,6 @@ def read_limits(
     ----------
     text : str
         JSON or YAML: a time, ``none``, a mapping or a list of these.
-    tasks : collection of str
-        The dataflow's tasks.
-    streams : collection of pairs of str
-        Its streams, by the tasks that they join.
 
     Raises
     ------

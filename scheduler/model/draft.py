@@ -65,8 +65,6 @@ class DraftReader:
 
     Parameters
     ----------
-    problems : Problems
-        Where problems are reported.
     task_types : TaskTypes
         The task types that a document may use.
     type_remedy : callable, optional

@@ -42,14 +42,8 @@ def with_values(text: str, values: Values, *, meant: Dataflow, format: Format, t
     ----------
     text : str
         A valid document.
-    values : mapping
-        What changes, by task id and parameter.
     meant : Dataflow
         What the document says afterwards: reading the result gives it, up to the spelling of configs.
-    format : "json" or "yaml"
-        How the text is written.
-    task_types : TaskTypes
-        The task types that it uses.
     """
     try:
         edited = _edited(text, values, format)

@@ -41,12 +41,6 @@ def read_latency(
     ----------
     node : Node or None
         What stands under ``latency``.
-    problems : Problems
-        Where problems are reported.
-    tasks : collection of str
-        The dataflow's tasks.
-    streams : collection of pairs of str
-        Its streams, by the tasks that they join.
     """
     if node is None or node.value is None:
         return None

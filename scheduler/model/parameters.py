@@ -17,19 +17,7 @@ _INTEGERS = range(-(2**63), 2**63)  # what a BIGINT holds
 
 
 def check_config(task_type: TaskType, config: Node, problems: Problems, *, task_id: str) -> None:
-    """Report every parameter that is unknown, missing, ill-typed, out of range or not among the choices.
-
-    Parameters
-    ----------
-    task_type : TaskType
-        What declares the parameters.
-    config : Node
-        A mapping.
-    problems : Problems
-        Where problems are reported.
-    task_id : str
-        The task, for messages.
-    """
+    """Report every parameter that is unknown, missing, ill-typed, out of range or not among the choices."""
     declared = [parameter.name for parameter in task_type.parameters]
     for name, position in config.keys.items():
         if name in declared:

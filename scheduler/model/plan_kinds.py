@@ -1,8 +1,8 @@
 """Kinds of plans: what each is called, what it does to its dataflow's entry, what it needs, and how it is undone.
 
-A new kind is an entry here, a planner in ``scheduler``, and an entry in the site's registry
-(``dashboard.plans.kinds``), which says how the site asks for it. A test fails for a kind that lacks a part, and for a
-module that spells the name of a kind instead of asking its entry here.
+A new kind is an entry here, a planner in ``scheduler``, a module of the site's kinds (``dashboard.plans.kinds``), which
+says how the site computes it, and a service that proposes it. A test fails for a kind that lacks a part, for a module
+that spells the name of a kind, and for one that names the constant of a kind that is not its own: others ask a flag.
 """
 
 from __future__ import annotations
@@ -30,24 +30,22 @@ class PlanKind:
         A button or a title ("Pause"), the proposal by name ("Resumption"), and what is said when it is proposed.
     starts, stops, goes_on : str
         What becomes of the tasks that begin to work, cease to work, and work before and after it.
-    pause : str
-        What those notice whose tasks it touches.
     entry : EntryChange
         What becomes of the dataflow's entry in the estate.
     undone_by : str
         The kind of the plan that takes it back.
-    undo : Undo
-        How that plan is made.
     moves_queries : bool
         It changes queries that run, those of other dataflows too: no other plan may be under way.
     needs_no_handover : bool
         No other plan may be handing tasks over: what it rests could not take over.
+    relocates : bool
+        It takes queries to other slots, and does nothing else.
+    takes_schedule : bool
+        It may be asked for by a schedule that somebody chose.
     schedules : bool
         It says by what schedule its dataflow runs from then on (by none after a removal).
     only_own : bool
         It adds nothing to the estate: other teams review it only where they would notice.
-    has_document : bool
-        It brings the dataflow in by its document.
     has_version : bool
         It brings another version of the dataflow's document, which counts from then on.
     undoable_when_done : bool
@@ -67,11 +65,20 @@ class PlanKind:
     pause: str = "None of its queries restarts."
     moves_queries: bool = False
     needs_no_handover: bool = False
+    relocates: bool = False
+    fuses: bool = False
+    rests: bool = False
+    takes_schedule: bool = False
     schedules: bool = False
     only_own: bool = False
     has_document: bool = False
     has_version: bool = False
     undoable_when_done: bool = False
+
+    @property
+    def takes_out(self) -> bool:
+        """Whether its dataflow leaves the estate: taken back, it brings the dataflow in anew."""
+        return self.entry == "removed"
 
     @property
     def joins(self) -> bool:
@@ -81,7 +88,8 @@ class PlanKind:
 
 SUBMIT = PlanKind(
     name="submit", verb="Run", noun="Proposal", notice="The dataflow is submitted; its plan is being computed.",
-    entry="added", undone_by="remove", goes_on="reused: runs already", schedules=True, has_document=True)
+    entry="added", undone_by="remove", goes_on="reused: runs already", schedules=True, takes_schedule=True,
+    has_document=True)
 REMOVE = PlanKind(
     name="remove", verb="Remove", noun="Removal",
     notice="The removal is proposed. Nothing stops until the proposal is approved.",
@@ -89,7 +97,7 @@ REMOVE = PlanKind(
 PAUSE = PlanKind(
     name="pause", verb="Pause", noun="Pause",
     notice="The pause is proposed. The dataflow runs until the proposal is approved.",
-    entry="turned", undone_by="resume", stops="rests", needs_no_handover=True, only_own=True)
+    entry="turned", undone_by="resume", stops="rests", needs_no_handover=True, rests=True, only_own=True)
 RESUME = PlanKind(
     name="resume", verb="Resume", noun="Resumption",
     notice="The resumption is proposed. The dataflow stays paused until the proposal is approved.",
@@ -98,12 +106,13 @@ DEFRAGMENT = PlanKind(
     name="defragment", verb="Defragment", noun="Defragmentation",
     notice="Weir is looking for the best step. Nothing changes until the proposal is approved.",
     entry="kept", undone_by="defragment", undo="from_plan", goes_on="goes on",
-    pause="It pauses for a few seconds; no event is lost.", moves_queries=True, undoable_when_done=True)
+    pause="It pauses for a few seconds; no event is lost.", moves_queries=True, fuses=True, undoable_when_done=True)
 SCHEDULE = PlanKind(
     name="schedule", verb="Schedule", noun="Schedule",
     notice="The schedule is proposed. Nothing changes until the proposal is approved.",
     entry="renewed", undone_by="schedule", undo="from_plan", goes_on="goes on",
-    pause="Shared tasks may pause for a few seconds; no event is lost.", moves_queries=True, schedules=True)
+    pause="Shared tasks may pause for a few seconds; no event is lost.", moves_queries=True, schedules=True,
+    takes_schedule=True)
 
 ISOLATE = PlanKind(
     name="isolate", verb="Isolate", noun="Isolation",
@@ -117,7 +126,7 @@ MOVE = PlanKind(
     entry="kept", undone_by="move", undo="from_plan", goes_on="goes on",
     pause="It stands still for a batch and a moment, or for some seconds where it goes to another node; no event is "
           "lost.",
-    moves_queries=True, undoable_when_done=True)
+    moves_queries=True, relocates=True, undoable_when_done=True)
 
 SET = PlanKind(
     name="set", verb="Set", noun="Setting",

@@ -22,8 +22,7 @@ class EstateView(Protocol):
     """The estate at one generation, by look-ups alone.
 
     Mappings are looked up and never walked, so that what planning costs depends on the plan, however much runs. The
-    whole `Estate` is one such view, `scheduler.reuse.index.EstateIndex` keeps one from plan to plan, and a database
-    gives the part of one that a plan needs.
+    whole `Estate` is one such view, and a database gives the part of one that a plan needs.
     """
 
     @property

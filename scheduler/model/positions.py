@@ -73,17 +73,6 @@ class Problems:
     def add(self, code: str, position: TextPosition, message: str, remedy: str, *, task_id: str | None = None) -> None:
         """Report a problem.
 
-        Parameters
-        ----------
-        code : str
-            Stable, for programs; the documentation lists all.
-        position : TextPosition
-            Where it is in the text.
-        message, remedy : str
-            What is wrong, and what would be right.
-        task_id : str, optional
-            The task that it is about.
-
         Raises
         ------
         Unreadable
@@ -104,14 +93,8 @@ class Problems:
 
         Parameters
         ----------
-        code : str
-            A short name that programs read.
         position : TextPosition
             Line and column.
-        message : str
-            What is wrong.
-        remedy : str
-            What to do about it.
         """
         self.add(code, position, message, remedy)
         return Unreadable()

@@ -157,14 +157,8 @@ class Profile:
 
     Parameters
     ----------
-    task_type : str
-        Name of the type.
-    points : tuple of Point
-        At least one, each thread count once.
     config : str
         Canonical JSON of the config that was measured; empty where the profile stands for any.
-    version : int
-        The type's version that was measured.
     machine : str
         Class of the machine that it was measured on; empty where nobody noted it.
     code : str
@@ -172,8 +166,6 @@ class Profile:
     static : bool
         So light that one thread with a fixed share does at any rate: paper [2] (8.3) treats sources and sinks so.
         Its one point's rate says nothing.
-    origin : str
-        Where the figures are from.
     """
 
     task_type: str

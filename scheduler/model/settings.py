@@ -49,8 +49,6 @@ def inherited_settings(
     ----------
     before, after : mapping of str to Fragment
         The fragments that a plan touches, as they were and as they are.
-    settings : mapping of str to FragmentSettings
-        Of those before.
     open_in_slot : mapping of str to int
         How many queries of each slot have open batches, those that the plan ends left out.
 
@@ -85,10 +83,6 @@ def settings_applied(
     ----------
     before, after : mapping of str to Fragment
         The fragments that the plan touches, as they were and as they are.
-    wanted : mapping of str to FragmentSettings
-        What the plan sets.
-    settings, fragments : mapping
-        Of the whole estate, before the plan.
     """
     ended = before.keys() - after.keys()
     staying = {name: own for name, own in settings.items() if name not in ended}

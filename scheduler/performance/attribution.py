@@ -140,8 +140,6 @@ def attribute(*, cpu_us: int, memory_mb_s: int, queries: Iterable[QueryWork]) ->
     ----------
     cpu_us, memory_mb_s : int
         What the slot's process tree used, idle overhead included.
-    queries : iterable of QueryWork
-        What its queries did meanwhile.
 
     Returns
     -------
@@ -169,13 +167,6 @@ def batch_shares(*, cpu_us: int, queries: Iterable[QueryWork]) -> dict[str, floa
 
     Of a query whose batches stay open, that is also what the groups take in which its events come: it is the price of
     not having to wait.
-
-    Parameters
-    ----------
-    cpu_us : int
-        What the slot's process tree used.
-    queries : iterable of QueryWork
-        What its queries did meanwhile.
     """
     queries = [query for query in queries if query.tasks]
     if not queries:

@@ -84,10 +84,6 @@ def fit_costs(seen: Iterable[SlotSeen], *, task_types: TaskTypes, machine: str =
         Of slots that had warmed up, the newest first; several of the same queries are added up.
     task_types : TaskTypes
         The catalogue; what has tasks of other types is left out.
-    machine : str, optional
-        The class of machine, for the result.
-    version : int, optional
-        The number of this fit, for the result.
 
     References
     ----------

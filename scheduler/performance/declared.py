@@ -26,12 +26,8 @@ def declared_profile(
 
     Parameters
     ----------
-    task_type : TaskType
-        A source's or a sink's.
     rate_per_s : float
         Events per second that it makes or takes.
-    trigger_s : float
-        Time between two batches.
     costs : Costs, optional
         What was learned on this class of machine; what is declared without it, and for types that did not run.
 

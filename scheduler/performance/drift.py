@@ -51,8 +51,6 @@ def drifts(
 
     Parameters
     ----------
-    profile : Profile
-        As measured.
     observations : iterable of Observation
         Of bundles of that task type and config, on that class of machine.
     bound : float

@@ -40,8 +40,6 @@ def with_fixed_load(points: Sequence[Point], stable: Stable) -> tuple[Point, ...
 
     Parameters
     ----------
-    points : sequence of Point
-        The peaks that were found.
     stable : mapping
         The stable trials of each thread count. A count that was tried near its peak alone takes the same part of its
         load for fixed as the others have in the middle.

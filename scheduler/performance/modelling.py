@@ -62,8 +62,6 @@ def next_step(trials: Iterable[Trial], *, sweep: Sweep) -> Try | Done:
     ----------
     trials : iterable of Trial
         In any order. A rate is stable where one of its trials was.
-    sweep : Sweep
-        Bounds, precision and budget.
 
     Returns
     -------
@@ -116,20 +114,8 @@ def measured_profile(
 
     Parameters
     ----------
-    done : Done
-        The sweep, finished.
-    task_type : str
-        The type's name.
-    version : int
-        The type's version.
-    machine : str
-        The machine class that it was measured on.
     config : str, optional
         The config that it counts for; empty where it counts for any.
-    code : str, optional
-        Digest of the code that was measured.
-    origin : str, optional
-        Where the figures come from.
 
     Raises
     ------

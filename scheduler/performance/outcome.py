@@ -62,8 +62,6 @@ def misses(promise: Promise, seen: Seen) -> tuple[Miss, ...]:
 
     Parameters
     ----------
-    promise : Promise
-        What was planned and predicted.
     seen : Seen
         What was measured, over long enough to say something. What is None or absent was not, and is not judged.
     """

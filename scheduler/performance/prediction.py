@@ -95,12 +95,6 @@ def predict(
 
     Parameters
     ----------
-    placement : Placement
-        Every thread's slot.
-    profiles : mapping of str to Profile
-        Each task's profile.
-    rates_per_s : mapping of str to float
-        Each task's planned input rate.
     routing : {"shuffle", "slot_aware"}
         How a task's events are divided over its threads, see `route`.
     allocation : Allocation, optional
@@ -152,19 +146,7 @@ def predict(
 def latency_s(
     dataflow: Dataflow, prediction: Prediction, *, trigger_s: float, hop_s: float
 ) -> float:
-    """An estimate of the time from an event's birth to the end of its longest way through the dataflow.
-
-    Parameters
-    ----------
-    dataflow : Dataflow
-        The dataflow as submitted.
-    prediction : Prediction
-        What is predicted of a schedule of it.
-    trigger_s : float
-        Seconds between two micro-batches.
-    hop_s : float
-        Seconds that a channel adds.
-    """
+    """An estimate of the time from an event's birth to the end of its longest way through the dataflow."""
     return max(latencies_s(dataflow, prediction, trigger_s=trigger_s, hop_s=hop_s).values(), default=0.0)
 
 
@@ -176,17 +158,6 @@ def latencies_s(
     Of each task on the way: half the time between two batches for which the event waits, a hop over the broker, and
     the time that a thread takes for one event where that is longest. Queues are none of it: they are short while the
     load is well below what is sustained, and without end above.
-
-    Parameters
-    ----------
-    dataflow : Dataflow
-        The dataflow as submitted.
-    prediction : Prediction
-        What is predicted of a schedule of it.
-    trigger_s : float
-        Seconds between two micro-batches.
-    hop_s : float
-        Seconds that a channel adds.
     """
     service: dict[str, float] = {}
     for bundle in prediction.bundles:

@@ -66,18 +66,6 @@ def price_of(
 
     Parameters
     ----------
-    prices : Prices
-        What a core, a query and what they take cost an hour.
-    tasks_started : int, optional
-        Tasks that start.
-    tasks_reused : int, optional
-        Tasks that run already.
-    tasks_stopped : int, optional
-        Tasks that stop.
-    queries_started : int, optional
-        Queries that start.
-    queries_stopped : int, optional
-        Queries that stop.
     task_cores_delta : float
         Cores that the plan's tasks take more than those that they replace.
     task_cores_alone : float
@@ -139,8 +127,6 @@ def in_slots(
 
     Parameters
     ----------
-    price : Price
-        By CPU, as bills charge it.
     slots, before : mapping of str to float
         The part of each slot, by name, that the schedule counts on, and that it counted on before.
     """

@@ -30,10 +30,6 @@ def input_rates_per_s(
 
     Parameters
     ----------
-    dataflow : Dataflow
-        The dataflow as submitted.
-    task_types : TaskTypes
-        The catalogue, by type name.
     source_rate : float, optional
         Events per second of every source; without it each has its own.
     measured : Mapping[tuple[str, str], float], optional

@@ -55,16 +55,12 @@ def route(
 
     Parameters
     ----------
-    placement : Placement
-        Threads by slot.
     profiles : mapping of str to Profile
         The profile of each task that was measured, by task.
     rates_per_s : mapping of str to float
         Events per second that each task gets.
     routing : Routing
         How events are dealt out: ``shuffle`` or ``slot_aware``.
-    allocation : Allocation, optional
-        What was planned for each bundle.
     threads : mapping of str to int, optional
         Threads that the driver of each node's slots has; absent where unknown.
     """

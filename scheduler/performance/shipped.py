@@ -72,14 +72,10 @@ def estimates(
     ----------
     shipped : iterable of Profile
         Those that come with Weir, for a core of ``SPEED``.
-    task_types : iterable of TaskType
-        The types that there are.
     known_types : iterable of TaskType
         All types, by which it is known how much dearer than declared those with trials were.
     speed : float or None
         Of the cores here; None where that is not known yet: then they are taken to be as fast as ``SPEED``.
-    trigger_s : float
-        Seconds between two batches.
     """
     shipped, task_types = tuple(shipped), tuple(task_types)
     by_type = {profile.task_type: profile for profile in shipped}

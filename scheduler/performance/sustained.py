@@ -102,14 +102,10 @@ def sustained(
 
     Parameters
     ----------
-    placement : Placement
-        Every thread's slot.
     demands : mapping of str to mapping of int to Demand
         What a bundle takes, by task and number of threads.
     shares : mapping of str to mapping of int to float
         The part of a task's events that each bundle gets, by task and position of the slot.
-    rates_per_s : mapping of str to float
-        Each task's planned input rate.
     crowded : mapping of int to ThreadShortage
         The slots with more threads than their driver has, by position.
     least : float

@@ -132,7 +132,8 @@ def adjust(estate: EstateView, activities: Mapping[str, Activity]) -> FragmentCh
     order = fragments_upstream_first(estate, [*begin, *cease, *ended])
     counts = {fragment_id: (parts[fragment_id][0], estate.fragments[fragment_id].active) for fragment_id in order}
     leaving = [
-        _whole_step(STOP_FRAGMENT if fragment_id in ended else PAUSE_FRAGMENT, fragment_id, counts)
+        Step(kind=STOP_FRAGMENT.name, fragment=fragment_id) if fragment_id in ended
+        else _whole_step(PAUSE_FRAGMENT, fragment_id, counts)
         for fragment_id in reversed(order) if not counts[fragment_id][0]
     ]
     coming = [_whole_step(RESUME_FRAGMENT, fragment_id, counts) for fragment_id in order if counts[fragment_id][0]]
@@ -202,11 +203,7 @@ def _tail_step(fragment: Fragment, active: int) -> Step:
     )
 
 
-def _whole_step(
-    kind: StepKind, fragment_id: str, counts: Mapping[str, tuple[int, int]],
-) -> Step:
-    if kind is STOP_FRAGMENT:
-        return Step(kind=kind.name, fragment=fragment_id)
+def _whole_step(kind: StepKind, fragment_id: str, counts: Mapping[str, tuple[int, int]]) -> Step:
     active, before = counts[fragment_id]
     return Step(kind=kind.name, fragment=fragment_id, active=active, active_before=before)
 

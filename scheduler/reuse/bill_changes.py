@@ -27,16 +27,12 @@ def bill_changes(
 
     Parameters
     ----------
-    estate : EstateView
-        What runs before the plan.
     shared : iterable of str
         Running tasks that the dataflow begins or ceases to pay for, and that work before and after.
     team : str
         The dataflow's own, by its short name: it does not count among the others of its team.
     comes : bool
         Whether it begins to pay; else it is one of those who pay, and ceases.
-    task_types : TaskTypes
-        The catalogue, by type name.
     prices : Prices
         What a core costs, and what tasks and queries take.
     is_paused_user : bool, optional

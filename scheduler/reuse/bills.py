@@ -147,8 +147,6 @@ def divide(
         Who needed the task when.
     since_ms, until_ms : int
         The two moments, the later one after the earlier one.
-    every_ms : int
-        No part reaches over a multiple of this.
     batches : BatchPart, optional
         How much of it went to batches, and who needs them how often; without it all is divided evenly, and nothing is
         said of batches.

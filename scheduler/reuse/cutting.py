@@ -61,8 +61,6 @@ def scheduled_anew(
     ----------
     wanted : mapping of str to TaskDivision
         By running task; those fused with others can be cut (``why_fused``).
-    ids : iterator of str
-        Of fragments and bundles that begin.
     left : collection of str
         Bundles that have come to their end; they are dropped.
 

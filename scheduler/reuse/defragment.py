@@ -113,14 +113,8 @@ def fusions(
 
     Parameters
     ----------
-    estate : EstateView
-        What runs, for whom and where, as the decision sees it.
     fragment_ids : iterable of str
         The fragments that may take part.
-    task_types : TaskTypes
-        The catalogue, by type name.
-    query_cores : float
-        Cores that a query takes whatever it carries.
     longest_chain : int, optional
         The most tasks of a query.
     busy : collection of str, optional
@@ -151,8 +145,6 @@ def series_along(
 
     Parameters
     ----------
-    estate : EstateView
-        What runs, for whom and where, as the decision sees it.
     path : sequence of str
         Fragments, upstream first.
     task_types, query_cores, longest_chain, busy, apart
@@ -184,8 +176,6 @@ def step_of(
 
     Parameters
     ----------
-    estate : EstateView
-        What runs, for whom and where, as the decision sees it.
     path : sequence of str
         Fragments, upstream first.
     task_types, query_cores, longest_chain, busy, apart
@@ -204,18 +194,10 @@ def worth_of(
 
     Parameters
     ----------
-    estate : EstateView
-        What runs, for whom and where, as the decision sees it.
     fusion : Fusion
         The step: a path of fragments that become one.
-    prices : Prices
-        What a core, a query and what they take cost an hour.
-    query_cores : float
-        Cores that a query takes whatever it carries.
     evidence : Evidence
         What was measured of the fragments: ages and loads.
-    rule : Rule
-        When a step is worth its disruption.
     """
     return weigh(fusion, load_of(estate, fusion, evidence), prices=prices, query_cores=query_cores, rule=rule)
 
@@ -241,14 +223,6 @@ def weigh(fusion: Fusion, load: Load, *, prices: Prices, query_cores: float, rul
     ----------
     fusion : Fusion
         The step: a path of fragments that become one.
-    load : Load
-        What passes them.
-    prices : Prices
-        What a core, a query and what they take cost an hour.
-    query_cores : float
-        Cores that a query takes whatever it carries.
-    rule : Rule
-        When a step is worth its disruption.
     """
     dead_cores = fusion.dead_tasks * prices.costs.scale * TASK_BATCH_S * 1000 / prices.trigger_ms
     cores = (len(fusion.path) - 1) * query_cores + dead_cores
@@ -273,12 +247,6 @@ def in_words(fusion: Fusion, worth: Worth, *, prices: Prices, rule: Rule) -> str
     ----------
     fusion : Fusion
         The step: a path of fragments that become one.
-    worth : Worth
-        Its gain and its disruption.
-    prices : Prices
-        What a core, a query and what they take cost an hour.
-    rule : Rule
-        When a step is worth its disruption.
     """
     *others, last = fusion.path
     what = f"Fuses {', '.join(others)} and {last} into one query" if others else f"Rebuilds {last}"

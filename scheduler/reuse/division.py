@@ -86,8 +86,6 @@ def divided_anew(
     ----------
     task : str
         What errors call the fragment's task.
-    ids : iterator of str
-        Of bundles that begin.
     left : collection of str
         Bundles that have come to their end; they are dropped.
     whole : bool

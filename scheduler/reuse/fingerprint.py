@@ -45,10 +45,6 @@ def fingerprint(
 
     Parameters
     ----------
-    type_name : str
-        The task's type.
-    version : int
-        The type's version.
     config : mapping of str to Any
         Its config, canonical.
     parents : iterable of str, optional
@@ -71,8 +67,6 @@ def fingerprints(
 
     Parameters
     ----------
-    dataflow : Dataflow
-        Acyclic; every task type is known.
     task_types : TaskTypes
         Declarations, for defaults, the form of numbers and the version of the logic.
     scope : str
@@ -80,8 +74,6 @@ def fingerprints(
         tasks of the same team. Selectivities are no part of it: they estimate what the logic does, not change it.
     apart : collection of str
         Submitted task ids that the salt sets apart.
-    salt : str
-        What makes an identity their own.
     unchanged : mapping of str to str, optional
         Tasks, by submitted id, that run already under an identity that stays; with each all that is upstream of it.
 

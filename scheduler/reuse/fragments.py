@@ -140,16 +140,8 @@ def attach(
 
     Parameters
     ----------
-    estate : EstateView
-        What runs, for whom and where, as the decision sees it.
     chains : Sequence[Sequence[str]]
         Tasks that start, a chain for each new fragment.
-    slots : sequence of str
-        The slot of each chain.
-    started : mapping of str to RunningTask
-        The running tasks that start, by id.
-    resumed : FragmentChange, optional
-        What the same plan lets work again.
     begin : str, optional
         Where they begin in streams that are there: ``now``, ``oldest``, or a time.
     bundles : Mapping[str, tuple[RunningBundle, ...]], optional

@@ -45,8 +45,6 @@ def recut(
         nobody needs are left out.
     pieces : sequence of Piece
         Of the path's tasks, upstream first; together all of them.
-    upstream : iterable of Fragment
-        What the first fragment of the path reads.
     outputs : collection of str
         Tasks whose channels are kept for those who look at them.
     generation : int
@@ -100,8 +98,6 @@ def recut_in(
 
     Parameters
     ----------
-    estate : EstateView
-        What runs.
     path, pieces, outputs
         As for ``recut``.
     """
@@ -122,14 +118,10 @@ def moved_in(
 
     Parameters
     ----------
-    estate : EstateView
-        What runs.
     slots : mapping of str to str
         By query, a fragment without tasks that rest or a bundle, where it goes on.
     outputs : collection of str
         Tasks whose channels are kept for those who look at them.
-    homes : mapping of str to Fragment, optional
-        By bundle the fragment that it is of.
     """
     ids = {name: f"f{estate.generation + 1}-{number}" for number, name in enumerate(slots)}
     homes = {name: homes.get(name) or estate.fragments[name] for name in slots}

@@ -57,17 +57,6 @@ def slowest_task(latency_ms: Sequence[float | None], *, least_ms: float) -> int 
 def cut_for_others(estate: EstateView, fragment: Fragment, *, slow: int, task_types: TaskTypes) -> Cut | None:
     """Where to cut a chain before its slow task, so that other users are not held back.
 
-    Parameters
-    ----------
-    estate : EstateView
-        What runs, for whom and where.
-    fragment : Fragment
-        The chain.
-    slow : int
-        The position of the slow task.
-    task_types : TaskTypes
-        The catalogue: whether state can be handed over.
-
     Returns
     -------
     Cut or None

@@ -58,8 +58,6 @@ def merge(
         The running tasks, closed under parents.
     dataflow : Dataflow
         Valid and de-duplicated.
-    task_types : TaskTypes
-        Declarations of all its types.
     scope : str
         "" for a shared dataflow, else the team whose private dataflow it is.
     fresh_for : str

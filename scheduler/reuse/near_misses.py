@@ -90,8 +90,6 @@ def near_misses(
         The running tasks, closed under parents; looked up, never walked.
     dataflow : Dataflow
         Valid and de-duplicated, its secrets scoped.
-    siblings : Siblings
-        Where running tasks are looked up by kin.
     task_types, prices
         Declarations of all its types; what a core and hour costs.
     scope : str
@@ -99,8 +97,6 @@ def near_misses(
         so nothing of another team's private dataflows shows.
     containment : Containment, optional
         Where the team has turned it on: savings are told against the plan with refinements.
-    most : int
-        Suggestions to make.
     waking : callable, optional
         Of running tasks that would be reused, those that rest, and how many queries begin again with them
         (`scheduler.reuse.activity.waking`): what is woken saves no more than what is started.

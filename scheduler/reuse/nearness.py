@@ -44,14 +44,10 @@ def differences(
 
     Parameters
     ----------
-    task_type : TaskType
-        The task's type.
     submitted : mapping of str to Any
         The submitted config, canonical.
     running : mapping of str to Any
         The running one, canonical.
-    task : str, optional
-        The task's id, for messages.
     """
     differences = []
     for name in sorted({*submitted, *running}):

@@ -45,19 +45,7 @@ def stateful_downstream(
     fragments: Mapping[str, Fragment], fragment_ids: Iterable[str], *, tasks: Mapping[str, RunningTask],
     task_types: TaskTypes,
 ) -> list[str]:
-    """The working tasks with state that read, on whatever way, what these fragments make.
-
-    Parameters
-    ----------
-    fragments : mapping of str to Fragment
-        Fragments by id.
-    fragment_ids : iterable of str
-        Where it begins.
-    tasks : mapping of str to RunningTask
-        Running tasks by id.
-    task_types : TaskTypes
-        The catalogue, by type name.
-    """
+    """The working tasks with state that read, on whatever way, what these fragments make."""
     ordered: dict[str, None] = {}
     waiting, seen = list(fragment_ids), set()
     while waiting:

@@ -34,14 +34,10 @@ def outline(
 
     Parameters
     ----------
-    parents : mapping of str to sequence of str
-        Parents by task id, of every task.
     users : mapping of str to int
         How many dataflows each task serves; one where it is not named.
     most : int
         How many tasks may be shown; the wanted ones are, whatever their number.
-    wanted : collection of str
-        Tasks to show first.
 
     Returns
     -------

@@ -74,14 +74,8 @@ def simulate(
         when; one that it leaves out is given back, and its name is not used again.
     rates_per_s : mapping of str to sequence of float
         By source: events a second, step by step; as many of each.
-    step_s : float
-        How long a step is.
-    cloud : Cloud
-        How machines behave.
     rng : Chance
         What is drawn from.
-    message_bytes : float, optional
-        The mean size of a message.
 
     Raises
     ------

@@ -25,15 +25,7 @@ class Chance(Protocol):
 
 
 def constant(rate_per_s: float, steps: int) -> Rates:
-    """The same rate at each step.
-
-    Parameters
-    ----------
-    rate_per_s : float
-        The rate.
-    steps : int
-        How many steps.
-    """
+    """The same rate at each step."""
     return np.full(steps, float(rate_per_s))
 
 
@@ -46,8 +38,6 @@ def wandering(
     ----------
     rate_per_s : float
         The mean, where it begins.
-    steps : int
-        How many steps.
     rng : Chance
         What is drawn from.
     within : float, optional
@@ -71,10 +61,6 @@ def waves(
 
     Parameters
     ----------
-    least_per_s, most_per_s : float
-        Between which it swings.
-    steps : int
-        How many steps.
     rng : Chance
         What is drawn from.
     period : int
@@ -95,10 +81,6 @@ def recorded(samples: Sequence[float], steps: int, *, samples_a_step: float = 1.
     samples : sequence of float
         Figures that are equally far apart; one at least. `ValueError` where there is none, or one is no number from 0
         up.
-    steps : int
-        How many steps.
-    samples_a_step : float, optional
-        How many of them a step is long.
     """
     known = np.asarray(samples, dtype=float)
     if not len(known) or not np.isfinite(known).all() or (known < 0).any():

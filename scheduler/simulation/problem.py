@@ -55,44 +55,18 @@ class Worked:
 
 
 def value_of(dataflow: ElasticDataflow, active: Mapping[str, str]) -> float:
-    """Γ: the mean of what the active alternates are worth (4.3).
-
-    Parameters
-    ----------
-    dataflow : ElasticDataflow
-        With its alternates.
-    active : mapping of str to str
-        By task the alternate that is active.
-    """
+    """Γ: the mean of what the active alternates are worth (4.3)."""
     return sum(dataflow.tasks[task][active[task]].worth for task in dataflow.tasks) / len(dataflow.tasks)
 
 
 def power_of(placement: ElasticPlacement, task: str, speeds: Mapping[str, float]) -> float:
-    """φ: how many standard cores those of a task come to.
-
-    Parameters
-    ----------
-    placement : ElasticPlacement
-        Where it has cores.
-    task : str
-        Which task.
-    speeds : mapping of str to float
-        Of machines, as measured.
-    """
+    """φ: how many standard cores those of a task come to."""
     return sum(cores * speeds.get(vm, placement.vms[vm].kind.speed) for vm, cores in placement.cores.get(
         task, {}).items())
 
 
 def bytes_between(placement: ElasticPlacement, source: str, target: str) -> float:
-    """β: the bandwidth between all instances of two tasks together; infinite where two share a machine.
-
-    Parameters
-    ----------
-    placement : ElasticPlacement
-        Where they have cores.
-    source, target : str
-        The tasks.
-    """
+    """β: the bandwidth between all instances of two tasks together; infinite where two share a machine."""
     ends = ([vm for vm, cores in placement.cores.get(task, {}).items() if cores] for task in (source, target))
     written, read = ends
     if set(written) & set(read):
@@ -102,17 +76,7 @@ def bytes_between(placement: ElasticPlacement, source: str, target: str) -> floa
 
 
 def work_out(dataflow: ElasticDataflow, placement: ElasticPlacement, conditions: Conditions) -> Worked:
-    """What leaves each task in a step of time, from the sources on (4.4 to 4.7).
-
-    Parameters
-    ----------
-    dataflow : ElasticDataflow
-        What runs.
-    placement : ElasticPlacement
-        Where, and with which alternates.
-    conditions : Conditions
-        What comes, and what waits.
-    """
+    """What leaves each task in a step of time, from the sources on (4.4 to 4.7)."""
     seconds = conditions.seconds
     in_per_s: dict[str, float] = {}
     out_per_s: dict[str, float] = {}
@@ -144,8 +108,6 @@ def cost_of(vms: Mapping[str, RentedVm], at_s: float, *, billing: Billing = "hou
 
     Parameters
     ----------
-    vms : mapping of str to RentedVm
-        All that were rented.
     at_s : float
         The moment, in seconds; what is rented later costs nothing yet.
     billing : str, optional
@@ -194,8 +156,6 @@ def profit_of(dataflow: ElasticDataflow, goal: BreakEven, *, value: float, cost:
 
     Parameters
     ----------
-    dataflow : ElasticDataflow
-        With its alternates.
     goal : BreakEven
         What may be spent.
     value : float

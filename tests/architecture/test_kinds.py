@@ -8,7 +8,9 @@ from collections.abc import Iterable
 
 import pytest
 
+from scheduler import step_kinds
 from scheduler.controllers.registry import CONTROLLERS
+from scheduler.model import plan_kinds
 from scheduler.model.plan_kinds import PLAN_KINDS
 from scheduler.step_kinds import STEP_KINDS
 
@@ -66,6 +68,75 @@ def test_no_template_compares_with_a_kind() -> None:
 ])
 def test_the_check_sees(line: str) -> None:
     assert spelled(ast.parse(line))
+
+
+# A plan kind's constant is named where its plans are made: by one module of the science, one of the site's kinds, and
+# one service that proposes them. All others ask a flag of its entry.
+PLAN_CONSTANTS, STEP_CONSTANTS = (
+    {name for name, value in vars(registry).items() if isinstance(value, kind)}
+    for registry, kind in ((plan_kinds, plan_kinds.PlanKind), (step_kinds, step_kinds.StepKind)))
+OWN_MODULES = ("scheduler/", "dashboard/plans/kinds/", "dashboard/approvals/services/")
+# Which of them a plan is taken back by; by which a controller acts.
+TABLES_OF_KINDS = {"scheduler/undoing.py", "dashboard/approvals/services/adapting.py"}
+
+
+def constants_of(module: ast.Module, registry: str, constants: set[str]) -> set[str]:
+    """The constants of a registry that a module imports, or reaches through it."""
+    last = registry.rpartition(".")[2]
+    imported = {
+        alias.name for node in ast.walk(module)
+        if isinstance(node, ast.ImportFrom) and (node.module or "").rpartition(".")[2] == last for alias in node.names}
+    reached = {
+        node.attr for node in ast.walk(module)
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == last}
+    return (imported | reached) & constants
+
+
+def test_a_plan_kind_is_named_by_one_module_of_a_layer() -> None:
+    own: dict[tuple[str, str], list[str]] = {}
+    elsewhere: dict[str, set[str]] = {}
+    for path in python_files("scheduler", "workers", "dashboard"):
+        name = name_of(path)
+        if "migrations" in path.parts or name in REGISTRIES | TABLES_OF_KINDS:
+            continue
+        layer = next((place for place in OWN_MODULES if name.startswith(place)), None)
+        for constant in constants_of(tree(path), "plan_kinds", PLAN_CONSTANTS):
+            if layer is None:
+                elsewhere.setdefault(name, set()).add(constant)
+            else:
+                own.setdefault((layer, constant), []).append(name)
+    assert elsewhere == {}
+    assert {key: modules for key, modules in own.items() if len(modules) > 1} == {}
+    assert {constant for layer, constant in own if layer == "dashboard/plans/kinds/"} == PLAN_CONSTANTS
+
+
+def named_beside_steps(module: ast.Module) -> set[str]:
+    """Constants of step kinds that a module names for anything else than to make such a step."""
+    constants = constants_of(module, "step_kinds", STEP_CONSTANTS)
+    within: set[ast.AST] = set()
+    for node in ast.walk(module):
+        if isinstance(node, ast.Compare | ast.Dict | ast.Set):
+            within |= set(ast.walk(node))
+    return {
+        node.id for node in within if isinstance(node, ast.Name) and node.id in constants}
+
+
+def test_a_step_kind_is_named_only_where_such_a_step_is_made() -> None:
+    makers = {"scheduler/setting.py"}
+    modules = [
+        path for path in python_files("scheduler", "workers", "dashboard")
+        if name_of(path) not in REGISTRIES and constants_of(tree(path), "step_kinds", STEP_CONSTANTS)]
+    assert {name_of(path) for path in modules if not name_of(path).startswith("scheduler/reuse/")} == makers
+    assert {name_of(path): named for path in modules if (named := named_beside_steps(tree(path)))} == {}
+
+
+@pytest.mark.parametrize(("line", "registry", "constants"), [
+    ("from scheduler.model.plan_kinds import MOVE, PLAN_KINDS", "plan_kinds", {"MOVE"}),
+    ("from .plan_kinds import SET as the_setting", "plan_kinds", {"SET"}),
+    ("plan_kinds.PAUSE.name", "plan_kinds", {"PAUSE"}),
+])
+def test_a_constant_that_is_named_is_seen(line: str, registry: str, constants: set[str]) -> None:
+    assert constants_of(ast.parse(line), registry, PLAN_CONSTANTS) == constants
 
 
 CONTROLLER_CLASSES = {type(controller).__name__: type(controller).__module__ for controller in CONTROLLERS.values()}

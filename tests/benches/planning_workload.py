@@ -17,8 +17,8 @@ from scheduler.model.fragment import Slot
 from scheduler.model.prices import Prices
 from scheduler.model.usage import SlotLoad
 from scheduler.planning import plan_submission
-from scheduler.reuse.index import EstateIndex
 from scheduler.reuse.siblings import kin_of
+from tests.scheduler.estate_index import EstateIndex
 from workers.library.registry import task_types
 
 PRICES = Prices()

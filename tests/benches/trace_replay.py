@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 from scheduler.applying import apply_plan
+from scheduler.defragmenting import plan_defragmentation
 from scheduler.model.dataflow import Dataflow
 from scheduler.model.errors import NothingToGain
 from scheduler.model.estate import Estate
@@ -17,7 +18,6 @@ from scheduler.model.plan import Plan
 from scheduler.model.prices import Prices
 from scheduler.model.task_types import TaskTypes
 from scheduler.planning import plan_removal, plan_submission
-from scheduler.rearranging import plan_defragmentation
 from scheduler.reuse.defragment import Rule
 from workers.library.registry import task_types
 

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import json
 import re
-from typing import get_args
+from collections.abc import Mapping
+from typing import Annotated, TypedDict
 
-from ninja import Schema
+import pytest
 from ninja.responses import NinjaJSONEncoder
+from pydantic import ValidationError
 
 import dashboard.config.urls  # noqa: F401 - all of the site, with its errors
-from dashboard.api.answers.common import Moving
-from dashboard.api.answers.dataflows import LiveDataflow
-from dashboard.api.answers.site import Estate
+from dashboard.api.answers.common import answer_of
 from dashboard.api.routes import api
 from dashboard.config.environment import ROOT
-from dashboard.operations.live import MOVING
-from scheduler.model.errors import WeirError
+from dashboard.operations.document_fields import Figure, Moving
+from dashboard.operations.live_documents import MOVING
+from scheduler.model.errors import Problem, WeirError
 
 DOCS = (ROOT / "docs" / "api.md").read_text()
 # Of the system itself, of commands and of pages that have no route: no answer of the API holds them.
@@ -98,23 +99,32 @@ def is_closed(schema: dict | None) -> bool:
     return bool(schema) and ("$ref" in schema or is_closed(schema.get("items")) or schema.get("type") == "string")
 
 
-def moving_fields() -> set[str]:
-    """The fields of live answers that are marked as moving, however deep they are nested."""
-    names, waiting = set(), [LiveDataflow, Estate]
-    while waiting:
-        for name, field in waiting.pop().model_fields.items():
-            names |= {name} if any(isinstance(mark, Moving) for mark in field.metadata) else set()
-            nested = [field.annotation]
-            while nested:
-                annotation = nested.pop()
-                nested += get_args(annotation)
-                if isinstance(annotation, type) and issubclass(annotation, Schema):
-                    waiting.append(annotation)
-    return names
+class Part(TypedDict):
+    moves: Figure
+    stays: str
 
 
-def test_pages_write_in_place_what_moves_and_nothing_else():
-    assert moving_fields() == MOVING
+class Whole(TypedDict):
+    parts: Mapping[str, Part]
+    first: Part | None
+    pair: tuple[int, ...]
+    others: Annotated[tuple[Problem, ...], Moving()]
+
+
+def test_an_answer_follows_from_a_declaration_however_deep():
+    whole = answer_of(Whole)
+    given = {"parts": {"a": {"moves": None, "stays": "x"}}, "first": None, "pair": [1, 2], "others": []}
+    assert whole(**given).model_dump() == given
+    schema = whole.model_json_schema()
+    assert set(schema["$defs"]) == {"Part", "Problem"} and schema["required"] == list(given)
+    assert answer_of(Problem) is answer_of(Problem), "one component for one type"
+    with pytest.raises(ValidationError):
+        whole(**given | {"parts": {"a": {"moves": 1.0, "stays": "x", "more": 1}}})
+
+
+def test_pages_write_in_place_what_is_marked_wherever_it_is_nested():
+    assert {"retry_at_ms", "cpu", "events_in_per_s", "lost_events", "measured"} <= MOVING
+    assert {"state", "error", "gave_up", "restarts", "dataflows", "id"}.isdisjoint(MOVING)
 
 
 def test_the_document_that_is_sent_is_the_one_that_is_tested(client):

@@ -35,7 +35,6 @@ from dashboard.operations.telemetry import EVERYTHING
 from dashboard.plans.selectors import plan_of
 from dashboard.teams.models import User
 from dashboard.teams.permissions import viewer_of
-from scheduler import moving
 from scheduler.model.errors import InvalidTransition
 from scheduler.plan_progress import PlanProgress
 from tests.dashboard.building import World, approved, document, enacted, planned, running
@@ -108,7 +107,7 @@ def test_a_plan_that_cannot_be_made_is_tried_again_with_pauses_that_grow(
         raise InvalidTransition("f1-0 cannot be moved: not today.", remedy="Wait.")
 
     with monkeypatch.context() as patched:
-        patched.setattr(moving, "plan_move", refuses)
+        patched.setattr("dashboard.plans.kinds.move_kind.plan_move", refuses)
         first = turn()
         assert "is being planned" in waits()[0]
         prepare_proposal(proposal_id=first.pk)

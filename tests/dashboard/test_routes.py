@@ -175,7 +175,6 @@ class Everything:
             "dataflows/preview": {"team": "city", "text": text, "format": "json"},
             "dataflows/streams": {"team": "city", "text": text, "format": "json"},
             "dataflows/looks": {"team": "city", "text": text, "format": "json", "task": "sense"},
-            "dataflows/<uuid:dataflow_id>/remove": {},
             "teams/new": {"name": "Water", "slug": "water"},
             "teams/<slug:slug>/members": {"username": "outsider", "role": "1"},
             "teams/<slug:slug>/members/remove": {"username": "vera"},

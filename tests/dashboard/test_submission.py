@@ -152,7 +152,7 @@ def test_a_new_version_gives_up_a_proposal_without_a_plan(world: World):
 def test_a_defect_of_the_planner_ends_as_an_error_on_the_proposal(world: World, monkeypatch):
     def broken(*_, **__):
         raise ZeroDivisionError
-    monkeypatch.setattr("scheduler.planning.plan_submission", broken)
+    monkeypatch.setattr("dashboard.plans.kinds.submission_kind.plan_submission", broken)
     proposal = planned(world.carla, world.city, document("traffic"))
     assert (proposal.status, proposal.plan.error["code"]) == (UNPLANNABLE, "planning_failed")
 

@@ -17,11 +17,11 @@ from django.contrib.auth.hashers import check_password
 from .waiting import ROOT, wait_until
 
 
-def prepare(data_dir: Path) -> subprocess.Popen[str]:
+def prepare(data_dir: Path, *options: str) -> subprocess.Popen[str]:
     variables = {name: value for name, value in os.environ.items() if name != "DATABASE_URL"}
     return subprocess.Popen(
-        (sys.executable, "-P", str(ROOT / "manage.py"), "prepare"), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        text=True, env={**variables, "WEIR_DATA_DIR": str(data_dir)})
+        (sys.executable, "-P", str(ROOT / "manage.py"), "prepare", *options),
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**variables, "WEIR_DATA_DIR": str(data_dir)})
 
 
 def tables(data_dir: Path) -> int:
@@ -55,7 +55,7 @@ def test_a_start_that_was_killed_is_gone_on_with(
 ) -> None:
     monkeypatch.setenv("REDIS_URL", broker_url)
     for moment, has_come in MOMENTS.items():
-        process = prepare(tmp_path)
+        process = prepare(tmp_path, "--migrate")
         until_it_comes(has_come, tmp_path, process)
         process.kill()
         _, errors = process.communicate(timeout=60)

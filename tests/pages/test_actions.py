@@ -200,17 +200,17 @@ def test_what_is_being_enacted_is_rolled_back(world: World, client_of: ClientOf)
 
 def test_a_removal_is_proposed(world: World, client_of: ClientOf) -> None:
     record = running(world.carla, world.city, document("traffic"), world.ana)
-    response = client_of("carla").post(f"/dataflows/{record.pk}/remove", follow=True)
+    response = client_of("carla").post(f"/dataflows/{record.pk}/rearrange/remove", follow=True)
     assert Markup(response.text).flashes == ["remove"]
     assert Proposal.objects.filter(plan__kind="remove", dataflow=record).exists()
 
 
 def test_a_viewer_sees_no_button_that_would_be_refused(world: World, client_of: ClientOf) -> None:
     record = running(world.carla, world.city, document("traffic"), world.ana)
-    assert f"/dataflows/{record.pk}/remove" in client_of("carla").get(f"/dataflows/{record.pk}/").text
+    assert f"/dataflows/{record.pk}/rearrange/remove" in client_of("carla").get(f"/dataflows/{record.pk}/").text
     client = client_of("vera")
-    assert f"/dataflows/{record.pk}/remove" not in client.get(f"/dataflows/{record.pk}/").text
-    response = client.post(f"/dataflows/{record.pk}/remove", follow=True)
+    assert f"/dataflows/{record.pk}/rearrange/remove" not in client.get(f"/dataflows/{record.pk}/").text
+    response = client.post(f"/dataflows/{record.pk}/rearrange/remove", follow=True)
     assert Markup(response.text).flashes == ["permission_denied"]
 
 
@@ -228,7 +228,7 @@ def test_nothing_of_a_private_dataflow_shows_to_another_team(world: World, clien
         f"/dataflows/new?again={secret.pk}",
     ):
         assert other.get(address).status_code == 404, address
-    for address in (f"/dataflows/{secret.pk}/remove", f"/proposals/{proposal.pk}/approve"):
+    for address in (f"/dataflows/{secret.pk}/rearrange/remove", f"/proposals/{proposal.pk}/approve"):
         assert other.post(address, {"digest": proposal.plan.digest}).status_code == 404, address
 
 

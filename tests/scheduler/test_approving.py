@@ -26,9 +26,9 @@ from scheduler.approving import (
     rules_of,
     status_of,
 )
+from scheduler.defragmenting import plan_defragmentation
 from scheduler.interruptions import interruptions_of
 from scheduler.planning import plan_removal
-from scheduler.rearranging import plan_defragmentation
 from scheduler.reuse.defragment import Rule
 
 from .catalogue import EMPTY, PRICES, TYPES, flow, submit

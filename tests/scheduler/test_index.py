@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from scheduler.applying import apply_plan
 from scheduler.model.errors import StalePlan
 from scheduler.planning import plan_removal, plan_submission
-from scheduler.reuse.index import EstateIndex
+from tests.scheduler.estate_index import EstateIndex
 from tests.scheduler.reversing import reverse_plan
 
 from .catalogue import EMPTY, PRICES, TYPES, flow, submit

@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.applying import apply_plan
+from scheduler.defragmenting import plan_defragmentation
 from scheduler.isolating import plan_isolation
 from scheduler.model.behind import CHOICES, SPILL, agreed, needs_in
 from scheduler.model.errors import InvalidTransition, NothingToGain
 from scheduler.model.estate import Estate
 from scheduler.model.fragment import Fragment
 from scheduler.planning import plan_removal
-from scheduler.rearranging import plan_defragmentation
 from scheduler.reuse.defragment import Rule
 from scheduler.reuse.fragmentation import fragmentation
 from scheduler.reuse.isolation import cut_for_others, slowest_task

@@ -16,9 +16,9 @@ from scheduler.model.fragment import node_of
 from scheduler.model.plan import Plan
 from scheduler.model.renumbering import renumbered
 from scheduler.moving import plan_move
-from scheduler.reuse.index import EstateIndex
 from scheduler.step_kinds import Evidence, steps_done
 from scheduler.undoing import undo
+from tests.scheduler.estate_index import EstateIndex
 from workers.engine.desired import desired_of
 
 from .catalogue import PRICES, TYPES

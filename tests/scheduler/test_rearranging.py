@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 
 from scheduler.applying import apply_plan
+from scheduler.defragmenting import plan_defragmentation
 from scheduler.model.errors import NothingToGain, NotPaused, NotSubmitted
 from scheduler.model.estate import Estate
 from scheduler.model.plan import Plan, Step
 from scheduler.performance.pricing import query_cores
 from scheduler.planning import plan_removal, plan_submission
-from scheduler.rearranging import plan_defragmentation, plan_pause, plan_resumption
+from scheduler.rearranging import plan_pause, plan_resumption
 from scheduler.reuse.defragment import Evidence, Rule, fusions
 from scheduler.reuse.fragmentation import fragmentation
 from tests.scheduler.reversing import reverse_plan

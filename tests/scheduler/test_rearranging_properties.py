@@ -10,16 +10,17 @@ from hypothesis import strategies as st
 
 from scheduler.applying import apply_plan
 from scheduler.changing import plan_change
+from scheduler.defragmenting import plan_cutting_back, plan_defragmentation
 from scheduler.model.encoding import estate_from_json, estate_to_json, plan_from_json, plan_to_json
 from scheduler.model.errors import NothingToGain
 from scheduler.model.estate import Estate
 from scheduler.model.plan import Plan
 from scheduler.performance.pricing import query_cores
 from scheduler.planning import plan_removal, plan_submission
-from scheduler.rearranging import plan_cutting_back, plan_defragmentation, plan_pause, plan_resumption
+from scheduler.rearranging import plan_pause, plan_resumption
 from scheduler.reuse.defragment import Rule, fusions, series_along
 from scheduler.reuse.fragments import cut_into_chains
-from scheduler.reuse.index import EstateIndex
+from tests.scheduler.estate_index import EstateIndex
 
 from .catalogue import EMPTY, PRICES, SLOTS, TYPES, pause, resume, submit
 from .invariants import check_estate, check_plan

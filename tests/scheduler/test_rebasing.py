@@ -14,6 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from scheduler.applying import apply_plan
 from scheduler.changing import plan_change
+from scheduler.defragmenting import plan_defragmentation
 from scheduler.model.dataflow import Dataflow
 from scheduler.model.encoding import plan_digest, plan_from_json, plan_to_json
 from scheduler.model.errors import StalePlan, WeirError
@@ -23,7 +24,7 @@ from scheduler.model.ports import EstateView
 from scheduler.performance.pricing import query_cores
 from scheduler.planning import plan_removal, plan_submission
 from scheduler.reading import Answers, Change, Reading, Reads
-from scheduler.rearranging import plan_defragmentation, plan_pause, plan_resumption
+from scheduler.rearranging import plan_pause, plan_resumption
 from scheduler.rebasing import rebase
 from scheduler.replanning import may_be_made_anew, standing_for
 from scheduler.reuse.containment import Containment

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from scheduler.applying import apply_plan
 from scheduler.assignment import SlotAssigner
+from scheduler.defragmenting import plan_defragmentation
 from scheduler.enactment import parts_of
 from scheduler.model.encoding import plan_from_json, plan_to_json
 from scheduler.model.errors import InsufficientSlots, NotEnactable, NothingToChange, NothingToGain, StalePlan, WeirError
@@ -19,11 +20,11 @@ from scheduler.model.fragment import Fragment, RunningBundle, Slot
 from scheduler.model.profile import Point, Profile, Profiles
 from scheduler.model.resources import Node, Supply, Taken
 from scheduler.planning import merged_plainly, plan_removal, plan_submission
-from scheduler.rearranging import plan_defragmentation, plan_pause, plan_resumption
+from scheduler.rearranging import plan_pause, plan_resumption
 from scheduler.rescheduling import bound, plan_schedule, plan_schedule_back, schedulable
 from scheduler.reuse.fragmentation import fragmentation
-from scheduler.reuse.index import EstateIndex
 from scheduler.scheduling import SchedulingOptions, prepare, schedule
+from tests.scheduler.estate_index import EstateIndex
 from tests.scheduler.reversing import reverse_plan
 
 from .catalogue import PRICES, TYPES, flow

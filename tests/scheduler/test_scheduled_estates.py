@@ -7,13 +7,14 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from scheduler.applying import apply_plan
+from scheduler.defragmenting import plan_defragmentation
 from scheduler.model.encoding import plan_from_json, plan_to_json
 from scheduler.model.errors import NothingToGain, WeirError
 from scheduler.model.estate import Estate
 from scheduler.model.plan import Plan
 from scheduler.planning import plan_removal, plan_submission
-from scheduler.rearranging import plan_defragmentation, plan_pause, plan_resumption
-from scheduler.reuse.index import EstateIndex
+from scheduler.rearranging import plan_pause, plan_resumption
+from tests.scheduler.estate_index import EstateIndex
 from tests.scheduler.reversing import reverse_plan
 
 from .catalogue import PRICES, TYPES, flow

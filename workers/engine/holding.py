@@ -75,10 +75,6 @@ class Holding:
 
         Parameters
         ----------
-        name, node : str
-            What, and who held it.
-        whole : sequence of str
-            The keys that go.
         after_s : int, optional
             In how many seconds; at once by default.
         """

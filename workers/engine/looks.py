@@ -133,12 +133,6 @@ def tell(broker: redis.Redis, look_id: str, state: LookState, batch: pa.RecordBa
 
     Parameters
     ----------
-    broker : redis.Redis
-        Where.
-    look_id : str
-        The look.
-    state : LookState
-        How far it is.
     batch : pyarrow.RecordBatch, optional
         The newest events, oldest first; without it, those that were told before stay.
     """

@@ -155,8 +155,6 @@ def flows(
 
     Parameters
     ----------
-    before, after : Meters
-        Two readings, the older first.
     fragments : Iterable[Fragment]
         The fragments whose queries were read; what their bundles counted adds up.
     parents : Mapping[str, tuple[str, ...]]
@@ -186,12 +184,6 @@ def flows_of(
         By query.
     after : Meters
         The newest reading.
-    fragments : Iterable[Fragment]
-        The fragments whose queries were read.
-    parents : Mapping[str, tuple[str, ...]]
-        Parents by running task id.
-    over_s : float
-        For how long all together was counted.
     """
     tasks: dict[str, TaskFlow] = {}
     histograms: dict[str, Histograms] = {}  # by fragment

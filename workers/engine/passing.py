@@ -73,13 +73,7 @@ class Passed:
 
 
 class PassingRecords:
-    """What a node has on disk of fragments that go on with what other nodes have, or others with what it has.
-
-    Parameters
-    ----------
-    store : NodeStore
-        The node's store.
-    """
+    """What a node has on disk of fragments that go on with what other nodes have, or others with what it has."""
 
     def __init__(self, store: NodeStore) -> None:
         self._records = SlotStore(store.data_dir, store.slot_dir("0"))

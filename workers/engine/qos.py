@@ -81,12 +81,6 @@ def fetch(
 
     Parameters
     ----------
-    broker : redis.Redis
-        By which it comes.
-    node : str
-        The node.
-    queries : sequence of str
-        Those to measure.
     managers : iterable of str, optional
         The nodes for whose managers it acts besides its own.
     listened_for : iterable of str, optional

@@ -22,8 +22,6 @@ class Retried(ABC):
 
     Parameters
     ----------
-    task : str
-        The running task that it serves.
     kind : str
         What it is called in events and logs: ``connector`` or ``sink``.
     on_event : callable

@@ -102,8 +102,6 @@ def open_one(team: str, name: str, *, redis_url: str, data_dir: Path) -> str:
 
     Parameters
     ----------
-    team, name : str
-        Whose, and which.
     redis_url : str
         The broker's address, with the right to read sealed secrets.
     data_dir : Path

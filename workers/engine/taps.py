@@ -38,8 +38,6 @@ class Tapped:
 
     Parameters
     ----------
-    task : str
-        The running task.
     queries : sequence of str
         What executes it: several where it is divided. Of each something is shown.
     earlier : sequence of str, optional
@@ -61,10 +59,6 @@ def newest_events(broker: redis.Redis, stream: Tapped, *, count: int) -> NewestE
     ----------
     broker : redis.Redis
         A client that does not decode responses.
-    stream : Tapped
-        What is looked at.
-    count : int
-        How many events at most.
     """
     types: dict[str, str | None] = {}
     retained = [_read(blocks, types, count) for blocks in _retained(broker, stream.retained_in, count)]

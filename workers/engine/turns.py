@@ -16,19 +16,7 @@ _GIVE = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', 
 
 
 def hold(broker: redis.Redis, name: str, owner: str, *, for_ms: int) -> bool:
-    """Take the lease of that name or hold it for longer; False where another has it.
-
-    Parameters
-    ----------
-    broker : redis.Redis
-        Where leases are.
-    name : str
-        Of what is done.
-    owner : str
-        Of this process, unlike any other's.
-    for_ms : int
-        After how long it lapses.
-    """
+    """Take the lease of that name or hold it for longer; False where another has it."""
     return not broker.eval(_TAKE, 1, keys.turn(name), owner, for_ms)
 
 

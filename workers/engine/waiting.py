@@ -17,17 +17,7 @@ EXACT_BLOCKS = 4  # so many are counted; of more it is an estimate, for a script
 def channels_read(
     estate: Estate, fragment: Fragment, bundle: RunningBundle, task_types: Mapping[str, TaskType]
 ) -> tuple[str, ...]:
-    """The channels that one query of a fragment reads: a source that makes its events none.
-
-    Parameters
-    ----------
-    estate : Estate
-        What runs.
-    fragment, bundle : Fragment, RunningBundle
-        The query.
-    task_types : mapping of str to TaskType
-        The catalogue.
-    """
+    """The channels that one query of a fragment reads: a source that makes its events none."""
     head = estate.tasks[fragment.tasks[0]]
     if head.type in task_types and task_types[head.type].connector is not None:
         return (keys.intake(head.id),)
@@ -41,8 +31,6 @@ def waiting_events(broker: redis.Redis, reads: Mapping[str, Sequence[str]]) -> d
 
     Parameters
     ----------
-    broker : redis.Redis
-        The broker.
     reads : mapping of str to sequence of str
         By query, the channels that it reads.
     """

@@ -92,19 +92,7 @@ def beat() -> Service:
 
 
 def agent(*, node: str, slots: int, data_dir: Path, url: str) -> Service:
-    """This machine's node agent, which starts the slots itself.
-
-    Parameters
-    ----------
-    node : str
-        The node's name.
-    slots : int
-        How many slots.
-    data_dir : Path
-        The data folder.
-    url : str
-        The broker's address.
-    """
+    """This machine's node agent, which starts the slots itself."""
     argv = (
         *_PYTHON, "-m", "workers.engine.agents.node", "--node", node, "--slots", str(slots),
         "--data-dir", str(data_dir),

@@ -36,19 +36,7 @@ def stopped_at_the_end(supervisor: Supervisor) -> Iterator[None]:
 
 
 def engine_environment(*, url: str, data_dir: Path, node: str, slots: int) -> dict[str, str]:
-    """The variables that a node agent starts with.
-
-    Parameters
-    ----------
-    url : str
-        The broker's address.
-    data_dir : Path
-        The data folder.
-    node : str
-        The node's name.
-    slots : int
-        How many slots.
-    """
+    """The variables that a node agent starts with."""
     jar = os.environ.get("WEIR_CHANNELS_JAR", "").strip()
     return {
         **os.environ, "REDIS_URL": url, "WEIR_DATA_DIR": str(data_dir), "WEIR_NODE": node, "WEIR_SLOTS": str(slots),

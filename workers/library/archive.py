@@ -80,8 +80,6 @@ def write_file(events: pa.RecordBatch, columns: Sequence[str], folder: Path, *, 
     ----------
     events : RecordBatch
         At least one event, with the columns of a stream.
-    columns : sequence of str
-        The columns to write.
     folder : Path
         Where the file is written; created if it is missing.
     kind : str

@@ -35,10 +35,6 @@ def unpacked(
         The column.
     names : sequence of str
         The columns to take out.
-    schema : StructType
-        Of the stream that they come from.
-    renamed : dict of str to str, optional
-        Names that they get.
     """
     from pyspark.sql import functions as F
     from pyspark.sql.types import StructField, StructType

@@ -48,8 +48,6 @@ def require_observations(inputs: Columns, *, fields: Sequence[str] | None = None
 
     Parameters
     ----------
-    inputs : Columns
-        The input's columns.
     fields : sequence of str, optional
         The observations that are chosen: they are told by ``obs``.
     by : sequence of str, optional

@@ -98,12 +98,6 @@ def fetch(url: str, *, headers: Mapping[str, str], most_bytes: int, patience_s: 
 
     Parameters
     ----------
-    url : str
-        The address.
-    headers : mapping of str to str
-        Of the request.
-    most_bytes : int
-        A longer body is refused.
     patience_s : float
         Seconds for all of it, after which it gives up.
 

@@ -237,10 +237,6 @@ def with_outliers(value: Column, low: Column, high: Column, name: Column, values
 
     Parameters
     ----------
-    value : Column
-        The value within the range.
-    low, high : Column
-        The range.
     name : Column
         The observation's name, so that observations of one message draw apart.
     values : mapping

@@ -84,12 +84,6 @@ def post_lines(rows: Sequence[Mapping[str, Any]], *, url: str, token: str | None
 
     Parameters
     ----------
-    rows : Sequence[Mapping[str, Any]]
-        The events.
-    url : str
-        The address.
-    token : str
-        Of the Authorization header; none for none.
     patience_s : float
         Seconds for all of it, after which it gives up.
     """

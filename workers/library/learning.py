@@ -27,10 +27,6 @@ class Learner:
     ----------
     kind : str
         One of `models.KINDS`.
-    features : tuple of str
-        Their names.
-    target : str
-        What is learned.
     window : int
         It learns from so many of the newest events at most.
     span : int
@@ -118,10 +114,6 @@ def fitted(
     ----------
     kind : str
         One of `models.KINDS`.
-    rows : sequence of sequence of float
-        The features of each event.
-    targets : sequence
-        Numbers, of a classifier texts.
     depth, leaf : int
         Of trees: how deep at most, and how many events stand behind a leaf at least.
     """
@@ -209,12 +201,6 @@ def predicted_by(
     ----------
     model : dict, optional
         As `models.read_model` gives it.
-    names : sequence of str
-        The features that the event has.
-    values : sequence of float, optional
-        Theirs.
-    problem : str, optional
-        What is wrong anyway.
     """
     if model is None:
         return None, None, problem or NO_MODEL
@@ -249,8 +235,6 @@ class ErrorEstimator:
         ----------
         state : dict
             As `start` gives it; changed in place.
-        average, predicted, actual : float, optional
-            What the event has of them.
         """
         if average is not None:
             state["average"] = average

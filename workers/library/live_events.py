@@ -130,12 +130,8 @@ def check_certificate(values: Mapping[str, Any], *, encrypted: bool, how: str) -
 
     Parameters
     ----------
-    values : mapping
-        The config with defaults.
     encrypted : bool
         Whether the connection is.
-    how : str
-        What makes it so, for the remedy.
     """
     if bool(values["certificate"]) != bool(values["private_key"]):
         raise InvalidConfig("certificate and private_key belong together.", remedy="Name both, as secrets.")

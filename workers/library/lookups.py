@@ -134,10 +134,6 @@ def row_of(
 
     Parameters
     ----------
-    event : mapping
-        The event's key.
-    source : Source
-        The table.
     on : tuple of str
         The event's columns of the key, in the table's order.
     refresh_s : float

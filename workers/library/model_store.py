@@ -80,12 +80,8 @@ def store_version(broker: redis.Redis, model: ModelName, stored: StoredVersion, 
     ----------
     broker : Redis
         A client with decoded answers.
-    model : ModelName
-        Whose version it is.
     stored : StoredVersion
         What to store; what is there under the same version is replaced.
-    keep : int
-        How many versions stay.
     """
     key, number = model.key, stored.version.partition("-")[0]
     member = f"{number:0>12}|{stored.version}"  # of one moment, the later one counts as newer

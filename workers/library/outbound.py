@@ -65,12 +65,8 @@ class Line:
 
     Parameters
     ----------
-    scheme : str
-        http or https.
     host : str
         A name, or an address without brackets.
-    port : int
-        Its port.
     is_trusted : bool, optional
         The operator wrote this very address into the settings: wherever it leads is meant.
     """
@@ -96,10 +92,6 @@ class Line:
         ----------
         method, target : str
             As HTTP has them.
-        headers : mapping of str to str
-            Of the request.
-        body : bytes, optional
-            Its content.
         deadline_s : float
             Seconds for all of it: resolving, connecting, sending, waiting and reading.
         most_bytes : int

@@ -35,8 +35,6 @@ def require_function(name: str, wanted_version: str) -> None:
     ----------
     name : str
         ``package.module:function``.
-    wanted_version : str
-        Of the installed package that it is of.
     """
     module, _, function = name.partition(":")
     if not any(name == part or module == part or module.startswith(f"{part}.") for part in allowed()):

@@ -137,10 +137,6 @@ def due(entries: Mapping[str, Any], upto: int, *, moment: Moment) -> list[str]:
 
     Parameters
     ----------
-    entries : mapping
-        The part.
-    upto : int
-        The moment.
     moment : callable
         When an entry is due, as the fold's ``parts`` have it.
     """

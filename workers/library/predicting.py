@@ -45,8 +45,6 @@ def predict_stored(
 
     Parameters
     ----------
-    source : StoredModel
-        The model.
     features : tuple of str
         What the numbers are called in models.
     drops : bool

@@ -237,8 +237,6 @@ def called_by_key(
         Events, as `_as_text` makes their columns.
     function : str
         ``package.module:function``.
-    arguments : mapping
-        What it gets besides.
     columns, kinds : mapping of str to str
         The types of what comes out, and of what goes in.
     on_error : str, optional

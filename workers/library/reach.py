@@ -30,12 +30,8 @@ def allowed_hosts(
 
     Parameters
     ----------
-    variable : str, optional
-        The setting that names them.
     writes : bool, optional
         Those that may be written to: ``WEIR_SINK_HOSTS`` names them, if it names any.
-    environment : mapping of str to str, optional
-        Without it the process's own.
     """
     env = os.environ if environment is None else environment
     named = env.get(variable_for(variable, writes=writes, environment=env), "")

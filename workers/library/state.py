@@ -92,14 +92,8 @@ def going_on(
 
     Parameters
     ----------
-    task : str
-        The running task.
-    inherited : Path, optional
-        The file with what was left.
     stores : Path, optional
         The folder of stores; without it all state is Spark's.
-    fragment : str, optional
-        Whose query it is.
     large : int, optional
         From how many characters on the states of a fold are in a store.
     count_late : callable, optional
@@ -129,8 +123,6 @@ def fold_stream(
     ----------
     inputs : DataFrame
         A stream of one partition.
-    fold : Fold
-        The algorithm.
     by : sequence of str
         Key columns.
     reads : sequence of str
@@ -310,8 +302,6 @@ def keeping(text: str, location: StoreLocation | None, parts: Parts) -> Keeping:
         What the batch before gave: the states as JSON, or a pointer.
     location : StoreLocation, optional
         Where the store of this fold is, or is made; without one the text is all.
-    parts : mapping
-        The parts of a key's state.
     """
     pointer = Pointer.read(text)
     if pointer is None:
@@ -333,16 +323,12 @@ def fold_rows(
 
     Parameters
     ----------
-    fold : Fold
-        The algorithm.
     states : StatesByKey
         By the value of the column ``_key``; changed in place.
     columns : dict
         The batch's values by column, all of one length.
     reads : sequence of str
         Columns whose values ``fold.step`` takes, in this order.
-    kept : sequence of str
-        Columns that each output row begins with.
     """
     rows: list[tuple] = []
     readings = zip(*(columns[name] for name in reads), strict=True)

@@ -59,8 +59,6 @@ class Batch:
 
     Parameters
     ----------
-    connection : sqlite3.Connection
-        The store's.
     pointer : Pointer
         The version that the batch begins with; what was written after it is taken back.
 
@@ -96,8 +94,6 @@ class Batch:
         ----------
         owner, part : str
             Which part of which key's state.
-        upto : int
-            The moment.
         """
         rows = self._connection.execute(
             "SELECT member FROM rows WHERE owner = ? AND part = ? AND due <= ?", (owner, part, upto))
@@ -117,12 +113,6 @@ class Batch:
 
         Parameters
         ----------
-        row : tuple of str
-            Owner, part and member.
-        value : str, optional
-            The value.
-        due : int, optional
-            When it is due.
         before : tuple, optional
             What `read` gave.
         """
@@ -196,13 +186,6 @@ class StoreLocation:
 
 def read_whole(folder: Path, pointer: Pointer) -> str:
     """All states of a version, as the text that they would be without a store.
-
-    Parameters
-    ----------
-    folder : Path
-        Of all stores.
-    pointer : Pointer
-        The version.
 
     Raises
     ------

@@ -47,10 +47,6 @@ def changed(folder: Path, pointer: Pointer, mark: Mark) -> tuple[Mark, list[Row]
 
     Parameters
     ----------
-    folder : Path
-        Of all stores.
-    pointer : Pointer
-        The version.
     mark : Mark
         As of when the copy is.
 
@@ -90,10 +86,6 @@ def put_changes(folder: Path, pointer: Pointer, rows: Iterable[Row], *, to: Poin
 
     Parameters
     ----------
-    folder : Path
-        Of all stores.
-    pointer : Pointer
-        The copy's version.
     rows : iterable of Row
         What `changed` gave.
     to : Pointer

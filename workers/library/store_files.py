@@ -43,17 +43,7 @@ class StateLost(Exception):
 
 
 def make(store: Path, rows: Iterable[tuple[str, str, str, int | None, str]], *, version: int, token: str) -> None:
-    """Make a store of these rows (owner, part, member, due, value).
-
-    Parameters
-    ----------
-    store : Path
-        The file.
-    rows : iterable of tuple
-        All rows.
-    version, token : int, str
-        The one version that it has.
-    """
+    """Make a store of these rows (owner, part, member, due, value)."""
     with closing(connected(store, mode="rwc")) as connection:
         connection.executescript(_SCHEMA)
         connection.execute("BEGIN IMMEDIATE")
@@ -96,8 +86,6 @@ def connected(store: Path, *, mode: str = "rw") -> sqlite3.Connection:
 
     Parameters
     ----------
-    store : Path
-        The file.
     mode : str, optional
         SQLite's; ``rwc`` for one that is to be made.
     """

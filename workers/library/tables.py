@@ -119,10 +119,6 @@ def look_up(
     ----------
     event : mapping
         The event's columns, whose values the query binds.
-    location : DatabaseLocation
-        The database.
-    query : Query
-        What is asked.
     kinds : tuple of str
         The types of the columns that the query gives.
     first : bool

@@ -24,16 +24,10 @@ def recorded_ms(
 
     Parameters
     ----------
-    events : Table
-        A block of the recording's events.
-    kind : str
-        The recording's format.
     time_column : str or None
         The column that holds the time; SenML holds it by itself.
     header : str
         A CSV recording's line of column names; without it columns count from 0.
-    path : str
-        The recording, for messages.
     first : int
         The number of the first of these events in the recording, for messages.
 

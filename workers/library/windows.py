@@ -54,8 +54,6 @@ class Windowed:
         ----------
         state : dict
             As `start` gives it; changed in place.
-        key : str
-            The key's text.
         time, seq, born : int
             Weir's columns of the event.
         *values
@@ -290,8 +288,6 @@ class Joined:
         ----------
         state : dict
             As `start` gives it; changed in place.
-        key : str, optional
-            The key's text.
         time, seq, born : int
             Weir's columns of the event.
         left, right : str, optional

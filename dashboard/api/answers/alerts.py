@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dashboard.api.answers.common import Answer
+from dashboard.alerts import selectors
+from dashboard.api.answers.common import Answer, answer_of
 
 
 class AlertRow(Answer):
@@ -65,12 +66,7 @@ class RuleAnswer(Answer):
     severity: str
 
 
-class ChoiceAnswer(Answer):
-    """How the caller is told of alerts of one severity."""
-
-    severity: str
-    email: bool
-    webhook: bool
+ChoiceAnswer = answer_of(selectors.Choice, name="ChoiceAnswer")
 
 
 class Choices(Answer):

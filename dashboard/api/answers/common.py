@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
-from typing import Annotated, Any, Generic, TypeVar, get_type_hints
+from collections.abc import Collection, Mapping
+from dataclasses import fields, is_dataclass
+from types import UnionType
+from typing import Annotated, Any, Generic, TypeVar, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 from ninja import Schema
 from pydantic import ConfigDict, create_model
 
+from dashboard.operations.document_fields import DataflowUser
+from scheduler.model import errors
+
 Item = TypeVar("Item")
-
-
-class Moving:
-    """Marks a field that changes from moment to moment: pages write it in place and fetch nothing anew for it."""
-
-
-Figure = Annotated[float | None, Moving()]  # null until it is measured
 
 
 class Answer(Schema):
@@ -24,13 +22,37 @@ class Answer(Schema):
     model_config = ConfigDict(extra="forbid", populate_by_name=True)
 
 
-def answer_of(kind: type, *, name: str) -> type[Answer]:
-    """The answer, of this name, that is a frozen dataclass of the site as it stands: its fields and what it says."""
-    types = get_type_hints(kind, include_extras=True)
-    made = create_model(name, __base__=Answer, __module__=__name__, **{
-        field.name: (types[field.name], ...) for field in fields(kind)})
-    made.__doc__ = kind.__doc__
-    return made
+_answers: dict[type, type[Answer]] = {}
+
+
+def answer_of(kind: type, *, name: str = "") -> type[Answer]:
+    """The answer that is a frozen dataclass or a typed dictionary as it stands: its fields, and what it says of itself.
+
+    What it holds of such types is answered so, too. Each has one name: its own where none is given the first time.
+    """
+    if kind not in _answers:
+        types = get_type_hints(kind, include_extras=True)
+        names = [field.name for field in fields(kind)] if is_dataclass(kind) else list(types)
+        _answers[kind] = create_model(
+            name or kind.__name__, __base__=Answer, __module__=__name__, __doc__=kind.__doc__,
+            **{field: (_answered(types[field]), ...) for field in names})
+    return _answers[kind]
+
+
+def _answered(annotation: Any) -> Any:
+    """The type of a field as JSON has it: lists for all that is in order, objects for all that is by name."""
+    origin, inner = get_origin(annotation), tuple(map(_answered, get_args(annotation)))
+    if is_dataclass(annotation) or is_typeddict(annotation):
+        return answer_of(annotation)
+    if origin is Annotated:
+        return Annotated[inner[0], *get_args(annotation)[1:]]
+    if origin in (UnionType, Union):
+        return Union[inner]  # noqa: UP007 - of as many as there are
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        return dict[inner]
+    if isinstance(origin, type) and issubclass(origin, Collection):
+        return list[inner[0]]
+    return annotation
 
 
 class Page(Answer, Generic[Item]):
@@ -42,24 +64,8 @@ class Page(Answer, Generic[Item]):
     total: int
 
 
-class User(Answer):
-    """A dataflow that uses something, with its team's name."""
-
-    id: str
-    name: str
-    team: str
-
-
-class Problem(Answer):
-    """One mistake of a document, with its place and what would be right."""
-
-    code: str
-    message: str
-    remedy: str
-    path: str
-    line: int | None
-    column: int | None
-    task_id: str | None
+User = answer_of(DataflowUser, name="User")
+Problem = answer_of(errors.Problem)
 
 
 class Error(Answer):

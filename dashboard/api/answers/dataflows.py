@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
+from dashboard.bills import costs
+from dashboard.operations import live_documents
 from dashboard.operations.failures import Failure
+from scheduler.model import dataflow
 
-from .common import Answer, Figure, History, Moving, Problem, User, answer_of
+from .common import Answer, History, Problem, answer_of
 from .proposals import ProposalRow
 
 
@@ -36,12 +39,7 @@ class GraphTask(Answer):
     chain: str
 
 
-class GraphStream(Answer):
-    """A stream between two tasks."""
-
-    source: str
-    target: str
-    selectivity: float | None
+GraphStream = answer_of(dataflow.Stream, name="GraphStream")
 
 
 class Graph(Answer):
@@ -173,30 +171,8 @@ class Fragmentation(Answer):
     spare_queries: int
 
 
-class MeasuredCost(Answer):
-    """What was measured over so many hours, if nobody shared its tasks; ``pays_per_hour`` is for its own team, and
-    so is ``latency_per_hour``, what of that is for its latency limits; null where it was not measured."""
-
-    hours: float
-    cores: float
-    per_hour: float
-    pays_per_hour: float | None
-    latency_per_hour: float | None
-
-
-class DataflowCost(Answer):
-    """What a dataflow costs an hour: ``cores`` and ``per_hour`` are estimated, ``kept_per_hour`` is the price of the
-    slots that its schedule keeps, which is in no bill."""
-
-    currency: str
-    cores: float
-    cores_error: float | None
-    per_hour: float
-    measured_queries: int
-    not_measured: list[str]
-    measured: MeasuredCost | None
-    slots_kept: int
-    kept_per_hour: float | None
+MeasuredCost = answer_of(costs.Measured, name="MeasuredCost")
+DataflowCost = answer_of(costs.DataflowCost)
 
 
 class DataflowFragmentation(Fragmentation):
@@ -206,92 +182,6 @@ class DataflowFragmentation(Fragmentation):
     name: str
     team: str
     status: str
-
-
-class Live(Answer):
-    """Whether the broker answers and rates mean something; ``reason`` says why not."""
-
-    available: bool
-    measured: Annotated[bool, Moving()]
-    reason: str
-
-
-class Totals(Answer):
-    """Rates, latency and state of a dataflow as a whole; null until measured."""
-
-    state: str
-    events_in_per_s: Figure
-    events_out_per_s: Figure
-    latency_p50_ms: Figure
-    latency_p99_ms: Figure
-
-
-class LiveTask(Answer):
-    """A task's query: where it runs, how it is, and what it does; ``running`` is the running task's id, ``late`` how
-    many events came too late for it."""
-
-    running: str
-    fragment: str
-    position: int
-    slot: str
-    state: str
-    error: str | None
-    failed: bool
-    gave_up: bool
-    retry_at_ms: Annotated[int | None, Moving()]
-    throttled_by: str | None
-    rate_per_s: Figure
-    events: Annotated[int | None, Moving()]
-    latency_p50_ms: Figure
-    latency_p99_ms: Figure
-    late: Annotated[int | None, Moving()]
-    shared_with: list[User]
-
-
-class LiveStream(Answer):
-    """A stream: ``fused`` where no channel carries it."""
-
-    fused: bool
-    rate_per_s: Figure
-    channel_p50_ms: Figure
-    channel_p99_ms: Figure
-    wait_p50_ms: Figure
-    wait_p99_ms: Figure
-
-
-class LiveSource(Answer):
-    """A live source: how it is read, what came and what of it could not be read; ``address`` is where it is posted to,
-    ``at_ms`` when its last event came."""
-
-    type: str
-    state: str
-    error: str | None
-    retry_at_ms: Annotated[int | None, Moving()]
-    restarts: int
-    events: Annotated[int | None, Moving()]
-    dead: Annotated[int | None, Moving()]
-    rate_per_s: Figure
-    at_ms: Annotated[int | None, Moving()]
-    address: str | None
-
-
-class LiveSink(Answer):
-    """A sink that writes to another system: what it wrote, what was refused, what waits and since when, and what is
-    kept of what it wrote; ``at_ms`` is when it wrote last."""
-
-    type: str
-    state: str
-    error: str | None
-    retry_at_ms: Annotated[int | None, Moving()]
-    restarts: int
-    events: Annotated[int, Moving()]
-    refused: Annotated[int, Moving()]
-    rate_per_s: Figure
-    waiting: Annotated[int, Moving()]
-    waiting_since_ms: Annotated[int | None, Moving()]
-    kept: Annotated[int, Moving()]
-    kept_since_ms: Annotated[int | None, Moving()]
-    at_ms: Annotated[int | None, Moving()]
 
 
 class DeadLetter(Answer):
@@ -304,45 +194,8 @@ class DeadLetter(Answer):
     sample: str
 
 
-class Finding(Answer):
-    """Something that is wrong, with its cause and remedy; ``severity`` is ``bad``, ``warn`` or ``note``."""
-
-    part: str
-    name: str
-    state: str
-    severity: str
-    cause: str
-    remedy: str
-    slot: str | None
-    since_ms: Annotated[int | None, Moving()]
-    retry_at_ms: Annotated[int | None, Moving()]
-    dataflows: list[User]
-
-
-class LiveProposal(Answer):
-    """The newest proposal."""
-
-    id: str
-    kind: str
-    status: str
-
-
-class LiveDataflow(Answer):
-    """A dataflow's live document; tasks by submitted id, streams by ``"<source>><target>"``."""
-
-    live: Live
-    id: str
-    name: str
-    status: str
-    totals: Totals
-    tasks: dict[str, LiveTask]
-    streams: dict[str, LiveStream]
-    sources: dict[str, LiveSource]
-    sinks: dict[str, LiveSink]
-    health: dict[str, Finding]
-    when_behind: str
-    lost_events: Annotated[int, Moving()]
-    proposal: LiveProposal | None
+Live = answer_of(live_documents.Freshness, name="Live")
+LiveDataflow = answer_of(live_documents.LiveDataflow)
 
 
 class DataflowHistory(History):

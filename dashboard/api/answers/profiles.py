@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from .common import Answer
+from scheduler.model.refinement import Refined
+from scheduler.performance import sweep
+
+from .common import Answer, answer_of
 from .schedules import Point
 
 
@@ -55,11 +58,7 @@ class Observation(Answer):
     shared: bool
 
 
-class FeedTask(Answer):
-    """A task of the chain that feeds a measured one."""
-
-    type: str
-    config: dict[str, Any]
+FeedTask = answer_of(Refined, name="FeedTask")
 
 
 class Feed(Answer):
@@ -70,21 +69,7 @@ class Feed(Answer):
     chain: list[FeedTask]
 
 
-class Bounds(Answer):
-    """How far and how precisely a sweep searches; times in seconds, rates in events/s."""
-
-    smallest_rate_per_s: float
-    largest_rate_per_s: float
-    largest_threads: int
-    latency_slope: float
-    rate_slope: float
-    window: int
-    rate_precision: float
-    thread_precision: float
-    keeps_up: float
-    again_after_s: list[float]
-    trial_s: float
-    budget_s: float
+Bounds = answer_of(sweep.Sweep, name="Bounds")
 
 
 class Sweep(Answer):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from .common import Answer, Error, User
+from scheduler.model import plan
+
+from .common import Answer, Error, User, answer_of
 from .schedules import Promise
 
 
@@ -27,36 +29,8 @@ class ProposalRow(Answer):
     progress: dict[str, Any]
 
 
-class Price(Answer):
-    """What the estate costs for this dataflow; cores are CPU cores, money is per hour, for CPU as bills charge it.
-
-    ``cores_error`` is by how much ``cores_delta`` may be off (root mean square), from ``measured_queries`` queries on
-    machines of the class ``machine``; of types in ``not_measured``, and of all where nothing was measured, costs are as
-    declared. ``slots_kept`` and ``slots_per_hour_delta`` are the capacity that a schedule keeps: it is in no bill.
-    """
-
-    tasks_started: int
-    tasks_reused: int
-    tasks_stopped: int
-    queries_started: int
-    queries_stopped: int
-    cores_delta: float
-    cores_alone: float
-    money_per_hour_delta: float
-    basis: str
-    cores_error: float
-    measured_queries: int
-    machine: str
-    not_measured: list[str]
-    slots_kept: int
-    slots_per_hour_delta: float
-
-
-class BillChange(Answer):
-    """By how much the bills of a team's other dataflows change with the plan, in money an hour."""
-
-    team: str
-    money_per_hour_delta: float
+Price = answer_of(plan.Price)
+BillChange = answer_of(plan.BillChange)
 
 
 class DifferenceTask(Answer):

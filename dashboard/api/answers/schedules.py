@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from .common import Answer, Error, User
+from dashboard.profiles import warnings
+from dashboard.schedules import comparison
+from scheduler.model import placement, profile, promise
+from scheduler.performance import outcome, seen
 
+from .common import Answer, Error, User, answer_of
 
-class Load(Answer):
-    """Shares of a slot's CPU and memory (1.0 is the whole slot); null where nothing was measured."""
-
-    cpu: float | None
-    memory: float | None
+Load = answer_of(promise.Load)
 
 
 class Bound(Answer):
@@ -43,21 +43,8 @@ class BundlePromise(PredictedBundle):
     id: str
 
 
-class ProfileUsed(Answer):
-    """The profile that a task was planned with."""
-
-    task: str
-    task_type: str
-    version: int
-    machine: str
-    origin: str
-
-
-class ThreadShortage(Answer):
-    """Threads placed on a slot whose driver has fewer."""
-
-    placed: int
-    driver_threads: int
+ProfileUsed = answer_of(promise.ProfileUsed)
+ThreadShortage = answer_of(placement.ThreadShortage)
 
 
 class Promise(Answer):
@@ -84,23 +71,8 @@ class Promise(Answer):
     crowded: dict[str, ThreadShortage] = {}
 
 
-class Point(Answer):
-    """A measured point of a profile: rate in events/s, CPU and memory as shares of a slot."""
-
-    threads: int
-    rate_per_s: float
-    cpu: float
-    memory: float
-    idle_cpu: float
-    idle_memory: float
-    event_cpu: float | None
-
-
-class ProfileWarning(Answer):
-    """A warning about a profile: ``stale``, ``drifted``, ``rough`` or ``busy``, and why."""
-
-    kind: str
-    why: str
+Point = answer_of(profile.Point)
+ProfileWarning = answer_of(warnings.ProfileWarning)
 
 
 class TaskBasis(Answer):
@@ -139,14 +111,7 @@ class SlotLoad(Answer):
     memory: float
 
 
-class Changes(Answer):
-    """How many bundles start, leave, move, get another weight, and stay."""
-
-    start: int
-    leave: int
-    move: int
-    weigh: int
-    stay: int
+Changes = answer_of(comparison.Changes)
 
 
 class Pair(Answer):
@@ -204,56 +169,9 @@ class WhatIf(Answer):
     error: Error | None = None
 
 
-class Reason(Answer):
-    """Why a promise was missed, and what would help."""
-
-    cause: str
-    why: str
-    remedy: str
-    task: str
-
-
-class Miss(Answer):
-    """A promise that was not kept: of the dataflow where ``where`` is empty, else of that slot."""
-
-    what: str
-    where: str
-    promised: float
-    measured: float
-    reason: Reason
-
-
-class Deviation(Answer):
-    """Fewer events for a task than planned; no promise was missed by it."""
-
-    task: str
-    planned_per_s: float
-    measured_per_s: float
-    reason: Reason
-
-
-class BundleSeen(Answer):
-    """What was measured of a bundle."""
-
-    rate_per_s: float | None
-    load: Load
-    waits_for: list[str]
-    failing: str
-    silent: str
-
-
-class Seen(Answer):
-    """What was measured of a dataflow while its schedule was in force."""
-
-    rate_per_s: float | None
-    latency_s: float | None
-    read_per_s: dict[str, float]
-    offered_per_s: dict[str, float]
-    bundles: dict[str, BundleSeen]
-    slots: dict[str, Load]
-    latencies_s: dict[str, float]
-    mixed: list[str]
-    over_s: float | None
+Miss = answer_of(outcome.Miss)
+Deviation = answer_of(outcome.Deviation)
+Seen = answer_of(seen.Seen)
 
 
 class Outcome(Answer):

@@ -6,8 +6,10 @@ from typing import Any
 
 from pydantic import Field
 
-from .common import Answer, Figure, History
-from .dataflows import Finding, Live
+from dashboard.catalog import selectors as catalog
+from dashboard.operations import live_documents
+
+from .common import Answer, History, answer_of
 
 
 class Parameter(Answer):
@@ -58,79 +60,11 @@ class TaskTypeRow(Answer):
     keeps_on_node: bool
 
 
-class Sample(Answer):
-    """A document to start from."""
-
-    slug: str
-    name: str
-    description: str
-    text: str
-    tasks: int
+Sample = answer_of(catalog.Sample)
 
 
-class EstateCounts(Answer):
-    """Dataflows and tasks of the estate; rates are null until measured."""
-
-    submitted: int
-    running_tasks: int
-    without_reuse: int
-    events_in_per_s: Figure
-    events_out_per_s: Figure
-
-
-class Spare(Answer):
-    """A driver that is kept ready to take the place of one that dies, and what it takes."""
-
-    state: str
-    cpu: Figure
-    memory_mb: Figure
-
-
-class EstateNode(Answer):
-    """Whether a node reports, and its size."""
-
-    reporting: bool
-    cores: float | None
-    memory_mb: Figure
-    spare: Spare | None
-
-
-class EstateSlot(Answer):
-    """A slot's state and what it takes."""
-
-    state: str
-    cpu: Figure
-    memory_mb: Figure
-    bundles_cpu: Figure
-    bundles_memory: Figure
-    restarts: int
-    fragments: int
-    reserved: bool
-
-
-class EstateDataflow(Answer):
-    """A dataflow of the estate with its totals."""
-
-    name: str
-    team: str
-    status: str
-    state: str
-    events_in_per_s: Figure
-    events_out_per_s: Figure
-    latency_p50_ms: Figure
-    latency_p99_ms: Figure
-
-
-class Estate(Answer):
-    """The estate's live document; nodes, slots and dataflows by name or id, what is wrong by ``<part>/<name>``."""
-
-    live: Live
-    generation: int
-    counts: EstateCounts
-    nodes: dict[str, EstateNode]
-    slots: dict[str, EstateSlot]
-    health: dict[str, Finding]
-    dataflows: dict[str, EstateDataflow]
+answer_of(live_documents.SpareDriver, name="Spare")
+Estate = answer_of(live_documents.LiveEstate, name="Estate")
 
 
 class EstateHistory(History):

@@ -12,9 +12,11 @@ from dashboard.approvals.services.forgetting import forget_plans
 from dashboard.approvals.services.guarding import guard
 from dashboard.approvals.services.holding import enact_held
 from dashboard.approvals.services.rearranging import (
+    REARRANGEMENTS,
     defragment_dataflow,
     move_query,
     pause_dataflow,
+    remove_dataflow,
     resume_dataflow,
 )
 from dashboard.approvals.services.reviewing import approve_proposal, cancel_proposal, reject_proposal
@@ -24,13 +26,12 @@ from dashboard.approvals.services.submission import (
     choose_joining,
     prepare_proposal,
     recompute_proposal,
-    remove_dataflow,
     submit_dataflow,
 )
 from dashboard.approvals.services.waiting_plans import carry_over_waiting
 
 __all__ = [
-    "adopt_near_miss", "agree_to_rules", "approve_proposal", "cancel_proposal", "carry_over_waiting",
+    "REARRANGEMENTS", "adopt_near_miss", "agree_to_rules", "approve_proposal", "cancel_proposal", "carry_over_waiting",
     "change_dataflow", "choose_joining", "comment_on", "decline_rules", "defragment_dataflow", "drop_left_bundles",
     "edit_comment", "empty_nodes",
     "enact_held", "forget_plans", "guard", "move_query", "pause_dataflow", "prepare_proposal", "propose_schedule",

@@ -87,8 +87,6 @@ def propose_version(
     ----------
     actor : User
         At least engineer in the dataflow's team.
-    dataflow_id : UUID | str
-        The dataflow's id.
     number : int
         The version's number; ``NotFound`` where there is none.
     fresh, begin

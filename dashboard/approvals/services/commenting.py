@@ -31,14 +31,10 @@ def comment_on(
     ----------
     actor : User
         Whoever may see the proposal.
-    proposal_id : UUID | str
-        The proposal.
     text : str
         Plain text.
     task : str, optional
         A task as the document calls it; empty for the whole proposal. A reply is of its thread's.
-    reply_to : int, optional
-        A comment of the thread that it answers.
 
     Raises
     ------
@@ -64,19 +60,7 @@ def comment_on(
 
 
 def edit_comment(*, actor: User, proposal_id: UUID | str, comment_id: int, text: str) -> Comment:
-    """Change one's own comment within some minutes; the trail keeps what it said before.
-
-    Parameters
-    ----------
-    actor : User
-        Its author.
-    proposal_id : UUID | str
-        The proposal.
-    comment_id : int
-        The comment.
-    text : str
-        The new text.
-    """
+    """Change one's own comment within some minutes; the trail keeps what it said before."""
     viewer, clean = viewer_of(actor), _clean(text)
     with audited(actor=actor, verb="proposal.edit_comment") as audit:
         comment = _comment_for(viewer, proposal_id, comment_id)
@@ -100,12 +84,6 @@ def resolve_thread(*, actor: User, proposal_id: UUID | str, comment_id: int, res
 
     Parameters
     ----------
-    actor : User
-        Who asks.
-    proposal_id : UUID | str
-        The proposal.
-    comment_id : int
-        Any comment of the thread.
     resolved : bool, optional
         False to open it again.
     """

@@ -15,7 +15,8 @@ from dashboard.approvals.drains import ATTEMPT, Outgoing, cause_of_failure, is_o
 from dashboard.approvals.lifecycle import FAILED
 from dashboard.approvals.models import Proposal
 from dashboard.approvals.services.enacting import take_back
-from dashboard.approvals.services.submission import open_proposal, plan_anew
+from dashboard.approvals.services.rearranging import open_move
+from dashboard.approvals.services.submission import plan_anew
 from dashboard.audit.trail import audited
 from dashboard.operations.estate import current_estate
 from dashboard.operations.generation import lock_generation
@@ -23,7 +24,6 @@ from dashboard.operations.models import NodeRow
 from dashboard.operations.offered_slots import silent_nodes
 from scheduler.model.errors import WeirError
 from scheduler.model.fragment import node_of
-from scheduler.model.plan_kinds import MOVE
 
 
 def empty_nodes(*, at: datetime) -> Proposal | None:
@@ -50,8 +50,8 @@ def take_back_failed() -> Proposal | None:
 
     Not while nothing is heard of the node that it goes to: the query may be at work there.
     """
-    failed = Proposal.objects.filter(
-        status=FAILED, plan__kind=MOVE.name, author=None, round=None).select_related("plan").first()
+    failed = Proposal.objects.relocating().filter(
+        status=FAILED, author=None, round=None).select_related("plan").first()
     if failed is None or silent_nodes().filter(name=node_of(failed.plan.options["slot"])).exists():
         return None
     with suppress(WeirError):  # it is looked at again soon
@@ -90,7 +90,7 @@ def _propose(outgoing: Outgoing, *, node: str, at: datetime) -> Proposal | None:
         if outgoing.attempt > 1:
             options[ATTEMPT] = outgoing.attempt
         if outgoing.again is None:
-            proposal = open_proposal(audit, outgoing.record, MOVE.name, options=options)
+            proposal = open_move(audit, outgoing.record, options)
         else:
             proposal = outgoing.again
             plan_anew(actor=None, proposal=proposal, options=options)

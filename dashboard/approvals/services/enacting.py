@@ -65,7 +65,8 @@ def execute(audit: Audit, proposal: Proposal, *, generation: int) -> None:
     The caller holds the estate's lock, at ``generation``, inside its own audited command.
     """
     plan = plan_of(proposal.plan)
-    kind = SITE_PLAN_KINDS[plan.kind]
+    site = SITE_PLAN_KINDS[plan.kind]
+    kind = site.kind
     if kind.moves_queries:
         require_calm(audit.actor)
     if kind.needs_no_handover:
@@ -73,16 +74,16 @@ def execute(audit: Audit, proposal: Proposal, *, generation: int) -> None:
     if plan.generation != generation or profiles_since(proposal.plan):
         overtake(proposal)
         return
-    if hindrance := kind.hindrance(plan):
+    if hindrance := site.hindrance(plan):
         overtake(proposal, why=hindrance)
         return
     proposal.approved_at = timezone.now()
     proposal.progress = {"done": [], "failing": {}}
     move_proposal(proposal, EXECUTING)
     store_plan(plan)
-    if kind.becomes:
-        move_dataflow(proposal.dataflow, kind.becomes)
-    if kind.becomes == dataflows.REMOVING:
+    if site.becomes:
+        move_dataflow(proposal.dataflow, site.becomes)
+    if site.becomes == dataflows.REMOVING:
         _end_what_fails(proposal.dataflow)
     if kind.has_version:
         take_version(actor=audit.actor, record=proposal.dataflow, number=proposal.plan.version)
@@ -154,12 +155,8 @@ def take_back(audit: Audit, proposal: Proposal, *, generation: int, why: str = "
 
     Parameters
     ----------
-    audit : Audit
-        The audit row of the caller's command.
     proposal : Proposal
         Locked.
-    generation : int
-        The estate's.
     why : str, optional
         What is kept with the plan that takes it back, of one that has no options of its own.
 
@@ -172,8 +169,8 @@ def take_back(audit: Audit, proposal: Proposal, *, generation: int, why: str = "
     if proposal.status == DONE:
         require_undoable(proposal, actor=actor)
     back = SITE_PLAN_KINDS[PLAN_KINDS[proposal.plan.kind].undone_by]
-    options = _options_as_it_was(proposal) if back.has_document else {"why": why} if why else None
-    former = proposal.plan.options["former"] if back.has_version else None
+    options = _options_as_it_was(proposal) if back.kind.has_document else {"why": why} if why else None
+    former = proposal.plan.options["former"] if back.kind.has_version else None
     record = plans.request_plan(
         actor=actor, dataflow=proposal.dataflow, kind=back.name, options=options, version=former)
     was_done = proposal.status == DONE
@@ -236,10 +233,6 @@ def record_progress(*, proposal_id: UUID | str, plan_id: UUID, progress: PlanPro
         Of a proposal; one that is not under way is left alone.
     plan_id : UUID
         The plan that was looked at: its own, or the one that takes it back.
-    progress : PlanProgress
-        What nodes report of it.
-    at : datetime
-        The present moment.
     """
     with audited(actor=None, verb="proposal.progress") as audit:
         proposal = Proposal.objects.select_for_update(of=("self",)).select_related(

@@ -32,8 +32,6 @@ def follow_plans(reports: Reports, *, at: datetime) -> int:
     ----------
     reports : Reports
         The newest of each node.
-    at : datetime
-        The present moment.
     """
     proposals = selectors.under_way()
     if not proposals:

@@ -12,9 +12,8 @@ from contextlib import suppress
 from datetime import datetime
 
 from dashboard import jobs
-from dashboard.approvals.lifecycle import STALE, UNPLANNABLE
 from dashboard.approvals.models import Proposal
-from dashboard.approvals.services.submission import open_proposal, plan_anew
+from dashboard.approvals.services.rearranging import open_pause
 from dashboard.audit.trail import audited
 from dashboard.catalog import lifecycle as dataflows
 from dashboard.catalog.models import DataflowRecord
@@ -24,7 +23,6 @@ from dashboard.operations.given_up import given_up_for_others
 from dashboard.operations.reader_terms import head_of, working_users
 from scheduler.contracts.reports import Reports
 from scheduler.model import behind
-from scheduler.model.plan_kinds import PAUSE
 
 WHY_PAUSED = (
     "It read a stream more slowly than events came, and others need that stream: its team chose that it is paused "
@@ -80,16 +78,9 @@ def _pause(record: DataflowRecord, why: str, *, failed: str = "") -> Proposal | 
     with audited(actor=None, verb=f"dataflow.pause_{'failing' if failed else 'slow'}", team=record.team) as audit:
         lock_generation()
         audit.subject = record
-        mine = Proposal.objects.filter(dataflow=record)
-        already = mine.open().filter(plan__kind=PAUSE.name).select_related("plan", "dataflow__team").first()
-        if already is not None and already.author_id is None and already.status in {STALE, UNPLANNABLE}:
-            plan_anew(actor=None, proposal=already, options=already.plan.options)
+        proposal = open_pause(audit, record, why=why, failed=failed)
+        if proposal is None:
             audit.nothing_changed()
-            return None
-        if already is not None or mine.under_way().exists():
-            audit.nothing_changed()
-            return None
-        proposal = open_proposal(
-            audit, record, PAUSE.name, options={"why": why} | ({"failed": failed} if failed else {}))
-        audit.details = {"proposal": str(proposal.pk), "why": why}
+        else:
+            audit.details = {"proposal": str(proposal.pk), "why": why}
         return proposal

@@ -30,10 +30,6 @@ def enact_if_open(audit: Audit, proposal: Proposal, *, generation: int, at: date
         The audit row of the caller's command, which holds the estate's lock.
     proposal : Proposal
         Pending, locked, approved.
-    generation : int
-        The estate's.
-    at : datetime
-        Now.
     """
     if missing := missing_teams(proposal, at=at):  # roles are looked at when a plan is enacted
         proposal.held = None

@@ -30,12 +30,6 @@ def set_rules(*, actor: User, team: Team, rules: Rules, note: str = "") -> TeamR
     ----------
     actor : User
         At least approver in the team.
-    team : Team
-        Whose rules they are.
-    rules : Rules
-        The rules, whole.
-    note : str, optional
-        Why, for those who read the versions later.
 
     Returns
     -------

@@ -22,7 +22,7 @@ from dashboard.plans.stale_profiles import profiles_since
 from dashboard.teams.models import Role, User
 from dashboard.teams.permissions import require_role, viewer_of
 from scheduler.model.errors import InvalidTransition
-from scheduler.model.plan_kinds import SCHEDULE, SUBMIT
+from scheduler.model.plan_kinds import SCHEDULE, names_where
 
 
 def propose_schedule(*, actor: User, dataflow_id: UUID | str, choice: Choice | None) -> Proposal:
@@ -68,7 +68,8 @@ def propose_schedule(*, actor: User, dataflow_id: UUID | str, choice: Choice | N
 
 def _submission(audit: Audit, record: DataflowRecord, choice: Choice | None) -> Proposal | None:
     """Plan an undecided submission anew; None where the dataflow is none."""
-    proposal = Proposal.objects.open().filter(dataflow=record, plan__kind=SUBMIT.name).select_related("plan").first()
+    proposal = Proposal.objects.open().filter(
+        dataflow=record, plan__kind__in=names_where("has_document")).select_related("plan").first()
     if proposal is None:
         return None
     before = proposal.plan.options

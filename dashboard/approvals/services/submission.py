@@ -1,4 +1,4 @@
-"""Opening proposals: submit a dataflow, remove one, compute or recompute the plan."""
+"""Opening proposals: submit a dataflow, compute or recompute the plan."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ from dashboard.catalog import lifecycle as dataflows
 from dashboard.catalog.documents import format_of, parse_document
 from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.moves import move_dataflow
-from dashboard.catalog.permissions import dataflow_for
 from dashboard.catalog.services import store_dataflow
 from dashboard.controllers.models import RoundRow
 from dashboard.operations.estate import stored_estate
@@ -33,7 +32,6 @@ from dashboard.plans import services as plans
 from dashboard.plans.choices import Choice
 from dashboard.plans.computing import plan_and_reads
 from dashboard.plans.joining import joined_by, options_of
-from dashboard.plans.kinds import SITE_PLAN_KINDS
 from dashboard.plans.models import PlanRecord
 from dashboard.plans.scheduling_problem import problem_of_new
 from dashboard.plans.stale_profiles import profiles_since
@@ -43,7 +41,7 @@ from dashboard.teams.permissions import require_role, viewer_of
 from dashboard.teams.secrets import require_secrets
 from scheduler.model.errors import InvalidTransition, WeirError
 from scheduler.model.plan import Plan
-from scheduler.model.plan_kinds import PLAN_KINDS, REMOVE, SUBMIT
+from scheduler.model.plan_kinds import PLAN_KINDS, SUBMIT
 from scheduler.reading import Reads
 
 ATTEMPTS_WITHOUT_LOCK = 2
@@ -61,8 +59,6 @@ def submit_dataflow(
     ----------
     actor : User
         At least engineer in ``team``.
-    team : Team
-        The team that the dataflow belongs to.
     text : str
         The document, JSON or YAML.
     format : str, optional
@@ -103,25 +99,6 @@ def submit_dataflow(
         return proposal
 
 
-def remove_dataflow(*, actor: User, dataflow_id: UUID | str) -> Proposal:
-    """Propose to remove a running dataflow; there is one open proposal to do so at most, and it is asked for again.
-
-    Also of one whose plan fails: it ends with the dataflow.
-    """
-    viewer = viewer_of(actor)
-    with audited(actor=actor, verb="dataflow.propose_removal") as audit:
-        lock_generation()
-        record = dataflow_for(viewer, dataflow_id)
-        require_role(viewer, record.team, Role.ENGINEER)
-        already = Proposal.objects.open().filter(dataflow=record, plan__kind=REMOVE.name).first()
-        if already is not None:
-            return asked_again(audit, already, actor=actor)
-        require_at_rest(record, SITE_PLAN_KINDS[REMOVE.name].proposed_from, REMOVE.name)
-        proposal = open_proposal(audit, record, REMOVE.name)
-        audit.subject, audit.team, audit.details = record, record.team, {"proposal": str(proposal.pk)}
-        return proposal
-
-
 def recompute_proposal(*, actor: User, proposal_id: UUID | str) -> Proposal:
     """Ask for a new plan of a proposal that is stale, or for which none could be made.
 
@@ -148,10 +125,6 @@ def choose_joining(*, actor: User, proposal_id: UUID | str, fresh: bool, begin: 
 
     Parameters
     ----------
-    actor : User
-        Who asks, for permission and the audit.
-    proposal_id : UUID | str
-        The submission's proposal.
     fresh : bool
         Whether it joins nothing that runs.
     begin : str, optional
@@ -227,7 +200,7 @@ def require_at_rest(record: DataflowRecord, states: Collection[str], what: str) 
     """Raise unless the dataflow is in one of these states and nothing of it is being enacted; a removal waits for no
     plan that fails."""
     under_way = Proposal.objects.under_way().filter(dataflow=record)
-    if what == REMOVE.name:
+    if PLAN_KINDS[what].takes_out:
         under_way = under_way.exclude(status=FAILED)
     if record.status not in states or under_way.exists():
         raise InvalidTransition(
@@ -259,12 +232,6 @@ def open_proposal(
 
     Parameters
     ----------
-    audit : Audit
-        The audit row of the caller's command.
-    record : DataflowRecord
-        The dataflow's row.
-    kind : str
-        The kind of plan.
     options : mapping of str to Any, optional
         What the plan is asked for, by the kind's names.
     turn : RoundRow, optional

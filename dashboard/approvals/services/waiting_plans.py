@@ -57,8 +57,6 @@ def bring_up_to_date(proposal: Proposal, *, generation: int) -> WeirError | None
     ----------
     proposal : Proposal
         Pending, locked. Afterwards its plan has another digest where it was made anew.
-    generation : int
-        The estate's.
 
     Returns
     -------

@@ -42,6 +42,7 @@ _WORDS = {
 _ENDED = {"done": "finished", "failed": "could not finish, still retrying", "rolled_back": "was rolled back"}
 _DEEDS = {
     "dataflow.store": "stored", "dataflow.submit": "submitted", "dataflow.propose_removal": "proposed to remove",
+    "dataflow.propose_remove": "proposed to remove",
     "plan.request": "asked for", "plan.freeze": "froze", "plan.fail": "could not make",
     "plan.forget": "dropped the details of plans up to",
     "plan.overtaken": "marked as outdated", "plan.carry_over": "carried over",

@@ -43,7 +43,6 @@ from dashboard.teams.models import Role
 from scheduler.contracts.reports import FAILING
 from scheduler.model.behind import WORDS
 from scheduler.model.errors import InvalidDataflow, NotFound, WeirError
-from scheduler.model.plan_kinds import CHANGE, DEFRAGMENT, PAUSE, PLAN_KINDS, RESUME
 
 if TYPE_CHECKING:
     from dashboard.approvals.models import Proposal
@@ -94,8 +93,7 @@ def dataflow_new(request: HttpRequest) -> HttpResponse:
     except WeirError as error:
         context = _editor(request, may, record, text=text, format=form_format or "yaml", failure=error)
         return render(request, "dataflow_new.html", context, status=http_status(error))
-    flash.success(
-        request, "Submitted. The plan is being computed." if changed is None else CHANGE.notice, code="submitted")
+    flash.proposed(request, proposal, code="submitted")
     return redirect("proposal", proposal.pk)
 
 
@@ -247,7 +245,7 @@ def dataflow_version_propose(request: HttpRequest, dataflow_id: UUID, number: in
     except WeirError as error:
         flash.failure(request, error)
         return redirect("dataflow_version", dataflow_id, number)
-    flash.success(request, CHANGE.notice, code=CHANGE.name)
+    flash.proposed(request, proposal)
     return redirect("proposal", proposal.pk)
 
 
@@ -294,20 +292,6 @@ def dead_letters(request: HttpRequest, dataflow_id: UUID, task: str) -> HttpResp
 
 @require_POST
 @login_required
-def dataflow_remove(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
-    """Propose to remove a running dataflow."""
-    catalog.dataflow(request.viewer, dataflow_id)
-    try:
-        proposal = services.remove_dataflow(actor=request.user, dataflow_id=dataflow_id)
-    except WeirError as error:
-        flash.failure(request, error)
-        return redirect("dataflow", dataflow_id)
-    flash.success(request, "Removal proposed. Nothing stops until it is approved.", code="remove")
-    return redirect("proposal", proposal.pk)
-
-
-@require_POST
-@login_required
 def dataflow_retry(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
     """Try the failing queries of a dataflow again now."""
     catalog.dataflow(request.viewer, dataflow_id)
@@ -320,22 +304,17 @@ def dataflow_retry(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
 @require_POST
 @login_required
 def dataflow_rearrange(request: HttpRequest, dataflow_id: UUID, way: str) -> HttpResponse:
-    """Propose to pause, resume or defragment a dataflow."""
+    """Propose to pause, resume, defragment or remove a dataflow."""
     catalog.dataflow(request.viewer, dataflow_id)
-    if way not in _REARRANGE:
+    if way not in services.REARRANGEMENTS:
         raise NotFound("There is no such action.", remedy="Use the buttons of the dataflow's page.")
     try:
-        proposal = _REARRANGE[way](actor=request.user, dataflow_id=dataflow_id)
+        proposal = services.REARRANGEMENTS[way](actor=request.user, dataflow_id=dataflow_id)
     except WeirError as error:
         flash.failure(request, error)
         return redirect("dataflow", dataflow_id)
-    flash.success(request, PLAN_KINDS[way].notice, code=way)
+    flash.proposed(request, proposal)
     return redirect("proposal", proposal.pk)
-
-
-_REARRANGE = {
-    PAUSE.name: services.pause_dataflow, RESUME.name: services.resume_dataflow,
-    DEFRAGMENT.name: services.defragment_dataflow}
 
 
 def _record_to_renew(request: HttpRequest) -> DataflowRecord | None:

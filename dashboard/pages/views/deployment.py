@@ -19,7 +19,6 @@ from dashboard.pages import flash
 from dashboard.pages.charts import CHARTS
 from scheduler.history.series import ESTATE
 from scheduler.model.errors import WeirError
-from scheduler.model.plan_kinds import MOVE
 
 PAIRS_SHOWN = 100
 
@@ -69,7 +68,7 @@ def dataflow_move(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
     except WeirError as error:
         flash.failure(request, error)
         return redirect("deployment")
-    flash.success(request, MOVE.notice, code=MOVE.name)
+    flash.proposed(request, proposal)
     return redirect("proposal", proposal.pk)
 
 

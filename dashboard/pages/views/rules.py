@@ -48,8 +48,6 @@ def rules_decide(request: HttpRequest, slug: str, number: int, way: str) -> Http
 
     Parameters
     ----------
-    request, slug, number
-        Who asks, for which team, about which version.
     way : str
         ``agree`` or ``decline``.
     """

@@ -33,7 +33,7 @@ from dashboard.schedules.comparison import Row, best_of
 from dashboard.schedules.slots import slots_grid
 from dashboard.teams.models import Role
 from scheduler.model.errors import NotFound, WeirError
-from scheduler.model.plan_kinds import PLAN_KINDS, SCHEDULE, SUBMIT
+from scheduler.model.plan_kinds import PLAN_KINDS, names_where
 from scheduler.model.resources import TOLERANCE
 from scheduler.pairs import MODEL_BASED, PAIRS, QUICK_PAIRS, pair_of, quick_pair
 from scheduler.performance.routing import Routing
@@ -208,7 +208,7 @@ def _plain(rate_per_s: float) -> float | int:
 
 def _replaced(record: DataflowRecord) -> Proposal | None:
     """The proposal that is planned anew by a choice: a submission in review, or a schedule of what runs."""
-    open_proposals = record.proposals.open().filter(plan__kind__in=(SUBMIT.name, SCHEDULE.name))
+    open_proposals = record.proposals.open().filter(plan__kind__in=names_where("takes_schedule"))
     return open_proposals.select_related("plan", "author", "chosen_by").first()
 
 

@@ -68,18 +68,10 @@ def start_sweep(
     ----------
     actor : User, optional
         Who asks, for permission and the audit; None where Weir measures again what somebody was allowed to measure.
-    target : SweepTarget
-        Type, config and what feeds them.
     slot : str
         The slot, as node and index; it is reserved meanwhile.
-    bounds : Sweep, optional
-        The bounds of the sweep.
     any_config : bool, optional
         Whether the profile counts for every config of the type.
-    warm_up_s : float, optional
-        Seconds of each trial before it is measured.
-    seconds : float, optional
-        Seconds of each trial that are measured.
     suggested : bool, optional
         Whether it waits until somebody starts it.
 
@@ -140,10 +132,6 @@ def measure_again(
     ----------
     actor : User, optional
         Who asks; None for Weir itself.
-    profile : ProfileRecord
-        The profile.
-    slot : str
-        The slot, as node and index.
     suggested : bool, optional
         Whether the sweep waits until somebody starts it.
     """
@@ -181,14 +169,10 @@ def start_sweeps(
 
     Parameters
     ----------
-    actor : User
-        Who asks, for permission and the audit.
     targets : iterable of SweepTarget
         What is measured, in this order.
     slot : str
         The slot, as node and index; it is reserved meanwhile.
-    bounds : Sweep, optional
-        The bounds of the sweep.
     """
     with transaction.atomic():
         return [start_sweep(actor=actor, target=target, slot=slot, bounds=bounds) for target in targets]

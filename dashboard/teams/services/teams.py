@@ -32,12 +32,8 @@ def create_user(*, username: str, password: str, actor: User | None = None, supe
 
     Parameters
     ----------
-    username : str
-        The user's name.
     password : str
         In plain text; only its hash is stored.
-    actor : User, optional
-        Who asks, for permission and the audit.
     superuser : bool, optional
         Whether they administer the installation.
     """
@@ -78,19 +74,7 @@ def create_team(*, slug: str, name: str, actor: User | None = None) -> Team:
 
 
 def set_role(*, user: User, team: Team, role: Role, actor: User | None = None) -> Membership:
-    """Give a user a role in a team; by an admin of the team, or by the installation itself.
-
-    Parameters
-    ----------
-    user : User
-        The user.
-    team : Team
-        The team.
-    role : Role
-        The role.
-    actor : User, optional
-        Who asks, for permission and the audit.
-    """
+    """Give a user a role in a team; by an admin of the team, or by the installation itself."""
     if actor is not None:
         require_role(viewer_of(actor), team, Role.ADMIN)
     with audited(actor=actor, verb="team.set_role", subject=team, team=team) as audit:
@@ -138,17 +122,6 @@ def set_secret(*, actor: User, team: Team, name: str, value: str) -> Secret:
     """Keep a value under a name, in place of what was there; by an admin of the team. It is sealed before it is stored.
 
     Queries that run go on with the old value; the new one is read when a query starts.
-
-    Parameters
-    ----------
-    actor : User
-        Who asks, for permission and the audit.
-    team : Team
-        The team.
-    name : str
-        The secret's name.
-    value : str
-        The value.
     """
     require_role(viewer_of(actor), team, Role.ADMIN)
     if SECRET_NAME.fullmatch(name) is None:
@@ -217,10 +190,6 @@ def set_freshness(*, actor: User, team: Team, limit_s: float | None) -> Team:
 
     Parameters
     ----------
-    actor : User
-        Who asks, for permission and the audit.
-    team : Team
-        The team.
     limit_s : float, optional
         Seconds; None where nobody waits for their events.
     """

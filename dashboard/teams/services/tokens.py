@@ -27,10 +27,6 @@ def create_token(
 
     Parameters
     ----------
-    actor : User
-        Whose it is.
-    name : str
-        What will use it.
     scope : str, optional
         What it lets a program do at most (`Scope`).
     days : int, optional

@@ -21,10 +21,6 @@ class Kept:
 
     Parameters
     ----------
-    history : History
-        Where they are kept.
-    series : collection of Series
-        Which.
     grain : Grain
         How far apart points are.
     begin_s, end_s : float

@@ -18,13 +18,6 @@ class Archiver:
     """Runs ``workers.engine.spark.class_archive`` where the agent has nothing better to do.
 
     A failure is logged and nothing is tried again before the agent's next start: drivers do without an archive.
-
-    Parameters
-    ----------
-    env : mapping of str to str
-        The slots' environment.
-    argv : sequence of str, optional
-        Another program; tests give one.
     """
 
     def __init__(self, env: Mapping[str, str], *, argv: Sequence[str] | None = None) -> None:

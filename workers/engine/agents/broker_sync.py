@@ -35,10 +35,6 @@ class DesiredStateWatcher(threading.Thread):
 
     Parameters
     ----------
-    broker : redis.Redis
-        Where the desired state is published.
-    store : NodeStore
-        Where it is kept.
     on_change : callable
         Called without arguments once a change is kept.
     on_coming : callable, optional

@@ -36,17 +36,7 @@ TOPICS = (f"&{keys.channel('')}*", f"&{keys.valve('')}*")
 
 
 class BrokerUsers:
-    """The users of one node.
-
-    Parameters
-    ----------
-    broker : redis.Redis
-        A client with the agent's own rights.
-    url : str
-        The broker's address, with these.
-    store : NodeStore
-        What the node was told.
-    """
+    """The users of one node."""
 
     def __init__(self, broker: redis.Redis, url: str, store: NodeStore) -> None:
         self._broker, self._url, self._store = broker, url, store

@@ -73,17 +73,7 @@ class Means:
 
 
 class Confinement:
-    """Encloses the processes of one node.
-
-    Parameters
-    ----------
-    settings : Settings
-        The node's.
-    users : BrokerUsers
-        The users of the broker for its processes.
-    environment : mapping of str to str, optional
-        The agent's.
-    """
+    """Encloses the processes of one node."""
 
     def __init__(
         self, settings: Settings, users: BrokerUsers, *, environment: Mapping[str, str] | None = None,
@@ -186,8 +176,6 @@ class Confinement:
         ----------
         name : str
             A slot's index, the spare's name, the connector host's, or that of a look.
-        argv : sequence of str
-            What runs it.
         role : str, optional
             Whose user of the broker it has; a slot's or the connector host's by its name.
         """

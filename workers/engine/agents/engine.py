@@ -49,12 +49,6 @@ class Engine(Protocol):
 
         Parameters
         ----------
-        fragment_id : str
-            Whose query.
-        folds : int
-            How many folds it has.
-        batch : int
-            After which batch.
         run_id : str, optional
             The run of its query where that is at rest and not stopped.
         """

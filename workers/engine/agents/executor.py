@@ -43,8 +43,6 @@ class FragmentExecutor:
         Engine, broker, store and desired state of the slot.
     clock_ms : callable
         The time in ms since the epoch.
-    on_event : callable
-        Told of events, by kind and facts.
     on_violation : callable, optional
         Told of each invariant that a snapshot violates, by fragment and sentence, once; by default it is logged.
     """

@@ -122,18 +122,6 @@ class FragmentRun:
 
         Parameters
         ----------
-        query : Any
-            The engine's query.
-        run_id : str
-            Its run's id.
-        outlets : Outlets
-            Readers of whole streams, by position.
-        routes : Routes
-            Divided readers, by position.
-        active : int
-            How many tasks work.
-        now_ms : int
-            The time.
         activate_at_ms : int, optional
             When it is looked at whether routes are in force.
         """
@@ -211,14 +199,8 @@ class FragmentRun:
 
         Parameters
         ----------
-        outlets : Outlets, optional
-            Readers of whole streams, by position.
-        routes : Routes, optional
-            Divided readers, by position.
         activate_at_ms : int, optional
             When it is looked at whether routes are in force.
-        active : int, optional
-            How many tasks work.
         trigger_ms : int, optional
             How far apart its batches were asked to begin.
         """

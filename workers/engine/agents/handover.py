@@ -57,8 +57,6 @@ def stage_of(
 
     Parameters
     ----------
-    desired : DesiredState
-        What the node should run and bring to an end.
     fragment_id : str
         One of ``desired.outgoing``.
     begun, ended : collection of str
@@ -108,14 +106,8 @@ def upstream(
 
     Parameters
     ----------
-    desired : DesiredState
-        What the node should run and bring to an end.
     fragment_id : str
         One of ``desired.outgoing``.
-    begun : collection of str
-        Fragments with a record of their beginning.
-    ended : collection of str
-        Fragments with a record of their end.
     """
     inputs = {item.channel for item in desired.outgoing[fragment_id].inputs}
     return tuple(

@@ -23,19 +23,7 @@ class HeapSampler:
         self._at_ms = 0
 
     def look(self, spark: Any, pool: Executor, fragment_ids: frozenset[str], *, now_ms: int) -> None:
-        """Weigh if it is time to; ``fragment_ids`` are what the slot has to do.
-
-        Parameters
-        ----------
-        spark : Any
-            The session of the slot's driver.
-        pool : Executor
-            Where it is weighed.
-        fragment_ids : frozenset[str]
-            The fragments of the slot.
-        now_ms : int
-            The time.
-        """
+        """Weigh if it is time to; ``fragment_ids`` are what the slot has to do."""
         if fragment_ids != self._there:
             self._there, self._at_ms = fragment_ids, now_ms + (SETTLED_MS if fragment_ids else EMPTY_MS)
         if now_ms >= self._at_ms:

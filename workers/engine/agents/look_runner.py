@@ -45,10 +45,6 @@ class LookRunner(threading.Thread):
 
     Parameters
     ----------
-    settings : Settings
-        The node's.
-    confinement : Confinement
-        What encloses the processes.
     slots : callable, optional
         The slots that there are now: they show what sources would make that read nothing.
     """

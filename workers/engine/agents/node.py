@@ -65,8 +65,6 @@ class Node:
 
     Parameters
     ----------
-    settings : Settings
-        Node name, slots, data folder and broker.
     slot_argv : callable, optional
         The command of a slot by its index; tests put a process of their own in a slot's place.
     tells_slots : bool, optional

@@ -70,12 +70,8 @@ class Observer:
 
         Parameters
         ----------
-        run : FragmentRun
-            The fragment on this slot.
         desired : DesiredState
             What the decision goes by; the caller has seen that no newer one is there.
-        action : Action
-            What is to be decided on.
         has_lock, has_handover_lock : bool
             Whether this slot may run the fragment, and may take over the work of others now.
 

@@ -16,15 +16,7 @@ from .supervision import SlotProcess
 
 
 class Opener:
-    """Answers the processes of a node.
-
-    Parameters
-    ----------
-    settings : Settings
-        The agent's, with the broker's own password.
-    newest : callable
-        Gives what the node is to run.
-    """
+    """Answers the processes of a node."""
 
     def __init__(self, settings: Settings, newest: Callable[[], DesiredState]) -> None:
         self._newest = newest

@@ -235,17 +235,6 @@ def whole_readers(snapshot: Snapshot, fragment: WantedFragment, position: int, r
     """Who of a reader that is to get parts, and of those before it, still reads the whole stream, without end.
 
     While one before it does, the reader will take over exactly there.
-
-    Parameters
-    ----------
-    snapshot : Snapshot
-        The writer, with the channel of the stream.
-    fragment : WantedFragment
-        The writer as it is wanted.
-    position : int
-        Of the stream, in the writer's chain.
-    reader : str
-        The divided fragment that reads there.
     """
     info = snapshot.channels.get(fragment.channel(position))
     if info is None:
@@ -256,19 +245,7 @@ def whole_readers(snapshot: Snapshot, fragment: WantedFragment, position: int, r
 def open_parts(
     snapshot: Snapshot, fragment: WantedFragment, position: int, partitioning: Partitioning
 ) -> list[OpenPart]:
-    """Open every part of a stream for its reader; who goes on with another's work takes its place over by itself.
-
-    Parameters
-    ----------
-    snapshot : Snapshot
-        The writer.
-    fragment : WantedFragment
-        The writer as it is wanted.
-    position : int
-        Of the stream, in the writer's chain.
-    partitioning : Partitioning
-        How it is divided among bundles.
-    """
+    """Open every part of a stream for its reader; who goes on with another's work takes its place over by itself."""
     return [
         OpenPart(
             keys.part(fragment.channel(position), bundle), position, bundle, reader=fragment.reader_of(bundle),
@@ -286,21 +263,7 @@ def parts_of(control: Control, fragment: WantedFragment) -> Mapping[tuple[int, s
 def divided(
     snapshot: Snapshot, fragment: WantedFragment, position: int, reader: str, partitioning: Quota
 ) -> list[Instruction]:
-    """What follows when a route is asked for: whoever read the whole stream for that reader does so no longer.
-
-    Parameters
-    ----------
-    snapshot : Snapshot
-        The writer, with its control hash.
-    fragment : WantedFragment
-        The writer as it is wanted.
-    position : int
-        Of the stream, in the writer's chain.
-    reader : str
-        The divided fragment that reads there.
-    partitioning : Partitioning
-        How it is divided among bundles.
-    """
+    """What follows when a route is asked for: whoever read the whole stream for that reader does so no longer."""
     over = snapshot.predecessors_of(fragment, reader) | {reader}
     before = snapshot.actual.outlets
     outlets = {at: readers - over if at == position else readers for at, readers in before.items()}

@@ -20,8 +20,6 @@ class Pulse:
     ----------
     ask : callable
         A call that the JVM answers at once; it blocks while the JVM is frozen, and raises where the JVM is gone.
-    tell : callable
-        Sends one line to the agent.
     monotonic_s : callable, optional
         The clock, in seconds.
     """

@@ -37,14 +37,10 @@ class NodeQos:
     ----------
     broker : redis.Redis
         By which set-ups, reports and wishes come and go.
-    store : NodeStore
-        Where the set-up and the intervals are kept.
     reports : callable
         What the node's slots tell of their queries now, by query.
     chance : random.Random
         Draws when reports are due.
-    on_intervals : callable
-        Called once other intervals are kept.
     on_event : callable
         Called with a kind and facts for each interval that the manager chose.
     """

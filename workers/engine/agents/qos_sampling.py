@@ -38,12 +38,6 @@ class Sampler:
 
         Parameters
         ----------
-        query : str
-            Its id.
-        counts : mapping of str to int
-            Its meters.
-        report : mapping
-            What its slot tells of it.
         own : OwnQuery
             What is to be known of it. Of a source the latency is the age at which events leave it: it contains the
             wait for a batch. Else that is in the channels that it reads, up to when a batch reads the block.

@@ -252,18 +252,12 @@ def reconcile(
         What the slot should run, upstream first.
     actual : Mapping[str, Actual]
         What it runs, by fragment id, records of stopped fragments included.
-    now_ms : int
-        The time, against which backoff is measured.
     elsewhere : frozenset[str]
         Fragments that another slot of the node should run.
     outgoing : Iterable[tuple[WantedFragment, Stage]]
         Fragments of this slot whose work others go on with, and how far they have come.
     staying : frozenset[str]
         Fragments of any slot that hand over: they keep their places in channels until they give them up themselves.
-    resting : frozenset[str]
-        Paused fragments that have come to rest.
-    left : frozenset[str]
-        Bundles that were leaving and have left.
 
     Returns
     -------

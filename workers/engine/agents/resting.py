@@ -21,15 +21,6 @@ def await_batch(snapshot: Snapshot, action: Action, *, again_ms: int = SOON_MS) 
     """What is done while a batch of a query is under way that is to come to rest; None where none is, or none counts.
 
     The hold ends with the action, which is decided anew soon, by what is desired then.
-
-    Parameters
-    ----------
-    snapshot : Snapshot
-        The fragment, with its records.
-    action : Action
-        For which it is to come to rest.
-    again_ms : int, optional
-        After how long it is looked at again.
     """
     if not is_busy(snapshot):
         return None

@@ -20,13 +20,7 @@ WORD = "secret "
 
 
 class RequestedSecrets:
-    """Asks for values and waits for them.
-
-    Parameters
-    ----------
-    tell : callable
-        Takes what is said to the agent.
-    """
+    """Asks for values and waits for them."""
 
     def __init__(self, tell: Callable[[Mapping[str, Any]], None]) -> None:
         self._tell = tell
@@ -68,12 +62,8 @@ def answer(
 
     Parameters
     ----------
-    request : mapping of str to Any
-        The process's line.
     allowed : frozenset of pairs of str
         Teams and names of the secrets that are named in what it has to do.
-    open_one : callable
-        Opens a secret by team and name.
     """
     team, name = str(request.get("team")), str(request.get("secret"))
     try:
@@ -98,14 +88,8 @@ def obey(
 
     Parameters
     ----------
-    commands : TextIO
-        The agent's lines.
     stop, poke : callable
         For the end, and for every line that only says that something is new.
-    secrets : RequestedSecrets
-        Who waits for values.
-    try_out : callable, optional
-        Takes the command of a trial.
     """
     for line in commands:
         if line.strip() == "stop":

@@ -53,14 +53,8 @@ class Snapshot:
 
     Parameters
     ----------
-    now_ms : int
-        The time.
     desired : DesiredState
         What the node should run: one state for the whole decision.
-    actual : Actual
-        What is in force on the slot.
-    task_types : TaskTypes
-        The catalogue.
     since_ms : int
         Since when the fragment is in its state.
     running : WantedFragment
@@ -79,8 +73,6 @@ class Snapshot:
         Whether this slot may run the fragment; another may still do.
     has_handover_lock : bool
         Whether nobody else on the node takes over anything meanwhile.
-    records : Records
-        What stands on disk of it.
     savepoints : Mapping[str, Savepoint]
         What others have left that hand over, by fragment.
     channels : Mapping[str, ChannelInfo]

@@ -41,12 +41,8 @@ def wait_for_a_slot(settings: Settings, *, commands: TextIO, tell: LineWriter) -
 
     Parameters
     ----------
-    settings : Settings
-        The agent's settings.
     commands : TextIO
         What the agent says; what follows ``take`` is left in it.
-    tell : LineWriter
-        Where the agent listens.
     """
     tell({"state": "starting"})
     orders: queue.SimpleQueue[str] = queue.SimpleQueue()

@@ -67,10 +67,6 @@ class Spiller:
 
     Parameters
     ----------
-    channels : Channels
-        The broker's side.
-    folder : Path
-        What is on disk, a folder a channel.
     readers : callable
         The readers that may be spilled for, each with its terms; asked each turn.
     hold_ms : int

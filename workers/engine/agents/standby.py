@@ -53,17 +53,7 @@ def taken_over_in(item: Input, wanted: WantedFragment) -> str:
 def heirs_awaited(
     desired: DesiredState, *, begun: Collection[str], standing: Collection[str]
 ) -> frozenset[str]:
-    """The fragments that are to go on with the work of others, and neither have begun nor stand by.
-
-    Parameters
-    ----------
-    desired : DesiredState
-        What the node should run and bring to an end.
-    begun : collection of str
-        Fragments with a record of their beginning.
-    standing : collection of str
-        Those that stand by.
-    """
+    """The fragments that are to go on with the work of others, and neither have begun nor stand by."""
     return frozenset(
         fragment.id for fragment in desired.wanted.values()
         if fragment.id not in begun and fragment.id not in standing
@@ -82,10 +72,6 @@ def rest_s(desired: DesiredState, stages: Mapping[str, Stage], *, has_standby: b
 
     Parameters
     ----------
-    desired : DesiredState
-        What the node should run and bring to an end.
-    stages : mapping of str to Stage
-        How far those have come that hand over.
     has_standby : bool
         Whether a query stands by in the slot.
     is_carrying : bool
@@ -125,18 +111,8 @@ def stages_of(
 
     Parameters
     ----------
-    desired : DesiredState
-        What the node should run and bring to an end.
-    store : SlotStore
-        The node's records.
-    elsewhere : Elsewhere
-        How far those of other nodes are.
     patience : Patience
         How long those of this node have been waited for.
-    runs : collection of str
-        What the slot still has of fragments.
-    now_ms : int
-        The time.
     """
     if not desired.outgoing:
         return {}

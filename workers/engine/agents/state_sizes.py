@@ -9,13 +9,7 @@ LOOK_MS = 10_000  # a look lists the folders of a query's state
 
 
 class StateSizes:
-    """Sizes by fragment, in KB.
-
-    Parameters
-    ----------
-    bytes_of : callable
-        What a fragment's state takes on disk.
-    """
+    """Sizes by fragment, in KB."""
 
     def __init__(self, bytes_of: Callable[[str], int]) -> None:
         self._bytes_of = bytes_of

@@ -45,12 +45,6 @@ class TrialRunner(threading.Thread):
 
     Parameters
     ----------
-    settings : Settings
-        The node's.
-    slots : callable
-        The slots that there are now.
-    folder : Path
-        The node's own folder.
     on_trial : callable, optional
         Called with the name of a trial before a slot hears of it.
     """

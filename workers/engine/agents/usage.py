@@ -38,8 +38,6 @@ class TreeMeter:
 
     Parameters
     ----------
-    pid : int
-        The process at its root.
     from_now : bool, optional
         Whether totals begin with the first sample; else they hold what the processes used before, too.
     """

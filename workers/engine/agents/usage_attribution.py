@@ -76,8 +76,6 @@ class UsageAttribution:
 
     Parameters
     ----------
-    slot_memory_mb : float
-        The memory that stands behind the slot.
     base_path : Path
         Where to keep what the slot takes without any query: in its folder, beside those of the node's other slots. A
         slot that starts with queries cannot tell.

@@ -20,8 +20,6 @@ class DesiredView:
 
     Parameters
     ----------
-    newest : callable
-        Gives what the node's store has.
     cycle_ms : int
         After how many milliseconds it is looked at again without a change having been told.
     """

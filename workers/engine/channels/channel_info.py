@@ -79,17 +79,7 @@ class ChannelInfo:
 
 
 def info_of(channel: str, meta: dict, blocks: int, readers: dict) -> ChannelInfo | None:
-    """A channel by its hashes and the number of its blocks; None where it is not open.
-
-    Parameters
-    ----------
-    channel : str
-        Its id.
-    meta, readers : dict
-        Its hashes.
-    blocks : int
-        How many blocks the broker has.
-    """
+    """A channel by its hashes and the number of its blocks; None where it is not open."""
     meta, readers = texts(meta), texts(readers)
     if "capacity" not in meta:
         return None

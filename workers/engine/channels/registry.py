@@ -62,16 +62,10 @@ class Channels:
 
         Parameters
         ----------
-        channel : str
-            The channel's id.
         schema_json : str
             The schema of its events, as Spark has it.
-        capacity : int, optional
-            Blocks after which its writer waits.
         retain : int, optional
             Events that stay when all have read them.
-        readers : iterable of str, optional
-            Who reads it.
         """
         self._redis.hset(
             keys.meta(channel), mapping={"schema": schema_json, "capacity": capacity, "retain": retain}
@@ -91,8 +85,6 @@ class Channels:
 
         Parameters
         ----------
-        channel, reader : str
-            What is read, and by which fragment.
         where : str
             ``now``; ``oldest``, the oldest block that is kept; an entry id, after which it begins; or a time in ms
             since the epoch, of the first block to be read.
@@ -137,10 +129,6 @@ class Channels:
 
         Parameters
         ----------
-        channel, reader : str
-            Who reads what.
-        entry : Offset
-            Where its checkpoint is.
         on_disk : OnDisk
             What its node has on disk of what it has not read.
         """
@@ -171,14 +159,10 @@ class Channels:
 
         Parameters
         ----------
-        fragment, gate : str
-            Whose query, and the token of its gate.
         written : sequence of str
             The channels that its valves write, in their order.
         offsets : mapping of str to Offset
             By channel that it reads, up to where it leaves out everything.
-        source_offset : mapping, optional
-            What its source begins with.
         batch_bases : mapping of str to int
             By channel, what its blocks' numbers begin with; 0 where none is given.
         """
@@ -274,8 +258,6 @@ class Channels:
 
         Parameters
         ----------
-        fragment, position : str, int
-            Whose stream.
         reader : str
             The divided reader; a name for the route, whatever its bundles are called.
         partitioning : Partitioning

@@ -22,17 +22,5 @@ def source(name: str) -> str:
 
 
 def run(client: redis.Redis, name: str, keys: list[str], args: list[object]) -> object:
-    """Run a script by its digest, loading it where the broker has lost it.
-
-    Parameters
-    ----------
-    client : redis.Redis
-        The broker.
-    name : str
-        The script.
-    keys : sequence of str
-        Its keys.
-    args : sequence of object
-        Its arguments.
-    """
+    """Run a script by its digest, loading it where the broker has lost it."""
     return client.register_script(source(name))(keys=keys, args=args, client=client)

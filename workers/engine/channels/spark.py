@@ -19,7 +19,6 @@ from .config import ChannelConfig
 from .jvm import build
 from .real_time import OPEN_MS
 
-TICKS_SCHEMA = "_seq BIGINT NOT NULL, _time BIGINT NOT NULL, _born BIGINT NOT NULL"
 _THREAD = "_weir_thread"
 
 
@@ -62,8 +61,6 @@ def read_channels(
     ----------
     spark : SparkSession
         A session with :func:`spark_conf`.
-    config : ChannelConfig
-        Broker, and the sizes of batches and blocks.
     inputs : sequence of str, or of sequences of str
         Streams, each by the channels that carry it (one channel may stand for itself): one source each, whose channels
         may be others when the query starts again. Columns that only some streams have are null in events of the others.
@@ -135,8 +132,6 @@ def read_ticks(
     ----------
     spark : SparkSession
         A session with :func:`spark_conf`.
-    config : ChannelConfig
-        Broker, and the sizes of batches and blocks.
     name : str
         The fragment that the source begins: a pause and ``throttled_by`` go by this name.
     rate_per_s : float, optional
@@ -188,10 +183,6 @@ def valve(
 
     Parameters
     ----------
-    events : DataFrame
-        The task's stream.
-    config : ChannelConfig
-        Broker, and the sizes of batches and blocks.
     fragment, position : str, int
         Whose control and meters the valve obeys and feeds.
     channel : str

@@ -52,11 +52,6 @@ class ChannelSpill:
     """What a node has on disk of one channel. One process writes it.
 
     What a process that was killed had begun to write is cut off when the next one opens the folder.
-
-    Parameters
-    ----------
-    folder : Path
-        The channel's own; made with its first block.
     """
 
     def __init__(self, folder: Path) -> None:

@@ -52,16 +52,12 @@ def batches_of(
 
     Parameters
     ----------
-    file : binary file
-        At its beginning.
     room : Room
         How much they may decode to; of all of them, or of each where ``afresh``.
     names : collection of str
         The columns; those that are not there are left out.
     first : int, optional
         How many batches are passed over, without decoding them.
-    afresh : bool, optional
-        Each batch has all of the room.
 
     Raises
     ------

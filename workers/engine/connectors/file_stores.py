@@ -170,10 +170,6 @@ class Bucket:
 
         Parameters
         ----------
-        path : str
-            Of the object in the bucket.
-        listed : Found
-            As it was seen.
         start, end : int
             The first byte, and the one behind the last.
         """

@@ -148,12 +148,6 @@ def decode(
 
     Parameters
     ----------
-    messages : sequence of Message
-        What came together.
-    layout : Layout
-        How they are read.
-    now_ms : int
-        The time of arrival.
     most_events : int, optional
         How many a message may hold.
     refuses : bool, optional

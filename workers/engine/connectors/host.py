@@ -57,17 +57,7 @@ KEPT_MS = 15_000  # for which the channel of a source that nobody wants is kept:
 
 
 class ConnectorHost:
-    """Brings the sources that run to those that are wanted, again and again.
-
-    Parameters
-    ----------
-    settings : Settings
-        Node, data folder and broker.
-    tell : callable
-        Takes a report.
-    types : TaskTypes
-        The catalogue.
-    """
+    """Brings the sources that run to those that are wanted, again and again."""
 
     def __init__(self, settings: Settings, *, tell: Callable[[Mapping[str, Any]], None], types: TaskTypes) -> None:
         self._settings, self._tell, self._types = settings, tell, types

@@ -98,15 +98,9 @@ class IntakeStore:
 
         Parameters
         ----------
-        task : str
-            The running task.
-        layout : Layout
-            The schema of its events.
         known_readers : collection of str
             The fragments that it is read by, was, or whose work those go on with. A source that none of them has read
             was somebody else's: nothing of it stays.
-        node : str
-            Who runs it.
         by_force : bool
             Take it from another node that is not heard of.
         """
@@ -147,10 +141,6 @@ class IntakeStore:
 
         Parameters
         ----------
-        task : str
-            The running task.
-        node, to : str
-            Who reads it now, and next.
         heirs : collection of str
             The fragments that go on with its readers there: by them the source is known as the one that it was.
         """
@@ -220,18 +210,8 @@ class IntakeStore:
 
         Parameters
         ----------
-        task : str
-            The running task.
-        decoded : Decoded
-            What came.
-        layout : Layout
-            Its schema.
         first : int
             The number of the first event: ``Intake.seq`` as the writer knows it.
-        now_ms : int
-            When it came.
-        token : int, optional
-            The writer's; a push has none.
         position : mapping, optional
             Where the source is to be read on; it stays as it was without one.
         once : OnceOnly

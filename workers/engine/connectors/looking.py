@@ -89,10 +89,6 @@ def look(order: LookOrder, types: TaskTypes, *, opened: Callable[[Mapping[str, A
 
     Parameters
     ----------
-    order : LookOrder
-        What is looked at.
-    types : TaskTypes
-        The catalogue.
     opened : callable
         Gives a config with the values of the secrets that it names.
     tell : callable

@@ -66,10 +66,6 @@ class Pieces:
     ----------
     file : binary file
         It is closed with this.
-    reading : Reading
-        How.
-    at : JSON, optional
-        Where an earlier piece ended.
     """
 
     def __init__(self, file: BinaryIO, reading: Reading, *, at: At = None) -> None:
@@ -159,12 +155,8 @@ def place_before_last(file: BinaryIO, reading: Reading, size: int, count: int) -
     ----------
     file : binary file
         As it is stored; it may be left at any place.
-    reading : Reading
-        How it is read.
     size : int
         Its bytes.
-    count : int
-        How many events are wanted.
     """
     if reading.format == "parquet":
         try:

@@ -60,14 +60,6 @@ def push_events(
 
     Parameters
     ----------
-    store : IntakeStore
-        Where to.
-    task : str
-        The running task.
-    config : mapping
-        Its config.
-    post : Post
-        What was posted.
     most_events : int, optional
         How many events it may hold.
 

@@ -45,10 +45,6 @@ class Runner(Retried):
 
     Parameters
     ----------
-    source : Source
-        What to run.
-    store : IntakeStore
-        Where it writes.
     token : int
         The fencing token that was taken when its channel was opened.
     on_event : callable

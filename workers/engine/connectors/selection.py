@@ -38,10 +38,6 @@ def wanted_sources(
 
     Parameters
     ----------
-    desired : DesiredState
-        What the node should run and bring to an end.
-    task_types : TaskTypes
-        The catalogue.
     let_go : collection of str
         The fragments of other nodes for which this node has let go what it held.
     """

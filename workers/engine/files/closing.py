@@ -29,12 +29,8 @@ def close_due(folder: Path, limits: Limits, *, now_s: float, all_of_it: bool = F
 
     Parameters
     ----------
-    folder : Path
-        The sink's folder.
     limits : Limits
         When a file is closed.
-    now_s : float
-        The time, in seconds since the epoch.
     all_of_it : bool, optional
         Close what is staged whether it is due or not, as when the node ends.
 
@@ -74,8 +70,6 @@ def is_due(staged: Sequence[Staged], limits: Limits, *, now_s: float, all_of_it:
         In the order of the stream.
     limits : Limits
         When a file is closed.
-    now_s : float
-        The time, in seconds since the epoch.
     all_of_it : bool, optional
         Whether whatever there is counts as due.
     """

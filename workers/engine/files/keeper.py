@@ -37,8 +37,6 @@ class FileKeeper:
         When a file is closed.
     retention : Retention
         Which closed files are kept.
-    report : callable
-        Told what went wrong: a sentence, and facts.
     """
 
     def __init__(self, outputs: Path, limits: Limits, retention: Retention, *, report: Report) -> None:
@@ -62,8 +60,6 @@ class FileKeeper:
 
         Parameters
         ----------
-        now_s : float
-            The time, in seconds since the epoch.
         all_of_it : bool, optional
             Close everything that is staged, as when the node ends.
         until_s : float, optional

@@ -42,8 +42,6 @@ def let_go(outputs: Path, retention: Retention, *, now_s: float) -> list[Path]:
         The data folder's ``outputs``. Files there that Weir did not write stay.
     retention : Retention
         What is kept of each running sink, whichever queries wrote it.
-    now_s : float
-        The time, in seconds since the epoch.
     """
     if not retention.days and not retention.most_bytes:
         return []

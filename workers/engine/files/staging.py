@@ -41,8 +41,6 @@ def begin_run(folder: Path, checkpoint: Path) -> int:
 
     Parameters
     ----------
-    folder : Path
-        The sink's folder.
     checkpoint : Path
         The query's checkpoint; it need not be there yet.
 
@@ -77,10 +75,6 @@ def stage(staging: Staging, batch: int, batches: Iterable[pa.RecordBatch]) -> in
 
     Parameters
     ----------
-    staging : Staging
-        Where to.
-    batch : int
-        The number of Spark's batch.
     batches : iterable of RecordBatch
         The events: for JSON lines one column with a line for each.
     """

@@ -23,10 +23,6 @@ class Calibration:
 
     Parameters
     ----------
-    path : Path
-        Where the result is kept.
-    machine : str
-        The class of machine that it is of.
     look : callable, optional
         Begins to look at a core, given by its number.
     """

@@ -38,17 +38,6 @@ class Feed:
         """The events of these numbers, born now, in blocks of at most ``most``.
 
         In each cycle ``_seq`` and ``_time`` go on from the cycle before, so that neither ever goes back.
-
-        Parameters
-        ----------
-        first : int
-            The first number.
-        end : int
-            The number after the last.
-        now_ms : int
-            When they are born.
-        most : int
-            Events of a block.
         """
         rows = self.events.num_rows
         while first < end:

@@ -113,8 +113,6 @@ def is_clear(batches: Sequence[Batch], *, trigger_s: float, now_s: float, measur
     ----------
     batches : sequence of Batch
         The batches of the window, oldest first.
-    trigger_s : float
-        Seconds between two micro-batches.
     now_s : float
         The time, in seconds as batches have it.
     measured_s : float
@@ -142,14 +140,10 @@ def is_enough(
     ----------
     batches : sequence of Batch
         The batches of the window, oldest first.
-    trigger_s : float
-        Seconds between two micro-batches.
     now_s : float
         The time, in seconds as batches have it.
     measured_s : float
         How long it has been measured, in seconds.
-    seconds : float
-        The time that was asked for.
     """
     if measured_s >= PATIENCE * seconds or is_clear(
         batches, trigger_s=trigger_s, now_s=now_s, measured_s=measured_s):

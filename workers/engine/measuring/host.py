@@ -99,14 +99,8 @@ class Host:
 
         Parameters
         ----------
-        look : str
-            The id of the look.
         task_type : str
             The source's type; one with outside effects shows nothing.
-        config : mapping of str to Any
-            Its config.
-        count : int
-            How many events.
         """
         around = self._around
         try:
@@ -127,12 +121,8 @@ class Host:
 
         Parameters
         ----------
-        fragment : str
-            The fragment's id.
         chain : list[Mapping[str, Any]]
             The tasks, upstream first.
-        path : str
-            The file.
         approved : bool, optional
             Whether this config is one of an approved version, so that effects and secrets are allowed.
         """
@@ -197,14 +187,8 @@ class Host:
 
         Parameters
         ----------
-        fragment : str
-            The fragment's id.
-        task_type : str
-            The task's type, by name.
         config : mapping of str to Any
             Its config, canonical.
-        threads : int
-            Its threads.
         schema_json : str
             The schema of the channel that it reads; none for a source.
         approved : bool, optional

@@ -24,14 +24,8 @@ def first_events(
 
     Parameters
     ----------
-    spark : SparkSession
-        The session of the slot's driver.
     task_type : TaskType
         A source without a connector.
-    config : mapping of str to Any
-        Its config.
-    count : int
-        How many events.
     now_ms : int
         When the first one would be due, in ms since the epoch.
 

@@ -55,14 +55,8 @@ def sample_of(at_s: float, batches: Sequence[Batch], seconds: float, cpu: float,
 
     Parameters
     ----------
-    at_s : float
-        When it ends.
     batches : sequence of Batch
         The batches of the window, oldest first.
-    seconds : float
-        How long it is.
-    cpu : float
-        Cores that were taken.
     memory_mb : float
         Memory, in MiB.
     """

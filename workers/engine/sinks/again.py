@@ -31,14 +31,6 @@ def write_again(
 
     Parameters
     ----------
-    order : Order
-        What was asked.
-    writer : Writer
-        The other system, open.
-    store : SinkStore
-        Where events are kept.
-    sink : Sink
-        Whose they are.
     place, position : Offset
         What is kept is behind the one, up to the other.
     """

@@ -194,13 +194,7 @@ class Sinks:
 
 
 class Lives:
-    """The lives of sinks on the node's disk, beside its checkpoints, for a broker that has lost them.
-
-    Parameters
-    ----------
-    path : Path
-        The file.
-    """
+    """The lives of sinks on the node's disk, beside its checkpoints, for a broker that has lost them."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

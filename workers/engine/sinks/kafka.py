@@ -105,10 +105,6 @@ class KafkaWriter:
 
         Parameters
         ----------
-        batch : Batch
-            What is written.
-        keys, values : sequence
-            Its messages.
         left_out : mapping
             Rows that are known not to be taken.
         """

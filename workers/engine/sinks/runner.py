@@ -43,8 +43,6 @@ class SinkRunner(Retried):
 
     Parameters
     ----------
-    sink : Sink
-        What to run.
     store : SinkStore
         Where its events come from, and what it tells.
     on_event : callable

@@ -27,10 +27,6 @@ def wanted_sinks(
 
     Parameters
     ----------
-    desired : DesiredState
-        What the node should run and bring to an end.
-    task_types : mapping of str to TaskType
-        The catalogue.
     let_go : collection of str
         The fragments of other nodes for which this node has let go what it held.
     """

@@ -85,10 +85,6 @@ class SinkStore:
 
         Parameters
         ----------
-        channel : str
-            What it writes.
-        node : str
-            Who runs it.
         task : mapping
             Its task as JSON, so that what is in the channel is written also when nobody wants the sink any more.
         life : str, optional
@@ -156,14 +152,8 @@ class SinkStore:
 
         Parameters
         ----------
-        channel : str
-            What is read.
-        after : Offset
-            The entry.
         most : int
             How many blocks at most.
-        timeout_ms : int
-            For how long it waits.
         """
         answer = self._broker.xread({keys.channel(channel): after}, count=most, block=timeout_ms)
         return [_entry(entry, fields) for _, entries in answer or () for entry, fields in entries]
@@ -176,18 +166,10 @@ class SinkStore:
 
         Parameters
         ----------
-        channel : str
-            What was written.
-        position : Offset
-            Its last block that is outside.
         taken, passed : int
             How many events were taken since, and how many were taken or refused.
-        now_ms : int
-            When.
         place : Offset
             What is behind it is held in the channel.
-        held : sequence of Kept
-            What of that is outside already.
         """
         pipeline = self._broker.pipeline(transaction=True)
         state = keys.sink(channel)
@@ -226,14 +208,10 @@ class SinkStore:
 
         Parameters
         ----------
-        channel : str
-            What is written.
         letters : sequence of tuple
             In their order: the block, the row in it, the reason, the event as a table of one row, and as JSON.
         keep : int
             How many of the newest are kept.
-        now_ms : int
-            When they were refused.
         """
         arguments: list[Any] = [keep, now_ms]
         for entry, row, reason, event, sample in letters:

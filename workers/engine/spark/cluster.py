@@ -141,10 +141,6 @@ def require_fit_executor(spark: SparkSession, settings: Settings, *, folder: Pat
 
     Parameters
     ----------
-    spark : SparkSession
-        The slot's session.
-    settings : Settings
-        The agent's settings.
     folder : Path
         A folder of the slot's own in the data folder.
 

@@ -98,14 +98,8 @@ def compile_chain(
 
     Parameters
     ----------
-    spark : SparkSession
-        A session with the channels' configuration.
     chain : Chain
         The whole chain: tasks behind a closed tail too, since a checkpoint holds their state.
-    config : ChannelConfig
-        How to reach channels.
-    task_types : Mapping[str, TaskType]
-        The catalogue.
     take_fence : callable
         Gives a channel's next fencing token: whoever wrote there before can write no more.
     folder : Path
@@ -255,12 +249,6 @@ def due_ms(source: Task, task_type: TaskType, number: int, *, folder: Path) -> i
 
     Parameters
     ----------
-    source : Task
-        The source.
-    task_type : TaskType
-        The task's type.
-    number : int
-        Which of its events.
     folder : Path
         The data folder, below which replayed files are.
     """

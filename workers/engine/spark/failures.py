@@ -60,8 +60,6 @@ class FragmentFailed(Exception):
 
     Parameters
     ----------
-    message : str
-        What went wrong, in one paragraph.
     broker_is_away : bool
         The broker does not answer.
     may_pass : bool
@@ -138,10 +136,6 @@ def explain_error(
 
     Parameters
     ----------
-    error : BaseException
-        What was raised.
-    task : str, optional
-        The task that was being compiled.
     reaches_out : bool
         Whether that asks something beyond Weir, which may be back later.
     is_final : bool

@@ -39,14 +39,6 @@ def start(
 
     Parameters
     ----------
-    frame : DataFrame
-        The compiled chain.
-    name : str
-        The query's name: the fragment's id.
-    checkpoint : Path
-        The folder of its checkpoint.
-    trigger_ms : int
-        Milliseconds between two micro-batches.
     file_sink : Staging, optional
         Where its files go, if it ends in such a sink.
     rests : callable, optional

@@ -54,8 +54,6 @@ class Rehearsal:
 
     Parameters
     ----------
-    stage : Stage
-        Session, broker and catalogue.
     who : str
         A name of its own: two that rehearse at the same time have different ones.
     folder : Path

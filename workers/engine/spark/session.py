@@ -28,14 +28,6 @@ def open_session(
 
     Parameters
     ----------
-    settings : Settings
-        The agent's settings.
-    slot : int
-        The slot's index.
-    slot_dir : Path
-        The slot's folder.
-    channel_conf : mapping of str to str, optional
-        Spark settings of channels.
     pin : bool, optional
         Whether it is held to the slot's core, where slots are.
     class_options : str, optional

@@ -21,14 +21,6 @@ def read_states(
 
     Parameters
     ----------
-    spark : SparkSession
-        The session of the slot's driver.
-    checkpoint : Path
-        The folder of the checkpoint.
-    folds : int
-        How many folds the query has.
-    batch : int
-        After which batch.
     run_id : str, optional
         The run of a query that is at rest and not stopped: its stores are open in this driver, which is faster.
 

@@ -65,8 +65,6 @@ def write(path: Path, manifest: Manifest, sources: Mapping[str, tuple[Path, int]
     ----------
     path : Path
         The archive; replaced where it is there.
-    manifest : Manifest
-        What it is of.
     sources : mapping of str to tuple
         Of each file of the archive where it is now, and how many bytes of it count.
     progress : callable
@@ -126,12 +124,6 @@ def extract(path: Path, manifest: Manifest, folder: Path | None, *, progress: Pr
 
     Parameters
     ----------
-    path : Path
-        The archive.
-    manifest : Manifest
-        What it says of itself.
-    folder : Path or None
-        Where to.
     progress : callable
         Told what is being done, and which part of it is.
 

@@ -103,8 +103,6 @@ def read(url: str, data_dir: Path) -> Iterator[Reading]:
     ----------
     url : str
         ``DATABASE_URL``; empty for the SQLite file of the data folder.
-    data_dir : Path
-        The data folder.
 
     Raises
     ------

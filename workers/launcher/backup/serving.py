@@ -25,8 +25,6 @@ def of_system(data_dir: Path, *, given_url: str) -> Iterator[str]:
 
     Parameters
     ----------
-    data_dir : Path
-        The data folder.
     given_url : str
         ``REDIS_URL``; empty for the embedded one.
 

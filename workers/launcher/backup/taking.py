@@ -132,8 +132,6 @@ def hold(copy: Copy, *, outputs: bool = True) -> bool:
 
     Parameters
     ----------
-    copy : Copy
-        Where to.
     outputs : bool, optional
         Whether closed files of sinks are held, too.
     """

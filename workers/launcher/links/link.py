@@ -47,15 +47,6 @@ class Link:
 def linked(node: str, url: str, wanted: Wanted) -> Iterator[Link]:
     """A link from a node to the broker; afterwards nothing of it is left.
 
-    Parameters
-    ----------
-    node : str
-        The node's name.
-    url : str
-        The broker's address.
-    wanted : Wanted
-        What the link is to be.
-
     Raises
     ------
     NoLink

@@ -52,8 +52,6 @@ def join(node: str, *, delay_ms: float, mbit_per_s: float | None) -> Joined:
 
     Parameters
     ----------
-    node : str
-        The node's name.
     delay_ms : float
         In each direction; done by the kernel where it has netem.
     mbit_per_s : float, optional

@@ -17,15 +17,7 @@ UNDER_WAY = 256  # pieces of a connection and direction at once: 16 MiB, more th
 
 
 class Relay:
-    """Listens, and joins each connection to the broker; on a thread of its own, from ``start`` to ``stop``.
-
-    Parameters
-    ----------
-    broker : tuple of str and int
-        Host and port.
-    onward, back : Shaper
-        To the broker, and from it.
-    """
+    """Listens, and joins each connection to the broker; on a thread of its own, from ``start`` to ``stop``."""
 
     def __init__(self, broker: tuple[str, int], *, onward: Shaper, back: Shaper) -> None:
         self._broker = broker

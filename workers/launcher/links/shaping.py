@@ -11,8 +11,6 @@ class Shaper:
 
     Parameters
     ----------
-    delay_s : float
-        Seconds from one end to the other.
     bytes_per_s : float, optional
         Bandwidth; without it bytes take no time to leave.
     """

@@ -76,18 +76,12 @@ def how_far(
 
     Parameters
     ----------
-    sent : Sent
-        What has gone ahead.
     is_ready : bool
         Whether the heir stands by.
     is_over : bool
         Whether it was over before: a copy is not made again for an heir that was ready once.
-    state_bytes : int
-        What the fragment's state takes on disk.
     still_ms : int
         Since when nothing of it has come any further.
-    limits : Limits, optional
-        What goes ahead.
     """
     if not is_ready:
         return Ahead.WAIT
@@ -122,8 +116,6 @@ def goes_as_difference(*, copied: str | None, stored: bytes | None, is_refused: 
 
     Parameters
     ----------
-    copied : str, optional
-        The checksum of the copy on this node.
     stored : bytes, optional
         That of the one that the heir's node has.
     is_refused : bool

@@ -58,16 +58,8 @@ class Carrier:
 
     Parameters
     ----------
-    broker : redis.Redis
-        The broker.
-    store : SlotStore
-        The slot's records.
     clock_ms : callable
         The time in ms since the epoch.
-    limits : Limits, optional
-        What goes ahead.
-    piece_bytes : int, optional
-        How long the pieces of a parcel are.
     keeps_stores : bool, optional
         Whether queries here keep state by key in stores; else it comes as a text.
     """

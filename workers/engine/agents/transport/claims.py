@@ -23,10 +23,6 @@ def claim(broker: redis.Redis, fragment_id: str, heir: str, *, manifest: bytes) 
 
     Parameters
     ----------
-    broker : redis.Redis
-        The broker.
-    fragment_id, heir : str
-        What ended, and what goes on with it.
     manifest : bytes
         Of what has come. Where that is not what is there any more, it was taken back meanwhile.
     """

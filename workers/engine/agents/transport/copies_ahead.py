@@ -34,16 +34,8 @@ class CopySender:
 
     Parameters
     ----------
-    broker : redis.Redis
-        The broker.
-    store : SlotStore
-        The slot's records.
     news : News
         The slot's side of what is new in records.
-    parcels : Parcels
-        Files as they are sent.
-    limits : Limits
-        What goes ahead.
     """
 
     def __init__(
@@ -76,12 +68,8 @@ class CopySender:
 
         Parameters
         ----------
-        fragment_id, heir : str
-            Whose state, and to whom.
         is_ready : bool
             Whether the heir stands by.
-        note : callable
-            Notes how far it is.
         """
         before, has_copy = self._how_far.get(heir), self._parcel(heir, AHEAD) is not None
         # What was too little to go ahead may be enough after the batch that is under way.
@@ -104,8 +92,6 @@ class CopySender:
 
         Parameters
         ----------
-        heir : str
-            The heir.
         is_refused : bool
             Whether it asks for the whole record.
         """
@@ -164,14 +150,8 @@ class CopyReceiver:
 
     Parameters
     ----------
-    broker : redis.Redis
-        The broker.
-    store : SlotStore
-        The slot's records.
     news : News
         The slot's side of what is new in records.
-    manifests : Manifests
-        Manifests of what comes.
     """
 
     def __init__(self, broker: redis.Redis, store: Any, news: News, manifests: Manifests) -> None:
@@ -179,15 +159,7 @@ class CopyReceiver:
         self._log = logger()
 
     def turn(self, heir: str, *, note: Note) -> None:
-        """Take what goes ahead of the record of an heir's predecessor, and say when it is on disk.
-
-        Parameters
-        ----------
-        heir : str
-            The heir.
-        note : callable
-            Notes how far it is.
-        """
+        """Take what goes ahead of the record of an heir's predecessor, and say when it is on disk."""
         key, files = keys.ahead(heir), self._store.files
         text, stored = self._broker.hmget(key, MANIFEST, STORED)
         if text is None or stored == OF_NO_USE:

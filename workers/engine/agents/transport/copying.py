@@ -25,14 +25,8 @@ def make_copies(store: Any, heirs: tuple[str, ...], states: States, *, limits: L
 
     Parameters
     ----------
-    store : SlotStore
-        The slot's records.
     heirs : tuple of str
         Fragments of other nodes that are to go on with the state.
-    states : States
-        As they were read between two batches.
-    limits : Limits, optional
-        What goes ahead.
     """
     files, stores = store.files, StoreCopies(store.fold_stores.folder)
     whole: bytes | None = None

@@ -65,8 +65,6 @@ class News:
 
     Parameters
     ----------
-    store : SlotStore
-        The slot's records.
     most_share : float
         Up to which share of a record its difference is worth sending.
     keeps_stores : bool
@@ -112,8 +110,6 @@ class News:
             The fragment that is to go on with it.
         kind : str
             The kind of the file with it; the copy itself, where a slot was killed before it was told.
-        manifest : mapping
-            Its manifest.
 
         Raises
         ------
@@ -141,12 +137,8 @@ class News:
 
         Parameters
         ----------
-        heir : str
-            The fragment that goes on with it.
         kind : str
             The kind of the file with what is new.
-        manifest : mapping
-            Its manifest.
 
         Raises
         ------

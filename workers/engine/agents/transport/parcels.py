@@ -60,8 +60,6 @@ class Files(Protocol):
         ----------
         name, kind : str
             The fragment and what the file is to it.
-        text : bytes
-            What is added.
         at : int
             Behind how many bytes; what is there later than that goes.
         """
@@ -192,15 +190,7 @@ def makes_of(manifest: Manifest) -> Manifest:
 
 
 class Parcels:
-    """A node's files as they are sent; one is read again only where it has changed.
-
-    Parameters
-    ----------
-    files : Files
-        The files.
-    piece_bytes : int
-        How long pieces are.
-    """
+    """A node's files as they are sent; one is read again only where it has changed."""
 
     def __init__(self, files: Files, *, piece_bytes: int) -> None:
         self._files, self._piece_bytes = files, piece_bytes
@@ -236,12 +226,6 @@ def offer(broker: redis.Redis, key: str, parcel: Parcel, *, expires_s: int) -> i
 
     Parameters
     ----------
-    broker : redis.Redis
-        The broker.
-    key : str
-        The hash of the parcel.
-    parcel : Parcel
-        What is sent.
     expires_s : int
         After how many seconds it goes, where nobody offers it again.
     """
@@ -293,16 +277,8 @@ def fetch(
 
     Parameters
     ----------
-    broker : redis.Redis
-        The broker.
-    key : str
-        The hash of the parcel.
-    files : Files
-        Where it goes.
     name, to : str
         The fragment that it is for, and the kind that it is to be.
-    manifest : mapping
-        As the hash has it.
     expires_s : int
         After how many seconds the hash goes, where nobody offers it again.
     """

@@ -92,8 +92,6 @@ class StoreCopies:
         ----------
         last : bytes
             What went ahead last; its first line is enough.
-        ended : Savepoint
-            What was left, with pointers.
 
         Raises
         ------
@@ -111,8 +109,6 @@ class StoreCopies:
         ----------
         heir : str
             The fragment that is to go on with them.
-        text : bytes
-            The copy or round.
         check : str
             Its SHA-256.
 

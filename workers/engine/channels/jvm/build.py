@@ -133,12 +133,8 @@ def compile_java(compiler: str, sources: list[Path], *, into: Path, class_path: 
     ----------
     compiler : str
         Path of ``javac``.
-    sources : list of Path
-        Files to compile.
     into : Path
         Folder of the class files; made where it is missing.
-    class_path : tuple of Path
-        Further jars and folders of classes.
 
     Raises
     ------

@@ -1,6 +1,0 @@
-from django.apps import AppConfig
-
-
-class ApprovalsConfig(AppConfig):
-    name = "dashboard.approvals"
-    label = "approvals"

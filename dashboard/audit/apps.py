@@ -1,6 +1,0 @@
-from django.apps import AppConfig
-
-
-class AuditConfig(AppConfig):
-    name = "dashboard.audit"
-    label = "audit"

@@ -1,6 +1,0 @@
-from django.apps import AppConfig
-
-
-class CatalogConfig(AppConfig):
-    name = "dashboard.catalog"
-    label = "catalog"

@@ -1,6 +1,0 @@
-from django.apps import AppConfig
-
-
-class HistoryConfig(AppConfig):
-    name = "dashboard.history"
-    label = "history"

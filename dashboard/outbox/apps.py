@@ -1,6 +1,0 @@
-from django.apps import AppConfig
-
-
-class OutboxConfig(AppConfig):
-    name = "dashboard.outbox"
-    label = "outbox"

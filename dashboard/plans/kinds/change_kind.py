@@ -1,0 +1,32 @@
+"""Changes on the site: another version of a dataflow takes the place of the one that runs."""
+
+from __future__ import annotations
+
+from dashboard.catalog import lifecycle as dataflows
+from dashboard.catalog.documents import stored_dataflow
+from dashboard.catalog.models import DataflowVersion
+from dashboard.plans.kinds.site_plan_kind import SitePlanKind, computed_with
+from dashboard.plans.models import PlanRecord
+from dashboard.plans.prices import prices
+from dashboard.plans.reach import choice_remarks, reach_of
+from scheduler.changing import plan_change
+from scheduler.model.plan import Plan
+from scheduler.model.plan_kinds import CHANGE
+from scheduler.reading import Reading
+
+
+def _change(record: PlanRecord, estate: Reading) -> Plan:
+    options = dict(record.options)
+    versions = {
+        version.number: version for version in DataflowVersion.objects.select_related("dataflow__team").filter(
+            dataflow_id=record.dataflow_id, number__in=[record.version, options["former"]])}
+    former = versions[options.pop("former")]
+    document, running = versions[record.version].document, former.dataflow
+    dataflow, limits = stored_dataflow(document), running.limits_after(document)
+    return plan_change(
+        estate, dataflow, former=stored_dataflow(former.document, installed=False), team=running.team.slug,
+        remarks=(*choice_remarks(running, document), *reach_of(dataflow, limits)),
+        **computed_with(record, prices=prices(limits, dataflow=dataflow)), **options)
+
+
+CHANGING = SitePlanKind(CHANGE, _change, None, (dataflows.RUNNING,))

@@ -1,0 +1,46 @@
+"""Moves on the site: queries go on in another slot."""
+
+from __future__ import annotations
+
+from dashboard.catalog import lifecycle as dataflows
+from dashboard.operations.file_secrets import file_secrets
+from dashboard.operations.offered_slots import closed_slots, silent_nodes
+from dashboard.plans.kinds.site_plan_kind import SitePlanKind, computed_with
+from dashboard.plans.models import PlanRecord
+from scheduler.interruptions import interruptions_of
+from scheduler.model.errors import InvalidTransition, WeirError
+from scheduler.model.fragment import node_of
+from scheduler.model.plan import Plan
+from scheduler.model.plan_kinds import MOVE
+from scheduler.moving import plan_move
+from scheduler.reading import Reading
+
+
+def _move(record: PlanRecord, estate: Reading) -> Plan:
+    options, submitted = record.options, estate.submitted.get(str(record.dataflow_id))
+    tasks = set(submitted.running.values()) if submitted is not None else ()
+    return plan_move(
+        estate, query=options["query"], slot=options["slot"], along=options.get("along", ()),
+        why=options.get("why", ""),
+        file_secrets=file_secrets(estate.tasks[task] for task in tasks if task in estate.tasks),
+        silent=frozenset(silent_nodes().values_list("name", flat=True)), closed=closed_slots([options["slot"]]),
+        **computed_with(record))
+
+
+def _hindrance(plan: Plan) -> WeirError | None:
+    """Why a move would not begin: nothing is heard of the node that it goes to, or leaves."""
+    left = {node_of(bundle.slot) for interruption in interruptions_of(plan) for bundle in interruption.queries}
+    reached = {node_of(bundle.slot) for fragment in plan.fragments_after.values() for bundle in fragment.queries}
+    silent = silent_nodes().filter(name__in=reached | left).values_list("name", flat=True).first()
+    if silent is None:
+        return None
+    if silent in reached:
+        return InvalidTransition(
+            f"Nothing is heard of {silent} any more, to which it would move something.",
+            remedy="Move it to another node, or start that one's agent and compute the plan again.")
+    return InvalidTransition(
+        f"Nothing is heard of {silent} any more, off which it would move something.",
+        remedy="Start its agent, and compute the plan again.")
+
+
+MOVING = SitePlanKind(MOVE, _move, None, (dataflows.RUNNING,), hindrance=_hindrance)

@@ -1,0 +1,22 @@
+"""Settings on the site: batches of queries stay open, or are micro-batches again."""
+
+from __future__ import annotations
+
+from dashboard.catalog import lifecycle as dataflows
+from dashboard.operations.open_batches import why_not_set
+from dashboard.plans.kinds.site_plan_kind import SitePlanKind, computed_with
+from dashboard.plans.models import PlanRecord
+from scheduler.model.plan import Plan
+from scheduler.model.plan_kinds import SET
+from scheduler.reading import Reading
+from scheduler.setting import plan_settings
+
+
+def _setting(record: PlanRecord, estate: Reading) -> Plan:
+    options = record.options
+    return plan_settings(
+        estate, real_time=options["real_time"], trigger_ms=options["trigger_ms"], cores_delta=options["cores_delta"],
+        why=options["reason"], **computed_with(record))
+
+
+SETTING = SitePlanKind(SET, _setting, None, (dataflows.RUNNING,), hindrance=why_not_set)

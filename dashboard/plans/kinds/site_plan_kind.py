@@ -1,0 +1,49 @@
+"""What the site adds to a kind of plan, and what all of them are computed with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Any
+
+from dashboard import jobs
+from dashboard.plans.models import PlanRecord
+from dashboard.plans.prices import prices_in_force
+from scheduler.model.errors import WeirError
+from scheduler.model.plan import Plan
+from scheduler.model.plan_kinds import PlanKind
+from scheduler.model.prices import Prices
+from scheduler.reading import Reading
+
+
+@dataclass(frozen=True, slots=True)
+class SitePlanKind:
+    """One kind of plan as the site has it.
+
+    Parameters
+    ----------
+    kind : PlanKind
+        What it is called, what it needs and how it is undone.
+    becomes : str, optional
+        The dataflow's state from the moment that the plan is in the estate; None where that stays.
+    proposed_from : collection of str
+        The states in which a dataflow must be for it to be proposed; none where a submission proposes it.
+    hindrance : callable
+        Why a plan that was approved cannot be enacted now, as an error; None where nothing stands in the way.
+    """
+
+    kind: PlanKind
+    compute: Callable[[PlanRecord, Reading], Plan]
+    becomes: str | None
+    proposed_from: Collection[str]
+    hindrance: Callable[[Plan], WeirError | None] = lambda plan: None
+
+    @property
+    def name(self) -> str:
+        return self.kind.name
+
+
+def computed_with(record: PlanRecord, *, prices: Prices | None = None) -> dict[str, Any]:
+    """What every planner is given: the dataflow's id, the catalogue, and the prices in force where none are given."""
+    return {
+        "dataflow_id": str(record.dataflow_id), "task_types": jobs.task_types(), "prices": prices or prices_in_force()}

@@ -1,6 +1,0 @@
-from django.apps import AppConfig
-
-
-class SchedulesConfig(AppConfig):
-    name = "dashboard.schedules"
-    label = "schedules"
