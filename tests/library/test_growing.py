@@ -45,7 +45,7 @@ BOMBS = {
     "aggregate of a list": "size(aggregate(l, array('x'), (made, x) -> flatten(array(made, made))))",
     "functions in functions": "forall(l, a -> forall(l, b -> forall(l, c -> a = b OR b = c OR TRUE)))",
     "constant lists in functions": "exists(l, a -> exists(split(lpad('', 9999, ','), ','), b -> exists("
-                                   "split(lpad('', 9999, ','), ','), c -> a = concat(b, c, 'x'))))",
+                                   "split(lpad('', 9999, ','), ','), c -> a = concat(b, c, 'y'))))",
     "array": f"size(flatten(array({', '.join(['transform(l, x -> left(s, 1000))'] * 4)})))",
     "struct": f"struct({', '.join(f'{GROWN} AS f{place}' for place in range(70))}).f0",
     "levenshtein": "levenshtein(s, t)",
