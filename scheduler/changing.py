@@ -57,8 +57,6 @@ def plan_change(
         Of what is new: join no stateful task that runs already, but start it anew with all that is downstream of it.
     begin : str
         Where new fragments begin in the streams of running tasks: ``now``, ``oldest``, or a time in ms since the epoch.
-    longest_chain : int, optional
-        Most tasks in a new fragment.
 
     Returns
     -------

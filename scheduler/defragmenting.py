@@ -45,8 +45,6 @@ def plan_defragmentation(
     ----------
     evidence : Evidence, optional
         What is measured; without it estimates take its place.
-    longest_chain : int, optional
-        Most tasks in a fragment.
     busy : collection of str
         Fragments that are being handed over, and are left alone until that is done.
     apart : collection of str

@@ -58,8 +58,6 @@ def plan_submission(
         Valid, as `read_document` returns it.
     dataflow_id, team : str
         The submission's id, and the team whose private tasks it may share where the dataflow is private.
-    longest_chain : int, optional
-        Most tasks in a new fragment.
     fresh : bool
         Join no stateful task that runs already, but start it anew with all that is downstream of it.
     begin : str

@@ -43,13 +43,7 @@ from scheduler.reuse.defragment import Rule
 
 
 class StoredWorld:
-    """What the site knows at one moment; each thing is looked up once, when it is first asked for.
-
-    Parameters
-    ----------
-    at : datetime
-        The moment.
-    """
+    """What the site knows at one moment; each thing is looked up once, when it is first asked for."""
 
     def __init__(self, at: datetime) -> None:
         self.at = at

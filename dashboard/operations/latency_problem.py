@@ -27,15 +27,7 @@ def queries_of(
     view: View, *, costs: Costs, seen: Mapping[str, BatchesSeen], trigger_ms: Mapping[str, int],
     times_its_cpu: float = TIMES_ITS_CPU,
 ) -> Queries:
-    """The queries of a view by fragment, at the rates that are measured: see `scheduler.latency.problem`.
-
-    Parameters
-    ----------
-    view : View
-        Everything.
-    costs, seen, trigger_ms, times_its_cpu
-        As there.
-    """
+    """The queries of a view by fragment, at the rates that are measured: see `scheduler.latency.problem`."""
     flows = view.reading.flows
     rates = MeasuredRates(flows.queries, {
         name: flow.rate_per_s for name, flow in flows.tasks.items()}) if view.reading.measured else MeasuredRates()

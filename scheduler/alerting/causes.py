@@ -17,13 +17,6 @@ def without_symptoms(
 
     A reading is explained while a rule that it is a symptom of (``RuleKind.symptom_of``) finds something wrong with the
     same dataflow. So no alert begins for it, and one that fires already stays until it is known again.
-
-    Parameters
-    ----------
-    rules : mapping of str to Rule
-        Those that are on, by id.
-    readings : mapping
-        What was read, by rule id and element.
     """
     wrong: dict[str, set[str]] = defaultdict(set)  # dataflows, by kind of rule
     for rule_id, of_rule in readings.items():

@@ -15,8 +15,6 @@ def silence(rates_per_s: Sequence[float], step_s: int) -> float | None:
     ----------
     rates_per_s : sequence of float
         Its rate over time, up to now; NaN where it was not measured, which ends a silence.
-    step_s : int
-        Seconds between two points.
 
     Returns
     -------

@@ -74,13 +74,6 @@ def resting_tasks(rounds: Iterable[Round], *, now_s: float) -> frozenset[str]:
     A query's load that swings more slowly than it is measured looks like one that has changed for good. So moves are
     remembered for a day: a query rests for half an hour after one, and four times as long after each that took it back
     to a slot which it had left meanwhile.
-
-    Parameters
-    ----------
-    rounds : iterable of Round
-        Rounds of this controller.
-    now_s : float
-        The present moment, in seconds since the epoch.
     """
     left: dict[str, set[str]] = defaultdict(set)  # slots, by query
     returns: Counter[str] = Counter()

@@ -46,22 +46,14 @@ def queries_of(
 
     Parameters
     ----------
-    estate : Estate
-        What runs.
     task_types : TaskTypes
         The catalogue; a task of a type that is not in it costs nothing.
     costs : Costs
         CPU of batches and events on this class of machine.
-    rates : MeasuredRates
-        What is measured counts before what was expected.
     intervals : IntervalBounds
         Of queries for which no other was chosen; a schedule's promise was made for the usual one, so it keeps that.
     seen : mapping of str to BatchesSeen
         What was seen of queries, by fragment or bundle.
-    trigger_ms : mapping of str to int
-        Intervals that were chosen, by fragment.
-    times_its_cpu : float, optional
-        How many times their CPU batches take here.
     """
     working = {name: fragment for name, fragment in estate.fragments.items() if fragment.active_tasks}
     slots = {bundle.slot for fragment in working.values() for bundle in fragment.queries}

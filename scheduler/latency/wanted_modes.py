@@ -35,10 +35,6 @@ def choose_freely(
 
     Parameters
     ----------
-    now : Chosen
-        With the modes in force.
-    queries : Queries
-        With what micro-batches cost.
     wants : sequence of Wanted
         The limits; their keys are ``dataflow/number``.
     refusals : mapping of str to str

@@ -218,8 +218,6 @@ def require_told_apart(names: Iterable[str], *, parameter: str = "") -> None:
     ----------
     names : iterable of str
         The columns of one stream.
-    parameter : str, optional
-        The parameter that names them.
     """
     by_fold: dict[str, str] = {}
     for name in names:

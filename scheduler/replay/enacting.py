@@ -59,17 +59,7 @@ class PlayedActuator:
             if carried.phase in {"asked", "enacting", "rolling_back"}}
 
     def carry_out(self, command: Command, *, policies: Mapping[str, Policy], now_s: float) -> None:
-        """Enact or propose the change of a round, give it up, or take it back; nothing where that is done.
-
-        Parameters
-        ----------
-        command : Command
-            Which.
-        policies : mapping of str to Policy
-            Of the teams, for the round's controller.
-        now_s : float
-            The present moment.
-        """
+        """Enact or propose the change of a round, give it up, or take it back; nothing where that is done."""
         carried, turn = self._carried.get(command.round.key), command.round
         if isinstance(command, Begin):
             if carried is None:

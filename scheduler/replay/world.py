@@ -54,13 +54,7 @@ class _Paced:
 
 
 class PlayedWorld:
-    """An estate in played time, one step after the other.
-
-    Parameters
-    ----------
-    setup : ReplaySetup
-        What is played.
-    """
+    """An estate in played time, one step after the other."""
 
     def __init__(self, setup: ReplaySetup) -> None:
         self._setup = setup

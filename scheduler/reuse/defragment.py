@@ -115,8 +115,6 @@ def fusions(
     ----------
     fragment_ids : iterable of str
         The fragments that may take part.
-    longest_chain : int, optional
-        The most tasks of a query.
     busy : collection of str, optional
         Fragments that are not to be touched now.
     apart : collection of str, optional

@@ -101,14 +101,8 @@ def begun_note(
 
     Parameters
     ----------
-    estate : EstateView
-        What runs.
     running : mapping of str to str
         The newcomer's tasks and the running ones that they are.
-    reused : collection of str
-        Those of the latter that are there already.
-    task_types : TaskTypes
-        The catalogue.
     """
     begun = [
         name for name, task_id in running.items()

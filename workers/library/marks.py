@@ -60,10 +60,6 @@ def divide(state: dict[str, Any], mark: int | None, born: int, punctuality: Punc
         The fold's; changed in place.
     mark : int, optional
         Where each partition's begins, but not beyond what has arrived by now.
-    born : int
-        The arrival of the event that comes.
-    punctuality : Punctuality
-        The fold's.
     """
     furthest = born + punctuality.ahead - punctuality.lateness
     state.update(start(), floor=NEVER if mark is None else min(mark, furthest))
@@ -78,8 +74,6 @@ def arrive(state: dict[str, Any], seq: int, born: int, punctuality: Punctuality)
         The fold's; changed in place.
     seq, born : int
         Weir's columns of the event.
-    punctuality : Punctuality
-        The fold's.
 
     Returns
     -------
@@ -114,8 +108,6 @@ def advance(own: dict[str, Any], time: int, born: int, punctuality: Punctuality)
         The partition's, as the state has it; changed in place.
     time, born : int
         Weir's columns of the event.
-    punctuality : Punctuality
-        The fold's.
     """
     reached = min(time, born + punctuality.ahead) - punctuality.lateness
     if reached > own["mark"]:

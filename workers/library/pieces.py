@@ -153,14 +153,8 @@ def soonest(
 
     Parameters
     ----------
-    entries : mapping
-        The part.
     moment : callable
         When an entry is due, as the fold's ``parts`` have it.
-    after : int, optional
-        Only those that are due later.
-    where : callable, optional
-        Only entries of which it is true.
     """
     if isinstance(entries, Pieces):
         return entries.soonest(after=after, where=where)

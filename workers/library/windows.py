@@ -219,8 +219,6 @@ class Deduplicated:
         ----------
         state : dict
             As `start` gives it; changed in place.
-        key : str
-            The key's text.
         time, seq, born : int
             Weir's columns of the event.
         """

@@ -21,8 +21,6 @@ class Kept:
 
     Parameters
     ----------
-    grain : Grain
-        How far apart points are.
     begin_s, end_s : float
         The range, in seconds since the epoch; both ends are part of it.
     """
@@ -69,16 +67,10 @@ class Lines:
 
     Parameters
     ----------
-    history : History
-        Where it is kept.
     estate : Estate
         Where running tasks are now: their queries' CPU is asked for.
-    candidates : sequence of Candidate
-        Which steps.
     begin_s, end_s : float
         The range, in seconds since the epoch; its end is not part of it.
-    grain : Grain
-        How far apart points are.
     """
 
     def __init__(

@@ -55,12 +55,8 @@ def deployment_of(
 
     Parameters
     ----------
-    facts : DeploymentFacts
-        What runs, and what is measured of it.
     cores : mapping of str to float, optional
         What queries take, in cores; what their nodes report now, where none is given.
-    behind : collection of str, optional
-        Queries for which ever more events wait.
     """
     estate = facts.estate
     working = working_in(estate)

@@ -27,12 +27,8 @@ def in_turn(
 
     Parameters
     ----------
-    actions : sequence of Action
-        What reconciliation found.
     desired : iterable of WantedFragment
         What the slot should run, upstream first.
-    actual : mapping of str to Actual
-        What it runs.
     coming : callable
         Gives the fragments that begin now, up to the end of their first batch; asked where any is to start.
     """

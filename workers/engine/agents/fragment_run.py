@@ -239,12 +239,6 @@ class FragmentRun:
 
         Parameters
         ----------
-        progress : mapping
-            What is told of its batches.
-        throttled_by : str or None
-            The full channel that it waits for.
-        now_ms : int
-            The time.
         is_behind : bool, optional
             Events wait for it: where it has done no batch it has not recovered then, however long it has run.
         """

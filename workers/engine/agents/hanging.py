@@ -109,15 +109,7 @@ def hangs(stack: str) -> FragmentFailed:
 
 
 class HangingWatch:
-    """Watches the queries of a slot, and ends those that hang.
-
-    Parameters
-    ----------
-    channels : Channels
-        What they read.
-    listener : QueryListener
-        What Spark tells of them.
-    """
+    """Watches the queries of a slot, and ends those that hang."""
 
     def __init__(self, channels: Channels, listener: QueryListener) -> None:
         self._channels, self._listener = channels, listener
@@ -132,14 +124,8 @@ class HangingWatch:
 
         Parameters
         ----------
-        spark : SparkSession
-            Their driver's.
-        runs : iterable of FragmentRun
-            Those that are wanted.
         throttled : mapping of str to str
             By fragment, the full channel that it waits for.
-        now_ms : int
-            The time.
         on_hang : callable
             Told of each that hangs, once its query is being stopped. Its thread may not end: Spark gives up waiting.
         """

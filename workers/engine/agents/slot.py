@@ -82,32 +82,24 @@ class Slot:
         self, settings: Settings, slot: str, *, tell: LineWriter, session: SparkSession | None = None,
         looking: Looking = NewestDesired,
     ) -> None:
-        self._settings = settings
-        self._spark = session
-        self._name = slot
-        self._tell = tell
+        self._settings, self._spark, self._name, self._tell = settings, session, slot, tell
         self._node_store = NodeStore(settings.data_dir, settings.node)
         self._store = SlotStore(settings.data_dir, self._node_store.slot_dir(slot))
         self._broker = connect(settings.redis_url)
-        self._stopping = threading.Event()
-        self._wake = threading.Event()
-        self._ended: set[str] = set()
+        self._stopping, self._wake = threading.Event(), threading.Event()
         self._newest = looking(self._node_store)
         self._view = DesiredView(self._newest, cycle_ms=round(settings.worker_cycle_s * 1000))
-        self._desired = DesiredState()
+        self._desired, self._patience = DesiredState(), Patience()
         self._stages: dict[str, Stage] = {}  # of the fragments that hand over
-        self._patience = Patience()
         self._carrier = Carrier(self._broker, self._store, clock_ms=_now_ms, keeps_stores=not settings.spark_master)
+        self._ended: set[str] = set()
         self._left: frozenset[str] = frozenset()  # bundles that were leaving and have left
         self._due_ms: dict[str, int] = {}
         self._events: list[dict[str, Any]] = []
         self._reported: Any = None
         self._throttled: dict[str, str] = {}  # by fragment, the full channel that it waits for
-        self._long_batches = LongBatches()
-        self._rates = Rates()
+        self._long_batches, self._rates, self._heap, self._log = LongBatches(), Rates(), HeapSampler(), logger()
         self._state_sizes = StateSizes(self._store.state_bytes)
-        self._heap = HeapSampler()
-        self._log = logger()
         self._listener = QueryListener(self._on_end)
         self._hanging = HangingWatch(Channels(self._broker), self._listener)
         self._host: Host | None = None  # of trials, once the driver is there
@@ -380,8 +372,7 @@ def main(looking: Looking = NewestDesired) -> None:
     which.add_argument("--slot", help="the index of the slot")
     which.add_argument("--spare", action="store_true", help="be ready to take the place of a driver that dies")
     given = parser.parse_args()
-    name = SPARE if given.spare else given.slot
-    settings = from_environment()
+    name, settings = SPARE if given.spare else given.slot, from_environment()
     # Whatever Spark or a library prints must not end up between the reports.
     tell = LineWriter(os.fdopen(os.dup(sys.stdout.fileno()), "w"))
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())

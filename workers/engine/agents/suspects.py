@@ -29,12 +29,8 @@ class Suspects:
 
     Parameters
     ----------
-    node_store : NodeStore
-        Where the agent says that a driver died.
     store : SlotStore
         The slot's, whose checkpoints tell who had a batch under way.
-    slot : str
-        Its index.
     """
 
     def __init__(self, node_store: NodeStore, store: SlotStore, slot: str) -> None:
@@ -53,12 +49,6 @@ class Suspects:
 
         Parameters
         ----------
-        runs : dict
-            The slot's fragments by id.
-        wanted : mapping
-            What it is to run, by id.
-        now_ms : int
-            The time.
         give_up : callable
             Told of a query that is not to be started, and why.
         """

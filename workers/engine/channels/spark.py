@@ -208,15 +208,6 @@ def valve(
 def count_late(events: DataFrame, config: ChannelConfig, *, fragment: str, position: int) -> DataFrame:
     """A fold's stream without the rows that only say how many events were late (``workers.library.state.LATE``); they
     count in the meter of the fragment's task.
-
-    Parameters
-    ----------
-    events : DataFrame
-        What a fold gives.
-    config : ChannelConfig
-        The broker.
-    fragment, position : str, int
-        Whose meter it is.
     """
     counted = events.sparkSession._jvm.weir.LateEvents.counted(events._jdf, config.redis_url, fragment, position)
     return DataFrame(counted, events.sparkSession)

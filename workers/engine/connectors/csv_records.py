@@ -48,10 +48,6 @@ def records_of(file: BinaryIO, at: int = 0, *, values: int | None = None) -> Ite
 
     Parameters
     ----------
-    file : binary file
-        What is read.
-    at : int, optional
-        Where the first one begins.
     values : int, optional
         How many each has: lines that make no record of so many are none together.
     """

@@ -123,12 +123,6 @@ class Decoded:
 
         Parameters
         ----------
-        layout : Layout
-            Their schema.
-        first : int
-            The number of the first.
-        born_ms : int
-            When they came.
         source : str, optional
             The running task, by whose name its partitions are told from those of others.
         """

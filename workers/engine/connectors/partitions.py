@@ -24,8 +24,6 @@ def numbered(partitions: Sequence[str], *, first: int, source: str) -> list[int]
     ----------
     partitions : sequence of str
         The partition of each.
-    first : int
-        The number of the first.
     source : str
         The running task; where none is named, the partition is 0.
     """

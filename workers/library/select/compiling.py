@@ -16,9 +16,10 @@ from scheduler.model.bounds import SPARK_CHARACTERS
 from scheduler.model.columns import STREAM_TYPES, Columns, nearest, require_short
 
 from .. import spark_types
-from ..columns import MOST_DIGITS, decimal_of
+from ..columns import decimal_of
 from ..spark_text import identifier, literal
 from . import types
+from .arithmetic import kind_of, kind_together, largest, of_decimals
 from .calling import called
 from .functions import FUNCTIONS, is_kind, kind_in_words
 from .grammar import COMPARISONS, Item, Select, function_name, number, path, refused
@@ -26,7 +27,6 @@ from .growing import Growth, bounds_for, size_of
 from .values import Typed, typed_number, wrong
 
 _TRIED = {exp.Add: "try_add", exp.Sub: "try_subtract", exp.Mul: "try_multiply", exp.Mod: "try_mod"}
-_FEWER_DIGITS = "CAST one to a decimal of fewer digits, or to a double."
 _SIGNS = {exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=", exp.NullSafeEQ: "<=>"}
 
 
@@ -233,7 +233,7 @@ class Scope:
         self.expect(inner, "number", "A minus")
         inner = inner.cast(types.arithmetic(inner.kind))
         if inner.kind and decimal_of(inner.kind):
-            return self._of_decimals("-", Typed("decimal(1,0)", "CAST(0 AS DECIMAL(1,0))"), inner)
+            return of_decimals("-", Typed("decimal(1,0)", "CAST(0 AS DECIMAL(1,0))"), inner)
         return Typed(inner.kind, f"try_multiply({inner.spark}, -1)")
 
     def _not(self, node: exp.Not) -> Typed:
@@ -274,13 +274,13 @@ class Scope:
         for side in sides:
             self.expect(side, "number", "Arithmetic")
         kinds = [types.arithmetic(side.kind) if side.kind != types.VOID else types.VOID for side in sides]
-        common = "double" if isinstance(node, exp.Div) else self._kind_together(*kinds)
+        common = "double" if isinstance(node, exp.Div) else kind_together(*kinds)
         if "decimal" in {kind.partition("(")[0] for kind in kinds if kind} and not isinstance(node, exp.Div):
             if isinstance(node, exp.IntDiv):
                 raise wrong("DIV works on whole numbers, and one of these is a decimal.",
                             "CAST(… AS bigint) leaves out what is behind the point; / gives a double.")
             if "double" not in kinds and None not in kinds and types.VOID not in kinds:
-                return self._of_decimals({exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Mod: "%"}[type(node)], *sides)
+                return of_decimals({exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Mod: "%"}[type(node)], *sides)
         if isinstance(node, exp.Div | exp.IntDiv):
             common = "double" if isinstance(node, exp.Div) else "bigint"
         left, right = (side.cast(common) for side in sides)
@@ -290,23 +290,6 @@ class Scope:
             return Typed("bigint", f"CASE WHEN {right.spark} = -1 THEN try_multiply({left.spark}, -1) "
                                    f"WHEN {right.spark} <> 0 THEN {left.spark} DIV {right.spark} END")
         return Typed(common, f"{_TRIED[type(node)]}({left.spark}, {right.spark})")
-
-    def _kind_together(self, one: str | None, other: str | None) -> str | None:
-        try:
-            return types.together(one, other)
-        except ValueError:
-            raise wrong(f"{one} and {other} come to more than {MOST_DIGITS} digits.", _FEWER_DIGITS) from None
-
-    def _of_decimals(self, sign: str, left: Typed, right: Typed) -> Typed:
-        """Exact numbers, one of them a decimal, added, subtracted, multiplied or divided for what is left."""
-        word = {"+": "try_add", "-": "try_subtract", "*": "try_multiply", "%": "try_mod"}[sign]
-        try:
-            left, right = (side.cast(types.as_decimal(str(side.kind))) for side in (left, right))
-            kind = types.decimal_result(sign, str(left.kind), str(right.kind))
-        except ValueError:
-            raise wrong(
-                f"{left.kind} {sign} {right.kind} needs more than {MOST_DIGITS} digits.", _FEWER_DIGITS) from None
-        return Typed(kind, f"{word}({left.spark}, {right.spark})")
 
     def _text(self, node: exp.DPipe) -> Typed:
         sides = [self.typed(node.this), self.typed(node.expression)]
@@ -363,7 +346,7 @@ class Scope:
         pairs = zip(conditions, results, strict=False)
         branches = " ".join(f"WHEN {condition.spark} THEN {result.spark}" for condition, result in pairs)
         otherwise = f" ELSE {results[-1].spark}" if default is not None else ""
-        return Typed(_kind_of(results), f"CASE {branches}{otherwise} END", _largest(results))
+        return Typed(kind_of(results), f"CASE {branches}{otherwise} END", largest(results))
 
     def _cast(self, node: exp.Expression) -> Typed:
         value, kind = self.typed(node.this), types.read_type(node.args["to"])
@@ -392,16 +375,6 @@ class Scope:
         self.expect(value, "array", "[…]")
         self.expect(place, "int", "A place in a list")
         return Typed(spark_types.element(value.kind), f"get({value.spark}, {place.spark})")
-
-def _largest(values: Sequence[Typed]) -> int | None:
-    sizes = [size_of(value) for value in values]
-    return None if None in sizes else max((size or 0 for size in sizes), default=None)
-
-
-def _kind_of(values: Sequence[Typed]) -> str | None:
-    kinds = {value.kind for value in values if value.kind != types.VOID}
-    return None if None in kinds else next(iter(kinds), types.VOID)
-
 
 _METHODS = (
     (exp.Column, Scope._column), (exp.Identifier, Scope._variable), (exp.Dot, Scope._dot),

@@ -63,10 +63,6 @@ class Growth:
 
         Parameters
         ----------
-        value : Typed
-            What is about to be multiplied.
-        what : str
-            By which function, for messages.
         times : int or str
             How often it may come to be there; or a whole number as text for Spark.
 
@@ -107,8 +103,6 @@ class Growth:
 
         Parameters
         ----------
-        values : mapping of int to Typed
-            Entries of a SELECT, by place.
         names : mapping of int to str
             What they are called.
         plain : collection of int
@@ -153,17 +147,6 @@ class Growth:
     ) -> tuple[list[Typed], int | None]:
         """The arguments of a function that is called, each bounded as it must be, and the size of the result as far as
         the query tells.
-
-        Parameters
-        ----------
-        name : str
-            The function.
-        values : sequence of Typed
-            Its arguments.
-        written : sequence of str or None
-            Those that are constants, as they are written.
-        given : str or None
-            The type that it gives.
         """
         made = list(values)
         match name:
