@@ -47,8 +47,8 @@ def test_an_event_a_day_ahead_is_a_dead_letter_and_all_others_count() -> None:
 def test_of_a_backlog_of_two_partitions_ten_minutes_apart_both_have_all_their_windows() -> None:
     slow, quick = ([sent(name, begin_s + second, partition=name) for second in range(0, 1201, 5)]
                    for name, begin_s in (("t[0]", BEGIN_S), ("t[1]", BEGIN_S + 600)))
-    together = [message for pair in zip(slow, quick, strict=True) for message in pair]
-    rows, dead, late = windows_of(together)
+    interleaved = [message for pair in zip(slow, quick, strict=True) for message in pair]
+    rows, dead, late = windows_of(interleaved)
     assert (dead, late) == ([], 0)
     for alone in (slow, quick):
         key = alone[0].partition
