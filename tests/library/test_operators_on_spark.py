@@ -40,7 +40,7 @@ CONFIGS = {
     "window, sessions": {"aggregates": ["count=count(*)"], "kind": "session", "size": 3, "by": ["sensor"]},
     "join": {"on": ["sensor"], "left": "n > 0", "right": "value IS NOT NULL AND n IS NULL", "before": 4, "after": 4,
              "left_columns": ["n", "at", "tags"], "right_columns": ["value", "right_place=place"], "unmatched": "emit",
-             "lateness": 10},
+             "lateness": 10, "late": "mark"},
 }
 
 
