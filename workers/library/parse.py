@@ -57,7 +57,8 @@ CSV_PARSE = _parse_type(
     cost_us=10,
 )
 JSON_PARSE = _parse_type(
-    "json_parse", "Parses a JSON object into typed columns.", (_text("json"), _COLUMNS), cost_us=10,
+    "json_parse", "Parses a JSON object into typed columns. A number with a point keeps its digits as a decimal; as a "
+    "string it is written as a double is.", (_text("json"), _COLUMNS), cost_us=10,
 )
 XML_PARSE = _parse_type(
     "xml_parse", "Parses an XML element into typed columns: its attributes (_name) and children; no external entities.",
