@@ -112,6 +112,14 @@ def missing_teams(proposal: Proposal, *, at: datetime) -> list[Team]:
     return [each.team for each in asks if met[each.team_id].missing]
 
 
+def still_needed(proposal: Proposal, *, at: datetime) -> str:
+    """Which approvals a proposal lacks, in a sentence; empty if it lacks none."""
+    asks = asks_of(proposal)
+    met = statuses(proposal, asks, at=at)
+    lacking = [f"{count} more of {each.team.name}" for each in asks if (count := met[each.team_id].missing)]
+    return f"It needs {' and '.join(lacking)}." if lacking else ""
+
+
 def closure_of(proposal: Proposal, *, at: datetime) -> tuple[Team, Closure] | None:
     """The team whose freeze or windows keep a plan from being enacted for longest now; None where nothing does.
 

@@ -26,7 +26,7 @@ from django.utils import timezone
 
 from dashboard.approvals import permissions
 from dashboard.approvals.comments import comments_state
-from dashboard.approvals.demands import ROLES, approvers, asks_of, moment_of, roles_now, statuses
+from dashboard.approvals.demands import ROLES, approvers, asks_of, moment_of, roles_now, statuses, still_needed
 from dashboard.approvals.lifecycle import COMPUTING, DONE, EXECUTING, FAILED, OPEN, PENDING, STALE, UNPLANNABLE
 from dashboard.approvals.models import Ask, Proposal, Review
 from dashboard.catalog.permissions import visible_to
@@ -245,7 +245,7 @@ def _why_not(
     if unreviewed:
         return ""
     if speaks_for:
-        return "You have approved; others are still to."
+        return f"You have approved. {still_needed(proposal, at=timezone.now())}".strip()
     names = ", ".join(team.name for team in asked_teams)
     if proposal.is_of(viewer.user_id) and not settings.SELF_APPROVAL:
         yours = "are its author" if viewer.user_id == proposal.author_id else "chose how it is to run"

@@ -17,6 +17,7 @@ from .config import settings
 from .select.compiling import compiled
 from .select.containing import contained
 from .select.form import one_form
+from .select.functions import NAMES
 from .select.grammar import parse
 from .select.parsed_text import read_condition, select_entries
 from .state import task_being_built
@@ -30,7 +31,8 @@ SQL = TaskType(
         "one event at a time; what cannot be computed is null.",
     build="workers.library.sql_task:sql", effects=(),
     parameters=(
-        Parameter("query", "string", "SELECT … FROM input [WHERE …] in Spark's SQL. Weir's columns are always there.",
+        Parameter("query", "string", "SELECT … FROM input [WHERE …] in Spark's SQL. Weir's columns are always there. "
+                  f"Functions: {', '.join(sorted(NAMES))}.",
                   required=True, pattern=r"(?s).*\S.*", column="within", form=one_form, expression=True),
     ),
     cost_us=3,

@@ -183,9 +183,11 @@ def take_back(audit: Audit, proposal: Proposal, *, generation: int, why: str = "
 
 def require_undoable(proposal: Proposal, *, actor: User | None) -> None:
     """Raise unless a plan that is done can be taken back as it is; others are undone by asking for the opposite."""
-    if not PLAN_KINDS[proposal.plan.kind].undoable_when_done:
-        raise InvalidTransition(
-            "This plan is done.", remedy="Remove, submit, pause, resume or schedule the dataflow instead.")
+    kind = PLAN_KINDS[proposal.plan.kind]
+    if not kind.undoable_when_done:
+        raise InvalidTransition("This plan is done.", remedy=(
+            "Propose the version that ran before: it is under “Versions” on the dataflow's page." if kind.has_version
+            else f"{PLAN_KINDS[kind.undone_by].verb} the dataflow instead."))
     require_calm(actor)
 
 

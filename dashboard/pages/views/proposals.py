@@ -12,11 +12,13 @@ from django.core.paginator import Paginator
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
+from django.utils import timezone
 from django.views.decorators.http import require_POST, require_safe
 
 from dashboard import jobs
 from dashboard.approvals import selectors, services
 from dashboard.approvals.comments import threads_of
+from dashboard.approvals.demands import still_needed
 from dashboard.approvals.difference import difference
 from dashboard.approvals.lifecycle import LIFECYCLE, OPEN, PENDING, STALE, UNDER_WAY
 from dashboard.approvals.near_misses import near_miss_row, near_misses_of
@@ -206,7 +208,7 @@ def _outcome_text(way: str, record: Proposal) -> str:
         return {
             "executing": "Approved. The plan is being carried out.",
             "stale": "The estate or a profile has changed since the plan was computed. Recompute the plan.",
-        }.get(record.status, "Approved. Other teams still have to approve.")
+        }.get(record.status, f"Approved. {still_needed(record, at=timezone.now())}".strip())
     return {
         "reject": "Rejected.", "cancel": "Cancelled. Nothing has changed.",
         "recompute": "A new plan is being computed.", "roll_back": "The change is being rolled back.",

@@ -85,7 +85,7 @@ def _require_literals(name: str, function: Function, arguments: Sequence[exp.Exp
             raise refused(f"calls {name} with value {place + 1} that is not written out", "Write it as a constant.")
         if not is_sound(written):
             raise refused(f"calls {name} with “{written[:60]}”, which it does not take",
-                          "See docs/task_types.md for what it does.")
+                          "See it under “sql” on the page of task types.")
     if name == "regexp_extract" and not 0 <= int(number(arguments[2]) or 0) <= re.compile(arguments[1].this).groups:
         raise refused("takes a group out of a pattern that has no such group", "Count its round brackets from 1.")
 
@@ -105,4 +105,4 @@ def _no_function(name: str) -> Exception:
                        "A batch that is repeated must be the same: use _time, _seq or a column of the event.")
     near = nearest(name, NAMES)
     return refused(f"calls {name}, which is no function here",
-                   f"Did you mean {near}?" if near else "docs/task_types.md lists the functions there are.")
+                   f"Did you mean {near}?" if near else "The page of task types lists the functions, under “sql”.")
