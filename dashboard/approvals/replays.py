@@ -55,6 +55,10 @@ def replayed(*, hours: float, at: datetime, proposal: Proposal | None = None) ->
     ----------
     hours : float
         How far back; a week at most, and an hour at least.
+    at : datetime
+        The present moment.
+    proposal : Proposal, optional
+        Whose plan is looked at, too.
 
     Raises
     ------
@@ -66,12 +70,12 @@ def replayed(*, hours: float, at: datetime, proposal: Proposal | None = None) ->
     estate, span = load_estate(), timedelta(hours=min(max(hours, 1.0), LONGEST_H))
     if not estate.fragments:
         raise NothingToChange("Nothing runs.", remedy="Submit a dataflow first.")
-    measured = _Kept(estate, at - span, at)
+    recorded_rates = _RecordedRates(estate, at - span, at)
     changed = None if proposal is None else _applied(estate, proposal)
     ids = {*estate.submitted, *(changed.submitted if changed else ())}
     records = {str(record.pk): record for record in DataflowRecord.objects.filter(pk__in=ids).select_related("team")}
-    now = replay(_setup(estate, measured, records))
-    then = None if changed is None else replay(_setup(changed, measured, records))
+    now = replay(_setup(estate, recorded_rates, records))
+    then = None if changed is None else replay(_setup(changed, recorded_rates, records))
     return ReplayOfProposal(now, then, {key: record.name for key, record in records.items()})
 
 
@@ -87,7 +91,7 @@ def _applied(estate: Estate, proposal: Proposal) -> Estate:
     return apply_plan(replace(estate, generation=plan.generation), plan)
 
 
-class _Kept:
+class _RecordedRates:
     """The rates of running tasks over the time, minute by minute; NaN where nothing was measured."""
 
     def __init__(self, estate: Estate, begin: datetime, end: datetime) -> None:
@@ -117,17 +121,17 @@ class _Kept:
         return 0.0 if values is None or np.isnan(values).all() else float(np.nanmean(values))
 
 
-def _setup(estate: Estate, measured: _Kept, records: dict[str, DataflowRecord]) -> ReplaySetup:
+def _setup(estate: Estate, recorded_rates: _RecordedRates, records: dict[str, DataflowRecord]) -> ReplaySetup:
     able = able_types()
     return ReplaySetup(
         estate, {
-            task.id: measured.of_source(task.id, task.rate_per_s or 0.0)
+            task.id: recorded_rates.of_source(task.id, task.rate_per_s or 0.0)
             for task in estate.tasks.values() if not task.parents},
         jobs.task_types(), prices_in_force(),
         policies={name: policies_of(controller) for name, controller in CONTROLLERS.items()},
         limits={key: record.latency_limits for key, record in records.items() if key in estate.submitted},
-        selectivity=measured.selectivity,
+        selectivity=recorded_rates.selectivity,
         refusals={task.type: "it was not seen in open batches" for task in estate.tasks.values()
                   if task.type not in able},
         costs=costs_here(), intervals=IntervalBounds(settings.TRIGGER_MS / 1000, settings.LONGEST_TRIGGER_MS / 1000),
-        thresholds=thresholds(), fusing_rule=rule(), begin_s=measured.begin_s, step_s=STEP_S)
+        thresholds=thresholds(), fusing_rule=rule(), begin_s=recorded_rates.begin_s, step_s=STEP_S)

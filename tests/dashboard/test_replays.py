@@ -63,9 +63,9 @@ def test_a_plan_of_another_generation_is_not_played(world: World) -> None:
 
 def test_the_command_tells_cost_latency_and_misses(world: World) -> None:
     with_history(world, rate_per_s=100.0)
-    proposal, printed = planned(world.mo, world.mobility, document("jams", window=20)), StringIO()
-    call_command("replay", hours=1.0, proposal=proposal.pk, stdout=printed)
-    lines = printed.getvalue().splitlines()
+    proposal, output = planned(world.mo, world.mobility, document("jams", window=20)), StringIO()
+    call_command("replay", hours=1.0, proposal=proposal.pk, stdout=output)
+    lines = output.getvalue().splitlines()
     assert [line.partition(":")[0] for line in lines if not line.startswith(" ")] == ["as it is", "with the proposal"]
     assert any("traffic: limit 400 ms" in line and "missed" in line for line in lines)
     with pytest.raises(CommandError):
