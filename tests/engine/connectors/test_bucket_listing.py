@@ -89,15 +89,15 @@ def test_all_pages_come_with_keys_as_they_are(store: Store) -> None:
     assert all(item.size == len(item.key) and item.modified_ms == 1_777_636_800_000 and item.tag for item in objects)
 
 
-@pytest.mark.parametrize(("status", "body", "told"), [
+@pytest.mark.parametrize(("status", "body", "reported"), [
     (403, b"", 403), (404, b"<Error/>", 404), (200, b"no XML", 0), (503, b"", 503),
     (200, b"<ListBucketResult><Contents><Size>x</Size></Contents></ListBucketResult>", 0)])
-def test_what_is_no_listing_is_told_by_its_status(store: Store, status: int, body: bytes, told: int) -> None:
+def test_what_is_no_listing_is_told_by_its_status(store: Store, status: int, body: bytes, reported: int) -> None:
     store.status, store.body = status, body
     with pytest.raises(NotListed) as refused:
         list(objects_of(store.address, ""))
     store.status, store.body = 200, None
-    assert refused.value.status == told
+    assert refused.value.status == reported
 
 
 def test_a_store_that_is_away_is_told(store: Store) -> None:
