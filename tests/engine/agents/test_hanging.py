@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -9,9 +11,10 @@ import pytest
 from scheduler.contracts.reports import QUERY_REPORTS
 from workers.engine.agents.backoff import HEALTHY_MS
 from workers.engine.agents.fragment_run import FragmentRun
-from workers.engine.agents.hanging import HANGS_MS, WANDERS_MS, Doing, HangingQueries, hangs
+from workers.engine.agents.hanging import HANGS_MS, WANDERS_MS, Doing, HangingQueries, HangingWatch, hangs
 from workers.engine.agents.reconcile import State
 from workers.engine.spark.failures import FragmentFailed
+from workers.engine.spark.listener import QueryListener
 
 LOOK_MS = 5_000
 
@@ -73,3 +76,68 @@ def test_a_query_that_failed_and_stands_still_has_not_recovered(is_behind: bool,
     assert report.error == error and report.failures == 2
     report = QUERY_REPORTS.read(run.report({"batch": 1}, throttled_by=None, now_ms=HEALTHY_MS, is_behind=is_behind))
     assert report.error is None and report.failures == 0, "it has done a batch"
+
+
+class Query:
+    """A query that is in a batch for ever, without a job; it ends when it is stopped."""
+
+    runId = "r1"
+
+    def __init__(self) -> None:
+        self.stopped = threading.Event()
+        status = SimpleNamespace(isTriggerActive=lambda: True, isDataAvailable=lambda: True)
+        self._jsq = SimpleNamespace(status=lambda: status)
+
+    def stop(self) -> None:
+        self.stopped.set()
+
+
+class Driver:
+    """A driver in which no job runs, and one thread waits."""
+
+    def __init__(self) -> None:
+        frame = SimpleNamespace(toString=lambda: "org.apache.spark.util.KeyLock.acquireLock(KeyLock.scala:46)")
+        thread = SimpleNamespace(getName=lambda: "stream execution thread for f1-0 [id = i, runId = r1]")
+        tracker = SimpleNamespace(getActiveJobsIds=list, getJobIdsForGroup=lambda run_id: [])
+        threads = SimpleNamespace(getAllStackTraces=lambda: Stacks(thread, [frame]))
+        self.sparkContext = SimpleNamespace(
+            statusTracker=lambda: tracker,
+            _jvm=SimpleNamespace(java=SimpleNamespace(lang=SimpleNamespace(Thread=threads))))
+
+
+class Stacks:
+    """The stacks of threads as py4j gives them."""
+
+    def __init__(self, thread: Any, frames: list[Any]) -> None:
+        self._thread, self._frames = thread, frames
+
+    def keySet(self) -> list[Any]:
+        return [self._thread]
+
+    def __getitem__(self, thread: Any) -> list[Any]:
+        return self._frames
+
+
+@pytest.mark.parametrize("throttled", [{}, {"f1-0": "f1-0.0"}], ids=["hangs", "waits for room"])
+def test_a_query_that_hangs_is_stopped_and_begun_again(throttled: dict[str, str]) -> None:
+    run, failures = FragmentRun("f1-0", now_ms=0), []
+    run.begin(State.STARTING, now_ms=0)
+    run.end()
+    query = Query()
+    run.runs(query, "r1", outlets={}, routes={}, active=1, now_ms=0)
+    watch = HangingWatch(None, QueryListener(lambda run_id: None))
+    watch._listener.listening = True
+
+    def on_hang(run: FragmentRun, failure: FragmentFailed) -> None:
+        run.failed(failure, now_ms=HANGS_MS)
+        failures.append(failure)
+
+    for now_ms in range(LOOK_MS, 2 * HANGS_MS, LOOK_MS):
+        watch.look(Driver(), [run], throttled=throttled, now_ms=now_ms, on_hang=on_hang)
+        assert failures or watch.is_behind("f1-0", now_ms=now_ms) is (not throttled and now_ms > 3 * LOOK_MS)
+    if throttled:
+        assert not failures and run.query is query
+        return
+    [failure] = failures
+    assert "KeyLock.acquireLock" in str(failure) and run.state is State.BACKOFF and run.query is None
+    assert query.stopped.wait(10)
