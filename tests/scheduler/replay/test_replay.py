@@ -171,7 +171,7 @@ def test_queues_grow_while_there_is_more_to_do_than_cores_and_drain_again() -> N
     assert result.cores.max() <= 1.0 + 1e-9
 
 
-@settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=3, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.lists(st.tuples(st.floats(500.0, 20_000.0), st.sampled_from((20, 60, 200))), min_size=2, max_size=3),
     st.integers(0, 2**31), st.fixed_dictionaries({name: st.builds(
