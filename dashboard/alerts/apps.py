@@ -8,6 +8,6 @@ class AlertsConfig(AppConfig):
     def ready(self) -> None:
         """Tell of alerts where findings are told."""
         from dashboard.alerts.firing import firing
-        from dashboard.operations.health import add_finder
+        from dashboard.operations.diagnosis.health import add_finder
 
         add_finder(firing)

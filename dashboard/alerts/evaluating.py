@@ -17,7 +17,7 @@ from dashboard.alerts.notices import tell
 from dashboard.alerts.readers import READERS, Evidence, Readings
 from dashboard.alerts.rules import RuleInForce, enabled, rules_of
 from dashboard.history.store import DatabaseHistory
-from dashboard.operations.view import one_look
+from dashboard.operations.live_view.view import one_look
 from dashboard.teams.models import Team
 from scheduler.alerting.causes import without_symptoms
 from scheduler.alerting.kinds import RULE_KINDS

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from django.db.models import Q
 
 from dashboard.alerts.models import Alert
-from dashboard.operations.findings import BAD, NOTE, WARN, Finding
-from dashboard.operations.view import View
+from dashboard.operations.live_view.findings import BAD, NOTE, WARN, Finding
+from dashboard.operations.live_view.view import View
 from scheduler.alerting.kinds import DISK, FAILING, LATENCY_LIMIT, SILENT_SOURCE, UNREACHABLE
 from scheduler.alerting.values import CRITICAL, FIRING, INFO, WARNING
 

@@ -19,11 +19,11 @@ from dashboard import jobs
 from dashboard.catalog.lifecycle import RUNNING
 from dashboard.catalog.models import DataflowRecord
 from dashboard.history.store import DatabaseHistory
-from dashboard.operations.deployment import deployment_of, thresholds
-from dashboard.operations.findings import BAD, NOTE, Finding
-from dashboard.operations.health import findings
-from dashboard.operations.telemetry import EVERYTHING
-from dashboard.operations.view import View, view_for
+from dashboard.operations.diagnosis.health import findings
+from dashboard.operations.live_view.deployment import deployment_of, thresholds
+from dashboard.operations.live_view.findings import BAD, NOTE, Finding
+from dashboard.operations.live_view.telemetry import EVERYTHING
+from dashboard.operations.live_view.view import View, view_for
 from dashboard.profiles.models import ProfileRecord
 from dashboard.schedules.promises import in_force
 from dashboard.schedules.selectors import outcome_of

@@ -41,11 +41,11 @@ from dashboard.catalog import selectors as catalog
 from dashboard.catalog.documents import limits_for
 from dashboard.catalog.services import choose_latency, choose_when_behind
 from dashboard.controllers.latency_told import latency_prices_told, latency_told
-from dashboard.operations import failures as failing
 from dashboard.operations import fragments
 from dashboard.operations import selectors as operations
+from dashboard.operations.live_view import failures as failing
+from dashboard.operations.live_view.sinks import write_again
 from dashboard.operations.services import try_again
-from dashboard.operations.sinks import write_again
 from dashboard.teams import selectors as teams
 from scheduler.model.errors import NotFound
 

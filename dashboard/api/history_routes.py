@@ -11,7 +11,7 @@ from ninja import Query, Router
 
 from dashboard.api.answers.history import SubjectHistory
 from dashboard.api.parameters import MOMENT, GrainName, HistoryKind
-from dashboard.operations.history import MOST_POINTS, InvalidRange, Range, history_of
+from dashboard.operations.live_view.history import MOST_POINTS, InvalidRange, Range, history_of
 from scheduler.history.series import GRAIN_BY_NAME, metric_named
 
 router = Router()

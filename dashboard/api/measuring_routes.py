@@ -13,7 +13,7 @@ from dashboard.api.answers.common import Page
 from dashboard.api.answers.profiles import Feed, Observation, Profile
 from dashboard.api.profile_routes import profile_row
 from dashboard.api.schemas import page_of
-from dashboard.operations.nodes import current_machine
+from dashboard.operations.live_view.nodes import current_machine
 from dashboard.profiles import selectors
 from dashboard.profiles.measurable import unmeasured
 from dashboard.profiles.models import ObservationRow

@@ -16,7 +16,7 @@ from dashboard.api.answers.common import Page
 from dashboard.api.answers.profiles import Profile, ProfileDetail, Sweep, SweepDetail, TrialDetail
 from dashboard.api.parameters import Above, Count, NotNegative
 from dashboard.api.schemas import page_of
-from dashboard.operations.nodes import current_machine
+from dashboard.operations.live_view.nodes import current_machine
 from dashboard.profiles import selectors
 from dashboard.profiles.models import ProfileRecord, SweepRecord, TrialRecord
 from dashboard.profiles.progress import disturbed_by, progress_of

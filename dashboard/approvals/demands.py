@@ -12,7 +12,7 @@ from dashboard import jobs
 from dashboard.approvals.lifecycle import OPEN
 from dashboard.approvals.models import Ask, Proposal, Review, TeamRules
 from dashboard.approvals.rules import current_rules
-from dashboard.operations.handover_pauses import expected_pause_ms
+from dashboard.operations.live_view.handover_pauses import expected_pause_ms
 from dashboard.teams.models import Membership, Role, Team, User
 from scheduler.approving import RANKS, Approval, ApproverRole, Closure, Demand, DemandStatus, case_of, status_of
 from scheduler.model.effects import reached_by

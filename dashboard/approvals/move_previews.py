@@ -21,10 +21,10 @@ from dashboard.approvals.demands import team_demands
 from dashboard.approvals.services.rearranging import planned_move, require_movable
 from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.permissions import dataflow_for
-from dashboard.operations.deployment import Looked, deployment_rows, look, thresholds
-from dashboard.operations.document_fields import DataflowUser
-from dashboard.operations.handover_pauses import expected_pause_ms, usual_pause_ms
-from dashboard.operations.move_risks import risks_of
+from dashboard.operations.live_view.deployment import Looked, deployment_rows, look, thresholds
+from dashboard.operations.live_view.document_fields import DataflowUser
+from dashboard.operations.live_view.handover_pauses import expected_pause_ms, usual_pause_ms
+from dashboard.operations.live_view.move_risks import risks_of
 from dashboard.teams.models import Role, User
 from dashboard.teams.permissions import require_role, viewer_of
 from scheduler.deployment.foreseeing import Foreseen, foresee

@@ -15,8 +15,8 @@ from dashboard.approvals.lifecycle import PENDING, STALE
 from dashboard.approvals.models import Proposal
 from dashboard.catalog.documents import format_of, parse_document, stored_dataflow
 from dashboard.catalog.models import DataflowVersion
-from dashboard.operations.estate import stored_estate
-from dashboard.operations.siblings import StoredSiblings
+from dashboard.operations.estate_store.estate import stored_estate
+from dashboard.operations.estate_store.siblings import StoredSiblings
 from dashboard.plans.containment import containment_of
 from dashboard.plans.prices import prices
 from dashboard.teams.models import Team

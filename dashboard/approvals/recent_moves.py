@@ -10,7 +10,7 @@ from dashboard.approvals.lifecycle import DONE, EXECUTING, FAILED, ROLLED_BACK, 
 from dashboard.approvals.models import Proposal
 from dashboard.approvals.selectors import proposals
 from dashboard.history.store import DatabaseHistory
-from dashboard.operations.handover_pauses import HANDED_OVER
+from dashboard.operations.live_view.handover_pauses import HANDED_OVER
 from dashboard.operations.models import HandoverPause
 from dashboard.plans.selectors import plan_of
 from dashboard.teams.permissions import Viewer

@@ -18,10 +18,10 @@ from dashboard.approvals.models import Proposal
 from dashboard.catalog.models import DataflowRecord
 from dashboard.controllers.stored import policies_of
 from dashboard.history.store import DatabaseHistory
-from dashboard.operations.costs import costs_here
-from dashboard.operations.deployment import thresholds
-from dashboard.operations.estate import load_estate
-from dashboard.operations.open_batches import able_types
+from dashboard.operations.estate_store.estate import load_estate
+from dashboard.operations.latency_limits.open_batches import able_types
+from dashboard.operations.live_view.costs import costs_here
+from dashboard.operations.live_view.deployment import thresholds
 from dashboard.plans.evidence import rule
 from dashboard.plans.prices import prices_in_force
 from dashboard.plans.selectors import plan_of

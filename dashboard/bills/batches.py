@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from dashboard.operations.latency_limits.pacing import priced_ms_of
 from dashboard.operations.models import BatchFigures
-from dashboard.operations.pacing import priced_ms_of
 from scheduler.latency.real_time import groups_in
 from scheduler.model.fragment import Fragment
 from scheduler.performance.attribution import QueryWork, batch_shares

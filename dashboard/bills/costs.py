@@ -21,9 +21,9 @@ from dashboard import jobs
 from dashboard.approvals.plan_in_force import plans_in_force
 from dashboard.bills.models import UsageHour
 from dashboard.catalog.permissions import dataflow_for
-from dashboard.operations.costs import costs_here
-from dashboard.operations.pacing import priced_ms_of
-from dashboard.operations.view import view_for
+from dashboard.operations.latency_limits.pacing import priced_ms_of
+from dashboard.operations.live_view.costs import costs_here
+from dashboard.operations.live_view.view import view_for
 from dashboard.plans.models import PlanRecord
 from dashboard.plans.prices import prices
 from dashboard.plans.selectors import plan_of

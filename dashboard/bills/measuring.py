@@ -19,9 +19,9 @@ from dashboard.bills.models import SUMMED, NeedRow, SlotReading, UsageHour
 from dashboard.bills.needs import note_needs_of
 from dashboard.bills.prices import note_prices, prices_at
 from dashboard.bills.settled import same_queries_since, settled_slots
-from dashboard.operations.cost_learning import note_slots
-from dashboard.operations.costs import costs_here
-from dashboard.operations.estate_reader import queries_of
+from dashboard.operations.estate_store.estate_reader import queries_of
+from dashboard.operations.live_view.cost_learning import note_slots
+from dashboard.operations.live_view.costs import costs_here
 from dashboard.operations.models import RunningTaskRow
 from scheduler.model.amounts import Amounts
 from scheduler.model.fragment import Fragment, node_of

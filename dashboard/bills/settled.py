@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
 from dashboard.bills.models import SlotReading
-from dashboard.operations.cost_learning import SETTLED, WARM
+from dashboard.operations.live_view.cost_learning import SETTLED, WARM
 from dashboard.operations.models import BundleSlot, RunningTaskRow
 from scheduler.latency.real_time import apart_s_of, groups_in
 from scheduler.model.fragment import Fragment

@@ -19,7 +19,7 @@ from django.conf import settings
 from dashboard.core.errors import JSON_PATHS, TooLarge, TooSlow, http_status
 from dashboard.core.middleware import policy
 from dashboard.live.sessions import viewers_of_sessions
-from dashboard.operations.ingest import opens
+from dashboard.operations.live_view.ingest import opens
 from dashboard.teams.models import ApiToken
 from dashboard.teams.services import token_digest
 from scheduler.model.bounds import REQUEST_BODY

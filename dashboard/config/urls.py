@@ -6,7 +6,7 @@ from dashboard.api.ingest_view import ingest
 from dashboard.api.routes import api
 from dashboard.live.views import snapshot
 from dashboard.metrics.views import metrics
-from dashboard.operations.probes import healthz, readyz
+from dashboard.operations.diagnosis.probes import healthz, readyz
 
 urlpatterns = [
     path("api/", api.urls),

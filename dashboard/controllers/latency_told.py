@@ -15,8 +15,8 @@ from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.selectors import dataflow as dataflow_of
 from dashboard.controllers.models import ReasonRow, RoundRow
 from dashboard.controllers.stored import policies_of
-from dashboard.operations.estate import current_estate
-from dashboard.operations.modes import wanted_modes
+from dashboard.operations.estate_store.estate import current_estate
+from dashboard.operations.latency_limits.modes import wanted_modes
 from dashboard.plans.latency_prices import latency_prices
 from dashboard.plans.latency_remedies import cpu_in_words, latency_card_with_remedies, latency_with_remedies
 from dashboard.plans.prices import tariff

@@ -12,16 +12,16 @@ from dashboard.catalog import lifecycle as dataflows
 from dashboard.controllers.models import RoundRow
 from dashboard.controllers.stored import round_of
 from dashboard.history.store import DatabaseHistory
-from dashboard.operations.costs import costs_here
-from dashboard.operations.deployment import bytes_between_nodes, deployment_of, thresholds
-from dashboard.operations.latency_problem import queries_of, wants_of
-from dashboard.operations.limit_statuses import status_of
+from dashboard.operations.diagnosis.slow_queries import cut_tasks
+from dashboard.operations.latency_limits.latency_problem import queries_of, wants_of
+from dashboard.operations.latency_limits.limit_statuses import status_of
+from dashboard.operations.latency_limits.modes import wanted_modes
+from dashboard.operations.latency_limits.open_batches import may_be_open, refusals_in
+from dashboard.operations.live_view.costs import costs_here
+from dashboard.operations.live_view.deployment import bytes_between_nodes, deployment_of, thresholds
+from dashboard.operations.live_view.telemetry import EVERYTHING
+from dashboard.operations.live_view.view import View, view_for
 from dashboard.operations.models import BatchFigures, FragmentRow, LatencyStatus
-from dashboard.operations.modes import wanted_modes
-from dashboard.operations.open_batches import may_be_open, refusals_in
-from dashboard.operations.slow_queries import cut_tasks
-from dashboard.operations.telemetry import EVERYTHING
-from dashboard.operations.view import View, view_for
 from dashboard.plans.evidence import channel_latency_ms, rule
 from dashboard.plans.models import PlanRecord
 from dashboard.plans.prices import prices_in_force

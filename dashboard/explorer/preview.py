@@ -16,8 +16,8 @@ from dashboard.catalog.lifecycle import AT_REST
 from dashboard.catalog.models import DataflowRecord, limits_of
 from dashboard.catalog.permissions import visible_to
 from dashboard.catalog.selectors import current_version
-from dashboard.operations.estate import stored_estate
-from dashboard.operations.estate_reader import StoredEstate
+from dashboard.operations.estate_store.estate import stored_estate
+from dashboard.operations.estate_store.estate_reader import StoredEstate
 from dashboard.operations.models import Use
 from dashboard.plans.containment import containment_of
 from dashboard.plans.prices import prices

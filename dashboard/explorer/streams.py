@@ -13,8 +13,8 @@ from dashboard import connectors, jobs
 from dashboard.catalog.documents import columns_in, parse_document
 from dashboard.explorer.looks import why_nothing
 from dashboard.explorer.merged import tasks_for
-from dashboard.operations.estate import stored_estate
-from dashboard.operations.readable import require_readable
+from dashboard.operations.estate_store.estate import stored_estate
+from dashboard.operations.estate_store.readable import require_readable
 from dashboard.plans.containment import containment_of
 from dashboard.teams.models import Team
 from dashboard.teams.permissions import Viewer

@@ -14,7 +14,7 @@ from dashboard.approvals.models import Proposal
 from dashboard.catalog.models import DataflowRecord
 from dashboard.lineage.events import COMPLETE, RUNNING, START, Deployment, OwnedTask, Producer, run_event
 from dashboard.lineage.models import LineageMark
-from dashboard.operations.estate import current_estate
+from dashboard.operations.estate_store.estate import current_estate
 from dashboard.outbox.models import LINEAGE, Delivery
 from dashboard.outbox.sending import enqueue
 from dashboard.plans.selectors import plan_of

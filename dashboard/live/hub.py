@@ -26,7 +26,7 @@ from dashboard.core.events import GROUP
 from dashboard.live.protocol import State, build, difference
 from dashboard.live.sessions import Sessions
 from dashboard.live.versions import INTERVAL_S, LiveView, Patch, Version, Versions
-from dashboard.operations.view import Look, SharedViews, view_for
+from dashboard.operations.live_view.view import Look, SharedViews, view_for
 from dashboard.teams.limits import CONNECTIONS
 from dashboard.teams.permissions import Viewer
 from scheduler.model.errors import NotFound

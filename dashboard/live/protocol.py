@@ -29,7 +29,7 @@ from dashboard.approvals.permissions import proposal_for
 from dashboard.approvals.selectors import live_proposal
 from dashboard.catalog.permissions import dataflow_for, is_uuid
 from dashboard.operations.live import live_dataflow, live_estate
-from dashboard.operations.view import Look, view_for
+from dashboard.operations.live_view.view import Look, view_for
 from dashboard.profiles.permissions import sweep_for
 from dashboard.profiles.progress import live_sweep
 from dashboard.teams.permissions import NOBODY, Viewer

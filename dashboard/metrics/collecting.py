@@ -17,10 +17,10 @@ from prometheus_client.registry import Collector
 from dashboard.alerts.models import Alert
 from dashboard.approvals.models import Proposal
 from dashboard.catalog.models import DataflowRecord
-from dashboard.operations.health import health
+from dashboard.operations.diagnosis.health import health
 from dashboard.operations.live import live_estate
-from dashboard.operations.telemetry import EVERYTHING
-from dashboard.operations.view import View, view_for
+from dashboard.operations.live_view.telemetry import EVERYTHING
+from dashboard.operations.live_view.view import View, view_for
 from dashboard.outbox.models import Delivery
 from scheduler.alerting.values import FIRING, PENDING, SEVERITIES
 

@@ -8,11 +8,11 @@ from typing import Any
 from uuid import UUID
 
 from dashboard.catalog.permissions import dataflow_for
-from dashboard.operations.findings import Finding
-from dashboard.operations.health import health
-from dashboard.operations.notable import Notable, notable_of
-from dashboard.operations.states import SILENT
-from dashboard.operations.view import View, view_for
+from dashboard.operations.diagnosis.health import health
+from dashboard.operations.live_view.findings import Finding
+from dashboard.operations.live_view.notable import Notable, notable_of
+from dashboard.operations.live_view.states import SILENT
+from dashboard.operations.live_view.view import View, view_for
 from dashboard.teams.permissions import Viewer
 from scheduler.contracts.reports import NodeReport, QueryReport, SlotReport
 from scheduler.model.errors import NotFound

@@ -17,10 +17,10 @@ from django.conf import settings
 
 from dashboard import jobs
 from dashboard.catalog.permissions import dataflow_for
-from dashboard.operations.costs import costs_here
-from dashboard.operations.pacing import priced_ms_of
-from dashboard.operations.slow_queries import cut_tasks
-from dashboard.operations.view import View, view_for
+from dashboard.operations.diagnosis.slow_queries import cut_tasks
+from dashboard.operations.latency_limits.pacing import priced_ms_of
+from dashboard.operations.live_view.costs import costs_here
+from dashboard.operations.live_view.view import View, view_for
 from dashboard.teams.permissions import Viewer
 from scheduler.model.costs import Costs
 from scheduler.model.prices import Prices

@@ -10,9 +10,12 @@ from django.db.models import F
 
 from dashboard import jobs
 from dashboard.catalog.permissions import dataflow_for
-from dashboard.operations.failures import failed_tasks
-from dashboard.operations.health import health, health_document
-from dashboard.operations.live_documents import (
+from dashboard.operations.diagnosis.health import health, health_document
+from dashboard.operations.diagnosis.slow_readers import paused_by_weir
+from dashboard.operations.estate_store.losses import lost_by
+from dashboard.operations.estate_store.reservations import reserved_slots
+from dashboard.operations.live_view.failures import failed_tasks
+from dashboard.operations.live_view.live_documents import (
     EstateCounts,
     EstateDataflow,
     EstateNode,
@@ -26,13 +29,10 @@ from dashboard.operations.live_documents import (
     SpareDriver,
     Totals,
 )
-from dashboard.operations.live_sources import sources_of
-from dashboard.operations.losses import lost_by
-from dashboard.operations.reservations import reserved_slots
-from dashboard.operations.sinks import sinks_of
-from dashboard.operations.slow_readers import paused_by_weir
-from dashboard.operations.states import SILENT
-from dashboard.operations.view import (
+from dashboard.operations.live_view.live_sources import sources_of
+from dashboard.operations.live_view.sinks import sinks_of
+from dashboard.operations.live_view.states import SILENT
+from dashboard.operations.live_view.view import (
     Look,
     View,
     sources_and_sinks,

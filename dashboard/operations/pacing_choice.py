@@ -1,7 +1,7 @@
 """How the intervals of batches are chosen: the ways that there are, the one in force, and choosing another.
 
 An administrator chooses for the estate; where nobody has, ``WEIR_PACING`` says which. What carries a way out is an
-entry of `dashboard.operations.interval_choice.INTERVAL_CHOICES` under its name.
+entry of `dashboard.operations.latency_limits.interval_choice.INTERVAL_CHOICES` under its name.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from django.conf import settings
 
 from dashboard.audit.trail import audited
-from dashboard.operations.generation import lock_generation
+from dashboard.operations.estate_store.generation import lock_generation
 from dashboard.operations.models import EstateState
 from dashboard.teams.models import User
 from dashboard.teams.permissions import require_superuser, viewer_of

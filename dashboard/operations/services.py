@@ -10,11 +10,11 @@ from django.utils import timezone
 from dashboard import jobs
 from dashboard.audit.trail import audited
 from dashboard.catalog.permissions import dataflow_for
-from dashboard.operations.estate_writer import store_slots
-from dashboard.operations.failures import failures
-from dashboard.operations.generation import lock_generation
+from dashboard.operations.estate_store.estate_writer import store_slots
+from dashboard.operations.estate_store.generation import lock_generation
+from dashboard.operations.estate_store.offered_slots import offered_slots
+from dashboard.operations.live_view.failures import failures
 from dashboard.operations.models import NodeRow
-from dashboard.operations.offered_slots import offered_slots
 from dashboard.teams.models import Role, User
 from dashboard.teams.permissions import require_role, require_superuser, viewer_of
 from scheduler.model.errors import NotFound, NothingToChange, WeirError

@@ -10,7 +10,7 @@ from typing import Any
 from django.conf import settings
 from django.http import QueryDict
 
-from dashboard.operations.handover_pauses import expected_gap_ms, usual_gap_ms
+from dashboard.operations.live_view.handover_pauses import expected_gap_ms, usual_gap_ms
 from scheduler.approving import MINUTES_A_DAY, MOST_ENTRIES, InvalidRules, Rules, rules_of
 from scheduler.model.effects import SECRETS, UNDECLARED, WORDS
 from scheduler.model.plan_kinds import PLAN_KINDS

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from dashboard.operations.estate_reader import StoredEstate
-from dashboard.operations.siblings import StoredSiblings
+from dashboard.operations.estate_store.estate_reader import StoredEstate
+from dashboard.operations.estate_store.siblings import StoredSiblings
 from dashboard.plans.computing import plan_and_reads
 from dashboard.plans.models import PlanRecord
 from dashboard.plans.prices import prices

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import structlog
 
-from dashboard.operations.estate_reader import StoredEstate
+from dashboard.operations.estate_store.estate_reader import StoredEstate
 from dashboard.plans.kinds import SITE_PLAN_KINDS
 from dashboard.plans.models import PlanRecord
 from scheduler.model.errors import StalePlan, WeirError

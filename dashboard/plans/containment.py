@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dashboard import jobs
-from dashboard.operations.siblings import StoredSiblings
+from dashboard.operations.estate_store.siblings import StoredSiblings
 from dashboard.teams.models import Team
 from scheduler.reading import Reading
 from scheduler.reuse.containment import Containment

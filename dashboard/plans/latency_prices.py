@@ -16,11 +16,11 @@ from dashboard.catalog.documents import stored_dataflow
 from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.selectors import current_version
 from dashboard.catalog.selectors import dataflow as dataflow_of
-from dashboard.operations.costs import costs_here
-from dashboard.operations.estate import current_estate
-from dashboard.operations.latency_view import OFFERED_S, paces_of
+from dashboard.operations.estate_store.estate import current_estate
+from dashboard.operations.latency_limits.latency_view import OFFERED_S, paces_of
+from dashboard.operations.latency_limits.open_batches import able_now
+from dashboard.operations.live_view.costs import costs_here
 from dashboard.operations.models import LatencyStatus
-from dashboard.operations.open_batches import able_now
 from dashboard.plans.prices import queries_alone, tariff
 from dashboard.teams.permissions import Viewer
 from scheduler.latency.offers import offers

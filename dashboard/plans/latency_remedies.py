@@ -9,13 +9,13 @@ from uuid import UUID
 from dashboard import jobs
 from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.selectors import dataflow as dataflow_of
-from dashboard.operations.costs import costs_here
-from dashboard.operations.estate import current_estate
-from dashboard.operations.latency_view import latency_card, latency_of
+from dashboard.operations.diagnosis.slow_queries import cut_tasks
+from dashboard.operations.estate_store.estate import current_estate
+from dashboard.operations.latency_limits.latency_view import latency_card, latency_of
+from dashboard.operations.latency_limits.open_batches import able_now
+from dashboard.operations.latency_limits.pacing import priced_ms_of
+from dashboard.operations.live_view.costs import costs_here
 from dashboard.operations.models import BatchFigures
-from dashboard.operations.open_batches import able_now
-from dashboard.operations.pacing import priced_ms_of
-from dashboard.operations.slow_queries import cut_tasks
 from dashboard.plans.prices import prices_in_force, tariff
 from dashboard.teams.permissions import Viewer
 from scheduler.controllers.chaining import FUSES_BELOW

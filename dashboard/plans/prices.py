@@ -8,9 +8,9 @@ from statistics import harmonic_mean
 from django.conf import settings
 
 from dashboard import jobs
-from dashboard.operations.costs import costs_here
-from dashboard.operations.open_batches import able_types
-from dashboard.operations.pacing import priced_ms_of
+from dashboard.operations.latency_limits.open_batches import able_types
+from dashboard.operations.latency_limits.pacing import priced_ms_of
+from dashboard.operations.live_view.costs import costs_here
 from scheduler.latency.batch_costs import TIMES_ITS_CPU
 from scheduler.latency.offers import Alone, able_chains, expected_queries, planned_interval_s
 from scheduler.latency.pacing import interval_alone

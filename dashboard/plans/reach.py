@@ -9,7 +9,7 @@ from dashboard import jobs
 from dashboard.catalog.documents import stored_dataflow
 from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.selectors import current_version
-from dashboard.operations.costs import costs_here
+from dashboard.operations.live_view.costs import costs_here
 from dashboard.operations.models import Use
 from dashboard.plans.prices import queries_alone
 from scheduler.latency.foreseen import out_of_reach

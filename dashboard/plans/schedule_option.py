@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dashboard.operations.nodes import pinning_remarks
+from dashboard.operations.live_view.nodes import pinning_remarks
 from dashboard.plans.choices import Choice
 from dashboard.plans.models import PlanRecord
 from dashboard.plans.scheduling_problem import problem_of

@@ -22,9 +22,9 @@ from django.conf import settings as site
 from dashboard import jobs
 from dashboard.catalog.documents import stored_dataflow
 from dashboard.catalog.models import DataflowRecord, DataflowVersion
-from dashboard.operations.costs import costs_here
-from dashboard.operations.estate import stored_estate
-from dashboard.operations.slots import supply
+from dashboard.operations.estate_store.estate import stored_estate
+from dashboard.operations.live_view.costs import costs_here
+from dashboard.operations.live_view.slots import supply
 from dashboard.plans.evidence import measured_selectivities
 from dashboard.plans.joining import last_options
 from dashboard.profiles.selectors import profiles_for

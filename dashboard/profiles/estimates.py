@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from django.conf import settings
 
 from dashboard import jobs
-from dashboard.operations.nodes import current_speed
+from dashboard.operations.live_view.nodes import current_speed
 from scheduler.model.profile import Profile
 from scheduler.performance.shipped import BY_TRIALS, ESTIMATES, SPEED, estimates
 

@@ -11,9 +11,9 @@ from uuid import UUID
 from django.db.models import Max, Q
 
 from dashboard import jobs
+from dashboard.operations.estate_store.offered_slots import silent_nodes
+from dashboard.operations.estate_store.reservations import fragments_by_slot
 from dashboard.operations.models import NodeRow, RunningTaskRow, SlotRow
-from dashboard.operations.offered_slots import silent_nodes
-from dashboard.operations.reservations import fragments_by_slot
 from dashboard.profiles.approval import NotApproved, hindrance_of
 from dashboard.profiles.lifecycle import CANCELLED, DONE, FAILED, OPEN
 from dashboard.profiles.models import ProfileRecord, SweepRecord

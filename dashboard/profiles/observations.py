@@ -13,8 +13,8 @@ from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 
 from dashboard import jobs
-from dashboard.operations.telemetry import EVERYTHING
-from dashboard.operations.view import View, at_work, view_for
+from dashboard.operations.live_view.telemetry import EVERYTHING
+from dashboard.operations.live_view.view import View, at_work, view_for
 from dashboard.profiles.models import ObservationRow, ProfileRecord
 from dashboard.profiles.stored import profile_of
 from dashboard.profiles.trials import unscoped

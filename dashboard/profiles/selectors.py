@@ -21,7 +21,7 @@ from uuid import UUID
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from dashboard import jobs
-from dashboard.operations.nodes import current_machine
+from dashboard.operations.live_view.nodes import current_machine
 from dashboard.profiles import permissions
 from dashboard.profiles.estimates import estimated_profiles, is_estimate
 from dashboard.profiles.lifecycle import SUGGESTED

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterable
 
 from dashboard.audit.trail import Audit, inside_command
-from dashboard.operations.generation import lock_generation
+from dashboard.operations.estate_store.generation import lock_generation
 from dashboard.profiles.models import ProfilePoint, ProfileRecord
 from dashboard.teams.models import User
 from scheduler.model.canonical import canonical_json

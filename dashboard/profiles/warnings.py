@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from dashboard.operations.live_view.nodes import current_machine
 from dashboard.operations.models import NodeRow
-from dashboard.operations.nodes import current_machine
 from dashboard.profiles.estimates import is_estimate, why_estimated
 from dashboard.profiles.models import ProfileRecord, TrialRecord
 from dashboard.profiles.progress import disturbance

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 from typing import Any
 
-from dashboard.operations.view import View, at_work, exact_rate, totals_of
+from dashboard.operations.live_view.view import View, at_work, exact_rate, totals_of
 from dashboard.profiles.models import TrialRecord
 from dashboard.schedules.promised_bundles import Parts, fragments_of, parts_of, promised_ids
 from scheduler.contracts.reports import FAILING, RUNNING, SlotReport

@@ -13,8 +13,8 @@ from django.db.models import Max
 
 from dashboard.catalog.lifecycle import RUNNING
 from dashboard.catalog.models import DataflowRecord
-from dashboard.operations.telemetry import EVERYTHING
-from dashboard.operations.view import View, view_for
+from dashboard.operations.live_view.telemetry import EVERYTHING
+from dashboard.operations.live_view.view import View, view_for
 from dashboard.schedules.measurements import driver_cpu, seen_now, typical
 from dashboard.schedules.models import KeptOutcome, Reading
 from dashboard.schedules.promised_bundles import fragments_of, stands

@@ -19,7 +19,7 @@ from dashboard.approvals.permissions import proposal_for
 from dashboard.catalog.lifecycle import REMOVED, RUNNING
 from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.permissions import dataflow_for
-from dashboard.operations.estate import current_estate
+from dashboard.operations.estate_store.estate import current_estate
 from dashboard.schedules.models import KeptOutcome
 from dashboard.schedules.outcome_store import ENOUGH, Measured, kept_in, measured_of
 from dashboard.schedules.planned_vs_actual import Figures, figures_of

@@ -9,12 +9,12 @@ from typing import Any, Literal
 
 from django.conf import settings
 
-from dashboard.operations.costs import costs_here
+from dashboard.operations.estate_store.offered_slots import silent_nodes
+from dashboard.operations.live_view.costs import costs_here
+from dashboard.operations.live_view.nodes import unpinned
+from dashboard.operations.live_view.states import SILENT
+from dashboard.operations.live_view.view import View, share_of_memory, taken_by, view_for
 from dashboard.operations.models import NodeRow, SlotRow
-from dashboard.operations.nodes import unpinned
-from dashboard.operations.offered_slots import silent_nodes
-from dashboard.operations.states import SILENT
-from dashboard.operations.view import View, share_of_memory, taken_by, view_for
 from dashboard.schedules.promises import loads_before, loads_in, promised_loads
 from dashboard.teams.permissions import Viewer
 from scheduler.contracts.reports import QueryReport, SlotReport

@@ -14,7 +14,7 @@ from dashboard.approvals.lifecycle import DONE, ROLLED_BACK, UNDER_WAY
 from dashboard.approvals.models import Proposal
 from dashboard.catalog.lifecycle import PAUSED, PAUSING, RUNNING
 from dashboard.catalog.models import DataflowRecord
-from dashboard.operations.estate import current_estate
+from dashboard.operations.estate_store.estate import current_estate
 from dashboard.plans.selectors import plan_of
 from dashboard.schedules.promised_bundles import stands
 from scheduler.model.plan_kinds import PLAN_KINDS, names_where

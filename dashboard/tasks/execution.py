@@ -13,7 +13,7 @@ from django.utils import timezone
 from dashboard import queue
 from dashboard.approvals import selectors, services
 from dashboard.approvals.services.following import follow_plans, plan_under_way, touched_nodes
-from dashboard.operations.reader_terms import needs_in_part
+from dashboard.operations.estate_store.reader_terms import needs_in_part
 from dashboard.operations.selectors import current_stamp, load_part_of
 from dashboard.operations.selectors import nodes as all_nodes
 from dashboard.queue import app

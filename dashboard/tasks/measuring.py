@@ -6,7 +6,7 @@ from django.utils import timezone
 
 from dashboard import queue
 from dashboard.jobs import BrokerAway
-from dashboard.operations import cost_learning
+from dashboard.operations.live_view import cost_learning
 from dashboard.profiles import observations
 from dashboard.profiles.services import sweep_driver
 from dashboard.queue import app

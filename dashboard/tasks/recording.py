@@ -19,13 +19,13 @@ from django.utils import timezone
 
 from dashboard import jobs, queue
 from dashboard.history.store import DatabaseHistory
-from dashboard.operations.findings import Finding
-from dashboard.operations.handover_pauses import note_pauses
-from dashboard.operations.health import findings
-from dashboard.operations.pacing import Pacer
-from dashboard.operations.recording import annotations_of_events, annotations_of_findings, values_of
-from dashboard.operations.telemetry import EVERYTHING
-from dashboard.operations.view import view_for
+from dashboard.operations.diagnosis.health import findings
+from dashboard.operations.latency_limits.pacing import Pacer
+from dashboard.operations.live_view.findings import Finding
+from dashboard.operations.live_view.handover_pauses import note_pauses
+from dashboard.operations.live_view.recording import annotations_of_events, annotations_of_findings, values_of
+from dashboard.operations.live_view.telemetry import EVERYTHING
+from dashboard.operations.live_view.view import view_for
 from scheduler.history.port import History
 
 log = structlog.get_logger(__name__)

@@ -8,7 +8,7 @@ from django.utils import timezone
 from dashboard import jobs, queue
 from dashboard.bills import measuring
 from dashboard.jobs import BrokerAway
-from dashboard.operations import telemetry
+from dashboard.operations.live_view import telemetry
 from dashboard.queue import app
 from dashboard.schedules.outcome_store import record_readings
 

@@ -8,11 +8,13 @@ from .sources import name_of, python_files, tree
 
 # What managers on nodes are: the site's side, the agents' side, and the science of both.
 OF_MANAGERS = {
-    "dashboard/jobs.py", "dashboard/operations/interval_choice.py", "dashboard/operations/qos.py",
+    "dashboard/jobs.py", "dashboard/operations/latency_limits/interval_choice.py",
+    "dashboard/operations/latency_limits/qos.py",
     "scheduler/contracts/describe.py",  # it describes every contract
     "scheduler/latency/managing.py", "scheduler/latency/measuring.py", "scheduler/latency/setting_up.py",
     "scheduler/latency/standing_in.py", "workers/engine/agents/node.py", "workers/engine/agents/node_store.py",
-    "workers/engine/agents/qos.py", "workers/engine/agents/qos_sampling.py", "workers/engine/qos.py"}
+    "workers/engine/agents/supervising/qos.py", "workers/engine/agents/supervising/qos_sampling.py",
+    "workers/engine/qos.py"}
 READS_THE_SETTING = {"dashboard/operations/pacing_choice.py"}
 
 

@@ -32,7 +32,7 @@ from workers.engine import observed
 from .planning_workload import temporary_database
 
 if TYPE_CHECKING:
-    from dashboard.operations.findings import Finding
+    from dashboard.operations.live_view.findings import Finding
 
 KILLED, FROZEN = "killed", "frozen"
 SLOT = f"{NODE}/0"
@@ -57,8 +57,8 @@ class Outage:
 def findings_of(estate: Estate, reports: Reports) -> list[Finding]:
     """What the site finds wrong with the slots and queries of an estate."""
     from dashboard import jobs  # here: Django is set up by the command, not by whoever imports this module
-    from dashboard.operations import health
-    from dashboard.operations.view import View
+    from dashboard.operations.diagnosis import health
+    from dashboard.operations.live_view.view import View
 
     view = View(estate=estate, reading=jobs.LiveReading(reports=reports), records={}, tasks=frozenset(estate.tasks))
     return [finding for finding in health.findings(view) if finding.part in ("node", "slot", "query")]

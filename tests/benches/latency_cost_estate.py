@@ -129,8 +129,8 @@ def _measured(seconds: float) -> dict[str, Any]:
 
 def _cpu_ms() -> int:
     """CPU that all slots have used since they began."""
-    from dashboard.operations.telemetry import EVERYTHING
-    from dashboard.operations.view import view_for
+    from dashboard.operations.live_view.telemetry import EVERYTHING
+    from dashboard.operations.live_view.view import view_for
 
     reports = view_for(EVERYTHING).reading.reports
     return sum(slot.used.cpu_ms for report in reports.values() for slot in report.slots.values() if slot.used)

@@ -76,7 +76,7 @@ def live_site(folder: Path, *, teams: int, dataflows: int, clients: int) -> Iter
 
 
 def _queries() -> dict[str, str]:
-    from dashboard.operations.estate import load_estate
+    from dashboard.operations.estate_store.estate import load_estate
 
     return {
         bundle.id: bundle.slot.rpartition("/")[2]

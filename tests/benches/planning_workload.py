@@ -137,7 +137,7 @@ def write_rows(index: EstateIndex, *, after: int) -> None:
     """Write an estate into the database in bulk; the first ``after`` residents' records are there already."""
     from dashboard.catalog.models import DataflowRecord  # here, and below: see temporary_database
     from dashboard.operations import models
-    from dashboard.operations.estate_writer import fragment_fields
+    from dashboard.operations.estate_store.estate_writer import fragment_fields
     from dashboard.teams.models import Team, User
 
     estate = index.estate()

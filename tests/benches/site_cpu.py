@@ -102,8 +102,8 @@ def running_site(*, dataflows: int, teams: int) -> Iterator[RunningSite]:
 
 def _until_all_run() -> None:
     """Wait until the nodes report of every query of the estate."""
-    from dashboard.operations.telemetry import EVERYTHING  # here: Django is set up by the command
-    from dashboard.operations.view import view_for
+    from dashboard.operations.live_view.telemetry import EVERYTHING  # here: Django is set up by the command
+    from dashboard.operations.live_view.view import view_for
 
     deadline = time.monotonic() + HEARD_WITHIN_S
     while True:

@@ -56,8 +56,8 @@ def fill(count: int) -> None:
     from dashboard.approvals.models import Proposal
     from dashboard.audit.trail import audited
     from dashboard.catalog.models import DataflowRecord, DataflowVersion
-    from dashboard.operations.estate import stored_estate
-    from dashboard.operations.estate_writer import store_plan
+    from dashboard.operations.estate_store.estate import stored_estate
+    from dashboard.operations.estate_store.estate_writer import store_plan
     from dashboard.plans.models import PlanRecord
     from dashboard.plans.prices import prices
     from dashboard.teams.models import Team, User

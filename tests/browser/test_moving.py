@@ -38,7 +38,7 @@ print(Proposal.objects.filter(plan__kind="move").count())
 """
 _PLACES = """
 import django, json; django.setup()
-from dashboard.operations.estate import load_estate
+from dashboard.operations.estate_store.estate import load_estate
 print(json.dumps({f.slot: f.id for f in load_estate().fragments.values()}))
 """
 # Each closes n2/1 in its own way, or opens it again.

@@ -14,8 +14,8 @@ from tests.browser.conftest import PageOf
 from tests.browser.documents import ETL
 from tests.browser.drive import settled, until
 from tests.browser.site import RunningSite
-from workers.engine.agents.confinement import Confinement
-from workers.engine.agents.look_runner import LookRunner
+from workers.engine.agents.supervising.confinement import Confinement
+from workers.engine.agents.supervising.look_runner import LookRunner
 from workers.engine.settings import Settings
 
 pytestmark = pytest.mark.browser

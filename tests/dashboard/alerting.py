@@ -14,7 +14,7 @@ from dashboard import jobs
 from dashboard.alerts import evaluating
 from dashboard.alerts.models import Alert
 from dashboard.history.store import DatabaseHistory
-from dashboard.operations.estate import load_estate
+from dashboard.operations.estate_store.estate import load_estate
 from dashboard.teams.models import Team
 from scheduler.contracts.reports import Reports
 from scheduler.history.series import Series

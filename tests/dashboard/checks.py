@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dashboard.operations.estate import load_estate
-from dashboard.operations.estate_reader import StoredEstate
+from dashboard.operations.estate_store.estate import load_estate
+from dashboard.operations.estate_store.estate_reader import StoredEstate
 from dashboard.operations.models import SlotRow, TeamUse
 from scheduler.model.estate import Estate
 from scheduler.model.usage import SlotLoad

@@ -17,12 +17,12 @@ from dashboard.approvals.services.following import follow_plans
 from dashboard.catalog.models import DataflowRecord
 from dashboard.controllers import runner
 from dashboard.history.store import DatabaseHistory
-from dashboard.operations.estate import load_estate, load_part_of
+from dashboard.operations.estate_store.estate import load_estate, load_part_of
+from dashboard.operations.latency_limits.pacing import Pacer
+from dashboard.operations.live_view.recording import values_of
+from dashboard.operations.live_view.telemetry import EVERYTHING
+from dashboard.operations.live_view.view import view_for
 from dashboard.operations.models import EstateState, FragmentRow, LatencyStatus
-from dashboard.operations.pacing import Pacer
-from dashboard.operations.recording import values_of
-from dashboard.operations.telemetry import EVERYTHING
-from dashboard.operations.view import view_for
 from dashboard.tasks.controlling import ACTUATORS
 from scheduler.contracts.desired import WantedFragment
 from scheduler.contracts.reports import Reports

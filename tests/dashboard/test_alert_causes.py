@@ -11,8 +11,8 @@ from dashboard.alerts import readers, services
 from dashboard.alerts.models import Alert, EvaluatorClock, RuleRow
 from dashboard.catalog.models import DataflowRecord
 from dashboard.history.store import DatabaseHistory
-from dashboard.operations.estate import load_estate
-from dashboard.operations.findings import BAD, Finding
+from dashboard.operations.estate_store.estate import load_estate
+from dashboard.operations.live_view.findings import BAD, Finding
 from scheduler.history.series import Series
 from tests.dashboard.alerting import NOW_S, AlertingEstate
 from tests.dashboard.building import World, document, running

@@ -18,10 +18,10 @@ from dashboard.catalog.models import DataflowRecord
 from dashboard.core.errors import BadInput
 from dashboard.history.models import AnnotationRow
 from dashboard.history.store import DatabaseHistory
-from dashboard.operations.estate import load_estate
-from dashboard.operations.findings import BAD, Finding
-from dashboard.operations.history import Range, history_of
-from dashboard.operations.marks import marks_of
+from dashboard.operations.estate_store.estate import load_estate
+from dashboard.operations.live_view.findings import BAD, Finding
+from dashboard.operations.live_view.history import Range, history_of
+from dashboard.operations.live_view.marks import marks_of
 from dashboard.outbox.models import Delivery, Endpoint
 from dashboard.teams.permissions import viewer_of
 from scheduler.alerting.grouping import WAIT_S

@@ -15,8 +15,8 @@ import dashboard.config.urls  # noqa: F401 - all of the site, with its errors
 from dashboard.api.answers.common import answer_of
 from dashboard.api.routes import api
 from dashboard.config.environment import ROOT
-from dashboard.operations.document_fields import Figure, Moving
-from dashboard.operations.live_documents import MOVING
+from dashboard.operations.live_view.document_fields import Figure, Moving
+from dashboard.operations.live_view.live_documents import MOVING
 from scheduler.model.errors import Problem, WeirError
 
 DOCS = (ROOT / "docs" / "api.md").read_text()

@@ -12,8 +12,8 @@ from dashboard.audit.models import AuditEntry
 from dashboard.audit.trail import audited
 from dashboard.catalog.moves import move_dataflow
 from dashboard.config.environment import ROOT
-from dashboard.operations.estate import load_estate
-from dashboard.operations.estate_writer import store_plan
+from dashboard.operations.estate_store.estate import load_estate
+from dashboard.operations.estate_store.estate_writer import store_plan
 from dashboard.plans.selectors import plan_of
 from dashboard.teams.models import Role, Team
 from dashboard.teams.services import create_team, create_token, create_user, remove_member, revoke_token, set_role
@@ -32,9 +32,9 @@ WRITERS = {
     "dashboard/audit/models.py": "refuses to change the trail",
     "dashboard/catalog/moves.py": "checked when it runs: inside a command only",
     "dashboard/approvals/moves.py": "checked when it runs: inside a command only",
-    "dashboard/operations/generation.py": "checked when it runs: inside a command only",
-    "dashboard/operations/estate_writer.py": "checked when it runs: inside a command only",
-    "dashboard/operations/telemetry.py": "measurements, no state",
+    "dashboard/operations/estate_store/generation.py": "checked when it runs: inside a command only",
+    "dashboard/operations/estate_store/estate_writer.py": "checked when it runs: inside a command only",
+    "dashboard/operations/live_view/telemetry.py": "measurements, no state",
     "dashboard/history/annotations.py": "measurements, no state",
     "dashboard/history/names.py": "measurements, no state",
     "dashboard/history/sealing.py": "measurements, no state",
@@ -43,24 +43,25 @@ WRITERS = {
     "dashboard/alerts/notices.py": "which of these was told",
     "dashboard/outbox/sending.py": "messages and what became of them; what they are about has its own row",
     "dashboard/lineage/emitting.py": "how far events were emitted",
-    "dashboard/operations/slow_queries.py": "measurements, no state",
-    "dashboard/operations/handover_pauses.py": "measurements, no state",
-    "dashboard/operations/losses.py": "measurements; that a dataflow begins to lose is a command",
+    "dashboard/operations/diagnosis/slow_queries.py": "measurements, no state",
+    "dashboard/operations/live_view/handover_pauses.py": "measurements, no state",
+    "dashboard/operations/estate_store/losses.py": "measurements; that a dataflow begins to lose is a command",
     "dashboard/bills/measuring.py": "measurements, no state",
     "dashboard/bills/rollup.py": "the same sums in fewer rows",
     "dashboard/core/sessions.py": "of sessions that have ended",
-    "dashboard/operations/cost_learning.py": "measurements, no state",
-    "dashboard/operations/pacing.py": "follows limits and measurements; that somebody chose a limit is a command",
-    "dashboard/operations/limit_statuses.py": "notes what became of limits",
+    "dashboard/operations/live_view/cost_learning.py": "measurements, no state",
+    "dashboard/operations/latency_limits/pacing.py":
+        "follows limits and measurements; that somebody chose a limit is a command",
+    "dashboard/operations/latency_limits/limit_statuses.py": "notes what became of limits",
     "dashboard/schedules/outcome_store.py": "measurements, no state",
     "dashboard/bills/needs.py": "follows the states of dataflows, whose commands leave rows",
     "dashboard/bills/prices.py": "follows the settings",
-    "dashboard/operations/reservations.py": "checked when it runs: inside a command only",
+    "dashboard/operations/estate_store/reservations.py": "checked when it runs: inside a command only",
     "dashboard/profiles/observations.py": "measurements, no state",
     "dashboard/controllers/stored.py": "checked when it runs: inside a command only",
     "dashboard/controllers/sweeping.py": "inside its own command",
-    "dashboard/operations/fragment_settings.py": "checked when it runs: inside a command only",
-    "dashboard/operations/modes.py": "notes what would be chosen",
+    "dashboard/operations/estate_store/fragment_settings.py": "checked when it runs: inside a command only",
+    "dashboard/operations/latency_limits/modes.py": "notes what would be chosen",
     "dashboard/profiles/stored.py": "checked when it runs: inside a command only",
     "dashboard/teams/logins.py": "counts failed log-ins",
     "dashboard/api/auth.py": "when a token was last used",

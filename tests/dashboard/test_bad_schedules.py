@@ -17,7 +17,7 @@ from dashboard.approvals.models import Proposal
 from dashboard.approvals.services import prepare_proposal, propose_schedule, submit_dataflow
 from dashboard.audit.models import AuditEntry
 from dashboard.catalog.models import DataflowRecord, DataflowVersion
-from dashboard.operations.estate import stored_estate
+from dashboard.operations.estate_store.estate import stored_estate
 from dashboard.operations.models import EstateState, FragmentRow, NodeRow, RunningTaskRow, SlotRow
 from dashboard.operations.services import register_node
 from dashboard.plans.choices import Choice

@@ -17,7 +17,7 @@ from dashboard.bills.models import NeedRow, PriceList, UsageHour
 from dashboard.bills.periods import Period
 from dashboard.bills.selectors import bills
 from dashboard.catalog.models import DataflowRecord
-from dashboard.operations.estate import load_estate
+from dashboard.operations.estate_store.estate import load_estate
 from dashboard.operations.models import BatchFigures, FragmentRow
 from dashboard.teams.permissions import viewer_of
 from tests.dashboard.building import World, approved, document, enacted, removal_planned, running

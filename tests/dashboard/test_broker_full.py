@@ -15,8 +15,8 @@ import redis
 from dashboard import jobs
 from dashboard.config.environment import ROOT
 from dashboard.core.errors import as_weir_error
-from dashboard.operations.health import findings
-from dashboard.operations.view import view_for
+from dashboard.operations.diagnosis.health import findings
+from dashboard.operations.live_view.view import view_for
 from dashboard.queue import app
 from dashboard.teams.permissions import viewer_of
 from tests.dashboard.building import World

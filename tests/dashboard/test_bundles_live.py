@@ -6,8 +6,8 @@ import pytest
 
 from dashboard import jobs
 from dashboard.operations.live import live_dataflow, live_estate
+from dashboard.operations.live_view.notable import notable_events
 from dashboard.operations.models import FragmentRow
-from dashboard.operations.notable import notable_events
 from dashboard.teams.permissions import viewer_of
 from scheduler.contracts.reports import Reports
 from tests.dashboard.building import World, document, running

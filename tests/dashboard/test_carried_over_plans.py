@@ -25,9 +25,9 @@ from dashboard.approvals.services import (
 from dashboard.approvals.services.reviewing import DigestMismatch
 from dashboard.audit.models import AuditEntry
 from dashboard.audit.trail import audited
-from dashboard.operations.estate import load_estate, stored_estate
+from dashboard.operations.estate_store.estate import load_estate, stored_estate
+from dashboard.operations.estate_store.reservations import reserve
 from dashboard.operations.models import EstateState, SlotRow
-from dashboard.operations.reservations import reserve
 from dashboard.operations.services import register_node
 from dashboard.plans.carrying_over import PlanCarrier
 from dashboard.plans.choices import Choice

@@ -19,7 +19,7 @@ from dashboard.controllers import selectors
 from dashboard.controllers.models import ReasonRow, RoundRow
 from dashboard.controllers.world import StoredWorld
 from dashboard.history.store import DatabaseHistory
-from dashboard.operations.estate import load_estate
+from dashboard.operations.estate_store.estate import load_estate
 from dashboard.operations.models import BatchFigures, FragmentRow, LatencyStatus
 from dashboard.plans import kinds
 from dashboard.teams.permissions import viewer_of

@@ -17,7 +17,7 @@ from dashboard.approvals.models import Proposal
 from dashboard.catalog.models import DataflowRecord
 from dashboard.commands import workspace
 from dashboard.commands.management.commands import restore_database
-from dashboard.operations.estate import load_estate
+from dashboard.operations.estate_store.estate import load_estate
 from dashboard.teams.models import Membership, Role, User
 from tests.dashboard.building import World, document, running
 

@@ -19,7 +19,7 @@ from dashboard.controllers.collecting import COLLECTORS
 from dashboard.controllers.models import ReasonRow, RoundRow
 from dashboard.controllers.services import InvalidPolicy, policy_of, set_mode, set_policy
 from dashboard.controllers.stored import policies_of
-from dashboard.operations.estate import load_estate
+from dashboard.operations.estate_store.estate import load_estate
 from dashboard.operations.models import FragmentRow
 from dashboard.tasks.controlling import ACTUATORS
 from dashboard.teams.permissions import viewer_of

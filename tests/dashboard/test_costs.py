@@ -17,10 +17,10 @@ from dashboard.bills.costs import cost_of
 from dashboard.bills.measuring import record_usage
 from dashboard.catalog.models import DataflowRecord
 from dashboard.explorer.merged import sheet, tasks_working
-from dashboard.operations import cost_learning
-from dashboard.operations.costs import costs_here
-from dashboard.operations.estate import load_estate
+from dashboard.operations.estate_store.estate import load_estate
 from dashboard.operations.live import live_estate
+from dashboard.operations.live_view import cost_learning
+from dashboard.operations.live_view.costs import costs_here
 from dashboard.operations.models import CostFit, CostObservation, NodeRow, RunningTaskRow
 from dashboard.plans.prices import prices
 from dashboard.plans.scheduling_problem import problem_of

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dashboard.operations.dataflow_use import parts_of
+from dashboard.operations.live_view.dataflow_use import parts_of
 
 USERS = st.dictionaries(
     st.sampled_from("abcdef"), st.lists(st.sampled_from("xyz"), min_size=1, max_size=3, unique=True))

@@ -16,11 +16,11 @@ from dashboard.controllers.models import ReasonRow, RoundRow
 from dashboard.controllers.stored import round_of
 from dashboard.controllers.world import StoredWorld
 from dashboard.history.store import DatabaseHistory
-from dashboard.operations.deployment import bytes_between_nodes
-from dashboard.operations.estate import load_estate
+from dashboard.operations.estate_store.estate import load_estate
+from dashboard.operations.live_view.deployment import bytes_between_nodes
+from dashboard.operations.live_view.telemetry import EVERYTHING
+from dashboard.operations.live_view.view import view_for
 from dashboard.operations.services import register_node
-from dashboard.operations.telemetry import EVERYTHING
-from dashboard.operations.view import view_for
 from dashboard.plans.selectors import plan_of
 from scheduler.contracts.reports import Reports
 from scheduler.controllers.deploying import TRAFFIC

@@ -19,9 +19,9 @@ from dashboard.approvals.services import (
 from dashboard.audit.models import AuditEntry
 from dashboard.catalog.lifecycle import REMOVING
 from dashboard.catalog.models import DataflowRecord
-from dashboard.operations.estate import load_estate, load_part_of, stored_estate
-from dashboard.operations.file_secrets import file_secrets
-from dashboard.operations.offered_slots import offered_slots
+from dashboard.operations.estate_store.estate import load_estate, load_part_of, stored_estate
+from dashboard.operations.estate_store.file_secrets import file_secrets
+from dashboard.operations.estate_store.offered_slots import offered_slots
 from dashboard.operations.services import NothingElsewhere, drain_node, register_node, undrain_node
 from dashboard.teams.models import Secret
 from scheduler.contracts.reports import Reports

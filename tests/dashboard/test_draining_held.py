@@ -27,11 +27,11 @@ from dashboard.approvals.services import (
 from dashboard.approvals.services.enacting import PATIENCE_S
 from dashboard.catalog.lifecycle import REMOVING, RUNNING
 from dashboard.catalog.models import DataflowRecord
-from dashboard.operations.estate import load_estate
+from dashboard.operations.estate_store.estate import load_estate
+from dashboard.operations.estate_store.offered_slots import SILENT_AFTER
+from dashboard.operations.live_view.telemetry import EVERYTHING
 from dashboard.operations.models import EstateState, FragmentRow, NodeRow, SlotRow
-from dashboard.operations.offered_slots import SILENT_AFTER
 from dashboard.operations.services import drain_node, register_node, undrain_node
-from dashboard.operations.telemetry import EVERYTHING
 from dashboard.plans.selectors import plan_of
 from dashboard.teams.models import User
 from dashboard.teams.permissions import viewer_of

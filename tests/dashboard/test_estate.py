@@ -14,8 +14,8 @@ from dashboard.approvals.models import Proposal
 from dashboard.approvals.services import carry_over_waiting, prepare_proposal, remove_dataflow, submit_dataflow
 from dashboard.audit.models import AuditEntry
 from dashboard.audit.trail import audited
-from dashboard.operations.estate import current_estate, load_estate, load_part_of, stored_estate
-from dashboard.operations.estate_writer import NodeInUse, store_plan
+from dashboard.operations.estate_store.estate import current_estate, load_estate, load_part_of, stored_estate
+from dashboard.operations.estate_store.estate_writer import NodeInUse, store_plan
 from dashboard.operations.selectors import slots_around
 from dashboard.operations.services import register_node
 from dashboard.plans.computing import compute

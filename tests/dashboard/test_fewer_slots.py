@@ -9,7 +9,7 @@ from dashboard.approvals.services import (
     roll_back_proposal,
     submit_dataflow,
 )
-from dashboard.operations.estate import load_estate, load_part_of
+from dashboard.operations.estate_store.estate import load_estate, load_part_of
 from dashboard.operations.services import register_node
 from dashboard.plans.scheduling_problem import problem_of
 from dashboard.plans.selectors import plan_of

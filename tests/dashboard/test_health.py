@@ -11,12 +11,12 @@ from django.test import Client
 
 from dashboard import jobs
 from dashboard.catalog.models import DataflowRecord
-from dashboard.operations import health
-from dashboard.operations.estate import load_estate
+from dashboard.operations.diagnosis import health
+from dashboard.operations.estate_store.estate import load_estate
 from dashboard.operations.live import live_dataflow, live_estate
+from dashboard.operations.live_view.states import query_state
+from dashboard.operations.live_view.view import view_for
 from dashboard.operations.models import FragmentRow
-from dashboard.operations.states import query_state
-from dashboard.operations.view import view_for
 from dashboard.teams.permissions import viewer_of
 from scheduler.contracts.reports import QueryReport, Reports, SlotReport
 from tests.dashboard.building import World, document, running

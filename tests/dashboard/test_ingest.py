@@ -10,7 +10,7 @@ import redis
 from django.test import Client
 
 from dashboard import jobs
-from dashboard.operations.live_sources import dead_letters
+from dashboard.operations.live_view.live_sources import dead_letters
 from dashboard.operations.models import RunningTaskRow
 from dashboard.teams.permissions import viewer_of
 from dashboard.teams.services import set_secret

@@ -15,7 +15,7 @@ from dashboard.controllers.collecting import COLLECTORS
 from dashboard.controllers.models import ReasonRow
 from dashboard.controllers.world import StoredWorld
 from dashboard.history.store import DatabaseHistory
-from dashboard.operations.estate import load_estate
+from dashboard.operations.estate_store.estate import load_estate
 from dashboard.operations.fragments import fragmentation_of
 from dashboard.operations.live import live_estate
 from dashboard.operations.models import CutTask, SlowQuery

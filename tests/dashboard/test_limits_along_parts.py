@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from dashboard import jobs
 from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.services import choose_latency
-from dashboard.operations.estate import load_estate
-from dashboard.operations.latency_problem import events_per_s, latency_ms
-from dashboard.operations.latency_view import latency_of
+from dashboard.operations.estate_store.estate import load_estate
+from dashboard.operations.latency_limits.latency_problem import events_per_s, latency_ms
+from dashboard.operations.latency_limits.latency_view import latency_of
+from dashboard.operations.live_view.view import View
 from dashboard.operations.models import FragmentRow, LatencyStatus
-from dashboard.operations.view import View
 from dashboard.teams.permissions import viewer_of
 from scheduler.contracts.qos import QosSetup
 from scheduler.contracts.reports import Reports

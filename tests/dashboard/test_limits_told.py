@@ -11,9 +11,9 @@ from dashboard.catalog.services import choose_latency
 from dashboard.controllers.latency_told import latency_told
 from dashboard.controllers.models import ReasonRow
 from dashboard.controllers.services import set_mode
+from dashboard.operations.live_view.telemetry import EVERYTHING
+from dashboard.operations.live_view.view import view_for
 from dashboard.operations.models import LatencyStatus
-from dashboard.operations.telemetry import EVERYTHING
-from dashboard.operations.view import view_for
 from dashboard.teams.permissions import viewer_of
 from scheduler.model.latency import LatencyLimit, in_words
 from tests.dashboard.building import World, document, running

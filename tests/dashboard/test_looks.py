@@ -22,8 +22,8 @@ from scheduler.model.errors import InvalidDataflow, NotFound, PermissionDenied
 from tests.dashboard.building import World, running
 from tests.engine.connectors.playing import until
 from workers.engine import looks
-from workers.engine.agents.confinement import Confinement
-from workers.engine.agents.look_runner import LookRunner
+from workers.engine.agents.supervising.confinement import Confinement
+from workers.engine.agents.supervising.look_runner import LookRunner
 from workers.engine.settings import Settings
 
 pytestmark = [pytest.mark.django_db, pytest.mark.broker]

@@ -13,7 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from dashboard import jobs
 from dashboard.config.environment import ROOT
 from dashboard.metrics import collecting
-from dashboard.operations.estate import load_estate
+from dashboard.operations.estate_store.estate import load_estate
 from dashboard.outbox.models import Delivery
 from scheduler.contracts.reports import Reports
 from tests.dashboard.alerting import alert_of

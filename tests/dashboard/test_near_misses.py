@@ -13,8 +13,8 @@ from dashboard.approvals.services import adopt_near_miss, prepare_proposal
 from dashboard.approvals.services.adopting import NoSuchNearMiss
 from dashboard.audit.models import AuditEntry
 from dashboard.catalog.selectors import current_version
+from dashboard.operations.estate_store.siblings import StoredSiblings
 from dashboard.operations.models import RunningTaskRow
-from dashboard.operations.siblings import StoredSiblings
 from dashboard.plans.selectors import plan_of
 from scheduler.model.errors import PermissionDenied
 from scheduler.model.task_types import TaskTypes
@@ -80,7 +80,7 @@ def test_siblings_are_found_by_their_column(world):
     running(world.carla, world.city, document("older", window=20), world.ana)
     row = RunningTaskRow.objects.get(type="block_average", config__window=60)
     assert {sibling.config["window"] for sibling in StoredSiblings().siblings(row.kin)} == {20, 60}
-    from dashboard.operations.estate_reader import task_of
+    from dashboard.operations.estate_store.estate_reader import task_of
     assert all(row.kin == kin_of(task_of(row)) for row in RunningTaskRow.objects.all())
 
 

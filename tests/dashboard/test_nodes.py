@@ -11,12 +11,12 @@ from django.utils import timezone
 
 from dashboard import jobs
 from dashboard.audit.models import AuditEntry
-from dashboard.operations.estate import load_estate, stored_estate
+from dashboard.operations.estate_store.estate import load_estate, stored_estate
+from dashboard.operations.live_view.nodes import take_in_nodes
+from dashboard.operations.live_view.slots import supply
+from dashboard.operations.live_view.telemetry import record_nodes
 from dashboard.operations.models import NodeRow, SlotRow
-from dashboard.operations.nodes import take_in_nodes
 from dashboard.operations.services import register_node
-from dashboard.operations.slots import supply
-from dashboard.operations.telemetry import record_nodes
 from scheduler.contracts.reports import Reports
 from tests.dashboard.building import World, document, planned, running
 from tests.pages.scheduling import linear, measured

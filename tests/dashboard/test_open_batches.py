@@ -26,10 +26,10 @@ from dashboard.controllers.latency_told import latency_prices_told, latency_told
 from dashboard.controllers.models import ReasonRow, RoundRow
 from dashboard.controllers.services import set_mode
 from dashboard.controllers.world import StoredWorld
-from dashboard.operations.estate import load_estate
+from dashboard.operations.estate_store.estate import load_estate
+from dashboard.operations.live_view.telemetry import EVERYTHING
+from dashboard.operations.live_view.view import view_for
 from dashboard.operations.models import BatchFigures, FragmentRow, ModesWanted
-from dashboard.operations.telemetry import EVERYTHING
-from dashboard.operations.view import view_for
 from dashboard.tasks.controlling import ACTUATORS
 from dashboard.teams.permissions import viewer_of
 from scheduler.approving import Freeze, Rules

@@ -12,10 +12,10 @@ from dashboard.alerts.readers import READERS, Evidence
 from dashboard.audit.models import AuditEntry
 from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.services import choose_latency
-from dashboard.operations.estate import load_estate
-from dashboard.operations.latency_view import latency_of
+from dashboard.operations.estate_store.estate import load_estate
+from dashboard.operations.latency_limits.latency_view import latency_of
+from dashboard.operations.latency_limits.pacing import EVERY_S, REPACED
 from dashboard.operations.models import BatchFigures, LatencyStatus
-from dashboard.operations.pacing import EVERY_S, REPACED
 from dashboard.plans.latency_prices import latency_prices
 from dashboard.plans.latency_remedies import latency_with_remedies
 from dashboard.plans.prices import prices_in_force

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from dashboard.catalog.services import choose_latency
-from dashboard.operations.limit_statuses import is_met_by_measurement
+from dashboard.operations.latency_limits.limit_statuses import is_met_by_measurement
+from dashboard.operations.latency_limits.pacing import SOONEST_S, Pacer
 from dashboard.operations.models import LatencyStatus
-from dashboard.operations.pacing import SOONEST_S, Pacer
 from scheduler.model.latency import LatencyLimit
 from tests.dashboard.building import World, document, running
 from tests.dashboard.played import Played, intervals, status

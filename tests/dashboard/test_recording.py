@@ -15,10 +15,10 @@ from django.test import Client
 from dashboard import jobs
 from dashboard.history.models import AnnotationRow
 from dashboard.history.store import DatabaseHistory
-from dashboard.operations.estate import load_estate
-from dashboard.operations.findings import Finding
-from dashboard.operations.history import Range, history_of
-from dashboard.operations.recording import annotations_of_events, annotations_of_findings
+from dashboard.operations.estate_store.estate import load_estate
+from dashboard.operations.live_view.findings import Finding
+from dashboard.operations.live_view.history import Range, history_of
+from dashboard.operations.live_view.recording import annotations_of_events, annotations_of_findings
 from dashboard.operations.selectors import dataflow_history, estate_history
 from dashboard.tasks import recording
 from dashboard.tasks.recording import TURN, Recorder, RecorderThread

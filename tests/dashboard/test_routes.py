@@ -25,7 +25,7 @@ from dashboard.catalog.selectors import samples
 from dashboard.controllers.models import RoundRow
 from dashboard.controllers.stored import DECISIONS
 from dashboard.live.protocol import _SUBJECTS, build
-from dashboard.operations.estate import load_estate
+from dashboard.operations.estate_store.estate import load_estate
 from dashboard.outbox.models import Delivery, Endpoint
 from dashboard.profiles.models import ProfileRecord, SweepRecord
 from dashboard.teams.models import Scope

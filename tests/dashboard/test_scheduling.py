@@ -19,8 +19,8 @@ from dashboard.approvals.services import (
     submit_dataflow,
 )
 from dashboard.audit.models import AuditEntry
-from dashboard.operations.estate import load_estate, load_part_of
-from dashboard.operations.estate_reader import queries_of
+from dashboard.operations.estate_store.estate import load_estate, load_part_of
+from dashboard.operations.estate_store.estate_reader import queries_of
 from dashboard.operations.models import BundleSlot, SlotRow
 from dashboard.operations.services import register_node
 from dashboard.plans.choices import Choice, InvalidChoice

@@ -16,8 +16,8 @@ from django.test import Client
 from dashboard import jobs
 from dashboard.audit.models import AuditEntry
 from dashboard.core.errors import BadInput
-from dashboard.operations.estate import current_estate
-from dashboard.operations.sinks import refused_events, write_again
+from dashboard.operations.estate_store.estate import current_estate
+from dashboard.operations.live_view.sinks import refused_events, write_again
 from dashboard.teams.permissions import viewer_of
 from scheduler.contracts.offsets import Offset
 from scheduler.model.errors import NotFound, NothingToChange, PermissionDenied

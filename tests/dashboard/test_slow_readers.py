@@ -15,9 +15,9 @@ from dashboard.approvals.services import guard, prepare_proposal, resume_dataflo
 from dashboard.audit.models import AuditEntry
 from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.services import choose_when_behind
-from dashboard.operations.estate import load_estate, load_part_of
+from dashboard.operations.estate_store.estate import load_estate, load_part_of
+from dashboard.operations.estate_store.reader_terms import needs_in_part
 from dashboard.operations.live import live_dataflow
-from dashboard.operations.reader_terms import needs_in_part
 from dashboard.plans.selectors import plan_of
 from dashboard.teams.permissions import viewer_of
 from dashboard.teams.services import InvalidValue, set_when_behind

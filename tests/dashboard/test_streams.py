@@ -14,7 +14,7 @@ import redis
 from dashboard import jobs
 from dashboard.catalog.models import DataflowRecord
 from dashboard.explorer.streams import NOT_YET, RECORDED, RESTS, RUNS, stream_events, streams_of
-from dashboard.operations.live_sources import dead_letters
+from dashboard.operations.live_view.live_sources import dead_letters
 from dashboard.operations.models import FragmentRow, RunningTaskRow, Use
 from dashboard.operations.selectors import output_tail
 from dashboard.teams.permissions import viewer_of

@@ -180,7 +180,7 @@ def test_a_plan_is_for_the_generation_that_stands_when_it_is_stored(world: World
     names = iter(range(100))
     monkeypatch.setattr(submission, "plan_and_reads", slow)
     proposal = planned(world.carla, world.city, document("traffic"))
-    from dashboard.operations.estate import load_estate
+    from dashboard.operations.estate_store.estate import load_estate
     assert proposal.plan.generation == load_estate().generation > 1
 
 

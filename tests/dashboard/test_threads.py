@@ -6,8 +6,8 @@ import pytest
 
 from dashboard import jobs
 from dashboard.approvals.services import prepare_proposal, propose_schedule, submit_dataflow
+from dashboard.operations.live_view.slots import supply
 from dashboard.operations.models import NodeRow, SlotRow
-from dashboard.operations.slots import supply
 from dashboard.plans.choices import Choice
 from dashboard.plans.scheduling_problem import problem_of
 from dashboard.plans.selectors import plan_of

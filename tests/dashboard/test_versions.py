@@ -21,8 +21,8 @@ from dashboard.approvals.services import (
 from dashboard.approvals.services.changing import OtherDataflow
 from dashboard.catalog.selectors import graph_of
 from dashboard.catalog.services import NameTaken
-from dashboard.operations.estate import load_estate
-from dashboard.operations.estate_reader import StoredEstate, current_generation
+from dashboard.operations.estate_store.estate import load_estate
+from dashboard.operations.estate_store.estate_reader import StoredEstate, current_generation
 from dashboard.plans.selectors import plan_of
 from dashboard.teams.permissions import viewer_of
 from scheduler.model.errors import InvalidTransition, NothingToGain, PermissionDenied

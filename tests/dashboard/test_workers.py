@@ -18,10 +18,10 @@ from dashboard import jobs
 from dashboard.approvals.models import Proposal
 from dashboard.approvals.services import submit_dataflow
 from dashboard.config.environment import ROOT
-from dashboard.operations.estate import load_estate
+from dashboard.operations.estate_store.estate import load_estate
 from dashboard.operations.live import live_dataflow, live_estate
+from dashboard.operations.live_view.nodes import take_out_node
 from dashboard.operations.models import NodeRow
-from dashboard.operations.nodes import take_out_node
 from dashboard.operations.selectors import notable_events, output_tail
 from dashboard.plans.models import PlanRecord
 from dashboard.queue import LONGEST_TASK_S, VISIBILITY_TIMEOUT_S

@@ -57,7 +57,7 @@ def importers() -> dict[str, set[str]]:
     ("scheduler/pairs.py", "tests/scheduler/test_planning.py"),
     ("workers/library/select.py", "tests/library/test_select.py"),
     ("workers/library/select.py", "tests/library/test_registry.py"),  # which loads families by their names
-    ("workers/engine/agents/spare.py", "tests/engine/spark/test_spare.py"),  # by an agent that is a process
+    ("workers/engine/agents/supervising/spare.py", "tests/engine/spark/test_spare.py"),  # by an agent that is a process
     ("dashboard/pages/bills.py", "tests/pages/test_bills.py"),  # by its address
     ("dashboard/api/bill_routes.py", "tests/browser/test_bills.py"),  # by a site that is a process
     ("workers/engine/channels/lua/commit.lua", "tests/engine/channels/test_played_redis.py"),

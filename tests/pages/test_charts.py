@@ -14,9 +14,9 @@ from django.test import Client
 
 from dashboard.catalog.services import choose_latency
 from dashboard.history.store import DatabaseHistory
-from dashboard.operations.estate import load_estate
-from dashboard.operations.history import InvalidRange, KeptHistory
-from dashboard.operations.marks import Mark, marks_of
+from dashboard.operations.estate_store.estate import load_estate
+from dashboard.operations.live_view.history import InvalidRange, KeptHistory
+from dashboard.operations.live_view.marks import Mark, marks_of
 from dashboard.pages.charts import CHARTS, Earlier, chart_figure, group_marks, mark_rows
 from dashboard.pages.ranges import RANGES, chosen
 from dashboard.teams.permissions import viewer_of

@@ -13,12 +13,12 @@ from dashboard.approvals.lifecycle import STALE, UNPLANNABLE
 from dashboard.approvals.models import Proposal
 from dashboard.catalog.models import DataflowRecord
 from dashboard.history.store import DatabaseHistory
-from dashboard.operations.deployment import deployment_of
-from dashboard.operations.estate import load_estate
+from dashboard.operations.estate_store.estate import load_estate
+from dashboard.operations.estate_store.offered_slots import SILENT_AFTER
+from dashboard.operations.live_view.deployment import deployment_of
+from dashboard.operations.live_view.telemetry import EVERYTHING
+from dashboard.operations.live_view.view import view_for
 from dashboard.operations.models import HandoverPause, NodeRow, SlotRow
-from dashboard.operations.offered_slots import SILENT_AFTER
-from dashboard.operations.telemetry import EVERYTHING
-from dashboard.operations.view import view_for
 from dashboard.plans.selectors import plan_of
 from scheduler.deployment.online import Thresholds, decide
 from scheduler.history.series import Annotation, Series

@@ -12,7 +12,7 @@ from django.urls import reverse
 
 from dashboard.approvals.services import defragment_dataflow, pause_dataflow, prepare_proposal
 from dashboard.catalog.documents import check_document
-from dashboard.operations.estate import load_estate
+from dashboard.operations.estate_store.estate import load_estate
 from dashboard.pages.urls import urlpatterns
 from dashboard.pages.views.guides import GUIDES
 from tests.dashboard.alerting import alert_of

@@ -11,9 +11,9 @@ from django.utils import timezone
 from dashboard import jobs
 from dashboard.approvals.models import Proposal
 from dashboard.catalog.models import DataflowRecord
-from dashboard.operations.estate import load_estate
+from dashboard.operations.estate_store.estate import load_estate
+from dashboard.operations.estate_store.offered_slots import SILENT_AFTER
 from dashboard.operations.models import NodeRow, SlotRow
-from dashboard.operations.offered_slots import SILENT_AFTER
 from dashboard.operations.services import register_node
 from scheduler.contracts.reports import Reports
 from scheduler.model.fragment import Slot, node_of

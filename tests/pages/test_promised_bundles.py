@@ -9,7 +9,7 @@ import pytest
 from dashboard.approvals.models import Proposal
 from dashboard.approvals.services import drop_left_bundles, prepare_proposal, propose_schedule, roll_back_proposal
 from dashboard.catalog.models import DataflowRecord
-from dashboard.operations.estate import load_estate
+from dashboard.operations.estate_store.estate import load_estate
 from dashboard.plans.choices import Choice
 from dashboard.schedules.models import KeptOutcome, Reading
 from dashboard.schedules.outcome_store import SETTLES

@@ -7,7 +7,7 @@ import pytest
 from dashboard.approvals.models import Proposal
 from dashboard.approvals.services import prepare_proposal, propose_schedule, remove_dataflow, roll_back_proposal
 from dashboard.catalog.models import DataflowRecord
-from dashboard.operations.estate import load_estate
+from dashboard.operations.estate_store.estate import load_estate
 from dashboard.plans.choices import Choice
 from dashboard.plans.selectors import plan_of
 from dashboard.schedules.promises import in_force

@@ -14,8 +14,8 @@ from django.utils import timezone
 from dashboard import jobs
 from dashboard.approvals.models import Proposal
 from dashboard.approvals.services import prepare_proposal, propose_schedule
+from dashboard.operations.estate_store.offered_slots import SILENT_AFTER
 from dashboard.operations.models import FragmentRow, NodeRow, SlotRow
-from dashboard.operations.offered_slots import SILENT_AFTER
 from dashboard.operations.services import register_node
 from dashboard.plans.choices import Choice
 from dashboard.plans.selectors import plan_of

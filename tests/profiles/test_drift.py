@@ -7,10 +7,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from dashboard import jobs
-from dashboard.operations.estate import load_estate
+from dashboard.operations.estate_store.estate import load_estate
+from dashboard.operations.live_view.nodes import current_machine
+from dashboard.operations.live_view.telemetry import record_nodes
 from dashboard.operations.models import NodeRow
-from dashboard.operations.nodes import current_machine
-from dashboard.operations.telemetry import record_nodes
 from dashboard.profiles import observations, selectors
 from dashboard.profiles.models import ObservationRow, ProfileRecord
 from dashboard.profiles.observations import record_observations

@@ -10,8 +10,8 @@ import pytest
 
 from dashboard.audit.models import AuditEntry
 from dashboard.jobs import BrokerAway, TrialProgress, TrialResult
+from dashboard.operations.estate_store.reservations import SlotTaken
 from dashboard.operations.models import EstateState, SlotRow
-from dashboard.operations.reservations import SlotTaken
 from dashboard.plans.selectors import plan_of
 from dashboard.profiles import selectors
 from dashboard.profiles.estimates import is_estimate

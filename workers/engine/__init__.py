@@ -1,4 +1,4 @@
 """The engine: agents that bring nodes to their desired state, Spark queries, channels, and what is observed of them.
 
-Imports ``scheduler.model`` and ``workers.library``; nothing of the site. Read ``agents/reconcile.py`` first.
+Imports ``scheduler.model`` and ``workers.library``; nothing of the site. Read ``agents/reconciling`` first.
 """

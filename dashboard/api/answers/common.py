@@ -10,7 +10,7 @@ from typing import Annotated, Any, Generic, TypeVar, Union, get_args, get_origin
 from ninja import Schema
 from pydantic import ConfigDict, create_model
 
-from dashboard.operations.document_fields import DataflowUser
+from dashboard.operations.live_view.document_fields import DataflowUser
 from scheduler.model import errors
 
 Item = TypeVar("Item")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from dashboard.bills import costs
-from dashboard.operations import live_documents
-from dashboard.operations.failures import Failure
+from dashboard.operations.live_view import live_documents
+from dashboard.operations.live_view.failures import Failure
 from scheduler.model import dataflow
 
 from .common import Answer, History, Problem, answer_of

@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import Field
 
 from dashboard.catalog import selectors as catalog
-from dashboard.operations import live_documents
+from dashboard.operations.live_view import live_documents
 
 from .common import Answer, History, answer_of
 

@@ -36,10 +36,10 @@ from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.permissions import is_uuid
 from dashboard.controllers.models import RoundRow
 from dashboard.controllers.stored import loop_time
-from dashboard.operations.estate import current_estate
-from dashboard.operations.generation import lock_generation
+from dashboard.operations.estate_store.estate import current_estate
+from dashboard.operations.estate_store.generation import lock_generation
+from dashboard.operations.latency_limits.modes import is_still_wanted
 from dashboard.operations.models import BatchFigures, CutTask
-from dashboard.operations.modes import is_still_wanted
 from dashboard.plans.kinds import SITE_PLAN_KINDS
 from dashboard.plans.selectors import plan_of
 from scheduler.controllers import values

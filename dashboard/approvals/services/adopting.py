@@ -14,7 +14,7 @@ from dashboard.audit.trail import audited
 from dashboard.catalog import lifecycle as dataflows
 from dashboard.catalog.documents import parse_document
 from dashboard.catalog.moves import move_dataflow
-from dashboard.operations.generation import lock_generation
+from dashboard.operations.estate_store.generation import lock_generation
 from dashboard.teams.models import Role, User
 from dashboard.teams.permissions import require_role, viewer_of
 from scheduler.model.errors import WeirError

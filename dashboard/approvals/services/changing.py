@@ -16,7 +16,7 @@ from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.permissions import dataflow_for
 from dashboard.catalog.selectors import current_version, version
 from dashboard.catalog.services import store_version
-from dashboard.operations.generation import lock_generation
+from dashboard.operations.estate_store.generation import lock_generation
 from dashboard.plans.joining import options_of
 from dashboard.plans.kinds import SITE_PLAN_KINDS
 from dashboard.teams.models import Role, User

@@ -18,10 +18,10 @@ from dashboard.approvals.services.enacting import take_back
 from dashboard.approvals.services.rearranging import open_move
 from dashboard.approvals.services.submission import plan_anew
 from dashboard.audit.trail import audited
-from dashboard.operations.estate import current_estate
-from dashboard.operations.generation import lock_generation
+from dashboard.operations.estate_store.estate import current_estate
+from dashboard.operations.estate_store.generation import lock_generation
+from dashboard.operations.estate_store.offered_slots import silent_nodes
 from dashboard.operations.models import NodeRow
-from dashboard.operations.offered_slots import silent_nodes
 from scheduler.model.errors import WeirError
 from scheduler.model.fragment import node_of
 

@@ -24,9 +24,9 @@ from dashboard.catalog.moves import move_dataflow
 from dashboard.catalog.permissions import visible_to
 from dashboard.catalog.services import take_version
 from dashboard.history.store import DatabaseHistory
-from dashboard.operations.estate_reader import StoredEstate
-from dashboard.operations.estate_writer import drop_bundles, on_slots_there, store_plan
-from dashboard.operations.generation import lock_generation
+from dashboard.operations.estate_store.estate_reader import StoredEstate
+from dashboard.operations.estate_store.estate_writer import drop_bundles, on_slots_there, store_plan
+from dashboard.operations.estate_store.generation import lock_generation
 from dashboard.operations.models import EstateState
 from dashboard.plans import services as plans
 from dashboard.plans.computing import compute

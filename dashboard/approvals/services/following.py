@@ -8,7 +8,7 @@ from datetime import datetime
 
 from dashboard.approvals import selectors
 from dashboard.approvals.services.enacting import drop_left_bundles, record_progress
-from dashboard.operations.fragment_settings import settings_of
+from dashboard.operations.estate_store.fragment_settings import settings_of
 from dashboard.operations.selectors import fragments_where, slots_around, slots_gone
 from dashboard.operations.selectors import nodes as all_nodes
 from dashboard.plans.selectors import plan_of

@@ -17,10 +17,11 @@ from dashboard.approvals.services.rearranging import open_pause
 from dashboard.audit.trail import audited
 from dashboard.catalog import lifecycle as dataflows
 from dashboard.catalog.models import DataflowRecord
-from dashboard.operations import losses, slow_queries
-from dashboard.operations.generation import lock_generation
-from dashboard.operations.given_up import given_up_for_others
-from dashboard.operations.reader_terms import head_of, working_users
+from dashboard.operations.diagnosis import slow_queries
+from dashboard.operations.diagnosis.given_up import given_up_for_others
+from dashboard.operations.estate_store import losses
+from dashboard.operations.estate_store.generation import lock_generation
+from dashboard.operations.estate_store.reader_terms import head_of, working_users
 from scheduler.contracts.reports import Reports
 from scheduler.model import behind
 

@@ -13,7 +13,7 @@ from dashboard.approvals.models import Proposal
 from dashboard.approvals.services.enacting import execute
 from dashboard.approvals.services.waiting_plans import bring_up_to_date
 from dashboard.audit.trail import Audit, audited
-from dashboard.operations.generation import lock_generation
+from dashboard.operations.estate_store.generation import lock_generation
 from scheduler.model.errors import InvalidTransition
 
 log = structlog.get_logger(__name__)

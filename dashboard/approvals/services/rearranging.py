@@ -13,8 +13,8 @@ from dashboard.approvals.services.submission import asked_again, open_proposal, 
 from dashboard.audit.trail import Audit, audited
 from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.permissions import dataflow_for
-from dashboard.operations.estate import stored_estate
-from dashboard.operations.generation import lock_generation
+from dashboard.operations.estate_store.estate import stored_estate
+from dashboard.operations.estate_store.generation import lock_generation
 from dashboard.plans.computing import compute
 from dashboard.plans.kinds import SITE_PLAN_KINDS
 from dashboard.plans.models import PlanRecord

@@ -18,7 +18,7 @@ from dashboard.audit.trail import Audit, audited
 from dashboard.catalog import lifecycle as dataflows
 from dashboard.catalog.moves import move_dataflow
 from dashboard.core.errors import BadInput
-from dashboard.operations.generation import lock_generation
+from dashboard.operations.estate_store.generation import lock_generation
 from dashboard.teams.models import Role, Team, User
 from dashboard.teams.permissions import Viewer, viewer_of
 from scheduler.approving import ApproverRole

@@ -13,7 +13,7 @@ from dashboard.approvals.services.submission import choose, open_proposal, requi
 from dashboard.audit.trail import Audit, audited
 from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.permissions import dataflow_for
-from dashboard.operations.generation import lock_generation
+from dashboard.operations.estate_store.generation import lock_generation
 from dashboard.plans.choices import Choice
 from dashboard.plans.joining import begin_in_words, options_of
 from dashboard.plans.kinds import SITE_PLAN_KINDS

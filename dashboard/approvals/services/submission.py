@@ -26,8 +26,8 @@ from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.moves import move_dataflow
 from dashboard.catalog.services import store_dataflow
 from dashboard.controllers.models import RoundRow
-from dashboard.operations.estate import stored_estate
-from dashboard.operations.generation import lock_generation
+from dashboard.operations.estate_store.estate import stored_estate
+from dashboard.operations.estate_store.generation import lock_generation
 from dashboard.plans import services as plans
 from dashboard.plans.choices import Choice
 from dashboard.plans.computing import plan_and_reads

@@ -13,8 +13,8 @@ from dashboard.approvals.models import Proposal
 from dashboard.approvals.services.enacting import overtake
 from dashboard.approvals.services.review_requests import ask
 from dashboard.audit.trail import audited
-from dashboard.operations.estate_reader import current_generation
-from dashboard.operations.generation import lock_generation
+from dashboard.operations.estate_store.estate_reader import current_generation
+from dashboard.operations.estate_store.generation import lock_generation
 from dashboard.plans import services as plans
 from dashboard.plans.carrying_over import PlanCarrier
 from dashboard.plans.selectors import plan_of

@@ -9,8 +9,8 @@ from django.db.models import Q
 
 from dashboard.controllers.models import RoundRow
 from dashboard.controllers.world import StoredWorld
+from dashboard.operations.estate_store.reservations import fragments_by_slot
 from dashboard.operations.models import SlotRow
-from dashboard.operations.reservations import fragments_by_slot
 from dashboard.profiles.approval import author_of, hindrance_of
 from dashboard.profiles.lifecycle import OPEN
 from dashboard.profiles.models import ObservationRow, ProfileRecord, SweepRecord

@@ -10,9 +10,9 @@ from django.conf import settings
 from dashboard import jobs
 from dashboard.catalog import lifecycle as dataflows
 from dashboard.controllers.world import StoredWorld
-from dashboard.operations import slow_queries
-from dashboard.operations.slow_queries import SlowTask
-from dashboard.operations.view import View
+from dashboard.operations.diagnosis import slow_queries
+from dashboard.operations.diagnosis.slow_queries import SlowTask
+from dashboard.operations.live_view.view import View
 from scheduler.controllers.dry_run import Frame
 from scheduler.controllers.evidence import fusions
 from scheduler.controllers.isolating import HoldUp, HoldUps, Waiting

@@ -10,7 +10,7 @@ from django.urls import reverse
 from dashboard.alerts import selectors as alerts
 from dashboard.approvals import selectors as approvals
 from dashboard.approvals.comments import unseen_mentions
-from dashboard.operations.live_documents import MOVING
+from dashboard.operations.live_view.live_documents import MOVING
 from dashboard.profiles import selectors as profiles
 from dashboard.teams.models import Role
 from dashboard.teams.selectors import teams

@@ -15,7 +15,7 @@ from django.views.decorators.http import require_POST, require_safe
 from dashboard.alerts import selectors, services
 from dashboard.alerts.models import Alert
 from dashboard.catalog.permissions import is_uuid
-from dashboard.operations.recording import subject_of_part
+from dashboard.operations.live_view.recording import subject_of_part
 from dashboard.pages import flash
 from dashboard.pages.views.elements import element_url
 from dashboard.teams.models import Role

@@ -30,10 +30,10 @@ from dashboard.explorer.preview import preview_submission
 from dashboard.explorer.versions import compared
 from dashboard.operations import selectors as operations
 from dashboard.operations.elements import queries_of
-from dashboard.operations.failures import failures
 from dashboard.operations.fragments import fragmentation_of
+from dashboard.operations.live_view.failures import failures
+from dashboard.operations.live_view.states import GAVE_UP
 from dashboard.operations.services import try_again
-from dashboard.operations.states import GAVE_UP
 from dashboard.pages import flash
 from dashboard.pages.event_table import event_table
 from dashboard.pages.graphs import dataflow_graph, pair_graph, preview_graph, stream_id

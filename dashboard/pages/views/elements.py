@@ -14,10 +14,10 @@ from django.views.decorators.http import require_POST, require_safe
 from dashboard.approvals.drains import drain_of
 from dashboard.operations import elements as parts
 from dashboard.operations import selectors as operations
-from dashboard.operations.findings import verdict
-from dashboard.operations.health import verdict_of
-from dashboard.operations.problems import Problem
-from dashboard.operations.problems import problems as problems_of
+from dashboard.operations.diagnosis.health import verdict_of
+from dashboard.operations.diagnosis.problems import Problem
+from dashboard.operations.diagnosis.problems import problems as problems_of
+from dashboard.operations.live_view.findings import verdict
 from dashboard.operations.services import NothingElsewhere, drain_node, undrain_node
 from dashboard.pages import flash
 from dashboard.pages.charts import CHARTS

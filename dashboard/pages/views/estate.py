@@ -12,9 +12,9 @@ from django.views.decorators.http import require_safe
 from dashboard.audit import selectors as trail
 from dashboard.catalog.lifecycle import RUNNING
 from dashboard.operations import selectors as operations
+from dashboard.operations.diagnosis.health import verdict_of
 from dashboard.operations.fragments import fragmentations
-from dashboard.operations.health import verdict_of
-from dashboard.operations.latency_view import worst_states
+from dashboard.operations.latency_limits.latency_view import worst_states
 from scheduler.latency.status import MET, WAITING
 from scheduler.model.fragment import node_of
 

@@ -17,7 +17,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from dashboard import jobs
 from dashboard.core.errors import BadInput, http_status
-from dashboard.operations.nodes import current_machine
+from dashboard.operations.live_view.nodes import current_machine
 from dashboard.pages import flash
 from dashboard.pages.profile_figures import profile_figures, trial_figures
 from dashboard.profiles import selectors

@@ -19,7 +19,7 @@ from dashboard.approvals.lifecycle import PENDING
 from dashboard.catalog import selectors as catalog
 from dashboard.catalog.lifecycle import RUNNING
 from dashboard.core.errors import http_status
-from dashboard.operations.latency_view import offer_of
+from dashboard.operations.latency_limits.latency_view import offer_of
 from dashboard.pages import flash
 from dashboard.pages.figures import curve_figure
 from dashboard.pages.templatetags.schedules import exact_rate

@@ -11,7 +11,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from dashboard.catalog import selectors as catalog
 from dashboard.operations import selectors as operations
-from dashboard.operations import sinks
+from dashboard.operations.live_view import sinks
 from dashboard.pages import flash
 from dashboard.pages.views.dataflows import LETTERS_SHOWN, found_or_problem, moment_of
 from dashboard.teams.models import Role

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dashboard.catalog import lifecycle as dataflows
-from dashboard.operations.estate_writer import on_slots_there
-from dashboard.operations.slow_queries import cut_tasks
+from dashboard.operations.diagnosis.slow_queries import cut_tasks
+from dashboard.operations.estate_store.estate_writer import on_slots_there
 from dashboard.plans.evidence import evidence_of, rule
 from dashboard.plans.kinds.site_plan_kind import SitePlanKind, computed_with
 from dashboard.plans.models import PlanRecord

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dashboard.catalog import lifecycle as dataflows
-from dashboard.operations.file_secrets import file_secrets
-from dashboard.operations.offered_slots import closed_slots, silent_nodes
+from dashboard.operations.estate_store.file_secrets import file_secrets
+from dashboard.operations.estate_store.offered_slots import closed_slots, silent_nodes
 from dashboard.plans.kinds.site_plan_kind import SitePlanKind, computed_with
 from dashboard.plans.models import PlanRecord
 from scheduler.interruptions import interruptions_of

@@ -17,9 +17,9 @@ import structlog
 from dashboard import jobs
 from dashboard.audit.trail import Audit, audited
 from dashboard.jobs import TrialProgress, TrialResult
-from dashboard.operations import reservations
+from dashboard.operations.estate_store import reservations
+from dashboard.operations.estate_store.reservations import SlotTaken
 from dashboard.operations.models import SlotRow
-from dashboard.operations.reservations import SlotTaken
 from dashboard.profiles.approval import author_of, hindrance_of, is_approved, target_of
 from dashboard.profiles.lifecycle import DONE, FAILED, LIFECYCLE, OPEN, QUEUED, RUNNING
 from dashboard.profiles.models import SweepRecord, TrialRecord

@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from dashboard import jobs
 from dashboard.audit.trail import audited
-from dashboard.operations import reservations
+from dashboard.operations.estate_store import reservations
 from dashboard.operations.models import SlotRow
 from dashboard.profiles.approval import require_approved, require_effects_of, target_of
 from dashboard.profiles.lifecycle import CANCELLED, LIFECYCLE, OPEN, PAUSED, QUEUED, RUNNING, SUGGESTED

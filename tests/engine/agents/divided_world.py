@@ -24,13 +24,13 @@ from scheduler.model.fragment import Fragment, RunningBundle, RunningTask, Slot
 from scheduler.model.task_types import TaskType
 from scheduler.reuse.division import WantedBundle, divided_anew
 from workers.engine import desired as wishes
-from workers.engine.agents import executor, query_actuator, record_actuator
-from workers.engine.agents.context import SlotContext
-from workers.engine.agents.executor import FragmentExecutor
-from workers.engine.agents.fragment_run import FragmentRun
-from workers.engine.agents.handover import Stage
-from workers.engine.agents.reconcile import State, reconcile
-from workers.engine.agents.standby import Patience, stages_of
+from workers.engine.agents.reconciling import executor, query_actuator, record_actuator
+from workers.engine.agents.reconciling.context import SlotContext
+from workers.engine.agents.reconciling.executor import FragmentExecutor
+from workers.engine.agents.reconciling.fragment_run import FragmentRun
+from workers.engine.agents.reconciling.handover import Stage
+from workers.engine.agents.reconciling.reconcile import State, reconcile
+from workers.engine.agents.reconciling.standby import Patience, stages_of
 from workers.engine.agents.transport import carrying, copies_ahead
 from workers.engine.agents.transport.carrying import Carrier
 from workers.engine.spark.failures import FragmentFailed, explain_error

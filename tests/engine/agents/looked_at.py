@@ -8,9 +8,9 @@ from scheduler.contracts.desired import DesiredState, Input, WantedFragment, Wan
 from scheduler.contracts.offsets import START, Offset
 from scheduler.model.dataflow import Task
 from scheduler.model.task_types import TaskType
-from workers.engine.agents import instructions as do
-from workers.engine.agents.reconcile import Actual, State
-from workers.engine.agents.snapshot import Snapshot
+from workers.engine.agents.reconciling import instructions as do
+from workers.engine.agents.reconciling.reconcile import Actual, State
+from workers.engine.agents.reconciling.snapshot import Snapshot
 from workers.engine.channels.channel_info import ChannelInfo
 
 TYPES = {"src": TaskType("src", "source", "", "a:b"), "add": TaskType("add", "transform", "", "a:b")}

@@ -7,7 +7,7 @@ from random import Random
 
 from scheduler.contracts.offsets import START, Offset
 from scheduler.model.behind import SPILL
-from workers.engine.agents.spiller import Spiller, Terms
+from workers.engine.agents.supervising.spiller import Spiller, Terms
 from workers.engine.channels import keys, scripts
 from workers.engine.channels.channel_info import OnDisk
 from workers.engine.channels.registry import Channels

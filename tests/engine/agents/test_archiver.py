@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from workers.engine.agents.archiver import Archiver
+from workers.engine.agents.supervising.archiver import Archiver
 from workers.engine.settings import from_environment
 
 

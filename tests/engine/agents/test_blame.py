@@ -15,11 +15,11 @@ from scheduler.contracts.desired import WantedFragment
 from scheduler.contracts.reports import QUERY_REPORTS
 from scheduler.model.dataflow import Task
 from workers.engine.agents.blame import DEATHS, TURN_MS, Death, Suspicion
-from workers.engine.agents.fragment_run import FragmentRun
 from workers.engine.agents.node_store import NodeStore
-from workers.engine.agents.reconcile import Start, State, reconcile
+from workers.engine.agents.reconciling.fragment_run import FragmentRun
+from workers.engine.agents.reconciling.reconcile import Start, State, reconcile
 from workers.engine.agents.store import SlotStore
-from workers.engine.agents.supervision import JVM_GONE, SlotProcess
+from workers.engine.agents.supervising.supervision import JVM_GONE, SlotProcess
 from workers.engine.agents.suspects import Suspects
 from workers.engine.spark.failures import FragmentFailed
 

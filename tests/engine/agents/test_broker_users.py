@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from scheduler.contracts.desired import DESIRED_STATES, DesiredState
 from tests.conftest import running_broker
-from workers.engine.agents import key_patterns
-from workers.engine.agents.broker_users import CONNECTORS, LOOKS, SLOTS, BrokerUsers
 from workers.engine.agents.node_store import NodeStore
 from workers.engine.agents.store import SlotStore
+from workers.engine.agents.supervising import key_patterns
+from workers.engine.agents.supervising.broker_users import CONNECTORS, LOOKS, SLOTS, BrokerUsers
 from workers.engine.channels import keys
 from workers.engine.channels.registry import Channels
 from workers.engine.looks import key as look_key

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scheduler.contracts.desired import Input, WantedFragment
 from scheduler.model.dataflow import Task
 from workers.engine.agents.coming_back import AT_ONCE, in_turn, urgency
-from workers.engine.agents.reconcile import Actual, Start, State, Stop, reconcile
+from workers.engine.agents.reconciling.reconcile import Actual, Start, State, Stop, reconcile
 
 
 def wanted(seed: int, count: int) -> dict[str, WantedFragment]:

@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 
 from workers import walls
-from workers.engine.agents import confinement
-from workers.engine.agents.broker_users import CONNECTORS, LOOKS, SLOTS, BrokerUsers
-from workers.engine.agents.confinement import MORE_PATHS, MORE_VARIABLES, PASSED, Confinement, Means
 from workers.engine.agents.node_store import NodeStore
-from workers.engine.agents.supervision import SPARE
+from workers.engine.agents.supervising import confinement
+from workers.engine.agents.supervising.broker_users import CONNECTORS, LOOKS, SLOTS, BrokerUsers
+from workers.engine.agents.supervising.confinement import MORE_PATHS, MORE_VARIABLES, PASSED, Confinement, Means
+from workers.engine.agents.supervising.supervision import SPARE
 from workers.engine.settings import ROOT, Settings
 
 LOOT = "what-nobody-may-have"

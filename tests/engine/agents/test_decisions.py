@@ -11,11 +11,11 @@ from scheduler.contracts.offsets import START, Offset
 from scheduler.contracts.partitioning import Quota
 from scheduler.contracts.savepoints import RestorePoint, Savepoint
 from scheduler.model.dataflow import Task
-from workers.engine.agents import broker_instructions as on
-from workers.engine.agents import instructions as do
 from workers.engine.agents.checkpoint import Progress
-from workers.engine.agents.decisions import decide
-from workers.engine.agents.reconcile import (
+from workers.engine.agents.reconciling import broker_instructions as on
+from workers.engine.agents.reconciling import instructions as do
+from workers.engine.agents.reconciling.decisions import decide
+from workers.engine.agents.reconciling.reconcile import (
     ActivateRoutes,
     Actual,
     End,
@@ -29,8 +29,8 @@ from workers.engine.agents.reconcile import (
     State,
     Stop,
 )
-from workers.engine.agents.snapshot import LEFT, Records
-from workers.engine.agents.state_checks import validate_state
+from workers.engine.agents.reconciling.snapshot import LEFT, Records
+from workers.engine.agents.reconciling.state_checks import validate_state
 from workers.engine.channels.channel_info import Skip
 
 from .looked_at import HEIR, READER, SOURCE, info, of_kind, snapshot, wanting

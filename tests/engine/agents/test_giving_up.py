@@ -12,11 +12,11 @@ from scheduler.contracts.desired import WantedFragment
 from scheduler.contracts.reports import QUERY_REPORTS
 from scheduler.model.dataflow import Task
 from workers.engine.agents.backoff import HEALTHY_MS, RETRIES
-from workers.engine.agents.fragment_run import FragmentRun
-from workers.engine.agents.handover import Stage
-from workers.engine.agents.line_writer import LineWriter
-from workers.engine.agents.reconcile import Pause, Start, State, Stop, reconcile
+from workers.engine.agents.reconciling.fragment_run import FragmentRun
+from workers.engine.agents.reconciling.handover import Stage
+from workers.engine.agents.reconciling.reconcile import Pause, Start, State, Stop, reconcile
 from workers.engine.agents.slot import Slot
+from workers.engine.agents.supervising.line_writer import LineWriter
 from workers.engine.channels import keys
 from workers.engine.settings import Settings
 from workers.engine.spark.failures import FragmentFailed

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from scheduler.contracts.desired import DesiredState, WantedFragment, WantedSlot
 from workers.engine.agents.checkpoint import Progress, read_progress
-from workers.engine.agents.handover import predecessors, successors
+from workers.engine.agents.reconciling.handover import predecessors, successors
 
 from .divided_world import NUMBERS, SLOTS, World
 from .recut_chains import LENGTH, Plans

@@ -10,9 +10,9 @@ import pytest
 
 from scheduler.contracts.reports import QUERY_REPORTS
 from workers.engine.agents.backoff import HEALTHY_MS
-from workers.engine.agents.fragment_run import FragmentRun
 from workers.engine.agents.hanging import HANGS_MS, WANDERS_MS, Doing, HangingQueries, HangingWatch, hangs
-from workers.engine.agents.reconcile import State
+from workers.engine.agents.reconciling.fragment_run import FragmentRun
+from workers.engine.agents.reconciling.reconcile import State
 from workers.engine.spark.failures import FragmentFailed
 from workers.engine.spark.listener import QueryListener
 

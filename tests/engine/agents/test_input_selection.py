@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.contracts.desired import Input
-from workers.engine.agents.input_selection import select_inputs
+from workers.engine.agents.reconciling.input_selection import select_inputs
 
 A1, A2, B1 = Input("a1.0", "a"), Input("a2.0", "a"), Input("b1.0", "b")
 

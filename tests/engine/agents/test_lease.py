@@ -8,9 +8,9 @@ import pytest
 import redis
 
 from scheduler.contracts.desired import DesiredState
-from workers.engine.agents.lease import Lease, LeaseState
 from workers.engine.agents.node import Node
 from workers.engine.agents.node_store import NodeStore
+from workers.engine.agents.supervising.lease import Lease, LeaseState
 from workers.engine.settings import Settings
 
 

@@ -6,7 +6,7 @@ import sys
 
 from tests.launcher.waiting import wait_until
 from workers.engine.agents.leftovers import LAST_MS, LOOK_MS, WATCHED_MS, Leftovers
-from workers.engine.agents.supervision import LEFT_AT_WORK, SlotProcess
+from workers.engine.agents.supervising.supervision import LEFT_AT_WORK, SlotProcess
 
 
 class Driver:

@@ -22,12 +22,12 @@ from scheduler.contracts.desired import DesiredState, WantedFragment, WantedSlot
 from scheduler.model.estate import Estate
 from scheduler.model.fragment import Fragment, channel_id, node_of
 from scheduler.reuse.handover import moved_in
-from workers.engine.agents import record_actuator
 from workers.engine.agents.fold_stores import FoldStores
-from workers.engine.agents.handover import predecessors, remote_successors, successors
-from workers.engine.agents.instructions import RecordCopy
-from workers.engine.agents.record_actuator import RecordActuator
-from workers.engine.agents.standby import Patience, stages_of
+from workers.engine.agents.reconciling import record_actuator
+from workers.engine.agents.reconciling.handover import predecessors, remote_successors, successors
+from workers.engine.agents.reconciling.instructions import RecordCopy
+from workers.engine.agents.reconciling.record_actuator import RecordActuator
+from workers.engine.agents.reconciling.standby import Patience, stages_of
 from workers.engine.agents.transport import differences, parcels
 from workers.engine.agents.transport.ahead import Limits
 from workers.engine.agents.transport.carrying import NOTHING, Carrier, Elsewhere, still_leaving

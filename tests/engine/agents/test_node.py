@@ -20,8 +20,8 @@ from scheduler.contracts.desired import DESIRED_STATES, DesiredState
 from scheduler.contracts.looks import LookOrder
 from scheduler.contracts.trials import TrialOrder
 from workers.engine import desired, looks, trials
-from workers.engine.agents import broker_sync
 from workers.engine.agents.node_store import NodeStore
+from workers.engine.agents.supervising import broker_sync
 from workers.engine.spark.pinning import Pinning, core_of
 from workers.launcher import broker as embedded
 from workers.processes import spawn, stop

@@ -14,11 +14,11 @@ from scheduler.contracts.partitioning import Quota
 from scheduler.model.dataflow import Task
 from scheduler.model.task_types import TaskType
 from workers.engine.agents.checkpoint import Progress
-from workers.engine.agents.context import SlotContext
-from workers.engine.agents.executor import FragmentExecutor
-from workers.engine.agents.fragment_run import FragmentRun
-from workers.engine.agents.outputs import parts_of
-from workers.engine.agents.reconcile import Action, Route, Start, Unroute
+from workers.engine.agents.reconciling.context import SlotContext
+from workers.engine.agents.reconciling.executor import FragmentExecutor
+from workers.engine.agents.reconciling.fragment_run import FragmentRun
+from workers.engine.agents.reconciling.outputs import parts_of
+from workers.engine.agents.reconciling.reconcile import Action, Route, Start, Unroute
 from workers.engine.channels.real_time import Mode
 from workers.engine.channels.registry import Channels
 

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from tests.launcher.waiting import wait_until
-from workers.engine.agents.long_batches import Batching, LongBatches
-from workers.engine.agents.pulse import PULSE_S, Pulse
-from workers.engine.agents.supervision import (
+from workers.engine.agents.reconciling.long_batches import Batching, LongBatches
+from workers.engine.agents.supervising.pulse import PULSE_S, Pulse
+from workers.engine.agents.supervising.supervision import (
     JVM_GONE,
     SILENT_MS,
     STALLED_MS,

@@ -18,8 +18,8 @@ from scheduler.latency.runtime_graph import Channel, RuntimeGraph, Vertex
 from scheduler.latency.setting_up import qos_setups
 from workers.engine import qos
 from workers.engine.agents.node_store import NewestDesired, NodeStore
-from workers.engine.agents.qos import NodeQos
-from workers.engine.agents.qos_sampling import Sampler
+from workers.engine.agents.supervising.qos import NodeQos
+from workers.engine.agents.supervising.qos_sampling import Sampler
 from workers.engine.channels import keys
 
 pytestmark = pytest.mark.broker

@@ -10,8 +10,8 @@ from scheduler.contracts.partitioning import Quota
 from scheduler.model.dataflow import Task
 from scheduler.model.errors import InvalidTransition
 from workers.engine.agents.backoff import HEALTHY_MS, delay_ms, failures_after
-from workers.engine.agents.handover import Stage
-from workers.engine.agents.reconcile import (
+from workers.engine.agents.reconciling.handover import Stage
+from workers.engine.agents.reconciling.reconcile import (
     Actual,
     CloseOutlet,
     CloseTail,

@@ -11,11 +11,11 @@ import pytest
 from scheduler.contracts.desired import WantedFragment
 from scheduler.model.dataflow import Task
 from scheduler.model.task_types import TaskType
-from workers.engine.agents.context import SlotContext
-from workers.engine.agents.fragment_run import FragmentRun
-from workers.engine.agents.instructions import Compile
-from workers.engine.agents.query_actuator import QueryActuator
-from workers.engine.agents.reconcile import State
+from workers.engine.agents.reconciling.context import SlotContext
+from workers.engine.agents.reconciling.fragment_run import FragmentRun
+from workers.engine.agents.reconciling.instructions import Compile
+from workers.engine.agents.reconciling.query_actuator import QueryActuator
+from workers.engine.agents.reconciling.reconcile import State
 from workers.engine.agents.store import SlotStore
 from workers.engine.channels.real_time import Mode
 from workers.engine.spark.failures import FragmentFailed, explain_error

@@ -13,9 +13,9 @@ import redis
 
 from scheduler.contracts.desired import DESIRED_STATES
 from workers.engine import secrets
-from workers.engine.agents.broker_users import CONNECTORS
-from workers.engine.agents.opening import Opener
-from workers.engine.agents.secret_requests import RequestedSecrets
+from workers.engine.agents.supervising.broker_users import CONNECTORS
+from workers.engine.agents.supervising.opening import Opener
+from workers.engine.agents.supervising.secret_requests import RequestedSecrets
 from workers.engine.channels import keys
 from workers.engine.secrets import KEY_FILE, SecretAway, Vault, opened, publish, redacted
 from workers.engine.settings import Settings

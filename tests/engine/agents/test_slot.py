@@ -10,10 +10,10 @@ import redis
 
 from scheduler.contracts.desired import Input, WantedFragment
 from scheduler.model.dataflow import Task
-from workers.engine.agents.fragment_run import FragmentRun
-from workers.engine.agents.line_writer import LineWriter
-from workers.engine.agents.reconcile import State
+from workers.engine.agents.reconciling.fragment_run import FragmentRun
+from workers.engine.agents.reconciling.reconcile import State
 from workers.engine.agents.slot import Slot
+from workers.engine.agents.supervising.line_writer import LineWriter
 from workers.engine.channels import keys
 from workers.engine.settings import Settings
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scheduler.contracts.desired import DesiredState, Input, WantedFragment, WantedSlot
 from scheduler.contracts.offsets import START, Offset
 from scheduler.model.behind import CHOICES, LOSE_OLDEST, SPILL
-from workers.engine.agents.spiller import Terms, shared_inputs
+from workers.engine.agents.supervising.spiller import Terms, shared_inputs
 from workers.engine.channels.spill import ChannelSpill, Entry
 
 from .spilled_world import CAPACITY, CHANNEL, HOLD_MS, World, step

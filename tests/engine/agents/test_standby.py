@@ -9,16 +9,16 @@ import pytest
 from scheduler.contracts.offsets import START
 from scheduler.contracts.savepoints import RestorePoint
 from scheduler.model.dataflow import Task
-from workers.engine.agents import broker_instructions as on
-from workers.engine.agents import instructions as do
 from workers.engine.agents.checkpoint import Progress
-from workers.engine.agents.decisions import decide
-from workers.engine.agents.delays import QUICK_MS, SOON_MS, STANDBY_MS, TICK_MS
-from workers.engine.agents.fragment_run import FragmentRun
-from workers.engine.agents.handover import Stage, stage_of
-from workers.engine.agents.reconcile import End, Leave, Pause, Start, State, Stop
-from workers.engine.agents.snapshot import Records
-from workers.engine.agents.standby import Patience, heirs_awaited, heirs_due, rest_s
+from workers.engine.agents.reconciling import broker_instructions as on
+from workers.engine.agents.reconciling import instructions as do
+from workers.engine.agents.reconciling.decisions import decide
+from workers.engine.agents.reconciling.delays import QUICK_MS, SOON_MS, STANDBY_MS, TICK_MS
+from workers.engine.agents.reconciling.fragment_run import FragmentRun
+from workers.engine.agents.reconciling.handover import Stage, stage_of
+from workers.engine.agents.reconciling.reconcile import End, Leave, Pause, Start, State, Stop
+from workers.engine.agents.reconciling.snapshot import Records
+from workers.engine.agents.reconciling.standby import Patience, heirs_awaited, heirs_due, rest_s
 
 from .looked_at import HEIR, READER, info, of_kind, snapshot, wanting
 

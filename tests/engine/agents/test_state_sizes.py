@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from workers.engine.agents.state_sizes import LOOK_MS, StateSizes
+from workers.engine.agents.reconciling.state_sizes import LOOK_MS, StateSizes
 
 
 def test_a_size_is_looked_at_now_and_then() -> None:

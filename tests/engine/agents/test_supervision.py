@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.launcher.waiting import wait_until
-from workers.engine.agents.supervision import MOST_PATIENT, SILENT_MS, STARTING_MS, SlotGone, SlotProcess
+from workers.engine.agents.supervising.supervision import MOST_PATIENT, SILENT_MS, STARTING_MS, SlotGone, SlotProcess
 
 # Says what state it is in, where it is told to, and then nothing.
 SLOT = (

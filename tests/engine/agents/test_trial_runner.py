@@ -14,10 +14,10 @@ import redis
 
 from scheduler.contracts.trials import Progress, TrialOrder, TrialResult
 from workers.engine import trials
-from workers.engine.agents import trial as trial_module
-from workers.engine.agents import trial_runner as runner_module
-from workers.engine.agents.supervision import SlotGone
-from workers.engine.agents.trial_runner import TrialRunner
+from workers.engine.agents.supervising import trial as trial_module
+from workers.engine.agents.supervising import trial_runner as runner_module
+from workers.engine.agents.supervising.supervision import SlotGone
+from workers.engine.agents.supervising.trial_runner import TrialRunner
 from workers.engine.channels import keys
 from workers.engine.channels.registry import Channels
 from workers.engine.measuring import feed

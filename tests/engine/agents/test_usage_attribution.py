@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from workers.engine.agents.usage import Usage
-from workers.engine.agents.usage_attribution import Rates, UsageAttribution
+from workers.engine.agents.supervising.usage import Usage
+from workers.engine.agents.supervising.usage_attribution import Rates, UsageAttribution
 
 
 def test_a_rate_is_over_the_last_seconds_and_begins_anew_with_its_counter():

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.contracts.desired import DesiredState
-from workers.engine.agents.view import DesiredView
+from workers.engine.agents.reconciling.view import DesiredView
 from workers.engine.settings import from_environment
 
 

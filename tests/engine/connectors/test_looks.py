@@ -13,8 +13,8 @@ import redis
 from scheduler.contracts.looks import DONE, FAILED, LookOrder
 from scheduler.model.dataflow import Task
 from workers.engine import looks
-from workers.engine.agents import look_runner
-from workers.engine.agents.confinement import Confinement
+from workers.engine.agents.supervising import look_runner
+from workers.engine.agents.supervising.confinement import Confinement
 from workers.engine.looks import Seen
 from workers.engine.settings import Settings
 

@@ -20,7 +20,7 @@ import redis
 from scheduler.contracts.looks import DONE, FAILED, LookOrder
 from scheduler.model.dataflow import Task
 from workers.engine import looks
-from workers.engine.agents.look_runner import AT_ONCE
+from workers.engine.agents.supervising.look_runner import AT_ONCE
 from workers.engine.secrets import Vault, publish
 
 from .playing import until

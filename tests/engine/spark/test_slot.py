@@ -12,7 +12,7 @@ from scheduler.contracts.trials import TrialOrder
 from scheduler.model.fragment import Fragment, RunningTask
 from scheduler.performance.attribution import Counters, attribute, grown, query_work
 from workers.engine import trials
-from workers.engine.agents.usage import TREE_EVERY_MS
+from workers.engine.agents.supervising.usage import TREE_EVERY_MS
 from workers.engine.channels import keys
 from workers.engine.counters import read_counters
 from workers.engine.files.folder import staged_in

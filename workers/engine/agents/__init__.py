@@ -1,5 +1,5 @@
 """Agents: a node agent supervises slots, a slot reconciles the queries that run with those that are desired.
 
 May import scheduler.model, workers.engine.spark and workers.engine.channels; nothing of the site. Read
-``reconcile.py`` first.
+``reconciling/reconcile.py`` first, then ``supervising/supervision.py``. ``transport`` brings state to other nodes.
 """

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from scheduler.contracts.desired import WantedFragment
 
-from .reconcile import Action, Actual, Start, State
+from .reconciling.reconcile import Action, Actual, Start, State
 
 AT_ONCE = 4  # as many as the executor has threads
 

@@ -21,9 +21,9 @@ from workers.engine.spark import queries
 from workers.engine.spark.failures import FragmentFailed
 from workers.engine.spark.listener import QueryListener
 
-from .fragment_run import FragmentRun
-from .long_batches import LOOK_MS
-from .reconcile import State
+from .reconciling.fragment_run import FragmentRun
+from .reconciling.long_batches import LOOK_MS
+from .reconciling.reconcile import State
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -35,22 +35,22 @@ from workers.engine.spark.scratch import clear_spares
 from workers.library.registry import task_types
 from workers.processes import adopt_orphans
 
-from .archiver import Archiver
-from .broker_sync import DesiredStateWatcher, ReportPublisher, connect
-from .broker_users import CONNECTORS, BrokerUsers
-from .confinement import Confinement, command_of, trusted_environment, unconfined
-from .lease import Lease, LeaseState
 from .logs import configure, logger
-from .look_runner import LookRunner
 from .node_store import NewestDesired, NodeStore
-from .opening import Opener
-from .qos import NodeQos, QosThread, reports_of
-from .spiller import Spiller, SpillThread, shared_inputs
 from .store import FileLock
-from .supervision import READY, SPARE, SlotProcess, Spare, reap_orphans
-from .trial_runner import TrialRunner
-from .usage import TreeMeter, Usage
-from .usage_attribution import UsageAttribution
+from .supervising.archiver import Archiver
+from .supervising.broker_sync import DesiredStateWatcher, ReportPublisher, connect
+from .supervising.broker_users import CONNECTORS, BrokerUsers
+from .supervising.confinement import Confinement, command_of, trusted_environment, unconfined
+from .supervising.lease import Lease, LeaseState
+from .supervising.look_runner import LookRunner
+from .supervising.opening import Opener
+from .supervising.qos import NodeQos, QosThread, reports_of
+from .supervising.spiller import Spiller, SpillThread, shared_inputs
+from .supervising.supervision import READY, SPARE, SlotProcess, Spare, reap_orphans
+from .supervising.trial_runner import TrialRunner
+from .supervising.usage import TreeMeter, Usage
+from .supervising.usage_attribution import UsageAttribution
 
 REPORT_MS = 1_000
 CHECK_MS = 250  # how often slots are looked at, so that one that stalls is told of soon

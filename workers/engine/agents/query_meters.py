@@ -9,7 +9,7 @@ import redis
 
 from workers.engine.channels import keys
 
-from .fragment_run import FragmentRun
+from .reconciling.fragment_run import FragmentRun
 
 
 @dataclass(frozen=True, slots=True)

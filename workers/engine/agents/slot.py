@@ -41,34 +41,34 @@ from workers.engine.spark.session import open_session
 from workers.engine.spark.warm import REST_S, warm_up
 from workers.library.registry import task_types
 
-from .broker_sync import connect
 from .coming_back import AT_ONCE, in_turn
-from .context import SlotContext
-from .driver_end import refusal_told, status_of_end
-from .engine import SparkEngine
-from .executor import FragmentExecutor
-from .fragment_run import FragmentRun
-from .handover import AT_WORK, Stage
 from .hanging import HangingWatch
-from .heap_sampler import HeapSampler
 from .leftovers import Leftovers
-from .line_writer import LineWriter
 from .logs import configure, logger
-from .long_batches import LOOK_MS, LongBatches, batching, in_first_batch
 from .node_store import NewestDesired, NodeStore
-from .pulse import Pulse
 from .query_meters import read_meters
-from .reconcile import Action, State, reconcile
-from .secret_requests import RequestedSecrets, obey
-from .spare import wait_for_a_slot
-from .standby import Patience, heirs_due, rest_s, stages_of
-from .state_sizes import StateSizes
+from .reconciling.context import SlotContext
+from .reconciling.engine import SparkEngine
+from .reconciling.executor import FragmentExecutor
+from .reconciling.fragment_run import FragmentRun
+from .reconciling.handover import AT_WORK, Stage
+from .reconciling.long_batches import LOOK_MS, LongBatches, batching, in_first_batch
+from .reconciling.reconcile import Action, State, reconcile
+from .reconciling.standby import Patience, heirs_due, rest_s, stages_of
+from .reconciling.state_sizes import StateSizes
+from .reconciling.view import DesiredView, Looking
 from .store import SlotStore
-from .supervision import LEFT_AT_WORK, SPARE
+from .supervising.broker_sync import connect
+from .supervising.driver_end import refusal_told, status_of_end
+from .supervising.heap_sampler import HeapSampler
+from .supervising.line_writer import LineWriter
+from .supervising.pulse import Pulse
+from .supervising.secret_requests import RequestedSecrets, obey
+from .supervising.spare import wait_for_a_slot
+from .supervising.supervision import LEFT_AT_WORK, SPARE
+from .supervising.usage_attribution import Rates
 from .suspects import Suspects
 from .transport.carrying import Carrier
-from .usage_attribution import Rates
-from .view import DesiredView, Looking
 
 REPORT_MS = 1_000
 SWEEP_MS = 300_000

@@ -16,11 +16,11 @@ from workers.engine.spark.queries import is_in_a_batch
 
 from .atomic_files import write_atomically
 from .blame import IDLE_MS, TURN_MS, Suspicion
-from .delays import TICK_MS
-from .fragment_run import FragmentRun
 from .logs import logger
 from .node_store import NodeStore
-from .reconcile import State
+from .reconciling.delays import TICK_MS
+from .reconciling.fragment_run import FragmentRun
+from .reconciling.reconcile import State
 from .store import SlotStore
 
 

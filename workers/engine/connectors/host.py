@@ -27,12 +27,12 @@ import redis
 from scheduler.contracts.desired import made_in
 from scheduler.contracts.reports import ConnectorReport
 from scheduler.model.task_types import TaskType, TaskTypes
-from workers.engine.agents.broker_sync import connect
-from workers.engine.agents.line_writer import LineWriter
 from workers.engine.agents.logs import configure, logger
 from workers.engine.agents.node_store import NewestDesired, NodeStore
-from workers.engine.agents.secret_requests import RequestedSecrets, obey
-from workers.engine.agents.usage_attribution import Rates
+from workers.engine.agents.supervising.broker_sync import connect
+from workers.engine.agents.supervising.line_writer import LineWriter
+from workers.engine.agents.supervising.secret_requests import RequestedSecrets, obey
+from workers.engine.agents.supervising.usage_attribution import Rates
 from workers.engine.holding import HELD_MS
 from workers.engine.passing import PassingRecords, Phase
 from workers.engine.retried import RETRYING, STARTING

@@ -14,7 +14,7 @@ import sys
 
 from scheduler.contracts.looks import LOOK_ORDERS
 from workers.engine import looks
-from workers.engine.agents.broker_sync import connect
+from workers.engine.agents.supervising.broker_sync import connect
 from workers.engine.secrets import open_by, opened
 from workers.engine.settings import from_environment
 from workers.library.registry import task_types

@@ -2,5 +2,5 @@
 
 May import ``scheduler.model``, ``workers.engine.channels``, ``workers.library`` and ``workers.processes``, nothing of
 agents and, but for ``host.py``, nothing of Spark. Read ``workers/engine/trials.py`` first, then ``figures.py``;
-``workers/engine/agents/trial_runner.py`` puts it together, ``host.py`` is the slot's side.
+``workers/engine/agents/supervising/trial_runner.py`` puts it together, ``host.py`` is the slot's side.
 """

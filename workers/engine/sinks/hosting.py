@@ -21,7 +21,7 @@ import redis
 from scheduler.contracts.desired import DesiredState
 from scheduler.model.dataflow import Task
 from scheduler.model.task_types import TaskType
-from workers.engine.agents.usage_attribution import Rates
+from workers.engine.agents.supervising.usage_attribution import Rates
 from workers.engine.holding import HELD_MS
 from workers.engine.passing import PassingRecords, Phase
 from workers.engine.secrets import opened

@@ -7,9 +7,9 @@ from argparse import ArgumentParser
 
 from django.core.management.base import BaseCommand
 
-from dashboard.operations.health import verdict_of
+from dashboard.operations.diagnosis.health import verdict_of
 from dashboard.operations.live import live_estate
-from dashboard.operations.telemetry import EVERYTHING
+from dashboard.operations.live_view.telemetry import EVERYTHING
 
 
 class Command(BaseCommand):

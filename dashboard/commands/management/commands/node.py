@@ -8,7 +8,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from dashboard import jobs
 from dashboard.approvals.drains import Drain, QueryThere, drain_of
-from dashboard.operations.nodes import take_out_node, unpinned
+from dashboard.operations.live_view.nodes import take_out_node, unpinned
 from dashboard.operations.selectors import nodes
 from dashboard.operations.services import drain_node, undrain_node
 from scheduler.model.errors import WeirError

@@ -18,7 +18,7 @@ from dashboard.catalog.permissions import is_uuid
 from dashboard.catalog.selectors import dataflows
 from dashboard.commands.actors import actor_of
 from dashboard.commands.files import text_of
-from dashboard.operations.nodes import current_machine
+from dashboard.operations.live_view.nodes import current_machine
 from dashboard.profiles import selectors
 from dashboard.profiles.lifecycle import DONE, OPEN
 from dashboard.profiles.measurable import slot_choices

@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from dashboard.approvals.replays import ReplayOfProposal, replayed
 from dashboard.approvals.selectors import proposal as proposal_of
-from dashboard.operations.telemetry import EVERYTHING
+from dashboard.operations.live_view.telemetry import EVERYTHING
 from scheduler.model.errors import WeirError
 from scheduler.model.latency import in_words
 from scheduler.replay.setup import Replayed

@@ -10,8 +10,8 @@ from types import SimpleNamespace
 from scheduler.contracts.desired import DesiredState, WantedFragment, WantedSlot
 from scheduler.contracts.savepoints import SAVEPOINTS, RestorePoint, Savepoint
 from workers.engine.agents.checkpoint import Progress
-from workers.engine.agents.instructions import RecordCopy
-from workers.engine.agents.record_actuator import RecordActuator
+from workers.engine.agents.reconciling.instructions import RecordCopy
+from workers.engine.agents.reconciling.record_actuator import RecordActuator
 from workers.engine.agents.store import SlotStore
 from workers.engine.agents.transport.ahead import Limits
 from workers.engine.agents.transport.carrying import Carrier, Elsewhere

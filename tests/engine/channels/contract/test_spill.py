@@ -8,7 +8,7 @@ import redis
 
 from scheduler.contracts.offsets import START
 from scheduler.model.behind import LOSE_OLDEST, SPILL
-from workers.engine.agents.spiller import Spiller, Terms
+from workers.engine.agents.supervising.spiller import Spiller, Terms
 from workers.engine.channels.spill import ChannelSpill
 
 from .rig import Rig, wait_until

@@ -23,9 +23,9 @@ from scheduler.contracts.desired import DesiredState, WantedFragment
 from scheduler.contracts.savepoints import SAVEPOINTS, Savepoint
 from workers.engine.channels import keys
 
-from ..delays import RETRY_MS, SOON_MS
-from ..handover import remote_successors
 from ..logs import logger
+from ..reconciling.delays import RETRY_MS, SOON_MS
+from ..reconciling.handover import remote_successors
 from .ahead import LIMITS, Limits
 from .claims import CLAIM, claim
 from .copies_ahead import CopyReceiver, CopySender

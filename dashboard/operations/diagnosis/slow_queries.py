@@ -1,0 +1,132 @@
+"""Queries that one task holds up while others need a part of them: watched until it is known which task it is.
+
+What is noted are measurements, so nothing is audited.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.conf import settings
+from django.db.models import QuerySet
+
+from dashboard import jobs
+from dashboard.operations.estate_store.estate import current_estate
+from dashboard.operations.models import CutTask, SlowQuery
+from scheduler.contracts.reports import RUNNING, QueryReport, Reports
+from scheduler.latency.real_time import OPEN_S
+from scheduler.latency.triggers import BUSY
+from scheduler.model.estate import Estate
+from scheduler.model.fragment import Fragment
+from scheduler.reuse.isolation import slowest_task
+
+
+@dataclass(frozen=True, slots=True)
+class SlowTask:
+    """A task that makes a query slow that others need: its place there, and how much it adds to an event's latency."""
+
+    fragment: Fragment
+    position: int
+    added_ms: float
+    latency_ms: float
+
+    @property
+    def task(self) -> str:
+        return self.fragment.tasks[self.position]
+
+
+def watch(reports: Reports, *, at: datetime) -> None:
+    """Note since when queries are slow, and where their meters stood then."""
+    estate = current_estate()
+    behind = _behind(estate, reports)
+    SlowQuery.objects.exclude(pk__in=behind).delete()
+    known = set(SlowQuery.objects.values_list("pk", flat=True))
+    begun = {name: fragment for name, fragment in behind.items() if name not in known}
+    if begun:
+        at_ms, counts = jobs.meters(begun)
+        SlowQuery.objects.bulk_create(
+            [SlowQuery(fragment=name, since=at, at_ms=at_ms, counts=counts[name]) for name in begun if name in counts],
+            ignore_conflicts=True)
+
+
+def is_due(*, at: datetime) -> bool:
+    """Whether a query has been slow for longer than a reader may hold back others."""
+    return _due(at).exists()
+
+
+def slow_tasks(estate: Estate, *, at: datetime) -> list[SlowTask]:
+    """The tasks that make such queries slow, by what passed since they are."""
+    candidates = [
+        _slow_task(estate, estate.fragments[row.pk], row) for row in _due(at).order_by("pk")
+        if row.pk in estate.fragments]
+    return [slow for slow in candidates if slow is not None]
+
+
+def _due(at: datetime) -> QuerySet[SlowQuery]:
+    return SlowQuery.objects.filter(since__lte=at - timedelta(seconds=settings.HOLD_S))
+
+
+def note_why_not(slow: SlowTask, why_not: str) -> None:
+    """Keep why a slow task cannot be cut out of its query, for those who wait for it."""
+    SlowQuery.objects.filter(pk=slow.fragment.id).update(slow=slow.task, why_not=why_not)
+
+
+def stuck_queries() -> dict[str, SlowQuery]:
+    """The slow queries of which no task can be cut out, by fragment."""
+    return SlowQuery.objects.exclude(why_not="").in_bulk()
+
+
+def cut_tasks() -> frozenset[str]:
+    """The running tasks that were cut out of a query because they were too slow for it."""
+    return frozenset(CutTask.objects.values_list("pk", flat=True))
+
+
+def _behind(estate: Estate, reports: Reports) -> dict[str, Fragment]:
+    """The chains that fall behind and of which some tasks have fewer users than others."""
+    behind: dict[str, Fragment] = {}
+    throttled = {query.throttled_by for _, query in reports.queries() if query.throttled_by}
+    spilled = {reader for node in reports.values() for reader in node.spills}
+    for name, query in reports.queries():
+        fragment = estate.fragments.get(name)
+        if fragment is None or fragment.active < 2 or fragment.divided or query.state != RUNNING:
+            continue
+        heads = estate.users_of(fragment.tasks[0]), estate.users_of(fragment.active_tasks[-1])
+        if len({users.count - users.paused for users in heads}) == 1:
+            continue
+        holds_back = name in spilled or any(
+            estate.channel_of(parent) in throttled for parent in estate.tasks[fragment.tasks[0]].parents)
+        if holds_back or _is_late(estate, fragment, query):
+            behind[name] = fragment
+    return behind
+
+
+def _is_late(estate: Estate, fragment: Fragment, query: QueryReport) -> bool:
+    """Whether a query's batches keep others waiting, or its source makes fewer events than it should."""
+    hold_ms = 1000 * settings.HOLD_S
+    if max(query.batch_ms or 0, query.batch_for_ms or 0) >= hold_ms:
+        return True
+    rate_per_s = estate.tasks[fragment.tasks[0]].config.get("rate_per_s")
+    working_ms = (query.batch_ms or 0) - query.phases_ms.get("asking", 0)  # most of which is waiting for the next one
+    # An open batch is busy only where it hardly waits: its interval is that of its groups.
+    most_ms = 1000 * OPEN_S * BUSY if query.real_time else 2 * max(settings.TRIGGER_MS, query.trigger_ms or 0)
+    is_busy = working_ms > most_ms
+    return bool(
+        is_busy and rate_per_s and query.rate_per_s is not None and query.rate_per_s < 0.9 * float(rate_per_s)
+        and not query.throttled_by)
+
+
+def _slow_task(estate: Estate, fragment: Fragment, row: SlowQuery) -> SlowTask | None:
+    latency_ms = _latencies(fragment, row)
+    position = slowest_task(latency_ms, least_ms=2 * settings.TRIGGER_MS)
+    if position is None or position == 0:
+        return None
+    behind, before = latency_ms[position] or 0.0, latency_ms[position - 1] or 0.0
+    return SlowTask(fragment, position, behind - before, latency_ms[-1] or 0.0)
+
+
+def _latencies(fragment: Fragment, row: SlowQuery) -> list[float | None]:
+    """Median latency behind each task of what has passed since the query fell behind."""
+    flows: Mapping[str, jobs.observed.TaskFlow] = jobs.flows_since(row.at_ms, {fragment.id: row.counts}, fragment)
+    return [flows[task].latency_p50_ms if task in flows else None for task in fragment.active_tasks]

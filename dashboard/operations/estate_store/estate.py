@@ -1,0 +1,106 @@
+"""Reading the estate from its rows into the scheduler's values: whole, a node's part of it, or as it is looked up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from datetime import datetime
+
+from dashboard.operations.estate_store.estate_reader import (
+    StoredEstate,
+    current_generation,
+    fragment_of,
+    submitted_of,
+    task_of,
+)
+from dashboard.operations.estate_store.fragment_settings import settings_of
+from dashboard.operations.models import BundleSlot, EstateState, FragmentRow, NodeRow, RunningTaskRow, SlotRow
+from scheduler.model.estate import Estate
+from scheduler.model.fragment import Fragment, Slot
+
+_kept: tuple[tuple[int, datetime, int] | None, Estate] = (None, Estate())
+
+
+def load_estate() -> Estate:
+    """The whole estate at one generation and revision: rows that were changed while they were read are read again."""
+    return _consistent(_read)
+
+
+def load_part_of(node: str) -> Estate:
+    """A node's fragments with their tasks and their direct upstream and downstream fragments.
+
+    Read again if the estate changed meanwhile, as the whole is.
+    """
+    return _consistent(lambda generation, revision: _read_part(node, generation, revision))
+
+
+def _consistent(read: Callable[[int, int], Estate]) -> Estate:
+    stamp = current_stamp()
+    while True:
+        estate = read(*stamp)
+        if (now := current_stamp()) == stamp:
+            return estate
+        stamp = now
+
+
+def current_stamp() -> tuple[int, int]:
+    """The estate's generation and revision as they stand."""
+    return EstateState.objects.filter(pk=1).values_list("generation", "revision").first() or (0, 0)
+
+
+def stored_estate() -> StoredEstate:
+    """The estate as it stands, for planning: read in part, as it is looked up."""
+    return StoredEstate(current_generation())
+
+
+def current_estate() -> Estate:
+    """The estate for reading, kept by this process until it changes: live pages ask twice a second."""
+    global _kept
+    key = EstateState.objects.filter(pk=1).values_list("generation", "changed", "revision").first()
+    kept_key, estate = _kept
+    if key is None or kept_key is None or kept_key[:2] != key[:2]:
+        estate = load_estate()
+    elif kept_key != key:
+        estate = estate.set_to(settings_of(), key[2])
+    _kept = (key, estate)
+    return estate
+
+
+def fragments_on(slots: Collection[str]) -> dict[str, Fragment]:
+    """The fragments that have a query on any of these slots."""
+    divided = BundleSlot.objects.filter(slot__in=slots).values_list("fragment", flat=True)
+    return fragments_where(slot__in=slots) | fragments_where(pk__in=set(divided))
+
+
+def fragments_where(**where: object) -> dict[str, Fragment]:
+    """The fragments whose rows are so, by id."""
+    return {row.pk: fragment_of(row) for row in FragmentRow.objects.filter(**where).order_by("pk")}
+
+
+def _read(generation: int, revision: int) -> Estate:
+    return Estate(
+        generation=generation, revision=revision, settings=settings_of(),
+        tasks={row.pk: task_of(row) for row in RunningTaskRow.objects.order_by("fingerprint")},
+        submitted=submitted_of(),
+        fragments={row.pk: fragment_of(row) for row in FragmentRow.objects.order_by("id")},
+        slots=tuple(Slot(node=node.name, index=i) for node in NodeRow.objects.all() for i in range(node.slots)),
+    )
+
+
+def _read_part(node: str, generation: int, revision: int) -> Estate:
+    slots = tuple(Slot(row.node_id, row.index) for row in SlotRow.objects.filter(node=node))
+    # And those of other nodes that go on with what was on this one.
+    own = fragments_on([slot.name for slot in slots]) | fragments_where(origin=node)
+    tasks = {
+        row.pk: task_of(row)
+        for row in RunningTaskRow.objects.filter(
+            pk__in={task_id for fragment in own.values() for task_id in fragment.tasks}
+        )
+    }
+    parents = {parent for task in tasks.values() for parent in task.parents}
+    places = dict(RunningTaskRow.objects.filter(pk__in=parents).values_list("pk", "fragment"))
+    readers = {
+        reader for fragment in own.values() for readers in fragment.outlets.values() for reader in readers}
+    others = {*places.values(), *readers}.difference(own)
+    return Estate(
+        generation=generation, revision=revision, tasks=tasks, fragments=own | fragments_where(pk__in=others),
+        slots=slots, settings=settings_of(own))

@@ -1,0 +1,99 @@
+"""What fragments' queries are set to: reading it, and changing it under the estate's lock.
+
+Settings change by a plan (`estate_writer.store_plan`), or, for intervals alone, by the pacer (`set_intervals`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+
+from dashboard.audit.trail import audited, inside_command
+from dashboard.operations.estate_store.generation import lock_generation, revise
+from dashboard.operations.models import FragmentRow
+from scheduler.model.fragment import Fragment
+from scheduler.model.settings import MOST_OPEN_A_SLOT, USUAL, FragmentSettings, inherited_settings
+
+
+def settings_of(fragments: Collection[str] | None = None) -> dict[str, FragmentSettings]:
+    """The settings of these fragments, or of all; usual ones are left out."""
+    rows = FragmentRow.objects.exclude(trigger_ms=None, real_time=False)
+    rows = rows if fragments is None else rows.filter(pk__in=fragments)
+    return {name: FragmentSettings(trigger_ms, real_time)
+            for name, trigger_ms, real_time in rows.values_list("pk", "trigger_ms", "real_time")}
+
+
+def open_in(slots: Collection[str], *, besides: Collection[str] = ()) -> Counter[str]:
+    """How many queries of each slot are to leave their batches open, some fragments left out."""
+    return Counter(FragmentRow.objects.filter(slot__in=slots, real_time=True).exclude(pk__in=besides).values_list(
+        "slot", flat=True))
+
+
+def slots_without_room(real_time: Mapping[str, bool]) -> list[str]:
+    """The slots that would have more open batches than they hold, if these queries had theirs open or not."""
+    slots = dict(FragmentRow.objects.filter(pk__in=list(real_time)).values_list("pk", "slot"))
+    more = Counter(slot for name, slot in slots.items() if real_time[name])
+    opened = open_in(more, besides=slots) + more
+    return sorted(slot for slot in more if opened[slot] > MOST_OPEN_A_SLOT)
+
+
+def settings_for(before: Mapping[str, Fragment], after: Mapping[str, Fragment]) -> dict[str, FragmentSettings]:
+    """The settings of fragments that go on with others' work, while the rows of those are still there."""
+    slots = {fragment.slot for name, fragment in after.items() if name not in before and fragment.inherits}
+    if not slots:
+        return {}
+    return inherited_settings(
+        before, after, settings_of(before), open_in(slots, besides=before.keys() - after.keys()))
+
+
+def store_settings(settings: Mapping[str, FragmentSettings]) -> None:
+    """Set these fragments, as far as they are there; inside an audited command that holds the estate's lock."""
+    if not inside_command():
+        raise RuntimeError("settings are changed inside an audited command only")
+    FragmentRow.objects.bulk_update(
+        [FragmentRow(pk=name, trigger_ms=own.trigger_ms, real_time=own.real_time) for name, own in settings.items()],
+        ["trigger_ms", "real_time"])
+
+
+def set_intervals(trigger_ms: Mapping[str, int], *, closed: Collection[str] = ()) -> bool:
+    """Let batches begin so far apart; and let queries have micro-batches whose batches cannot stay open any more.
+
+    This takes no proposal: limits that intervals follow were approved with their dataflows, and a query that cannot
+    stay open runs in micro-batches already.
+
+    Parameters
+    ----------
+    trigger_ms : mapping of str to int
+        By fragment, in ms.
+    closed : collection of str, optional
+        The fragments whose batches cannot stay open.
+
+    Returns
+    -------
+    bool
+        Whether anything changed.
+    """
+    with audited(actor=None, verb="estate.set") as audit:
+        lock_generation()
+        names = {*trigger_ms, *closed}
+        before = {row.pk: row.settings for row in FragmentRow.objects.filter(pk__in=names)}
+        after = {
+            name: FragmentSettings(trigger_ms.get(name, own.trigger_ms), own.real_time and name not in closed)
+            for name, own in before.items()}
+        after = {name: own for name, own in after.items() if own != before[name]}
+        if not after:
+            audit.nothing_changed()
+            return False
+        store_settings(after)
+        audit.subject = revise()
+        audit.details = {name: _in_words(before[name], own) for name, own in sorted(after.items())}
+        return True
+
+
+def _in_words(before: FragmentSettings, after: FragmentSettings) -> str:
+    words = [] if before.trigger_ms == after.trigger_ms else [f"{_ms(before)} → {_ms(after)}"]
+    return ", ".join([*words, *["micro-batches"] * (before.real_time and not after.real_time)])
+
+
+def _ms(own: FragmentSettings) -> str:
+    return "as usual" if own == USUAL or own.trigger_ms is None else f"{own.trigger_ms} ms"

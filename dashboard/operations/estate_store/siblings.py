@@ -1,0 +1,37 @@
+"""Siblings of running tasks, looked up by an indexed column (`scheduler.reuse.siblings.Siblings`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from django.db.models import F, Window
+from django.db.models.functions import RowNumber
+
+from dashboard.operations.estate_store.estate_reader import task_of
+from dashboard.operations.models import RunningTaskRow
+from scheduler.model.fragment import RunningTask
+from scheduler.reuse.siblings import MOST_SIBLINGS
+
+
+class StoredSiblings:
+    """The siblings that are in the database; each kin is read once, with all that are expected to be looked up next."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, list[RunningTask]] = {}
+        self._expected: set[str] = set()
+
+    def expect(self, kins: Iterable[str]) -> None:
+        """Read these in the same statement as the first one that is looked up."""
+        self._expected.update(kin for kin in kins if kin not in self._known)
+
+    def siblings(self, kin: str) -> Sequence[RunningTask]:
+        """The running tasks of this kin in the order of their ids, `MOST_SIBLINGS` at most."""
+        if kin not in self._known:
+            wanted = {kin, *self._expected}
+            self._expected.clear()
+            self._known.update({wanted_id: [] for wanted_id in wanted})
+            place = Window(RowNumber(), partition_by=F("kin"), order_by="fingerprint")
+            rows = RunningTaskRow.objects.filter(kin__in=wanted).annotate(place=place)
+            for row in rows.filter(place__lte=MOST_SIBLINGS).order_by("pk"):
+                self._known[row.kin].append(task_of(row))
+        return self._known[kin]

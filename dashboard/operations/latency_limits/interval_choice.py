@@ -1,0 +1,116 @@
+"""Who chooses the intervals of batches: a plan of the site, or managers on the nodes. A port with two implementations.
+
+Which counts is a setting of the estate (`dashboard.operations.pacing_choice`). The pacer asks it each round and knows
+neither.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+from dashboard.operations.latency_limits.limit_statuses import beyond_reach
+from dashboard.operations.latency_limits.modes import note_wanted
+from dashboard.operations.latency_limits.open_batches import may_be_open
+from dashboard.operations.latency_limits.qos import NodesSetUp, as_it_is, end_all
+from dashboard.operations.live_view.view import View
+from dashboard.operations.pacing_choice import pacing_in_force
+from scheduler.latency.pacing import Queries
+from scheduler.latency.problem import LimitKey, Wants
+from scheduler.latency.real_time import Chosen, keep_modes
+
+
+@dataclass(frozen=True, slots=True)
+class PacingProblem:
+    """What intervals are chosen from in one round.
+
+    Attributes
+    ----------
+    view : View
+        What runs, and what is reported of it.
+    wants, corrected : mapping
+        The limits; and the same with what was measured beyond the model.
+    queries : Queries
+        Those that work, with what batches cost.
+    in_force : mapping of str to float
+        The intervals that nodes report, in seconds, by fragment.
+    opened, closed : collection of str
+        The fragments that are set to leave their batches open; those of them that cannot any more.
+    refusals : mapping of str to str
+        Why queries cannot leave their batches open, empty where they can.
+    well_known : collection of str
+        The fragments of which it is known what batches take, and whether they may stay open.
+    """
+
+    view: View
+    wants: Wants
+    corrected: Wants
+    queries: Queries
+    in_force: Mapping[str, float]
+    opened: frozenset[str]
+    closed: frozenset[str]
+    refusals: Mapping[str, str]
+    well_known: Collection[str]
+
+
+class IntervalChoice(Protocol):
+    """Chooses how far apart batches are.
+
+    Attributes
+    ----------
+    is_published : bool
+        Whether the site brings the intervals into force; else nodes have done so already, and they are noted.
+    """
+
+    is_published: bool
+
+    def choose(self, problem: PacingProblem, *, at: datetime) -> tuple[Chosen, Mapping[LimitKey, bool]]:
+        """Intervals and modes, with what each limit comes to; and of limits whether they are out of reach, by far."""
+
+
+class ByPlan:
+    """The site solves for all intervals at once, from measured costs, each round."""
+
+    is_published = True
+
+    def choose(self, problem: PacingProblem, *, at: datetime) -> tuple[Chosen, Mapping[LimitKey, bool]]:
+        """Intervals for the modes that queries are set to; notes which modes would be chosen if they were free."""
+        end_all(problem.view, at=at)
+        limits = [want for _, want in problem.corrected.values()]
+        chosen = keep_modes(problem.queries, limits, problem.opened - problem.closed, before=problem.opened)
+        free = note_wanted(chosen, problem.queries, limits, problem.refusals if may_be_open() else {}, at=at)
+        return chosen, beyond_reach(problem.corrected, chosen, free, known=problem.well_known)
+
+
+class ByManagers:
+    """Managers in the node agents size intervals in steps, as paper [5] sizes buffers; the site sets them up."""
+
+    is_published = False
+
+    def __init__(self) -> None:
+        self._nodes = NodesSetUp()
+
+    def choose(self, problem: PacingProblem, *, at: datetime) -> tuple[Chosen, Mapping[LimitKey, bool]]:
+        """The intervals that managers chose, as nodes report them."""
+        self._nodes.publish(problem.view, problem.wants, problem.queries, at=at)
+        limits = [want for _, want in problem.corrected.values()]
+        return as_it_is(problem.queries, limits, problem.in_force), {}
+
+
+INTERVAL_CHOICES: Mapping[str, type[IntervalChoice]] = {"planned": ByPlan, "steps": ByManagers}
+
+
+class ChosenInForce:
+    """The choice in force; made anew where that is another."""
+
+    def __init__(self) -> None:
+        self._name, self._choice = "", None
+
+    def now(self) -> IntervalChoice:
+        """The one that counts now."""
+        name = pacing_in_force().kind.name
+        if self._choice is None or self._name != name:
+            self._name, self._choice = name, INTERVAL_CHOICES[name]()
+        return self._choice

@@ -1,0 +1,154 @@
+"""What a viewer is told of a dataflow's latency limits: whether they are met, where the time goes, what they cost."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from typing import Any
+from uuid import UUID
+
+from django.conf import settings
+
+from dashboard.catalog.models import DataflowRecord
+from dashboard.catalog.selectors import dataflow as dataflow_of
+from dashboard.operations.estate_store.estate import current_estate
+from dashboard.operations.latency_limits.latency_measured import measured_along
+from dashboard.operations.latency_limits.limit_statuses import is_lasting, is_met_by_measurement
+from dashboard.operations.models import BatchFigures, LatencyStatus
+from dashboard.teams.permissions import Viewer
+from scheduler.latency.status import IMPOSSIBLE, MET, MISSED, WAITING
+from scheduler.model.estate import Estate
+from scheduler.model.latency import LatencyLimit, from_json, in_words, to_json
+
+OFFERED_S = (0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 30.0, 60.0)
+
+
+def latency_of(viewer: Viewer, dataflow_id: UUID | str) -> dict[str, Any]:
+    """A dataflow's limits with what became of each, and where the time goes.
+
+    Raises
+    ------
+    NotFound
+        There is no such dataflow for the viewer.
+    """
+    record = dataflow_of(viewer, dataflow_id)
+    estate = current_estate()
+    rows = {row.number: row for row in record.latency_statuses.all()}
+    paces = paces_of(estate, str(record.pk))
+    limits = [
+        _limit(record, estate, number, limit, rows.get(number), paces)
+        for number, limit in enumerate(record.latency_limits)]
+    return {"id": str(record.pk), "said_by": record.latency_from, "limits": limits}
+
+
+def latency_card(viewer: Viewer, record: DataflowRecord) -> dict[str, Any]:
+    """What a dataflow's page shows of its limits: as `latency_of`, how they are written, where the slider stands."""
+    answer = latency_of(viewer, record.pk)
+    limits = record.latency_limits
+    simple = len(limits) == 1 and limits[0] == LatencyLimit(limits[0].limit_s)
+    written = in_words(limits[0].limit_s) if simple else json.dumps(to_json(limits)) if limits else "none"
+    return answer | {"written": written} | offer_of(record)
+
+
+def offer_of(record: DataflowRecord) -> dict[str, int]:
+    """Where a slider over `OFFERED_S` and no limit stands for a dataflow, and its end."""
+    limits, last = record.latency_limits, len(OFFERED_S)
+    chosen = min(range(last), key=lambda at: abs(OFFERED_S[at] - limits[0].limit_s)) if limits else last
+    return {"last_offer": last, "chosen_offer": chosen}
+
+
+def limits_in_words(record: DataflowRecord) -> str:
+    """The limits that hold for a dataflow, in a few words."""
+    return " and ".join(limit.words for limit in record.latency_limits) or "no limit"
+
+
+def worst_states(dataflows: Collection[str]) -> dict[str, str]:
+    """Of each of these dataflows that has a limit and runs, what became of the worst of its limits."""
+    worst: dict[str, str] = {}
+    order = (MET, WAITING, MISSED, IMPOSSIBLE)
+    for name, state in LatencyStatus.objects.filter(dataflow__in=list(dataflows)).values_list("dataflow", "state"):
+        key = str(name)
+        worst[key] = max(worst.get(key, MET), state, key=order.index)
+    return worst
+
+
+def _limit(
+    record: DataflowRecord, estate: Estate, number: int, limit: LatencyLimit, row: LatencyStatus | None,
+    paces: Mapping[str, BatchFigures],
+) -> dict[str, Any]:
+    if row is not None and from_json(row.limit) != (limit,):
+        row = None  # it was chosen a moment ago
+    names = {running: task for task, running in estate.submitted[str(record.pk)].running.items()} \
+        if str(record.pk) in estate.submitted else {}
+    measured_s = {} if row is None else measured_along(estate, row, limit)
+    path = [] if row is None else [
+        {"query": query, "tasks": _tasks_in(estate, query, names), "wait_s": wait_s, "batch_s": batch_s,
+         "measured_s": round(measured_s[query], 4) if query in measured_s else None,
+         "trigger_ms": paces[query].trigger_ms if query in paces else settings.TRIGGER_MS,
+         "real_time": query in paces and paces[query].real_time,
+         "not_real_time": paces[query].refusal if query in paces else ""}
+        for query, wait_s, batch_s in row.path]
+    return {
+        "number": number, "words": limit.words, "limit_s": limit.limit_s, "along": list(limit.along),
+        "over_s": limit.over_s, "percentile": limit.percentile,
+        "state": WAITING if row is None else row.state,
+        "by_measurement": row is not None and is_met_by_measurement(row),
+        "expected_s": None if row is None else row.expected_s,
+        "measured_s": None if row is None else row.measured_s,
+        "least_s": None if row is None else row.least_s,
+        "other_s": None if row is None else row.other_s,
+        "since": None if row is None else row.since,
+        "is_lasting": row is not None and is_lasting(row),
+        "path": path, "why": "" if row is None else _why(row, path),
+    }
+
+
+def _why(row: LatencyStatus, path: list[dict[str, Any]]) -> str:
+    """Why a limit is not met: which element takes how long, and what was tried; or that it is met by measurement."""
+    if is_met_by_measurement(row):
+        return f"It is met by measurement: by the model events would take {in_words(row.least_s)} at the least."
+    if row.state not in (MISSED, IMPOSSIBLE) or not path:
+        return ""
+    slowest = max(path, key=lambda part: (part["batch_s"], part["wait_s"]))
+    what = f"A batch of {_named(slowest)} takes {in_words(slowest['batch_s'])}" if slowest["batch_s"] else (
+        f"Events wait {in_words(slowest['wait_s'])} for a batch of {_named(slowest)}")
+    if row.state == MISSED:
+        return (f"{in_words(row.measured_s)} are measured where {in_words(row.expected_s)} were expected. "
+                f"{_longest(path) or what}; intervals are shortened until it is met.")
+    number = "query" if len(path) == 1 else f"{len(path)} queries"
+    allows = f"the CPU of {', '.join(row.full)} allows" if row.full else f"its {number} can keep to"
+    tried = f"With the shortest intervals that {allows}, events take {in_words(row.least_s)}."
+    refused = "".join(
+        f" {_named(part)} cannot pass events on as they come: {part['not_real_time']}." for part in path
+        if part["not_real_time"])
+    return f"{tried} {what}.{refused}"
+
+
+def _longest(path: list[dict[str, Any]]) -> str:
+    """Where events spend most of the time by what was measured, against what is expected there."""
+    measured = [part for part in path if part["measured_s"] is not None]
+    if not measured:
+        return ""
+    longest = max(measured, key=lambda part: part["measured_s"])
+    on_the_way = "" if len(path) == 1 else ", with the way there,"
+    return (f"Events take {in_words(longest['measured_s'])} in {_named(longest)}{on_the_way} in the mean, where "
+            f"{in_words(longest['wait_s'])} of waiting and {in_words(longest['batch_s'])} for a batch are expected")
+
+
+def _named(part: Mapping[str, Any]) -> str:
+    tasks = part["tasks"]
+    return part["query"] if not tasks else tasks[0] if len(tasks) == 1 else f"{tasks[0]} … {tasks[-1]}"
+
+
+def _tasks_in(estate: Estate, query: str, names: Mapping[str, str]) -> list[str]:
+    fragment = estate.fragments.get(query)
+    return [] if fragment is None else [names[task] for task in fragment.active_tasks if task in names]
+
+
+def paces_of(estate: Estate, dataflow: str) -> dict[str, BatchFigures]:
+    """The intervals of a dataflow's fragments with what their batches cost; those that are known."""
+    entry = estate.submitted.get(dataflow)
+    if entry is None:
+        return {}
+    return BatchFigures.objects.select_related("fragment").in_bulk(list({
+        estate.places[task][0] for task in entry.running.values() if task in estate.places}))

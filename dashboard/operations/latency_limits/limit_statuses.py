@@ -1,0 +1,160 @@
+"""What became of latency limits, as rows: their state, since when they are not met, and whether they can be at all.
+
+A limit is *hopeless* where the model alone says that neither intervals nor open batches would meet it, by far, and it
+is known of each query on its way what its batches take and whether they may stay open. Then nothing is waited for.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from datetime import datetime
+from typing import Any
+
+from django.db import transaction
+
+from dashboard.operations.latency_limits.latency_problem import Measure, measure_of
+from dashboard.operations.models import LatencyStatus
+from scheduler.latency import status
+from scheduler.latency.pacing import Expected, Pacing, Wanted
+from scheduler.latency.problem import LimitKey, Wants
+from scheduler.latency.real_time import Chosen
+from scheduler.latency.status import LimitStatus, Settled, is_beyond, state_of
+from scheduler.model.latency import LatencyLimit, from_json, to_json
+
+TOLD_AGAIN_S = 60.0  # what a limit comes to is written so often, though nothing has changed
+
+
+def beyond_reach(wants: Wants, now: Chosen, free: Chosen, *, known: Collection[str]) -> dict[LimitKey, bool | None]:
+    """Whether limits are beyond what intervals and open batches can do; None where not enough is known.
+
+    Parameters
+    ----------
+    now, free : Chosen
+        With the modes in force, and with those that would be chosen. Where these differ on a limit's way they come
+        first, whether they meet it or only help.
+    known : collection of str
+        Queries of which it is known what their batches take, and whether they may stay open.
+    """
+    others, known = now.open ^ free.open, frozenset(known)
+    return {
+        key: is_beyond(limit.limit_s, free.paced.expected[want.key], other_s=want.other_s)
+        and others.isdisjoint(want.way.writers) if known.issuperset(want.way.writers) else None
+        for key, (limit, want) in wants.items()}
+
+
+def rows_before(wants: Wants, rows: Mapping[LimitKey, LatencyStatus]) -> dict[LimitKey, LatencyStatus]:
+    """What was known of each limit: its row, wherever it stood in the list; of a new one the row that is in its place.
+    """
+    by_limit: dict[tuple[str, str], LatencyStatus] = {}
+    for (name, _), row in rows.items():
+        by_limit.setdefault((name, json.dumps(row.limit)), row)
+    known = {}
+    for key, (limit, _) in wants.items():
+        in_place, written = rows.get(key), to_json((limit,))
+        row = in_place if in_place is not None and in_place.limit == written else by_limit.get(
+            (key[0], json.dumps(written)), in_place)
+        if row is not None:
+            known[key] = row
+    return known
+
+
+def store_statuses(
+    wants: Wants, paced: Pacing, rows: Mapping[LimitKey, LatencyStatus], *, settled: Mapping[Measure, Settled],
+    beyond: Mapping[LimitKey, bool | None], at: datetime,
+) -> None:
+    """Write what has changed of the limits, and forget those that are gone.
+
+    Parameters
+    ----------
+    paced : Pacing
+        The intervals that were chosen, and what limits come to with them.
+    settled : mapping of Measure to Settled
+        What was measured of each since the intervals in force were.
+    beyond : mapping of LimitKey to bool or None
+        See `beyond_reach`.
+    """
+    fresh, before = [], rows_before(wants, rows)
+    for key, (limit, want) in wants.items():
+        expected, row = paced.expected[want.key], before.get(key)
+        made = _status(key, limit, want, expected, settled[measure_of(key[0], limit)], row, beyond.get(key), at)
+        if row is None or row.number != made.number or _differ(row, made):
+            fresh.append(made)
+    gone = [row.pk for key, row in rows.items() if key not in wants]
+    if not fresh and not gone:
+        return
+    names = [name.name for name in LatencyStatus._meta.fields if name.name not in ("id", "dataflow", "number")]
+    with transaction.atomic():
+        LatencyStatus.objects.filter(pk__in=gone).delete()
+        LatencyStatus.objects.bulk_create(
+            fresh, update_conflicts=True, unique_fields=["dataflow", "number"], update_fields=names)
+
+
+def _status(
+    key: LimitKey, limit: LatencyLimit, want: Wanted, expected: Expected, settled: Settled,
+    row: LatencyStatus | None, is_beyond_reach: bool | None, at: datetime,
+) -> LatencyStatus:
+    same_limit = row is not None and row.limit == to_json((limit,))
+    measured_s, is_whole = settled.mean_s, settled.is_whole
+    if measured_s is None and same_limit:
+        measured_s, is_whole = row.measured_s, False  # while a change settles, what was known counts
+    state = state_of(
+        limit.limit_s, expected, measured_s, is_whole=is_whole, is_proven=same_limit and is_met_by_measurement(row))
+    late_since = row.late_since if same_limit and row.late_since is not None else at
+    if is_beyond_reach is None:  # batches have other intervals since, and none was seen yet: what was known counts
+        is_beyond_reach = same_limit and row.hopeless and [part[0] for part in row.path] == list(expected.path)
+    return LatencyStatus(
+        dataflow_id=key[0], number=key[1], limit=to_json((limit,)), state=state,
+        expected_s=round(expected.latency_s, 4), measured_s=None if measured_s is None else round(measured_s, 4),
+        least_s=None if expected.least_s is None else round(expected.least_s, 4), other_s=round(want.other_s, 4),
+        path=[[query, round(wait, 4), round(batch, 4)]
+              for query, (wait, batch) in zip(expected.path, expected.parts_s, strict=True)],
+        full=list(expected.full),
+        since=row.since if same_limit and row.state == state else at,
+        late_since=late_since if state in status.LATE else None, at=at,
+        hopeless=state == status.IMPOSSIBLE and is_beyond_reach)
+
+
+def status_of(row: LatencyStatus) -> LimitStatus | None:
+    """The value that a row stands for; None of one whose limit cannot be read any more."""
+    (limit,) = from_json(row.limit) or (None,)
+    return limit and LimitStatus(
+        str(row.dataflow_id), row.number, limit, row.state, row.expected_s, row.measured_s, row.least_s,
+        tuple((query, wait_s, batch_s) for query, wait_s, batch_s in row.path),
+        None if row.late_since is None else row.late_since.timestamp(), row.hopeless)
+
+
+def late_limits() -> dict[str, LatencyStatus]:
+    """The worst limit of each dataflow that is missed for as long as it is measured over, or that nothing meets."""
+    worst: dict[str, LatencyStatus] = {}
+    for row in LatencyStatus.objects.filter(state__in=status.LATE).order_by("number"):
+        if row.state == status.IMPOSSIBLE or is_lasting(row):
+            key = str(row.dataflow_id)
+            if key not in worst or (worst[key].state, row.state) == (status.MISSED, status.IMPOSSIBLE):
+                worst[key] = row
+    return worst
+
+
+def is_lasting(row: LatencyStatus) -> bool:
+    """Whether a limit has been missed for as long as it is measured over."""
+    (limit,) = from_json(row.limit) or (None,)
+    return limit is not None and row.state == status.MISSED and row.late_since is not None and (
+        (row.at - row.late_since).total_seconds() >= limit.over_s)
+
+
+def is_met_by_measurement(row: LatencyStatus) -> bool:
+    """Whether a limit is met by what was measured alone: by the model it cannot be."""
+    return row.state == status.MET and row.least_s is not None
+
+
+def _differ(row: LatencyStatus, made: LatencyStatus) -> bool:
+    """Whether a row is worth writing again."""
+    if (row.limit, row.state, row.hopeless, row.least_s is None, [part[0] for part in row.path]) != (
+            made.limit, made.state, made.hopeless, made.least_s is None, [part[0] for part in made.path]):
+        return True
+    if (made.at - row.at).total_seconds() >= TOLD_AGAIN_S:
+        return True
+    pairs: list[tuple[Any, Any]] = [
+        (row.expected_s, made.expected_s), (row.measured_s, made.measured_s), (row.other_s, made.other_s)]
+    return any((old is None) != (new is None) or (old is not None and abs(new - old) > 0.05 * max(abs(old), 0.05))
+               for old, new in pairs)

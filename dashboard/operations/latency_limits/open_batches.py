@@ -1,0 +1,74 @@
+"""Which queries may leave their batches open: reported for running queries, inferred for others of the same shape."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from django.conf import settings
+
+from dashboard import jobs
+from dashboard.operations.estate_store.estate import fragments_where
+from dashboard.operations.estate_store.fragment_settings import slots_without_room
+from dashboard.operations.models import BatchFigures, RunningTaskRow
+from dashboard.operations.pacing_choice import pacing_in_force
+from scheduler.contracts.reports import RUNNING, Reports
+from scheduler.model.errors import InvalidTransition
+from scheduler.model.estate import Estate
+from scheduler.model.plan import Plan
+from scheduler.model.settings import MOST_OPEN_A_SLOT
+
+
+def may_be_open() -> bool:
+    """Whether batches are left open here at all."""
+    return settings.REAL_TIME and pacing_in_force().kind.leaves_batches_open
+
+
+def refusals_in(reports: Reports, estate: Estate) -> dict[str, str]:
+    """Why queries cannot leave their batches open, empty where they can: of those that run and are not divided."""
+    return {
+        name: report.not_real_time for name, report in reports.queries()
+        if report.state == RUNNING and report.not_real_time is not None
+        and name in estate.fragments and not estate.fragments[name].divided}
+
+
+def able_now(estate: Estate, queries: Collection[str], *, open_now: Collection[str] = ()) -> frozenset[str]:
+    """Those of some queries that may leave their batches open, as far as is known now; ``open_now`` are to do so."""
+    if not may_be_open():
+        return frozenset()
+    refusals = refusals_in(jobs.read_live((), {}).reports, estate)
+    return frozenset(query for query in queries if query in open_now or refusals.get(query) == "")
+
+
+def able_types() -> frozenset[str]:
+    """The types of tasks that work now in queries which may leave their batches open.
+
+    Whether a chain may is known when a node has compiled it. Of one that does not run yet it is taken to be so where
+    all of its types were seen in such queries: an estimate, for a task's config may be what decides.
+    """
+    if not may_be_open():
+        return frozenset()
+    able = [
+        name for name, report in jobs.read_live((), {}).reports.queries()
+        if report.state == RUNNING and report.not_real_time == ""]
+    if not able:
+        return frozenset()
+    tasks = {
+        task for fragment in fragments_where(pk__in=able).values() if not fragment.divided
+        for task in fragment.active_tasks}
+    return frozenset(RunningTaskRow.objects.filter(pk__in=tasks).values_list("type", flat=True))
+
+
+def why_not_set(plan: Plan) -> InvalidTransition | None:
+    """Why a setting cannot be enacted: batches of one of its queries cannot stay open, or a slot has no room for more.
+    """
+    real_time = {name: own.real_time for name, own in plan.settings_after.items()}
+    refused = BatchFigures.objects.filter(
+        pk__in=[name for name, stays_open in real_time.items() if stays_open]).exclude(refusal="").first()
+    if refused is not None:
+        return InvalidTransition(
+            f"The batches of {refused.pk} cannot stay open: {refused.refusal}.", remedy="Leave it as it is.")
+    if full := slots_without_room(real_time):
+        return InvalidTransition(
+            f"{full[0]} has {MOST_OPEN_A_SLOT} queries with open batches already.",
+            remedy="Move some of them to another slot first.")
+    return None

@@ -1,0 +1,37 @@
+"""What is on a node that is drained: nothing new is placed there, and each query that can move goes to another node.
+
+The moves are plans that Weir makes one after the other (`dashboard.approvals.services.draining`); how each query stands
+is in `dashboard.approvals.drains`.
+"""
+
+from __future__ import annotations
+
+from dashboard import jobs
+from dashboard.operations.estate_store.file_secrets import file_secrets
+from scheduler.model.estate import Estate
+from scheduler.model.fragment import Fragment, RunningBundle, node_of
+from scheduler.model.task_types import TaskTypes
+from scheduler.moving import FileSecrets, why_not_moved, why_not_to_other_nodes
+
+LEAVES = "it leaves by itself when it has read what it has"  # why a query is not moved
+
+
+def queries_there(estate: Estate, node: str) -> list[tuple[Fragment, RunningBundle, str]]:
+    """The queries on a node, by fragment, each with why it cannot go to another; empty where it can."""
+    types = jobs.task_types()
+    fragments = [
+        estate.fragments[name] for name in sorted(estate.fragments)
+        if any(node_of(bundle.slot) == node for bundle in estate.fragments[name].queries)]
+    bound = file_secrets(estate.tasks[task] for fragment in fragments for task in fragment.active_tasks)
+    return [
+        (fragment, bundle, _why_not(estate, fragment, bundle, types, bound)) for fragment in fragments
+        for bundle in fragment.queries if node_of(bundle.slot) == node]
+
+
+def _why_not(
+    estate: Estate, fragment: Fragment, bundle: RunningBundle, types: TaskTypes, bound: FileSecrets
+) -> str:
+    if bundle.leaving:
+        return LEAVES
+    return why_not_moved(estate, fragment, task_types=types) or why_not_to_other_nodes(
+        estate, fragment, bundle, task_types=types, file_secrets=bound)

@@ -1,0 +1,88 @@
+"""What nodes had to say of a dataflow's queries: failures, and readers that came too late for what they asked."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from itertools import islice
+from typing import Any
+from uuid import UUID
+
+from dashboard import jobs
+from dashboard.catalog.permissions import dataflow_for
+from dashboard.operations.estate_store.estate import current_estate
+from dashboard.operations.live_view.view import View, view_for
+from dashboard.teams.permissions import Viewer
+
+FAILED = "fragment_failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Notable:
+    """One thing that happened to a query, in words; ``kind`` as its node told it."""
+
+    fragment: str
+    at: datetime
+    what: str
+    kind: str = ""
+
+
+def notable_events(viewer: Viewer, dataflow_id: UUID | str, *, count: int = 20) -> list[Notable]:
+    """The newest events of the queries that a dataflow runs in, newest first; none where the broker is away.
+
+    The broker keeps the last thousand of the whole estate. ``NotFound`` where the viewer may not know of the dataflow.
+    """
+    record = dataflow_for(viewer, dataflow_id)
+    estate = current_estate()
+    submitted = estate.submitted.get(str(record.pk))
+    if submitted is None:
+        return []
+    fragments = {estate.places[task_id][0] for task_id in submitted.running.values()}
+    own = {bundle.id for fragment in fragments for bundle in estate.fragments[fragment].queries}
+    view = view_for(viewer)
+    told_events = (_told(event) for event in jobs.notable_events() if event.get("fragment") in own)
+    return [
+        replace(event, what=view.in_words(event.what, str(record.pk))) for event in told_events if event is not None
+    ][:count]
+
+
+def notable_of(view: View, queries: Collection[str], *, count: int, kind: str = "") -> list[Notable]:
+    """The newest events of these queries, newest first; none where the broker is away.
+
+    Parameters
+    ----------
+    view : View
+        What the viewer may know: running tasks are called as they know them.
+    queries : collection of str
+        By their ids, all of which the viewer may know of.
+    """
+    told_events = (
+        _told(event) for event in jobs.notable_events()
+        if event.get("fragment") in queries and kind in ("", event["kind"]))
+    newest = islice((event for event in told_events if event is not None), count)
+    return [replace(event, what=view.in_words(event.what)) for event in newest]
+
+
+def _told(event: dict[str, Any]) -> Notable | None:
+    match event["kind"]:
+        case "fragment_failed" if event.get("retry_at_ms") is None:
+            what = f"failed and is not tried again: {event['error']}"
+        case "fragment_failed":
+            what = f"failed and restarts from its checkpoint: {event['error']}"
+        case "joined_late" if event["kept_since_ms"] is None:
+            what = "asked for older events than its stream has; it has none, so the query starts with the next event"
+        case "joined_late":
+            since = _at(event["kept_since_ms"])
+            what = f"asked for older events than its stream has; it starts with those of {since:%H:%M:%S} UTC"
+        case "handed_over":
+            what = f"goes on with the work of {', '.join(event['from_'])}, {event['gap_ms']} ms after that had ended"
+        case "sink_found_otherwise":
+            what = event["what"]
+        case _:
+            return None
+    return Notable(event["fragment"], _at(event["at_ms"]), what, event["kind"])
+
+
+def _at(ms: int) -> datetime:
+    return datetime.fromtimestamp(ms / 1000, UTC)

@@ -1,0 +1,31 @@
+"""Writing what is observed of nodes: when they were seen. No state changes, so nothing is audited."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from dashboard import jobs
+from dashboard.operations.live_view.nodes import take_in_nodes
+from dashboard.operations.models import NodeRow
+from dashboard.teams.permissions import Viewer
+
+EVERYTHING = Viewer(user_id=-1, roles={}, superuser=True)
+
+
+def record_nodes(*, at: datetime) -> int:
+    """Note when nodes were seen, what class of machine they are, by which profiles fit them or not, how many threads
+    their drivers have and how fast their cores are; how many report.
+
+    Those that nobody knew join the estate, by a command that leaves its row.
+    """
+    reports = jobs.read_live([], {}).reports
+    take_in_nodes(reports)
+    NodeRow.objects.filter(name__in=list(reports)).update(seen=at)
+    for name, report in reports.items():
+        machine = report.machine[:120]
+        NodeRow.objects.filter(name=name).exclude(machine=machine).update(machine=machine)
+        threads = report.threads or None  # an agent of an older version does not tell
+        NodeRow.objects.filter(name=name).exclude(threads=threads).update(threads=threads)
+        if report.speed:
+            NodeRow.objects.filter(name=name).exclude(speed=report.speed).update(speed=report.speed)
+    return len(reports)

@@ -1,0 +1,165 @@
+"""Does on the broker what instructions say: channels, their readers, and control hashes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from workers.engine.channels import keys
+from workers.engine.channels.config import CAPACITY_BLOCKS, OPEN_CAPACITY_BLOCKS
+from workers.engine.spark.failures import FragmentFailed
+
+from ..transport.claims import withdraw
+from .broker_instructions import (
+    Activate,
+    BrokerInstruction,
+    ClosePart,
+    CloseValve,
+    ComeBack,
+    Commit,
+    DeleteChannel,
+    DropControl,
+    DropRoute,
+    Expire,
+    ForgetFragment,
+    Join,
+    KeepMeters,
+    MarkLeft,
+    OpenChannel,
+    OpenPart,
+    OpenValve,
+    PassPart,
+    Persist,
+    Resume,
+    SetPace,
+    SetRoute,
+    SetTail,
+    Unregister,
+    Withdraw,
+)
+from .context import SlotContext
+from .delays import METERS_KEPT_S, PARTS_KEPT_S
+from .fragment_run import FragmentRun
+from .snapshot import LEFT, PART
+
+
+class BrokerActuator:
+    """Follows instructions on the broker."""
+
+    def __init__(
+        self, around: SlotContext, *, clock_ms: Callable[[], int], on_event: Callable[..., None]
+    ) -> None:
+        self._around = around
+        self._clock_ms = clock_ms
+        self._on_event = on_event
+
+    def do(self, run: FragmentRun, instruction: BrokerInstruction) -> None:
+        channels = self._around.channels
+        match instruction:
+            case OpenChannel(channel, position, keep_events):
+                self._change(channel, "persist")
+                channels.open_channel(
+                    channel, schema_json=run.schemas[position], capacity=self._capacity(run), retain=keep_events)
+            case OpenPart():
+                self._open_part(run, instruction)
+            case ClosePart(part, position, bundle):
+                info = channels.info(part)
+                for reader in info.readers if info is not None else ():
+                    channels.unregister(part, reader)
+                self._change(part, "expire", PARTS_KEPT_S)
+                self._around.broker.hdel(keys.valve(run.id), part_field(position, bundle))
+            case PassPart(part, position, heir):
+                self._around.broker.hset(keys.valve(heir), part_field(position, keys.reader_of(part)), 1)
+            case Join():
+                self._join(instruction)
+            case Unregister(channel, reader, for_good):
+                channels.unregister(channel, reader, for_good=for_good)
+            case Commit(channel, offset):
+                channels.commit(channel, run.id, offset)
+            case Persist(channel):
+                self._change(channel, "persist")
+            case Expire(channel, after_s):
+                self._change(channel, "expire", after_s)
+            case DeleteChannel(channel):
+                channels.delete_channel(channel)
+            case _:
+                self._control(run.id, instruction)
+
+    def _control(self, fragment_id: str, instruction: BrokerInstruction) -> None:
+        channels, broker, valve = self._around.channels, self._around.broker, keys.valve(fragment_id)
+        match instruction:
+            case OpenValve(position, from_batch):
+                channels.open_outlet(fragment_id, position, from_batch=from_batch)
+            case CloseValve(position):
+                channels.close_outlet(fragment_id, position)
+            case SetTail(None):
+                channels.open_tail(fragment_id)
+            case SetTail(active, from_batch):
+                channels.close_tail(fragment_id, active - 1, from_batch=from_batch)
+            case SetRoute(position, reader, partitioning, channel, from_batch, instead):
+                channels.route(
+                    fragment_id, position, reader, partitioning, channel=channel, from_batch=from_batch,
+                    instead=instead)
+            case DropRoute(position, reader):
+                channels.unroute(fragment_id, position, reader)
+            case Activate(done_batch):
+                channels.activate(fragment_id, done_batch=done_batch)
+            case SetPace(interval_ms):
+                channels.pace(fragment_id, interval_ms)
+            case Withdraw():
+                heir = withdraw(broker, fragment_id)
+                if heir is not None:
+                    raise FragmentFailed(f"{heir} goes on with it on another node.")
+            case Resume():
+                channels.resume(fragment_id)
+            case DropControl(fields):
+                broker.hdel(valve, *fields)
+            case MarkLeft():
+                broker.hset(valve, LEFT, 1)
+            case ComeBack():
+                broker.hdel(valve, LEFT)
+                self._around.store.record_left(fragment_id, left=False)
+            case KeepMeters():
+                broker.persist(keys.meter(fragment_id))
+            case ForgetFragment():
+                channels.forget_fragment(fragment_id)
+                # What the JVM counted last arrives within the second: it must find meters that will expire.
+                broker.hincrby(keys.meter(fragment_id), "in:n", 0)
+                broker.expire(keys.meter(fragment_id), METERS_KEPT_S)
+
+    @staticmethod
+    def _capacity(run: FragmentRun) -> int:
+        return OPEN_CAPACITY_BLOCKS if run.mode.is_open else CAPACITY_BLOCKS
+
+    def _open_part(self, run: FragmentRun, part: OpenPart) -> None:
+        # The control hash knows of it first: whatever dies now, the part is closed with the others.
+        self._around.broker.hset(keys.valve(run.id), part_field(part.position, part.bundle), 1)
+        self._change(part.part, "persist")
+        self._around.channels.open_channel(
+            part.part, schema_json=run.schemas[part.position], capacity=self._capacity(run))
+        self._around.channels.join(part.part, part.reader, predecessors=part.predecessors)
+
+    def _join(self, join: Join) -> None:
+        joined = self._around.channels.join(
+            join.channel, join.reader, where=join.where, predecessors=join.predecessors)
+        if joined.kept_since is not None:
+            self._on_event(
+                "joined_late", at_ms=self._clock_ms(), fragment=join.reader, channel=join.channel, asked=join.where,
+                kept_since_ms=None if joined.kept_since == "all" else int(joined.kept_since),
+            )
+
+    def _change(self, channel: str, command: str, *arguments: int) -> None:
+        """Let all keys of a channel expire, or persist, in one round trip."""
+        pipeline = self._around.broker.pipeline(transaction=False)
+        for key in keys_of(channel):
+            getattr(pipeline, command)(key, *arguments)
+        pipeline.execute()
+
+
+def keys_of(channel: str) -> Iterable[str]:
+    """All keys of a channel."""
+    return keys.channel(channel), keys.meta(channel), keys.readers(channel)
+
+
+def part_field(position: int, bundle: str) -> str:
+    """The field of a control hash by which a part is known."""
+    return f"{position}{PART}{bundle}"

@@ -1,0 +1,117 @@
+"""Does on disk what instructions say: records beside checkpoints, and the checkpoints themselves."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import replace
+
+from scheduler.contracts.savepoints import States
+
+from ..logs import logger
+from ..transport.copying import make_copies
+from .context import SlotContext
+from .fragment_run import FragmentRun
+from .instructions import (
+    ClearCheckpoint,
+    DropSavepoint,
+    ForgetRecord,
+    ForgetStandby,
+    HandedState,
+    MarkRemoved,
+    ReadState,
+    RecordBegun,
+    RecordChain,
+    RecordCopy,
+    RecordEnded,
+    RecordInstruction,
+    RecordLeft,
+    RecordPause,
+    RecordStandby,
+    RemoveCheckpoint,
+    TakeOn,
+    TakeOver,
+)
+
+
+class RecordActuator:
+    """Follows instructions on disk."""
+
+    def __init__(self, around: SlotContext) -> None:
+        self._around = around
+        self._log = logger()
+
+    def do(self, run: FragmentRun, instruction: RecordInstruction) -> None:
+        store = self._around.store
+        match instruction:
+            case TakeOver(restore_point, predecessors):
+                if not predecessors:
+                    self._log.warning("nothing is left of what it goes on with; it begins anew", fragment=run.id)
+                # Once it is recorded that it has begun, whoever has what others left may remove that.
+                run.left_ms = self._left_ms(run.id, predecessors)
+                store.record_begun(run.id, restore_point)
+                self._log.info("fragment takes over", fragment=run.id, from_=predecessors)
+            case RecordBegun(restore_point, None):
+                store.record_begun(run.id, restore_point)
+            case RecordBegun(restore_point, state):
+                store.record_begun(run.id, replace(restore_point, states=self._states(run, state)))
+            case RecordEnded(savepoint, state):
+                began_s = time.monotonic()
+                store.record_ended(run.id, replace(savepoint, states=self._states(run, state)))
+                took_ms = round(1000 * (time.monotonic() - began_s))
+                self._log.info("fragment ended for others", fragment=run.id, took_ms=took_ms)
+            case ReadState(state):
+                run.copied = self._states(run, state)
+            case RecordCopy(heirs):
+                copied, run.copied = run.copied, {}
+                make_copies(store, heirs, copied)
+            case DropSavepoint():
+                store.record_ended(run.id, None)
+            case RecordStandby(channels):
+                store.record_standby(run.id, channels)
+            case ForgetStandby():
+                store.record_standby(run.id, None)
+            case RecordPause(paused):
+                store.record_pause(run.id, paused=paused)
+                self._log.info("fragment paused" if paused else "fragment goes on after its pause", fragment=run.id)
+            case RecordLeft():
+                store.record_left(run.id, left=True)
+                self._log.info("bundle left", fragment=run.id)
+            case RecordChain(whole):
+                store.record(whole)
+            case TakeOn(fragment):
+                store.take_on(fragment)
+            case ClearCheckpoint():
+                store.clear_checkpoint(run.id)
+            case RemoveCheckpoint():
+                self._log.warning("another fragment had this id; its checkpoint goes", fragment=run.id)
+                store.remove_checkpoint(run.id)
+            case MarkRemoved():
+                store.mark_removed(run.id)
+            case ForgetRecord():
+                store.forget(run.id)
+
+    def _left_ms(self, heir: str, predecessors: Iterable[str]) -> int | None:
+        """When the last of those whose work a fragment goes on with recorded what it left; where that was on another
+        node, by that node's clock."""
+        store = self._around.store
+        times_ms = (store.received_ms(heir), *map(store.ended_ms, predecessors))
+        return max((at_ms for at_ms in times_ms if at_ms is not None), default=None)
+
+    def _states(self, run: FragmentRun, state: HandedState) -> States:
+        """The state of each fold: Spark's, or what the fold began with where no event has come to it since."""
+        fragment_id, run_id = run.id, run.run_id if run.query is not None else None
+        folds = self._around.store.folds(fragment_id)
+        read: list[str | None] = []
+        if state.batch >= 0:
+            read = list(self._around.engine.read_states(
+                fragment_id, folds=sum(count for _, count in folds), batch=state.batch,
+                run_id=run_id))
+        states, first = {task: list(inherited) for task, inherited in state.inherited.items()}, 0
+        for task, count in folds:
+            own, first = read[first : first + count] or [None] * count, first + count
+            inherited = state.inherited.get(task, [None] * count)
+            states[task] = [new if new is not None else old for new, old in zip(own, inherited, strict=True)]
+        return {
+            task: values for task, values in states.items()
+            if any(value is not None for value in values) and (state.tasks is None or task in state.tasks)}

@@ -1,0 +1,129 @@
+"""Users of the broker for a node's processes: one for its slots, one for its connector host, one for its looks.
+
+The agent makes them, with passwords that live as long as it does, and keeps the keys that each may touch in step with
+what the node works for. The broker's own password stays with the agent. A broker that was started anew may have
+forgotten them: they are made again. Where the agent may make none, its processes have the agent's own address.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+from urllib.parse import quote, urlsplit, urlunsplit
+
+import redis
+
+from scheduler.contracts.desired import DesiredState, WantedFragment
+from workers.engine import looks
+from workers.engine.channels import keys
+
+from ..logs import logger
+from ..node_store import NodeStore
+from ..store import SlotStore
+from . import key_patterns
+
+# Roles. The host's is also its process's name: it reads live sources, and writes sinks.
+SLOTS, CONNECTORS, LOOKS = "slots", "connectors", "looks"
+_TRIAL, _SHOWN = "trial", "shown"
+# Reading and writing what the patterns let through, and nothing that tells or touches more than its keys.
+COMMANDS = (
+    "-@all", "+@read", "+@write", "+@pubsub", "+@connection", "+@transaction", "+@scripting", "-@admin", "-@dangerous",
+    "-scan", "-randomkey", "-dbsize", "-pubsub", "-script", "+script|load", "+script|exists", "-function", "-fcall",
+    "-fcall_ro", "-copy", "-move", "+time")
+TOPICS = (f"&{keys.channel('')}*", f"&{keys.valve('')}*")
+
+
+class BrokerUsers:
+    """The users of one node."""
+
+    def __init__(self, broker: redis.Redis, url: str, store: NodeStore) -> None:
+        self._broker, self._url, self._store = broker, url, store
+        self._passwords = {role: secrets.token_urlsafe(24) for role in (SLOTS, CONNECTORS, LOOKS)}
+        self._rules: dict[str, tuple[str, ...]] = {}  # as the broker has them
+        self._passing: dict[str, frozenset[str]] = {}  # trials and looks, by what they are
+        self._lock = threading.RLock()
+        self._recorded: tuple[object, tuple[WantedFragment, ...]] = ((), ())
+        self.is_refused = False  # the broker lets the agent make no users
+
+    def url(self, role: str) -> str:
+        """The address for processes of a role."""
+        if self.is_refused:
+            return self._url
+        parts = urlsplit(self._url)
+        host = parts.netloc.rpartition("@")[2]
+        user = f"{quote(self.name(role), safe='')}:{quote(self._passwords[role], safe='')}"
+        return urlunsplit(parts._replace(netloc=f"{user}@{host}"))
+
+    def name(self, role: str) -> str:
+        """The name of the user of a role."""
+        return f"weir-{self._store.node}-{role}"
+
+    def expect(self, *coming: DesiredState) -> None:
+        """Let the users touch what the node works for, and what it is about to be told to.
+
+        Raises
+        ------
+        redis.RedisError
+            The broker is away; what was so stays so.
+        """
+        with self._lock:
+            if self.is_refused:
+                return
+            fragments = key_patterns.known_fragments(self._store.read_desired(), *coming, recorded=self._records())
+            own = key_patterns.of_fragments(tuple(fragments.values()))
+            rehearsal = f"{keys.PREFIX}*:rehearsal-{key_patterns.escaped(self._store.node)}-*"
+            try:
+                sinks = [name.decode() for name in self._broker.smembers(keys.sinks(self._store.node))]
+                shown, trial = (self._passing.get(what, frozenset()) for what in (_SHOWN, _TRIAL))
+                self._set(SLOTS, {*own, rehearsal, *shown, *trial})
+                self._set(CONNECTORS, {*own, *key_patterns.of_connectors(self._store.node, sinks)})
+                self._set(LOOKS, self._passing.get(LOOKS, frozenset()))
+            except redis.ResponseError as error:
+                self.is_refused = not self._rules  # what it let the agent do once, it will again
+                logger().warning("the broker did not let users be made", error=str(error), given_up=self.is_refused)
+
+    def look(self, *, is_away: bool) -> None:
+        """Make the users where they are missing: a broker that was started anew may have forgotten them."""
+        if not is_away:
+            with suppress(redis.RedisError):
+                self.expect()
+
+    def let_trial(self, fragment: str) -> None:
+        """Let slots touch what is named after a trial, and nothing of another."""
+        self._let(_TRIAL, {f"{keys.PREFIX}*:{key_patterns.escaped(fragment)}*"})
+
+    def let_looks(self, look_ids: Collection[str], *, in_slots: bool = False) -> None:
+        """Let the processes of looks, or slots, tell of these looks and of no others."""
+        names = [key_patterns.escaped(looks.key(look_id)) for look_id in look_ids]
+        self._let(_SHOWN if in_slots else LOOKS, {pattern for name in names for pattern in (name, f"{name}:*")})
+
+    def _let(self, what: str, patterns: set[str]) -> None:
+        with self._lock:
+            if self._passing.get(what, frozenset()) != patterns:
+                self._passing[what] = frozenset(patterns)
+                self.expect()
+
+    def _set(self, role: str, patterns: Collection[str]) -> None:
+        """Make a user, or bring it up to date; nothing is sent to a broker that has it so."""
+        name, rules = self.name(role), tuple(sorted(patterns))
+        if self._rules.get(role) == rules and self._broker.execute_command("ACL", "GETUSER", name) is not None:
+            return
+        self._broker.execute_command(
+            "ACL", "SETUSER", name, "reset", "on", f">{self._passwords[role]}", *COMMANDS, *TOPICS,
+            *(f"~{pattern}" for pattern in rules))
+        self._rules[role] = rules
+        with suppress(redis.ResponseError):  # one without a file of users forgets them when it ends
+            self._broker.execute_command("ACL", "SAVE")
+
+    def _records(self) -> Sequence[WantedFragment]:
+        """What slots have started and not cleared away yet; read again where a folder has changed."""
+        folders = sorted(self._store.folder.glob("slot-*"))
+        state = [(folder.name, folder.stat().st_mtime_ns) for folder in folders]
+        if self._recorded[0] != state:
+            records: dict[str, WantedFragment] = {}
+            for folder in folders:
+                records |= SlotStore(self._store.data_dir, folder).records()
+            self._recorded = (state, tuple(records.values()))
+        return self._recorded[1]

@@ -1,0 +1,36 @@
+"""How a slot's driver ends: its JVM, or its cluster; and how a slot says that it cannot run at all."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pyspark.sql import SparkSession
+
+from workers.engine.settings import Settings
+from workers.engine.spark import cluster
+
+from ..logs import logger
+from .line_writer import LineWriter
+from .supervision import CLUSTER_GONE, JVM_GONE, REFUSED
+
+
+def status_of_end(spark: SparkSession, settings: Settings) -> int | None:
+    """The status with which a slot ends whose driver has; None while that lives."""
+    if spark.sparkContext._gateway.proc.poll() is not None:
+        return JVM_GONE
+    if settings.spark_master and cluster.is_gone(spark):
+        return CLUSTER_GONE
+    return None
+
+
+@contextmanager
+def refusal_told(tell: LineWriter) -> Iterator[None]:
+    """A context in which a cluster that cannot run the slot ends the process, once the agent knows why."""
+    try:
+        yield
+    except cluster.ClusterUnfit as unfit:
+        logger().error("slot refused", why=str(unfit))
+        tell({"state": "starting", "refused": str(unfit)})
+        os._exit(REFUSED)
