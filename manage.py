@@ -4,7 +4,7 @@
 import os
 import sys
 
-from workers.launcher.state import CannotStart, keep_private, surroundings, take_data_dir
+from workers.launcher.state_folder import CannotStart, keep_private, surroundings, take_data_dir
 
 
 def main() -> None:

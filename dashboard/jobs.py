@@ -23,8 +23,7 @@ from kombu.exceptions import OperationalError
 from dashboard import queue
 from scheduler.contracts.qos import QosSetup
 from scheduler.contracts.reports import Reports
-from scheduler.contracts.trials import SECONDS, WARM_UP_S, TrialOrder, TrialResult
-from scheduler.contracts.trials import Progress as TrialProgress
+from scheduler.contracts.trials import SECONDS, WARM_UP_S, TrialOrder, TrialProgress, TrialResult
 from scheduler.model.columns import Columns
 from scheduler.model.errors import WeirError
 from scheduler.model.estate import Estate
@@ -33,10 +32,10 @@ from scheduler.model.profile import Profile
 from scheduler.model.profile_csv import read_profiles
 from scheduler.model.refinement import Refined
 from scheduler.model.task_types import TaskType, TaskTypes
-from workers.engine import counters, observed, qos, secrets, taps, trials, turns, waiting
+from workers.engine import counters, observed, qos_store, sealed_secrets, taps, trial_store, turns, waiting
 from workers.engine.channels import keys
-from workers.engine.channels.config import EVENTS_KEPT
-from workers.engine.channels.registry import Channels
+from workers.engine.channels.channel_config import EVENTS_KEPT
+from workers.engine.channels.channel_registry import Channels
 from workers.engine.readings import RateWindow
 from workers.engine.taps import NewestEvents, Tapped
 from workers.library import databases, model_store, registry
@@ -106,17 +105,17 @@ def try_again(queries: Iterable[str]) -> None:
 def publish_qos(setups: Iterable[QosSetup], *, at_ms: int) -> None:
     """Let nodes have their parts in watching limits; while the broker is away they go on with what they have."""
     with suppress(redis.RedisError):
-        qos.publish(broker(settings.REDIS_URL), setups, at_ms=at_ms)
+        qos_store.publish(broker(settings.REDIS_URL), setups, at_ms=at_ms)
 
 
 def seal(value: str) -> str:
     """A secret's value as it is stored: read by nobody without the installation's key."""
-    return secrets.Vault(settings.DATA_DIR).seal(value)
+    return sealed_secrets.Vault(settings.DATA_DIR).seal(value)
 
 
 def unseal(sealed: str) -> str:
     """The value of a secret, for the site's own use and nobody's eyes; ``SecretAway`` where the key is another."""
-    return secrets.Vault(settings.DATA_DIR).open(sealed)
+    return sealed_secrets.Vault(settings.DATA_DIR).open(sealed)
 
 
 def task_types() -> TaskTypes:
@@ -127,7 +126,7 @@ def task_types() -> TaskTypes:
 def names_a_file(sealed: str) -> bool:
     """Whether a secret stands for a file of the node that reads it: a database in one. One that cannot be opened here
     does not."""
-    with suppress(secrets.SecretAway):
+    with suppress(sealed_secrets.SecretAway):
         return databases.is_file(unseal(sealed))
     return False
 
@@ -342,26 +341,26 @@ TRIAL_WARM_UP_S, TRIAL_SECONDS = WARM_UP_S, SECONDS
 def order_trial(order: TrialOrder) -> None:
     """Let a node's agent run a trial; ``BrokerAway`` where the broker does not answer."""
     with broker_needed("so nothing can be measured."):
-        trials.order(broker(settings.REDIS_URL), order)
+        trial_store.order(broker(settings.REDIS_URL), order)
 
 
 def trial_progress(trial_id: str) -> TrialProgress | None:
     """How far a trial is; None where nothing is heard of it. ``BrokerAway`` where the broker does not answer."""
     with broker_needed("so it is not known how far a measurement is."):
-        return trials.progress(broker(settings.REDIS_URL), trial_id)
+        return trial_store.progress(broker(settings.REDIS_URL), trial_id)
 
 
 def trial_result(trial_id: str) -> TrialResult | None:
     """What came of a trial, or None; ``BrokerAway`` where the broker does not answer."""
     with broker_needed("so it is not known what was measured."):
-        return trials.result(broker(settings.REDIS_URL), trial_id)
+        return trial_store.result(broker(settings.REDIS_URL), trial_id)
 
 
 def cancel_trial(trial_id: str) -> None:
     """After commit: let a trial end. Where the broker is away it ends by itself, for nobody."""
     def send() -> None:
         try:
-            trials.cancel(broker(settings.REDIS_URL), trial_id)
+            trial_store.cancel(broker(settings.REDIS_URL), trial_id)
         except redis.RedisError as error:
             log.warning("trial_not_cancelled", trial=trial_id, error=str(error))
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from .model.estate import Estate
 from .model.plan import Plan
 from .model.plan_kinds import PLAN_KINDS
-from .model.settings import settings_applied
+from .model.settings_of_fragments import settings_applied
 from .reuse.activity import FragmentChange
 
 

@@ -112,7 +112,7 @@ class Automatic:
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class EnactmentWindow:
     """When plans may be enacted: on some days of the week (Monday is 0), from a minute of the day to another.
 
     One that ends before it begins ends on the next day.
@@ -153,7 +153,7 @@ class Freeze:
 
 
 @dataclass(frozen=True, slots=True)
-class Demand:
+class ApprovalDemand:
     """What a team demands of one plan: so many approvals of people with a role, each of which counts for some hours.
 
     None where it agreed beforehand; ``why`` says by what.
@@ -168,7 +168,7 @@ class Demand:
     def automatic(self) -> bool:
         return self.approvals == 0
 
-    def asks_less_than(self, other: Demand) -> bool:
+    def asks_less_than(self, other: ApprovalDemand) -> bool:
         """Whether it asks for fewer approvals than another, of a lower role, or for ones that count for longer."""
         if self.automatic or other.automatic:
             return self.automatic and not other.automatic
@@ -192,19 +192,19 @@ class Rules:
     clauses: tuple[Clause, ...] = ()  # the first that fits counts
     otherwise: Clause = Clause()
     automatic: Automatic | None = None
-    windows: tuple[Window, ...] = ()  # none: at any time
+    windows: tuple[EnactmentWindow, ...] = ()  # none: at any time
     freezes: tuple[Freeze, ...] = ()
 
     def __post_init__(self) -> None:
         if max(len(self.clauses), len(self.windows), len(self.freezes)) > MOST_ENTRIES:
             raise ValueError(f"at most {MOST_ENTRIES} of a kind are kept")
 
-    def demand(self, case: Case) -> Demand:
+    def demand(self, case: Case) -> ApprovalDemand:
         """What the team demands of a plan."""
         if self.automatic is not None and self.automatic.allows(case):
-            return Demand(0, why="below the limit that the team agrees to beforehand")
+            return ApprovalDemand(0, why="below the limit that the team agrees to beforehand")
         clause = next((clause for clause in self.clauses if clause.fits(case)), self.otherwise)
-        return Demand(clause.approvals, clause.role, clause.expires_after_h)
+        return ApprovalDemand(clause.approvals, clause.role, clause.expires_after_h)
 
     def closed(self, at_ms: int) -> Closure | None:
         """What stands in the way of enacting anything now; None where nothing does."""
@@ -297,7 +297,7 @@ def case_of(plan: Plan, *, team: str, pause_ms: float, reaches: frozenset[str] =
         pause_ms=pause_ms, reaches=reaches)
 
 
-def status_of(demand: Demand, approvals: Iterable[Approval], *, at_ms: int) -> DemandStatus:
+def status_of(demand: ApprovalDemand, approvals: Iterable[Approval], *, at_ms: int) -> DemandStatus:
     """How far a demand is met by some approvals; one person counts once, by their last approval."""
     last = {approval.person: approval for approval in sorted(approvals, key=lambda approval: approval.at_ms)}
     lasts_ms = None if demand.expires_after_h is None else int(demand.expires_after_h * HOUR_MS)

@@ -20,10 +20,10 @@ from .plan_building import (
     shown_outputs,
     submitted_in,
 )
-from .reuse.defragment import Evidence, Rule, fusions, in_words, step_of, worth_of
+from .reuse.defragment import DefragmentEvidence, DefragmentRule, fusions, in_words, step_of, worth_of
 from .reuse.division import is_scheduled
 from .reuse.fragments import LONGEST_CHAIN
-from .reuse.handover import Piece, recut_in
+from .reuse.handover import CutPiece, recut_in
 
 
 def plan_defragmentation(
@@ -32,8 +32,8 @@ def plan_defragmentation(
     *,
     task_types: TaskTypes,
     prices: Prices,
-    evidence: Evidence | None = None,
-    rule: Rule | None = None,
+    evidence: DefragmentEvidence | None = None,
+    rule: DefragmentRule | None = None,
     longest_chain: int = LONGEST_CHAIN,
     busy: Collection[str] = (),
     apart: Collection[str] = (),
@@ -43,7 +43,7 @@ def plan_defragmentation(
 
     Parameters
     ----------
-    evidence : Evidence, optional
+    evidence : DefragmentEvidence, optional
         What is measured; without it estimates take its place.
     busy : collection of str
         Fragments that are being handed over, and are left alone until that is done.
@@ -64,7 +64,8 @@ def plan_defragmentation(
     NothingToGain
         No step is possible, or none is worth it by the rule.
     """
-    submitted, rule, evidence = submitted_in(estate, dataflow_id), rule or Rule(), evidence or Evidence()
+    submitted, rule, evidence = submitted_in(
+        estate, dataflow_id), rule or DefragmentRule(), evidence or DefragmentEvidence()
     own = {estate.places[task_id][0] for task_id in submitted.running.values()}
     for_query = query_cores(prices)
     limits: dict[str, Any] = {
@@ -91,7 +92,7 @@ def plan_defragmentation(
             dataflow=dataflow_id,
         )
     fused = [estate.fragments[fragment_id] for fragment_id in fusion.path]
-    whole = Piece(sum(fragment.active for fragment in fused), fusion.slot)
+    whole = CutPiece(sum(fragment.active for fragment in fused), fusion.slot)
     return plan_of_rearrangement(
         DEFRAGMENT, estate, submitted,
         recut_in(estate, fused, [whole], outputs=shown_outputs(estate, fused, task_types)), heads=heads_of(fused),
@@ -132,5 +133,5 @@ def plan_cutting_back(estate: EstateView, plan: Plan) -> Plan:
         for ancestor in dict.fromkeys(fragment_id for part in fused for fragment_id in part.inherits)
     ]
     change = recut_in(
-        estate, path, [Piece(part.active, part.slot) for part in pieces], outputs=kept_outputs(path))
+        estate, path, [CutPiece(part.active, part.slot) for part in pieces], outputs=kept_outputs(path))
     return plan_taking_back(estate, plan, change, heads=heads_of(path))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from math import isinf
 
-from .model.allocation import Allocation
+from .model.allocated import Allocation
 from .model.errors import InsufficientSlots, StalePlan
 from .model.fragment import Fragment, RunningBundle
 from .model.promise import BundlePromise, Load, ProfileUsed, Promise

@@ -18,7 +18,7 @@ from .plan_building import (
     submitted_in,
 )
 from .reuse.division import is_scheduled
-from .reuse.handover import Piece, recut_in
+from .reuse.handover import CutPiece, recut_in
 from .reuse.isolation import cut_for_others
 
 
@@ -54,7 +54,8 @@ def plan_isolation(
             f"The query cannot be cut: {cut.why_not}.",
             remedy="Pause or remove the dataflow with the slow task, or submit it fresh.", dataflow=dataflow_id)
     change = recut_in(
-        estate, [fragment], [Piece(cut.position, fragment.slot), Piece(fragment.active - cut.position, fragment.slot)],
+        estate, [fragment],
+        [CutPiece(cut.position, fragment.slot), CutPiece(fragment.active - cut.position, fragment.slot)],
         outputs=shown_outputs(estate, [fragment], task_types))
     return plan_of_rearrangement(
         ISOLATE, estate, submitted, change, heads=heads_of([fragment]), task_types=task_types, prices=prices,
@@ -80,7 +81,7 @@ def plan_joining_back(estate: EstateView, plan: Plan) -> Plan:
         raise InvalidTransition(
             f"The queries of {submitted.name} were changed again since they were cut.",
             remedy="There is nothing left to undo.", dataflow=submitted.id)
-    whole = Piece(sum(part.active for part in path), path[0].slot)
+    whole = CutPiece(sum(part.active for part in path), path[0].slot)
     return plan_taking_back(
         estate, plan, recut_in(estate, path, [whole], outputs=kept_outputs(path)), heads=heads_of(path))
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from itertools import product
 
-from .allocation.registry import ALLOCATIONS
-from .mapping.registry import MAPPINGS
+from .allocation.allocation_registry import ALLOCATIONS
+from .mapping.mapping_registry import MAPPINGS
 
 Pair = tuple[str, str]  # names of an allocation and of a mapping
 

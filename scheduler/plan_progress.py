@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from .contracts.reports import FAILING, Reports
 from .model.fragment import node_of
 from .model.plan import Plan
-from .step_kinds import Evidence, kind_of, steps_done
+from .step_kinds import EnactmentEvidence, kind_of, steps_done
 
 LONGEST_CAUSE = 2000  # characters
 
@@ -24,14 +24,14 @@ class PlanProgress:
     failing: Mapping[str, str] = field(default_factory=dict)
 
 
-def plan_progress(plan: Plan, evidence: Evidence) -> PlanProgress:
+def plan_progress(plan: Plan, evidence: EnactmentEvidence) -> PlanProgress:
     """How far a plan is.
 
     Parameters
     ----------
     plan : Plan
         With its queries on the slots where the estate has them now.
-    evidence : Evidence
+    evidence : EnactmentEvidence
         What nodes report. As long as an awaited node does not, nobody knows by which weights is written there.
     """
     done = steps_done(plan, evidence)
@@ -48,7 +48,7 @@ def _failing(plan: Plan, reports: Reports) -> dict[str, str]:
     return causes
 
 
-def _silent(plan: Plan, evidence: Evidence, done: Collection[str]) -> dict[str, str]:
+def _silent(plan: Plan, evidence: EnactmentEvidence, done: Collection[str]) -> dict[str, str]:
     """Fragments with steps that are not in force, on nodes of which nothing is heard."""
     waiting = [step for step in plan.steps if step.key not in done]
     routed = {step.fragment for step in waiting if kind_of(step).divides_streams}

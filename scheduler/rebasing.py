@@ -13,7 +13,7 @@ from .model.errors import StalePlan
 from .model.plan import Plan
 from .model.ports import EstateView
 from .model.renumbering import placed_late, renumbered, with_slots
-from .reading import begun_on
+from .read_set import begun_on
 
 
 def rebase(plan: Plan, estate: EstateView, *, query_cores: float) -> Plan:
@@ -22,7 +22,7 @@ def rebase(plan: Plan, estate: EstateView, *, query_cores: float) -> Plan:
     Parameters
     ----------
     estate : EstateView
-        What runs now (`scheduler.reading.Answers.changes` finds nothing there).
+        What runs now (`scheduler.read_set.Answers.changes` finds nothing there).
 
     Raises
     ------

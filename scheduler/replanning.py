@@ -1,6 +1,6 @@
 """Replanning: is a recomputed plan equivalent to the pending one?
 
-An answer that the pending plan was made from has changed (`reading.Answers.changes`), so it was planned again from the
+An answer that the pending plan was made from has changed (`read_set.Answers.changes`), so it was planned again from the
 estate as it is now. The new plan is equivalent if it starts, stops, shares and pauses the same by the same steps, and
 at least as many payers share each task. Approvals of the pending plan then hold for the new one: nobody pays more than
 was reviewed. Teams that have come to share its tasks since are still asked.
@@ -38,7 +38,7 @@ def standing_for(
     now : Plan
         What is planned for the same request from the estate as it is now.
     paying_before, paying_now : mapping of str to int
-        How many dataflows paid, and pay, for each running task of which a plan asked it (`reading.Reads.paying`).
+        How many dataflows paid, and pay, for each running task of which a plan asked it (`read_set.Reads.paying`).
     """
     if not (may_be_made_anew(before) and may_be_made_anew(now)) or _meaning(before) != _meaning(now):
         return None

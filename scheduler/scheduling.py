@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from .allocation.acquisition import NANO, Acquisition, acquisition_of, cheapest_machines
-from .allocation.registry import ALLOCATIONS
-from .mapping.registry import MAPPINGS
+from .allocation.allocation_registry import ALLOCATIONS
+from .mapping.mapping_registry import MAPPINGS
 from .mapping.traffic import Streams, between_nodes_per_s, on_other_slots
-from .model.allocation import Allocation
+from .model.allocated import Allocation
 from .model.checks import require_finite
 from .model.costs import DECLARED as DECLARED_COSTS
 from .model.costs import Costs

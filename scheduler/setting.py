@@ -15,7 +15,7 @@ from .model.plan import Plan, Step
 from .model.plan_kinds import SET
 from .model.ports import EstateView
 from .model.prices import Prices
-from .model.settings import USUAL, FragmentSettings
+from .model.settings_of_fragments import USUAL, FragmentSettings
 from .model.task_types import TaskTypes
 from .plan_building import heads_of, plan_of_rearrangement, plan_taking_back, submitted_in
 from .reuse.activity import FragmentChange

@@ -13,11 +13,11 @@ from .contracts.desired import made_in
 from .contracts.reports import LEFT, RUNNING, STOPPED, QueryReport, Reports
 from .model.fragment import Fragment, RunningBundle, node_of
 from .model.plan import Plan, Step
-from .model.settings import USUAL, FragmentSettings
+from .model.settings_of_fragments import USUAL, FragmentSettings
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class EnactmentEvidence:
     """What is known of the estate while a plan is enacted: reports by node, nodes and slots that are ``gone``, and the
     ``settings`` of fragments as they are now, which may be others than the plan made them.
 
@@ -96,7 +96,7 @@ class StepKind:
     words: str
     reverse: str
     rank: int
-    is_done: Callable[[Step, Fragment, Evidence], bool]
+    is_done: Callable[[Step, Fragment, EnactmentEvidence], bool]
     starts_query: bool = False
     unnoticed: bool = False
     of_bundles: bool = False
@@ -108,15 +108,15 @@ class StepKind:
 
 def _every_query(
     is_done: Callable[[QueryEvidence], bool], *, leaving: bool = False
-) -> Callable[[Step, Fragment, Evidence], bool]:
+) -> Callable[[Step, Fragment, EnactmentEvidence], bool]:
     """Done where it is done for each bundle that the step concerns; for ``leaving`` ones only where that is asked."""
-    def of_fragment(step: Step, fragment: Fragment, evidence: Evidence) -> bool:
+    def of_fragment(step: Step, fragment: Fragment, evidence: EnactmentEvidence) -> bool:
         bundles = [bundle for bundle in fragment.queries if step.bundle in (None, bundle.id)]
         if step.bundle is None and not leaving:
             bundles = [bundle for bundle in bundles if not bundle.leaving]
         return bool(bundles) and all(of_bundle(step, fragment, bundle, evidence) for bundle in bundles)
 
-    def of_bundle(step: Step, fragment: Fragment, bundle: RunningBundle, evidence: Evidence) -> bool:
+    def of_bundle(step: Step, fragment: Fragment, bundle: RunningBundle, evidence: EnactmentEvidence) -> bool:
         if evidence.is_gone(bundle.slot):
             return True
         slot = evidence.reports.slot(bundle.slot)
@@ -169,7 +169,7 @@ def _tail_is_open(seen: QueryEvidence) -> bool:
     return seen.query is not None and seen.query.active >= (seen.step.active or 0)
 
 
-def _is_routed(step: Step, fragment: Fragment, evidence: Evidence) -> bool:
+def _is_routed(step: Step, fragment: Fragment, evidence: EnactmentEvidence) -> bool:
     """Whether all who write for a divided fragment divide their streams by its weights."""
     weights = {bundle.part: bundle.weight for bundle in fragment.queries}
     routes = [
@@ -178,7 +178,7 @@ def _is_routed(step: Step, fragment: Fragment, evidence: Evidence) -> bool:
     return evidence.all_heard and bool(routes) and all(route == weights for route in routes)
 
 
-def _is_set(step: Step, fragment: Fragment, evidence: Evidence) -> bool:
+def _is_set(step: Step, fragment: Fragment, evidence: EnactmentEvidence) -> bool:
     """Whether the queries run as they are set now: where the setting was replaced since, nothing more is to come."""
     wanted = evidence.settings.get(step.fragment, USUAL).real_time
     return _every_query(lambda seen: seen.runs and seen.query is not None and seen.query.real_time == wanted)(
@@ -258,7 +258,7 @@ def in_order(steps: Iterable[Step]) -> tuple[Step, ...]:
     return tuple(sorted(steps, key=lambda step: kind_of(step).rank))
 
 
-def steps_done(plan: Plan, evidence: Evidence) -> set[str]:
+def steps_done(plan: Plan, evidence: EnactmentEvidence) -> set[str]:
     """Keys of the plan's steps that the evidence shows to be in force."""
     fragments = {**plan.fragments_before, **plan.fragments_after}
     return {

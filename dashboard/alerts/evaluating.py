@@ -14,15 +14,15 @@ from django.db import transaction
 
 from dashboard.alerts.models import Alert, EvaluatorClock, MuteRow, NoticeGroup
 from dashboard.alerts.notices import tell
-from dashboard.alerts.readers import READERS, Evidence, Readings
-from dashboard.alerts.rules import RuleInForce, enabled, rules_of
-from dashboard.history.store import DatabaseHistory
-from dashboard.operations.live_view.view import one_look
+from dashboard.alerts.readers import READERS, EvaluationScope, Readings
+from dashboard.alerts.rules_in_force import RuleInForce, enabled, rules_of
+from dashboard.history.history_store import DatabaseHistory
+from dashboard.operations.live_view.estate_view import one_look
 from dashboard.teams.models import Team
+from scheduler.alerting.alert_states import AlertTransition, EvaluationInput, evaluate
+from scheduler.alerting.alert_values import FIRING, PENDING, RESOLVED, AlertReading, AlertRule, Watched, alert_key
 from scheduler.alerting.causes import without_symptoms
-from scheduler.alerting.kinds import RULE_KINDS
-from scheduler.alerting.machine import Change, Round, evaluate
-from scheduler.alerting.values import FIRING, PENDING, RESOLVED, Reading, Rule, Watched, alert_key
+from scheduler.alerting.rule_kinds import RULE_KINDS
 from scheduler.history.series import ALARM, DATAFLOW, KINDS, OVER, Annotation
 
 ROUND_S = 10
@@ -30,7 +30,7 @@ KEEP_S = 90 * 24 * 3600  # alerts that are over; as long as history
 
 
 @dataclass
-class Known:
+class RuleReadings:
     """The rules in force in a round, each with its owner and its latest reading."""
 
     rules: dict[str, RuleInForce] = field(default_factory=dict)
@@ -40,7 +40,7 @@ class Known:
 
 def evaluate_round(*, now_s: int) -> int:
     """Evaluate all rules as of now; how many alerts changed. Safe to do again, and by several at once."""
-    known = Known()
+    known = RuleReadings()
     with one_look(several=True):  # each team by what it may know, all of them of one moment
         for team in [None, *Team.objects.order_by("pk")]:
             _read(team, now_s, known)
@@ -49,7 +49,7 @@ def evaluate_round(*, now_s: int) -> int:
         if now_s <= clock.evaluated_s:
             return 0
         alerts = {alert.watched: alert for alert in Alert.objects.filter(phase__in=[PENDING, FIRING])}
-        changes = evaluate(Round(
+        changes = evaluate(EvaluationInput(
             {rule_id: in_force.rule for rule_id, in_force in known.rules.items()}, known.readings, now_s,
             {watched: alert.state for watched, alert in alerts.items()}))
         _store(changes, known, alerts, now_s)
@@ -66,8 +66,8 @@ def forget_alerts(at: datetime) -> int:
     return count
 
 
-def _read(team: Team | None, now_s: int, known: Known) -> None:
-    evidence = Evidence(team, now_s)
+def _read(team: Team | None, now_s: int, known: RuleReadings) -> None:
+    evidence = EvaluationScope(team, now_s)
     if team is not None and not evidence.own and not _is_watched(team):
         return
     rules = enabled(rules_of(team))
@@ -93,7 +93,9 @@ def _read(team: Team | None, now_s: int, known: Known) -> None:
         {rule_id: known.readings[rule_id] for rule_id in rules if rule_id in known.readings})
 
 
-def _read_where_the_teams_is_off(evidence: Evidence, rules: Mapping[str, RuleInForce], known: Known) -> None:
+def _read_where_the_teams_is_off(
+    evidence: EvaluationScope, rules: Mapping[str, RuleInForce], known: RuleReadings
+) -> None:
     """Rules of single dataflows whose team has turned that kind off."""
     on = {in_force.kind.name for in_force in rules.values() if not in_force.dataflow}
     for rule_id, in_force in rules.items():
@@ -111,9 +113,9 @@ def _is_watched(team: Team) -> bool:
 
 
 def _store(
-    changes: Sequence[Change], known: Known, alerts: Mapping[Watched, Alert], now_s: int
+    changes: Sequence[AlertTransition], known: RuleReadings, alerts: Mapping[Watched, Alert], now_s: int
 ) -> None:
-    marks = []
+    annotations = []
     for change in changes:
         rule_id, element = change.watched
         alert = alerts.get(change.watched)
@@ -132,11 +134,11 @@ def _store(
         if change.resolves:
             alert.resolved_s, alert.why = now_s, change.why
         alert.save()
-        marks += _marks(change, alert, now_s)
-    DatabaseHistory().annotate(marks)
+        annotations += _marks(change, alert, now_s)
+    DatabaseHistory().annotate(annotations)
 
 
-def _new(change: Change, rule: Rule, team: Team | None, reading: Reading) -> Alert:
+def _new(change: AlertTransition, rule: AlertRule, team: Team | None, reading: AlertReading) -> Alert:
     rule_id, element = change.watched
     alert = Alert(
         key=alert_key(change.watched, change.after.since_s)[:400], rule_id=rule_id, kind=rule.kind, team=team,
@@ -145,7 +147,7 @@ def _new(change: Change, rule: Rule, team: Team | None, reading: Reading) -> Ale
     return alert
 
 
-def _words(alert: Alert, reading: Reading) -> None:
+def _words(alert: Alert, reading: AlertReading) -> None:
     alert.cause, alert.text, alert.remedy = reading.cause[:240], reading.text[:500], reading.remedy[:500]
     alert.dataflow_id = reading.dataflow or None
 
@@ -156,7 +158,7 @@ def _group(alert: Alert, now_s: int) -> NoticeGroup:
     return group or NoticeGroup.objects.create(team=alert.team, cause=alert.cause, opened_s=now_s)
 
 
-def _marks(change: Change, alert: Alert, now_s: int) -> list[Annotation]:
+def _marks(change: AlertTransition, alert: Alert, now_s: int) -> list[Annotation]:
     """What charts show: of findings the recorder has marked it already."""
     if not (change.fires or change.resolves) or not RULE_KINDS[alert.kind].marked:
         return []

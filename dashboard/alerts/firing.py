@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from django.db.models import Q
 
 from dashboard.alerts.models import Alert
+from dashboard.operations.live_view.estate_view import View
 from dashboard.operations.live_view.findings import BAD, NOTE, WARN, Finding
-from dashboard.operations.live_view.view import View
-from scheduler.alerting.kinds import DISK, FAILING, LATENCY_LIMIT, SILENT_SOURCE, UNREACHABLE
-from scheduler.alerting.values import CRITICAL, FIRING, INFO, WARNING
+from scheduler.alerting.alert_values import CRITICAL, FIRING, INFO, WARNING
+from scheduler.alerting.rule_kinds import DISK, FAILING, LATENCY_LIMIT, SILENT_SOURCE, UNREACHABLE
 
 _SEVERITIES = {CRITICAL: BAD, WARNING: WARN, INFO: NOTE}
 _OF_FINDINGS = frozenset(kind.name for kind in (DISK, FAILING, LATENCY_LIMIT, SILENT_SOURCE, UNREACHABLE))

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from django.conf import settings
 from django.db import models
 
-from scheduler.alerting.kinds import RULE_KINDS
-from scheduler.alerting.values import FIRING, PENDING, SEVERITIES, AlertState, Element
+from scheduler.alerting.alert_values import FIRING, PENDING, SEVERITIES, AlertState, Element
+from scheduler.alerting.rule_kinds import RULE_KINDS
 
 ESTATE = "estate"
 _SEVERITIES = [(severity, severity) for severity in SEVERITIES]

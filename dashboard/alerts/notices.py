@@ -15,8 +15,8 @@ from dashboard.alerts.models import Alert, MuteRow, NoticeGroup, Preference
 from dashboard.outbox.models import EMAIL, WEBHOOK, Delivery, Endpoint
 from dashboard.outbox.sending import enqueue
 from dashboard.teams.models import Team, User
+from scheduler.alerting.alert_values import CRITICAL, RESOLVED, SEVERITIES, Element
 from scheduler.alerting.grouping import MORE, OVER, Group, Member, Mute, look_at
-from scheduler.alerting.values import CRITICAL, RESOLVED, SEVERITIES, Element
 
 SHOWN = 50  # alerts in one message
 _WORDS = {MORE: "More: ", OVER: "Over: "}

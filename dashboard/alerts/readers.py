@@ -18,26 +18,26 @@ from django.db.models import Q
 from dashboard import jobs
 from dashboard.catalog.lifecycle import RUNNING
 from dashboard.catalog.models import DataflowRecord
-from dashboard.history.store import DatabaseHistory
+from dashboard.history.history_store import DatabaseHistory
 from dashboard.operations.diagnosis.health import findings
-from dashboard.operations.live_view.deployment import deployment_of, thresholds
+from dashboard.operations.live_view.deployment_reader import deployment_of, thresholds
+from dashboard.operations.live_view.estate_view import View, view_for
 from dashboard.operations.live_view.findings import BAD, NOTE, Finding
 from dashboard.operations.live_view.telemetry import EVERYTHING
-from dashboard.operations.live_view.view import View, view_for
 from dashboard.profiles.models import ProfileRecord
 from dashboard.schedules.promises import in_force
 from dashboard.schedules.selectors import outcome_of
 from dashboard.teams.models import Role, Team
 from dashboard.teams.permissions import Viewer
-from scheduler.alerting import kinds
+from scheduler.alerting import rule_kinds
+from scheduler.alerting.alert_values import AlertReading, Element
 from scheduler.alerting.silence import silence
-from scheduler.alerting.values import Element, Reading
 from scheduler.deployment.online import decide, lacking_in_words
 from scheduler.history.port import History
 from scheduler.history.series import DATAFLOW, ESTATE, MINUTE, NODE, QUERY, SECOND, SLOT, STREAM, TASK, Series
 from scheduler.reuse.activity import is_working
 
-Readings = dict[Element, Reading]
+Readings = dict[Element, AlertReading]
 RECENT_S = 30  # so many seconds of history say what a value is now
 RESTARTS_WITHIN_S = LATE_WITHIN_S = 600
 _NEEDED = ("query", "slot", "node", "sink", "source")
@@ -45,7 +45,7 @@ DAY_S = 24 * 3600
 
 
 @dataclass
-class Evidence:
+class EvaluationScope:
     """What one round reads from: a team's view, or the whole estate where there is no team."""
 
     team: Team | None
@@ -95,10 +95,10 @@ class Evidence:
         return self.own[dataflow_id].name
 
 
-def _latency(evidence: Evidence) -> Readings | None:
+def _latency(evidence: EvaluationScope) -> Readings | None:
     series = {Series(DATAFLOW, key, "latency_p99_ms"): key for key in evidence.own}
     return {
-        Element(DATAFLOW, series[line]): Reading(
+        Element(DATAFLOW, series[line]): AlertReading(
             value=value, cause="latency", dataflow=series[line],
             text=f"Events of {evidence.of_dataflow(series[line])} reach its sinks late"
                  + (f": p99 is {value / 1000:.3g} s." if value is not None else "."),
@@ -106,19 +106,19 @@ def _latency(evidence: Evidence) -> Readings | None:
         for line, value in evidence.newest(list(series)).items()}
 
 
-def _latency_limit(evidence: Evidence) -> Readings | None:
+def _latency_limit(evidence: EvaluationScope) -> Readings | None:
     if not evidence.is_heard:
         return None
-    readings: Readings = {Element(DATAFLOW, key): Reading(value=0.0, cause="latency_limit", dataflow=key)
+    readings: Readings = {Element(DATAFLOW, key): AlertReading(value=0.0, cause="latency_limit", dataflow=key)
                           for key in evidence.own}
     for finding in evidence.findings:
         if finding.part == "limit" and finding.severity != NOTE and finding.name in evidence.own:
-            readings[Element(DATAFLOW, finding.name)] = Reading(
+            readings[Element(DATAFLOW, finding.name)] = AlertReading(
                 value=1.0, cause="latency_limit", dataflow=finding.name, text=finding.cause, remedy=finding.remedy)
     return readings
 
 
-def _backlog(evidence: Evidence) -> Readings | None:
+def _backlog(evidence: EvaluationScope) -> Readings | None:
     streams = {
         Series(STREAM, f"{parent}>{task}", "backlog_blocks"): (parent, task)
         for task in evidence.tasks for parent in evidence.view.estate.tasks[task].parents}
@@ -126,7 +126,7 @@ def _backlog(evidence: Evidence) -> Readings | None:
     for line, value in evidence.newest(list(streams)).items():
         parent, task = streams[line]
         if value is not None:  # a stream within a query has none
-            readings[Element(STREAM, line.subject)] = Reading(
+            readings[Element(STREAM, line.subject)] = AlertReading(
                 value=value, cause="backlog", dataflow=evidence.tasks[task],
                 text=f"{value:.0f} blocks wait between {evidence.view.name_of(parent)} and "
                      f"{evidence.view.name_of(task)}.",
@@ -134,7 +134,7 @@ def _backlog(evidence: Evidence) -> Readings | None:
     return readings
 
 
-def _silent_source(evidence: Evidence) -> Readings | None:
+def _silent_source(evidence: EvaluationScope) -> Readings | None:
     """By how much longer than in the last day each source has made nothing."""
     if not evidence.is_heard:
         return None
@@ -144,7 +144,7 @@ def _silent_source(evidence: Evidence) -> Readings | None:
     minute_s = evidence.now_s - evidence.now_s % MINUTE.step_s
     points = evidence.history.read(list(sources), MINUTE, begin_s=minute_s - DAY_S, end_s=minute_s)
     return {
-        Element("source", task): Reading(
+        Element("source", task): AlertReading(
             value=silence(points[line].values, MINUTE.step_s) if line in points else None, cause=f"source:{task}",
             dataflow=dataflow,
             text=f"{evidence.view.name_of(task)} has made no events for longer than ever in the last day.",
@@ -152,7 +152,7 @@ def _silent_source(evidence: Evidence) -> Readings | None:
         for line, (task, dataflow) in sources.items()}
 
 
-def _failing(evidence: Evidence) -> Readings | None:
+def _failing(evidence: EvaluationScope) -> Readings | None:
     """One reading a dataflow, of the worst that stands in its way; the same cause for all that it hinders."""
     if not evidence.is_heard:
         return None
@@ -162,13 +162,13 @@ def _failing(evidence: Evidence) -> Readings | None:
             continue
         for user in finding.dataflows:
             if user["id"] in evidence.own:
-                readings.setdefault(Element(DATAFLOW, user["id"]), Reading(
+                readings.setdefault(Element(DATAFLOW, user["id"]), AlertReading(
                     value=1.0, cause=f"{finding.part}:{finding.name}", dataflow=user["id"],
                     text=f"{user['name']} does not run as it should: {finding.cause}", remedy=finding.remedy))
     return readings
 
 
-def _late_events(evidence: Evidence) -> Readings | None:
+def _late_events(evidence: EvaluationScope) -> Readings | None:
     """How many events came too late for each task within ten minutes, by what the history has of those that had any."""
     if not evidence.is_heard:
         return None
@@ -178,7 +178,7 @@ def _late_events(evidence: Evidence) -> Readings | None:
         list(series), SECOND, begin_s=evidence.now_s - LATE_WITHIN_S, end_s=evidence.now_s + 1)
     late = {series[line]: float(np.nansum(values.values)) for line, values in points.items()}
     return {
-        Element(TASK, task): Reading(
+        Element(TASK, task): AlertReading(
             value=late.get(task, 0.0), cause=f"task:{task}", dataflow=dataflow,
             text=f"{late.get(task, 0.0):.0f} events came too late for {evidence.view.name_of(task)} of "
                  f"{evidence.of_dataflow(dataflow)} within ten minutes.",
@@ -186,7 +186,7 @@ def _late_events(evidence: Evidence) -> Readings | None:
         for task, dataflow in evidence.tasks.items()}
 
 
-def _restarting(evidence: Evidence) -> Readings | None:
+def _restarting(evidence: EvaluationScope) -> Readings | None:
     """How often the queries of a team's dataflows failed lately, and the drivers of the slots where they are ended."""
     queries: dict[str, str] = {}
     slots: dict[str, str] = {}
@@ -201,7 +201,7 @@ def _restarting(evidence: Evidence) -> Readings | None:
     restarts = Counter((note.kind, note.subject) for note in ended)
     causes = {(note.kind, note.subject): note.text for note in ended}
     return {
-        Element(kind, subject): Reading(
+        Element(kind, subject): AlertReading(
             value=float(restarts[kind, subject]), cause=f"{kind}:{subject}", dataflow=dataflow,
             text=(f"A query of {evidence.of_dataflow(dataflow)} failed" if kind == QUERY else
                   f"The driver of {subject}, where {evidence.of_dataflow(dataflow)} runs, ended")
@@ -212,14 +212,14 @@ def _restarting(evidence: Evidence) -> Readings | None:
         for kind, users in ((QUERY, queries), (SLOT, slots)) for subject, dataflow in users.items()}
 
 
-def _drift(evidence: Evidence) -> Readings | None:
+def _drift(evidence: EvaluationScope) -> Readings | None:
     users: dict[str, str] = {}
     for task, dataflow in evidence.tasks.items():
         users.setdefault(evidence.view.estate.tasks[task].type, dataflow)
     profiles = ProfileRecord.objects.filter(
         Q(team=None) | Q(team=evidence.team), active=True, static=False, task_type__in=list(users))
     return {
-        Element("profile", str(profile.pk)): Reading(
+        Element("profile", str(profile.pk)): AlertReading(
             value=_farthest(profile.drifts), cause=f"profile:{profile.task_type}", dataflow=users[profile.task_type],
             text=f"Tasks of type {profile.task_type} are {_farthest(profile.drifts):.0f} % from their profile.",
             remedy="Measure the task type again; schedules are planned with the profile.")
@@ -233,23 +233,23 @@ def _farthest(drifts: list[Mapping[str, float]]) -> float:
         for drift in drifts if drift["expected"]), default=0.0)
 
 
-def _broken_promise(evidence: Evidence) -> Readings | None:
+def _broken_promise(evidence: EvaluationScope) -> Readings | None:
     readings: Readings = {}
     for key in in_force(list(evidence.own)):
         outcome = outcome_of(evidence.viewer, key)
         if not outcome.judged or outcome.of_before:
-            readings[Element(DATAFLOW, key)] = Reading(value=None, cause="promise", dataflow=key)
+            readings[Element(DATAFLOW, key)] = AlertReading(value=None, cause="promise", dataflow=key)
             continue
         missed = ", ".join(dict.fromkeys(
             f"{miss.what} of {miss.where}" if miss.where else str(miss.what) for miss in outcome.missed))
-        readings[Element(DATAFLOW, key)] = Reading(
+        readings[Element(DATAFLOW, key)] = AlertReading(
             value=1.0 if missed else 0.0, cause="promise", dataflow=key,
             text=f"The schedule of {evidence.of_dataflow(key)} does not keep what was promised: {missed or 'nothing'}.",
             remedy="Its schedule's page compares what was planned with what is measured.")
     return readings
 
 
-def _disk(evidence: Evidence) -> Readings | None:
+def _disk(evidence: EvaluationScope) -> Readings | None:
     if not evidence.is_heard:
         return None
     free: dict[str, float | None] = dict.fromkeys(slot.node for slot in evidence.view.estate.slots)
@@ -257,27 +257,27 @@ def _disk(evidence: Evidence) -> Readings | None:
     free.pop(settings.LOCAL_NODE, None)  # its folder is the site's
     free["site"] = float(shutil.disk_usage(settings.DATA_DIR).free >> 20)
     return {
-        Element(NODE, name): Reading(
+        Element(NODE, name): AlertReading(
             value=free_mb, cause=f"disk:{name}",
             text=f"The disk of {name} has {free_mb or 0:,.0f} MB left.",
             remedy="Make room on the file system of the data folder, or remove outputs that nobody needs.")
         for name, free_mb in free.items()}
 
 
-def _unreachable(evidence: Evidence) -> Readings | None:
+def _unreachable(evidence: EvaluationScope) -> Readings | None:
     """What is wrong with a node and its slots has one cause. Where they cannot be heard, nothing is known of them."""
     unheard: Readings = {} if evidence.is_heard else {
-        Element(part, name): Reading(value=None, cause=f"unreachable:{slot.node}")
+        Element(part, name): AlertReading(value=None, cause=f"unreachable:{slot.node}")
         for slot in evidence.view.estate.slots for part, name in (("node", slot.node), ("slot", slot.name))}
     return unheard | {
-        Element(finding.part, finding.name): Reading(
+        Element(finding.part, finding.name): AlertReading(
             value=1.0, cause=f"unreachable:{finding.name.partition('/')[0]}", text=finding.cause,
             remedy=finding.remedy)
         for finding in evidence.findings
         if finding.severity == BAD and finding.part in ("node", "slot", "broker")}
 
 
-def _too_few_slots(evidence: Evidence) -> Readings | None:
+def _too_few_slots(evidence: EvaluationScope) -> Readings | None:
     """Whether online task deployment finds that CPU lacks, by what queries took lately. Where no slot is on offer
     nothing is known: that their nodes are away is told otherwise."""
     if not evidence.is_heard:
@@ -293,18 +293,20 @@ def _too_few_slots(evidence: Evidence) -> Readings | None:
     if not deployment.targets:
         return None
     limits = thresholds()
-    turn = decide(deployment.moving_only(()), limits)
-    lacking = lacking_in_words(turn.lacking, limits, slot_price=settings.CORE_HOUR_PRICE, currency=settings.CURRENCY)
-    return {Element(ESTATE, "slots"): Reading(
-        value=1.0 if turn.case == "lacking" else 0.0, cause="too_few_slots",
-        text=f"{turn.why} {lacking}".rstrip(),
+    deployed = decide(deployment.moving_only(()), limits)
+    lacking = lacking_in_words(
+        deployed.lacking, limits, slot_price=settings.CORE_HOUR_PRICE, currency=settings.CURRENCY)
+    return {Element(ESTATE, "slots"): AlertReading(
+        value=1.0 if deployed.case == "lacking" else 0.0, cause="too_few_slots",
+        text=f"{deployed.why} {lacking}".rstrip(),
         remedy="Start an agent with more slots or on another machine, or pause or remove what is not needed.")}
 
 
-READERS: Mapping[str, Callable[[Evidence], Readings | None]] = {
-    kinds.LATENCY.name: _latency, kinds.LATENCY_LIMIT.name: _latency_limit, kinds.BACKLOG.name: _backlog,
-    kinds.SILENT_SOURCE.name: _silent_source,
-    kinds.FAILING.name: _failing, kinds.RESTARTING.name: _restarting, kinds.DRIFT.name: _drift,
-    kinds.BROKEN_PROMISE.name: _broken_promise, kinds.DISK.name: _disk, kinds.UNREACHABLE.name: _unreachable,
-    kinds.TOO_FEW_SLOTS.name: _too_few_slots, kinds.LATE_EVENTS.name: _late_events,
+READERS: Mapping[str, Callable[[EvaluationScope], Readings | None]] = {
+    rule_kinds.LATENCY.name: _latency, rule_kinds.LATENCY_LIMIT.name: _latency_limit, rule_kinds.BACKLOG.name: _backlog,
+    rule_kinds.SILENT_SOURCE.name: _silent_source,
+    rule_kinds.FAILING.name: _failing, rule_kinds.RESTARTING.name: _restarting, rule_kinds.DRIFT.name: _drift,
+    rule_kinds.BROKEN_PROMISE.name: _broken_promise, rule_kinds.DISK.name: _disk,
+    rule_kinds.UNREACHABLE.name: _unreachable,
+    rule_kinds.TOO_FEW_SLOTS.name: _too_few_slots, rule_kinds.LATE_EVENTS.name: _late_events,
 }

@@ -16,7 +16,7 @@ from dashboard.alerts.models import Alert, MuteRow, Preference
 from dashboard.alerts.notices import DEFAULT_CHOICE, current_mutes, is_muted
 from dashboard.teams.models import User
 from dashboard.teams.permissions import Viewer
-from scheduler.alerting.values import FIRING, PENDING, RESOLVED, SEVERITIES
+from scheduler.alerting.alert_values import FIRING, PENDING, RESOLVED, SEVERITIES
 from scheduler.model.errors import NotFound
 
 OPEN, PAST, ALL = "open", "past", "all"
@@ -24,7 +24,7 @@ SHOWS = (OPEN, PAST, ALL)
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class AlertFilter:
     """Which alerts: open or past ones, of a severity, a kind, a team, a dataflow, a group; empty: of any."""
 
     show: str = OPEN
@@ -36,7 +36,7 @@ class Chosen:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class NoticeChoice:
     """How somebody is told of alerts of one severity."""
 
     severity: str
@@ -50,7 +50,7 @@ def visible(viewer: Viewer) -> QuerySet[Alert]:
     return alerts if viewer.superuser else alerts.filter(Q(team__in=viewer.team_ids) | Q(team=None))
 
 
-def search(viewer: Viewer, chosen: Chosen) -> QuerySet[Alert]:
+def search(viewer: Viewer, chosen: AlertFilter) -> QuerySet[Alert]:
     """The chosen part of them, the newest first."""
     alerts = visible(viewer)
     if chosen.show != ALL:
@@ -95,9 +95,9 @@ def mutes(viewer: Viewer) -> QuerySet[MuteRow]:
     return rows if viewer.superuser else rows.filter(Q(team__in=viewer.team_ids) | Q(team=None))
 
 
-def choices(user: User) -> list[Choice]:
+def choices(user: User) -> list[NoticeChoice]:
     """How somebody is told, by severity."""
     chosen = {row.severity: row for row in Preference.objects.filter(user=user)}
     return [
-        Choice(severity, chosen[severity].email, chosen[severity].webhook) if severity in chosen
-        else Choice(severity, *DEFAULT_CHOICE[severity]) for severity in SEVERITIES]
+        NoticeChoice(severity, chosen[severity].email, chosen[severity].webhook) if severity in chosen
+        else NoticeChoice(severity, *DEFAULT_CHOICE[severity]) for severity in SEVERITIES]

@@ -11,16 +11,16 @@ from django.core.validators import validate_email
 from django.utils import timezone
 
 from dashboard.alerts.models import Alert, MuteRow, Preference, RuleRow
-from dashboard.alerts.rules import kinds_of, scope_of
+from dashboard.alerts.rules_in_force import kinds_of, scope_of
 from dashboard.alerts.selectors import alert_for, mutes
 from dashboard.audit.trail import audited
 from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.permissions import dataflow_for
-from dashboard.core.errors import BadInput
+from dashboard.core.http_errors import BadInput
 from dashboard.teams.models import Role, Team, User
 from dashboard.teams.permissions import Viewer, require_role, require_superuser, viewer_of
-from scheduler.alerting.kinds import RULE_KINDS, RuleKind
-from scheduler.alerting.values import FIRING, SEVERITIES
+from scheduler.alerting.alert_values import FIRING, SEVERITIES
+from scheduler.alerting.rule_kinds import RULE_KINDS, RuleKind
 from scheduler.model.errors import InvalidTransition, NotFound
 
 LONGEST_MUTE = timedelta(days=30)

@@ -11,7 +11,7 @@ from django.utils import timezone
 from ninja import Query, Router, Schema, Status
 from pydantic import Field, WithJsonSchema
 
-from dashboard.alerts import rules, selectors, services
+from dashboard.alerts import rules_in_force, selectors, services
 from dashboard.alerts.models import Alert, MuteRow
 from dashboard.alerts.notices import trial_payload
 from dashboard.api.answers.alerts import (
@@ -30,8 +30,8 @@ from dashboard.outbox import services as outbox
 from dashboard.outbox.models import FORMATS, Delivery, Endpoint
 from dashboard.teams.models import Team
 from dashboard.teams.selectors import team as team_for
-from scheduler.alerting.kinds import RULE_KINDS
-from scheduler.alerting.values import SEVERITIES
+from scheduler.alerting.alert_values import SEVERITIES
+from scheduler.alerting.rule_kinds import RULE_KINDS
 
 router = Router()
 SeverityName = Annotated[str, WithJsonSchema({"type": "string", "enum": list(SEVERITIES)})]
@@ -94,7 +94,7 @@ def alerts(
     page: int = Query(1, ge=1, le=10**6),
 ) -> dict[str, Any]:
     """Alerts that the caller may know of, the newest first: those that fire, that are over, or all."""
-    chosen = selectors.Chosen(
+    chosen = selectors.AlertFilter(
         show=show if show in selectors.SHOWS else selectors.OPEN, severity=severity, kind=kind, team=team)
     return page_of(selectors.search(request.viewer, chosen), page, _alert_row)
 
@@ -136,7 +136,7 @@ def unmute(request: HttpRequest, mute_id: int) -> Status:
 @router.get("/alert-rules", response=list[RuleAnswer])
 def alert_rules(request: HttpRequest, team: str = Query("", max_length=40)) -> list[dict[str, Any]]:
     """The rules of a team and of its dataflows; without a team those of the estate."""
-    return [_rule_row(rule) for rule in rules.rules_of(_team(request, team))]
+    return [_rule_row(rule) for rule in rules_in_force.rules_of(_team(request, team))]
 
 
 @router.put("/alert-rules/{str:kind}", response=RuleAnswer)
@@ -147,7 +147,7 @@ def put_alert_rule(request: HttpRequest, kind: KindName, rule: RuleIn) -> dict[s
               if name not in ("team", "dataflow") and value is not None}
     row = services.set_rule(actor=request.user, team=team, kind=kind, chosen=chosen, dataflow_id=dataflow)
     rule_id = f"{row.scope}/{row.kind}"
-    return next(_rule_row(in_force) for in_force in rules.rules_of(team) if in_force.rule.id == rule_id)
+    return next(_rule_row(in_force) for in_force in rules_in_force.rules_of(team) if in_force.rule.id == rule_id)
 
 
 @router.delete("/alert-rules/{str:kind}", response={204: None})
@@ -246,7 +246,7 @@ def _mute_row(row: MuteRow) -> dict[str, Any]:
         "by": row.by.username}
 
 
-def _rule_row(in_force: rules.RuleInForce) -> dict[str, Any]:
+def _rule_row(in_force: rules_in_force.RuleInForce) -> dict[str, Any]:
     rule = in_force.rule
     return {
         "id": rule.id, "kind": rule.kind, "about": in_force.kind.about, "unit": in_force.kind.unit,

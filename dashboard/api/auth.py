@@ -8,7 +8,7 @@ from django.http import HttpRequest
 from django.utils import timezone
 from ninja.security import HttpBearer, SessionAuth
 
-from dashboard.teams.models import ApiToken, Scope, User
+from dashboard.teams.models import ApiToken, TokenScope, User
 from dashboard.teams.permissions import viewer_of
 from dashboard.teams.selectors import has_ended
 from dashboard.teams.services import token_digest
@@ -31,11 +31,11 @@ class BearerToken(HttpBearer):
             return None
         if api_token.last_used is None or now - api_token.last_used > SEEN_EVERY:
             ApiToken.objects.filter(pk=api_token.pk).update(last_used=now)
-        if api_token.scope == Scope.READ and request.method not in READING:
+        if api_token.scope == TokenScope.READ and request.method not in READING:
             raise PermissionDenied(
                 "This token is for reading alone.", remedy="Make one of a wider scope on the Teams page.",
                 scope=api_token.scope)
-        api_token.user.most_role = Scope(api_token.scope).role
+        api_token.user.most_role = TokenScope(api_token.scope).role
         request.user, request.viewer = api_token.user, viewer_of(api_token.user)
         return api_token.user
 

@@ -10,8 +10,8 @@ from django.utils import timezone
 from ninja import Query, Router
 
 from dashboard.api import schemas
-from dashboard.api.answers.site import Bill, Bills
-from dashboard.api.parameters import DAY, PeriodName
+from dashboard.api.answers.site import BillAnswer, Bills
+from dashboard.api.query_parameters import DAY, PeriodName
 from dashboard.bills import selectors as bill_selectors
 from dashboard.bills.periods import period_of
 from dashboard.teams import selectors as teams
@@ -30,7 +30,7 @@ def bills(
     return schemas.bills_row(bill_selectors.bills(request.viewer, span, team=slug), span)
 
 
-@router.get("/bills/{uuid:dataflow_id}", response=Bill, by_alias=True)
+@router.get("/bills/{uuid:dataflow_id}", response=BillAnswer, by_alias=True)
 def bill(
     request: HttpRequest, dataflow_id: UUID, period: PeriodName = "", first: str = Query("", alias="from", **DAY),
     last: str = Query("", alias="to", **DAY),

@@ -11,13 +11,13 @@ from ninja import Query, Router, Schema
 from dashboard.api import schemas
 from dashboard.api.answers.common import Page
 from dashboard.api.answers.controllers import ControllerRow, DryRunAnswer, ReasonAnswer, RoundAnswer
-from dashboard.api.parameters import ControllerName
+from dashboard.api.query_parameters import ControllerName
 from dashboard.controllers import selectors, services
 from dashboard.controllers.merging import merged_reasons
 from dashboard.controllers.models import ReasonRow, RoundRow
-from dashboard.controllers.stored import policies_of, round_of
+from dashboard.controllers.stored_rounds import policies_of, round_of
 from dashboard.teams import selectors as teams
-from scheduler.controllers.values import DAY_S, Policy, Round
+from scheduler.controllers.loop_values import DAY_S, Policy, Round
 
 router = Router()
 
@@ -87,13 +87,13 @@ def dry_run(
         usual.cool_down_s if cool_down_s is None else cool_down_s)
     played = selectors.played(request.viewer, known, team=team, hours=hours, policy=policy)
     return {
-        "frames": played.frames, "rounds": [_turn(turn) for turn in played.rounds],
+        "frames": played.frames, "rounds": [_turn(loop_round) for loop_round in played.rounds],
         "reasons": [{
             "team": reason.team, "target": reason.target, "why": reason.why, "since": _iso(reason.since_s),
             "until": _iso(reason.until_s), "times": reason.times} for reason in merged_reasons(played.reasons)]}
 
 
-def _controller(row: selectors.ControllerRow) -> dict[str, Any]:
+def _controller(row: selectors.ControllerSummary) -> dict[str, Any]:
     controller = row.controller
     return {
         "name": controller.name, "title": controller.title, "about": controller.about, "every_s": controller.every_s,
@@ -112,15 +112,15 @@ def _round(row: RoundRow) -> dict[str, Any]:
         "sweep": str(row.sweep_id) if row.sweep_id else None}
 
 
-def _turn(turn: Round) -> dict[str, Any]:
-    decision = turn.decision
+def _turn(loop_round: Round) -> dict[str, Any]:
+    decision = loop_round.decision
     return {
-        "key": None, "controller": turn.controller, "team": decision.team, "target": decision.target,
-        "mode": turn.mode, "phase": turn.phase, "reason": decision.why, "promise": decision.promise.text,
+        "key": None, "controller": loop_round.controller, "team": decision.team, "target": decision.target,
+        "mode": loop_round.mode, "phase": loop_round.phase, "reason": decision.why, "promise": decision.promise.text,
         "bounds": [{"measure": bound.measure, "unit": bound.unit, "before": bound.before, "at_most": bound.at_most}
                    for bound in decision.promise.bounds],
-        "within_s": decision.promise.within_s, "why": turn.why, "begun": _iso(turn.begun_s),
-        "changed": _iso(turn.changed_s), "ended": _iso(turn.ended_s), "proposal": None, "sweep": None}
+        "within_s": decision.promise.within_s, "why": loop_round.why, "begun": _iso(loop_round.begun_s),
+        "changed": _iso(loop_round.changed_s), "ended": _iso(loop_round.ended_s), "proposal": None, "sweep": None}
 
 
 def _reason(row: ReasonRow) -> dict[str, Any]:

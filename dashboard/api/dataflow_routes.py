@@ -20,12 +20,12 @@ from dashboard.api.answers.dataflows import (
     DataflowDetail,
     DataflowHistory,
     DataflowRow,
-    DeadLetter,
+    DeadLetterAnswer,
     FailingQuery,
-    Fragmentation,
+    FragmentationAnswer,
     LiveDataflow,
     Output,
-    Submitted,
+    SubmittedAnswer,
     TriedAgain,
     VersionDetail,
     VersionRow,
@@ -36,15 +36,15 @@ from dashboard.api.answers.latency import DataflowLatency, LatencyPrices
 from dashboard.api.answers.proposals import ProposalRow
 from dashboard.approvals import services
 from dashboard.approvals.move_previews import preview_of
-from dashboard.bills.costs import cost_of
+from dashboard.bills.dataflow_costs import cost_of
 from dashboard.catalog import selectors as catalog
-from dashboard.catalog.documents import limits_for
+from dashboard.catalog.document_checks import limits_for
 from dashboard.catalog.services import choose_latency, choose_when_behind
 from dashboard.controllers.latency_told import latency_prices_told, latency_told
-from dashboard.operations import fragments
+from dashboard.operations import fragmentation_reader
 from dashboard.operations import selectors as operations
-from dashboard.operations.live_view import failures as failing
-from dashboard.operations.live_view.sinks import write_again
+from dashboard.operations.live_view import failing_queries as failing
+from dashboard.operations.live_view.sink_statuses import write_again
 from dashboard.operations.services import try_again
 from dashboard.teams import selectors as teams
 from scheduler.model.errors import NotFound
@@ -61,7 +61,7 @@ def dataflows(
     return schemas.page_of(records, page, schemas.dataflow_row)
 
 
-@router.post("/dataflows", response={201: Submitted})
+@router.post("/dataflows", response={201: SubmittedAnswer})
 def submit(request: HttpRequest, submission: schemas.SubmissionIn) -> Status:
     """Submit a dataflow: 201 with the dataflow and its proposal, whose plan is being computed."""
     proposal = services.submit_dataflow(
@@ -97,7 +97,7 @@ def version(request: HttpRequest, dataflow_id: UUID, number: int) -> dict[str, A
     return schemas.version_row(record, chosen) | {"document": chosen.document, "text": chosen.text}
 
 
-@router.post("/dataflows/{uuid:dataflow_id}/versions", response={201: Submitted})
+@router.post("/dataflows/{uuid:dataflow_id}/versions", response={201: SubmittedAnswer})
 def change(request: HttpRequest, dataflow_id: UUID, version: schemas.VersionIn) -> Status:
     """Propose a new version of a dataflow that runs: 201 with its proposal, whose plan is being computed."""
     proposal = services.change_dataflow(
@@ -182,10 +182,10 @@ def choose_limits(request: HttpRequest, dataflow_id: UUID, choice: schemas.Laten
     return latency_told(request.viewer, dataflow_id)
 
 
-@router.get("/dataflows/{uuid:dataflow_id}/fragmentation", response=Fragmentation)
+@router.get("/dataflows/{uuid:dataflow_id}/fragmentation", response=FragmentationAnswer)
 def dataflow_fragmentation(request: HttpRequest, dataflow_id: UUID) -> dict[str, Any]:
     """How a dataflow in the estate is cut into queries."""
-    document = fragments.fragmentation_of(request.viewer, dataflow_id)
+    document = fragmentation_reader.fragmentation_of(request.viewer, dataflow_id)
     if document is None:
         raise NotFound("This dataflow is not in the estate.", remedy="Submit it first.")
     return document
@@ -240,7 +240,7 @@ def output_events(
     return operations.output_tail(request.viewer, dataflow_id, task_id, count=count)
 
 
-@router.get("/dataflows/{uuid:dataflow_id}/sources/{str:task_id}/dead-letters", response=list[DeadLetter])
+@router.get("/dataflows/{uuid:dataflow_id}/sources/{str:task_id}/dead-letters", response=list[DeadLetterAnswer])
 def source_dead_letters(
     request: HttpRequest, dataflow_id: UUID, task_id: str, count: int = Query(50, ge=1, le=200)
 ) -> list[dict[str, str]]:
@@ -249,7 +249,7 @@ def source_dead_letters(
     return [{**asdict(letter), "at": letter.at.isoformat()} for letter in letters]
 
 
-@router.get("/dataflows/{uuid:dataflow_id}/sinks/{str:task_id}/refused", response=list[DeadLetter])
+@router.get("/dataflows/{uuid:dataflow_id}/sinks/{str:task_id}/refused", response=list[DeadLetterAnswer])
 def sink_refused(
     request: HttpRequest, dataflow_id: UUID, task_id: str, count: int = Query(50, ge=1, le=200)
 ) -> list[dict[str, str]]:

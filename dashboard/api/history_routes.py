@@ -10,8 +10,8 @@ from django.utils import timezone
 from ninja import Query, Router
 
 from dashboard.api.answers.history import SubjectHistory
-from dashboard.api.parameters import MOMENT, GrainName, HistoryKind
-from dashboard.operations.live_view.history import MOST_POINTS, InvalidRange, Range, history_of
+from dashboard.api.query_parameters import MOMENT, GrainName, HistoryKind
+from dashboard.operations.live_view.estate_history import MOST_POINTS, InvalidRange, Range, history_of
 from scheduler.history.series import GRAIN_BY_NAME, metric_named
 
 router = Router()

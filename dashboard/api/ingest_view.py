@@ -6,7 +6,7 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_POST
 
-from dashboard.core.errors import BadInput, http_status
+from dashboard.core.http_errors import BadInput, http_status
 from dashboard.operations.live_view.ingest import AtRest, TooFull
 from dashboard.operations.live_view.ingest import ingest as take_in
 from scheduler.model.bounds import INGEST_KEY

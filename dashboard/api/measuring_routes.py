@@ -10,7 +10,7 @@ from django.http import HttpRequest
 from ninja import Query, Router
 
 from dashboard.api.answers.common import Page
-from dashboard.api.answers.profiles import Feed, Observation, Profile
+from dashboard.api.answers.profiles import Feed, ObservationAnswer, ProfileAnswer
 from dashboard.api.profile_routes import profile_row
 from dashboard.api.schemas import page_of
 from dashboard.operations.live_view.nodes import current_machine
@@ -34,14 +34,14 @@ def not_measured(request: HttpRequest) -> list[str]:
     return unmeasured(request.viewer)
 
 
-@router.get("/profiles/{uuid:profile_id}/seen", response=Page[Observation])
+@router.get("/profiles/{uuid:profile_id}/seen", response=Page[ObservationAnswer])
 def seen(request: HttpRequest, profile_id: UUID, page: int = Query(1, ge=1, le=10**6)) -> dict[str, Any]:
     """What running bundles were seen to do over the last day, newest first."""
     observations = selectors.profile(request.viewer, profile_id).observations.order_by("-at", "pk")
     return page_of(observations, page, seen_row)
 
 
-@router.get("/profiles/{uuid:profile_id}/history", response=Page[Profile])
+@router.get("/profiles/{uuid:profile_id}/history", response=Page[ProfileAnswer])
 def history(request: HttpRequest, profile_id: UUID, page: int = Query(1, ge=1, le=10**6)) -> dict[str, Any]:
     """All profiles of the same type, config, machine and team, newest first: those that were superseded, too."""
     entries = selectors.history_of(selectors.profile(request.viewer, profile_id))

@@ -13,13 +13,12 @@ from django.http import HttpRequest, HttpResponse
 from ninja import Query, Router, Schema, Status
 
 from dashboard.api.answers.common import Page
-from dashboard.api.answers.profiles import Profile, ProfileDetail, Sweep, SweepDetail, TrialDetail
-from dashboard.api.parameters import Above, Count, NotNegative
+from dashboard.api.answers.profiles import ProfileAnswer, ProfileDetail, SweepAnswer, SweepDetail, TrialDetail
+from dashboard.api.query_parameters import Above, Count, NotNegative
 from dashboard.api.schemas import page_of
 from dashboard.operations.live_view.nodes import current_machine
 from dashboard.profiles import selectors
 from dashboard.profiles.models import ProfileRecord, SweepRecord, TrialRecord
-from dashboard.profiles.progress import disturbed_by, progress_of
 from dashboard.profiles.services.choosing import set_aside_profile, use_profile
 from dashboard.profiles.services.importing import import_profiles
 from dashboard.profiles.services.sweeps import (
@@ -30,7 +29,8 @@ from dashboard.profiles.services.sweeps import (
     resume_sweep,
     start_sweep,
 )
-from dashboard.profiles.stored import entry_of, profile_of
+from dashboard.profiles.stored_profiles import entry_of, profile_of
+from dashboard.profiles.sweep_progress import disturbed_by, progress_of
 from dashboard.profiles.targets import SweepTarget, target_again, target_of_task, target_of_type
 from scheduler.model.errors import NotFound
 from scheduler.model.profile_csv import write_entries
@@ -70,7 +70,7 @@ class SweepIn(Schema):
     seconds: Above = None
 
 
-@router.get("/profiles", response=Page[Profile])
+@router.get("/profiles", response=Page[ProfileAnswer])
 def profiles(
     request: HttpRequest, search: str = "", set_aside: bool = False, page: int = Query(1, ge=1, le=10**6)
 ) -> dict[str, Any]:
@@ -87,7 +87,7 @@ def profiles_csv(request: HttpRequest, search: str = "") -> HttpResponse:
     return HttpResponse(write_entries(map(entry_of, records)), content_type="text/csv; charset=utf-8")
 
 
-@router.post("/profiles", response={201: list[Profile]})
+@router.post("/profiles", response={201: list[ProfileAnswer]})
 def import_csv(request: HttpRequest, given: ProfilesIn) -> Status:
     """Import all profiles of a CSV file: 201; or 422 with the place of every mistake, and nothing is imported."""
     records = import_profiles(actor=request.user, text=given.text, machine=given.machine)
@@ -104,25 +104,25 @@ def profile(request: HttpRequest, profile_id: UUID) -> dict[str, Any]:
     return profile_row(record) | {"busy": disturbed_by(sweep) if sweep else None}
 
 
-@router.post("/profiles/{uuid:profile_id}/use", response=Profile)
+@router.post("/profiles/{uuid:profile_id}/use", response=ProfileAnswer)
 def use(request: HttpRequest, profile_id: UUID) -> dict[str, Any]:
     """Put a profile in the place of the one of its kind that is in use."""
     return profile_row(use_profile(actor=request.user, profile_id=profile_id))
 
 
-@router.post("/profiles/{uuid:profile_id}/set_aside", response=Profile)
+@router.post("/profiles/{uuid:profile_id}/set_aside", response=ProfileAnswer)
 def leave(request: HttpRequest, profile_id: UUID) -> dict[str, Any]:
     """Take a profile out of use; it is kept."""
     return profile_row(set_aside_profile(actor=request.user, profile_id=profile_id))
 
 
-@router.get("/sweeps", response=Page[Sweep])
+@router.get("/sweeps", response=Page[SweepAnswer])
 def sweeps(request: HttpRequest, page: int = Query(1, ge=1, le=10**6)) -> dict[str, Any]:
     """Sweeps that the caller may know of, the newest first."""
     return page_of(selectors.sweeps(request.viewer), page, sweep_row)
 
 
-@router.post("/sweeps", response={201: Sweep})
+@router.post("/sweeps", response={201: SweepAnswer})
 def start(request: HttpRequest, given: SweepIn) -> Status:
     """Ask for a measurement: 201 with the sweep, which begins as soon as its slot is free."""
     again = selectors.profile(request.viewer, given.profile) if given.profile else None
@@ -156,7 +156,7 @@ def trial(request: HttpRequest, sweep_id: UUID, number: int) -> dict[str, Any]:
         "series": trial_record.series, "batches": trial_record.batches, "measured_s": trial_record.measured_s}
 
 
-@router.post("/sweeps/{uuid:sweep_id}/{slug:way}", response=Sweep)
+@router.post("/sweeps/{uuid:sweep_id}/{slug:way}", response=SweepAnswer)
 def steer(request: HttpRequest, sweep_id: UUID, way: str) -> dict[str, Any]:
     """Pause, resume or cancel."""
     if way not in STEERING:

@@ -10,12 +10,12 @@ from ninja import Query, Router, Status
 
 from dashboard.api import schemas
 from dashboard.api.answers.common import Page
-from dashboard.api.answers.proposals import NearMiss, ProposalDetail, ProposalRow, Thread
+from dashboard.api.answers.proposals import NearMissAnswer, ProposalDetail, ProposalRow, Thread
 from dashboard.approvals import selectors as approvals
 from dashboard.approvals import services
 from dashboard.approvals.comments import threads_of
 from dashboard.approvals.difference import difference
-from dashboard.approvals.near_misses import near_miss_row, near_misses_of
+from dashboard.approvals.near_miss_search import near_miss_row, near_misses_of
 
 router = Router()
 
@@ -37,7 +37,7 @@ def proposal(request: HttpRequest, proposal_id: UUID) -> dict[str, Any]:
         "difference": difference(request.viewer, record), "review": approvals.review_of(request.viewer, record)}
 
 
-@router.get("/proposals/{uuid:proposal_id}/near-misses", response=list[NearMiss])
+@router.get("/proposals/{uuid:proposal_id}/near-misses", response=list[NearMissAnswer])
 def proposal_near_misses(request: HttpRequest, proposal_id: UUID) -> list[dict[str, Any]]:
     """What would let a proposed dataflow reuse more, best first."""
     return [near_miss_row(miss) for miss in near_misses_of(approvals.proposal(request.viewer, proposal_id))]

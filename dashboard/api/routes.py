@@ -18,11 +18,12 @@ from dashboard import jobs
 from dashboard.api import schemas
 from dashboard.api.alert_routes import router as alert_router
 from dashboard.api.answers.common import Page
-from dashboard.api.answers.dataflows import Checked, DataflowFragmentation, Stream, StreamEvents
-from dashboard.api.answers.deployment import Deployment
+from dashboard.api.answers.dataflows import CheckedAnswer, DataflowFragmentation, StreamAnswer, StreamEvents
+from dashboard.api.answers.deployment import DeploymentAnswer
 from dashboard.api.answers.looks import Look, LookBegun
 from dashboard.api.answers.proposals import NearMissOfText
 from dashboard.api.answers.site import AuditRow, Estate, EstateHistory, Sample, TaskTypeRow
+from dashboard.api.api_errors import WeirAPI, install
 from dashboard.api.auth import BearerToken, Session
 from dashboard.api.bill_routes import router as bill_router
 from dashboard.api.controller_routes import router as controller_router
@@ -32,17 +33,16 @@ from dashboard.api.measuring_routes import router as measuring_router
 from dashboard.api.node_routes import router as node_router
 from dashboard.api.pacing_routes import router as pacing_router
 from dashboard.api.people_routes import router as people_router
-from dashboard.api.problems import WeirAPI, install
 from dashboard.api.profile_routes import router as profile_router
 from dashboard.api.proposal_routes import router as proposal_router
 from dashboard.api.schedule_routes import router as schedule_router
 from dashboard.api.team_routes import router as team_router
 from dashboard.approvals.move_previews import deployment_with_suggestion
-from dashboard.approvals.near_misses import near_misses_in
+from dashboard.approvals.near_miss_search import near_misses_in
 from dashboard.audit.selectors import entries_for
-from dashboard.catalog.documents import check_document
-from dashboard.explorer import looks, streams
-from dashboard.operations import fragments
+from dashboard.catalog.document_checks import check_document
+from dashboard.explorer import source_looks, streams
+from dashboard.operations import fragmentation_reader
 from dashboard.operations import selectors as operations
 from dashboard.teams import selectors as teams
 from scheduler.model.schema import dataflow_schema
@@ -87,7 +87,7 @@ def document_schema(request: HttpRequest) -> dict[str, Any]:
     return dataflow_schema()
 
 
-@api.post("/validate", response=Checked)
+@api.post("/validate", response=CheckedAnswer)
 def validate(request: HttpRequest, document: schemas.DocumentIn) -> dict[str, Any]:
     """Every problem of a document, with its place and remedy; nothing is stored."""
     return schemas.checked_row(check_document(document.text, format=document.format))
@@ -100,7 +100,7 @@ def near_misses(request: HttpRequest, submission: schemas.SubmissionIn) -> list[
     return near_misses_in(team, submission.text, format=submission.format)
 
 
-@api.post("/streams", response=list[Stream])
+@api.post("/streams", response=list[StreamAnswer])
 def document_streams(request: HttpRequest, submission: schemas.SubmissionIn) -> list[dict[str, Any]]:
     """Which tasks of a document run already, and what can be shown of the others' streams; nothing is stored."""
     team = teams.team(request.viewer, submission.team)
@@ -117,20 +117,20 @@ def look_begin(request: HttpRequest, source: schemas.LookIn) -> Status:
     of the same user ends it.
     """
     team = teams.team(request.viewer, source.team)
-    return Status(202, {"id": looks.begin_look(
+    return Status(202, {"id": source_looks.begin_look(
         actor=request.user, team=team, text=source.text, format=source.format, task_id=source.task)})
 
 
 @api.get("/streams/looks/{str:look_id}", response=Look)
 def look(request: HttpRequest, look_id: str) -> dict[str, Any]:
     """What a look has seen so far; who does not ask for four seconds ends it."""
-    return asdict(looks.look(request.viewer, look_id))
+    return asdict(source_looks.look(request.viewer, look_id))
 
 
 @api.delete("/streams/looks/{str:look_id}", response={204: None})
 def look_end(request: HttpRequest, look_id: str) -> Status:
     """End a look."""
-    looks.end_look(request.viewer, look_id)
+    source_looks.end_look(request.viewer, look_id)
     return Status(204, None)
 
 
@@ -145,10 +145,10 @@ def running_task_events(
 @api.get("/fragmentation", response=list[DataflowFragmentation])
 def fragmentation(request: HttpRequest) -> list[dict[str, Any]]:
     """How the dataflows in the estate are cut into queries, the most fragmented first."""
-    return fragments.fragmentations(request.viewer)
+    return fragmentation_reader.fragmentations(request.viewer)
 
 
-@api.get("/deployment", response=Deployment)
+@api.get("/deployment", response=DeploymentAnswer)
 def deployment(request: HttpRequest) -> dict[str, Any]:
     """Which slot runs which query, what passes between slots, and a move that is worth it."""
     rows = deployment_with_suggestion(request.user)

@@ -13,19 +13,19 @@ from django.http import HttpRequest
 from ninja import Query, Router, Status
 
 from dashboard.api.answers.proposals import ProposalRow
-from dashboard.api.answers.schedules import Comparison, Outcome, Run, SlotDetail, WhatIf
-from dashboard.api.parameters import Rate, RateOrNone, RoutingName
+from dashboard.api.answers.schedules import ComparisonAnswer, Outcome, Run, SlotDetail, WhatIf
+from dashboard.api.query_parameters import Rate, RateOrNone, RoutingName
 from dashboard.api.schemas import ScheduleIn, proposal_row
 from dashboard.approvals import selectors as proposals
 from dashboard.approvals.services import propose_schedule
 from dashboard.catalog import selectors as catalog
-from dashboard.plans.choices import Choice
+from dashboard.plans.choices import ScheduleChoice
 from dashboard.plans.scheduling_problem import problem_of
 from dashboard.plans.selectors import plan_of
 from dashboard.schedules import options
-from dashboard.schedules.comparison import Row
+from dashboard.schedules.comparison import ComparisonRow
 from dashboard.schedules.selectors import outcome_of, schedules_of
-from dashboard.schedules.slots import SlotCell, slots_grid
+from dashboard.schedules.slot_details import SlotCell, slots_grid
 from scheduler.allocation.acquisition import Acquisition
 from scheduler.model.encoding import to_json
 from scheduler.model.fragment import RunningBundle
@@ -37,12 +37,12 @@ router = Router()
 MOST_POINTS = 200  # of a curve
 
 
-@router.get("/dataflows/{uuid:dataflow_id}/schedules", response=Comparison, exclude_unset=True)
+@router.get("/dataflows/{uuid:dataflow_id}/schedules", response=ComparisonAnswer, exclude_unset=True)
 def schedules(
     request: HttpRequest, dataflow_id: UUID, rate_per_s: RateOrNone = None, routing: RoutingName = "slot_aware"
 ) -> dict[str, Any]:
     """All pairs of allocation and mapping at a rate: schedules, or why there is none."""
-    choice = Choice.of(pair=PAIRS[0], rate_per_s=rate_per_s, routing=routing)
+    choice = ScheduleChoice.of(pair=PAIRS[0], rate_per_s=rate_per_s, routing=routing)
     problem = problem_of(catalog.dataflow(request.viewer, dataflow_id), routing=choice.routing)
     schedule_options = options.answer(problem, choice.rate_per_s)
     if schedule_options.failure is not None:
@@ -68,7 +68,7 @@ def what_if(
     routing: RoutingName = "slot_aware",
 ) -> list[dict[str, Any]]:
     """What each quick pair takes and gives, at rates from ``most_per_s / points`` up to that."""
-    choice = Choice.of(pair=PAIRS[0], rate_per_s=most_per_s, routing=routing)
+    choice = ScheduleChoice.of(pair=PAIRS[0], rate_per_s=most_per_s, routing=routing)
     problem = problem_of(catalog.dataflow(request.viewer, dataflow_id), routing=choice.routing)
     return problem.what_if([most_per_s * number / points for number in range(1, points + 1)], pairs=QUICK_PAIRS)
 
@@ -169,7 +169,7 @@ def task_row(basis: options.TaskBasis) -> dict[str, Any]:
         "warnings": [asdict(warning) for warning in basis.warnings]}
 
 
-def pair_row(row: Row) -> dict[str, Any]:
+def pair_row(row: ComparisonRow) -> dict[str, Any]:
     """A pair: its schedule, and what that would change of the bundles that run; or why it has none."""
     if row.schedule is None or row.changes is None:
         return {"pair": row.pair, "error": row.error.as_dict() if row.error else None}

@@ -12,7 +12,7 @@ from django.db.models import QuerySet
 from ninja import Schema
 from pydantic import Field
 
-from dashboard.api.parameters import (
+from dashboard.api.query_parameters import (
     Beginning,
     ControllerName,
     Format,
@@ -24,18 +24,18 @@ from dashboard.api.parameters import (
     TeamWhenBehindName,
     WhenBehindName,
 )
+from dashboard.approvals.approval_rules import current_rules, versions_of, waiting_rules
 from dashboard.approvals.models import Proposal
-from dashboard.approvals.rules import current_rules, versions_of, waiting_rules
 from dashboard.audit.models import AuditEntry
 from dashboard.bills.exports import amounts_of
 from dashboard.bills.periods import Period
-from dashboard.bills.prices import lists_between
+from dashboard.bills.price_history import lists_between
 from dashboard.bills.selectors import DataflowBill, TaskBill, total
-from dashboard.catalog.documents import Checked
+from dashboard.catalog.document_checks import Checked
 from dashboard.catalog.models import DataflowRecord, DataflowVersion
 from dashboard.jobs import ModelVersion
 from dashboard.operations.latency_limits.latency_view import limits_in_words
-from dashboard.plans.choices import Choice
+from dashboard.plans.choices import ScheduleChoice
 from dashboard.teams.models import Secret, Team
 from scheduler.approving import RULES
 from scheduler.model.columns import Columns
@@ -58,9 +58,9 @@ class ScheduleIn(Schema):
     rate_per_s: RateOrNone = None
     routing: RoutingName = "slot_aware"
 
-    def choice(self) -> Choice:
+    def choice(self) -> ScheduleChoice:
         """The choice that this makes; an error where it makes none."""
-        return Choice.of(pair=self.pair, rate_per_s=self.rate_per_s, routing=self.routing)
+        return ScheduleChoice.of(pair=self.pair, rate_per_s=self.rate_per_s, routing=self.routing)
 
 
 class SubmissionIn(DocumentIn):

@@ -13,15 +13,15 @@ from ninja import Router, Status
 from dashboard.api import schemas
 from dashboard.api.answers.site import (
     ApprovalRules,
-    Containment,
-    Defragmentation,
+    ContainmentAnswer,
+    DefragmentationAnswer,
     Me,
     Models,
     SecretRow,
     TeamFreshness,
     TeamWhenBehind,
 )
-from dashboard.api.parameters import SecretName
+from dashboard.api.query_parameters import SecretName
 from dashboard.approvals.services import agree_to_rules, decline_rules, set_rules
 from dashboard.controllers.services import set_mode
 from dashboard.teams import selectors as teams
@@ -106,14 +106,14 @@ def decline_approval_rules(request: HttpRequest, slug: str, number: int) -> dict
     return schemas.approval_rules_row(team)
 
 
-@router.post("/teams/{slug:slug}/containment", response=Containment)
+@router.post("/teams/{slug:slug}/containment", response=ContainmentAnswer)
 def containment(request: HttpRequest, slug: str, choice: schemas.ContainmentIn) -> dict[str, Any]:
     """Let plans of the team make tasks from wider ones that run, or not; by an admin of the team."""
     team = set_containment(actor=request.user, team=teams.team(request.viewer, slug), on=choice.on)
     return {"team": team.slug, "containment": team.containment}
 
 
-@router.post("/teams/{slug:slug}/defragmentation", response=Defragmentation)
+@router.post("/teams/{slug:slug}/defragmentation", response=DefragmentationAnswer)
 def defragmentation(request: HttpRequest, slug: str, choice: schemas.ControllerIn) -> dict[str, Any]:
     """Say whether Weir defragments the team's dataflows: off, recommends or acts; by an admin of the team."""
     team = teams.team(request.viewer, slug)

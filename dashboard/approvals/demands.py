@@ -9,12 +9,12 @@ from datetime import UTC, datetime
 from django.conf import settings
 
 from dashboard import jobs
+from dashboard.approvals.approval_rules import current_rules
 from dashboard.approvals.lifecycle import OPEN
 from dashboard.approvals.models import Ask, Proposal, Review, TeamRules
-from dashboard.approvals.rules import current_rules
 from dashboard.operations.live_view.handover_pauses import expected_pause_ms
 from dashboard.teams.models import Membership, Role, Team, User
-from scheduler.approving import RANKS, Approval, ApproverRole, Closure, Demand, DemandStatus, case_of, status_of
+from scheduler.approving import RANKS, Approval, ApprovalDemand, ApproverRole, Closure, DemandStatus, case_of, status_of
 from scheduler.model.effects import reached_by
 from scheduler.model.plan import Plan
 from scheduler.model.plan_kinds import PLAN_KINDS
@@ -29,7 +29,7 @@ class TeamDemand:
     """A team that a plan concerns, what it demands, and the version of its rules that says so (None: the default)."""
 
     team: Team
-    demand: Demand
+    demand: ApprovalDemand
     rules: TeamRules | None
 
 
@@ -57,7 +57,7 @@ def team_demands(plan: Plan, *, own: Team, acting: Collection[int] = ()) -> list
     demands = []
     for team in sorted(teams.values(), key=lambda team: team.name):
         record, held = rules[team.pk]
-        demand = Demand(0, why=BY_WEIR) if team.pk in acting else held.demand(
+        demand = ApprovalDemand(0, why=BY_WEIR) if team.pk in acting else held.demand(
             case_of(plan, team=team.slug, pause_ms=pause_ms, reaches=reaches))
         demands.append(TeamDemand(team, demand, record))
     return demands

@@ -8,7 +8,7 @@ from typing import Any
 
 from dashboard import jobs
 from dashboard.approvals.bundle_changes import bundles_of
-from dashboard.approvals.joining import joining_of
+from dashboard.approvals.joined_tasks import joining_of
 from dashboard.approvals.models import Proposal
 from dashboard.approvals.version_changes import add_former, names_in, version_change
 from dashboard.approvals.wording import step_text

@@ -18,11 +18,11 @@ from dashboard.approvals.models import Proposal
 from dashboard.approvals.selectors import proposals
 from dashboard.catalog import lifecycle as dataflows
 from dashboard.catalog.models import DataflowRecord
-from dashboard.operations.estate_store.estate import current_estate
+from dashboard.operations.estate_store.estate_loader import current_estate
 from dashboard.operations.estate_store.offered_slots import offered_slots, silent_nodes
-from dashboard.operations.live_view.draining import queries_there
+from dashboard.operations.live_view.drained_nodes import queries_there
+from dashboard.operations.live_view.estate_view import view_for
 from dashboard.operations.live_view.telemetry import EVERYTHING
-from dashboard.operations.live_view.view import view_for
 from dashboard.operations.models import NodeRow
 from dashboard.operations.services import node_row
 from dashboard.plans.selectors import plan_of

@@ -9,7 +9,7 @@ from django.db import models
 from django.utils import timezone
 
 from dashboard.approvals.lifecycle import COMPUTING, DONE, LIFECYCLE, OPEN, ROLLED_BACK, UNDER_WAY
-from scheduler.approving import RANKS, Demand
+from scheduler.approving import RANKS, ApprovalDemand
 from scheduler.model.plan_kinds import names_where
 
 # Rolled back, these bring their dataflow in anew: it runs by the plan that took them back.
@@ -126,8 +126,8 @@ class Ask(models.Model):
         constraints = [models.UniqueConstraint(fields=["plan", "team"], name="one_ask_a_plan_and_team")]
 
     @property
-    def demand(self) -> Demand:
-        return Demand(self.approvals, self.role, self.expires_after_h, self.why)
+    def demand(self) -> ApprovalDemand:
+        return ApprovalDemand(self.approvals, self.role, self.expires_after_h, self.why)
 
 
 class Review(models.Model):

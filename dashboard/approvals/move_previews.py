@@ -18,10 +18,10 @@ from django.conf import settings
 
 from dashboard import jobs
 from dashboard.approvals.demands import team_demands
-from dashboard.approvals.services.rearranging import planned_move, require_movable
+from dashboard.approvals.services.rearrangement_proposals import planned_move, require_movable
 from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.permissions import dataflow_for
-from dashboard.operations.live_view.deployment import Looked, deployment_rows, look, thresholds
+from dashboard.operations.live_view.deployment_reader import Looked, deployment_rows, look, thresholds
 from dashboard.operations.live_view.document_fields import DataflowUser
 from dashboard.operations.live_view.handover_pauses import expected_pause_ms, usual_pause_ms
 from dashboard.operations.live_view.move_risks import risks_of
@@ -139,16 +139,17 @@ def deployment_with_suggestion(actor: User) -> dict[str, Any]:
 
 def _suggestion(actor: User, looked: Looked, own: Mapping[str, Mapping[str, str]]) -> Suggestion:
     limits = thresholds()
-    turn = decide(
+    deployed = decide(
         looked.deployment.moving_only(own), limits,
         groups={query: [dataflow["id"]] for query, dataflow in own.items()})
-    lacking = lacking_in_words(turn.lacking, limits, slot_price=settings.CORE_HOUR_PRICE, currency=settings.CURRENCY)
+    lacking = lacking_in_words(
+        deployed.lacking, limits, slot_price=settings.CORE_HOUR_PRICE, currency=settings.CURRENCY)
     move = None
-    if turn.move is not None:
-        query, *along = turn.move.bundles
+    if deployed.move is not None:
+        query, *along = deployed.move.bundles
         record = dataflow_for(viewer_of(actor), own[query]["id"])
-        move = _preview(actor, record, looked, query=query, slot=turn.move.target, along=tuple(along))
-    return Suggestion(f"{turn.why} {lacking}".rstrip(), turn.lacking, move)
+        move = _preview(actor, record, looked, query=query, slot=deployed.move.target, along=tuple(along))
+    return Suggestion(f"{deployed.why} {lacking}".rstrip(), deployed.lacking, move)
 
 
 def _preview(

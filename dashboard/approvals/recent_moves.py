@@ -9,7 +9,7 @@ from datetime import datetime
 from dashboard.approvals.lifecycle import DONE, EXECUTING, FAILED, ROLLED_BACK, ROLLING_BACK
 from dashboard.approvals.models import Proposal
 from dashboard.approvals.selectors import proposals
-from dashboard.history.store import DatabaseHistory
+from dashboard.history.history_store import DatabaseHistory
 from dashboard.operations.live_view.handover_pauses import HANDED_OVER
 from dashboard.operations.models import HandoverPause
 from dashboard.plans.selectors import plan_of

@@ -16,19 +16,19 @@ from numpy.typing import NDArray
 from dashboard import jobs
 from dashboard.approvals.models import Proposal
 from dashboard.catalog.models import DataflowRecord
-from dashboard.controllers.stored import policies_of
-from dashboard.history.store import DatabaseHistory
-from dashboard.operations.estate_store.estate import load_estate
+from dashboard.controllers.stored_rounds import policies_of
+from dashboard.history.history_store import DatabaseHistory
+from dashboard.operations.estate_store.estate_loader import load_estate
 from dashboard.operations.latency_limits.open_batches import able_types
-from dashboard.operations.live_view.costs import costs_here
-from dashboard.operations.live_view.deployment import thresholds
-from dashboard.plans.evidence import rule
-from dashboard.plans.prices import prices_in_force
+from dashboard.operations.live_view.deployment_reader import thresholds
+from dashboard.operations.live_view.learned_costs import costs_here
+from dashboard.plans.defragment_evidence import rule
+from dashboard.plans.price_settings import prices_in_force
 from dashboard.plans.selectors import plan_of
 from scheduler.applying import apply_plan
-from scheduler.controllers.registry import CONTROLLERS
+from scheduler.controllers.controller_registry import CONTROLLERS
 from scheduler.history.series import MINUTE, TASK, Series
-from scheduler.latency.problem import IntervalBounds
+from scheduler.latency.pacing_problem import IntervalBounds
 from scheduler.model.errors import NothingToChange, StalePlan
 from scheduler.model.estate import Estate
 from scheduler.replay.playing import replay

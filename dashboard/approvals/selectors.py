@@ -30,7 +30,7 @@ from dashboard.approvals.demands import ROLES, approvers, asks_of, moment_of, ro
 from dashboard.approvals.lifecycle import COMPUTING, DONE, EXECUTING, FAILED, OPEN, PENDING, STALE, UNPLANNABLE
 from dashboard.approvals.models import Ask, Proposal, Review
 from dashboard.catalog.permissions import visible_to
-from dashboard.operations.live_view.view import view_for
+from dashboard.operations.live_view.estate_view import view_for
 from dashboard.operations.models import EstateState
 from dashboard.plans.selectors import plan_of
 from dashboard.plans.stale_profiles import profiles_since

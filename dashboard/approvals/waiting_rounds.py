@@ -10,7 +10,7 @@ from dashboard.approvals.models import Proposal
 from dashboard.catalog.permissions import visible_to
 from dashboard.controllers.models import RoundRow
 from dashboard.teams.permissions import Viewer
-from scheduler.controllers.values import BEGUN, ROLLING_BACK
+from scheduler.controllers.loop_values import BEGUN, ROLLING_BACK
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from scheduler.model.fragment import Fragment, RunningBundle
 from scheduler.model.plan import Plan, Step
-from scheduler.model.settings import USUAL
+from scheduler.model.settings_of_fragments import USUAL
 from scheduler.step_kinds import kind_of
 
 

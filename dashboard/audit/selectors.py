@@ -10,7 +10,7 @@ from datetime import date
 
 from django.db.models import Model, Q, QuerySet
 
-from dashboard.audit.archive import ARCHIVED
+from dashboard.audit.audit_archive import ARCHIVED
 from dashboard.audit.models import AuditEntry
 from dashboard.teams.permissions import Viewer
 
@@ -35,7 +35,7 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class AuditFilter:
     """Which part of the trail: entries that match every word, of one person, from one day (UTC) to another."""
 
     words: tuple[str, ...] = ()
@@ -44,7 +44,7 @@ class Chosen:
     last: date | None = None
 
 
-def search(viewer: Viewer, chosen: Chosen) -> QuerySet[AuditEntry]:
+def search(viewer: Viewer, chosen: AuditFilter) -> QuerySet[AuditEntry]:
     """The chosen part of what the viewer may read, newest first."""
     entries = entries_for(viewer)
     for word in chosen.words[:MOST_WORDS]:

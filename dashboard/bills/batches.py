@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from dashboard.operations.latency_limits.pacing import priced_ms_of
+from dashboard.operations.latency_limits.pacer import priced_ms_of
 from dashboard.operations.models import BatchFigures
 from scheduler.latency.real_time import groups_in
 from scheduler.model.fragment import Fragment
 from scheduler.performance.attribution import QueryWork, batch_shares
-from scheduler.reuse.bills import BatchPart, Need
+from scheduler.reuse.cost_shares import BatchPart, Need
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 
-from dashboard.core.errors import BadInput
+from dashboard.core.http_errors import BadInput
 
 LONGEST_DAYS = 400  # as long as bills are kept
 NAMES = {"today": "Today", "7d": "7 days", "month": "This month", "custom": "Other dates"}

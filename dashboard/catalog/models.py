@@ -12,7 +12,7 @@ from django.db import models
 from dashboard.catalog.lifecycle import LIFECYCLE, SUBMITTED
 from dashboard.teams.models import Team
 from scheduler.model.behind import CHOICES
-from scheduler.model.latency import LatencyLimit, Limits, from_json
+from scheduler.model.latency_limits import LatencyLimit, Limits, from_json
 from scheduler.model.latency_reading import gap_in
 
 
@@ -28,8 +28,8 @@ class DataflowRecord(models.Model):
     status = models.CharField(max_length=12, choices=[(s, s) for s in LIFECYCLE.states], default=SUBMITTED)
     when_behind = models.CharField(  # of `scheduler.model.behind`; empty: as its team has it
         max_length=12, choices=[(choice, choice) for choice in CHOICES], blank=True, default="")
-    # Latency limits, as `scheduler.model.latency.to_json` writes them: what the document that counts asks for, and what
-    # was chosen instead; null where nothing was said.
+    # Latency limits, as `scheduler.model.latency_limits.to_json` writes them: what the document that counts asks for,
+    # and what was chosen instead; null where nothing was said.
     latency = models.JSONField(null=True, default=None)
     latency_chosen = models.JSONField(null=True, default=None)
     version = models.PositiveIntegerField(default=1)

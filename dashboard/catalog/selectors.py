@@ -24,7 +24,7 @@ from scheduler.model.errors import NotFound
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class SampleDocument:
     """A document to start from."""
 
     slug: str
@@ -104,6 +104,6 @@ def graph_of(record: DataflowRecord, *, number: int | None = None) -> dict[str, 
     return {"tasks": tasks, "streams": streams}
 
 
-def samples() -> tuple[Sample, ...]:
+def samples() -> tuple[SampleDocument, ...]:
     """The samples that come with the task library, by name."""
-    return tuple(Sample(**sample) for sample in jobs.samples())
+    return tuple(SampleDocument(**sample) for sample in jobs.samples())

@@ -8,19 +8,19 @@ from django.db.models import Sum
 
 from dashboard import jobs
 from dashboard.audit.trail import Audit, audited
+from dashboard.catalog.dataflow_states import move_dataflow
 from dashboard.catalog.lifecycle import AT_REST, SUBMITTED
 from dashboard.catalog.models import DataflowRecord, DataflowVersion
-from dashboard.catalog.moves import move_dataflow
 from dashboard.catalog.permissions import dataflow_for
-from dashboard.teams.limits import TASKS, require_room
 from dashboard.teams.models import Role, Team, User
 from dashboard.teams.permissions import require_role, viewer_of
 from dashboard.teams.services import InvalidValue
+from dashboard.teams.team_limits import TASKS, require_room
 from scheduler.model.behind import CHOICES
 from scheduler.model.dataflow import Dataflow
 from scheduler.model.documents import to_document
 from scheduler.model.errors import InvalidDataflow, Problem, WeirError
-from scheduler.model.latency import Limits, to_json
+from scheduler.model.latency_limits import Limits, to_json
 from scheduler.model.latency_reading import EACH_TASK, gap_in
 
 

@@ -24,7 +24,7 @@ TEAMS = {"city": "City Sensing", "mobility": "Mobility"}
 
 
 @dataclass(frozen=True, slots=True)
-class Person:
+class SampleUser:
     """A user of the sample workspace and the role in each team."""
 
     username: str
@@ -33,12 +33,12 @@ class Person:
 
 
 PEOPLE = (
-    Person("admin", {}, superuser=True),
-    Person("ana", {"city": Role.APPROVER}),
-    Person("ben", {"mobility": Role.APPROVER}),
-    Person("carla", {"city": Role.ENGINEER, "mobility": Role.ENGINEER}),
-    Person("dev", {"city": Role.ADMIN, "mobility": Role.ADMIN}),
-    Person("vera", {"city": Role.VIEWER}),
+    SampleUser("admin", {}, superuser=True),
+    SampleUser("ana", {"city": Role.APPROVER}),
+    SampleUser("ben", {"mobility": Role.APPROVER}),
+    SampleUser("carla", {"city": Role.ENGINEER, "mobility": Role.ENGINEER}),
+    SampleUser("dev", {"city": Role.ADMIN, "mobility": Role.ADMIN}),
+    SampleUser("vera", {"city": Role.VIEWER}),
 )
 FIRST_SAMPLE = "urban_variability"  # shares its first tasks with the ETL and STATS samples that wait to be submitted
 AUTHOR, APPROVER, TEAM = "carla", "ana", "city"
@@ -72,7 +72,7 @@ def make_workspace(*, logins: Path) -> list[str]:
     return lines
 
 
-def _add(person: Person, teams: dict[str, Team]) -> dict[str, str]:
+def _add(person: SampleUser, teams: dict[str, Team]) -> dict[str, str]:
     password = secrets.token_urlsafe(12)
     user = create_user(username=person.username, password=password, superuser=person.superuser)
     for slug, role in person.roles.items():

@@ -13,9 +13,9 @@ http = get_asgi_application()  # sets Django up, before anything imports a model
 from channels.routing import ProtocolTypeRouter  # noqa: E402
 
 from dashboard.config.bodies import BoundedBodies  # noqa: E402
-from dashboard.config.warm import warm_up  # noqa: E402
-from dashboard.core.memory import settle  # noqa: E402
-from dashboard.live.routing import websockets  # noqa: E402
+from dashboard.config.process_warming import warm_up  # noqa: E402
+from dashboard.core.garbage_collection import settle  # noqa: E402
+from dashboard.live.websocket_routes import websockets  # noqa: E402
 
 warm_up()
 settle()

@@ -16,9 +16,9 @@ from typing import Any
 from channels.db import database_sync_to_async
 from django.conf import settings
 
-from dashboard.core.errors import JSON_PATHS, TooLarge, TooSlow, http_status
+from dashboard.core.http_errors import JSON_PATHS, TooLarge, TooSlow, http_status
 from dashboard.core.middleware import policy
-from dashboard.live.sessions import viewers_of_sessions
+from dashboard.live.live_sessions import viewers_of_sessions
 from dashboard.operations.live_view.ingest import opens
 from dashboard.teams.models import ApiToken
 from dashboard.teams.services import token_digest

@@ -9,7 +9,7 @@ from contextlib import suppress
 import dj_database_url
 
 from dashboard.config.environment import ROOT, Environment, InvalidSetting
-from dashboard.config.logs import logging_config
+from dashboard.config.site_logs import logging_config
 from dashboard.teams.groups import providers
 from scheduler.model import bounds
 
@@ -171,7 +171,7 @@ MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "dashboard.core.middleware.NotStored",  # behind static files, which are kept
-    "dashboard.core.middleware.Limits",
+    "dashboard.core.middleware.RequestLimits",
     "dashboard.core.middleware.Slashes",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
@@ -182,7 +182,7 @@ MIDDLEWARE = [
     "allauth.account.middleware.AccountMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
     "dashboard.core.middleware.Errors",
-    "dashboard.teams.middleware.CurrentViewer",
+    "dashboard.teams.viewer_middleware.CurrentViewer",
 ]
 
 TEMPLATES = [
@@ -241,7 +241,7 @@ SESSION_COOKIE_AGE = 14 * 24 * 3600
 CSRF_COOKIE_NAME = "weir_csrf"
 CSRF_COOKIE_SAMESITE = "Lax"
 CSRF_COOKIE_SECURE = HTTPS
-CSRF_FAILURE_VIEW = "dashboard.core.errors.csrf_failure"
+CSRF_FAILURE_VIEW = "dashboard.core.http_errors.csrf_failure"
 SECURE_CONTENT_TYPE_NOSNIFF = True
 SECURE_REFERRER_POLICY = "same-origin"
 SECURE_CROSS_ORIGIN_OPENER_POLICY = "same-origin"

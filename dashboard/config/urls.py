@@ -18,7 +18,7 @@ urlpatterns = [
     path("", include("dashboard.pages.urls")),
 ]
 
-handler400 = "dashboard.core.errors.bad_request"
-handler403 = "dashboard.core.errors.permission_denied"
-handler404 = "dashboard.core.errors.not_found"
-handler500 = "dashboard.core.errors.server_error"
+handler400 = "dashboard.core.http_errors.bad_request"
+handler403 = "dashboard.core.http_errors.permission_denied"
+handler404 = "dashboard.core.http_errors.not_found"
+handler500 = "dashboard.core.http_errors.server_error"

@@ -1,5 +1,5 @@
 """Controllers on the site: what teams let them do, their rounds, what they are told, and the runner of their loop.
 
 Imports plans, profiles and everything below, and ``scheduler``; plans are carried out by ``dashboard.approvals`` above.
-Read ``runner.py`` first, then ``models.py``.
+Read ``loop_runner.py`` first, then ``models.py``.
 """

@@ -14,23 +14,23 @@ from uuid import UUID
 from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.selectors import dataflow as dataflow_of
 from dashboard.controllers.models import ReasonRow, RoundRow
-from dashboard.controllers.stored import policies_of
-from dashboard.operations.estate_store.estate import current_estate
-from dashboard.operations.latency_limits.modes import wanted_modes
+from dashboard.controllers.stored_rounds import policies_of
+from dashboard.operations.estate_store.estate_loader import current_estate
+from dashboard.operations.latency_limits.batch_modes import wanted_modes
 from dashboard.plans.latency_prices import latency_prices
+from dashboard.plans.latency_remarks import limit_remarks
 from dashboard.plans.latency_remedies import cpu_in_words, latency_card_with_remedies, latency_with_remedies
-from dashboard.plans.prices import tariff
-from dashboard.plans.reach import limit_remarks
+from dashboard.plans.price_settings import tariff
 from dashboard.teams.permissions import Viewer
-from scheduler.controllers.opening import Opening
-from scheduler.controllers.protocol import Controller
-from scheduler.controllers.registry import CONTROLLERS
-from scheduler.controllers.values import ACTS, ASKED, OFF
-from scheduler.latency.status import IMPOSSIBLE, LATE
+from scheduler.controllers.batch_opening import BatchOpening
+from scheduler.controllers.controller_port import Controller
+from scheduler.controllers.controller_registry import CONTROLLERS
+from scheduler.controllers.loop_values import ACTS, ASKED, OFF
+from scheduler.latency.limits_met import IMPOSSIBLE, LATE
 from scheduler.latency.wanted_modes import WantedModes
 from scheduler.latency.ways import way_of
 from scheduler.model.fragment import node_of
-from scheduler.model.latency import LatencyLimit, in_words
+from scheduler.model.latency_limits import LatencyLimit, in_words
 
 OPENED = "open"  # the kind of remedy
 
@@ -59,7 +59,7 @@ def latency_prices_told(viewer: Viewer, dataflow_id: UUID | str, *, scheduled: b
 
 
 def _mode(record: DataflowRecord) -> str:
-    return policies_of(Opening())[record.team.slug].mode
+    return policies_of(BatchOpening())[record.team.slug].mode
 
 
 def _told(record: DataflowRecord, answer: dict[str, Any], mode: str) -> dict[str, Any]:
@@ -95,11 +95,12 @@ def _by_controller(record: DataflowRecord, controller: Controller) -> str:
     mode = policies_of(controller)[record.team.slug].mode
     if mode == OFF:
         return f"{controller.title} is off for {record.team.name}."
-    turn = RoundRow.objects.filter(controller=controller.name, dataflow=record).first()
+    loop_round = RoundRow.objects.filter(controller=controller.name, dataflow=record).first()
     reason = ReasonRow.objects.filter(controller=controller.name, dataflow=record).first()
-    if turn is not None and (reason is None or turn.is_open or turn.begun > reason.until):
+    if loop_round is not None and (reason is None or loop_round.is_open or loop_round.begun > reason.until):
         return " ".join(filter(None, (
-            f"{controller.title} ({turn.phase.replace('_', ' ')}): {turn.decision['why']}", turn.why)))
+            f"{controller.title} ({loop_round.phase.replace('_', ' ')}): {loop_round.decision['why']}",
+            loop_round.why)))
     return f"{controller.title}: {reason.why}" if reason else f"{controller.title} saw nothing to change."
 
 
@@ -127,14 +128,14 @@ def _remedy(
 
 def _waits_for(record: DataflowRecord, queries: list[str], mode: str) -> str:
     """What keeps the batches from being opened."""
-    title = Opening.title
-    for row in RoundRow.objects.filter(controller=Opening.name, ended=None):
+    title = BatchOpening.title
+    for row in RoundRow.objects.filter(controller=BatchOpening.name, ended=None):
         if {change["subject"] for change in row.decision["changes"]}.isdisjoint(queries):
             continue
         return "That is proposed, and waits for its approvals." if row.phase == ASKED else "That is on its way."
     if mode == OFF:
         return f"The controller {title} is off for {record.team.name}."
-    reason = ReasonRow.objects.filter(controller=Opening.name, dataflow=record).first()
+    reason = ReasonRow.objects.filter(controller=BatchOpening.name, dataflow=record).first()
     if reason is not None:
         return f"The controller {title} said last: {reason.why}"
     return "Weir opens them within half a minute." if mode == ACTS else "Weir asks about that within half a minute."

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from scheduler.controllers.values import Reason
+from scheduler.controllers.loop_values import IdleReason
 
 _FIGURES = re.compile(r"\d[\d.,e+-]*")
 
@@ -28,7 +28,7 @@ def gist(why: str) -> str:
     return _FIGURES.sub("#", why)
 
 
-def merged_reasons(reasons: Iterable[tuple[float, Reason]]) -> list[MergedReason]:
+def merged_reasons(reasons: Iterable[tuple[float, IdleReason]]) -> list[MergedReason]:
     """Reasons in order of time, those that say the same of the same made one; the newest first."""
     newest: dict[tuple[str, str], MergedReason] = {}
     done: list[MergedReason] = []

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from django.db import models
 
-from scheduler.controllers.values import BEGUN, MODES, OPEN_PHASES, Policy
+from scheduler.controllers.loop_values import BEGUN, MODES, OPEN_PHASES, Policy
 
 
 class ControllerSettings(models.Model):
@@ -51,7 +51,7 @@ class LoopRow(models.Model):
 
 
 class RoundRow(models.Model):
-    """A round (`scheduler.controllers.values.Round`).
+    """A round (`scheduler.controllers.loop_values.Round`).
 
     What it made hangs on it, and people decide about that: a proposal (``round.proposal``), or the ``sweep``. ``stuck``
     says why it cannot be done, or not be taken back.

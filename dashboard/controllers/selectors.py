@@ -18,15 +18,15 @@ from django.utils import timezone
 from dashboard.catalog.permissions import visible_to
 from dashboard.controllers.collecting import COLLECTORS
 from dashboard.controllers.models import LoopRow, ReasonRow, RoundRow
-from dashboard.controllers.stored import policies_of, state_of
-from dashboard.controllers.world import StoredWorld
+from dashboard.controllers.site_world import StoredWorld
+from dashboard.controllers.stored_rounds import policies_of, state_of
 from dashboard.teams.models import Role, Team
 from dashboard.teams.permissions import NOBODY, Viewer
+from scheduler.controllers.controller_port import Controller
+from scheduler.controllers.controller_registry import CONTROLLERS
 from scheduler.controllers.dry_run import DryRun, dry_run
-from scheduler.controllers.limits import Allowance, allowance
-from scheduler.controllers.protocol import Controller
-from scheduler.controllers.registry import CONTROLLERS
-from scheduler.controllers.values import ACTS, BROKEN, HOUR_S, KEPT, OFF, ROLLED_BACK, Policy
+from scheduler.controllers.loop_values import ACTS, BROKEN, HOUR_S, KEPT, OFF, ROLLED_BACK, Policy
+from scheduler.controllers.vetoes import Allowance, allowance
 from scheduler.model.errors import NotFound
 
 LONGEST_DRY_RUN_H = 24 * 7
@@ -45,7 +45,7 @@ class TeamRow:
 
 
 @dataclass(frozen=True, slots=True)
-class ControllerRow:
+class ControllerSummary:
     """A controller with its teams, and how many promises came in the last 30 days, or did not."""
 
     controller: Controller
@@ -93,7 +93,7 @@ def reasons(viewer: Viewer, *, controller: str) -> QuerySet[ReasonRow]:
     return rows.filter(Q(team_id__in=viewer.team_ids) | (Q(team=None) & _known_to(viewer)))
 
 
-def overview(viewer: Viewer) -> list[ControllerRow]:
+def overview(viewer: Viewer) -> list[ControllerSummary]:
     """Every controller, as the viewer's teams have it."""
     at, loop = timezone.now(), LoopRow.objects.filter(pk=1).first() or LoopRow()
     state = state_of(loop, at=at)
@@ -108,7 +108,7 @@ def overview(viewer: Viewer) -> list[ControllerRow]:
                 state, controller.name, slug, policies[slug], now_s=at.timestamp()), may_change)
             for slug, name, may_change in _teams_of(viewer))
         decided_s = loop.decided_s.get(controller.name)
-        rows.append(ControllerRow(
+        rows.append(ControllerSummary(
             controller, teams, ended[KEPT], ended[BROKEN] + ended[ROLLED_BACK],
             rounds(viewer, controller=controller.name).filter(ended=None).count(),
             None if decided_s is None else datetime.fromtimestamp(decided_s, at.tzinfo)))

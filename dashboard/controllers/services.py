@@ -7,12 +7,12 @@ from dataclasses import asdict
 
 from dashboard.audit.trail import audited
 from dashboard.controllers.models import ControllerSettings
-from dashboard.controllers.stored import policies_of
+from dashboard.controllers.stored_rounds import policies_of
 from dashboard.teams.models import Role, Team, User
 from dashboard.teams.permissions import require_role, require_superuser, viewer_of
-from scheduler.controllers.protocol import Controller
-from scheduler.controllers.registry import CONTROLLERS
-from scheduler.controllers.values import DAY_S, MODES, Policy
+from scheduler.controllers.controller_port import Controller
+from scheduler.controllers.controller_registry import CONTROLLERS
+from scheduler.controllers.loop_values import DAY_S, MODES, Policy
 from scheduler.model.errors import NotFound, WeirError
 
 MOST_CHANGES = 1_000
@@ -92,7 +92,7 @@ def set_mode(*, actor: User, controller: str, team: Team | None, mode: str) -> C
     team : Team, optional
         Whose dataflows; None for what belongs to all.
     mode : str
-        One of `scheduler.controllers.values.MODES`.
+        One of `scheduler.controllers.loop_values.MODES`.
     """
     before = policies_of(controller_named(controller))[team.slug if team else ""]
     return set_policy(

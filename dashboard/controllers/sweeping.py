@@ -10,8 +10,8 @@ from dashboard.profiles import lifecycle as sweeps
 from dashboard.profiles.models import ProfileRecord
 from dashboard.profiles.services.choosing import use_again
 from dashboard.profiles.services.sweeps import give_up_sweep, measure_again
-from scheduler.controllers.protocol import Progress
-from scheduler.controllers.values import ACTS, BEGUN, ROLLING_BACK, WITHDRAWING, Begin, Command, RollBack
+from scheduler.controllers.controller_port import CommandProgress
+from scheduler.controllers.loop_values import ACTS, BEGUN, ROLLING_BACK, WITHDRAWING, Begin, Command, RollBack
 from scheduler.model.errors import WeirError
 
 _UNDER_WAY = frozenset({sweeps.QUEUED, sweeps.RUNNING, sweeps.PAUSED})
@@ -20,27 +20,27 @@ _UNDER_WAY = frozenset({sweeps.QUEUED, sweeps.RUNNING, sweeps.PAUSED})
 class SweepActuator:
     """Starts sweeps, or suggests them; takes a profile back by using the one before it again."""
 
-    def progress(self, rows: Sequence[RoundRow]) -> Mapping[str, Progress]:
+    def progress(self, rows: Sequence[RoundRow]) -> Mapping[str, CommandProgress]:
         """What has become of rounds, by their sweeps and which profiles are in use."""
         return {row.key: self._progress(row) for row in rows}
 
-    def _progress(self, row: RoundRow) -> Progress:
+    def _progress(self, row: RoundRow) -> CommandProgress:
         if row.sweep is None:
             if row.phase == WITHDRAWING:
-                return Progress("declined")
-            return Progress("overtaken", row.stuck) if row.stuck else Progress("absent")
+                return CommandProgress("declined")
+            return CommandProgress("overtaken", row.stuck) if row.stuck else CommandProgress("absent")
         if row.sweep.status == sweeps.SUGGESTED:
-            return Progress("asked")
+            return CommandProgress("asked")
         if row.sweep.status in _UNDER_WAY:
-            return Progress("enacting", row.sweep.reason)
+            return CommandProgress("enacting", row.sweep.reason)
         if row.sweep.status != sweeps.DONE:  # it found no profile: the next try waits
-            return Progress("declined", row.sweep.reason or "The sweep was cancelled.", refused=True)
+            return CommandProgress("declined", row.sweep.reason or "The sweep was cancelled.", refused=True)
         made, before = row.sweep.profile, row.profile
         if made is None or made.active or before is None:
-            return Progress("in_force")
+            return CommandProgress("in_force")
         if before.active:
-            return Progress("rolled_back")
-        return Progress("stuck", "Another profile is in use by now.")
+            return CommandProgress("rolled_back")
+        return CommandProgress("stuck", "Another profile is in use by now.")
 
     def busy(self) -> Mapping[str, str]:
         """None: what is being measured is not offered as evidence."""

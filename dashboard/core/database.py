@@ -11,7 +11,7 @@ from datetime import datetime
 
 from django.db import connection, transaction
 
-from dashboard.core.errors import DatabaseBusy
+from dashboard.core.http_errors import DatabaseBusy
 
 FEWEST_FREE = 0.1  # of the file's pages: what is freed is soon used again
 KEPT_S = 60.0
@@ -88,7 +88,7 @@ def writing() -> Iterator[None]:
     DatabaseBusy
         The turn has not come.
     OperationalError
-        Writers of other processes were not done in time; `errors.as_weir_error` makes the same of it.
+        Writers of other processes were not done in time; `http_errors.as_weir_error` makes the same of it.
     """
     if connection.in_atomic_block:
         with transaction.atomic():

@@ -11,7 +11,7 @@ from django.urls import is_valid_path
 from django.utils.cache import patch_vary_headers
 from django.utils.http import escape_leading_slashes
 
-from dashboard.core.errors import (
+from dashboard.core.http_errors import (
     BadInput,
     DatabaseBusy,
     DiskFull,
@@ -69,7 +69,7 @@ class NotStored:
         return response
 
 
-class Limits:
+class RequestLimits:
     """Refuses what no view should see: NUL in an address. Bodies have their bounds before Django."""
 
     def __init__(self, get_response: GetResponse) -> None:

@@ -13,7 +13,7 @@ from django.db.models import Count, Q, QuerySet
 
 from dashboard.catalog.permissions import dataflow_for, visible_to
 from dashboard.explorer.generation_cache import cached
-from dashboard.explorer.overlap import running_dataflows
+from dashboard.explorer.overlap_reader import running_dataflows
 from dashboard.operations.models import FragmentRow, RunningTaskRow, Use
 from dashboard.teams.models import Team
 from dashboard.teams.permissions import Viewer

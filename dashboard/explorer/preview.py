@@ -11,17 +11,17 @@ from django.db.models import Count
 
 from dashboard import jobs
 from dashboard.approvals.demands import approvers, team_demands
-from dashboard.catalog.documents import parse_document, stored_dataflow
+from dashboard.catalog.document_checks import parse_document, stored_dataflow
 from dashboard.catalog.lifecycle import AT_REST
 from dashboard.catalog.models import DataflowRecord, limits_of
 from dashboard.catalog.permissions import visible_to
 from dashboard.catalog.selectors import current_version
-from dashboard.operations.estate_store.estate import stored_estate
+from dashboard.operations.estate_store.estate_loader import stored_estate
 from dashboard.operations.estate_store.estate_reader import StoredEstate
 from dashboard.operations.models import Use
-from dashboard.plans.containment import containment_of
-from dashboard.plans.prices import prices
-from dashboard.plans.reach import choice_remarks, reach_of
+from dashboard.plans.latency_remarks import choice_remarks, reach_of
+from dashboard.plans.price_settings import prices
+from dashboard.plans.team_containment import containment_of
 from dashboard.teams.models import Team
 from dashboard.teams.permissions import Viewer
 from scheduler import changing, planning

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from dashboard import connectors, jobs
-from dashboard.catalog.documents import columns_in, parse_document
-from dashboard.explorer.looks import why_nothing
+from dashboard import connector_calls, jobs
+from dashboard.catalog.document_checks import columns_in, parse_document
 from dashboard.explorer.merged import tasks_for
-from dashboard.operations.estate_store.estate import stored_estate
+from dashboard.explorer.source_looks import why_nothing
+from dashboard.operations.estate_store.estate_loader import stored_estate
 from dashboard.operations.estate_store.readable import require_readable
-from dashboard.plans.containment import containment_of
+from dashboard.plans.team_containment import containment_of
 from dashboard.teams.models import Team
 from dashboard.teams.permissions import Viewer
 from scheduler.model.columns import Columns
@@ -33,7 +33,7 @@ RUNS, RESTS, RECORDED, NOT_YET = "running", "paused", "recorded", "not_yet"
 
 
 @dataclass(frozen=True, slots=True)
-class Stream:
+class ShownStream:
     """What can be shown of the stream of a document's task.
 
     ``state``: ``running`` (``running`` is the running task, whose newest events `stream_events` gives), ``paused``
@@ -81,7 +81,7 @@ def stream_events(viewer: Viewer, task_id: str, *, count: int = EVENTS) -> jobs.
         count=count)
 
 
-def streams_of(team: Team, text: str, *, format: str | None = None) -> list[Stream]:
+def streams_of(team: Team, text: str, *, format: str | None = None) -> list[ShownStream]:
     """The streams of a document that may be submitted for a team, in its order.
 
     Parameters
@@ -117,43 +117,43 @@ def _joined(estate: EstateView, dataflow: Dataflow, team: Team) -> Mapping[str, 
     return merge(estate.tasks, contained.dataflow, task_types=types, scope=scope).joined
 
 
-def _stream(estate: EstateView, task: Task, columns: Columns, running: str) -> Stream:
+def _stream(estate: EstateView, task: Task, columns: Columns, running: str) -> ShownStream:
     if running and is_working(estate, running):
-        return Stream(task.id, task.type, RUNS, columns, running=running)
+        return ShownStream(task.id, task.type, RUNS, columns, running=running)
     declared = jobs.task_types()[task.type]
     if running:
-        return Stream(
+        return ShownStream(
             task.id, task.type, RESTS, columns, running=running, note="This task is paused.",
             remedy="Its events show here when a dataflow that uses it resumes, or when this one runs.",
             look=_looked_at(task, declared))
     if declared.kind != "source":
-        return Stream(
+        return ShownStream(
             task.id, task.type, NOT_YET, columns, note="This task does not run yet.",
             remedy="Its events show here as soon as it runs.")
     return _source(task, declared, columns)
 
 
-def _source(task: Task, declared: TaskType, columns: Columns) -> Stream:
+def _source(task: Task, declared: TaskType, columns: Columns) -> ShownStream:
     if declared.connector is not None:
         look = _looked_at(task, declared)
         note, remedy = why_nothing(declared) if not look else (
             "This live source is not read yet.", "Look at it for its newest events, or let a dataflow with it run.")
-        return Stream(task.id, task.type, NOT_YET, columns, note=note, remedy=remedy, look=look)
+        return ShownStream(task.id, task.type, NOT_YET, columns, note=note, remedy=remedy, look=look)
     try:
         events = jobs.first_events(declared, task.config, EVENTS)
     except WeirError as error:
-        return Stream(task.id, task.type, NOT_YET, columns, note=error.message, remedy=error.remedy)
+        return ShownStream(task.id, task.type, NOT_YET, columns, note=error.message, remedy=error.remedy)
     if events is None:
-        return Stream(
+        return ShownStream(
             task.id, task.type, NOT_YET, columns, note="This source does not run yet.",
             remedy="Look at it for the first events that it would make, or let a dataflow with it run.",
             look=_looked_at(task, declared))
-    return Stream(task.id, task.type, RECORDED, columns, events=events)
+    return ShownStream(task.id, task.type, RECORDED, columns, events=events)
 
 
 def _looked_at(task: Task, declared: TaskType) -> str:
     """What a look at a source would look at, as a short name; empty where nothing looks."""
-    if not connectors.shows_before_it_runs(declared):
+    if not connector_calls.shows_before_it_runs(declared):
         return ""
     text = json.dumps([task.type, dict(task.config)], sort_keys=True)
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()

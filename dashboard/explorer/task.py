@@ -14,7 +14,7 @@ from dashboard.approvals.models import Proposal
 from dashboard.bills.selectors import task_cost
 from dashboard.catalog.permissions import visible_to
 from dashboard.explorer.merged import shape_for, tasks_for
-from dashboard.operations.live import live_dataflow
+from dashboard.operations.live_reader import live_dataflow
 from dashboard.operations.models import RunningTaskRow, Use
 from dashboard.teams.permissions import Viewer
 from scheduler.model.errors import NotFound

@@ -12,9 +12,9 @@ from django.utils import timezone
 from dashboard.approvals.lifecycle import DONE
 from dashboard.approvals.models import Proposal
 from dashboard.catalog.models import DataflowRecord
-from dashboard.lineage.events import COMPLETE, RUNNING, START, Deployment, OwnedTask, Producer, run_event
+from dashboard.lineage.lineage_events import COMPLETE, RUNNING, START, LineageRun, OwnedTask, Producer, run_event
 from dashboard.lineage.models import LineageMark
-from dashboard.operations.estate_store.estate import current_estate
+from dashboard.operations.estate_store.estate_loader import current_estate
 from dashboard.outbox.models import LINEAGE, Delivery
 from dashboard.outbox.sending import enqueue
 from dashboard.plans.selectors import plan_of
@@ -90,7 +90,7 @@ def _run_of(record: DataflowRecord, proposal: Proposal) -> str | None:
     return None if pk is None else str(pk)
 
 
-def _deployment(record: DataflowRecord, run_id: str, entry: Submitted, estate: Estate, plan: Plan) -> Deployment:
+def _deployment(record: DataflowRecord, run_id: str, entry: Submitted, estate: Estate, plan: Plan) -> LineageRun:
     stopped = {task.id: task for task in plan.stopped}
     tasks = []
     for name, running in sorted(entry.running.items()):
@@ -101,7 +101,7 @@ def _deployment(record: DataflowRecord, run_id: str, entry: Submitted, estate: E
         name for name, running in sorted(entry.running.items())
         if (task := estate.tasks.get(running) or stopped.get(running)) is not None and not task.parents]
     job = f"{record.team.slug}.{record.name}"
-    return Deployment(
+    return LineageRun(
         run_id, job, [f"{job}.{name}" for name in sources], [f"{job}.{name}" for name in sorted(entry.sinks)], tasks)
 
 

@@ -1,4 +1,4 @@
-"""The WebSocket ``/ws/live``: one connection of one session, watching a few topics; see ``protocol.py``."""
+"""The WebSocket ``/ws/live``: one connection of one session, watching a few topics; see ``live_protocol.py``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from django.conf import settings
 from django.db import DatabaseError
 
 from dashboard.live.hub import Builder, Hub, delta, written
-from dashboard.live.protocol import State, is_topic
+from dashboard.live.live_protocol import State, is_topic
 from dashboard.teams.permissions import NOBODY, Viewer
 from scheduler.model.bounds import LIVE_MESSAGE, LIVE_MESSAGES, LIVE_TOPICS
 
@@ -43,7 +43,7 @@ def hub_of_loop() -> Hub:
 
 
 @dataclass(eq=False)
-class Watched:
+class WatchedTopic:
     """One topic of one connection: the builder, and what the client was last sent."""
 
     builder: Builder
@@ -77,7 +77,7 @@ class Connection:
         self._viewer = viewer
         self._hub = hub
         self._send = send
-        self._watched: dict[str, Watched] = {}
+        self._watched: dict[str, WatchedTopic] = {}
         self._wake = asyncio.Event()
         self._check_now = False
 
@@ -132,7 +132,7 @@ class Connection:
                 return {"type": "gone", "topic": topic}
             if len(self._watched) >= LIVE_TOPICS.most:
                 return _error(f"At most {LIVE_TOPICS.most} topics on one connection.")
-            self._watched[topic] = Watched(self._hub.watch(topic, self._viewer, self._wake), seq)
+            self._watched[topic] = WatchedTopic(self._hub.watch(topic, self._viewer, self._wake), seq)
             self._wake.set()
         return None
 
@@ -169,10 +169,10 @@ class Connection:
             self._viewer = viewer
             for topic in list(self._watched):
                 self._unwatch(topic)
-                self._watched[topic] = Watched(self._hub.watch(topic, viewer, self._wake), seq=0)
+                self._watched[topic] = WatchedTopic(self._hub.watch(topic, viewer, self._wake), seq=0)
         return True
 
-    async def _bring_up_to_date(self, topic: str, watched: Watched) -> bool:
+    async def _bring_up_to_date(self, topic: str, watched: WatchedTopic) -> bool:
         """Send what the client lacks of one topic; False where it does not take it in time."""
         status, version = watched.builder.status, watched.builder.version
         if status == "live" and version is not None:
@@ -189,7 +189,7 @@ class Connection:
             return await self._tell(written({"type": status, "topic": topic}))
         return True
 
-    async def _catch_up(self, topic: str, watched: Watched) -> bool:
+    async def _catch_up(self, topic: str, watched: WatchedTopic) -> bool:
         """From the client's snapshot to the newest version, patch by patch; or it fetches anew."""
         version = watched.builder.version
         state = watched.builder.state_at(watched.seq)
@@ -207,7 +207,7 @@ class Connection:
         self._wake.set()  # the builder may have gone on meanwhile
         return True
 
-    def _unwatch_if_same(self, topic: str, watched: Watched) -> None:
+    def _unwatch_if_same(self, topic: str, watched: WatchedTopic) -> None:
         if self._watched.get(topic) is watched:
             self._unwatch(topic)
 

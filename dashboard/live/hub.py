@@ -21,14 +21,14 @@ from channels.layers import get_channel_layer
 from django.conf import settings
 
 from dashboard import jobs
+from dashboard.core.access_events import GROUP
 from dashboard.core.database import keep_connection
-from dashboard.core.events import GROUP
-from dashboard.live.protocol import State, build, difference
-from dashboard.live.sessions import Sessions
-from dashboard.live.versions import INTERVAL_S, LiveView, Patch, Version, Versions
-from dashboard.operations.live_view.view import Look, SharedViews, view_for
-from dashboard.teams.limits import CONNECTIONS
+from dashboard.live.live_protocol import State, build, difference
+from dashboard.live.live_sessions import Sessions
+from dashboard.live.state_versions import INTERVAL_S, LiveView, Patch, Version, Versions
+from dashboard.operations.live_view.estate_view import Look, SharedViews, view_for
 from dashboard.teams.permissions import Viewer
+from dashboard.teams.team_limits import CONNECTIONS
 from scheduler.model.errors import NotFound
 
 log = structlog.get_logger(__name__)

@@ -9,10 +9,10 @@ from django.http import HttpRequest, HttpResponse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
-from dashboard.core.errors import LoginRequired
+from dashboard.core.http_errors import LoginRequired
 from dashboard.live.hub import versions
-from dashboard.live.protocol import build, require_known
-from dashboard.live.versions import LiveView
+from dashboard.live.live_protocol import build, require_known
+from dashboard.live.state_versions import LiveView
 
 
 @require_safe

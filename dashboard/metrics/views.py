@@ -14,8 +14,8 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 from prometheus_client import CONTENT_TYPE_LATEST
 
-from dashboard.core.errors import LoginRequired, response_for
-from dashboard.metrics.collecting import exposition
+from dashboard.core.http_errors import LoginRequired, response_for
+from dashboard.metrics.metric_families import exposition
 
 
 @require_safe

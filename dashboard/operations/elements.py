@@ -9,10 +9,10 @@ from uuid import UUID
 
 from dashboard.catalog.permissions import dataflow_for
 from dashboard.operations.diagnosis.health import health
+from dashboard.operations.live_view.estate_view import View, view_for
 from dashboard.operations.live_view.findings import Finding
 from dashboard.operations.live_view.notable import Notable, notable_of
-from dashboard.operations.live_view.states import SILENT
-from dashboard.operations.live_view.view import View, view_for
+from dashboard.operations.live_view.query_states import SILENT
 from dashboard.teams.permissions import Viewer
 from scheduler.contracts.reports import NodeReport, QueryReport, SlotReport
 from scheduler.model.errors import NotFound
@@ -22,7 +22,7 @@ LOG_ENTRIES = 50
 
 
 @dataclass(frozen=True, slots=True)
-class Query:
+class QueryDetail:
     """A query. ``tasks``: running task and name of each working one; ``dataflows`` of the viewer that work in it.
 
     ``traceback`` is empty for whoever is of no team whose dataflow works in it: it may show values of events.
@@ -82,13 +82,13 @@ class NodePlace:
     findings: Sequence[Finding]
 
 
-def query_of(viewer: Viewer, query_id: str) -> Query:
+def query_of(viewer: Viewer, query_id: str) -> QueryDetail:
     """A query by its id; ``NotFound`` where the viewer may not know of it."""
     view = view_for(viewer)
     fragment, bundle = _bundle(view, query_id)
     report, users = view.bundle_report(bundle), view.users(fragment.active_tasks)
     may_see = any(user["id"] in view.own for user in users)
-    return Query(
+    return QueryDetail(
         bundle.id, fragment.id, bundle.slot, node_of(bundle.slot),
         [(task, view.name_of(task)) for task in fragment.active_tasks], users, report,
         view.in_words(report.error or ""), view.in_words(report.traceback) if may_see else "",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.conf import settings
 from django.db import models
 
-from scheduler.model.settings import FragmentSettings
+from scheduler.model.settings_of_fragments import FragmentSettings
 
 
 class EstateState(models.Model):
@@ -275,7 +275,7 @@ class LatencyStatus(models.Model):
     dataflow = models.ForeignKey("catalog.DataflowRecord", on_delete=models.CASCADE, related_name="latency_statuses")
     number = models.PositiveSmallIntegerField()
     limit = models.JSONField()
-    state = models.CharField(max_length=12)  # of `scheduler.latency.status`
+    state = models.CharField(max_length=12)  # of `scheduler.latency.limits_met`
     expected_s = models.FloatField()
     measured_s = models.FloatField(null=True)
     least_s = models.FloatField(null=True)

@@ -27,7 +27,7 @@ from dashboard import jobs
 from dashboard.catalog.lifecycle import PAUSED, PAUSING, REMOVING, RUNNING
 from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.permissions import dataflow_for
-from dashboard.operations.estate_store.estate import (
+from dashboard.operations.estate_store.estate_loader import (
     current_estate,
     current_stamp,
     fragments_where,
@@ -36,12 +36,12 @@ from dashboard.operations.estate_store.estate import (
 )
 from dashboard.operations.estate_store.estate_reader import slots_around, slots_gone
 from dashboard.operations.estate_store.readable import require_readable
-from dashboard.operations.live import live_dataflow, live_estate
-from dashboard.operations.live_view.history import Range, history_of
+from dashboard.operations.live_reader import live_dataflow, live_estate
+from dashboard.operations.live_view.estate_history import Range, history_of
+from dashboard.operations.live_view.estate_view import one_look
 from dashboard.operations.live_view.live_sources import dead_letters
 from dashboard.operations.live_view.notable import notable_events
-from dashboard.operations.live_view.sinks import refused_events
-from dashboard.operations.live_view.view import one_look
+from dashboard.operations.live_view.sink_statuses import refused_events
 from dashboard.operations.models import NodeRow
 from dashboard.teams.permissions import Viewer
 from scheduler.history.series import DATAFLOW, ESTATE, TEN_SECONDS

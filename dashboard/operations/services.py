@@ -13,7 +13,7 @@ from dashboard.catalog.permissions import dataflow_for
 from dashboard.operations.estate_store.estate_writer import store_slots
 from dashboard.operations.estate_store.generation import lock_generation
 from dashboard.operations.estate_store.offered_slots import offered_slots
-from dashboard.operations.live_view.failures import failures
+from dashboard.operations.live_view.failing_queries import failures
 from dashboard.operations.models import NodeRow
 from dashboard.teams.models import Role, User
 from dashboard.teams.permissions import require_role, require_superuser, viewer_of

@@ -23,15 +23,15 @@ def body_of(format: str, payload: Mapping[str, Any]) -> bytes:
 def slack_message(payload: Mapping[str, Any]) -> dict[str, Any]:
     """A notice as Slack's blocks, with the plain text that notifications show."""
     title, link = _escaped(payload["title"]), payload.get("link", "")
-    mark = ":white_check_mark:" if payload.get("what") == "over" else _MARKS.get(payload.get("severity", ""), "")
+    emoji = ":white_check_mark:" if payload.get("what") == "over" else _MARKS.get(payload.get("severity", ""), "")
     lines = [
         f"• *{_escaped(alert['title'])}* {_escaped(alert['text'])}"[:600] for alert in payload.get("alerts", ())[:20]]
-    blocks = [{"type": "section", "text": {"type": "mrkdwn", "text": f"{mark} *{title}*".strip()}}]
+    blocks = [{"type": "section", "text": {"type": "mrkdwn", "text": f"{emoji} *{title}*".strip()}}]
     if lines:
         blocks.append({"type": "section", "text": {"type": "mrkdwn", "text": "\n".join(lines)[:2900]}})
     if link.startswith("http"):
         blocks.append({"type": "context", "elements": [{"type": "mrkdwn", "text": f"<{link}|Open in Weir>"}]})
-    return {"text": f"{mark} {title}".strip(), "blocks": blocks}
+    return {"text": f"{emoji} {title}".strip(), "blocks": blocks}
 
 
 def signature(secret: str, body: bytes, *, at_s: int) -> str:

@@ -20,9 +20,9 @@ from django.core.mail import EmailMessage
 from django.db import transaction
 
 from dashboard import jobs
-from dashboard.outbox.http import HostNotAllowed, NotDelivered, post_json
 from dashboard.outbox.messages import IDEMPOTENCY, body_of, headers_of
 from dashboard.outbox.models import DEAD, EMAIL, LINEAGE, SENT, WAITING, WEBHOOK, Delivery
+from dashboard.outbox.webhook_posts import HostNotAllowed, NotDelivered, post_json
 from scheduler.alerting.retrying import next_attempt_s
 from scheduler.model.errors import WeirError
 from scheduler.model.names import one_line

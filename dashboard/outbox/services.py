@@ -10,14 +10,14 @@ from django.db.models import Q
 
 from dashboard import jobs
 from dashboard.audit.trail import audited
-from dashboard.core.errors import BadInput
-from dashboard.outbox.http import require_allowed
+from dashboard.core.http_errors import BadInput
 from dashboard.outbox.models import DEAD, FORMATS, WAITING, WEBHOOK, Delivery, Endpoint
 from dashboard.outbox.sending import enqueue
-from dashboard.teams.limits import WEBHOOKS, require_room
+from dashboard.outbox.webhook_posts import require_allowed
 from dashboard.teams.models import Role, Team, User
 from dashboard.teams.permissions import require_role, viewer_of
-from scheduler.alerting.values import SEVERITIES, WARNING
+from dashboard.teams.team_limits import WEBHOOKS, require_room
+from scheduler.alerting.alert_values import SEVERITIES, WARNING
 from scheduler.model.errors import NotFound
 from scheduler.model.names import require_plain
 

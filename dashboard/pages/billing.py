@@ -17,7 +17,7 @@ MEASURED = 0.995  # of the time: a page counts that as all of it, for a query th
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ShownCharge:
     """A charge with its money as text; ``for_latency`` is of what it pays, and empty where it was not measured."""
 
     charge: Charge
@@ -32,7 +32,7 @@ class Shown:
         return f"{self.charge.latency_known:.0%}" if self.charge.latency_known < MEASURED else ""
 
 
-def shown(charges: Sequence[Charge]) -> tuple[list[Shown], Shown]:
+def shown(charges: Sequence[Charge]) -> tuple[list[ShownCharge], ShownCharge]:
     """Charges and their total, in columns that add up."""
     whole = total(charges)
     digits = digits_for(whole.alone_nanos)
@@ -46,8 +46,8 @@ def shown(charges: Sequence[Charge]) -> tuple[list[Shown], Shown]:
     return rows, _shown(whole, sum(pays), sum(alone), sum(limits), digits)
 
 
-def _shown(charge: Charge, pays: int, alone: int, limit: int, digits: int) -> Shown:
-    return Shown(
+def _shown(charge: Charge, pays: int, alone: int, limit: int, digits: int) -> ShownCharge:
+    return ShownCharge(
         charge, _money(pays, digits), _money(alone, digits), _money(alone - pays, digits),
         _money(limit, digits) if charge.latency_known else "")
 

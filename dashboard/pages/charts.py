@@ -12,8 +12,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from dashboard.approvals.recent_moves import MovePause
-from dashboard.operations.live_view.history import KeptHistory
-from dashboard.operations.live_view.marks import Mark
+from dashboard.operations.live_view.chart_marks import Mark
+from dashboard.operations.live_view.estate_history import KeptHistory
 from scheduler.history.series import DATAFLOW, ESTATE, GRAINS, NODE, QUERY, SLOT, STREAM, TASK, metric_named
 from scheduler.model.plan_kinds import PLAN_KINDS, names_where
 

@@ -9,7 +9,7 @@ from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.permissions import is_uuid
 from dashboard.pages.charts import CHARTS, PARTS, Chart
 from scheduler.history.series import DATAFLOW, of_limit
-from scheduler.model.latency import Limits
+from scheduler.model.latency_limits import Limits
 
 TITLE = "Where mean latency goes"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from dashboard.pages.figures import ABOVE
+from dashboard.pages.plots import ABOVE
 from dashboard.profiles.models import ObservationRow, TrialRecord
 from scheduler.model.profile import Profile
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from urllib.parse import urlencode
 
-from dashboard.operations.live_view.history import InvalidRange, Range
+from dashboard.operations.live_view.estate_history import InvalidRange, Range
 from scheduler.history.series import GRAINS, MINUTE, SECOND, TEN_SECONDS, Grain, grain_for
 
 DAY_S = 24 * 3600

@@ -6,16 +6,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from dashboard.operations.estate_store.estate_reader import StoredEstate
-from dashboard.operations.estate_store.siblings import StoredSiblings
+from dashboard.operations.estate_store.sibling_rows import StoredSiblings
 from dashboard.plans.computing import plan_and_reads
 from dashboard.plans.models import PlanRecord
-from dashboard.plans.prices import prices
+from dashboard.plans.price_settings import prices
 from dashboard.plans.selectors import plan_of
-from scheduler import reading
+from scheduler import read_set
 from scheduler.model.errors import StalePlan, WeirError
 from scheduler.model.plan import Plan
 from scheduler.performance.pricing import query_cores
-from scheduler.reading import Answers, Change, Reads
+from scheduler.read_set import Answers, ChangedRead, Reads
 from scheduler.rebasing import rebase
 from scheduler.replanning import may_be_made_anew, standing_for
 
@@ -80,7 +80,7 @@ class PlanCarrier:
         return None if standing is None else (standing, now_reads)
 
 
-def what_changed(changes: Sequence[Change], names: Mapping[str, str]) -> str:
+def what_changed(changes: Sequence[ChangedRead], names: Mapping[str, str]) -> str:
     """The first part of the estate that has changed, as the end of a sentence; the dataflow's tasks by their names.
 
     Tasks and queries that the dataflow has no part in are told by their kind alone.
@@ -88,15 +88,15 @@ def what_changed(changes: Sequence[Change], names: Mapping[str, str]) -> str:
     first = [change for change in changes if change.part == changes[0].part]
     own = sorted({names[change.key] for change in first if change.key in names})
     named = f" ({', '.join(own[:NAMED])}{' and others' if len(own) > NAMED else ''})" if own else ""
-    if first[0].part == reading.TASKS and first[0].new:
+    if first[0].part == read_set.TASKS and first[0].new:
         return f"a task that it would start runs by now{named}."
     return {
-        reading.SUBMITTED: "its dataflow was changed by another plan.",
-        reading.TASKS: f"a task that it counts on runs no more{named}.",
-        reading.PLACES: f"a task that it counts on runs in another query{named}.",
-        reading.FRAGMENTS: "a query that it reads or changes is another now.",
-        reading.USERS: f"other dataflows begin or cease to share its tasks{named}.",
-        reading.DIVIDED: "another schedule has taken slots on which something of it goes on.",
-        reading.SIBLINGS: "there are other tasks to make its own from.",
-        reading.SLOTS: f"a slot that it counts on has something else to do ({first[0].key}).",
+        read_set.SUBMITTED: "its dataflow was changed by another plan.",
+        read_set.TASKS: f"a task that it counts on runs no more{named}.",
+        read_set.PLACES: f"a task that it counts on runs in another query{named}.",
+        read_set.FRAGMENTS: "a query that it reads or changes is another now.",
+        read_set.USERS: f"other dataflows begin or cease to share its tasks{named}.",
+        read_set.DIVIDED: "another schedule has taken slots on which something of it goes on.",
+        read_set.SIBLINGS: "there are other tasks to make its own from.",
+        read_set.SLOTS: f"a slot that it counts on has something else to do ({first[0].key}).",
     }[first[0].part]

@@ -20,7 +20,7 @@ class InvalidChoice(WeirError):
 
 
 @dataclass(frozen=True)
-class Choice:
+class ScheduleChoice:
     """The schedule that somebody asks for; without a rate each source has its own."""
 
     pair: Pair
@@ -28,7 +28,7 @@ class Choice:
     routing: Routing = "slot_aware"
 
     @classmethod
-    def of(cls, *, pair: Sequence[str], rate_per_s: float | None = None, routing: str = "slot_aware") -> Choice:
+    def of(cls, *, pair: Sequence[str], rate_per_s: float | None = None, routing: str = "slot_aware") -> ScheduleChoice:
         """The choice that these words make; ``InvalidChoice`` or ``InvalidResources`` where they make none."""
         if tuple(pair) not in PAIRS:
             known = ", ".join(map("/".join, PAIRS))

@@ -5,11 +5,11 @@ from __future__ import annotations
 import structlog
 
 from dashboard.operations.estate_store.estate_reader import StoredEstate
-from dashboard.plans.kinds import SITE_PLAN_KINDS
 from dashboard.plans.models import PlanRecord
+from dashboard.plans.site_plan_kinds import SITE_PLAN_KINDS
 from scheduler.model.errors import StalePlan, WeirError
 from scheduler.model.plan import Plan
-from scheduler.reading import Reading, Reads
+from scheduler.read_set import Reads, ReadTrackingView
 
 log = structlog.get_logger(__name__)
 
@@ -33,7 +33,7 @@ def compute(record: PlanRecord, estate: StoredEstate) -> Plan:
 
 def plan_and_reads(record: PlanRecord, estate: StoredEstate) -> tuple[Plan, Reads]:
     """The plan that a record asks for, and what of the estate it was made from; raises as `compute`."""
-    reading = Reading(estate)
+    reading = ReadTrackingView(estate)
     try:
         plan = SITE_PLAN_KINDS[record.kind].compute(record, reading)
         return plan, reading.reads(plan)

@@ -12,26 +12,26 @@ from uuid import UUID
 
 from django.conf import settings
 
-from dashboard.catalog.documents import stored_dataflow
+from dashboard.catalog.document_checks import stored_dataflow
 from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.selectors import current_version
 from dashboard.catalog.selectors import dataflow as dataflow_of
-from dashboard.operations.estate_store.estate import current_estate
+from dashboard.operations.estate_store.estate_loader import current_estate
 from dashboard.operations.latency_limits.latency_view import OFFERED_S, paces_of
 from dashboard.operations.latency_limits.open_batches import able_now
-from dashboard.operations.live_view.costs import costs_here
+from dashboard.operations.live_view.learned_costs import costs_here
 from dashboard.operations.models import LatencyStatus
-from dashboard.plans.prices import queries_alone, tariff
+from dashboard.plans.price_settings import queries_alone, tariff
 from dashboard.teams.permissions import Viewer
 from scheduler.latency.offers import offers
-from scheduler.latency.pacing import Queries, Wanted
-from scheduler.latency.real_time import Chosen, choose_modes
+from scheduler.latency.pacing import LimitOnWay, Queries
+from scheduler.latency.real_time import BatchModes, choose_modes
 from scheduler.latency.sharing import airport_shares
 from scheduler.latency.triggers import BatchCost
 from scheduler.latency.ways import way_of
 from scheduler.model.estate import Estate
 from scheduler.model.fragment import node_of
-from scheduler.model.latency import LatencyLimit, in_words
+from scheduler.model.latency_limits import LatencyLimit, in_words
 
 
 def latency_prices(
@@ -79,7 +79,7 @@ def latency_prices(
     refusals = dict.fromkeys(able if opens else able & open_now, "")
     alone = {user: choose_modes(queries, wants, refusals) for user, wants in others.items()}
     for limit_s in (*OFFERED_S, None):
-        wants = [] if limit_s is None else [Wanted(name, way, limit_s, whole.share)]
+        wants = [] if limit_s is None else [LimitOnWay(name, way, limit_s, whole.share)]
         mine = choose_modes(queries, wants, refusals)
         whole_choice = choose_modes(
             queries, [want for wants_of in (*others.values(), wants) for want in wants_of], refusals, before=open_now)
@@ -115,7 +115,7 @@ def _estimated(record: DataflowRecord, *, scheduled: bool, opens: bool) -> dict[
     return answer
 
 
-def _wants_of_others(estate: Estate, dataflow: str, own: Collection[str]) -> dict[str, list[Wanted]]:
+def _wants_of_others(estate: Estate, dataflow: str, own: Collection[str]) -> dict[str, list[LimitOnWay]]:
     """Limits of others on the dataflow's queries: each on the part of its way that it has in common with it.
 
     What they wait for elsewhere is taken as it stands.
@@ -125,7 +125,7 @@ def _wants_of_others(estate: Estate, dataflow: str, own: Collection[str]) -> dic
     records = {str(record.pk): record for record in
                DataflowRecord.objects.filter(pk__in=users).select_related("team")}
     waits = {(str(row.dataflow_id), row.number): row.path for row in LatencyStatus.objects.filter(dataflow__in=users)}
-    wants: dict[str, list[Wanted]] = {user: [] for user in users}
+    wants: dict[str, list[LimitOnWay]] = {user: [] for user in users}
     for user, record in records.items():
         for number, limit in enumerate(record.latency_limits):
             way = way_of(estate, user, limit)
@@ -139,7 +139,7 @@ def _wants_of_others(estate: Estate, dataflow: str, own: Collection[str]) -> dic
                 ends=frozenset(query for query in way.writers if query in own and not any(
                     query in way.writers[reader] and reader in own for reader in way.writers)))
             if part.starts and part.ends:
-                wants[user].append(Wanted(f"{user}/{number}", part, limit.limit_s, limit.share, elsewhere_s))
+                wants[user].append(LimitOnWay(f"{user}/{number}", part, limit.limit_s, limit.share, elsewhere_s))
     return wants
 
 
@@ -147,7 +147,7 @@ def _uses(estate: Estate, user: str, query: str) -> bool:
     return any(user in estate.users.get(task, ()) for task in estate.fragments[query].active_tasks)
 
 
-def _batches_cores(query: str, cost: BatchCost, own: Chosen, of_all: Chosen) -> float:
+def _batches_cores(query: str, cost: BatchCost, own: BatchModes, of_all: BatchModes) -> float:
     """What batches of a query take that one user alone needs, whatever is in them; no more than those of all users
     together, where these stay open."""
     seconds = own.priced_s(query, cost)

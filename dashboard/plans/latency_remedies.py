@@ -10,25 +10,25 @@ from dashboard import jobs
 from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.selectors import dataflow as dataflow_of
 from dashboard.operations.diagnosis.slow_queries import cut_tasks
-from dashboard.operations.estate_store.estate import current_estate
+from dashboard.operations.estate_store.estate_loader import current_estate
 from dashboard.operations.latency_limits.latency_view import latency_card, latency_of
 from dashboard.operations.latency_limits.open_batches import able_now
-from dashboard.operations.latency_limits.pacing import priced_ms_of
-from dashboard.operations.live_view.costs import costs_here
+from dashboard.operations.latency_limits.pacer import priced_ms_of
+from dashboard.operations.live_view.learned_costs import costs_here
 from dashboard.operations.models import BatchFigures
-from dashboard.plans.prices import prices_in_force, tariff
+from dashboard.plans.price_settings import prices_in_force, tariff
 from dashboard.teams.permissions import Viewer
 from scheduler.controllers.chaining import FUSES_BELOW
 from scheduler.latency.batch_costs import TIMES_ITS_CPU
-from scheduler.latency.pacing import Queries, Wanted, upstream_of
-from scheduler.latency.problem import SLOT_CORES
+from scheduler.latency.limits_met import IMPOSSIBLE
+from scheduler.latency.pacing import LimitOnWay, Queries, upstream_of
+from scheduler.latency.pacing_problem import SLOT_CORES
 from scheduler.latency.remedies import ASK, CHAIN, Remedy, chains_among, remedies
-from scheduler.latency.status import IMPOSSIBLE
 from scheduler.latency.triggers import BatchCost
 from scheduler.latency.ways import reads_among, way_of
 from scheduler.model.estate import Estate
 from scheduler.model.fragment import node_of
-from scheduler.model.latency import LatencyLimit, in_words
+from scheduler.model.latency_limits import LatencyLimit, in_words
 from scheduler.performance.pricing import query_cores
 from scheduler.reuse.defragment import series_along
 
@@ -93,7 +93,7 @@ def _remedies(
         {name: milliseconds / 1000 for name, milliseconds in priced_ms_of(paces).items()},
         {name: estate.fragments[name].slot for name in paces}, dict.fromkeys(slots, room))
     beyond_s = max(0.0, status["measured_s"] - status["expected_s"]) if status["is_lasting"] else 0.0
-    want = Wanted("limit", way, limit.limit_s, limit.share, (status["other_s"] or 0.0) + beyond_s)
+    want = LimitOnWay("limit", way, limit.limit_s, limit.share, (status["other_s"] or 0.0) + beyond_s)
     query = BatchCost(TIMES_ITS_CPU * costs.query_batch_s, costs.query_batch_s)
     open_now = {name for name, row in paces.items() if row.real_time}
     able = able_now(estate, way.writers, open_now=open_now)

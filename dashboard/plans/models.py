@@ -30,7 +30,7 @@ class PlanRecord(models.Model):
     digest = models.CharField(max_length=64, blank=True)
     has_promise = models.BooleanField(default=False)  # whether the plan has a schedule, which promises something
     document = models.TextField(blank=True)  # canonical JSON as text: what was hashed is what is kept
-    reads = models.TextField(blank=True, default="")  # what of the estate it was made from (`scheduler.reading.Reads`)
+    reads = models.TextField(blank=True, default="")  # what of the estate it was made from (`scheduler.read_set.Reads`)
     error = models.JSONField(null=True)
     created = models.DateTimeField(auto_now_add=True)
     enqueued = models.DateTimeField(auto_now_add=True)

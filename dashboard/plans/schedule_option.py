@@ -5,23 +5,23 @@ from __future__ import annotations
 from typing import Any
 
 from dashboard.operations.live_view.nodes import pinning_remarks
-from dashboard.plans.choices import Choice
+from dashboard.plans.choices import ScheduleChoice
 from dashboard.plans.models import PlanRecord
 from dashboard.plans.scheduling_problem import problem_of
 from dashboard.profiles.estimates import estimates_remark
 from dashboard.profiles.warnings import machine_warnings, warning_notes, warnings_about
-from scheduler.reading import Reading
+from scheduler.read_set import ReadTrackingView
 from scheduler.scheduling import Schedule
 
 
 def schedule_of(
-    record: PlanRecord, estate: Reading, options: dict[str, Any]
+    record: PlanRecord, estate: ReadTrackingView, options: dict[str, Any]
 ) -> tuple[Schedule | None, list[str]]:
     """The schedule that the options ask for, taken out of them, and what may keep it from holding; else None."""
     wanted = options.pop("schedule", None)
     if wanted is None:
         return None, []
-    choice = Choice.of(**wanted)
+    choice = ScheduleChoice.of(**wanted)
     problem = problem_of(
         record.dataflow, routing=choice.routing, version=record.version, estate=estate,
         fresh=bool(options.get("fresh")))

@@ -20,13 +20,13 @@ from typing import Any
 from django.conf import settings as site
 
 from dashboard import jobs
-from dashboard.catalog.documents import stored_dataflow
+from dashboard.catalog.document_checks import stored_dataflow
 from dashboard.catalog.models import DataflowRecord, DataflowVersion
-from dashboard.operations.estate_store.estate import stored_estate
-from dashboard.operations.live_view.costs import costs_here
-from dashboard.operations.live_view.slots import supply
-from dashboard.plans.evidence import measured_selectivities
-from dashboard.plans.joining import last_options
+from dashboard.operations.estate_store.estate_loader import stored_estate
+from dashboard.operations.live_view.learned_costs import costs_here
+from dashboard.operations.live_view.schedulable_slots import supply
+from dashboard.plans.defragment_evidence import measured_selectivities
+from dashboard.plans.joining_options import last_options
 from dashboard.profiles.selectors import profiles_for
 from dashboard.teams.models import Team
 from scheduler.assignment import SlotAssigner

@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from dashboard.audit.trail import audited
 from dashboard.catalog.models import DataflowRecord
-from dashboard.plans import joining
+from dashboard.plans import joining_options
 from dashboard.plans.lifecycle import FAILED, LIFECYCLE, READY, STALE
 from dashboard.plans.models import PlanRecord
 from dashboard.teams.models import User
@@ -18,7 +18,7 @@ from scheduler.model.encoding import plan_to_json
 from scheduler.model.errors import WeirError
 from scheduler.model.plan import Plan
 from scheduler.model.plan_kinds import PLAN_KINDS
-from scheduler.reading import Reads
+from scheduler.read_set import Reads
 
 
 def request_plan(
@@ -27,8 +27,8 @@ def request_plan(
 ) -> PlanRecord:
     """Ask for a plan of the dataflow's current version, or of another version that is to take its place.
 
-    ``options`` say how a submission joins what runs (`joining.options_of`); without them it joins as that version was
-    planned to join last.
+    ``options`` say how a submission joins what runs (`joining_options.options_of`); without them it joins as that
+    version was planned to join last.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ def request_plan(
         The number of the version; the current one where it is not given.
     """
     if options is None:
-        options = joining.last_options(dataflow) if PLAN_KINDS[kind].has_document else {}
+        options = joining_options.last_options(dataflow) if PLAN_KINDS[kind].has_document else {}
     if PLAN_KINDS[kind].has_version:
         options = {**options, "former": dataflow.version}
     with audited(actor=actor, verb="plan.request", team=dataflow.team) as audit:

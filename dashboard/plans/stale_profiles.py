@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dashboard.catalog.documents import stored_dataflow
+from dashboard.catalog.document_checks import stored_dataflow
 from dashboard.catalog.models import DataflowVersion
 from dashboard.plans.models import PlanRecord
 from dashboard.plans.scheduling_problem import owner_of
 from dashboard.plans.selectors import plan_of
 from dashboard.profiles.selectors import profiles_for, records_for
-from dashboard.profiles.stored import profile_of
+from dashboard.profiles.stored_profiles import profile_of
 
 
 def profiles_since(record: PlanRecord) -> tuple[str, ...]:

@@ -13,11 +13,11 @@ from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 
 from dashboard import jobs
+from dashboard.operations.live_view.estate_view import View, at_work, view_for
 from dashboard.operations.live_view.telemetry import EVERYTHING
-from dashboard.operations.live_view.view import View, at_work, view_for
 from dashboard.profiles.models import ObservationRow, ProfileRecord
-from dashboard.profiles.stored import profile_of
-from dashboard.profiles.trials import unscoped
+from dashboard.profiles.stored_profiles import profile_of
+from dashboard.profiles.trial_orders import unscoped
 from scheduler.contracts.reports import RUNNING
 from scheduler.model.canonical import canonical_config, canonical_json
 from scheduler.model.fragment import RunningTask, node_of
@@ -31,7 +31,7 @@ COMPARED = timedelta(hours=6)  # what is older says what was, not what is
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class BundleFigures:
     """What a bundle does.
 
     ``memory`` is None where its node cannot tell, ``stable`` is whether it keeps up, ``shared`` whether other bundles
@@ -47,13 +47,13 @@ class Figures:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ObservedBundle:
     """A bundle of one task, as its node reports it now."""
 
     bundle: str
     task: RunningTask
     machine: str
-    figures: Figures
+    figures: BundleFigures
 
 
 def record_observations(*, at: datetime) -> int:
@@ -61,7 +61,7 @@ def record_observations(*, at: datetime) -> int:
     view = view_for(EVERYTHING)
     seen = list(_seen(view)) if view.reading.measured else []
     profiles = _profiles({seen_bundle.task.type for seen_bundle in seen})
-    held: dict[ProfileRecord, list[Seen]] = {}
+    held: dict[ProfileRecord, list[ObservedBundle]] = {}
     for seen_bundle in seen:
         record = _profile_of(seen_bundle, profiles)
         if record is not None:
@@ -81,7 +81,7 @@ def observation_of(row: ObservationRow) -> Observation:
     return Observation(row.threads, row.rate_per_s, row.cpu, row.memory, row.stable, row.shared)
 
 
-def _some(seen: list[Seen], at: datetime) -> list[Seen]:
+def _some(seen: list[ObservedBundle], at: datetime) -> list[ObservedBundle]:
     """As many as are noted at once; others the next time."""
     begin = int(at.timestamp() // 60) * MOST_AT_ONCE % len(seen)
     return (seen[begin:] + seen[:begin])[:MOST_AT_ONCE]
@@ -94,7 +94,7 @@ def _compare(record: ProfileRecord, at: datetime) -> None:
     ProfileRecord.objects.filter(pk=record.pk).update(drifts=[asdict(drift) for drift in deviations])
 
 
-def _seen(view: View) -> Iterator[Seen]:
+def _seen(view: View) -> Iterator[ObservedBundle]:
     """The bundles that report what they do."""
     for fragment in view.estate.fragments.values():
         if len(fragment.active_tasks) != 1:
@@ -109,7 +109,7 @@ def _seen(view: View) -> Iterator[Seen]:
             if rate_per_s is None or cpu is None:
                 continue
             offered = _offered(view, task, bundle.weight)
-            yield Seen(bundle.id, task, node.machine[:120], Figures(
+            yield ObservedBundle(bundle.id, task, node.machine[:120], BundleFigures(
                 bundle.threads, rate_per_s, cpu, query.memory,
                 stable=offered is None or not falls_short(rate_per_s, offered),
                 shared=at_work(view, bundle.slot) != {bundle.id}))
@@ -133,7 +133,9 @@ def _profiles(types: Iterable[str]) -> Mapping[tuple[str, str, str], list[Profil
     return grouped
 
 
-def _profile_of(seen: Seen, profiles: Mapping[tuple[str, str, str], list[ProfileRecord]]) -> ProfileRecord | None:
+def _profile_of(
+    seen: ObservedBundle, profiles: Mapping[tuple[str, str, str], list[ProfileRecord]]
+) -> ProfileRecord | None:
     """The profile that a bundle is held to: of its very config before any, of its version, code and machine."""
     declared = jobs.task_types().get(seen.task.type)
     if declared is None:

@@ -9,7 +9,7 @@ For pages, API and live connections:
 
 - ``profiles(viewer, …)``: active profiles by type, points fetched; ``profile``, ``history_of(record)``,
   ``set_aside(viewer)``: what was in use last of each kind of which nothing is
-- ``sweeps(viewer)``, ``suggested(viewer)``, ``sweep``, ``trial``; how far a sweep is: ``progress.live_sweep``
+- ``sweeps(viewer)``, ``suggested(viewer)``, ``sweep``, ``trial``; how far a sweep is: ``sweep_progress.live_sweep``
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from dashboard.profiles import permissions
 from dashboard.profiles.estimates import estimated_profiles, is_estimate
 from dashboard.profiles.lifecycle import SUGGESTED
 from dashboard.profiles.models import ProfileRecord, SweepRecord, TrialRecord
-from dashboard.profiles.stored import profile_of
+from dashboard.profiles.stored_profiles import profile_of
 from dashboard.teams.permissions import Viewer
 from scheduler.model.dataflow import Task
 from scheduler.model.profile import Profile, Profiles

@@ -14,10 +14,10 @@ from typing import Any
 from uuid import UUID
 
 from dashboard import jobs
-from dashboard.catalog.documents import parse_document, stored_dataflow
+from dashboard.catalog.document_checks import parse_document, stored_dataflow
 from dashboard.catalog.permissions import dataflow_for
 from dashboard.catalog.selectors import current_version
-from dashboard.core.errors import BadInput
+from dashboard.core.http_errors import BadInput
 from dashboard.profiles.models import ProfileRecord
 from dashboard.teams.permissions import Viewer
 from scheduler.model.canonical import canonical_json, identity_config, plain
@@ -25,14 +25,14 @@ from scheduler.model.dataflow import Dataflow, Task
 from scheduler.model.errors import NotFound, UnknownTaskType
 from scheduler.model.secrets import with_scoped_secrets
 from scheduler.model.task_types import TaskType
-from scheduler.performance.feeding import feed_of
+from scheduler.performance.feeding_chain import feed_of
 
 Chain = tuple[Mapping[str, Any], ...]
 MEASURED = "measured"  # the task's id in the document that checks its config
 
 
 @dataclass(frozen=True, slots=True)
-class Feed:
+class FeedOption:
     """A way to feed a task type: its key in a form, in words, and the tasks, a source first."""
 
     key: str
@@ -138,11 +138,11 @@ def target_again(record: ProfileRecord) -> SweepTarget:
         sweep.team_id, sweep.dataflow_id, tuple(sweep.tasks))
 
 
-def feeds_for(declared: TaskType) -> tuple[Feed, ...]:
+def feeds_for(declared: TaskType) -> tuple[FeedOption, ...]:
     """How a type can be fed: as its tasks are in the library's samples, then by each source alone."""
     if declared.kind == "source":
-        return (Feed("itself", "itself, a source", ()),)
-    ways: dict[str, Feed] = {}
+        return (FeedOption("itself", "itself, a source", ()),)
+    ways: dict[str, FeedOption] = {}
     for sample in jobs.samples():
         dataflow = parse_document(sample["text"], format="yaml")
         for task in dataflow.tasks:
@@ -150,8 +150,8 @@ def feeds_for(declared: TaskType) -> tuple[Feed, ...]:
                 chain = _chain(feed_of(dataflow, task.id, task_types=jobs.task_types()))
                 through = " → ".join(chained["type"] for chained in chain)
                 title = f"{through}, as in the sample {sample['name']}"
-                ways.setdefault(canonical_json(chain), Feed(f"{sample['slug']}:{task.id}", title[:200], chain))
-    alone = [Feed(f"source:{name}", f"the source {name} alone", _alone(name)) for name in _sources()]
+                ways.setdefault(canonical_json(chain), FeedOption(f"{sample['slug']}:{task.id}", title[:200], chain))
+    alone = [FeedOption(f"source:{name}", f"the source {name} alone", _alone(name)) for name in _sources()]
     return (*ways.values(), *alone)
 
 

@@ -15,9 +15,9 @@ from dashboard.operations.live_view.nodes import current_machine
 from dashboard.operations.models import NodeRow
 from dashboard.profiles.estimates import is_estimate, why_estimated
 from dashboard.profiles.models import ProfileRecord, TrialRecord
-from dashboard.profiles.progress import disturbance
 from dashboard.profiles.selectors import records_for, staleness
-from dashboard.profiles.stored import profile_of
+from dashboard.profiles.stored_profiles import profile_of
+from dashboard.profiles.sweep_progress import disturbance
 from scheduler.model.profile import Profile, counted_threads
 from scheduler.performance.declared import WITHOUT_TRIALS
 from scheduler.scheduling import Schedule

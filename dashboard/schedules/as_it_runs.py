@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dashboard.bills.costs import DataflowCost, cost_of
+from dashboard.bills.dataflow_costs import DataflowCost, cost_of
 from dashboard.catalog.models import DataflowRecord
-from dashboard.operations.live_view.view import totals_of, view_for
+from dashboard.operations.live_view.estate_view import totals_of, view_for
 from dashboard.teams.permissions import Viewer
 from scheduler.model.fragment import node_of
 

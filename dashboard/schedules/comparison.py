@@ -52,7 +52,7 @@ class Machines:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ComparisonRow:
     """One pair: its schedule in figures, or why it has none."""
 
     pair: Pair
@@ -138,16 +138,17 @@ class Row:
         return limit.reason if limit else ""
 
 
-def rows_of(comparison: Comparison, *, today: Today | None = None) -> tuple[Row, ...]:
+def rows_of(comparison: Comparison, *, today: Today | None = None) -> tuple[ComparisonRow, ...]:
     """A row for each pair that was asked for, in the order of all pairs."""
     machines = {
-        schedule.pair: Row(schedule.pair, schedule, machines_of(schedule.acquisition), changes(schedule, today or {}))
+        schedule.pair: ComparisonRow(
+            schedule.pair, schedule, machines_of(schedule.acquisition), changes(schedule, today or {}))
         for schedule in comparison.schedules}
-    machines |= {pair: Row(pair, error=error) for pair, error in comparison.errors.items()}
+    machines |= {pair: ComparisonRow(pair, error=error) for pair, error in comparison.errors.items()}
     return tuple(machines[pair] for pair in PAIRS if pair in machines)
 
 
-def best_of(rows: Sequence[Row]) -> Row | None:
+def best_of(rows: Sequence[ComparisonRow]) -> ComparisonRow | None:
     """The one to look at first: keeps the rate, buys nothing, costs least; of as dear ones the last, nearest to exact.
 
     Of pairs that keep no rate, the one that comes nearest.
@@ -156,7 +157,7 @@ def best_of(rows: Sequence[Row]) -> Row | None:
     if not scheduled:
         return None
 
-    def order(row: Row) -> tuple[bool, float, bool, float, int]:
+    def order(row: ComparisonRow) -> tuple[bool, float, bool, float, int]:
         assert row.schedule is not None
         short = 0.0 if row.keeps else -row.schedule.sustained_per_s
         return not row.keeps, short, row.to_buy > 0, row.schedule.acquisition.per_hour, -PAIRS.index(row.pair)

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 from typing import Any
 
-from dashboard.operations.live_view.view import View, at_work, exact_rate, totals_of
+from dashboard.operations.live_view.estate_view import View, at_work, exact_rate, totals_of
 from dashboard.profiles.models import TrialRecord
 from dashboard.schedules.promised_bundles import Parts, fragments_of, parts_of, promised_ids
 from scheduler.contracts.reports import FAILING, RUNNING, SlotReport
 from scheduler.model.fragment import Fragment, node_of
 from scheduler.model.promise import Load, Promise
-from scheduler.performance.seen import BundleSeen, Seen
+from scheduler.performance.seen import BundleSeen, DataflowSeen
 
 FEW = 40  # events between two readings: of fewer there is no telling a rate, but of all readings together
 
@@ -25,7 +25,7 @@ def driver_cpu() -> float:
     return median(base_cpus) if base_cpus else 0.0
 
 
-def seen_now(view: View, dataflow_id: str, promise: Promise, *, base_cpu: float = 0.0) -> Seen:
+def seen_now(view: View, dataflow_id: str, promise: Promise, *, base_cpu: float = 0.0) -> DataflowSeen:
     """What is measured of one dataflow of the view, for the tasks of its promise.
 
     Loads are above what a driver takes without any query (``base_cpu`` of its CPU), as they are in profiles.
@@ -47,7 +47,7 @@ def seen_now(view: View, dataflow_id: str, promise: Promise, *, base_cpu: float 
     latency_ms = totals["latency_p50_ms"]
     own = {bundle.id for fragment in fragments.values() for bundle in fragment.queries}
     slots = {bundle.slot: None for bundle in promise.bundles}
-    return Seen(
+    return DataflowSeen(
         rate_per_s=exact_rate(view, sources), latency_s=None if latency_ms is None else latency_ms / 1000,
         read_per_s=_read(view, parts, submitted.running, names, bundles),
         offered_per_s=_offered(view, fragments, submitted.running), bundles=bundles,
@@ -57,7 +57,7 @@ def seen_now(view: View, dataflow_id: str, promise: Promise, *, base_cpu: float 
         over_s=view.reading.flows.over_s or None)
 
 
-def typical(readings: Iterable[Mapping[str, Any]]) -> Seen:
+def typical(readings: Iterable[Mapping[str, Any]]) -> DataflowSeen:
     """The median of what readings saw, figure by figure; of rates of few events the mean.
 
     A bundle waits for those that it waited for in most of them, and fails or is silent where it did or was in the
@@ -65,11 +65,11 @@ def typical(readings: Iterable[Mapping[str, Any]]) -> Seen:
     """
     rows = list(readings)
     if not rows:
-        return Seen()
+        return DataflowSeen()
     names = {field: sorted({name for row in rows for name in row.get(field, ())}) for field in (
         "bundles", "slots", "latencies_s")}
     times_s = [row.get("over_s") or 0.0 for row in rows]  # one of an earlier version does not tell
-    return Seen(
+    return DataflowSeen(
         rate_per_s=_rate([row["rate_per_s"] for row in rows], times_s),
         latency_s=_median(row["latency_s"] for row in rows),
         read_per_s=_rates([row.get("read_per_s", {}) for row in rows], times_s),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.db import models
 
 
-class Reading(models.Model):
+class ScheduleReading(models.Model):
     """What was measured of a schedule at one moment: `scheduler.performance.outcome.Seen` as JSON.
 
     ``since`` tells apart the times that a schedule ran: it is when the last plan for its dataflow was done.

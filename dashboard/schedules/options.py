@@ -18,7 +18,7 @@ from dashboard.plans.models import PlanRecord
 from dashboard.plans.scheduling_problem import SchedulingProblem, problem_of
 from dashboard.profiles.models import ProfileRecord
 from dashboard.profiles.warnings import ProfileWarning, WarningNote, warning_notes, warnings_about
-from dashboard.schedules.comparison import Row, Today, rows_of
+from dashboard.schedules.comparison import ComparisonRow, Today, rows_of
 from scheduler.model.errors import InvalidResources, WeirError
 from scheduler.model.profile import Point
 from scheduler.pairs import PAIRS, QUICK_PAIRS, Pair, quick_pair
@@ -52,13 +52,13 @@ class ScheduleOptions:
 
     problem: SchedulingProblem
     rate_per_s: float | None
-    rows: tuple[Row, ...] = ()
+    rows: tuple[ComparisonRow, ...] = ()
     job: Job | None = None
     failure: WeirError | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class SlotRoom:
     """How many slots a schedule may take: free ones, those that only its own dataflow runs on, and parts of others'."""
 
     free: int
@@ -112,7 +112,7 @@ def answer(problem: SchedulingProblem, rate_per_s: float | None, *, pairs: Itera
     except WeirError as error:
         return ScheduleOptions(problem, rate_per_s, failure=error)
     rows = {row.pair: row for row in rows_of(comparison, today=today_of(problem))}
-    return ScheduleOptions(problem, rate_per_s, tuple(rows.get(pair) or Row(pair) for pair in PAIRS), job)
+    return ScheduleOptions(problem, rate_per_s, tuple(rows.get(pair) or ComparisonRow(pair) for pair in PAIRS), job)
 
 
 def _problem(record: DataflowRecord, routing: Routing) -> SchedulingProblem:
@@ -145,13 +145,13 @@ def curve(
     return _problem(record, routing).what_if(rates, pairs=[quick_pair(pair)])
 
 
-def room_of(problem: SchedulingProblem) -> Room:
+def room_of(problem: SchedulingProblem) -> SlotRoom:
     """The slots that are there for it, counted apart: its own run something already."""
     supply = problem.supply
     offered = {slot.name for node in supply.free for slot in node.slots}
     whole = offered - {slot.name for slot in supply.taken}
     own = {bundle.slot for fragment in problem.running.values() if not fragment.paused for bundle in fragment.queries}
-    return Room(len(whole - own), len(whole & own), len(supply.taken))
+    return SlotRoom(len(whole - own), len(whole & own), len(supply.taken))
 
 
 def scale_of(rate_per_s: float) -> float:

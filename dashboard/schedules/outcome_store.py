@@ -13,14 +13,14 @@ from django.db.models import Max
 
 from dashboard.catalog.lifecycle import RUNNING
 from dashboard.catalog.models import DataflowRecord
+from dashboard.operations.live_view.estate_view import View, view_for
 from dashboard.operations.live_view.telemetry import EVERYTHING
-from dashboard.operations.live_view.view import View, view_for
 from dashboard.schedules.measurements import driver_cpu, seen_now, typical
-from dashboard.schedules.models import KeptOutcome, Reading
+from dashboard.schedules.models import KeptOutcome, ScheduleReading
 from dashboard.schedules.promised_bundles import fragments_of, stands
 from dashboard.schedules.promises import PromiseInForce, in_force
-from dashboard.schedules.status import steady_since, unsettled_fragments
-from scheduler.performance.seen import Seen
+from dashboard.schedules.schedule_status import steady_since, unsettled_fragments
+from scheduler.performance.seen import DataflowSeen
 
 SETTLES = timedelta(seconds=90)  # after a change, what is measured is that of its beginning: drivers compile their code
 WINDOW = timedelta(minutes=15)
@@ -30,7 +30,7 @@ Stretch = tuple[UUID, datetime]  # a proposal's schedule, and since when it ran 
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredOutcome:
     """What was measured of a schedule in the last minutes of one time that it ran.
 
     ``since`` is from when on nothing was changed, ``begins`` and ``ends`` are of the readings; ``recent`` is what was
@@ -42,8 +42,8 @@ class Measured:
     since: datetime | None = None
     begins: datetime | None = None
     ends: datetime | None = None
-    seen: Seen = field(default_factory=Seen)
-    recent: Seen | None = None
+    seen: DataflowSeen = field(default_factory=DataflowSeen)
+    recent: DataflowSeen | None = None
     history: Mapping[str, Sequence[Any]] = field(
         default_factory=lambda: {"at": [], "rate_per_s": [], "latency_s": []})
 
@@ -60,7 +60,7 @@ def record_readings(*, at: datetime) -> int:
     What is out of the window is let go, and times that are over are folded.
     """
     going = [str(pk) for pk in DataflowRecord.objects.filter(status=RUNNING).values_list("pk", flat=True)]
-    if not in_force(going) and not Reading.objects.exists():
+    if not in_force(going) and not ScheduleReading.objects.exists():
         return 0  # nothing runs by a schedule: the estate need not be looked at
     view = view_for(EVERYTHING)
     running = [key for key, record in view.records.items() if record.status == RUNNING]
@@ -71,11 +71,12 @@ def record_readings(*, at: datetime) -> int:
     if view.reading.measured:
         base_cpu = driver_cpu()
         readings = [
-            Reading(proposal_id=plan.proposal_id, since=steady[key], at=at,
+            ScheduleReading(proposal_id=plan.proposal_id, since=steady[key], at=at,
                     seen=asdict(seen_now(view, key, plan.promise, base_cpu=base_cpu)))
             for key, plan in promised.items() if at >= steady[key] + SETTLES]
-    Reading.objects.bulk_create(readings)
-    Reading.objects.filter(proposal__in=[reading.proposal_id for reading in readings], at__lt=at - WINDOW).delete()
+    ScheduleReading.objects.bulk_create(readings)
+    ScheduleReading.objects.filter(
+        proposal__in=[reading.proposal_id for reading in readings], at__lt=at - WINDOW).delete()
     _fold_what_is_over({(plan.proposal_id, steady[key]) for key, plan in promised.items()})
     return len(readings)
 
@@ -91,14 +92,14 @@ def _as_promised(view: View, promised: Mapping[str, PromiseInForce], *, at: date
     return adopted
 
 
-def measured_of(proposal_id: UUID, *, since: datetime | None) -> Measured:
+def measured_of(proposal_id: UUID, *, since: datetime | None) -> MeasuredOutcome:
     """What was measured of a schedule.
 
     Of the time that it has run unchanged ``since``, where that says something already; else of the last time that did,
     and only where there was none of the few readings that there are.
     """
-    stretches: dict[datetime, list[Reading]] = {}
-    for reading in Reading.objects.filter(proposal=proposal_id).order_by("at"):
+    stretches: dict[datetime, list[ScheduleReading]] = {}
+    for reading in ScheduleReading.objects.filter(proposal=proposal_id).order_by("at"):
         stretches.setdefault(reading.since, []).append(reading)
     going = stretches.get(since, []) if since else []
     enough = [stretch for stretch in stretches.values() if len(stretch) >= ENOUGH]
@@ -111,18 +112,18 @@ def measured_of(proposal_id: UUID, *, since: datetime | None) -> Measured:
         return kept_in(row)
     if since is None and stretches:
         return _measured(list(stretches.values())[-1])
-    return _measured(going) if going else Measured(since=since)
+    return _measured(going) if going else MeasuredOutcome(since=since)
 
 
-def kept_in(row: KeptOutcome) -> Measured:
+def kept_in(row: KeptOutcome) -> MeasuredOutcome:
     """What a row has kept."""
-    return Measured(row.readings, row.since, row.begins, row.ends, typical([row.seen]), history=row.history)
+    return MeasuredOutcome(row.readings, row.since, row.begins, row.ends, typical([row.seen]), history=row.history)
 
 
-def _measured(readings: Sequence[Reading]) -> Measured:
+def _measured(readings: Sequence[ScheduleReading]) -> MeasuredOutcome:
     """The window of readings of one time, oldest first; there is one at least."""
     shown = [reading for reading in readings if reading.at >= readings[-1].at - WINDOW]
-    return Measured(
+    return MeasuredOutcome(
         len(shown), shown[-1].since, shown[0].at, shown[-1].at, typical(reading.seen for reading in shown),
         typical(reading.seen for reading in shown[-ENOUGH:]), {
             "at": [reading.at.isoformat() for reading in shown],
@@ -132,7 +133,7 @@ def _measured(readings: Sequence[Reading]) -> Measured:
 
 def _fold_what_is_over(going: Collection[Stretch]) -> None:
     """Fold the readings of each time that is over, oldest first, so that a schedule keeps the last of them."""
-    stretches = Reading.objects.order_by().values_list("proposal_id", "since").annotate(ends=Max("at"))
+    stretches = ScheduleReading.objects.order_by().values_list("proposal_id", "since").annotate(ends=Max("at"))
     for proposal_id, since, _ in sorted(stretches, key=lambda stretch: stretch[2]):
         if (proposal_id, since) not in going:
             _fold(proposal_id, since)
@@ -145,7 +146,7 @@ def _fold(proposal_id: UUID, since: datetime) -> None:
     """
     with transaction.atomic():
         stretches = list(
-            Reading.objects.select_for_update().filter(proposal=proposal_id, since=since).order_by("at"))
+            ScheduleReading.objects.select_for_update().filter(proposal=proposal_id, since=since).order_by("at"))
         if not stretches:  # somebody else was first
             return
         new, row = _measured(stretches), KeptOutcome.objects.filter(proposal=proposal_id).first()
@@ -153,4 +154,4 @@ def _fold(proposal_id: UUID, since: datetime) -> None:
             KeptOutcome.objects.update_or_create(proposal_id=proposal_id, defaults={
                 "since": new.since, "begins": new.begins, "ends": new.ends, "readings": new.readings,
                 "seen": asdict(new.seen), "history": dict(new.history)})
-        Reading.objects.filter(pk__in=[reading.pk for reading in stretches]).delete()
+        ScheduleReading.objects.filter(pk__in=[reading.pk for reading in stretches]).delete()

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from scheduler.model.promise import BundlePromise, Load, Promise
 from scheduler.performance.outcome import LATENCY_BOUND, Miss, over, promised_of, taken_of
 from scheduler.performance.rates import falls_short
-from scheduler.performance.seen import BundleSeen, Seen
+from scheduler.performance.seen import BundleSeen, DataflowSeen
 
 Missed = Collection[tuple[str, str]]  # what, and of which slot; of the dataflow where that is empty
 
@@ -55,7 +55,7 @@ class FigureRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class ScheduleFigures:
     """All figures of one schedule."""
 
     rate: Figure = NOTHING
@@ -64,11 +64,11 @@ class Figures:
     slots: tuple[FigureRow, ...] = ()
 
 
-def figures_of(promise: Promise, seen: Seen, misses: Sequence[Miss]) -> Figures:
+def figures_of(promise: Promise, seen: DataflowSeen, misses: Sequence[Miss]) -> ScheduleFigures:
     """What was promised beside what was seen; ``misses`` are the promises that were not kept."""
     missed = {(miss.what, miss.where) for miss in misses}
     bundles = [_bundle(bundle, seen, missed) for bundle in promise.bundles]
-    return Figures(
+    return ScheduleFigures(
         Figure(promise.rate_per_s, promise.sustained_per_s, seen.rate_per_s, ("rate", "") in missed),
         Figure(None, promise.latency_s, seen.latency_s, ("latency", "") in missed),
         tuple(_task(task, promise, seen, bundles, missed) for task in _upstream_first(promise)),
@@ -80,7 +80,7 @@ def _upstream_first(promise: Promise) -> list[str]:
     return list(dict.fromkeys(bundle.task for bundle in promise.bundles))
 
 
-def _bundle(promise: BundlePromise, seen: Seen, missed: Missed) -> BundleOutcome:
+def _bundle(promise: BundlePromise, seen: DataflowSeen, missed: Missed) -> BundleOutcome:
     own = seen.bundles.get(promise.id, BundleSeen())
     load = own.load
     return BundleOutcome(
@@ -92,7 +92,9 @@ def _bundle(promise: BundlePromise, seen: Seen, missed: Missed) -> BundleOutcome
                ("memory", promise.slot) in missed and _is_more(load.memory, promise.memory)))
 
 
-def _task(task: str, promise: Promise, seen: Seen, bundles: Sequence[BundleOutcome], missed: Missed) -> FigureRow:
+def _task(
+    task: str, promise: Promise, seen: DataflowSeen, bundles: Sequence[BundleOutcome], missed: Missed
+) -> FigureRow:
     own = tuple(bundle for bundle in bundles if bundle.promise.task == task)
     planned = promise.rates_per_s[task]
     predicted = planned * min(1.0, promise.sustained_per_s / promise.rate_per_s)
@@ -104,7 +106,9 @@ def _task(task: str, promise: Promise, seen: Seen, bundles: Sequence[BundleOutco
         latency=_latency(promise.latencies_s.get(task), seen.latencies_s.get(task), missed))
 
 
-def _slot(slot: str, promise: Promise, seen: Seen, bundles: Sequence[BundleOutcome], missed: Missed) -> FigureRow:
+def _slot(
+    slot: str, promise: Promise, seen: DataflowSeen, bundles: Sequence[BundleOutcome], missed: Missed
+) -> FigureRow:
     own = tuple(bundle for bundle in bundles if bundle.promise.slot == slot)
     expected, actual = promised_of(promise, seen, slot), taken_of(promise, seen, slot)
     alone = promise.own_load_of(slot)  # what is expected with others' is for what is measured with them
@@ -135,7 +139,7 @@ def _sum(figures: Sequence[Figure], *, planned: float | None) -> Figure:
         planned, predicted, total, any(figure.missed for figure in figures) and _is_more(total, predicted))
 
 
-def _is_less(measured_per_s: float | None, promised_per_s: float, seen: Seen) -> bool:
+def _is_less(measured_per_s: float | None, promised_per_s: float, seen: DataflowSeen) -> bool:
     return measured_per_s is not None and falls_short(measured_per_s, promised_per_s, over_s=seen.over_s)
 
 

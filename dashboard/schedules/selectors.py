@@ -3,7 +3,7 @@
 - ``outcome_of(viewer, dataflow_id, proposal_id=…)``: planned, predicted and measured, which promise was missed and
   why; of the schedule in force, or of an earlier one
 - ``schedules_of(viewer, dataflow_id)``: those that it has run by; ``runs_by(record)``: the one that it runs by
-- slots with their bundles: ``slots.slots_grid``
+- slots with their bundles: ``slot_details.slots_grid``
 - pairs side by side: ``asking.ask``, with ``comparison.rows_of``
 - loads that schedules promised: ``promises.promised_loads``
 """
@@ -19,25 +19,25 @@ from dashboard.approvals.permissions import proposal_for
 from dashboard.catalog.lifecycle import REMOVED, RUNNING
 from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.permissions import dataflow_for
-from dashboard.operations.estate_store.estate import current_estate
+from dashboard.operations.estate_store.estate_loader import current_estate
 from dashboard.schedules.models import KeptOutcome
-from dashboard.schedules.outcome_store import ENOUGH, Measured, kept_in, measured_of
-from dashboard.schedules.planned_vs_actual import Figures, figures_of
+from dashboard.schedules.outcome_store import ENOUGH, MeasuredOutcome, kept_in, measured_of
+from dashboard.schedules.planned_vs_actual import ScheduleFigures, figures_of
 from dashboard.schedules.promised_bundles import stands
 from dashboard.schedules.promises import PromiseInForce, in_force, made_by, ran_by
-from dashboard.schedules.status import NEVER, ScheduleStatus, status_of
+from dashboard.schedules.schedule_status import NEVER, ScheduleStatus, status_of
 from dashboard.teams.permissions import Viewer
 from scheduler.model.errors import NotFound
 from scheduler.performance.outcome import Deviation, Miss, blur_of, deviations, lasting_misses, misses
-from scheduler.performance.seen import Seen
+from scheduler.performance.seen import DataflowSeen
 
-__all__ = ["ENOUGH", "Outcome", "Run", "outcome_of", "runs_by", "schedules_of"]
+__all__ = ["ENOUGH", "ScheduleOutcome", "ScheduleRun", "outcome_of", "runs_by", "schedules_of"]
 
 MOST_LISTED = 20  # of the schedules that a dataflow has run by, the newest
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ScheduleOutcome:
     """What came of one schedule of a dataflow; without ``kept`` it has none.
 
     ``blur`` is the part of its rate that may be missing by chance, as few events as came.
@@ -46,8 +46,8 @@ class Outcome:
     record: DataflowRecord
     planned: PromiseInForce | None = None
     status: ScheduleStatus = NEVER
-    measured: Measured = field(default_factory=Measured)
-    figures: Figures = field(default_factory=Figures)
+    measured: MeasuredOutcome = field(default_factory=MeasuredOutcome)
+    figures: ScheduleFigures = field(default_factory=ScheduleFigures)
     missed: tuple[Miss, ...] = ()
     deviations: tuple[Deviation, ...] = ()
     blur: float = 0.0
@@ -58,7 +58,7 @@ class Outcome:
         return self.measured.judged
 
     @property
-    def seen(self) -> Seen:
+    def seen(self) -> DataflowSeen:
         """The typical value of what was measured."""
         return self.measured.seen
 
@@ -69,7 +69,7 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class ScheduleRun:
     """A schedule that a dataflow runs by, or has run by.
 
     ``missed`` is what was missed by what is kept of it, None where that says nothing, and ``ends`` until when that was
@@ -82,7 +82,7 @@ class Run:
     missed: tuple[Miss, ...] | None = None
 
 
-def outcome_of(viewer: Viewer, dataflow_id: UUID | str, *, proposal_id: UUID | str = "") -> Outcome:
+def outcome_of(viewer: Viewer, dataflow_id: UUID | str, *, proposal_id: UUID | str = "") -> ScheduleOutcome:
     """Planned against actual of a dataflow, over the last minutes in which a schedule was in force.
 
     Parameters
@@ -101,7 +101,8 @@ def outcome_of(viewer: Viewer, dataflow_id: UUID | str, *, proposal_id: UUID | s
         if current is None and record.status == REMOVED:
             current = next(iter(ran_by(record.pk, most=1)), None)
         return (
-            Outcome(record) if current is None else _outcome(record, current, proposal_for(viewer, current.proposal_id))
+            ScheduleOutcome(record) if current is None
+            else _outcome(record, current, proposal_for(viewer, current.proposal_id))
         )
     proposal = proposal_for(viewer, proposal_id)
     current = made_by(proposal) if proposal.dataflow_id == record.pk else None
@@ -111,7 +112,7 @@ def outcome_of(viewer: Viewer, dataflow_id: UUID | str, *, proposal_id: UUID | s
     return _outcome(record, current, proposal)
 
 
-def schedules_of(viewer: Viewer, dataflow_id: UUID | str) -> list[Run]:
+def schedules_of(viewer: Viewer, dataflow_id: UUID | str) -> list[ScheduleRun]:
     """The schedules that a dataflow has run by, newest first, with what is kept of them."""
     record = dataflow_for(viewer, dataflow_id)
     runs = ran_by(record.pk, most=MOST_LISTED)
@@ -128,20 +129,21 @@ def runs_by(record: DataflowRecord) -> PromiseInForce | None:
     return current if current and stands(current_estate(), str(record.pk), current.promise) else None
 
 
-def _run(plan: PromiseInForce, row: KeptOutcome | None, newest: PromiseInForce | None) -> Run:
+def _run(plan: PromiseInForce, row: KeptOutcome | None, newest: PromiseInForce | None) -> ScheduleRun:
     is_newest = newest is not None and newest.proposal_id == plan.proposal_id
     if is_newest or row is None or row.readings < ENOUGH:
-        return Run(plan, is_newest)
+        return ScheduleRun(plan, is_newest)
     measured = kept_in(row)
-    return Run(plan, False, measured.ends, misses(plan.promise, measured.seen))
+    return ScheduleRun(plan, False, measured.ends, misses(plan.promise, measured.seen))
 
 
-def _outcome(record: DataflowRecord, plan: PromiseInForce, proposal: Proposal) -> Outcome:
+def _outcome(record: DataflowRecord, plan: PromiseInForce, proposal: Proposal) -> ScheduleOutcome:
     status = status_of(proposal, plan.promise)
     measured = measured_of(proposal.pk, since=status.steady_since)
     promise, seen = plan.promise, measured.seen
     missed = lasting_misses(promise, seen, measured.recent) if measured.judged else ()
     figures = figures_of(promise, seen, missed)
     if not measured.judged:
-        return Outcome(record, plan, status, measured, figures)
-    return Outcome(record, plan, status, measured, figures, missed, deviations(promise, seen), blur_of(promise, seen))
+        return ScheduleOutcome(record, plan, status, measured, figures)
+    return ScheduleOutcome(
+        record, plan, status, measured, figures, missed, deviations(promise, seen), blur_of(promise, seen))

@@ -18,7 +18,7 @@ if not apps.ready:
     django.setup()  # a worker is started by this module; the site has set Django up already
 
 from dashboard.core.database import keep_connection
-from dashboard.core.memory import settle
+from dashboard.core.garbage_collection import settle
 
 app.conf.update(
     include=["dashboard.tasks.planning", "dashboard.tasks.execution", "dashboard.tasks.telemetry",

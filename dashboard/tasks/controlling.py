@@ -8,8 +8,8 @@ from django.utils import timezone
 
 from dashboard import queue
 from dashboard.approvals.services import adapting
-from dashboard.controllers import runner
-from dashboard.controllers.runner import Actuator
+from dashboard.controllers import loop_runner
+from dashboard.controllers.loop_runner import Actuator
 from dashboard.controllers.sweeping import SweepActuator
 from dashboard.queue import app
 
@@ -25,4 +25,4 @@ ACTUATORS: Mapping[str, Actuator] = {
 @app.task(name=queue.RUN_CONTROLLERS)
 def run_controllers() -> int:
     """Follow what controllers have begun, and let them decide where it is time; how many rounds are in flight."""
-    return runner.run(ACTUATORS, at=timezone.now())
+    return loop_runner.run(ACTUATORS, at=timezone.now())

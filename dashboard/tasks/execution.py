@@ -18,7 +18,8 @@ from dashboard.operations.selectors import current_stamp, load_part_of
 from dashboard.operations.selectors import nodes as all_nodes
 from dashboard.queue import app
 from dashboard.teams.selectors import sealed_secrets
-from workers.engine import desired, observed, secrets
+from workers.engine import desired_publishing, observed
+from workers.engine import sealed_secrets as secrets
 from workers.library import registry
 
 log = structlog.get_logger(__name__)
@@ -72,12 +73,12 @@ def publish(nodes: Iterable[str] | None = None) -> None:
         secrets.publish(broker, sealed_secrets())
         for node in names:
             part = load_part_of(node)
-            wanted = desired.desired_of(
+            wanted = desired_publishing.desired_of(
                 part, node, registry.task_types(), settings.TRIGGER_MS, needs=needs_in_part(part))
-            if not desired.stands(broker, wanted) and not desired.publish(broker, wanted):
+            if not desired_publishing.stands(broker, wanted) and not desired_publishing.publish(broker, wanted):
                 log.warning("newer_desired_state_stands", node=node, version=wanted.version, revision=wanted.revision)
         if nodes is None:
-            _PUBLISHED.note(names, stamp, desired.texts(broker, names), time.monotonic())
+            _PUBLISHED.note(names, stamp, desired_publishing.texts(broker, names), time.monotonic())
 
 
 class _Published:
@@ -100,7 +101,8 @@ class _Published:
         nodes = sorted(node.name for node in all_nodes())
         with _broker() as broker:
             secrets.publish(broker, sealed_secrets())
-            return nodes == self._nodes and None not in self._texts and desired.texts(broker, nodes) == self._texts
+            return nodes == self._nodes and None not in self._texts and desired_publishing.texts(
+                broker, nodes) == self._texts
 
 
 _PUBLISHED = _Published()

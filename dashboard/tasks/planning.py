@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from dashboard import jobs, queue
 from dashboard.approvals import selectors, services
-from dashboard.controllers import runner
+from dashboard.controllers import loop_runner
 from dashboard.queue import app
 from dashboard.tasks.controlling import ACTUATORS
 from dashboard.teams.logins import forget_old_failures
@@ -46,7 +46,7 @@ def guard() -> int:
 def see_to_slow_ones(*, at: datetime) -> int:
     """Propose the pauses that are due; how many. Controllers that others wait for decide at once."""
     proposals = services.guard(at=at)
-    runner.run_urgent(ACTUATORS, at=at)
+    loop_runner.run_urgent(ACTUATORS, at=at)
     return len(proposals)
 
 

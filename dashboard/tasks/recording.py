@@ -18,14 +18,14 @@ from django.db import close_old_connections
 from django.utils import timezone
 
 from dashboard import jobs, queue
-from dashboard.history.store import DatabaseHistory
+from dashboard.history.history_store import DatabaseHistory
 from dashboard.operations.diagnosis.health import findings
-from dashboard.operations.latency_limits.pacing import Pacer
+from dashboard.operations.latency_limits.pacer import Pacer
+from dashboard.operations.live_view.estate_view import view_for
 from dashboard.operations.live_view.findings import Finding
 from dashboard.operations.live_view.handover_pauses import note_pauses
 from dashboard.operations.live_view.recording import annotations_of_events, annotations_of_findings, values_of
 from dashboard.operations.live_view.telemetry import EVERYTHING
-from dashboard.operations.live_view.view import view_for
 from scheduler.history.port import History
 
 log = structlog.get_logger(__name__)

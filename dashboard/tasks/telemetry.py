@@ -6,7 +6,7 @@ from celery.signals import worker_ready
 from django.utils import timezone
 
 from dashboard import jobs, queue
-from dashboard.bills import measuring
+from dashboard.bills import charging
 from dashboard.jobs import BrokerAway
 from dashboard.operations.live_view import telemetry
 from dashboard.queue import app
@@ -32,6 +32,6 @@ def record_observations() -> int:
 def record_usage() -> int:
     """Charge what slots used since the last time; how many were charged. What a broker that is away hides, later."""
     try:
-        return measuring.record_usage(at=timezone.now())
+        return charging.record_usage(at=timezone.now())
     except BrokerAway:
         return 0

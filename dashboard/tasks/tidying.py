@@ -11,12 +11,12 @@ from django.utils import timezone
 from dashboard import queue
 from dashboard.alerts.evaluating import forget_alerts
 from dashboard.approvals.services import forget_plans
-from dashboard.audit.archive import archive_months
+from dashboard.audit.audit_archive import archive_months
 from dashboard.bills.rollup import roll_up_days
 from dashboard.core.database import give_back_space
-from dashboard.core.sessions import drop_ended_sessions
+from dashboard.core.ended_sessions import drop_ended_sessions
 from dashboard.outbox.sending import forget_deliveries
-from dashboard.profiles.services.forgetting import forget_series
+from dashboard.profiles.services.trial_retention import forget_series
 from dashboard.queue import app
 
 log = structlog.get_logger(__name__)

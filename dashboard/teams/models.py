@@ -8,7 +8,7 @@ from django.contrib.auth.models import AbstractUser
 from django.db import models
 
 from scheduler.model.behind import PAUSE, SPILL
-from scheduler.model.latency import FRESHNESS_S
+from scheduler.model.latency_limits import FRESHNESS_S
 
 
 class Role(models.IntegerChoices):
@@ -20,7 +20,7 @@ class Role(models.IntegerChoices):
     ADMIN = 4, "admin"
 
 
-class Scope(models.TextChoices):
+class TokenScope(models.TextChoices):
     """What a token lets a program do, at most: what its user may do as far as the role goes that it stands for."""
 
     READ = "read", "read"
@@ -32,8 +32,8 @@ class Scope(models.TextChoices):
     def role(self) -> Role:
         """The highest role that the token's user acts with."""
         return {
-            Scope.READ: Role.VIEWER, Scope.SUBMIT: Role.ENGINEER, Scope.APPROVE: Role.APPROVER,
-            Scope.ADMIN: Role.ADMIN}[self]
+            TokenScope.READ: Role.VIEWER, TokenScope.SUBMIT: Role.ENGINEER, TokenScope.APPROVE: Role.APPROVER,
+            TokenScope.ADMIN: Role.ADMIN}[self]
 
 
 class User(AbstractUser):
@@ -107,7 +107,7 @@ class ApiToken(models.Model):
     digest = models.CharField(max_length=64, unique=True)
     created = models.DateTimeField(auto_now_add=True)
     last_used = models.DateTimeField(null=True)
-    scope = models.CharField(max_length=8, choices=Scope.choices, default=Scope.ADMIN)
+    scope = models.CharField(max_length=8, choices=TokenScope.choices, default=TokenScope.ADMIN)
     expires = models.DateTimeField(null=True)  # none: made before tokens expired
 
 

@@ -6,13 +6,13 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import replace
 
-from .kinds import RULE_KINDS
-from .values import Element, Reading, Rule
+from .alert_values import AlertReading, AlertRule, Element
+from .rule_kinds import RULE_KINDS
 
 
 def without_symptoms(
-    rules: Mapping[str, Rule], readings: Mapping[str, Mapping[Element, Reading]]
-) -> dict[str, dict[Element, Reading]]:
+    rules: Mapping[str, AlertRule], readings: Mapping[str, Mapping[Element, AlertReading]]
+) -> dict[str, dict[Element, AlertReading]]:
     """What was read for the rules of one team, where a value is not known that something else explains.
 
     A reading is explained while a rule that it is a symptom of (``RuleKind.symptom_of``) finds something wrong with the
@@ -24,7 +24,7 @@ def without_symptoms(
             reading.dataflow for reading in of_rule.values()
             if reading.dataflow and reading.value is not None and rules[rule_id].is_wrong(reading.value)}
 
-    def known(rule: Rule, reading: Reading) -> Reading:
+    def known(rule: AlertRule, reading: AlertReading) -> AlertReading:
         causes = RULE_KINDS[rule.kind].symptom_of
         return replace(reading, value=None) if any(reading.dataflow in wrong[kind] for kind in causes) else reading
 

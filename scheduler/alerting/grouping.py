@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from .values import Element
+from .alert_values import Element
 
 WAIT_S = 15  # what fires meanwhile is in the first notice, too
 WINDOW_S = 300  # what fires later waits for so long after the last notice
@@ -54,23 +54,23 @@ class Notice:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class GroupOutcome:
     """What comes of a look at a group: a notice or none, and whether the group is closed."""
 
     notice: Notice | None = None
     closes: bool = False
 
 
-def look_at(group: Group, members: Collection[Member], now_s: int) -> Outcome:
+def look_at(group: Group, members: Collection[Member], now_s: int) -> GroupOutcome:
     """What people are to be told of a group now."""
     untold = [member.key for member in members if not member.told and not member.quiet]
     is_over = all(member.resolved for member in members)
     if untold and (is_over or now_s >= _next_s(group)):
-        return Outcome(Notice(MORE if group.told_s is not None else FIRED, untold))
+        return GroupOutcome(Notice(MORE if group.told_s is not None else FIRED, untold))
     if not is_over:
-        return Outcome()
+        return GroupOutcome()
     begun = [member.key for member in members if member.told]
-    return Outcome(Notice(OVER, begun) if begun else None, closes=True)
+    return GroupOutcome(Notice(OVER, begun) if begun else None, closes=True)
 
 
 def _next_s(group: Group) -> int:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from scheduler.model.allocation import Allocation, Bundle, TaskAllocation
+from scheduler.model.allocated import Allocation, Bundle, TaskAllocation
 from scheduler.model.profile import Profile
 
-from .common import check, divided, scaled_thread, undivided
+from .allocation_parts import check, divided, scaled_thread, undivided
 
 
 def allocate_mba(

@@ -38,7 +38,7 @@ class Input:
     teams: tuple[str, ...] = field(default=(), compare=False)
 
 
-class Writer(NamedTuple):
+class ChannelWriter(NamedTuple):
     """Who writes a channel: a fragment, the position of the task, and the divided fragment that it is routed for."""
 
     fragment: str
@@ -73,7 +73,7 @@ class WantedFragment:
     routes: Routes = field(default_factory=dict)
     part_readers: Mapping[str, str] = field(default_factory=dict)  # by the bundle that the part is named after
     leaving: bool = False
-    writers: Mapping[str, Writer] = field(default_factory=dict)  # by channel
+    writers: Mapping[str, ChannelWriter] = field(default_factory=dict)  # by channel
     real_time: bool = False  # its batches stay open, where its chain can be worked on so
 
     def __post_init__(self) -> None:

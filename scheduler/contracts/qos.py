@@ -161,7 +161,7 @@ class QosWishes:
 
 
 @dataclass(frozen=True, slots=True)
-class Intervals:
+class NodeIntervals:
     """The node's own record of how far apart batches of its queries are to be, by query."""
 
     intervals_ms: Mapping[str, int] = field(default_factory=dict)
@@ -182,4 +182,4 @@ def _check(
 QOS_SETUPS = Codec(QosSetup, sparse=True, always=frozenset({"version", "node"}))
 QOS_REPORTS = Codec(QosReport, sparse=True)
 QOS_WISHES = Codec(QosWishes)
-INTERVALS = Codec(Intervals)
+INTERVALS = Codec(NodeIntervals)

@@ -66,7 +66,7 @@ class TrialOrder:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class TrialProgress:
     """How far a trial is.
 
     ``state`` is one of ``ordered``, ``taken`` (until its slot is ready), ``feed`` (making the events), ``driver``
@@ -80,7 +80,7 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class TrialSample:
     """Some half second of a trial: when it ended, counted from the first event; the mean latency of the events that
     came out (None: none did), how many a second those were; CPU and memory above base load, as shares of the slot."""
 
@@ -138,7 +138,7 @@ class TrialResult:
     ended_early: bool = False  # latency grew so clearly that nothing more was to be learnt
     at_ms: int = 0
     latency_s: Mapping[str, float] = field(default_factory=dict)
-    series: tuple[Sample, ...] = ()
+    series: tuple[TrialSample, ...] = ()
     batches: tuple[tuple[float, float, int, int, float | None], ...] = ()
     machine: Mapping[str, Any] = field(default_factory=dict)
     versions: Mapping[str, Any] = field(default_factory=dict)
@@ -150,5 +150,5 @@ class TrialResult:
 
 
 TRIAL_ORDERS = Codec(TrialOrder)
-TRIAL_PROGRESS = Codec(Progress)
+TRIAL_PROGRESS = Codec(TrialProgress)
 TRIAL_RESULTS = Codec(TrialResult)

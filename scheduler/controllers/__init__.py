@@ -1,6 +1,7 @@
 """Controllers: what adapts the estate by itself, as one loop. Collect, evaluate, propose or act, check, keep or roll
 back.
 
-Pure: values in, values out. Imports the algorithm families and the model. Read ``values.py`` first, then
-``protocol.py`` and ``engine.py``; ``registry.py`` has every controller that there is, ``evidence`` what they are told.
+Pure: values in, values out. Imports the algorithm families and the model. Read ``loop_values.py`` first, then
+``controller_port.py`` and ``control_loop.py``; ``controller_registry.py`` has every controller that there is,
+``evidence`` what they are told.
 """

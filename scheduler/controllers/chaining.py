@@ -12,16 +12,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from scheduler.latency.chaining import CAPACITY, ChainingFacts, chainable_series
 from scheduler.latency.runtime_graph import RuntimeGraph
+from scheduler.latency.task_chaining import CAPACITY, ChainingFacts, chainable_series
 from scheduler.model.checks import require_finite
-from scheduler.model.latency import in_words
+from scheduler.model.latency_limits import in_words
 
-from .changes import Change
+from .batch_opening import LIMITED
+from .changes import AspectChange
+from .controller_port import Effect, Evaluation, Verdict, held_to_bounds, reversed_changes
 from .defragmentation import CORES, LATENCY, LATER, LATER_MS, Candidate, changes_of
-from .opening import LIMITED
-from .protocol import Effect, Evaluation, Verdict, held_to_bounds, reversed_changes
-from .values import OFF, Bound, Decision, Policy, Promise, Reason
+from .loop_values import OFF, ControllerPromise, Decision, IdleReason, Policy, PromiseBound
 
 FUSES_BELOW = 0.7  # cores of all queries together: less than what a chain is cut at, or it would go back and forth
 WITHIN_S = 900.0
@@ -70,7 +70,7 @@ class FusedChain:
     dataflow: str
     team: str
     touched: tuple[str, ...]
-    changes: tuple[Change, ...]
+    changes: tuple[AspectChange, ...]
     cores: float
     latency_ms: float | None = None
     unwanted: bool = False
@@ -122,14 +122,14 @@ class Chaining:
             steps = list(_steps(way, evidence))
             decisions += [_fuse(way, candidate, evidence.facts) for candidate in steps]
             if not steps:
-                reasons.append(Reason(way.team, way.dataflow, _why_not(way)))
+                reasons.append(IdleReason(way.team, way.dataflow, _why_not(way)))
         return Evaluation(tuple(decisions), tuple(reasons))
 
-    def check(self, promise: Promise, effect: Effect) -> tuple[Verdict, str]:
+    def check(self, promise: ControllerPromise, effect: Effect) -> tuple[Verdict, str]:
         """By the medians of the limit's latency and of CPU, at about the same load."""
         return held_to_bounds(promise, effect)
 
-    def rollback(self, decision: Decision) -> tuple[Change, ...]:
+    def rollback(self, decision: Decision) -> tuple[AspectChange, ...]:
         """What was fused is cut again where it was."""
         return reversed_changes(decision.changes)
 
@@ -151,10 +151,10 @@ def _fuse(way: LateWay, candidate: Candidate, facts: ChainingFacts) -> Decision:
     saved_ms = 1000 * sum(way.batch_s.get(query, 0.0) for query in series[1:])
     before_ms = 1000 * way.latency_s if way.measured_ms is None else way.measured_ms
     bounds = (
-        Bound(LIMITED, "ms", before_ms, max(1000 * way.limit_s, before_ms - saved_ms / 2)),
-        Bound(CORES, "cores", cores, CAPACITY, hard=True))
+        PromiseBound(LIMITED, "ms", before_ms, max(1000 * way.limit_s, before_ms - saved_ms / 2)),
+        PromiseBound(CORES, "cores", cores, CAPACITY, hard=True))
     load = candidate.load.rate_per_s if candidate.load.rate_per_s > 0 else None
-    promise = Promise(
+    promise = ControllerPromise(
         f"events come {in_words(saved_ms / 2000)} sooner, or within {in_words(way.limit_s)}", WITHIN_S, bounds, load)
     fewer = len(series) - 1
     why = (f"A {way.limit} is to be had, and {in_words(way.latency_s)} is what its {len(way.path)} queries come to: "
@@ -168,12 +168,13 @@ def _fuse(way: LateWay, candidate: Candidate, facts: ChainingFacts) -> Decision:
 
 def _cut(chain: FusedChain) -> Decision:
     bounds = () if chain.latency_ms is None else (
-        Bound(LATENCY, "ms", chain.latency_ms, chain.latency_ms * LATER + LATER_MS),)
+        PromiseBound(LATENCY, "ms", chain.latency_ms, chain.latency_ms * LATER + LATER_MS),)
     why = "One of its tasks is to have a query of its own by now" if chain.unwanted else (
         f"The chain takes {chain.cores:.2g} cores, and a query has one at the most")
     return Decision(
         chain.dataflow, chain.team, reversed_changes(chain.changes),
-        Promise("each part has a core's time for itself", WITHIN_S, bounds), f"{why}: it is cut again where it was.",
+        ControllerPromise("each part has a core's time for itself", WITHIN_S, bounds),
+        f"{why}: it is cut again where it was.",
         worth=1e6 * chain.cores, touched=chain.touched, moves_queries=True, arguments={UNDO: chain.made_by},
         urgent=True)
 

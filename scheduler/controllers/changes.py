@@ -59,7 +59,7 @@ _VALUES: Mapping[Aspect, Callable[[str], ChangeValue]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class AspectChange:
     """One thing that gets another value.
 
     `ValueError` where there is no such aspect, or a value is none of it.
@@ -92,6 +92,6 @@ class Change:
         return self.aspect, self.subject
 
     @property
-    def reverse(self) -> Change:
+    def reverse(self) -> AspectChange:
         """The change that takes this one back."""
-        return Change(self.aspect, self.subject, self.after, self.before)
+        return AspectChange(self.aspect, self.subject, self.after, self.before)

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 from scheduler.model.checks import require_finite
 from scheduler.model.prices import Prices
-from scheduler.reuse.defragment import Fusion, Load, Rule, Worth, in_words, weigh
+from scheduler.reuse.defragment import DefragmentRule, Fusion, StepLoad, Worth, in_words, weigh
 
-from .changes import Aspect, Carriage, Change, Surplus
-from .protocol import Effect, Evaluation, Verdict, held_to_bounds, reversed_changes
-from .values import OFF, Bound, Decision, Policy, Promise, Reason
+from .changes import Aspect, AspectChange, Carriage, Surplus
+from .controller_port import Effect, Evaluation, Verdict, held_to_bounds, reversed_changes
+from .loop_values import OFF, ControllerPromise, Decision, IdleReason, Policy, PromiseBound
 
 CORES, LATENCY = "CPU of its queries", "latency, median"  # the measures of its promise
 WITHIN_S = 900.0
@@ -35,7 +35,7 @@ class Candidate:
     team: str
     touched: tuple[str, ...]
     fusion: Fusion
-    load: Load
+    load: StepLoad
     tasks: tuple[str, ...] = ()
     load_tasks: tuple[str, ...] = ()
     cores: float | None = None
@@ -55,7 +55,7 @@ class Fusions:
     candidates: tuple[Candidate, ...]
     prices: Prices
     query_cores: float
-    rule: Rule
+    rule: DefragmentRule
     as_few_as_can_be: tuple[tuple[str, int], ...] = ()
 
     def __post_init__(self) -> None:
@@ -77,7 +77,7 @@ class Defragmentation:
     def evaluate(self, evidence: Fusions, policies: Mapping[str, Policy]) -> Evaluation:
         """Every step that is worth it; of a dataflow that has none, why not even the best of its steps is."""
         decisions: list[Decision] = []
-        not_worth: dict[str, tuple[float, Reason]] = {}
+        not_worth: dict[str, tuple[float, IdleReason]] = {}
         for candidate in evidence.candidates:
             if policies.get(candidate.team, self.usual).mode == OFF:
                 continue
@@ -89,29 +89,30 @@ class Defragmentation:
             if worth.satisfies(evidence.rule):
                 decisions.append(_decision(candidate, worth, why, net))
             elif candidate.dataflow not in not_worth or net > not_worth[candidate.dataflow][0]:
-                not_worth[candidate.dataflow] = (net, Reason(candidate.team, candidate.dataflow, why))
+                not_worth[candidate.dataflow] = (net, IdleReason(candidate.team, candidate.dataflow, why))
         decided = {decision.target for decision in decisions}
         reasons = [reason for _, reason in not_worth.values() if reason.target not in decided]
         reasons += [
-            Reason(team, "", f"The queries of {count} dataflow{'s' if count > 1 else ''} are as few as they can be.")
+            IdleReason(
+                team, "", f"The queries of {count} dataflow{'s' if count > 1 else ''} are as few as they can be.")
             for team, count in evidence.as_few_as_can_be if policies.get(team, self.usual).mode != OFF]
         return Evaluation(tuple(decisions), tuple(reasons))
 
-    def check(self, promise: Promise, effect: Effect) -> tuple[Verdict, str]:
+    def check(self, promise: ControllerPromise, effect: Effect) -> tuple[Verdict, str]:
         """By the medians of CPU and latency at about the same load."""
         return held_to_bounds(promise, effect)
 
-    def rollback(self, decision: Decision) -> tuple[Change, ...]:
+    def rollback(self, decision: Decision) -> tuple[AspectChange, ...]:
         """What was fused is cut again where it was."""
         return reversed_changes(decision.changes)
 
 
-def changes_of(fusion: Fusion) -> tuple[Change, ...]:
+def changes_of(fusion: Fusion) -> tuple[AspectChange, ...]:
     """What a step changes, in the words that all controllers share."""
     changes = [
-        Change(Aspect.STREAM, ">".join(stream), Carriage.CHANNEL, Carriage.WITHIN) for stream in fusion.streams]
+        AspectChange(Aspect.STREAM, ">".join(stream), Carriage.CHANNEL, Carriage.WITHIN) for stream in fusion.streams]
     if fusion.dead_tasks:
-        changes += [Change(Aspect.TASKS, name, Surplus.WITH, Surplus.WITHOUT) for name in fusion.path]
+        changes += [AspectChange(Aspect.TASKS, name, Surplus.WITH, Surplus.WITHOUT) for name in fusion.path]
     return tuple(changes)
 
 
@@ -123,14 +124,14 @@ def _decision(candidate: Candidate, worth: Worth, why: str, net: float) -> Decis
             "load_tasks": " ".join(candidate.load_tasks)})
 
 
-def _promise(candidate: Candidate, worth: Worth) -> Promise:
+def _promise(candidate: Candidate, worth: Worth) -> ControllerPromise:
     """Half of the CPU that it should save, as exactly as CPU can be told; and nothing comes later than it did."""
     bounds = []
     if candidate.cores is not None:
         at_most = candidate.cores * (1 + NOISE) - worth.cores / 2
-        bounds.append(Bound(CORES, "cores", candidate.cores, max(at_most, 0.0)))
+        bounds.append(PromiseBound(CORES, "cores", candidate.cores, max(at_most, 0.0)))
     if candidate.latency_ms is not None:
-        bounds.append(Bound(LATENCY, "ms", candidate.latency_ms, candidate.latency_ms * LATER + LATER_MS))
+        bounds.append(PromiseBound(LATENCY, "ms", candidate.latency_ms, candidate.latency_ms * LATER + LATER_MS))
     text = f"saves {worth.cores:.3g} cores, and no event comes later"
     load = candidate.load.rate_per_s if candidate.load.rate_per_s > 0 else None
-    return Promise(text, WITHIN_S, tuple(bounds), load)
+    return ControllerPromise(text, WITHIN_S, tuple(bounds), load)

@@ -13,15 +13,26 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from scheduler.deployment.online import Move, Thresholds, Turn, decide, lacking_in_words
-from scheduler.deployment.values import Deployment
+from scheduler.deployment.deployed_bundles import Deployment
+from scheduler.deployment.online import DeploymentRound, Move, Thresholds, decide, lacking_in_words
 from scheduler.model.checks import require_finite
-from scheduler.model.figures import in_digits
+from scheduler.model.figure_words import in_digits
 
-from .changes import Aspect, Change, SlotName
+from .changes import Aspect, AspectChange, SlotName
+from .controller_port import Effect, Evaluation, Verdict, held_to_bounds, reversed_changes
 from .defragmentation import LATENCY, LATER, LATER_MS
-from .protocol import Effect, Evaluation, Verdict, held_to_bounds, reversed_changes
-from .values import ACTS, DAY_S, DECLINED, OFF, Bound, Decision, Policy, Promise, Reason, Round
+from .loop_values import (
+    ACTS,
+    DAY_S,
+    DECLINED,
+    OFF,
+    ControllerPromise,
+    Decision,
+    IdleReason,
+    Policy,
+    PromiseBound,
+    Round,
+)
 
 SLOT = "CPU of the slot that it left"
 TRAFFIC = "traffic with other nodes, at the load of before"
@@ -78,14 +89,15 @@ def resting_tasks(rounds: Iterable[Round], *, now_s: float) -> frozenset[str]:
     left: dict[str, set[str]] = defaultdict(set)  # slots, by query
     returns: Counter[str] = Counter()
     rests_until_s: dict[str, float] = {}
-    for turn in sorted(rounds, key=lambda turn: turn.begun_s):
-        if turn.begun_s <= now_s - DAY_S or (turn.phase == DECLINED and not turn.has_changed):
+    for loop_round in sorted(rounds, key=lambda loop_round: loop_round.begun_s):
+        if loop_round.begun_s <= now_s - DAY_S or (loop_round.phase == DECLINED and not loop_round.has_changed):
             continue
-        for change in turn.decision.changes:
+        for change in loop_round.decision.changes:
             returns[change.subject] += change.after in left[change.subject]
-            left[change.subject] |= {change.before, change.after} if turn.back_s is not None else {change.before}
-        until_s = turn.begun_s + RESTS_S * LONGER ** max(returns[change.subject] for change in turn.decision.changes)
-        rests_until_s |= dict.fromkeys(turn.decision.arguments.get("tasks", "").split(), until_s)
+            left[change.subject] |= {change.before, change.after} if loop_round.back_s is not None else {change.before}
+        until_s = loop_round.begun_s + RESTS_S * LONGER ** max(
+            returns[change.subject] for change in loop_round.decision.changes)
+        rests_until_s |= dict.fromkeys(loop_round.decision.arguments.get("tasks", "").split(), until_s)
     return frozenset(task for task, until_s in rests_until_s.items() if until_s > now_s)
 
 
@@ -106,15 +118,15 @@ class Deploying:
         allowed = {
             bundle: own for bundle, askers in evidence.askers.items()
             if (own := [asker for asker in askers if self._mode(asker, policies) != OFF])}
-        turn = decide(
+        loop_round = decide(
             evidence.deployment.moving_only(allowed), evidence.thresholds, resting=evidence.resting,
             groups={bundle: frozenset(asker.dataflow for asker in own) for bundle, own in allowed.items()})
-        if turn.move is not None:
-            return Evaluation((_move(turn, self._askers(turn.move, allowed, policies), evidence),))
+        if loop_round.move is not None:
+            return Evaluation((_move(loop_round, self._askers(loop_round.move, allowed, policies), evidence),))
         lacking = lacking_in_words(
-            turn.lacking, evidence.thresholds, slot_price=evidence.slot_price, currency=evidence.currency)
-        why = f"{turn.why} {lacking}".rstrip()
-        return Evaluation(reasons=tuple(Reason(team, "", why) for team in self._teams(evidence, policies)))
+            loop_round.lacking, evidence.thresholds, slot_price=evidence.slot_price, currency=evidence.currency)
+        why = f"{loop_round.why} {lacking}".rstrip()
+        return Evaluation(reasons=tuple(IdleReason(team, "", why) for team in self._teams(evidence, policies)))
 
     def _askers(
         self, move: Move, allowed: Mapping[str, Sequence[Asker]], policies: Mapping[str, Policy]
@@ -134,18 +146,18 @@ class Deploying:
         teams = {asker.team for askers in evidence.askers.values() for asker in askers}
         return (team for team in sorted(teams) if policies.get(team, self.usual).mode != OFF)
 
-    def check(self, promise: Promise, effect: Effect) -> tuple[Verdict, str]:
+    def check(self, promise: ControllerPromise, effect: Effect) -> tuple[Verdict, str]:
         """By the medians of the left slot's CPU, or of what passes between nodes, and the dataflow's latency, at about
         the same load."""
         return held_to_bounds(promise, effect)
 
-    def rollback(self, decision: Decision) -> tuple[Change, ...]:
+    def rollback(self, decision: Decision) -> tuple[AspectChange, ...]:
         """Each query goes back to where it was."""
         return reversed_changes(decision.changes)
 
 
-def _move(turn: Turn, askers: tuple[Asker, ...], evidence: Deployments) -> Decision:
-    deployment, first, move, is_for_slot = evidence.deployment, askers[0], turn.move, turn.case == "balance"
+def _move(loop_round: DeploymentRound, askers: tuple[Asker, ...], evidence: Deployments) -> Decision:
+    deployment, first, move, is_for_slot = evidence.deployment, askers[0], loop_round.move, loop_round.case == "balance"
     assert move is not None
     bundles = [deployment.bundles[name] for name in move.bundles]
     source, target_load = bundles[0].slot, deployment.loads[move.target]
@@ -154,22 +166,22 @@ def _move(turn: Turn, askers: tuple[Asker, ...], evidence: Deployments) -> Decis
     if is_for_slot:
         # Where it is high for its queues alone, less of its CPU is asked for all the same.
         most = max(evidence.thresholds.high, load - cores / 2) if load > evidence.thresholds.high else load - cores / 2
-        bounds.append(Bound(SLOT, "cores", load, most))
+        bounds.append(PromiseBound(SLOT, "cores", load, most))
     else:
         between = deployment.between_nodes(move.bundles)
-        bounds.append(Bound(TRAFFIC, "bytes a second", between, between - move.gain / 2))
+        bounds.append(PromiseBound(TRAFFIC, "bytes a second", between, between - move.gain / 2))
     if first.latency_ms is not None:
-        bounds.append(Bound(LATENCY, "ms", first.latency_ms, first.latency_ms * LATER + LATER_MS))
+        bounds.append(PromiseBound(LATENCY, "ms", first.latency_ms, first.latency_ms * LATER + LATER_MS))
     text = f"{source} has less to do" if is_for_slot else (
         f"{in_digits(move.gain)} bytes a second less pass between nodes")
     takes = "the query takes" if len(bundles) == 1 else f"the {len(bundles)} queries that go there together take"
     teams = {team for asker in askers for team in asker.touched}
     return Decision(
         first.dataflow, first.team,
-        tuple(Change(Aspect.SLOT, f"query of {asker.tasks[0]}", SlotName(bundle.slot), SlotName(move.target))
+        tuple(AspectChange(Aspect.SLOT, f"query of {asker.tasks[0]}", SlotName(bundle.slot), SlotName(move.target))
               for asker, bundle in zip(askers, bundles, strict=True)),
-        Promise(f"{text}, and events come no later", WITHIN_S, tuple(bounds), first.load_per_s),
-        f"{turn.why} {move.target} has {target_load:.2f} cores to do, and {takes} {cores:.2f}.",
+        ControllerPromise(f"{text}, and events come no later", WITHIN_S, tuple(bounds), first.load_per_s),
+        f"{loop_round.why} {move.target} has {target_load:.2f} cores to do, and {takes} {cores:.2f}.",
         worth=load, touched=tuple(sorted(teams - {first.team})), moves_queries=True, arguments={
             "query": move.bundles[0], "slot": move.target, "source": source, "along": " ".join(move.bundles[1:]),
             "tasks": " ".join(task for asker in askers for task in asker.tasks),

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from .changes import Aspect, Change, ChangeValue
-from .engine import step
-from .protocol import Controller, Effect, Evaluation, Observations, Progress, Verdict
-from .values import CHECKING, Decision, Policy, Promise, Reason, Round, State
+from .changes import Aspect, AspectChange, ChangeValue
+from .control_loop import step
+from .controller_port import CommandProgress, Controller, Effect, Evaluation, Observations, Verdict
+from .loop_values import CHECKING, ControllerPromise, Decision, IdleReason, LoopState, Policy, Round
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class DryRun:
     """What a controller would have done, the oldest first, and why it would have left other things at its moments."""
 
     rounds: tuple[Round, ...]
-    reasons: tuple[tuple[float, Reason], ...]
+    reasons: tuple[tuple[float, IdleReason], ...]
     frames: int
 
 
@@ -41,22 +41,24 @@ def dry_run(controller: Controller, frames: Iterable[Frame], policies: Mapping[s
     policies : mapping of str to Policy
         By team; also those that are off, whose dataflows then are left out.
     """
-    playing, state = _Playing(controller), State()
+    playing, state = _Playing(controller), LoopState()
     rounds: dict[str, Round] = {}
-    reasons: list[tuple[float, Reason]] = []
+    reasons: list[tuple[float, IdleReason]] = []
     count = 0
     for frame in frames:
         count += 1
         for observations in _moments(frame):
             playing.held = {
-                change.what: change.after for turn in rounds.values() for change in turn.decision.changes}
-            progress = {turn.key: Progress("in_force") for turn in state.rounds if turn.is_open}
+                change.what: change.after for loop_round in rounds.values() for change in loop_round.decision.changes}
+            progress = {
+                loop_round.key: CommandProgress("in_force") for loop_round in state.rounds if loop_round.is_open}
             effects = {
-                turn.key: Effect(turn.changed_s) for turn in state.rounds if turn.phase == CHECKING}
+                loop_round.key: Effect(loop_round.changed_s) for loop_round in state.rounds
+                if loop_round.phase == CHECKING}
             result = step(
                 playing, state, replace(observations, progress=progress, effects=effects), policies, now_s=frame.at_s)
             state = result.state
-            rounds |= {turn.key: turn for turn in state.rounds}
+            rounds |= {loop_round.key: loop_round for loop_round in state.rounds}
             reasons += [(frame.at_s, reason) for reason in result.reasons]
     return DryRun(tuple(rounds.values()), tuple(reasons), count)
 
@@ -85,11 +87,11 @@ class _Playing:
             replace(decision, changes=changes) for decision in evaluation.decisions
             if (changes := tuple(change for change in decision.changes if self._value(change) != change.after))))
 
-    def _value(self, change: Change) -> ChangeValue:
+    def _value(self, change: AspectChange) -> ChangeValue:
         return self.held.get(change.what, self._first[change.what])
 
-    def check(self, promise: Promise, effect: Effect) -> tuple[Verdict, str]:
+    def check(self, promise: ControllerPromise, effect: Effect) -> tuple[Verdict, str]:
         return "kept", promise.text
 
-    def rollback(self, decision: Decision) -> tuple[Change, ...]:
+    def rollback(self, decision: Decision) -> tuple[AspectChange, ...]:
         return self._controller.rollback(decision)

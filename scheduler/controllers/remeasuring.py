@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from scheduler.performance.drift import BOUND, Drift
 
-from .changes import Aspect, Change, ProfileName
-from .protocol import Effect, Evaluation, Verdict, held_to_bounds, reversed_changes
-from .values import OFF, Bound, Decision, Policy, Promise, Reason
+from .changes import Aspect, AspectChange, ProfileName
+from .controller_port import Effect, Evaluation, Verdict, held_to_bounds, reversed_changes
+from .loop_values import OFF, ControllerPromise, Decision, IdleReason, Policy, PromiseBound
 
 DEVIATION = "deviation from what runs"
 WITHIN_S = 2 * 3600.0
@@ -37,7 +37,7 @@ class ProfileReading:
 
 
 @dataclass(frozen=True, slots=True)
-class Profiles:
+class ProfileEvidence:
     """The evidence: every profile in use that was compared with what runs."""
 
     readings: tuple[ProfileReading, ...]
@@ -61,7 +61,7 @@ class Remeasuring:
     usual = Policy(changes_per_hour=1, changes_per_day=4, cool_down_s=6 * 3600.0)
     helps_limits = False
 
-    def evaluate(self, evidence: Profiles, policies: Mapping[str, Policy]) -> Evaluation:
+    def evaluate(self, evidence: ProfileEvidence, policies: Mapping[str, Policy]) -> Evaluation:
         """Every profile that has drifted and can be measured; the most contradicted first."""
         decisions, reasons = [], []
         for reading in evidence.readings:
@@ -71,29 +71,29 @@ class Remeasuring:
             beyond = [drift for drift in reading.drifts if drift.beyond]
             if not beyond or deviation is None:
                 if deviation is not None:
-                    reasons.append(Reason(
+                    reasons.append(IdleReason(
                         reading.team, reading.profile, f"What runs differs from it by {deviation:.0%} at most."))
             elif reading.why_not:
-                reasons.append(Reason(reading.team, reading.profile, f"{_in_words(beyond)} {reading.why_not}"))
+                reasons.append(IdleReason(reading.team, reading.profile, f"{_in_words(beyond)} {reading.why_not}"))
             else:
                 decisions.append(_decision(reading, beyond, deviation))
         return Evaluation(tuple(decisions), tuple(reasons))
 
-    def check(self, promise: Promise, effect: Effect) -> tuple[Verdict, str]:
+    def check(self, promise: ControllerPromise, effect: Effect) -> tuple[Verdict, str]:
         """By the newest comparison of the new profile with what runs: it rests on many observations itself."""
         return held_to_bounds(promise, Effect(effect.begin_s, effect.samples[-1:]), least=1)
 
-    def rollback(self, decision: Decision) -> tuple[Change, ...]:
+    def rollback(self, decision: Decision) -> tuple[AspectChange, ...]:
         """The profile that was in use before is used again."""
         return reversed_changes(decision.changes)
 
 
 def _decision(reading: ProfileReading, beyond: Sequence[Drift], deviation: float) -> Decision:
-    promise = Promise(
+    promise = ControllerPromise(
         "the new profile is nearer to what runs than the old one", WITHIN_S,
-        (Bound(DEVIATION, "", deviation, deviation),))
+        (PromiseBound(DEVIATION, "", deviation, deviation),))
     return Decision(
-        reading.profile, reading.team, (Change(
+        reading.profile, reading.team, (AspectChange(
             Aspect.PROFILE, reading.kind, ProfileName(reading.profile), ProfileName("measured anew")),), promise,
         f"{_in_words(beyond)} It is measured again on slot {reading.slot}.", worth=deviation,
         arguments={"slot": reading.slot})

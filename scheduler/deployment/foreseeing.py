@@ -8,8 +8,8 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from .deployed_bundles import Deployment
 from .online import Thresholds
-from .values import Deployment
 
 Load = Literal["high", "normal", "low"]
 

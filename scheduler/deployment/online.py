@@ -9,9 +9,9 @@ Beyond the paper, which collects queue lengths and says no more of them: a slot 
 its CPU is below the bound, unless it has so little to do that another slot would not help. Low are only slots that a
 bundle may go to; no move makes a slot high, and a balancing move leaves its target below what its source had. And where
 traffic decides, others go along with the bundle, where that is worth more;
-where no bundle is worth a move alone, a series of them goes (``series.py``). Each of so many moves brings as much as
-one has to. So with loads that stay, rounds come to an end: balancing ends as soon as no slot is high, and from then on
-each round makes the traffic between nodes less. With loads that change, what has moved rests for some rounds.
+where no bundle is worth a move alone, a series of them goes (``joint_moves.py``). Each of so many moves brings as much
+as one has to. So with loads that stay, rounds come to an end: balancing ends as soon as no slot is high, and from then
+on each round makes the traffic between nodes less. With loads that change, what has moved rests for some rounds.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from typing import Literal
 from scheduler.model.checks import require_finite
 from scheduler.model.fragment import node_of
 
-from .series import Groups, Search
-from .values import Deployment, PlacedBundle
+from .deployed_bundles import Deployment, PlacedBundle
+from .joint_moves import Groups, Search
 
 Case = Literal["balance", "lacking", "communication", "settled"]
 
@@ -59,7 +59,7 @@ class Move:
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class DeploymentRound:
     """What a round came to. ``lacking`` is how many cores the slots lack, where more slots would do."""
 
     case: Case
@@ -70,7 +70,7 @@ class Turn:
 
 def decide(
     deployment: Deployment, thresholds: Thresholds, *, resting: Collection[str] = (), groups: Groups | None = None
-) -> Turn:
+) -> DeploymentRound:
     """One round.
 
     Parameters
@@ -82,7 +82,7 @@ def decide(
 
     Returns
     -------
-    Turn
+    DeploymentRound
         At most one move, of one bundle or a series. Its cost is nearly linear in the bundles, the nodes and the pairs
         that exchange something.
     """
@@ -96,18 +96,20 @@ def decide(
         for slot in hottest_first:
             move = _best(deployment, _on(deployment, slot), coolest, thresholds, resting, balances=True)
             if move is not None:
-                return Turn("balance", f"{_asked_for(deployment, slot, move)}.", move)
+                return DeploymentRound("balance", f"{_asked_for(deployment, slot, move)}.", move)
         return _stuck(deployment, hottest_first, thresholds, resting)
     if high:
         lacking = sum(max(0.0, loads[slot] - thresholds.high) for slot in high)
-        return Turn("lacking", f"{len(high)} slots have too much to do, and no slot has room.", lacking=lacking)
+        return DeploymentRound(
+            "lacking", f"{len(high)} slots have too much to do, and no slot has room.", lacking=lacking)
     if low:
         move = _nearer(deployment, coolest, thresholds, resting, groups)
         if move is not None:
             exchanges = "What it exchanges" if len(move.bundles) == 1 else "What they exchange"
-            return Turn("communication", f"{exchanges} most with is on another node.", move)
-        return Turn("settled", "No slot has too much to do, and no move saves enough of the traffic between nodes.")
-    return Turn("settled", "All slots that a query may go to have as much to do as they should.")
+            return DeploymentRound("communication", f"{exchanges} most with is on another node.", move)
+        return DeploymentRound(
+            "settled", "No slot has too much to do, and no move saves enough of the traffic between nodes.")
+    return DeploymentRound("settled", "All slots that a query may go to have as much to do as they should.")
 
 
 def _on(deployment: Deployment, slot: str) -> list[PlacedBundle]:
@@ -116,7 +118,7 @@ def _on(deployment: Deployment, slot: str) -> list[PlacedBundle]:
 
 def _stuck(
     deployment: Deployment, hottest_first: Sequence[str], thresholds: Thresholds, resting: Collection[str]
-) -> Turn:
+) -> DeploymentRound:
     """Slots have too much to do and others have room, and nothing can go from the ones to the others: why that is, of
     the hottest, and what empty slots would have to take."""
     most, lacking, reasons = thresholds.high - thresholds.margin, 0.0, []
@@ -133,7 +135,7 @@ def _stuck(
             reasons.append("none of them may move now")
     why = _asked_for(deployment, hottest_first[0], None)
     others = f" {len(hottest_first) - 1} more have too much to do as well." if len(hottest_first) > 1 else ""
-    return Turn(
+    return DeploymentRound(
         "balance", f"{why}, and none of its bundles can go to a slot with room: {reasons[0]}.{others}", lacking=lacking)
 
 
@@ -162,7 +164,7 @@ def lacking_in_words(lacking: float, thresholds: Thresholds, *, slot_price: floa
     Parameters
     ----------
     lacking : float
-        Cores, as `Turn` has them.
+        Cores, as `DeploymentRound` has them.
     slot_price : float
         Of one more slot, an hour; 0 where that is not known.
     currency : str
@@ -188,10 +190,10 @@ def _nearer(
         deployment, least=thresholds.score_change, most_cores=thresholds.high - thresholds.margin, groups=groups,
         may_go=lambda name: bundles[name].movable and not bundles[name].node_bound and name not in resting)
     if alone is not None and alone.gain > thresholds.score_change:
-        series = search.with_company(alone.bundles[0], alone.target)
+        joint = search.with_company(alone.bundles[0], alone.target)
     else:
-        series = search.from_ties(coolest)
-    return None if series is None else Move(series.bundles, series.target, series.gain)
+        joint = search.from_ties(coolest)
+    return None if joint is None else Move(joint.bundles, joint.target, joint.gain)
 
 
 def _coolest(deployment: Deployment, low: Iterable[str]) -> dict[str, str]:

@@ -19,7 +19,7 @@ Trend = Literal["rising", "falling", "level", "unknown"]
 
 
 @dataclass(frozen=True, slots=True)
-class Course:
+class FindingCourse:
     """How something wrong has gone so far.
 
     ``since_s`` is when it began this time, or None where nobody knows; ``begun`` how often it began in the time that
@@ -31,7 +31,7 @@ class Course:
     kind: str
 
 
-def course(notes: Sequence[Annotation], *, now_s: int, since_s: int | None = None) -> Course:
+def course(notes: Sequence[Annotation], *, now_s: int, since_s: int | None = None) -> FindingCourse:
     """The course of what is wrong now.
 
     Parameters
@@ -48,7 +48,7 @@ def course(notes: Sequence[Annotation], *, now_s: int, since_s: int | None = Non
     began = min(known, default=None)
     is_new = began is not None and now_s - began < NEW_FOR_S
     lately = sum(moment > now_s - WITHIN_S for moment in begun)
-    return Course(began, max(1, len(begun)), COMES_AND_GOES if lately >= OFTEN else NEW if is_new else LASTING)
+    return FindingCourse(began, max(1, len(begun)), COMES_AND_GOES if lately >= OFTEN else NEW if is_new else LASTING)
 
 
 def trend(values: Sequence[float | None] | NDArray[np.float32], *, least_change: float = 0.2) -> Trend:

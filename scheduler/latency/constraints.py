@@ -78,7 +78,7 @@ def along(tasks: tuple[str, ...]) -> tuple[JobElement, ...]:
     return tuple(elements)
 
 
-class Watched:
+class WatchedConstraint:
     """One constraint on one runtime graph, with what was measured there.
 
     Parameters

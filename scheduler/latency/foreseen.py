@@ -6,7 +6,7 @@ from graphlib import TopologicalSorter
 
 from scheduler.model.costs import Costs
 from scheduler.model.dataflow import Dataflow
-from scheduler.model.latency import LatencyLimit, Limits, in_words
+from scheduler.model.latency_limits import LatencyLimit, Limits, in_words
 from scheduler.model.task_types import TaskTypes
 
 from .offers import Alone

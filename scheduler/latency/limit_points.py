@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from scheduler.history.series import QUERY, STREAM, TASK, Series
 from scheduler.model.estate import Estate
-from scheduler.model.latency import PERCENTILES, LatencyLimit
+from scheduler.model.latency_limits import PERCENTILES, LatencyLimit
 
 from .ways import part_of
 
@@ -14,7 +14,7 @@ MEAN = "latency_mean_ms"
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class LatencyPoint:
     """A place on a way, by how old events are there in the mean: as old as they leave the slowest of some running
     tasks, and what a ``stream`` takes; or half of how far apart the batches of a ``query`` are, which its ``source``
     waits for. Without any it is where they come from outside."""
@@ -45,13 +45,13 @@ class Point:
         return (*self.ages, *self.later, *self.twice)
 
 
-def behind(estate: Estate, source: str) -> Point:
+def behind(estate: Estate, source: str) -> LatencyPoint:
     """Where a batch takes what comes from a source: how long that waits follows from the query that it is in now."""
     place = estate.places.get(source)
-    return Point(source=source, query=source if place is None else estate.fragments[place[0]].queries[0].id)
+    return LatencyPoint(source=source, query=source if place is None else estate.fragments[place[0]].queries[0].id)
 
 
-def points_of(estate: Estate, dataflow: str, limit: LatencyLimit) -> tuple[tuple[str, ...], tuple[Point, ...]]:
+def points_of(estate: Estate, dataflow: str, limit: LatencyLimit) -> tuple[tuple[str, ...], tuple[LatencyPoint, ...]]:
     """The queries of a limit along a part, and its points: where it begins, and where it leaves each of them.
 
     Empty if a task on it is inactive.
@@ -62,17 +62,17 @@ def points_of(estate: Estate, dataflow: str, limit: LatencyLimit) -> tuple[tuple
     (first, task), passed = part.path[0], part.counted.passed
     head = estate.tasks[estate.fragments[first].tasks[0]]
     if first in passed:
-        begin = Point((task,))
+        begin = LatencyPoint((task,))
     elif part.counted.waits:
-        begin = Point()
+        begin = LatencyPoint()
     else:
-        begin = Point(head.parents, f"{head.parents[0]}>{head.id}") if head.parents else behind(estate, head.id)
+        begin = LatencyPoint(head.parents, f"{head.parents[0]}>{head.id}") if head.parents else behind(estate, head.id)
     points = [begin]
     for query, leaving in part.path:
         if query in passed and len(points) > 1:
-            points.append(Point(points[-1].tasks, f"{points[-1].tasks[0]}>{estate.fragments[query].tasks[0]}"))
+            points.append(LatencyPoint(points[-1].tasks, f"{points[-1].tasks[0]}>{estate.fragments[query].tasks[0]}"))
         else:
-            points.append(Point((leaving,)))
+            points.append(LatencyPoint((leaving,)))
     return part.queries, tuple(points)
 
 

@@ -13,11 +13,11 @@ from dataclasses import dataclass, field, replace
 from scheduler.contracts.qos import OwnQuery, QosReport, QosSetup, QosShare, QosWishes
 
 from .constrained_paths import MIDDLE
-from .constraints import Element, LatencyConstraint, Watched
-from .growing import LEAST_STEP, NO_WAIT_S, ROOM, Ceilings, growth, held_at
+from .constraints import Element, LatencyConstraint, WatchedConstraint
+from .growing_intervals import LEAST_STEP, NO_WAIT_S, ROOM, Ceilings, growth, held_at
 from .histograms import tail_ratio
+from .latency_reports import RunningHistogram, RunningMeans
 from .managers import Share, graph_expand
-from .measuring import RunningHistogram, RunningMeans
 from .setting_up import constraint_of, graph_of, text_of
 from .stepping import lengthened_s, shortened_s
 
@@ -40,7 +40,7 @@ class _Watch:
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class IntervalDecision:
     """What a manager decided at one moment: a limit, the worst sequence under it, and new intervals.
 
     Where the limit is on a ``percentile`` both are of that.
@@ -57,7 +57,7 @@ class _Seen:
     """A share as it was measured: ``limit_s`` and ``worst_s`` are means."""
 
     watch: _Watch
-    watched: Watched
+    watched: WatchedConstraint
     limit_s: float
     worst_s: float
     tail: float  # how many times the mean that which is limited is
@@ -70,8 +70,8 @@ class _Seen:
         if self.worst_s > self.limit_s:
             self.watch.held_s = now_s
 
-    def decision(self, intervals_s: Mapping[str, float]) -> Decision:
-        return Decision(
+    def decision(self, intervals_s: Mapping[str, float]) -> IntervalDecision:
+        return IntervalDecision(
             self.tail * self.limit_s, self.tail * self.worst_s, intervals_s, self.watch.share.constraint.percentile)
 
 
@@ -125,7 +125,7 @@ class QosManager:
                 if self._setup.queries[query].task == watch.share.constraint.last:
                     watch.ages.add(now_s, counts)
 
-    def decide(self, now_s: float) -> tuple[Decision, ...]:
+    def decide(self, now_s: float) -> tuple[IntervalDecision, ...]:
         """Look at all shares; what was changed, by share. Those in which something was changed lately wait."""
         means_s = {over_s: means.at(now_s) for over_s, means in self._means.items()}
         lifetimes_s = self._lifetimes.at(now_s)
@@ -169,13 +169,13 @@ class QosManager:
             means_s = {**means_s, **{
                 query: batches_s[query] for query in watch.share.vertices & batches_s.keys()
                 if not self._waits(watch, query)}}
-        watched = Watched(replace(constraint, limit_s=limit_s), self._graph, means_s, watch.share.anchors)
+        watched = WatchedConstraint(replace(constraint, limit_s=limit_s), self._graph, means_s, watch.share.anchors)
         whole = whole and means_s.keys() >= watch.share.vertices | watch.share.channels
         return _Seen(watch, watched, limit_s, watched.worst_s or 0.0, tail, whole)
 
     def _shorten(
         self, violated: Iterable[_Seen], lifetimes_s: Mapping[Element, float], now_s: float
-    ) -> list[Decision]:
+    ) -> list[IntervalDecision]:
         """Equation 2 on violated sequences. What would have held the limit is the longest that is chosen for a while.
         """
         batches_s, decisions = self._batches.at(now_s), []
@@ -207,7 +207,7 @@ class QosManager:
 
     def _lengthen(
         self, seen: Iterable[_Seen], lifetimes_s: Mapping[Element, float], now_s: float
-    ) -> list[Decision]:
+    ) -> list[IntervalDecision]:
         """Equation 3, of a query as far as all shares that it is in have room for it; told of the fullest of them."""
         fullest_first = sorted(
             (share for share in seen if share.whole), key=lambda share: share.worst_s / share.limit_s, reverse=True)

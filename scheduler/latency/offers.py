@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from scheduler.model.costs import Costs
 from scheduler.model.dataflow import Dataflow
-from scheduler.model.latency import LatencyLimit, Limits
+from scheduler.model.latency_limits import LatencyLimit, Limits
 from scheduler.model.task_types import TaskTypes
 
 from .batch_costs import batch_cost
-from .pacing import Queries, Wanted, interval_alone
+from .pacing import LimitOnWay, Queries, interval_alone
 from .real_time import choose_modes
 from .triggers import LARGEST_S
 from .ways import Way, part_along
@@ -70,7 +70,7 @@ class Alone:
         and help it; None where none do."""
         way = part_along(limit, self.home, sources=self.way.starts).way if limit.along else self.way
         able = dict.fromkeys(self.able & way.writers.keys(), "")
-        chosen = choose_modes(self.queries, [Wanted("limit", way, limit.limit_s, limit.share)], able)
+        chosen = choose_modes(self.queries, [LimitOnWay("limit", way, limit.limit_s, limit.share)], able)
         expected = chosen.paced.expected["limit"]
         return (expected.latency_s, expected.least_s is None) if chosen.open else None
 
@@ -101,7 +101,7 @@ def offers(
     share = LatencyLimit(1.0).share
     made = []
     for limit_s in limits_s:
-        wants = [] if limit_s is None else [Wanted("offer", way, limit_s, share)]
+        wants = [] if limit_s is None else [LimitOnWay("offer", way, limit_s, share)]
         chosen = choose_modes(queries, wants, dict.fromkeys(able, ""))
         expected = chosen.paced.expected.get("offer")
         cores = sum(chosen.cores(query, cost) for query, cost in queries.costs.items())
@@ -129,7 +129,7 @@ def planned_interval_s(
         What a micro-batch takes, in seconds.
     """
     micro_s = interval_alone(limits, batch_s=batch_s, largest_s=queries.largest_s)
-    wants = [Wanted(f"{number}", way, limit.limit_s, limit.share)
+    wants = [LimitOnWay(f"{number}", way, limit.limit_s, limit.share)
              for number, limit in enumerate(limits)]
     chosen = choose_modes(queries, wants, dict.fromkeys(able, ""))
     if not chosen.open:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from graphlib import TopologicalSorter
 
 from scheduler.model.checks import require_finite
-from scheduler.model.latency import Limits
+from scheduler.model.latency_limits import Limits
 
 from .interval_program import choose_intervals
 from .triggers import (
@@ -22,7 +22,7 @@ from .triggers import (
     BatchPlan,
     Effective,
     Intervals,
-    Limit,
+    PathLimit,
     latency_s,
     require_lasting,
     step_s,
@@ -37,7 +37,7 @@ MOST_BLOCKS = 100  # that a writer leaves for a reader between its batches; a ch
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class LimitOnWay:
     """One limit on one way. ``key`` names it; ``other_s`` is the latency that was measured beyond what is modelled."""
 
     key: str
@@ -101,7 +101,7 @@ class Pacing:
     too_slow: tuple[str, ...] = ()  # queries whose events alone are too many for any interval
 
 
-def pace(queries: Queries, wants: Sequence[Wanted]) -> Pacing:
+def pace(queries: Queries, wants: Sequence[LimitOnWay]) -> Pacing:
     """Choose the intervals of all queries, so that what is wanted is met at the least CPU.
 
     Parameters
@@ -154,7 +154,7 @@ def interval_alone(limits: Limits, *, batch_s: float, largest_s: float = LARGEST
     return min([largest_s, *(max(batch_s / BUSY, SMALLEST_S, seconds) for seconds in intervals_s)])
 
 
-def expected_at(queries: Queries, wants: Iterable[Wanted], interval_s: Mapping[str, float]) -> dict[str, Expected]:
+def expected_at(queries: Queries, wants: Iterable[LimitOnWay], interval_s: Mapping[str, float]) -> dict[str, Expected]:
     """What limits come to with given intervals, by key; whether they could be met is not looked at."""
     plan = _plan(queries, queries.costs, ())
     effective = Effective(plan, interval_s)
@@ -162,7 +162,7 @@ def expected_at(queries: Queries, wants: Iterable[Wanted], interval_s: Mapping[s
 
 
 def expected_in_steps(
-    queries: Queries, wants: Iterable[Wanted], interval_s: Mapping[str, float]
+    queries: Queries, wants: Iterable[LimitOnWay], interval_s: Mapping[str, float]
 ) -> dict[str, Expected]:
     """As `expected_at`, for intervals that are on their way: the least latency is given where that misses the limit."""
     plan = _plan(queries, queries.costs, ())
@@ -183,7 +183,7 @@ def unlimited_s(queries: Queries, query: str, interval_s: Mapping[str, float]) -
         for writer in queries.reads.get(query, ()) if writer in interval_s)])
 
 
-def _solved(queries: Queries, members: Sequence[str], wants: Sequence[Wanted], *, with_slots: bool) -> Pacing:
+def _solved(queries: Queries, members: Sequence[str], wants: Sequence[LimitOnWay], *, with_slots: bool) -> Pacing:
     """The intervals of queries that are solved together, without what their limits come to."""
     plan = _plan(queries, members, (), with_slots=with_slots)
     aims = [replace(want, limit_s=AIM * want.limit_s) for want in wants]
@@ -204,19 +204,19 @@ def _solved(queries: Queries, members: Sequence[str], wants: Sequence[Wanted], *
     return Pacing(interval_s, chosen.cores, {}, chosen.full, chosen.too_slow)
 
 
-def _chosen(plan: BatchPlan, wants: Sequence[Wanted], hopeless: Collection[str] = ()) -> Intervals:
+def _chosen(plan: BatchPlan, wants: Sequence[LimitOnWay], hopeless: Collection[str] = ()) -> Intervals:
     """The intervals of a plan's queries with which no path of any way is slower than its limit, where there are such.
 
     Each limit begins with no path; its slowest one is added where that breaks it.
     """
-    paths: dict[tuple[str, tuple[str, ...]], Limit] = {}
+    paths: dict[tuple[str, tuple[str, ...]], PathLimit] = {}
     chosen = choose_intervals(plan)
     for _ in range(ROUNDS):
         added, effective = False, Effective(plan, chosen.interval_s)
         for want in wants:
             path, latency = _slowest(plan, want, effective)
             if path and latency > want.limit_s * (1 + 1e-6) and (want.key, path) not in paths:
-                paths[want.key, path] = Limit(
+                paths[want.key, path] = PathLimit(
                     path, want.limit_s, want.other_s, want.share, want.way.counted,
                     HOPELESS if want.key in hopeless else 1.0)
                 added = True
@@ -227,7 +227,7 @@ def _chosen(plan: BatchPlan, wants: Sequence[Wanted], hopeless: Collection[str] 
     return chosen
 
 
-def _expected(plan: BatchPlan, want: Wanted, effective: Effective) -> Expected:
+def _expected(plan: BatchPlan, want: LimitOnWay, effective: Effective) -> Expected:
     path, latency = _slowest(plan, want, effective)
     parts = tuple(
         step_s(plan, writer, reader, effective, share=want.share, counted=want.way.counted)
@@ -235,7 +235,7 @@ def _expected(plan: BatchPlan, want: Wanted, effective: Effective) -> Expected:
     return Expected(want.key, latency, path, parts)
 
 
-def _with_least(plan: BatchPlan, want: Wanted, expected: Expected, full: Collection[str]) -> Expected:
+def _with_least(plan: BatchPlan, want: LimitOnWay, expected: Expected, full: Collection[str]) -> Expected:
     """The same with the least latency that there is, where the limit is not met."""
     if expected.latency_s <= want.limit_s:
         return expected
@@ -246,7 +246,7 @@ def _with_least(plan: BatchPlan, want: Wanted, expected: Expected, full: Collect
     return replace(expected, least_s=expected.latency_s if is_reached else min(least_s, expected.latency_s), full=here)
 
 
-def _least_s(plan: BatchPlan, want: Wanted) -> float:
+def _least_s(plan: BatchPlan, want: LimitOnWay) -> float:
     """The latency with the intervals that suit a limit best, whatever CPU slots have, and others need."""
     members = upstream_of(plan.reads, want.way.writers)
     costs = {query: replace(cost, batch_cpu_s=0.0) for query, cost in plan.costs.items() if query in members}
@@ -266,7 +266,7 @@ def upstream_of(reads: Mapping[str, Collection[str]], queries: Iterable[str]) ->
     return upstream
 
 
-def _slowest(plan: BatchPlan, want: Wanted, effective: Effective) -> tuple[tuple[str, ...], float]:
+def _slowest(plan: BatchPlan, want: LimitOnWay, effective: Effective) -> tuple[tuple[str, ...], float]:
     counted = want.way.counted
     path, _ = want.way.slowest(
         lambda writer, reader: sum(step_s(plan, writer, reader, effective, share=want.share, counted=counted)))
@@ -274,7 +274,7 @@ def _slowest(plan: BatchPlan, want: Wanted, effective: Effective) -> tuple[tuple
 
 
 def _plan(
-    queries: Queries, members: Iterable[str], limits: Sequence[Limit], *, with_slots: bool = False
+    queries: Queries, members: Iterable[str], limits: Sequence[PathLimit], *, with_slots: bool = False
 ) -> BatchPlan:
     costs = {query: queries.costs[query] for query in members}
     slots = {queries.slot_of.get(query) for query in costs} if with_slots else set()
@@ -305,8 +305,8 @@ def _cores_by_slot(queries: Queries, interval_s: Mapping[str, float]) -> dict[st
 
 
 def _apart(
-    queries: Queries, wants: Sequence[Wanted], same_slot: Mapping[str, str]
-) -> list[tuple[list[str], list[Wanted]]]:
+    queries: Queries, wants: Sequence[LimitOnWay], same_slot: Mapping[str, str]
+) -> list[tuple[list[str], list[LimitOnWay]]]:
     """Groups of queries that no limit joins to others, with their limits; ``same_slot`` joins those of one name.
 
     A limit joins all that is upstream of its way, too.
@@ -330,7 +330,7 @@ def _apart(
     members: dict[str, list[str]] = {}
     for query in queries.costs:
         members.setdefault(find(query), []).append(query)
-    own: dict[str, list[Wanted]] = {}
+    own: dict[str, list[LimitOnWay]] = {}
     for want in wants:
         own.setdefault(find(next(iter(want.way.writers))), []).append(want)
     return [(queries_of, own.get(top, [])) for top, queries_of in members.items()]

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from scheduler.model.settings import MOST_OPEN_A_SLOT
+from scheduler.model.settings_of_fragments import MOST_OPEN_A_SLOT
 
-from .pacing import AIM, STAYS, Pacing, Queries, Wanted, expected_at, pace
+from .pacing import AIM, STAYS, LimitOnWay, Pacing, Queries, expected_at, pace
 from .triggers import SMALLEST_S, BatchCost
 
 OPEN_S = 10.0  # for how long a batch with events stays open
@@ -25,7 +25,7 @@ PAYS_CORES, PAYS_PART = 0.01, 0.2  # what leaving batches open has to save at le
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class BatchModes:
     """The queries that leave their batches open, and the intervals of all: of those, how far apart their groups of
     events begin."""
 
@@ -44,9 +44,9 @@ class Chosen:
 
 
 def choose_modes(
-    queries: Queries, wants: Sequence[Wanted], refusals: Mapping[str, str], *, before: Collection[str] = (),
+    queries: Queries, wants: Sequence[LimitOnWay], refusals: Mapping[str, str], *, before: Collection[str] = (),
     micro: Pacing | None = None,
-) -> Chosen:
+) -> BatchModes:
     """Choose the queries that leave their batches open, and the intervals of the others.
 
     Parameters
@@ -60,7 +60,7 @@ def choose_modes(
 
     Returns
     -------
-    Chosen
+    BatchModes
         Those that a limit needs which no intervals meet, and those that save CPU by it: both only where that is so when
         their readers follow them.
     """
@@ -73,20 +73,20 @@ def choose_modes(
     cheaper = {
         query for query in able
         if saves[query] > (0.0 if query in before else least_saved(queries.costs[query], paced.interval_s[query]))}
-    best = Chosen(frozenset(), paced, paced.interval_s)
+    best = BatchModes(frozenset(), paced, paced.interval_s)
     for candidates in (needed, needed | cheaper):
         opened = _of_each_slot(queries, candidates, key=lambda query: (query not in needed, -saves[query], query))
         if not opened or opened == best.open:
             continue
         trial = pace(opening(queries, opened), wants)
         if _rank(trial, wants) < _rank(best.paced, wants):
-            best = Chosen(opened, trial, trial.interval_s)
+            best = BatchModes(opened, trial, trial.interval_s)
     return _gathering(queries, wants, best, before) if best.open else best
 
 
 def keep_modes(
-    queries: Queries, wants: Sequence[Wanted], opened: Collection[str], *, before: Collection[str] = ()
-) -> Chosen:
+    queries: Queries, wants: Sequence[LimitOnWay], opened: Collection[str], *, before: Collection[str] = ()
+) -> BatchModes:
     """Choose the intervals of all queries where these leave their batches open, and no others.
 
     Parameters
@@ -96,25 +96,27 @@ def keep_modes(
     """
     stay_open = frozenset(query for query in opened if query in queries.costs)
     paced = pace(opening(queries, stay_open), wants)
-    chosen = Chosen(stay_open, paced, paced.interval_s)
+    chosen = BatchModes(stay_open, paced, paced.interval_s)
     return _gathering(queries, wants, chosen, before) if stay_open else chosen
 
 
-def _gathering(queries: Queries, wants: Sequence[Wanted], chosen: Chosen, before: Collection[str]) -> Chosen:
+def _gathering(
+    queries: Queries, wants: Sequence[LimitOnWay], chosen: BatchModes, before: Collection[str]
+) -> BatchModes:
     """The same with groups of events as far apart as all limits allow that hold, where that makes fewer of them.
 
     They come further apart than they are now only where there is room to spare.
     """
     aparts_s = dict.fromkeys(sorted(chosen.open), SMALLEST_S)
-    holding = [want for want in wants if chosen.paced.expected[want.key].latency_s <= AIM * want.limit_s]
-    bound = {query for want in wants if want not in holding for query in want.way.writers}
+    within_limit = [want for want in wants if chosen.paced.expected[want.key].latency_s <= AIM * want.limit_s]
+    bound = {query for want in wants if want not in within_limit for query in want.way.writers}
     for apart_s in APARTS_S[1:]:
         for query in aparts_s:
             stays = query in before and apart_s <= queries.before_s.get(query, 0.0)
             if query in bound or queries.costs[query].rate_per_s * apart_s <= (1 - STAYS if stays else 1):
                 continue
             trial_s = {**aparts_s, query: apart_s}
-            own = [want for want in holding if query in want.way.writers]
+            own = [want for want in within_limit if query in want.way.writers]
             aim = AIM if stays else AIM * (1 - STAYS)
             expected = expected_at(opening(queries, trial_s), own, {**chosen.paced.interval_s, **trial_s})
             if own and all(expected[want.key].latency_s <= aim * want.limit_s for want in own):
@@ -124,7 +126,8 @@ def _gathering(queries: Queries, wants: Sequence[Wanted], chosen: Chosen, before
     expected = {key: replace(now, least_s=chosen.paced.expected[key].least_s, full=chosen.paced.expected[key].full)
                 for key, now in expected_at(then, wants, interval_s).items()}
     cores = sum(cost.cores(interval_s[query]) for query, cost in then.costs.items())
-    return Chosen(chosen.open, replace(chosen.paced, interval_s=interval_s, cores=cores, expected=expected), interval_s)
+    return BatchModes(
+        chosen.open, replace(chosen.paced, interval_s=interval_s, cores=cores, expected=expected), interval_s)
 
 
 def opening(queries: Queries, opened: Mapping[str, float] | Collection[str]) -> Queries:
@@ -206,7 +209,7 @@ def _of_each_slot(
     return frozenset(opened)
 
 
-def _rank(paced: Pacing, wants: Sequence[Wanted]) -> tuple[int, float, float]:
+def _rank(paced: Pacing, wants: Sequence[LimitOnWay]) -> tuple[int, float, float]:
     """How many limits are not met, by how much, and the CPU: what was measured beyond the model may be of batches."""
     late_s = [paced.expected[want.key].latency_s - want.limit_s
               for want in wants if paced.expected[want.key].least_s is not None]

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from .pacing import AIM, Queries, Wanted, upstream_of
-from .real_time import Chosen, choose_modes
+from .pacing import AIM, LimitOnWay, Queries, upstream_of
+from .real_time import BatchModes, choose_modes
 from .triggers import BatchCost
 
 ASK, CHAIN, SLOTS, CHAIN_AND_SLOTS = "ask", "chain", "slots", "chain_and_slots"
@@ -37,7 +37,7 @@ class Remedy:
 
 
 def remedies(
-    queries: Queries, want: Wanted, *, chains: Sequence[Sequence[str]], query: BatchCost, slot_cores: float,
+    queries: Queries, want: LimitOnWay, *, chains: Sequence[Sequence[str]], query: BatchCost, slot_cores: float,
     able: Collection[str] = (),
 ) -> tuple[Remedy, ...]:
     """What would meet a limit.
@@ -91,7 +91,7 @@ def chains_among(path: Sequence[str], series: Iterable[Chain]) -> tuple[Chain, .
     return tuple(sorted(chosen, key=lambda chain: place[chain[0]]))
 
 
-def _own(queries: Queries, want: Wanted) -> Queries:
+def _own(queries: Queries, want: LimitOnWay) -> Queries:
     """The queries of the way alone, on slots that have so much less as others take there; nothing is kept as it is.
 
     How long batches of the way take depends on what is upstream of it: that is among them, with intervals that may
@@ -110,8 +110,8 @@ def _own(queries: Queries, want: Wanted) -> Queries:
 
 
 def _chained(
-    own: Queries, want: Wanted, chains: Sequence[Chain], query: BatchCost
-) -> tuple[Queries, Wanted]:
+    own: Queries, want: LimitOnWay, chains: Sequence[Chain], query: BatchCost
+) -> tuple[Queries, LimitOnWay]:
     """The queries of a way with each chain as one query, under the name of its first, where that is."""
     home = {name: chain[0] for chain in chains for name in chain}
     costs = {name: cost for name, cost in own.costs.items() if name not in home}
@@ -150,12 +150,12 @@ def _cost_of(costs: Sequence[BatchCost], query: BatchCost) -> BatchCost:
         an_event(cost.event_cpu_s for cost in costs) if moving else 0.0, max(cost.group_cpu_s for cost in costs))
 
 
-def _chosen(then: Queries, want: Wanted, able: Collection[str]) -> Chosen:
+def _chosen(then: Queries, want: LimitOnWay, able: Collection[str]) -> BatchModes:
     return choose_modes(then, [want], dict.fromkeys(able, ""))
 
 
 def _in_place(
-    kind: str, then: Queries, want: Wanted, fused: tuple[Chain, ...], able: Collection[str]
+    kind: str, then: Queries, want: LimitOnWay, fused: tuple[Chain, ...], able: Collection[str]
 ) -> Remedy | None:
     """What queries as they would be come to on the slots where they are; None where the limit is not met so either."""
     chosen = _chosen(then, want, able)
@@ -167,7 +167,7 @@ def _in_place(
 
 
 def _with_slots(
-    kind: str, then: Queries, want: Wanted, fused: tuple[Chain, ...], able: Collection[str], slot_cores: float
+    kind: str, then: Queries, want: LimitOnWay, fused: tuple[Chain, ...], able: Collection[str], slot_cores: float
 ) -> Remedy | None:
     """The same with queries on slots of their own, as many as it takes; None where CPU is not what it lacks."""
     chosen = _chosen(replace(then, capacity={}), want, able)

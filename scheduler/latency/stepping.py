@@ -6,7 +6,7 @@ Selectable in place of `pacing.pace`, and compared with it in ``docs/latency.md`
 
 from __future__ import annotations
 
-from scheduler.model.latency import SHORTEST_S
+from scheduler.model.latency_limits import SHORTEST_S
 
 from .buffers import BufferSizing, adapted_size
 

@@ -78,7 +78,7 @@ WHOLE = Counted()
 
 
 @dataclass(frozen=True, slots=True)
-class Limit:
+class PathLimit:
     """Latency of at most ``limit_s`` along ``path``, queries from the source's on.
 
     ``other_s`` is the latency along it that no interval changes: of external services, of the network. ``share`` is the
@@ -102,7 +102,7 @@ class Limit:
 class Unmet:
     """A limit that no choice of intervals meets. ``least_s`` is the least latency that there is."""
 
-    limit: Limit
+    limit: PathLimit
     least_s: float
 
 
@@ -127,7 +127,7 @@ class BatchPlan:
     """
 
     costs: Mapping[str, BatchCost]
-    limits: Sequence[Limit]
+    limits: Sequence[PathLimit]
     reads: Mapping[str, Sequence[str]] = field(default_factory=dict)
     slot_of: Mapping[str, str] = field(default_factory=dict)
     capacity: Mapping[str, float] = field(default_factory=dict)
@@ -233,7 +233,7 @@ def wait_s(plan: BatchPlan, writer: str | None, reader: str, effective: Effectiv
     writer, reader : str
         Queries; the writer is None where events come from a source.
     share : float, optional
-        The part of a wait that counts, as of `Limit`.
+        The part of a wait that counts, as of `PathLimit`.
     """
     interval_s = effective.interval_s[reader]
     if writer is None:
@@ -254,7 +254,7 @@ def step_s(
     writer, reader : str
         Queries; the writer is None where the path begins.
     share : float, optional
-        The part of a wait that counts, as of `Limit`.
+        The part of a wait that counts, as of `PathLimit`.
     counted : Counted, optional
         What of the path counts; all of it where nothing is said.
     """
@@ -271,7 +271,7 @@ def latency_s(
     Parameters
     ----------
     share : float, optional
-        The part of a wait that counts, as of `Limit`.
+        The part of a wait that counts, as of `PathLimit`.
     counted : Counted, optional
         What of the path counts; all of it where nothing is said.
     """

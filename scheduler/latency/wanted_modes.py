@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from .pacing import Queries, Wanted
-from .real_time import Chosen, choose_modes
+from .pacing import LimitOnWay, Queries
+from .real_time import BatchModes, choose_modes
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,13 +29,13 @@ class WantedModes:
 
 
 def choose_freely(
-    now: Chosen, queries: Queries, wants: Sequence[Wanted], refusals: Mapping[str, str]
-) -> tuple[Chosen, WantedModes]:
+    now: BatchModes, queries: Queries, wants: Sequence[LimitOnWay], refusals: Mapping[str, str]
+) -> tuple[BatchModes, WantedModes]:
     """Choose as if modes were free; and what of that is not in force.
 
     Parameters
     ----------
-    wants : sequence of Wanted
+    wants : sequence of LimitOnWay
         The limits; their keys are ``dataflow/number``.
     refusals : mapping of str to str
         Why queries cannot leave their batches open, empty where they can.

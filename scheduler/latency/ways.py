@@ -16,7 +16,7 @@ from functools import cached_property
 from graphlib import TopologicalSorter
 
 from scheduler.model.estate import Estate
-from scheduler.model.latency import LatencyLimit
+from scheduler.model.latency_limits import LatencyLimit
 
 from .triggers import WHOLE, Counted
 

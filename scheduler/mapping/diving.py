@@ -13,7 +13,7 @@ from math import floor
 
 from .effort import Effort
 from .filling import filled_slots
-from .patterns import ROUNDING, WORTH, Columns, greedy_patterns, worth
+from .packing_patterns import ROUNDING, WORTH, PackingPatterns, greedy_patterns, worth
 from .shapes import Pattern, Shapes
 
 ROUNDS = 8  # of pricing after each fixing
@@ -21,7 +21,7 @@ PLACED = 5e-6  # what filling in a bundle is charged, in the solver's seconds
 WHOLE = 0.75  # parts from here on count as whole
 
 
-def dive(columns: Columns, *, effort: Effort) -> dict[Pattern, int]:
+def dive(columns: PackingPatterns, *, effort: Effort) -> dict[Pattern, int]:
     """A packing near the optimum of the linear program."""
     shapes, remaining = columns.shapes, list(columns.shapes.counts)
     fixed: Counter[Pattern] = Counter()
@@ -45,7 +45,7 @@ def _completed(
     return fixed + min(fillings, key=Counter.total)
 
 
-def _price(columns: Columns, remaining: Sequence[int], effort: Effort) -> None:
+def _price(columns: PackingPatterns, remaining: Sequence[int], effort: Effort) -> None:
     """Add patterns for what remains, as long as greedy ones are worth more than a slot."""
     program = columns.program
     known = set(program.patterns)
@@ -63,7 +63,7 @@ def _price(columns: Columns, remaining: Sequence[int], effort: Effort) -> None:
     program.solve(effort)
 
 
-def _whole_parts(columns: Columns, remaining: Sequence[int]) -> list[tuple[Pattern, int]]:
+def _whole_parts(columns: PackingPatterns, remaining: Sequence[int]) -> list[tuple[Pattern, int]]:
     """What to fix: all that is whole, of what remains; else the largest part of a pattern, once."""
     parts = columns.program.parts()
     left, fixed = list(remaining), []

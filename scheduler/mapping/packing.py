@@ -13,14 +13,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from scheduler.model.allocation import Bundle
+from scheduler.model.allocated import Bundle
 
 from .candidates import Candidates
 from .diving import dive
 from .effort import Effort
 from .filling import filled_slots
 from .packing_bounds import least_slots
-from .patterns import generate, whole_patterns
+from .packing_patterns import generate, whole_patterns
 from .repacking import pack, repacked
 from .shapes import Bins, Pattern, Shapes
 

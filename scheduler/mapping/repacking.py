@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from ortools.sat.python import cp_model
 
-from scheduler.model.allocation import Bundle
+from scheduler.model.allocated import Bundle
 
 from .effort import Effort
 from .shapes import CAPACITY, Bins, Pattern, Shapes

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf
 
-from scheduler.model.allocation import Allocation
+from scheduler.model.allocated import Allocation
 from scheduler.model.checks import require_finite
 from scheduler.model.placement import Placement
 from scheduler.model.resources import TOLERANCE, Supply
 
 from .candidates import Candidates
-from .slots import OpenSlots
+from .requested_slots import OpenSlots
 
 FEW = 7  # slots of a node that are kept in lists
 SAME_RACK, OTHER_RACK = 0.5, 1.0  # network distance from the reference node, which is at 0

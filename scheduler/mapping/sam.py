@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from scheduler.model.allocation import Allocation
+from scheduler.model.allocated import Allocation
 from scheduler.model.placement import Placement
 from scheduler.model.resources import Supply
 
 from .candidates import Candidates
-from .slots import OpenSlots
+from .requested_slots import OpenSlots
 
 
 def map_sam(allocation: Allocation, *, supply: Supply) -> Placement:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import floor
 
-from scheduler.model.allocation import Bundle
+from scheduler.model.allocated import Bundle
 from scheduler.model.resources import TOLERANCE
 
 UNIT = 1_000_000_000  # of a slot: whole numbers, and what they leave out is within the tolerance

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal
 
-from .latency import Limits
+from .latency_limits import Limits
 
 Visibility = Literal["shared", "private"]
 Chaining = Literal["allowed", "never"]

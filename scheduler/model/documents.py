@@ -23,9 +23,9 @@ from .errors import InvalidDataflow, WeirError
 from .flux import is_flux, read_flux, type_remedy
 from .graph_checks import check_graph
 from .json_text import read_json
-from .latency import Limits, from_json, to_json
+from .latency_limits import Limits, from_json, to_json
 from .latency_reading import read_latency
-from .positions import Problems, TextPosition, Unreadable, listed
+from .positions import Problems, TextPosition, UnreadableDocument, listed
 from .task_types import TaskType, TaskTypes
 from .yaml_text import read_yaml, resolve_plain
 
@@ -67,7 +67,7 @@ def read_document(
     problems = Problems()
     try:
         dataflow, suggestion = _read(text, format, problems, task_types, check_config, columns_of)
-    except Unreadable:
+    except UnreadableDocument:
         dataflow, suggestion = None, None
     if dataflow is None or problems:
         raise InvalidDataflow(problems=problems.in_order(), suggestion=suggestion)
@@ -89,7 +89,7 @@ def columns_of_document(
     problems = Problems()
     try:
         return columns_by_task(_draft(text, format, problems, task_types), columns_of)
-    except Unreadable:
+    except UnreadableDocument:
         return {}
 
 
@@ -110,7 +110,7 @@ def read_limits(
     """
     problems = Problems()
     limits = None
-    with suppress(Unreadable):
+    with suppress(UnreadableDocument):
         limits = read_latency(read_yaml(_decoded(text, problems), problems), problems, tasks=tasks, streams=streams)
     if problems:
         raise InvalidDataflow(problems=problems.in_order())
@@ -293,7 +293,7 @@ def _check_duplicates(
     same = equivalent_tasks(dataflow, task_types=task_types)
     if not same:
         return None
-    with suppress(Unreadable):  # more than are listed: the suggestion settles them all
+    with suppress(UnreadableDocument):  # more than are listed: the suggestion settles them all
         children = dataflow.children()
         for task_id, first in same.items():
             remedy = f"Let {first} serve for both; the de-duplicated dataflow is attached."

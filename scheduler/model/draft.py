@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 
 from .bounds import DOCUMENT_QUERIES
 from .dataflow import Chaining, Visibility
-from .latency import Limits
+from .latency_limits import Limits
 from .latency_reading import read_latency
 from .names import described, not_plain
 from .parameters import check_config
-from .positions import Node, Problems, TextPosition, Unreadable, shown
+from .positions import DocumentNode, Problems, TextPosition, UnreadableDocument, shown
 from .schema import dataflow_schema
 from .structure import check_structure
 from .task_types import TaskType, TaskTypes
@@ -32,7 +32,7 @@ class DraftTask:
     type: TaskType | None
     config: dict[str, object]
     position: TextPosition
-    parameters: dict[str, Node] = field(default_factory=dict)  # where its config's values stand
+    parameters: dict[str, DocumentNode] = field(default_factory=dict)  # where its config's values stand
     chain: Chaining = "allowed"
 
 
@@ -40,8 +40,8 @@ class DraftTask:
 class DraftStream:
     """A stream as it stands in the document; an end is None where it is missing or no text."""
 
-    source: Node | None
-    target: Node | None
+    source: DocumentNode | None
+    target: DocumentNode | None
     selectivity: float | None
     position: TextPosition
 
@@ -78,7 +78,7 @@ class DraftReader:
         self.draft = Draft()
         self.parsed_characters = 0
 
-    def read(self, root: Node) -> Draft:
+    def read(self, root: DocumentNode) -> Draft:
         """The draft of a document; raises Unreadable where there is none."""
         if root.value is None:
             raise self.problems.stop(
@@ -86,7 +86,7 @@ class DraftReader:
             )
         check_structure(root, self.problems)
         if not root.is_mapping:
-            raise Unreadable
+            raise UnreadableDocument
         document = root.value
         self.draft.name = _text(document.get("name")) or ""
         if (place := not_plain(self.draft.name)) is not None:
@@ -112,12 +112,12 @@ class DraftReader:
         return {(stream.source.value, stream.target.value) for stream in self.draft.streams
                 if stream.source is not None and stream.target is not None}
 
-    def _task(self, node: Node) -> None:
+    def _task(self, node: DocumentNode) -> None:
         stated_id, config, rate = (node.value.get(key) for key in ("id", "config", "rate"))
         task_id = self._task_id(stated_id)
         task_type = self._task_type(node.value.get("type"), task_id)
         if config is None or config.value is None:
-            config = Node({}, node.position)
+            config = DocumentNode({}, node.position)
         if task_type is not None and config.is_mapping:
             named = task_id or shown(_text(stated_id) or "") or "without an id"  # as it calls itself, a double's too
             check_config(task_type, config, self.problems, task_id=named)
@@ -131,7 +131,7 @@ class DraftReader:
         if rate is not None:
             self._rate(task_id, rate)
 
-    def _count_parsed(self, task_type: TaskType, config: Node, task_id: str) -> None:
+    def _count_parsed(self, task_type: TaskType, config: DocumentNode, task_id: str) -> None:
         for parameter in task_type.parameters:
             text = _text(config.value.get(parameter.name)) if parameter.expression or parameter.query else None
             self.parsed_characters += len(text or "")
@@ -141,7 +141,7 @@ class DraftReader:
                     f"The queries up to task {task_id} have more than {DOCUMENT_QUERIES.most:,} characters.",
                     "Split the dataflow, or let tasks share what several of them compute.")
 
-    def _task_id(self, node: Node | None) -> str | None:
+    def _task_id(self, node: DocumentNode | None) -> str | None:
         """A task's id; None where it is missing, invalid, or another task's."""
         task_id = _text(node)
         if task_id is None:
@@ -158,7 +158,7 @@ class DraftReader:
             return None
         return task_id
 
-    def _task_type(self, node: Node | None, task_id: str | None) -> TaskType | None:
+    def _task_type(self, node: DocumentNode | None, task_id: str | None) -> TaskType | None:
         name = _text(node)
         if name is None or name in self.task_types:
             return self.task_types.get(name)
@@ -170,7 +170,7 @@ class DraftReader:
         )
         return None
 
-    def _rates(self, rates: Node) -> None:
+    def _rates(self, rates: DocumentNode) -> None:
         for task_id, rate in rates.value.items():
             if task_id in self.draft.tasks or task_id in self.draft.invalid_ids:
                 self._rate(task_id, rate, key=rates.keys[task_id])
@@ -182,7 +182,7 @@ class DraftReader:
                 f"Did you mean {near}?" if near else "Name a source of this dataflow.",
             )
 
-    def _rate(self, task_id: str, node: Node, *, key: TextPosition | None = None) -> None:
+    def _rate(self, task_id: str, node: DocumentNode, *, key: TextPosition | None = None) -> None:
         task, rate = self.draft.tasks.get(task_id), _number(node)
         if task is not None and task.type is not None and task.type.kind != "source":
             self.problems.add(
@@ -197,15 +197,15 @@ class DraftReader:
             )
 
 
-def _text(node: Node | None) -> str | None:
+def _text(node: DocumentNode | None) -> str | None:
     return node.value if node is not None and isinstance(node.value, str) else None
 
 
-def _number(node: Node | None) -> float | None:
+def _number(node: DocumentNode | None) -> float | None:
     is_number = node is not None and isinstance(node.value, int | float) and not isinstance(node.value, bool)
     return float(node.value) if is_number else None
 
 
-def _mappings(node: Node | None) -> Iterable[Node]:
+def _mappings(node: DocumentNode | None) -> Iterable[DocumentNode]:
     """The elements of a list that are mappings."""
     return [element for element in node.value if element.is_mapping] if node is not None and node.is_list else []

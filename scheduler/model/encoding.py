@@ -17,7 +17,7 @@ from .plan import BillChange, Plan, Price, Step
 from .promise import BundlePromise, Load, ProfileUsed, Promise
 from .refinement import Refinement
 from .renumbering import placed_late, renumbered, with_slots
-from .settings import FragmentSettings
+from .settings_of_fragments import FragmentSettings
 from .usage import Users
 
 BEFORE_ALL = -1  # a generation before the first: nothing in any estate is numbered for it

@@ -12,7 +12,7 @@ from graphlib import CycleError, TopologicalSorter
 
 from .dataflow import _frozen
 from .fragment import Fragment, RunningBundle, RunningTask, Slot, divided_among, part_id
-from .settings import FragmentSettings
+from .settings_of_fragments import FragmentSettings
 from .usage import NAMED, NANO, SlotLoad, Users, loads_of
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from .positions import Node, Problems, Unreadable, shown
+from .positions import DocumentNode, Problems, UnreadableDocument, shown
 from .task_types import TaskTypes
 
 _SUFFIX = re.compile(r"(spout|bolt|task)$")
@@ -18,7 +18,7 @@ _COMPONENT_KEYS = frozenset({"spouts", "bolts", "topologySource"})
 _TYPE_KEY, _RATE_KEY, _CHAIN_KEY = _OWN_KEYS = "weir.type", "weir.rate", "weir.chain"
 
 
-def is_flux(root: Node) -> bool:
+def is_flux(root: DocumentNode) -> bool:
     """Whether a document is a Flux topology."""
     if not root.is_mapping:
         return False
@@ -33,7 +33,7 @@ def type_remedy(class_name: str) -> str:
     )
 
 
-def read_flux(root: Node, problems: Problems, *, task_types: TaskTypes) -> Node:
+def read_flux(root: DocumentNode, problems: Problems, *, task_types: TaskTypes) -> DocumentNode:
     """The Weir document that a Flux topology means; every value keeps its place in the topology."""
     return _Reader(problems, task_types).document(root)
 
@@ -44,7 +44,7 @@ class _Reader:
         self.names = {_squashed(name): name for name in task_types}
         self.task_types = task_types
 
-    def document(self, root: Node) -> Node:
+    def document(self, root: DocumentNode) -> DocumentNode:
         for key in ("includes", "topologySource"):
             if key in root.value:
                 self.unsupported(root.keys[key], f"{key} is not read", "Write the spouts, bolts and streams out.")
@@ -52,15 +52,15 @@ class _Reader:
             if key not in ("config", "components"):
                 self.variables(node)
         if root.value.keys().isdisjoint(("spouts", "bolts")):
-            raise Unreadable  # all that it has is elsewhere, which has been reported
+            raise UnreadableDocument  # all that it has is elsewhere, which has been reported
         tasks = [self.component(node) for key in ("spouts", "bolts") for node in self.list_of(root, key)]
         streams = [self.stream(node) for node in self.list_of(root, "streams")]
         taken = ("name", "description", "visibility", "rates", "latency")
         values = {key: root.value[key] for key in taken if key in root.value}
-        values |= {"tasks": Node(tasks, root.position), "streams": Node(streams, root.position)}
+        values |= {"tasks": DocumentNode(tasks, root.position), "streams": DocumentNode(streams, root.position)}
         return _mapping(root, values, root.keys)
 
-    def list_of(self, root: Node, key: str) -> list[Node]:
+    def list_of(self, root: DocumentNode, key: str) -> list[DocumentNode]:
         node = root.value.get(key)
         if node is None or node.value is None:
             return []
@@ -69,7 +69,7 @@ class _Reader:
             return []
         return node.value
 
-    def variables(self, node: Node) -> None:
+    def variables(self, node: DocumentNode) -> None:
         """Report Flux's variables: their values are not in the file, so nobody could review what would run."""
         stack = [node]
         while stack:
@@ -81,11 +81,11 @@ class _Reader:
                 )
             stack.extend(node.value.values() if node.is_mapping else node.value if node.is_list else ())
 
-    def component(self, node: Node) -> Node:
+    def component(self, node: DocumentNode) -> DocumentNode:
         if not node.is_mapping:
-            return Node(node.value, node.position)
+            return DocumentNode(node.value, node.position)
         settings = {key: setting for key, setting in self.config(node).items() if key in _OWN_KEYS}
-        parameters = Node({}, node.position)
+        parameters = DocumentNode({}, node.position)
         for name, value in self.properties(node):
             if name.value in _OWN_KEYS:
                 settings[name.value] = value
@@ -94,7 +94,7 @@ class _Reader:
         class_name = node.value.get("className")
         task_type = settings.get(_TYPE_KEY) or class_name
         if _TYPE_KEY not in settings and class_name is not None and isinstance(class_name.value, str):
-            task_type = Node(self.type_named(class_name.value), class_name.position)
+            task_type = DocumentNode(self.type_named(class_name.value), class_name.position)
         fields = {
             "id": node.value.get("id"), "type": task_type, "config": parameters, "rate": settings.get(_RATE_KEY),
             "chain": settings.get(_CHAIN_KEY)}
@@ -102,7 +102,7 @@ class _Reader:
             self.storm_only(node)
         return _mapping(node, {key: value for key, value in fields.items() if value is not None}, node.keys)
 
-    def config(self, node: Node) -> dict[str, Node]:
+    def config(self, node: DocumentNode) -> dict[str, DocumentNode]:
         config = node.value.get("config")
         if config is None or config.value is None:
             return {}
@@ -111,7 +111,7 @@ class _Reader:
             return {}
         return config.value
 
-    def properties(self, node: Node) -> list[tuple[Node, Node]]:
+    def properties(self, node: DocumentNode) -> list[tuple[DocumentNode, DocumentNode]]:
         properties = []
         for entry in self.list_of(node, "properties"):
             name = entry.value.get("name") if entry.is_mapping else None
@@ -124,7 +124,7 @@ class _Reader:
                                  "Write a value.")
         return properties
 
-    def storm_only(self, node: Node) -> None:
+    def storm_only(self, node: DocumentNode) -> None:
         """Report what would change the logic of a component and has no meaning here."""
         for key in ("constructorArgs", "configMethods", "factory"):
             if key in node.value and node.value[key].value:
@@ -133,7 +133,7 @@ class _Reader:
     def type_named(self, class_name: str) -> str:
         return self.names.get(_squashed(class_name.rpartition(".")[2]), class_name)
 
-    def stream(self, node: Node) -> Node:
+    def stream(self, node: DocumentNode) -> DocumentNode:
         if not node.is_mapping:
             return node
         grouping = node.value.get("grouping")
@@ -147,8 +147,8 @@ class _Reader:
         self.problems.add("flux_unsupported", position, f"In this Flux topology {what}.", remedy)
 
 
-def _mapping(like: Node, values: dict[str, Node], keys: dict) -> Node:
-    return Node(values, like.position, {key: keys.get(key, node.position) for key, node in values.items()})
+def _mapping(like: DocumentNode, values: dict[str, DocumentNode], keys: dict) -> DocumentNode:
+    return DocumentNode(values, like.position, {key: keys.get(key, node.position) for key, node in values.items()})
 
 
 def _squashed(name: str) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 import networkx as nx
 
 from .draft import Draft
-from .positions import Node, Problems, TextPosition, listed, shown
+from .positions import DocumentNode, Problems, TextPosition, listed, shown
 
 
 def check_graph(draft: Draft, problems: Problems) -> None:
@@ -44,7 +44,7 @@ def _check_streams(draft: Draft, problems: Problems, graph: nx.DiGraph) -> dict[
     return positions
 
 
-def _check_end(draft: Draft, problems: Problems, end: Node | None, word: str) -> bool:
+def _check_end(draft: Draft, problems: Problems, end: DocumentNode | None, word: str) -> bool:
     if end is None:
         return False
     if end.value in draft.tasks:

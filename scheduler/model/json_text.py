@@ -11,7 +11,7 @@ from json.decoder import JSONDecodeError, scanstring
 from typing import Any
 
 from .bounds import DOCUMENT_DEPTH, DOCUMENT_VALUES
-from .positions import Node, Problems, TextPosition, Unreadable, child_path, shown
+from .positions import DocumentNode, Problems, TextPosition, UnreadableDocument, child_path, shown
 
 _SPACE = re.compile(r"[ \t\n\r]*")
 _NUMBER = re.compile(r"(-?(?:0|[1-9][0-9]*))(\.[0-9]+)?([eE][-+]?[0-9]+)?(?![0-9A-Za-z_.+-])")
@@ -20,7 +20,7 @@ _LITERALS = {"true": True, "false": False, "null": None}
 _LONGEST_INTEGER = 40  # digits; nothing that a task takes is longer
 
 
-def read_json(text: str, problems: Problems) -> Node:
+def read_json(text: str, problems: Problems) -> DocumentNode:
     """Parse JSON text; raises Unreadable where reading on would be guessing."""
     return _Reader(text, problems).document()
 
@@ -32,7 +32,7 @@ class _Reader:
         self.line_starts = [0, *(match.end() for match in re.finditer(r"\r\n|\n|\r", text))]
         self.values = 0
 
-    def document(self) -> Node:
+    def document(self) -> DocumentNode:
         node, end = self.value(self.skip(0), "", 1)
         end = self.skip(end)
         if end != len(self.text):
@@ -42,7 +42,7 @@ class _Reader:
             )
         return node
 
-    def value(self, at: int, path: str, depth: int) -> tuple[Node, int]:
+    def value(self, at: int, path: str, depth: int) -> tuple[DocumentNode, int]:
         """The value that starts at an index, and the index behind it."""
         position = self.position(at, path)
         self.values += 1
@@ -61,11 +61,11 @@ class _Reader:
             return self.list(at, position, depth)
         if first == '"':
             text, end = self.string(at)
-            return Node(text, position), end
+            return DocumentNode(text, position), end
         return self.scalar(at, position)
 
-    def mapping(self, at: int, position: TextPosition, depth: int) -> tuple[Node, int]:
-        node, comma_at = Node({}, position), None
+    def mapping(self, at: int, position: TextPosition, depth: int) -> tuple[DocumentNode, int]:
+        node, comma_at = DocumentNode({}, position), None
         at = self.skip(at + 1)
         while not self.closes(at, "}", comma_at):
             if self.text[at : at + 1] != '"':
@@ -88,8 +88,8 @@ class _Reader:
             at, comma_at = self.comma(at, "}")
         return node, at + 1
 
-    def list(self, at: int, position: TextPosition, depth: int) -> tuple[Node, int]:
-        node, comma_at = Node([], position), None
+    def list(self, at: int, position: TextPosition, depth: int) -> tuple[DocumentNode, int]:
+        node, comma_at = DocumentNode([], position), None
         at = self.skip(at + 1)
         while not self.closes(at, "]", comma_at):
             value, at = self.value(at, child_path(position.path, len(node.value)), depth + 1)
@@ -127,19 +127,19 @@ class _Reader:
                 'Close the string with a double quote; write line breaks as \\n, and a backslash as \\\\.',
             ) from None
 
-    def scalar(self, at: int, position: TextPosition) -> tuple[Node, int]:
+    def scalar(self, at: int, position: TextPosition) -> tuple[DocumentNode, int]:
         word = _WORD.match(self.text, at)
         if word is None:
             raise self.expected(at, "a value")
         if word[0] in _LITERALS:
-            return Node(_LITERALS[word[0]], position), word.end()
+            return DocumentNode(_LITERALS[word[0]], position), word.end()
         number = _NUMBER.match(self.text, at)
         if number is not None:
-            return Node(self.number(number, position), position), number.end()
+            return DocumentNode(self.number(number, position), position), number.end()
         if word[0].lstrip("+-") in ("NaN", "Infinity"):
             self.problems.add("not_finite", position, f"{word[0]} is no JSON number.",
                               "Write a finite number, or null.")
-            return Node(None, position), word.end()
+            return DocumentNode(None, position), word.end()
         if word[0].casefold() in (*_LITERALS, "none"):
             remedy = "JSON writes true, false and null in lower case."
         else:
@@ -165,12 +165,12 @@ class _Reader:
         line = bisect_right(self.line_starts, at)
         return TextPosition(line, at - self.line_starts[line - 1] + 1, path)
 
-    def expected(self, at: int, what: str) -> Unreadable:
+    def expected(self, at: int, what: str) -> UnreadableDocument:
         if at >= len(self.text):
             return self.stop("json_syntax", at, f"The text ends where {what} should be.", "Complete the document.")
         return self.stop(
             "json_syntax", at, f"Found {shown(self.text[at])} where {what} should be.", f"Write {what} here."
         )
 
-    def stop(self, code: str, at: int, message: str, remedy: str) -> Unreadable:
+    def stop(self, code: str, at: int, message: str, remedy: str) -> UnreadableDocument:
         return self.problems.stop(code, self.position(at), message, remedy)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Collection, Sequence
 from itertools import pairwise
 
-from .latency import (
+from .latency_limits import (
     LONGEST_S,
     OVER_S,
     PERCENTILES,
@@ -19,7 +19,7 @@ from .latency import (
     path_along,
     stream_ends,
 )
-from .positions import Node, Problems, shown
+from .positions import DocumentNode, Problems, shown
 from .units import in_unit
 
 NONE = "none"
@@ -33,13 +33,13 @@ _MEASURED_EACH_S = "it is measured once a second, and in a shorter span too seld
 
 
 def read_latency(
-    node: Node | None, problems: Problems, *, tasks: Collection[str], streams: Collection[tuple[str, str]]
+    node: DocumentNode | None, problems: Problems, *, tasks: Collection[str], streams: Collection[tuple[str, str]]
 ) -> Limits | None:
     """The limits that a document asks for; None where it says nothing, and of what is wrong.
 
     Parameters
     ----------
-    node : Node or None
+    node : DocumentNode or None
         What stands under ``latency``.
     """
     if node is None or node.value is None:
@@ -56,7 +56,7 @@ def read_latency(
 
 
 def _limit(
-    node: Node, problems: Problems, tasks: Collection[str], streams: Collection[tuple[str, str]]
+    node: DocumentNode, problems: Problems, tasks: Collection[str], streams: Collection[tuple[str, str]]
 ) -> LatencyLimit | None:
     if not node.is_mapping:
         limit_s = _time(node, problems, "latency limit", SHORTEST_S, _SOONEST)
@@ -80,7 +80,7 @@ def _limit(
     return LatencyLimit(limit_s, along, over_s, percentile)
 
 
-def _time(node: Node, problems: Problems, what: str, least_s: float, why_least: str) -> float | None:
+def _time(node: DocumentNode, problems: Problems, what: str, least_s: float, why_least: str) -> float | None:
     """Seconds up to `LONGEST_S`, written as a number of them or with a unit."""
     value = node.value
     seconds: float | None = None
@@ -100,7 +100,7 @@ def _time(node: Node, problems: Problems, what: str, least_s: float, why_least: 
     return seconds
 
 
-def _percentile(node: Node | None, problems: Problems) -> tuple[float | None, bool]:
+def _percentile(node: DocumentNode | None, problems: Problems) -> tuple[float | None, bool]:
     if node is None or node.value is None:
         return None, True
     if isinstance(node.value, bool) or not isinstance(node.value, int | float):
@@ -114,7 +114,7 @@ def _percentile(node: Node | None, problems: Problems) -> tuple[float | None, bo
 
 
 def _along(
-    node: Node | None, problems: Problems, tasks: Collection[str], streams: Collection[tuple[str, str]]
+    node: DocumentNode | None, problems: Problems, tasks: Collection[str], streams: Collection[tuple[str, str]]
 ) -> tuple[str, ...] | None:
     if node is None or node.value is None:
         return ()

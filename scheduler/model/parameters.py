@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from .positions import Node, Problems, shown
+from .positions import DocumentNode, Problems, shown
 from .secrets import SECRET, SECRET_NAME, SUSPICIOUS
 from .task_types import Parameter, ParameterType, TaskType
 from .units import in_unit, units_like
@@ -16,7 +16,7 @@ _NAMES: dict[ParameterType, str] = {
 _INTEGERS = range(-(2**63), 2**63)  # what a BIGINT holds
 
 
-def check_config(task_type: TaskType, config: Node, problems: Problems, *, task_id: str) -> None:
+def check_config(task_type: TaskType, config: DocumentNode, problems: Problems, *, task_id: str) -> None:
     """Report every parameter that is unknown, missing, ill-typed, out of range or not among the choices."""
     declared = [parameter.name for parameter in task_type.parameters]
     for name, position in config.keys.items():
@@ -48,7 +48,7 @@ def check_config(task_type: TaskType, config: Node, problems: Problems, *, task_
             _check_value(parameter, parameter.type, node, problems, task_id)
 
 
-def _check_secret(parameter: Parameter, node: Node, problems: Problems, task_id: str) -> None:
+def _check_secret(parameter: Parameter, node: DocumentNode, problems: Problems, task_id: str) -> None:
     """A secret is named; one that is written out is refused, and is not repeated in the message."""
     if node.value is None and not parameter.required:
         return
@@ -67,7 +67,7 @@ def _check_secret(parameter: Parameter, node: Node, problems: Problems, task_id:
 
 
 def _takes_a_secret(
-    task_type: TaskType, parameter: Parameter, node: Node, problems: Problems, task_id: str
+    task_type: TaskType, parameter: Parameter, node: DocumentNode, problems: Problems, task_id: str
 ) -> bool:
     """Whether a secret stands where none is declared, which is reported: what other parameters hold may show up in
     columns, names and messages. Reports text that looks like a secret, too."""
@@ -91,7 +91,7 @@ def _takes_a_secret(
 
 
 def _check_value(
-    parameter: Parameter, expected: ParameterType, node: Node, problems: Problems, task_id: str
+    parameter: Parameter, expected: ParameterType, node: DocumentNode, problems: Problems, task_id: str
 ) -> None:
     def report(code: str, message: str, remedy: str) -> None:
         problems.add(code, node.position, f"Parameter {parameter.name} {message}.", remedy, task_id=task_id)
@@ -153,7 +153,7 @@ def _is(expected: ParameterType, value: object) -> bool:
     return isinstance(value, {"string": str, "boolean": bool, "list": list, "object": dict}[expected])
 
 
-def _kind(node: Node) -> str:
+def _kind(node: DocumentNode) -> str:
     if node.value is None:
         return "null"
     for expected in ("boolean", "integer", "number", "string"):

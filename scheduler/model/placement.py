@@ -9,7 +9,7 @@ from functools import cached_property
 from types import MappingProxyType
 
 from .fragment import Slot
-from .resources import Taken
+from .resources import TakenShare
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Placement:
     asked: int
     slots: tuple[Slot, ...]
     threads: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    taken: Mapping[int, Taken] = field(default_factory=dict)
+    taken: Mapping[int, TakenShare] = field(default_factory=dict)
     slots_bound: Bound | None = None
     traffic_bound: Bound | None = None  # events/s between nodes, every thread having its even part of a stream
     empty: tuple[Slot, ...] = ()

@@ -11,7 +11,7 @@ from .fragment import Fragment, RunningTask
 from .plan_kinds import PLAN_KINDS
 from .promise import Promise
 from .refinement import Refinement
-from .settings import FragmentSettings
+from .settings_of_fragments import FragmentSettings
 
 
 @dataclass(frozen=True, slots=True)

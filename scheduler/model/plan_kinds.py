@@ -1,8 +1,9 @@
 """Kinds of plans: what each is called, what it does to its dataflow's entry, what it needs, and how it is undone.
 
-A new kind is an entry here, a planner in ``scheduler``, a module of the site's kinds (``dashboard.plans.kinds``), which
-says how the site computes it, and a service that proposes it. A test fails for a kind that lacks a part, for a module
-that spells the name of a kind, and for one that names the constant of a kind that is not its own: others ask a flag.
+A new kind is an entry here, a planner in ``scheduler``, a module of the site's kinds
+(``dashboard.plans.site_plan_kinds``), which says how the site computes it, and a service that proposes it. A test fails
+for a kind that lacks a part, for a module that spells the name of a kind, and for one that names the constant of a kind
+that is not its own: others ask a flag.
 """
 
 from __future__ import annotations

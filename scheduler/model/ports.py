@@ -7,7 +7,7 @@ from typing import Protocol, runtime_checkable
 
 from .estate import Submitted
 from .fragment import Fragment, RunningTask, Slot
-from .settings import FragmentSettings
+from .settings_of_fragments import FragmentSettings
 from .usage import SlotLoad, Users
 
 

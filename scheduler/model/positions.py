@@ -25,7 +25,7 @@ class TextPosition(NamedTuple):
 
 
 @dataclass(slots=True)
-class Node:
+class DocumentNode:
     """A value of a document: a scalar, a list of nodes or a dict of nodes, and where each is.
 
     ``keys`` holds the positions of a mapping's keys. ``size`` counts the values in it, itself included, ``characters``
@@ -56,7 +56,7 @@ class Node:
         return isinstance(self.value, list)
 
 
-class Unreadable(Exception):
+class UnreadableDocument(Exception):
     """There is no reading on after this problem; it has been reported."""
 
 
@@ -75,7 +75,7 @@ class Problems:
 
         Raises
         ------
-        Unreadable
+        UnreadableDocument
             There are too many problems to go on.
         """
         if len(self._found) >= MAX_PROBLEMS:
@@ -85,10 +85,10 @@ class Problems:
                     "Correct these and submit again to see the rest.", position.path, position.line, position.column,
                 )
             )
-            raise Unreadable
+            raise UnreadableDocument
         self._found.append(Problem(code, message, remedy, position.path, position.line, position.column, task_id))
 
-    def stop(self, code: str, position: TextPosition, message: str, remedy: str) -> Unreadable:
+    def stop(self, code: str, position: TextPosition, message: str, remedy: str) -> UnreadableDocument:
         """Report a problem as `add` does, one that ends the reading; raise what this returns.
 
         Parameters
@@ -97,7 +97,7 @@ class Problems:
             Line and column.
         """
         self.add(code, position, message, remedy)
-        return Unreadable()
+        return UnreadableDocument()
 
     def clean(self, text: str, position: TextPosition) -> str:
         """The text, without what no database or channel can hold; reports what it takes out."""

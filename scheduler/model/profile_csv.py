@@ -57,7 +57,7 @@ MARKS = ("rough", "at_least", "static")
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ProfileEntry:
     """A profile as it stands in a file.
 
     ``rough`` and ``at_least`` are thread counts: those whose peak is less precise than was asked for, and those that
@@ -86,7 +86,7 @@ def read_profiles(text: str) -> tuple[Profile, ...]:
     return tuple(entry.profile for entry in read_entries(text))
 
 
-def read_entries(text: str) -> tuple[Entry, ...]:
+def read_entries(text: str) -> tuple[ProfileEntry, ...]:
     """Read profiles; rows of one task, config, version, code and machine make one.
 
     Parameters
@@ -135,7 +135,7 @@ def column_of(text: str, name: str) -> int | None:
     return header.index(name) + 1 if name in header else None
 
 
-def write_entries(entries: Iterable[Entry]) -> str:
+def write_entries(entries: Iterable[ProfileEntry]) -> str:
     """The entries as CSV that `read_entries` reads back."""
     out = io.StringIO()
     writer = csv.DictWriter(out, (*REQUIRED, *OPTIONAL), lineterminator="\n")
@@ -206,7 +206,7 @@ def _take(row: Mapping[str | None, str | None], line: int, rows: _Rows, problems
     rows.setdefault(key, []).append(_Row(line, point, row.get("origin") or "", marks))
 
 
-def _made(key: tuple[object, ...], rows: list[_Row], problems: list[Problem]) -> Entry | None:
+def _made(key: tuple[object, ...], rows: list[_Row], problems: list[Problem]) -> ProfileEntry | None:
     task, config, version, machine, code = key
 
     def marked(name: str) -> tuple[int, ...]:
@@ -217,7 +217,7 @@ def _made(key: tuple[object, ...], rows: list[_Row], problems: list[Problem]) ->
             str(task), tuple(row.point for row in rows), config=str(config), version=int(str(version)),
             machine=str(machine), static=bool(marked("static")), origin=rows[0].origin, code=str(code),
         )
-        return Entry(profile, rough=marked("rough"), at_least=marked("at_least"), line=rows[0].line)
+        return ProfileEntry(profile, rough=marked("rough"), at_least=marked("at_least"), line=rows[0].line)
     except InvalidProfile as error:
         # Lines are right one by one: it is the last of two for the same number of threads.
         seen: dict[int, int] = {}

@@ -72,7 +72,7 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class TakenShare:
     """Shares of a slot's CPU and memory that others are expected to take, and how many queries they have there."""
 
     cpu: float = 0.0
@@ -85,7 +85,7 @@ class Taken:
         return max(0.0, 1.0 - max(self.cpu, self.memory))
 
 
-NOTHING_TAKEN = Taken()
+NOTHING_TAKEN = TakenShare()
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ class Supply:
     machines : tuple of VmSize
         Sizes of the first machines to buy. Any others are of the largest size while they fill up, and the smallest that
         holds the rest.
-    taken : mapping of Slot to Taken
+    taken : mapping of Slot to TakenShare
         The part that others take of some free slots, which come last among them.
     threads : mapping of str to int
         By node, how many threads the driver of each of its slots has, for all its queries together. Nothing is known of
@@ -116,7 +116,7 @@ class Supply:
     catalogue: Catalogue | None = None
     new_names: str = "new"
     machines: tuple[VmSize, ...] = ()
-    taken: Mapping[Slot, Taken] = field(default_factory=dict)
+    taken: Mapping[Slot, TakenShare] = field(default_factory=dict)
     threads: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -128,7 +128,7 @@ class Supply:
             twice = next(name for name, count in Counter(listed).items() if count > 1)
             raise InvalidResources(f"Slot {twice} is listed twice", remedy="List each slot once.", slot=twice)
 
-    def taken_of(self, slot: Slot) -> Taken:
+    def taken_of(self, slot: Slot) -> TakenShare:
         """What others take of a slot."""
         return self.taken.get(slot, NOTHING_TAKEN)
 

@@ -9,7 +9,7 @@ from typing import Any
 import jsonschema
 from jsonschema.validators import extend
 
-from .positions import Node, Problems, shown
+from .positions import DocumentNode, Problems, shown
 from .schema import dataflow_schema
 
 CODES = {  # by the keyword of the schema, or the keyword and the title of what it is about
@@ -28,13 +28,13 @@ _REMEDIES = {
 }
 
 
-def check_structure(root: Node, problems: Problems) -> None:
+def check_structure(root: DocumentNode, problems: Problems) -> None:
     """Report where a document differs from the schema; raises Unreadable where it has too many tasks or streams."""
     for error in _validator().iter_errors(root.plain()):
         _report(error, root, problems)
 
 
-def _report(error: jsonschema.ValidationError, root: Node, problems: Problems) -> None:
+def _report(error: jsonschema.ValidationError, root: DocumentNode, problems: Problems) -> None:
     node, task_id = _node_at(root, list(error.absolute_path))
     schema, limit, value = error.schema, error.validator_value, error.instance
     title = schema["title"]
@@ -73,7 +73,7 @@ def _report(error: jsonschema.ValidationError, root: Node, problems: Problems) -
     problems.add(code, position, message, remedy, task_id=task_id)
 
 
-def _node_at(root: Node, path: list[str | int]) -> tuple[Node, str | None]:
+def _node_at(root: DocumentNode, path: list[str | int]) -> tuple[DocumentNode, str | None]:
     """The node that a path leads to, and the id of the task that it is in."""
     node, task_id = root, None
     for depth, step in enumerate(path):

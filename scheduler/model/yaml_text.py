@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 
 from .bounds import DOCUMENT_CHARACTERS, DOCUMENT_DEPTH, DOCUMENT_VALUES
-from .positions import Node, Problems, TextPosition, child_path, shown
+from .positions import DocumentNode, Problems, TextPosition, child_path, shown
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _INTEGER = re.compile(r"[-+]?[0-9]{1,40}|0o[0-7]{1,50}|0x[0-9a-fA-F]{1,40}")
@@ -28,7 +28,7 @@ _WORDS = {
 } | {"": None}
 
 
-def read_yaml(text: str, problems: Problems) -> Node:
+def read_yaml(text: str, problems: Problems) -> DocumentNode:
     """Parse YAML text; raises Unreadable where reading on would be guessing."""
     try:
         return _Reader(text, problems).document()
@@ -81,10 +81,10 @@ class _Reader:
     def __init__(self, text: str, problems: Problems) -> None:
         self.events = yaml.parse(text, Loader=_LOADER)
         self.problems = problems
-        self.anchors: dict[str, Node | None] = {}  # None while the anchor's value is still being read
+        self.anchors: dict[str, DocumentNode | None] = {}  # None while the anchor's value is still being read
         self.values = self.characters = 0
 
-    def document(self) -> Node:
+    def document(self) -> DocumentNode:
         root = None
         for event in self.events:
             if isinstance(event, yaml.DocumentStartEvent) and root is not None:
@@ -94,16 +94,16 @@ class _Reader:
                 )
             if isinstance(event, yaml.NodeEvent):
                 root = self.value(event, "", 0)
-        return root or Node(None, TextPosition(1, 1))
+        return root or DocumentNode(None, TextPosition(1, 1))
 
-    def value(self, event: yaml.NodeEvent, path: str, depth: int) -> Node:
+    def value(self, event: yaml.NodeEvent, path: str, depth: int) -> DocumentNode:
         """The value that begins with an event, inside of so many lists and mappings."""
         position = _position(event.start_mark, path)
         if isinstance(event, yaml.AliasEvent):
             return self.alias(event, position, depth)
         self.check_node(event, position)
         if isinstance(event, yaml.ScalarEvent):
-            node = Node(self.scalar(event, position), position, characters=len(event.value))
+            node = DocumentNode(self.scalar(event, position), position, characters=len(event.value))
         else:
             self.check_depth(depth + 1, position)
             if event.anchor:
@@ -113,8 +113,8 @@ class _Reader:
             self.anchors[event.anchor] = node
         return node
 
-    def mapping(self, position: TextPosition, depth: int) -> Node:
-        node = Node({}, position)
+    def mapping(self, position: TextPosition, depth: int) -> DocumentNode:
+        node = DocumentNode({}, position)
         while not isinstance(event := next(self.events), yaml.MappingEndEvent):
             key = self.key(event, position)
             value = self.value(next(self.events), key.position.path, depth)
@@ -128,13 +128,13 @@ class _Reader:
                 node.value[key.value], node.keys[key.value] = value, key.position
         return _measured(node, node.value.values())
 
-    def list(self, position: TextPosition, depth: int) -> Node:
-        node = Node([], position)
+    def list(self, position: TextPosition, depth: int) -> DocumentNode:
+        node = DocumentNode([], position)
         while not isinstance(event := next(self.events), yaml.SequenceEndEvent):
             node.value.append(self.value(event, child_path(position.path, len(node.value)), depth))
         return _measured(node, node.value)
 
-    def key(self, event: yaml.NodeEvent, parent: TextPosition) -> Node:
+    def key(self, event: yaml.NodeEvent, parent: TextPosition) -> DocumentNode:
         """A mapping's key with the position of its value; None for one that is refused."""
         if not isinstance(event, yaml.ScalarEvent):
             what = "an alias" if isinstance(event, yaml.AliasEvent) else "a list or a mapping"
@@ -144,7 +144,7 @@ class _Reader:
         self.check_node(event, position)
         key = self.problems.clean(event.value, position)
         if event.anchor:
-            self.anchors[event.anchor] = Node(key, position)
+            self.anchors[event.anchor] = DocumentNode(key, position)
         if event.implicit[0] and not isinstance(self.scalar(event, position), str):
             self.problems.add(
                 "key_not_text", position, f"Key {shown(key) or 'without a name'} is not text.",
@@ -153,10 +153,10 @@ class _Reader:
         elif event.implicit[0] and key == "<<":
             self.problems.add("merge_key", position, "Merge keys (<<) are not read.", "Write the merged keys out.")
         else:
-            return Node(key, position)
-        return Node(None, position)
+            return DocumentNode(key, position)
+        return DocumentNode(None, position)
 
-    def alias(self, event: yaml.AliasEvent, position: TextPosition, depth: int) -> Node:
+    def alias(self, event: yaml.AliasEvent, position: TextPosition, depth: int) -> DocumentNode:
         if event.anchor not in self.anchors:
             raise self.problems.stop(
                 "unknown_alias", position, f"Alias *{shown(event.anchor)} has no anchor before it.",
@@ -211,7 +211,7 @@ class _Reader:
             )
 
 
-def _measured(node: Node, children: Collection[Node]) -> Node:
+def _measured(node: DocumentNode, children: Collection[DocumentNode]) -> DocumentNode:
     """The node with its size and height, by which aliases to it are bounded."""
     node.size = 1 + sum(child.size for child in children)
     node.height = 1 + max((child.height for child in children), default=0)

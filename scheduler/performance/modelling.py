@@ -17,7 +17,7 @@ from scheduler.model.profile import Point, Profile, counted_threads
 
 from .core_speed import at_speed, mean_speed
 from .fixed_load import FAR_ENOUGH, with_fixed_load
-from .sweep import Done, Sweep, Trial, Try
+from .sweep import Sweep, SweepResult, Trial, Try
 
 NEARBY = 1.25  # a first guess is wrong by no more than this, as a rule
 
@@ -45,7 +45,7 @@ class _Peak:
 Tried = dict[float, list[Trial]]  # of one thread count, by rate
 
 
-def next_step(trials: Iterable[Trial], *, sweep: Sweep) -> Try | Done:
+def next_step(trials: Iterable[Trial], *, sweep: Sweep) -> Try | SweepResult:
     """Decide what to measure next, from what was measured so far.
 
     Thread counts double until the peak rate is flat or falls, then the ranges beside the best one are halved. For each
@@ -65,7 +65,7 @@ def next_step(trials: Iterable[Trial], *, sweep: Sweep) -> Try | Done:
 
     Returns
     -------
-    Try or Done
+    Try or SweepResult
         The next trial; or the measured points and why there is no next.
 
     References
@@ -88,7 +88,7 @@ def next_step(trials: Iterable[Trial], *, sweep: Sweep) -> Try | Done:
         if step.at_least:
             break
     if not any(peak.trial for peak in peaks.values()):
-        return Done((), _nothing_stable(by_threads[min(peaks)], sweep))
+        return SweepResult((), _nothing_stable(by_threads[min(peaks)], sweep))
     lower = _halves(peaks, by_threads, sweep)
     if lower and spent_s + sweep.trial_s <= sweep.budget_s:
         return lower[0]
@@ -107,7 +107,7 @@ def next_step(trials: Iterable[Trial], *, sweep: Sweep) -> Try | Done:
 
 
 def measured_profile(
-    done: Done, *, task_type: str, version: int, machine: str, config: str = "", code: str = "",
+    done: SweepResult, *, task_type: str, version: int, machine: str, config: str = "", code: str = "",
     origin: str = "measured",
 ) -> Profile:
     """The profile that a finished sweep found.
@@ -262,7 +262,7 @@ def _fed_no_more(tried: Tried, sweep: Sweep) -> str:
 
 def _out_of_time(
     by_threads: Mapping[int, Tried], peaks: Mapping[int, _Peak], spent_s: float, sweep: Sweep
-) -> Done:
+) -> SweepResult:
     """What is known when the budget is spent: of a thread count under way its best stable trial."""
     known = dict(peaks)
     for threads, tried in by_threads.items():
@@ -281,7 +281,7 @@ def _at_speed(point: Point, peak: _Peak, speed: float) -> Point:
     return replace(point, cpu=min(1.0, trial.cpu), idle_cpu=min(trial.idle_cpu, trial.cpu, 1.0))
 
 
-def _done(peaks: Mapping[int, _Peak], by_threads: Mapping[int, Tried], sweep: Sweep, why: str) -> Done:
+def _done(peaks: Mapping[int, _Peak], by_threads: Mapping[int, Tried], sweep: Sweep, why: str) -> SweepResult:
     points = tuple(
         Point(threads, peak.trial.rate_per_s, min(1.0, peak.trial.cpu), min(1.0, peak.trial.memory),
               min(peak.trial.idle_cpu, peak.trial.cpu, 1.0), min(peak.trial.idle_memory, peak.trial.memory, 1.0))
@@ -311,7 +311,7 @@ def _done(peaks: Mapping[int, _Peak], by_threads: Mapping[int, Tried], sweep: Sw
     rough = tuple(sorted(threads for threads, peak in peaks.items() if not peak.precise or threads in doubted))
     at_least = tuple(sorted(threads for threads, peak in peaks.items() if peak.at_least))
     eased = (_at_ease(point) if peaks[point.threads].spare else point for point in with_fixed_load(points, stable))
-    return Done(tuple(eased), why, rough, at_least, speed)
+    return SweepResult(tuple(eased), why, rough, at_least, speed)
 
 
 def _at_ease(point: Point) -> Point:

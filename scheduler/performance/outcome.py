@@ -10,7 +10,7 @@ from scheduler.model.promise import BundlePromise, Load, Promise
 
 from .drift import BOUND, LEAST_LOAD
 from .rates import by_chance, falls_short
-from .seen import BundleSeen, Seen
+from .seen import BundleSeen, DataflowSeen
 
 LATENCY_BOUND = 0.5  # the prediction of latency is an estimate: half as much again is not yet a miss
 AT_PEAK = 0.95  # of what a profile says that threads sustain
@@ -27,7 +27,7 @@ _NOT_MEASURED = Load()
 
 
 @dataclass(frozen=True, slots=True)
-class Reason:
+class MissReason:
     """Why a promise was missed, in words, and what would help; ``task`` is the one that it comes from, if one."""
 
     cause: Cause
@@ -44,7 +44,7 @@ class Miss:
     where: str
     promised: float
     measured: float
-    reason: Reason
+    reason: MissReason
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,21 +54,21 @@ class Deviation:
     task: str
     planned_per_s: float
     measured_per_s: float
-    reason: Reason
+    reason: MissReason
 
 
-def misses(promise: Promise, seen: Seen) -> tuple[Miss, ...]:
+def misses(promise: Promise, seen: DataflowSeen) -> tuple[Miss, ...]:
     """Which promises were missed, and why: the rate first, then latency, then the loads of slots.
 
     Parameters
     ----------
-    seen : Seen
+    seen : DataflowSeen
         What was measured, over long enough to say something. What is None or absent was not, and is not judged.
     """
     return tuple((*_of_rate(promise, seen), *_of_latency(promise, seen), *_of_slots(promise, seen)))
 
 
-def lasting_misses(promise: Promise, seen: Seen, recent: Seen | None) -> tuple[Miss, ...]:
+def lasting_misses(promise: Promise, seen: DataflowSeen, recent: DataflowSeen | None) -> tuple[Miss, ...]:
     """The promises that were missed and still are, and why they are by now: who was behind only at first, or for a
     moment, is not blamed.
 
@@ -83,7 +83,7 @@ def lasting_misses(promise: Promise, seen: Seen, recent: Seen | None) -> tuple[M
         replace(miss, reason=still[miss.what, miss.where]) for miss in missed if (miss.what, miss.where) in still)
 
 
-def deviations(promise: Promise, seen: Seen) -> tuple[Deviation, ...]:
+def deviations(promise: Promise, seen: DataflowSeen) -> tuple[Deviation, ...]:
     """Of a schedule that keeps its rate, the first task for which fewer events come than were planned.
 
     Plans count with the selectivities that types declare until they are measured. Tasks after it get less in turn.
@@ -93,19 +93,19 @@ def deviations(promise: Promise, seen: Seen) -> tuple[Deviation, ...]:
     for task in dict.fromkeys(bundle.task for bundle in promise.bundles):
         planned, comes = _planned_per_s(task, promise), seen.offered_per_s.get(task)
         if comes is not None and falls_short(comes, planned, over_s=seen.over_s):
-            return (Deviation(task, planned, comes, Reason(
+            return (Deviation(task, planned, comes, MissReason(
                 "selectivity", f"{task} gets {comes:.4g} of {planned:.4g} planned events/s, and no task falls "
                 "behind: upstream tasks have a lower selectivity than planned", "compare", task)),)
     return ()
 
 
-def blur_of(promise: Promise, seen: Seen) -> float:
+def blur_of(promise: Promise, seen: DataflowSeen) -> float:
     """The part of its rate that may be missing by chance, as few events as were counted; 0 where they were many."""
     kept_per_s = promise.kept_per_s
     return min(1.0, by_chance(kept_per_s, over_s=seen.over_s) / kept_per_s) if kept_per_s else 0.0
 
 
-def taken_of(promise: Promise, seen: Seen, slot: str) -> Load:
+def taken_of(promise: Promise, seen: DataflowSeen, slot: str) -> Load:
     """What a schedule's own bundles take of a slot; the whole slot's load where not each of them was measured."""
     loads = [_seen(bundle, seen).load for bundle in promise.on_slots.get(slot, ())]
     whole = seen.slots.get(slot, Load())
@@ -115,7 +115,7 @@ def taken_of(promise: Promise, seen: Seen, slot: str) -> Load:
         whole.memory if None in memory else sum(share or 0.0 for share in memory))
 
 
-def promised_of(promise: Promise, seen: Seen, slot: str) -> Load:
+def promised_of(promise: Promise, seen: DataflowSeen, slot: str) -> Load:
     """What was promised of what `taken_of` tells: of its own bundles, or of the whole slot with what others take."""
     loads = [_seen(bundle, seen).load for bundle in promise.on_slots.get(slot, ())]
     own, whole = promise.own_load_of(slot), promise.load_of(slot)
@@ -129,7 +129,7 @@ def over(measured: float, promised: float) -> bool:
     return measured > promised * (1 + BOUND) and measured > promised + LEAST_LOAD
 
 
-def _of_rate(promise: Promise, seen: Seen) -> Iterator[Miss]:
+def _of_rate(promise: Promise, seen: DataflowSeen) -> Iterator[Miss]:
     if seen.rate_per_s is None or not promise.rate_per_s:
         return
     # What is read along the way counts as well as what goes in: events may pile up between. What does not come for a
@@ -149,16 +149,16 @@ def _planned_per_s(task: str, promise: Promise) -> float:
     return promise.rates_per_s[task] * promise.kept_per_s / promise.rate_per_s if promise.rate_per_s else 0.0
 
 
-def _of_latency(promise: Promise, seen: Seen) -> Iterator[Miss]:
+def _of_latency(promise: Promise, seen: DataflowSeen) -> Iterator[Miss]:
     if seen.latency_s is None or seen.latency_s <= promise.latency_s * (1 + LATENCY_BOUND):
         return
-    reason = Reason("estimate", "no bundle falls behind; batches take longer than estimated", "wait")
+    reason = MissReason("estimate", "no bundle falls behind; batches take longer than estimated", "wait")
     if _limiting(promise, seen):
         reason = _limit(promise, seen)
     yield Miss("latency", "", promise.latency_s, seen.latency_s, reason)
 
 
-def _of_slots(promise: Promise, seen: Seen) -> Iterator[Miss]:
+def _of_slots(promise: Promise, seen: DataflowSeen) -> Iterator[Miss]:
     for slot in promise.on_slots:
         expected, actual = promised_of(promise, seen, slot), taken_of(promise, seen, slot)
         for what, promised, measured in (
@@ -169,56 +169,56 @@ def _of_slots(promise: Promise, seen: Seen) -> Iterator[Miss]:
                 yield Miss(what, slot, promised or 0.0, measured, _beyond(promise, seen, slot, what))
 
 
-def _limit(promise: Promise, seen: Seen) -> Reason:
+def _limit(promise: Promise, seen: DataflowSeen) -> MissReason:
     """What keeps the dataflow from its rate."""
     for bundle in promise.bundles:
         silence = _seen(bundle, seen).silent
         if silence:
-            return Reason("silent", f"{silence}, where {bundle.task} is placed", "wait", bundle.task)
+            return MissReason("silent", f"{silence}, where {bundle.task} is placed", "wait", bundle.task)
     for bundle in promise.bundles:
         cause = _seen(bundle, seen).failing
         if cause:
-            return Reason("failing", f"query {bundle.id} of {bundle.task} fails: {cause}", "wait", bundle.task)
+            return MissReason("failing", f"query {bundle.id} of {bundle.task} fails: {cause}", "wait", bundle.task)
     limiting = _limiting(promise, seen)
     if limiting:
         return _of_bundle(promise, seen, max(limiting, key=lambda bundle: _use(bundle, seen)))
     own = {bundle.id for bundle in promise.bundles}
     held = next((bundle for bundle in promise.bundles if not own.issuperset(_seen(bundle, seen).waits_for)), None)
     if held is not None:
-        return Reason("others", (
+        return MissReason("others", (
             f"{held.task} waits for a query of another dataflow that reads its output and falls behind"), "wait",
             held.task)
     emitted = f"the sources emit {seen.rate_per_s:.4g} of {promise.rate_per_s:.4g} events/s"
-    return Reason("source", f"{emitted}; no task falls behind", "source")
+    return MissReason("source", f"{emitted}; no task falls behind", "source")
 
 
-def _of_bundle(promise: Promise, seen: Seen, bundle: BundlePromise) -> Reason:
+def _of_bundle(promise: Promise, seen: DataflowSeen, bundle: BundlePromise) -> MissReason:
     """Why a bundle that is behind does no more."""
     actual, slot = _seen(bundle, seen), seen.slots.get(bundle.slot, Load())
     threads = f"{bundle.threads} thread{'s' if bundle.threads > 1 else ''}"
     handles = f"{bundle.task} on {bundle.slot} ({threads}) handles {_rate(actual)}"
     if _use(bundle, seen) >= AT_PEAK:
-        return Reason("peak", f"{handles}, the most that its profile allows", "compare", bundle.task)
+        return MissReason("peak", f"{handles}, the most that its profile allows", "compare", bundle.task)
     for what, taken in (("CPU", slot.cpu), ("memory", slot.memory)):
         if taken is not None and taken >= TAKEN:
             beyond = _beyond(promise, seen, bundle.slot, what)
             full = f"the {what} of {bundle.slot} is fully used ({taken:.0%}), and {bundle.task} waits for it"
-            return Reason(what, f"{full}; {beyond.why}", beyond.remedy, beyond.task or bundle.task)
+            return MissReason(what, f"{full}; {beyond.why}", beyond.remedy, beyond.task or bundle.task)
     crowd = promise.crowded.get(bundle.slot)
     if crowd is not None:
-        return Reason(
+        return MissReason(
             "threads", f"{handles} and waits for free threads: {crowd.explanation(bundle.slot)}", "threads", bundle.task
         )
     allowed = "" if bundle.sustains_per_s is None else f", although its profile allows {bundle.sustains_per_s:.4g}"
-    return Reason("drift", f"{handles} and falls behind{allowed}", "measure", bundle.task)
+    return MissReason("drift", f"{handles} and falls behind{allowed}", "measure", bundle.task)
 
 
-def _beyond(promise: Promise, seen: Seen, slot: str, what: What) -> Reason:
+def _beyond(promise: Promise, seen: DataflowSeen, slot: str, what: What) -> MissReason:
     """Why a slot takes more CPU or memory than was predicted, or all that there is."""
     own = promise.on_slots.get(slot, ())
     loads = [_of(_seen(bundle, seen).load, what) for bundle in own]
     if None in loads:
-        return Reason("others", "the use of each single query was not measured", "slots")
+        return MissReason("others", "the use of each single query was not measured", "slots")
     measured = sum(load or 0.0 for load in loads)
     promised = [bundle.cpu if what == "CPU" else bundle.memory for bundle in own]
     # By the profiles, at the rates that came.
@@ -228,35 +228,36 @@ def _beyond(promise: Promise, seen: Seen, slot: str, what: What) -> Reason:
         return _of_mixed(promise, seen, slot, what) if slot in seen.mixed else _of_own(own, seen, measured, expected)
     if over(measured, sum(promised)):
         most = max(zip(expected, promised, own, strict=True), key=lambda use: use[0] - use[1])[2]
-        return Reason("more", (
+        return MissReason("more", (
             f"{most.task} gets {_rate(_seen(most, seen))} instead of {most.rate_per_s:.4g}"), "compare", most.task)
-    return Reason("others", "its queries use what was predicted, and something else on the slot uses the rest", "slots")
+    return MissReason(
+        "others", "its queries use what was predicted, and something else on the slot uses the rest", "slots")
 
 
-def _of_mixed(promise: Promise, seen: Seen, slot: str, what: What) -> Reason:
+def _of_mixed(promise: Promise, seen: DataflowSeen, slot: str, what: What) -> MissReason:
     """Own queries seem to take more, but others share the slot: only the sum over the slot can be judged."""
     if not _whole_is_over(promise, seen, slot, what):
-        return Reason("others", "all queries on it together use what was predicted", "slots")
-    return Reason("together", (
+        return MissReason("others", "all queries on it together use what was predicted", "slots")
+    return MissReason("together", (
         f"all queries on it use {_of(seen.slots[slot], what):.0%}, where {_of(promise.load_of(slot), what):.0%} was "
         "expected; others' are among them, and on a shared slot the use of each query is not measured"), "slots")
 
 
-def _of_own(own: Sequence[BundlePromise], seen: Seen, measured: float, expected: Sequence[float]) -> Reason:
+def _of_own(own: Sequence[BundlePromise], seen: DataflowSeen, measured: float, expected: Sequence[float]) -> MissReason:
     """Own queries take more than their profiles say: the one, or several together, of which one is to take most."""
     most = max(zip(expected, own, strict=True), key=lambda use: use[0])[1]
     if len(own) == 1:
-        return Reason("drift", (
+        return MissReason("drift", (
             f"{most.task} uses {measured:.0%} of it at {_rate(_seen(most, seen))}, where its profile says "
             f"{expected[0]:.0%}"), "measure", most.task)
     tasks = _listed(list(dict.fromkeys(bundle.task for bundle in own)))
     of_all = f"the queries of {tasks} use {measured:.0%} of it together, where their profiles say {sum(expected):.0%}"
-    return Reason("together", (
+    return MissReason("together", (
         f"{of_all} at these rates; on a shared slot the use of each query is not measured, {most.task} is expected "
         "to use most"), "measure", most.task)
 
 
-def _whole_is_over(promise: Promise, seen: Seen, slot: str, what: What) -> bool:
+def _whole_is_over(promise: Promise, seen: DataflowSeen, slot: str, what: What) -> bool:
     """Whether all queries on a slot take more than was expected of all; False where that is not measured."""
     whole = _of(seen.slots.get(slot, _NOT_MEASURED), what)
     return whole is not None and over(whole, _of(promise.load_of(slot), what) or 0.0)
@@ -266,7 +267,7 @@ def _of(load: Load, what: What) -> float | None:
     return load.cpu if what == "CPU" else load.memory
 
 
-def _expected(bundle: BundlePromise, seen: Seen, promised: float, taken: float) -> float:
+def _expected(bundle: BundlePromise, seen: DataflowSeen, promised: float, taken: float) -> float:
     """What a bundle should take at the rate that came: what it does, where it was to get none and nobody knows more."""
     rate = _seen(bundle, seen).rate_per_s
     if not rate:
@@ -278,7 +279,7 @@ def _listed(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
-def _limiting(promise: Promise, seen: Seen) -> list[BundlePromise]:
+def _limiting(promise: Promise, seen: DataflowSeen) -> list[BundlePromise]:
     """Bundles that are behind or hold others back, while nothing holds them back."""
     held_back_by = {reader for bundle_seen in seen.bundles.values() for reader in bundle_seen.waits_for}
     return [
@@ -286,7 +287,7 @@ def _limiting(promise: Promise, seen: Seen) -> list[BundlePromise]:
         if not _seen(bundle, seen).waits_for and (bundle.id in held_back_by or _is_behind(bundle, seen))]
 
 
-def _is_behind(bundle: BundlePromise, seen: Seen) -> bool:
+def _is_behind(bundle: BundlePromise, seen: DataflowSeen) -> bool:
     """Whether it reads less than comes for it; where its own rate is unknown, whether its task does."""
     if bundle.task not in seen.offered_per_s:
         return False
@@ -298,13 +299,13 @@ def _is_behind(bundle: BundlePromise, seen: Seen) -> bool:
     return falls_short(rate, offered * bundle.share, over_s=None if whole else seen.over_s)
 
 
-def _use(bundle: BundlePromise, seen: Seen) -> float:
+def _use(bundle: BundlePromise, seen: DataflowSeen) -> float:
     """What a bundle does, as a part of what its profile allows."""
     rate = _seen(bundle, seen).rate_per_s
     return 0.0 if rate is None or not bundle.sustains_per_s else rate / bundle.sustains_per_s
 
 
-def _seen(bundle: BundlePromise, seen: Seen) -> BundleSeen:
+def _seen(bundle: BundlePromise, seen: DataflowSeen) -> BundleSeen:
     return seen.bundles.get(bundle.id) or BundleSeen()
 
 

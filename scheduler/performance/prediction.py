@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from graphlib import TopologicalSorter
 from math import inf
 
-from scheduler.model.allocation import Allocation
+from scheduler.model.allocated import Allocation
 from scheduler.model.dataflow import Dataflow
 from scheduler.model.fragment import Slot
 from scheduler.model.placement import Placement

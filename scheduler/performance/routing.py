@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from scheduler.model.allocation import Allocation
+from scheduler.model.allocated import Allocation
 from scheduler.model.placement import Placement, ThreadShortage
 from scheduler.model.profile import Estimate, Profile
 
-from .sustained import Demand, Limit, Shares, crowded_slots, sustained
+from .sustained import Bottleneck, Shares, SlotDemand, crowded_slots, sustained
 
 Routing = Literal["shuffle", "slot_aware"]
 
@@ -26,7 +26,7 @@ class Routed:
     routing: Routing
     shares: Shares
     factor: float
-    limit: Limit | None
+    limit: Bottleneck | None
     estimates: Mapping[str, Mapping[int, Estimate]]
     crowded: Mapping[int, ThreadShortage] = field(default_factory=dict)
 
@@ -74,7 +74,8 @@ def route(
         for task, counts in placement.counts.items()}
     demands = {
         task: {
-            threads: Demand.of(estimate.point, static=profiles[task].static) for threads, estimate in by_threads.items()
+            threads: SlotDemand.of(estimate.point, static=profiles[task].static)
+            for threads, estimate in by_threads.items()
         }
         for task, by_threads in known.items()
     }

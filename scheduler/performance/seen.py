@@ -23,7 +23,7 @@ class BundleSeen:
 
 
 @dataclass(frozen=True)
-class Seen:
+class DataflowSeen:
     """What was measured of a dataflow.
 
     ``read_per_s`` is what each task takes in (a source: what it makes), ``offered_per_s`` what its parents make.

@@ -38,7 +38,7 @@ PRECISION = 1e-12  # of the factor, relative
 
 
 @dataclass(frozen=True, slots=True)
-class Limit:
+class Bottleneck:
     """What keeps a dataflow from more.
 
     A bundle that sustains no more, a slot whose CPU or memory is taken, or one whose driver has too few threads
@@ -63,7 +63,7 @@ class Limit:
 
 
 @dataclass(frozen=True, slots=True)
-class Demand:
+class SlotDemand:
     """What a bundle takes of its slot at its peak rate; what a ``static`` one takes does not depend on its rate.
 
     ``batches`` is the CPU of its batches, ``fewest_batches`` that of as few as may be, ``events`` that of its events;
@@ -80,7 +80,7 @@ class Demand:
     memory: float
 
     @classmethod
-    def of(cls, point: Point, *, static: bool) -> Demand:
+    def of(cls, point: Point, *, static: bool) -> SlotDemand:
         """By the point of its number of threads."""
         if static:
             return cls(True, point.rate_per_s, 0.0, 0.0, point.cpu, 0.0, point.memory, 0.0)
@@ -91,18 +91,18 @@ class Demand:
 
 def sustained(
     placement: Placement,
-    demands: Mapping[str, Mapping[int, Demand]],
+    demands: Mapping[str, Mapping[int, SlotDemand]],
     shares: Shares,
     rates_per_s: Mapping[str, float],
     crowded: Mapping[int, ThreadShortage],
     *,
     least: float,
-) -> tuple[float, Limit | None]:
+) -> tuple[float, Bottleneck | None]:
     """How many times the planned rates a placement sustains, and what keeps it from more.
 
     Parameters
     ----------
-    demands : mapping of str to mapping of int to Demand
+    demands : mapping of str to mapping of int to SlotDemand
         What a bundle takes, by task and number of threads.
     shares : mapping of str to mapping of int to float
         The part of a task's events that each bundle gets, by task and position of the slot.
@@ -113,7 +113,7 @@ def sustained(
 
     Returns
     -------
-    tuple of float and Limit or None
+    tuple of float and Bottleneck or None
         1 and None where nothing limits it.
     """
     factor, limit = inf, None
@@ -136,7 +136,7 @@ def sustained(
             if position in crowded:
                 working[position] += counts[position] * (1.0 if demand.static else load)
             if factor * load > 1:
-                factor, limit = 1 / load, Limit("bundle", placement.slots[position], task)
+                factor, limit = 1 / load, Bottleneck("bundle", placement.slots[position], task)
     if factor <= least:
         return factor, limit
     for position, core in enumerate(cores):
@@ -144,14 +144,14 @@ def sustained(
             # What hardly waits is late for want of CPU alone.
             late = core.late(most)
             named = late.task if late is not None and late.demand.waits >= WAITS else ""
-            factor, limit = most, Limit("CPU", placement.slots[position], named)
+            factor, limit = most, Bottleneck("CPU", placement.slots[position], named)
     for position, memory in enumerate(memories):
         if (most := memory.sustains(up_to=factor)) < factor:
-            factor, limit = most, Limit("memory", placement.slots[position])
+            factor, limit = most, Bottleneck("memory", placement.slots[position])
     for position, crowd in crowded.items():
         if crowd.driver_threads < factor * working[position]:
             factor = crowd.driver_threads / working[position]
-            limit = Limit("threads", placement.slots[position], crowd=crowd)
+            limit = Bottleneck("threads", placement.slots[position], crowd=crowd)
     return (1.0, None) if limit is None else (factor, limit)
 
 
@@ -174,7 +174,7 @@ class _Query:
     """A bundle that gets events: CPU that these take, and the part of its time that it waits, at the planned rate."""
 
     task: str
-    demand: Demand
+    demand: SlotDemand
     events: float
     waits: float
 

@@ -101,7 +101,7 @@ class Try:
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class SweepResult:
     """Nothing more to run. ``rough`` are thread counts whose peak is not as precise as was asked for, or that failed
     below it; ``at_least`` those that sustain all that could be fed, and may sustain more. The points are those of a
     core at ``speed``, the mean of the trials (None: not every one tells it)."""

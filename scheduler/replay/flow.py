@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from scheduler.latency.real_time import Chosen
+from scheduler.latency.real_time import BatchModes
 from scheduler.latency.triggers import BatchCost
 from scheduler.model.costs import Costs
 from scheduler.model.estate import Estate
 from scheduler.model.fragment import Fragment, RunningBundle
 from scheduler.model.task_types import TaskTypes
 from scheduler.simulation.elastic import Alternate, ElasticDataflow, ElasticPlacement, RentedVm, VmClass
-from scheduler.simulation.problem import Conditions, Worked, work_out
+from scheduler.simulation.problem import Conditions, SimulatedStep, work_out
 
 LEAST = 1e-9  # seconds for an event, or events out for one: what is less counts as that
 MOST_FIXED = 0.9  # of what a slot has: more than that batches do not take before events have their turn
@@ -81,7 +81,7 @@ class EstateFlow:
         return in_per_s
 
     def fixed_cores(
-        self, chosen: Chosen, batches: Mapping[str, BatchCost], into_per_s: Mapping[str, float]
+        self, chosen: BatchModes, batches: Mapping[str, BatchCost], into_per_s: Mapping[str, float]
     ) -> dict[str, float]:
         """Cores that each query takes for its batches, or groups of events, whatever is in them, by events into tasks.
         """
@@ -92,7 +92,7 @@ class EstateFlow:
 
     def work(
         self, conditions: Conditions, asked_per_s: Mapping[str, float], fixed: Mapping[str, float]
-    ) -> tuple[Worked, dict[str, QueryLoad]]:
+    ) -> tuple[SimulatedStep, dict[str, QueryLoad]]:
         """A step of time, from what comes to sources and waits for tasks.
 
         ``asked_per_s`` are the events that each task has to do, as far as they are known when its core is shared out;
@@ -113,7 +113,7 @@ class EstateFlow:
                 sum(worked.waiting[task] for task in fragment.active_tasks), waits_s)
         return worked, loads
 
-    def _done_per_s(self, task: str, worked: Worked) -> float:
+    def _done_per_s(self, task: str, worked: SimulatedStep) -> float:
         return worked.out_per_s[task] / self.selectivity_of(task)
 
     def _fitting(self, fixed: Mapping[str, float]) -> dict[str, float]:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from scheduler.controllers.engine import is_due, step
-from scheduler.controllers.evidence.registry import PURE_COLLECTORS
+from scheduler.controllers.control_loop import is_due, step
+from scheduler.controllers.controller_port import Controller, Observations
+from scheduler.controllers.controller_registry import CONTROLLERS
+from scheduler.controllers.evidence.evidence_registry import PURE_COLLECTORS
 from scheduler.controllers.evidence.world import Collector, World
-from scheduler.controllers.protocol import Controller, Observations
-from scheduler.controllers.registry import CONTROLLERS
-from scheduler.controllers.values import CHECKING, HOUR_S, Round
+from scheduler.controllers.loop_values import CHECKING, HOUR_S, Round
 
+from .played_world import PlayedWorld
 from .setup import Figures, LimitName, Replayed, ReplaySetup
-from .world import PlayedWorld
 
 
 def replay(setup: ReplaySetup) -> Replayed:

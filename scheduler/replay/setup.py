@@ -9,18 +9,18 @@ from statistics import median
 import numpy as np
 from numpy.typing import NDArray
 
-from scheduler.controllers.changes import Change
-from scheduler.controllers.values import HOUR_S, Policy, Round
+from scheduler.controllers.changes import AspectChange
+from scheduler.controllers.loop_values import HOUR_S, Policy, Round
 from scheduler.deployment.online import Thresholds
-from scheduler.latency.problem import IntervalBounds
-from scheduler.latency.status import TOLERATED
+from scheduler.latency.limits_met import TOLERATED
+from scheduler.latency.pacing_problem import IntervalBounds
 from scheduler.model.checks import require_finite
 from scheduler.model.costs import DECLARED, Costs
 from scheduler.model.estate import Estate
-from scheduler.model.latency import Limits
+from scheduler.model.latency_limits import Limits
 from scheduler.model.prices import Prices
 from scheduler.model.task_types import TaskTypes
-from scheduler.reuse.defragment import Rule
+from scheduler.reuse.defragment import DefragmentRule
 
 USUAL_INTERVALS = IntervalBounds(0.5, 60.0)
 LimitName = tuple[str, int]  # a dataflow, and the number of its limit
@@ -69,7 +69,7 @@ class ReplaySetup:
     costs: Costs = DECLARED
     intervals: IntervalBounds = USUAL_INTERVALS
     thresholds: Thresholds = field(default_factory=Thresholds)
-    fusing_rule: Rule = field(default_factory=Rule)
+    fusing_rule: DefragmentRule = field(default_factory=DefragmentRule)
     event_bytes: float = 100.0
     begin_s: float = 1_700_000_000.0  # any moment: of a round ten seconds
     step_s: float = 10.0
@@ -98,7 +98,7 @@ class ChangeMade:
 
     at_s: float
     round: str
-    change: Change
+    change: AspectChange
     is_back: bool = False
 
 

@@ -39,7 +39,7 @@ class Fusion:
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class DefragmentEvidence:
     """What is measured: latency that channels add, by stream; rates, by task; ages of fragments, in hours."""
 
     latency_ms: Mapping[tuple[str, str], float] = field(default_factory=dict)
@@ -51,7 +51,7 @@ class Evidence:
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class StepLoad:
     """What passes the fragments of a step: events/s into them, and over each stream that no channel carries any more
     with the latency that this channel adds; hours since the youngest began. None where that is not known."""
 
@@ -61,7 +61,7 @@ class Load:
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class DefragmentRule:
     """When a step is worth it: its gain over the time ahead is at least ``ratio`` times what it disturbs.
 
     The time ahead is as long as the younger of its fragments has run, and at most ``horizon_h``: what has just come is
@@ -90,7 +90,7 @@ class Worth:
     events_delayed: float
     disruption: float
 
-    def satisfies(self, rule: Rule) -> bool:
+    def satisfies(self, rule: DefragmentRule) -> bool:
         """Whether it is worth it."""
         return self.gain >= rule.ratio * self.disruption
 
@@ -186,7 +186,8 @@ def step_of(
 
 
 def worth_of(
-    estate: EstateView, fusion: Fusion, *, prices: Prices, query_cores: float, evidence: Evidence, rule: Rule
+    estate: EstateView, fusion: Fusion, *, prices: Prices, query_cores: float, evidence: DefragmentEvidence,
+    rule: DefragmentRule
 ) -> Worth:
     """What a step gains and what it disturbs, as `weigh` says, by what is measured of its fragments.
 
@@ -194,23 +195,23 @@ def worth_of(
     ----------
     fusion : Fusion
         The step: a path of fragments that become one.
-    evidence : Evidence
+    evidence : DefragmentEvidence
         What was measured of the fragments: ages and loads.
     """
     return weigh(fusion, load_of(estate, fusion, evidence), prices=prices, query_cores=query_cores, rule=rule)
 
 
-def load_of(estate: EstateView, fusion: Fusion, evidence: Evidence) -> Load:
+def load_of(estate: EstateView, fusion: Fusion, evidence: DefragmentEvidence) -> StepLoad:
     """What passes the fragments of a step, as far as it is measured; a rate is that of the nearest task upstream that
     has one."""
     rate_per_s = _rate_into(estate, estate.fragments[fusion.path[0]], evidence)
     crossings = tuple(
         (evidence.rates_per_s.get(stream[0], rate_per_s), evidence.latency_ms.get(stream)) for stream in fusion.streams)
     ages_h = [evidence.ages_h[fragment_id] for fragment_id in fusion.path if fragment_id in evidence.ages_h]
-    return Load(rate_per_s, crossings, min(ages_h, default=None))
+    return StepLoad(rate_per_s, crossings, min(ages_h, default=None))
 
 
-def weigh(fusion: Fusion, load: Load, *, prices: Prices, query_cores: float, rule: Rule) -> Worth:
+def weigh(fusion: Fusion, load: StepLoad, *, prices: Prices, query_cores: float, rule: DefragmentRule) -> Worth:
     """What a step gains and what it disturbs.
 
     It gains the CPU of each query that is no more and of dead tasks, and the latency of channels for every event. It
@@ -238,7 +239,7 @@ def weigh(fusion: Fusion, load: Load, *, prices: Prices, query_cores: float, rul
     )
 
 
-def in_words(fusion: Fusion, worth: Worth, *, prices: Prices, rule: Rule) -> str:
+def in_words(fusion: Fusion, worth: Worth, *, prices: Prices, rule: DefragmentRule) -> str:
     """A step's gain against its disruption, and the rule, for those who approve it.
 
     Parameters
@@ -342,7 +343,7 @@ def _dead(fragment: Fragment) -> int:
     return len(fragment.tasks) - len(fragment.kept_tasks)
 
 
-def _rate_into(estate: EstateView, fragment: Fragment, evidence: Evidence) -> float:
+def _rate_into(estate: EstateView, fragment: Fragment, evidence: DefragmentEvidence) -> float:
     """Events per second that reach a fragment: of what it reads, or of its source."""
     head = estate.tasks[fragment.tasks[0]]
     if head.parents:

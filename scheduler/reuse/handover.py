@@ -21,7 +21,7 @@ from .division import moved_bundle
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class CutPiece:
     """So many tasks of the path, as one fragment on a slot."""
 
     tasks: int
@@ -30,7 +30,7 @@ class Piece:
 
 def recut(
     path: Sequence[Fragment],
-    pieces: Sequence[Piece],
+    pieces: Sequence[CutPiece],
     *,
     upstream: Iterable[Fragment] = (),
     outputs: Collection[str] = (),
@@ -43,7 +43,7 @@ def recut(
     path : sequence of Fragment
         Each but the first reads the last working task of the one before it; none has tasks that rest. Tasks that
         nobody needs are left out.
-    pieces : sequence of Piece
+    pieces : sequence of CutPiece
         Of the path's tasks, upstream first; together all of them.
     outputs : collection of str
         Tasks whose channels are kept for those who look at them.
@@ -92,7 +92,7 @@ def recut(
 
 
 def recut_in(
-    estate: EstateView, path: Sequence[Fragment], pieces: Sequence[Piece], *, outputs: Collection[str]
+    estate: EstateView, path: Sequence[Fragment], pieces: Sequence[CutPiece], *, outputs: Collection[str]
 ) -> FragmentChange:
     """Cut the working tasks of a path of fragments anew (``recut``), with what is upstream of it in the estate.
 
@@ -141,7 +141,7 @@ def moved_in(
                 kind=HAND_OVER_BUNDLE.name, fragment=fragment.id, task=fragment.tasks[0], bundle=ids[name]))
             continue
         [heir] = recut(
-            [fragment], [Piece(fragment.active, slot)], outputs=outputs, generation=estate.generation).after.values()
+            [fragment], [CutPiece(fragment.active, slot)], outputs=outputs, generation=estate.generation).after.values()
         after[ids[name]] = replace(heir, id=ids[name])
         steps.append(Step(kind=HAND_OVER.name, fragment=ids[name]))
         for parent in estate.tasks[fragment.tasks[0]].parents:

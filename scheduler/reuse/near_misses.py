@@ -26,7 +26,7 @@ from .containment import Containment, contain
 from .fingerprint import fingerprint
 from .fragments import cut_into_chains
 from .merge import merge
-from .nearness import Difference, differences
+from .nearness import ConfigDifference, differences
 from .siblings import Siblings, expect, kin
 
 MOST_SUGGESTIONS = 5
@@ -42,7 +42,7 @@ Substitution = tuple[str, str]  # submitted task id, running task id whose confi
 class NearMiss:
     """A change of the submitted configs, and what it would save. Cores and money are estimates, as a plan's price."""
 
-    differences: tuple[Difference, ...]
+    differences: tuple[ConfigDifference, ...]
     reused: tuple[str, ...]  # submitted ids of the tasks that would be reused more
     cores_saved: float
     money_per_hour_saved: float
@@ -169,7 +169,7 @@ class _Search:
         self.order = tuple(TopologicalSorter(self.parents).static_order())
         self.configs = {
             task.id: identity_config(dataflow, task, task_types[task.type]) for task in dataflow.tasks}
-        self.neighbours: dict[Substitution, tuple[Difference, ...]] = {}
+        self.neighbours: dict[Substitution, tuple[ConfigDifference, ...]] = {}
         self.siblings: dict[str, RunningTask] = {}
         self.known: dict[tuple[str, str], list[str]] = {}  # (task, kin) -> near siblings, nearest first
         [self.as_it_is] = self.trials({frozenset(): None})
@@ -269,7 +269,7 @@ class _Search:
     def more(self, trial: _Trial) -> tuple[str, ...]:
         return tuple(task_id for task_id in self.order if task_id in trial.reused - self.as_it_is.reused)
 
-    def differences(self, trial: _Trial) -> tuple[Difference, ...]:
+    def differences(self, trial: _Trial) -> tuple[ConfigDifference, ...]:
         place = {task_id: position for position, task_id in enumerate(self.order)}
         return tuple(
             neighbour
@@ -281,7 +281,7 @@ class _Search:
         return adopted(self.dataflow, self.differences(trial))
 
 
-def adopted(dataflow: Dataflow, changes: tuple[Difference, ...]) -> Dataflow:
+def adopted(dataflow: Dataflow, changes: tuple[ConfigDifference, ...]) -> Dataflow:
     """The dataflow with a suggestion's values in place of its own."""
     configs: dict[str, dict[str, Any]] = {}
     rates = dict(dataflow.rates_per_s)

@@ -14,7 +14,7 @@ _RATE = Parameter(RATE_KEY, "number", "Events per second.", near="ratio", near_r
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class ConfigDifference:
     """One parameter of one submitted task that a running task has otherwise.
 
     ``distance`` is 0 for equal values and grows to 1 and beyond; what it measures depends on the declaration.
@@ -36,7 +36,7 @@ class Difference:
 
 def differences(
     task_type: TaskType, submitted: Mapping[str, Any], running: Mapping[str, Any], *, task: str = ""
-) -> tuple[Difference, ...] | None:
+) -> tuple[ConfigDifference, ...] | None:
     """How a running config differs from a submitted one, both canonical; None where it is not near.
 
     Every parameter that differs must be near by its own declaration (`Parameter.near`). What no parameter declares must
@@ -58,7 +58,7 @@ def differences(
         apart = FAR if declared is None else distance(declared, mine, theirs)
         if apart == FAR:
             return None
-        differences.append(Difference(task, name, mine, theirs, apart, (declared.unit or "") if declared else ""))
+        differences.append(ConfigDifference(task, name, mine, theirs, apart, (declared.unit or "") if declared else ""))
     return tuple(differences)
 
 

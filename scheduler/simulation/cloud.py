@@ -14,7 +14,7 @@ import numpy as np
 
 from .elastic import ElasticDataflow, ElasticPlacement, RentedVm
 from .loads import Chance, recorded
-from .problem import Billing, Conditions, Worked, cost_of, value_of, work_out
+from .problem import Billing, Conditions, SimulatedStep, cost_of, value_of, work_out
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Instant:
 
     at_s: float
     placement: ElasticPlacement
-    worked: Worked | None = None
+    worked: SimulatedStep | None = None
     rates_per_s: Mapping[str, float] = field(default_factory=dict)
     speeds: Mapping[str, float] = field(default_factory=dict)
 
@@ -48,7 +48,7 @@ Adapts = Callable[[Instant], ElasticPlacement]
 
 
 @dataclass(frozen=True)
-class Course:
+class SimulatedCourse:
     """What a time came to, step by step: value Γ, throughput Ω, the part that reached the outputs, and cost μ so far;
     and all machines that were rented."""
 
@@ -62,7 +62,7 @@ class Course:
 def simulate(
     dataflow: ElasticDataflow, adapts: Adapts, *, rates_per_s: Mapping[str, Sequence[float]], step_s: float,
     cloud: Cloud, rng: Chance, message_bytes: float = 100.0,
-) -> Course:
+) -> SimulatedCourse:
     """Let time go by.
 
     Parameters
@@ -99,7 +99,7 @@ def simulate(
             cost_of(machines.known, at_s + step_s, billing=cloud.billing)))
         now = Instant(at_s + step_s, placement, worked, rates, speeds)
     values, throughputs, reached, costs = zip(*course, strict=True)
-    return Course(values, throughputs, reached, costs, machines.known)
+    return SimulatedCourse(values, throughputs, reached, costs, machines.known)
 
 
 class _Machines:

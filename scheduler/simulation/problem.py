@@ -5,8 +5,8 @@ to be found are alternates, machines and cores of the greatest profit with a mea
 
 Where the text says less than it means: a flow is a rate, so it is bounded by β/m, and not by β·Δt/m, which is how many
 messages pass in Δt. And by (4.7) alone an output task that gets nothing from a starved one upstream has its full
-throughput, for it does all that comes: `Worked.reached` measures it, as the text beside the equation says, by what
-would leave if nothing were short anywhere.
+throughput, for it does all that comes: `SimulatedStep.reached` measures it, as the text beside the equation says, by
+what would leave if nothing were short anywhere.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Conditions:
 
 
 @dataclass(frozen=True, slots=True)
-class Worked:
+class SimulatedStep:
     """What a step of time came to: events a second into and out of each task, how many wait after it, each task's
     throughput Ω_i, that of the dataflow Ω (4.7), and what part reached its outputs of all that could have."""
 
@@ -75,7 +75,7 @@ def bytes_between(placement: ElasticPlacement, source: str, target: str) -> floa
                for one in written for other in read)
 
 
-def work_out(dataflow: ElasticDataflow, placement: ElasticPlacement, conditions: Conditions) -> Worked:
+def work_out(dataflow: ElasticDataflow, placement: ElasticPlacement, conditions: Conditions) -> SimulatedStep:
     """What leaves each task in a step of time, from the sources on (4.4 to 4.7)."""
     seconds = conditions.seconds
     in_per_s: dict[str, float] = {}
@@ -98,7 +98,7 @@ def work_out(dataflow: ElasticDataflow, placement: ElasticPlacement, conditions:
         could_come = own + sum(most_per_s[parent] for parent in parents)
         most_per_s[task] = (before + could_come * seconds) * alternate.selectivity / seconds
     outputs = dataflow.outputs
-    return Worked(
+    return SimulatedStep(
         in_per_s, out_per_s, waiting, throughputs, sum(throughputs[task] for task in outputs) / len(outputs),
         sum(_part(out_per_s[task], most_per_s[task]) for task in outputs) / len(outputs))
 

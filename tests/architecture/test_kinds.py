@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import pytest
 
 from scheduler import step_kinds
-from scheduler.controllers.registry import CONTROLLERS
+from scheduler.controllers.controller_registry import CONTROLLERS
 from scheduler.model import plan_kinds
 from scheduler.model.plan_kinds import PLAN_KINDS
 from scheduler.step_kinds import STEP_KINDS
@@ -21,8 +21,8 @@ NAMES = {*PLAN_KINDS, *STEP_KINDS}
 # Other words that are spelled alike: ways to steer a sweep, calls of the broker's scripts.
 OTHER_WORDS = {
     "dashboard/api/profile_routes.py", "dashboard/pages/views/sweeps.py", "dashboard/profiles/services/sweeps.py",
-    "workers/engine/channels/registry.py",
-    "dashboard/plans/joining.py",  # the option of a schedule
+    "workers/engine/channels/channel_registry.py",
+    "dashboard/plans/joining_options.py",  # the option of a schedule
     "dashboard/commands/management/commands/secret.py",  # `./weir secret set`
 }
 
@@ -145,7 +145,7 @@ OF_ONE_CONTROLLER = {
     "scheduler/controllers/evidence/chains.py": {"Chaining"},
     "scheduler/controllers/evidence/deployments.py": {"Deploying"},
     "scheduler/controllers/evidence/fusions.py": {"Defragmentation"},
-    "dashboard/controllers/latency_told.py": {"Opening"},
+    "dashboard/controllers/latency_told.py": {"BatchOpening"},
     "dashboard/api/team_routes.py": {"Defragmentation"},
 }
 
@@ -153,7 +153,7 @@ OF_ONE_CONTROLLER = {
 def test_no_module_names_a_controller_that_is_not_its_own() -> None:
     named: dict[str, set[str]] = {}
     for path in python_files("scheduler", "workers", "dashboard"):
-        if name_of(path) == "scheduler/controllers/registry.py":
+        if name_of(path) == "scheduler/controllers/controller_registry.py":
             continue
         for node in ast.walk(tree(path)):
             if isinstance(node, ast.ImportFrom) and node.module:

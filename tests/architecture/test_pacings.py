@@ -9,12 +9,12 @@ from .sources import name_of, python_files, tree
 # What managers on nodes are: the site's side, the agents' side, and the science of both.
 OF_MANAGERS = {
     "dashboard/jobs.py", "dashboard/operations/latency_limits/interval_choice.py",
-    "dashboard/operations/latency_limits/qos.py",
-    "scheduler/contracts/describe.py",  # it describes every contract
-    "scheduler/latency/managing.py", "scheduler/latency/measuring.py", "scheduler/latency/setting_up.py",
-    "scheduler/latency/standing_in.py", "workers/engine/agents/node.py", "workers/engine/agents/node_store.py",
-    "workers/engine/agents/supervising/qos.py", "workers/engine/agents/supervising/qos_sampling.py",
-    "workers/engine/qos.py"}
+    "dashboard/operations/latency_limits/qos_setup.py",
+    "scheduler/contracts/contract_schemas.py",  # it describes every contract
+    "scheduler/latency/managing.py", "scheduler/latency/latency_reports.py", "scheduler/latency/setting_up.py",
+    "scheduler/latency/standing_in.py", "workers/engine/agents/node_agent.py", "workers/engine/agents/node_store.py",
+    "workers/engine/agents/supervising/qos_agent.py", "workers/engine/agents/supervising/qos_sampling.py",
+    "workers/engine/qos_store.py"}
 READS_THE_SETTING = {"dashboard/operations/pacing_choice.py"}
 
 

@@ -9,7 +9,7 @@ from importlib import import_module
 from pathlib import Path
 
 from scheduler.model.errors import WeirError
-from workers.launcher.state import surroundings
+from workers.launcher.state_folder import surroundings
 
 NAMES = Path(__file__).with_name("names.txt")
 

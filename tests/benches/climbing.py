@@ -33,7 +33,7 @@ from scheduler.scheduling import Schedule
 from workers.engine import observed
 from workers.engine.channels.histogram import histogram_of
 from workers.engine.measuring.load import TreeLoad
-from workers.engine.measuring.machine import Stolen, slot_memory_mb
+from workers.engine.measuring.machine_class import Stolen, slot_memory_mb
 from workers.engine.measuring.speed import CoreSpeed
 from workers.engine.spark.pinning import core_for
 from workers.processes import descendants

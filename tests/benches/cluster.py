@@ -27,10 +27,10 @@ import redis
 from scheduler.contracts.reports import QueryReport
 from scheduler.model.estate import Estate
 from scheduler.model.fragment import Fragment, RunningTask, Slot
-from workers.engine import desired
-from workers.engine.channels.registry import Channels
+from workers.engine import desired_publishing
+from workers.engine.channels.channel_registry import Channels
 from workers.engine.observed import read_reports
-from workers.engine.settings import ROOT
+from workers.engine.worker_settings import ROOT
 from workers.launcher.spark_cluster import Cluster, free_port, running
 from workers.library.registry import task_types
 from workers.processes import spawn, stop
@@ -81,7 +81,8 @@ class Sides:
             1, tasks, fragments={fragment.id: fragment for fragment in fragments.values()},
             slots=tuple(Slot(side, 0) for side in SIDES))
         for side in SIDES:
-            desired.publish(self._broker, desired.desired_of(estate, side, task_types(), trigger_ms))
+            desired_publishing.publish(
+                self._broker, desired_publishing.desired_of(estate, side, task_types(), trigger_ms))
 
     def await_all(self) -> None:
         """Wait until every chain has done batches, then pause all."""
@@ -128,7 +129,8 @@ def agents(at: Bench, cluster: Cluster, *, log: Path | None) -> Iterator[dict[st
     processes = {}
     try:
         for side in SIDES:
-            argv = [sys.executable, "-m", "workers.engine.agents.node", "--node", side, "--slots", "1", "--data-dir",
+            argv = [
+                sys.executable, "-m", "workers.engine.agents.node_agent", "--node", side, "--slots", "1", "--data-dir",
                     str(at.folder)]
             with open(log or os.devnull, "ab") as output:
                 processes[side] = spawn(argv, env=env | (on_cluster if side == CLUSTER else {}), stdout=output)

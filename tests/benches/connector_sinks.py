@@ -21,9 +21,9 @@ import psycopg
 import pyarrow as pa
 import redis
 
-from workers.engine.channels import codec, keys, scripts
-from workers.engine.channels.registry import Channels
-from workers.engine.connectors.formats import Layout
+from workers.engine.channels import block_codec, keys, scripts
+from workers.engine.channels.channel_registry import Channels
+from workers.engine.connectors.formats import MessageLayout
 from workers.engine.sinks.rows import json_lines
 from workers.processes import spawn, stop
 
@@ -75,7 +75,7 @@ class FilledChannel:
 
     def __init__(self, broker: redis.Redis, channel: str) -> None:
         self._broker, self._channel, channels = broker, channel, Channels(broker)
-        layout = Layout("json", {"n": "bigint", "text": "string"}, time_field=None)
+        layout = MessageLayout("json", {"n": "bigint", "text": "string"}, time_field=None)
         channels.open_channel(channel, schema_json=layout.schema_json)
         channels.join(channel, keys.SINK)
         self._fence, self._batch, self._count = channels.take_fence(channel), 0, 0
@@ -88,7 +88,8 @@ class FilledChannel:
             rows = events(range(start, min(start + BLOCK, end)))
             self._batch += 1
             scripts.run(self._broker, "write", names, [
-                self._fence, self._batch, 0, rows.num_rows, codec.encode_block(rows.combine_chunks().to_batches()[0]),
+                self._fence, self._batch, 0, rows.num_rows,
+                block_codec.encode_block(rows.combine_chunks().to_batches()[0]),
                 time.time_ns() // 1_000_000])
         self._count = end
         return end

@@ -34,12 +34,12 @@ from scheduler.contracts.reports import STOPPED
 from scheduler.model.dataflow import Task
 from scheduler.model.estate import Estate
 from scheduler.model.fragment import Fragment, RunningTask, Slot
-from workers.engine import desired, observed
+from workers.engine import desired_publishing, observed
 from workers.engine.agents.node_store import NodeStore
 from workers.engine.connectors.intake import Full, IntakeStore, Paused
 from workers.engine.connectors.pushing import Post, push_events
-from workers.engine.settings import ROOT
-from workers.engine.sinks.store import SinkStore
+from workers.engine.sinks.sink_store import SinkStore
+from workers.engine.worker_settings import ROOT
 from workers.launcher import broker as embedded
 from workers.library.registry import task_types
 from workers.processes import spawn, stop
@@ -205,7 +205,7 @@ def quiet(kind: Kind, sources: int) -> dict[str, float]:
     """Cores and MB of the host of so many sources at which nothing comes; nobody reads what it would write."""
     for source in range(sources):
         kind.send(source, range(1))
-    wanted = desired.desired_of(estate_of(kind, sources=sources), NODE, task_types(), TRIGGER_MS)
+    wanted = desired_publishing.desired_of(estate_of(kind, sources=sources), NODE, task_types(), TRIGGER_MS)
     with tempfile.TemporaryDirectory(prefix="weir-connectors-") as folder, _idle_host(
         wanted, Path(folder), kind.settings, running=sources
     ) as (host, _, _):
@@ -230,7 +230,8 @@ def _idle_host(
     with _broker(folder) as (url, broker_pid):
         NodeStore(folder, NODE).write_desired(wanted)
         process = spawn(
-            [sys.executable, "-m", "workers.engine.connectors.host"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            [sys.executable, "-m", "workers.engine.connectors.connector_host"], stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL, env={
                 **os.environ, **settings, "REDIS_URL": url, "WEIR_NODE": NODE, "WEIR_DATA_DIR": str(folder),
                 "PYTHONPATH": str(ROOT)})
@@ -266,7 +267,8 @@ def _broker(folder: Path) -> Iterator[tuple[str, int]]:
 
 def _publish(estate: RunningEstate, wanted: Estate) -> None:
     estate.estate = wanted
-    desired.publish(estate.client, desired.desired_of(wanted, NODE, task_types(), estate.trigger_ms))
+    desired_publishing.publish(
+        estate.client, desired_publishing.desired_of(wanted, NODE, task_types(), estate.trigger_ms))
 
 
 def _is_read(estate: RunningEstate) -> bool:
@@ -317,7 +319,7 @@ def _cpu_by_part_s(estate: RunningEstate) -> dict[str, float]:
 def _host(estate: RunningEstate) -> psutil.Process | None:
     agent = psutil.Process(estate.agent_pid)
     return next((process for process in agent.children(recursive=True)
-                 if "workers.engine.connectors.host" in process.cmdline()), None)
+                 if "workers.engine.connectors.connector_host" in process.cmdline()), None)
 
 
 def _alone(read: Callable[[], None], events: int) -> Reading:

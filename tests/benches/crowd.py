@@ -30,7 +30,7 @@ from typing import Any
 from scheduler.model.documents import to_document
 from tests.benches import results
 from tests.benches.arguments import count, positive
-from workers.launcher import services
+from workers.launcher import up_services
 from workers.launcher.broker import free_port
 from workers.launcher.supervise import Service
 
@@ -188,8 +188,8 @@ def running_site(*, dataflows: int) -> Iterator[CrowdedSite]:
         played = Service("nodes", (
             sys.executable, "-P", "-m", "tests.benches.played_nodes", str(SLOTS), *NODES))
         stack.enter_context(site.started(played, folder, env))
-        options = services.Options(host="127.0.0.1", port=crowd.port, slots=SLOTS, node=NODES[0], data_dir=folder)
-        for service in (services.web(options), services.worker(url=settings.REDIS_URL), services.beat()):
+        options = up_services.UpOptions(host="127.0.0.1", port=crowd.port, slots=SLOTS, node=NODES[0], data_dir=folder)
+        for service in (up_services.web(options), up_services.worker(url=settings.REDIS_URL), up_services.beat()):
             stack.enter_context(site.started(service, folder, env))
         yield crowd
 

@@ -27,10 +27,10 @@ import redis
 from scheduler.latency.histograms import percentile_ms
 from scheduler.model.dataflow import Task
 from scheduler.model.fragment import channel_id
-from workers.engine.channels.config import ChannelConfig
-from workers.engine.channels.registry import Channels
+from workers.engine.channels.channel_config import ChannelConfig
+from workers.engine.channels.channel_registry import Channels
 from workers.engine.observed import read_meters, read_reports
-from workers.engine.settings import ROOT, Settings, from_environment
+from workers.engine.worker_settings import ROOT, Settings, from_environment
 from workers.launcher import broker as embedded
 from workers.library.registry import task_types
 from workers.processes import spawn, stop
@@ -70,7 +70,7 @@ class Driver:
     """A slot's driver without its agent: chains are started and stopped by hand."""
 
     def __init__(self, at: Bench) -> None:
-        from workers.engine.channels.spark import spark_conf
+        from workers.engine.channels.spark_channels import spark_conf
         from workers.engine.spark.session import open_session
 
         self.config = ChannelConfig.of(at.settings)
@@ -198,7 +198,7 @@ def measure_queries(at: Bench, *, count: int = 40, rate_per_s: float = 10.0, sec
 def measure_idle(at: Bench, *, slots: int = 2, seconds: float = 60.0) -> dict[str, Any]:
     """CPU of an agent, its slots and their JVMs, and of the broker, with nothing to do."""
     env = {**os.environ, "REDIS_URL": at.url, "PYTHONPATH": str(ROOT)}
-    argv = [sys.executable, "-m", "workers.engine.agents.node", "--node", "bench", "--slots", str(slots),
+    argv = [sys.executable, "-m", "workers.engine.agents.node_agent", "--node", "bench", "--slots", str(slots),
             "--data-dir", str(at.folder)]
     agent = spawn(argv, env=env, stdout=subprocess.DEVNULL)
     broker = redis.Redis.from_url(at.url)

@@ -17,9 +17,9 @@ import redis
 from scheduler.contracts.reports import RUNNING, STOPPED, QueryReport
 from scheduler.model.estate import Estate
 from scheduler.model.fragment import Fragment
-from workers.engine import desired, observed
-from workers.engine.channels.registry import Channels
-from workers.engine.settings import ROOT
+from workers.engine import desired_publishing, observed
+from workers.engine.channels.channel_registry import Channels
+from workers.engine.worker_settings import ROOT
 from workers.launcher import broker as embedded
 from workers.library.registry import task_types
 from workers.processes import spawn, stop
@@ -82,7 +82,8 @@ class RunningEstate:
     def enact(self, estate: Estate, *, within_s: float = 120) -> None:
         """Make the agent run another estate, and wait until it does and what is to stop has stopped."""
         self.estate = estate
-        desired.publish(self.client, desired.desired_of(estate, NODE, task_types(), self.trigger_ms))
+        desired_publishing.publish(
+            self.client, desired_publishing.desired_of(estate, NODE, task_types(), self.trigger_ms))
         self.wait(self._is_enacted, what=f"generation {estate.generation} is enacted", within_s=within_s)
 
     def _is_enacted(self) -> bool:
@@ -120,7 +121,7 @@ class RunningEstate:
 @contextmanager
 def running(
     estate: Estate, data_dir: Path, *, trigger_ms: int, settings: Mapping[str, str] = MappingProxyType({}),
-    agent_module: Sequence[str] = ("workers.engine.agents.node",),
+    agent_module: Sequence[str] = ("workers.engine.agents.node_agent",),
 ) -> Iterator[RunningEstate]:
     """Run an estate from nothing; afterwards nothing of it is left but the folder.
 
@@ -146,7 +147,7 @@ def running(
     agent = None
     try:
         _until(lambda: embedded.answers(prepared.url), what="the broker answers", within_s=20)
-        desired.publish(client, desired.desired_of(estate, NODE, task_types(), trigger_ms))
+        desired_publishing.publish(client, desired_publishing.desired_of(estate, NODE, task_types(), trigger_ms))
         argv = [
             sys.executable, "-m", *agent_module, "--node", NODE,
             "--slots", str(len(estate.slots)), "--data-dir", str(data_dir),

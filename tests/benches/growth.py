@@ -23,7 +23,7 @@ import redis
 
 from tests.benches.arguments import positive
 from tests.benches.results import machine, table, write
-from workers.engine.settings import ROOT
+from workers.engine.worker_settings import ROOT
 from workers.launcher.broker import free_port
 from workers.processes import spawn, stop
 

@@ -58,7 +58,7 @@ def findings_of(estate: Estate, reports: Reports) -> list[Finding]:
     """What the site finds wrong with the slots and queries of an estate."""
     from dashboard import jobs  # here: Django is set up by the command, not by whoever imports this module
     from dashboard.operations.diagnosis import health
-    from dashboard.operations.live_view.view import View
+    from dashboard.operations.live_view.estate_view import View
 
     view = View(estate=estate, reading=jobs.LiveReading(reports=reports), records={}, tasks=frozenset(estate.tasks))
     return [finding for finding in health.findings(view) if finding.part in ("node", "slot", "query")]

@@ -64,7 +64,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def measured(options: argparse.Namespace) -> dict[str, tuple[float, float | None, str]]:
     """Each figure: its value, what is to be reached, and whether it was measured or extrapolated."""
-    from dashboard.history.store import DatabaseHistory  # here, and below: Django is set up by the command
+    from dashboard.history.history_store import DatabaseHistory  # here, and below: Django is set up by the command
 
     history = DatabaseHistory()
     lines = [Series("task", f"task-{number // len(METRICS):05}", METRICS[number % len(METRICS)])
@@ -143,7 +143,7 @@ def _stored_mb(grain: Grain) -> float:
 
 def _mb_a_day(grain: Grain) -> float:
     """Of whole windows: as many as a day has."""
-    from dashboard.history.layout import LAYOUTS
+    from dashboard.history.block_layout import LAYOUTS
 
     sizes = _bytes_of(grain)
     return sum(sizes) / len(sizes) * DAY_S / LAYOUTS[grain].span_s / 1e6 if sizes else 0.0

@@ -44,7 +44,7 @@ def recorder_cost(*, dataflows: int, seconds: int) -> RecorderCost:
 def _cost(dataflows: int, seconds: int) -> RecorderCost:
     from django.conf import settings  # here, and below: Django is set up by the command
 
-    from dashboard.operations.estate_store.estate import load_estate
+    from dashboard.operations.estate_store.estate_loader import load_estate
     from dashboard.tasks.recording import Recorder
 
     residents, tasks = Residents(), 0

@@ -18,7 +18,7 @@ from scheduler.model.prices import Prices
 from scheduler.model.profile import Profiles
 from scheduler.model.resources import Node, Supply
 from scheduler.scheduling import Job, Schedule, SchedulingOptions, prepare
-from workers.engine import secrets
+from workers.engine import sealed_secrets
 from workers.library.registry import task_types
 
 from . import services
@@ -99,7 +99,7 @@ def laboratory(*, slots: int, trigger_ms: int) -> Iterator[Laboratory]:
         }
         empty = Estate(1, slots=tuple(Slot(NODE, index) for index in range(slots)))
         estate = stack.enter_context(running(empty, folder, trigger_ms=trigger_ms, settings=settings))
-        secrets.publish(estate.client, {f"{TEAM}/{SECRET}": secrets.Vault(folder).seal(database)})
+        sealed_secrets.publish(estate.client, {f"{TEAM}/{SECRET}": sealed_secrets.Vault(folder).seal(database)})
         estate.wait_slots()
         time.sleep(CALM_S)
         yield Laboratory(estate, kinds(store), folder)

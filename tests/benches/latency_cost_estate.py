@@ -95,7 +95,7 @@ def _until_done(*, waiting: int) -> None:
 def _measured(seconds: float) -> dict[str, Any]:
     """Cores of all slots over a time, and what was measured of each dataflow at its end."""
     from dashboard.catalog.models import DataflowRecord
-    from dashboard.history.store import DatabaseHistory
+    from dashboard.history.history_store import DatabaseHistory
     from dashboard.operations.models import BatchFigures, FragmentRow, LatencyStatus
     from scheduler.history.series import DATAFLOW, SECOND, Series
 
@@ -129,8 +129,8 @@ def _measured(seconds: float) -> dict[str, Any]:
 
 def _cpu_ms() -> int:
     """CPU that all slots have used since they began."""
+    from dashboard.operations.live_view.estate_view import view_for
     from dashboard.operations.live_view.telemetry import EVERYTHING
-    from dashboard.operations.live_view.view import view_for
 
     reports = view_for(EVERYTHING).reading.reports
     return sum(slot.used.cpu_ms for report in reports.values() for slot in report.slots.values() if slot.used)

@@ -23,8 +23,8 @@ import redis
 from tests.benches import results
 from tests.benches.arguments import count, positive
 from tests.benches.engine import bench
-from workers.engine.settings import ROOT
-from workers.launcher.links.link import How, NoLink, Wanted, linked
+from workers.engine.worker_settings import ROOT
+from workers.launcher.links.link import How, LinkRequest, NoLink, linked
 from workers.processes import python_path
 
 NODE = "bench"
@@ -53,14 +53,14 @@ def probe(url: str, *, questions: int, blocks: int) -> dict[str, Any]:
     return {"taken_s": taken_s, "up_mbit": rates[0], "down_mbit": rates[1]}
 
 
-def measure(url: str, wanted: Wanted | None, *, questions: int, blocks: int) -> dict[str, Any]:
+def measure(url: str, wanted: LinkRequest | None, *, questions: int, blocks: int) -> dict[str, Any]:
     """The same from a process at the node's end of such a link; without one, from where the broker is.
 
     Parameters
     ----------
     url : str
         The broker's address.
-    wanted : Wanted, optional
+    wanted : LinkRequest, optional
         The link.
     questions, blocks : int
         How many are measured.
@@ -85,7 +85,7 @@ def measure(url: str, wanted: Wanted | None, *, questions: int, blocks: int) -> 
 
 
 @contextmanager
-def _end(url: str, wanted: Wanted | None) -> Iterator[tuple[str, str, Callable[[Sequence[str]], Sequence[str]]]]:
+def _end(url: str, wanted: LinkRequest | None) -> Iterator[tuple[str, str, Callable[[Sequence[str]], Sequence[str]]]]:
     """The broker's address at the node's end, the link in words, and how a command is run there."""
     if wanted is None:
         yield url, "no link", lambda argv: argv
@@ -112,7 +112,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     kinds: tuple[How | None, ...] = (None, "relay", "netns")
     with bench() as at:
         for how in kinds:
-            wanted = Wanted(how, given.delay_ms, given.mbit) if how else None
+            wanted = LinkRequest(how, given.delay_ms, given.mbit) if how else None
             try:
                 rows.append({"link": how or "none", **measure(
                     at.url, wanted, questions=given.questions, blocks=given.blocks)})

@@ -14,7 +14,7 @@ import redis
 from scheduler.contracts.reports import NODE_REPORTS, NodeReport, QueryReport, SlotReport
 from workers.engine.channels import keys
 from workers.launcher.broker import free_port
-from workers.launcher.services import Options, web
+from workers.launcher.up_services import UpOptions, web
 
 from . import site
 from .what_if_workload import let_run, random_dataflow, stored
@@ -68,7 +68,7 @@ def live_site(folder: Path, *, teams: int, dataflows: int, clients: int) -> Iter
     for record in records:
         let_run(record, rate_per_s=10.0)
     cookies, port = site.cookies(teams), free_port()
-    options = Options(host="127.0.0.1", port=port, slots=SLOTS, node="n1", data_dir=folder)
+    options = UpOptions(host="127.0.0.1", port=port, slots=SLOTS, node="n1", data_dir=folder)
     with site.started(web(options), folder, site.environment(folder, connections=clients)) as process:
         yield LiveSite(
             port, process, cookies, [f"dataflow:{record.pk}" for record in records],
@@ -76,7 +76,7 @@ def live_site(folder: Path, *, teams: int, dataflows: int, clients: int) -> Iter
 
 
 def _queries() -> dict[str, str]:
-    from dashboard.operations.estate_store.estate import load_estate
+    from dashboard.operations.estate_store.estate_loader import load_estate
 
     return {
         bundle.id: bundle.slot.rpartition("/")[2]

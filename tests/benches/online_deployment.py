@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from scheduler.deployment.deployed_bundles import Deployment, PlacedBundle
 from scheduler.deployment.online import Thresholds, decide
-from scheduler.deployment.values import Deployment, PlacedBundle
 from tests.benches.results import machine, table, write
 
 SLOTS_A_NODE = 2

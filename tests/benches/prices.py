@@ -32,7 +32,7 @@ from scheduler.performance.cost_model import QuerySeen, SlotSeen, expected_cores
 from scheduler.planning import plan_removal, plan_submission
 from workers.engine.counters import read_counters
 from workers.engine.measuring.load import Compilers
-from workers.engine.measuring.machine import machine_class
+from workers.engine.measuring.machine_class import machine_class
 from workers.library.registry import task_types
 
 from . import results

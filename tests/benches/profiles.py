@@ -25,11 +25,11 @@ from scheduler.model.canonical import canonical_config, canonical_json
 from scheduler.model.estate import Estate
 from scheduler.model.fragment import Slot
 from scheduler.model.profile import Profile
-from scheduler.model.profile_csv import Entry, write_entries
-from scheduler.performance.modelling import Done, Sweep, Trial, Try, measured_profile, next_step
+from scheduler.model.profile_csv import ProfileEntry, write_entries
+from scheduler.performance.modelling import Sweep, SweepResult, Trial, Try, measured_profile, next_step
 from scheduler.performance.sweep import often
-from workers.engine import trials
-from workers.engine.settings import from_environment
+from workers.engine import trial_store
+from workers.engine.worker_settings import from_environment
 from workers.library.registry import task_types
 
 from . import results
@@ -64,7 +64,7 @@ class Measured:
     """A finished sweep: what it found, why it ended, and the trials that it rests on."""
 
     target: SweepTarget
-    done: Done
+    done: SweepResult
     results: tuple[TrialResult, ...]
     took_s: float
 
@@ -134,15 +134,15 @@ def ordered(broker: redis.Redis, order: TrialOrder) -> TrialResult:
     why = ""
     for attempt in range(TRIES):
         again = replace(order, id=f"{order.id}-{attempt}")
-        trials.order(broker, again)
+        trial_store.order(broker, again)
         heard = time.monotonic()
-        while (result := trials.result(broker, again.id)) is None and time.monotonic() - heard < SILENT_S:
-            if trials.progress(broker, again.id) is not None:
+        while (result := trial_store.result(broker, again.id)) is None and time.monotonic() - heard < SILENT_S:
+            if trial_store.progress(broker, again.id) is not None:
                 heard = time.monotonic()
             time.sleep(0.05)
         if result is not None and result.ok:
             return result
-        trials.cancel(broker, again.id)
+        trial_store.cancel(broker, again.id)
         why = "nothing was heard of it" if result is None else f"{result.message}. {result.remedy}"
         if result is not None and not result.passing:
             break
@@ -237,7 +237,8 @@ def _spreads(all_measured: Sequence[Measured]) -> list[dict[str, Any]]:
 def _write(out: Path, all_measured: Sequence[Measured]) -> None:
     with_points = [measured for measured in all_measured if measured.done.points]
     out.parent.mkdir(parents=True, exist_ok=True)
-    entries = [Entry(measured.profile(), measured.done.rough, measured.done.at_least) for measured in with_points]
+    entries = [
+        ProfileEntry(measured.profile(), measured.done.rough, measured.done.at_least) for measured in with_points]
     out.with_suffix(".csv").write_text(write_entries(entries), encoding="utf-8")
     results.write(
         out.with_suffix(".json"),

@@ -15,10 +15,10 @@ import redis
 
 from scheduler.contracts.trials import TRIAL_RESULTS, TrialOrder, TrialResult
 from scheduler.model.profile import Profile
-from scheduler.model.profile_csv import Entry
-from scheduler.performance.modelling import Done, Sweep, measured_profile, next_step
+from scheduler.model.profile_csv import ProfileEntry
+from scheduler.performance.modelling import Sweep, SweepResult, measured_profile, next_step
 from scheduler.performance.sweep import MOST_STOLEN
-from workers.engine.measuring.machine import machine_class
+from workers.engine.measuring.machine_class import machine_class
 from workers.library.code import code_digest
 from workers.library.registry import task_types
 
@@ -33,7 +33,7 @@ TRIES = 3  # of a trial, until one is measured with less; else the one with leas
 def measured(
     broker: redis.Redis, kind: Kind, sweep: Sweep, *, trials: list[dict[str, Any]], aside: list[dict[str, Any]],
     save: Callable[[], None], warm_up_s: float, seconds: float, slot: str, slots: int, origin: str,
-) -> tuple[Entry, float | None]:
+) -> tuple[ProfileEntry, float | None]:
     """Measure a task until its profile is done or its budget is spent, with what that left open; and the speed of the
     core that it is of.
 
@@ -61,7 +61,7 @@ def measured(
     code = code_digest(task_types()[kind.type])
     aside += [entry for entry in trials if entry["versions"].get("code") != code]
     trials[:] = [entry for entry in trials if entry["versions"].get("code") == code]
-    while not isinstance(step := next_step(map(trial_of, map(TRIAL_RESULTS.read, trials)), sweep=sweep), Done):
+    while not isinstance(step := next_step(map(trial_of, map(TRIAL_RESULTS.read, trials)), sweep=sweep), SweepResult):
         print(f"  {kind.name}: {step.threads} threads at {step.rate_per_s:.4g} events/s ({step.why})", end=" … ",
               flush=True)
         time.sleep(step.after_s)
@@ -87,7 +87,7 @@ def measured(
     profile = measured_profile(
         step, task_type=kind.type, version=task_types()[kind.type].version, machine=machine_class(slots),
         origin=origin, code=code)
-    return Entry(profile, rough=step.rough, at_least=step.at_least), step.speed
+    return ProfileEntry(profile, rough=step.rough, at_least=step.at_least), step.speed
 
 
 def _stolen(result: TrialResult) -> float:

@@ -7,7 +7,7 @@ import random
 from collections.abc import Mapping
 from pathlib import Path
 
-from workers.library.schemas import EventSchema
+from workers.library.event_schemas import EventSchema
 
 BEGAN_MS = 1_700_000_000_000
 GAP_SHARE = 0.02

@@ -30,7 +30,7 @@ from scheduler.contracts.reports import SlotReport
 from scheduler.model.estate import Estate
 from scheduler.model.fragment import Fragment, RunningTask, Slot
 from workers.engine import observed
-from workers.engine.settings import ROOT
+from workers.engine.worker_settings import ROOT
 
 from .engine import _chain, cpu_s
 from .estate import NODE, RunningEstate, running

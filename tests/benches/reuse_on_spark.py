@@ -19,7 +19,7 @@ from typing import Any
 
 from scheduler.model.dataflow import Dataflow, Stream, Task
 from scheduler.model.prices import Prices
-from workers.library.schemas import URBAN
+from workers.library.event_schemas import URBAN
 
 from . import results, sides
 from .arguments import count, positive

@@ -30,7 +30,7 @@ from tests.benches import results
 from tests.benches.arguments import count
 from tests.benches.baselines import as_graph, match_ancestors, match_isomorphic, own_tasks, unmerge_by_ancestors
 from tests.scheduler.estate_index import EstateIndex
-from workers.engine.desired import desired_of
+from workers.engine.desired_publishing import desired_of
 from workers.library.registry import task_types
 
 from .planning_workload import PRICES, Residents, dataflow_id, temporary_database, write_rows
@@ -123,7 +123,7 @@ def _through_the_database(samples: Samples, index: EstateIndex, newcomers: Seque
     """From the stored document to the frozen plan; the plan into the rows, committed; and what a node is told then."""
     from dashboard.audit.trail import audited  # here: Django is set up by the command
     from dashboard.catalog.models import DataflowRecord, DataflowVersion
-    from dashboard.operations.estate_store.estate import load_estate, load_part_of, stored_estate
+    from dashboard.operations.estate_store.estate_loader import load_estate, load_part_of, stored_estate
     from dashboard.operations.estate_store.estate_writer import store_plan
     from dashboard.operations.models import EstateState
     from dashboard.plans.computing import compute

@@ -18,7 +18,7 @@ from typing import Any
 
 from scheduler.model.dataflow import Dataflow
 from scheduler.model.errors import NotFound
-from workers.engine.settings import ROOT
+from workers.engine.worker_settings import ROOT
 from workers.library.registry import task_types
 
 from . import results, sides, traces_on_spark

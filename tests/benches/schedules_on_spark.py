@@ -20,11 +20,11 @@ from typing import Any
 
 from scheduler.model.errors import WeirError
 from scheduler.model.profile import Profiles
-from scheduler.model.profile_csv import Entry, read_entries, write_entries
+from scheduler.model.profile_csv import ProfileEntry, read_entries, write_entries
 from scheduler.pairs import BASELINE, MODEL_BASED, PUBLISHED_PAIRS, Pair
 from scheduler.performance.modelling import Sweep
 from scheduler.scheduling import Job, Schedule, schedule
-from workers.engine.measuring.machine import machine_class
+from workers.engine.measuring.machine_class import machine_class
 
 from . import ends, profiling, results
 from .arguments import count, file, positive
@@ -43,7 +43,7 @@ COLD_S = 60.0  # of the run of source and sink, the first of all
 LARGEST_PER_S = 4_000.0
 WAITING = 3  # times the budget, for a task that asks a service
 ALIKE = ("slots", "trigger_ms", "trial_s", "stair_s", "cores", "memory_gib")  # in all that one file holds
-Measured = list[tuple[Entry, float | None]]  # with the speed of the core that each is of, where that is known
+Measured = list[tuple[ProfileEntry, float | None]]  # with the speed of the core that each is of, where that is known
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +180,7 @@ def _ends(lab: Laboratory, sizes: Sizes, document: dict[str, Any], save: Callabl
     profiles = ends.profiles(
         document[ENDS]["stairs"], slot_of=slot_of, machine=machine_class(sizes.slots), origin=ORIGIN
     )
-    return [(Entry(profile), speeds.get(profile.task_type)) for profile in profiles]
+    return [(ProfileEntry(profile), speeds.get(profile.task_type)) for profile in profiles]
 
 
 def _experiments(

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import psycopg
 
-from workers.engine.settings import ROOT
+from workers.engine.worker_settings import ROOT
 from workers.launcher.broker import free_port
 from workers.processes import spawn, stop
 

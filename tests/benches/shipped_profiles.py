@@ -24,10 +24,10 @@ from scheduler.model.documents import dataflow_from_json
 from scheduler.model.estate import Estate
 from scheduler.model.fragment import Slot
 from scheduler.model.profile import LEAST_OFTEN, Point, Profile
-from scheduler.model.profile_csv import Entry, read_entries, write_entries
-from scheduler.performance.feeding import feed_of
+from scheduler.model.profile_csv import ProfileEntry, read_entries, write_entries
+from scheduler.performance.feeding_chain import feed_of
 from scheduler.performance.shipped import MARGIN, SPEED
-from workers.engine.settings import ROOT, from_environment
+from workers.engine.worker_settings import ROOT, from_environment
 from workers.library.registry import task_types
 from workers.library.samples import SAMPLES
 
@@ -170,7 +170,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, default=SHIPPED)
     options = parser.parse_args(argv)
     types = task_types()
-    entries: dict[str, Entry] = {}
+    entries: dict[str, ProfileEntry] = {}
     with (
         tempfile.TemporaryDirectory(prefix="weir-bench-") as folder,
         running(Estate(slots=(Slot(NODE, 0),)), Path(folder), trigger_ms=from_environment().trigger_ms) as around,
@@ -188,7 +188,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 continue
             config = json.dumps(subject.config, sort_keys=True)
             origin = f"two trials of {options.seconds:g} s, {config}"[:200]
-            entries[subject.task_type] = Entry(Profile(
+            entries[subject.task_type] = ProfileEntry(Profile(
                 subject.task_type, (point,), version=types[subject.task_type].version, origin=origin,
                 code=str(trials[-1].versions.get("code", ""))))
             last = trials[-1]
@@ -201,7 +201,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _write(path: Path, entries: Mapping[str, Entry]) -> None:
+def _write(path: Path, entries: Mapping[str, ProfileEntry]) -> None:
     before = read_entries(path.read_text()) if path.exists() else []
     entries_by_type = {entry.profile.task_type: entry for entry in before} | dict(entries)
     path.write_text(write_entries([entries_by_type[name] for name in sorted(entries_by_type)]), encoding="utf-8")

@@ -27,7 +27,7 @@ import redis
 
 from tests.benches import results
 from tests.benches.arguments import count, positive
-from workers.launcher import services
+from workers.launcher import up_services
 from workers.launcher.broker import free_port
 from workers.launcher.supervise import Service
 
@@ -90,10 +90,10 @@ def running_site(*, dataflows: int, teams: int) -> Iterator[RunningSite]:
         played = Service("nodes", (
             sys.executable, "-P", "-m", "tests.benches.played_nodes", str(SLOTS), *NODES))
         stack.enter_context(site.started(played, folder, env))
-        options = services.Options(host="127.0.0.1", port=port, slots=SLOTS, node=NODES[0], data_dir=folder)
+        options = up_services.UpOptions(host="127.0.0.1", port=port, slots=SLOTS, node=NODES[0], data_dir=folder)
         processes = {
             service.name: stack.enter_context(site.started(service, folder, env))
-            for service in (services.web(options), services.worker(url=settings.REDIS_URL), services.beat())}
+            for service in (up_services.web(options), up_services.worker(url=settings.REDIS_URL), up_services.beat())}
         broker = redis.Redis.from_url(settings.REDIS_URL)
         processes["broker"] = psutil.Process(int(broker.info("server")["process_id"]))
         _until_all_run()
@@ -102,8 +102,8 @@ def running_site(*, dataflows: int, teams: int) -> Iterator[RunningSite]:
 
 def _until_all_run() -> None:
     """Wait until the nodes report of every query of the estate."""
+    from dashboard.operations.live_view.estate_view import view_for
     from dashboard.operations.live_view.telemetry import EVERYTHING  # here: Django is set up by the command
-    from dashboard.operations.live_view.view import view_for
 
     deadline = time.monotonic() + HEARD_WITHIN_S
     while True:

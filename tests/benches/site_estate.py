@@ -33,11 +33,11 @@ def let_dataflows_run(count: int, *, nodes: tuple[str, ...], slots: int) -> list
     from dashboard.audit.trail import audited  # here, and below: Django is set up by the command
     from dashboard.catalog.lifecycle import RUNNING
     from dashboard.catalog.models import DataflowRecord, DataflowVersion
-    from dashboard.operations.estate_store.estate import stored_estate
+    from dashboard.operations.estate_store.estate_loader import stored_estate
     from dashboard.operations.estate_store.estate_writer import store_plan
     from dashboard.operations.estate_store.generation import lock_generation
     from dashboard.operations.models import NodeRow, SlotRow
-    from dashboard.plans.prices import prices
+    from dashboard.plans.price_settings import prices
     from dashboard.teams.models import Membership, Role, Team, User
     from scheduler.model.documents import to_document
 

@@ -9,13 +9,15 @@ from pathlib import Path
 import pytest
 
 from tests.benches.links import main, measure
-from workers.launcher.links.link import NoLink, Wanted
+from workers.launcher.links.link import LinkRequest, NoLink
 
 pytestmark = pytest.mark.broker
 
 
-@pytest.mark.parametrize("wanted", [None, Wanted("relay", 0.5, 200)])
-def test_a_process_at_the_nodes_end_measures_questions_and_both_ways(wanted: Wanted | None, broker_url: str) -> None:
+@pytest.mark.parametrize("wanted", [None, LinkRequest("relay", 0.5, 200)])
+def test_a_process_at_the_nodes_end_measures_questions_and_both_ways(
+    wanted: LinkRequest | None, broker_url: str
+) -> None:
     row = measure(broker_url, wanted, questions=5, blocks=2)
     assert row["words"] == ("no link" if wanted is None else (
         "0.5 ms each way, 200 Mbit/s; relay on this machine, delay and bandwidth by a relay"))
@@ -27,7 +29,7 @@ def test_a_namespace_that_is_not_allowed_is_said_and_the_rest_measured(
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with pytest.raises(NoLink):
-        measure(broker_url, Wanted("netns"), questions=1, blocks=1)
+        measure(broker_url, LinkRequest("netns"), questions=1, blocks=1)
     file = tmp_path / "links.json"
     assert main(["--questions", "2", "--blocks", "1", "--delay-ms", "0.1", "--json", str(file)]) == 0
     assert "only root" in capsys.readouterr().err

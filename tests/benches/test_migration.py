@@ -24,8 +24,8 @@ from tests.benches.migration.slot import LazyDesired, lazily
 from tests.benches.migration.summary import cells, disturbance, outputs, quiet_rows, rows
 from tests.benches.migration.text import compared, counts, sentences_of
 from tests.benches.migration.topology import Topology, Workload
-from workers.engine import desired
-from workers.engine.settings import from_environment
+from workers.engine import desired_publishing
+from workers.engine.worker_settings import from_environment
 from workers.library.registry import task_types
 
 TEXT = "The old mill stood. A river ran by the mill, day and night!\n\n| a | table |\nNobody knew why the mill stood."
@@ -80,7 +80,7 @@ def test_whatever_the_scheme_the_same_tasks_run_where_the_plan_says_and_write_th
         tasks = [task for fragment in now.estate.fragments.values() for task in fragment.tasks]
         assert sorted(tasks) == sorted(now.tasks), "each task once"
         assert [now.output(lane) for lane in range(now.lanes)] == channels
-        wanted = desired.desired_of(now.estate, "n1", task_types(), 500).wanted
+        wanted = desired_publishing.desired_of(now.estate, "n1", task_types(), 500).wanted
         for lane in range(now.lanes):
             reader = wanted[now.fragments[f"count{lane}"].id]
             assert [item.channel for item in reader.inputs] == [between[lane]]

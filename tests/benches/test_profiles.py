@@ -13,7 +13,7 @@ from scheduler.contracts.trials import TrialOrder, TrialResult
 from scheduler.model.profile_csv import read_profiles
 from scheduler.performance.modelling import Sweep
 from tests.benches import profiles
-from workers.engine import trials
+from workers.engine import trial_store
 
 BOUNDS = Sweep(largest_threads=4, smallest_rate_per_s=2.0)
 WAIT = profiles.SweepTarget("wait", "wait", {"pause": 50})
@@ -60,9 +60,9 @@ def test_what_may_pass_is_tried_again_and_nothing_else(broker: redis.Redis, code
 
     def serve() -> None:
         for code in codes:
-            taken = trials.take(broker, profiles.NODE, wait_s=5.0)
+            taken = trial_store.take(broker, profiles.NODE, wait_s=5.0)
             result = replace(by_formula(taken), ok=not code, code=code, message="it is broken")
-            trials.finish(broker, result)
+            trial_store.finish(broker, result)
 
     node = threading.Thread(target=serve)
     node.start()
@@ -72,7 +72,7 @@ def test_what_may_pass_is_tried_again_and_nothing_else(broker: redis.Redis, code
         with pytest.raises(profiles.NotMeasured, match=comes):
             profiles.ordered(broker, order)
     node.join()
-    assert not broker.exists(trials.queue(profiles.NODE)), "it asked once more than it should"
+    assert not broker.exists(trial_store.queue(profiles.NODE)), "it asked once more than it should"
 
 
 def test_what_could_not_be_fed_is_no_verdict_on_the_task():

@@ -18,7 +18,7 @@ from scheduler.model.plan import Plan
 from scheduler.model.prices import Prices
 from scheduler.model.task_types import TaskTypes
 from scheduler.planning import plan_removal, plan_submission
-from scheduler.reuse.defragment import Rule
+from scheduler.reuse.defragment import DefragmentRule
 from workers.library.registry import task_types
 
 from .estate import NODE
@@ -27,7 +27,7 @@ from .traces import Change, Trace
 Strategy = Literal["default", "reuse", "defragmented"]
 STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)
 # Every step that is possible, whatever it disturbs: as few queries as there can be.
-WHATEVER_IT_DISTURBS = Rule(ratio=0)
+WHATEVER_IT_DISTURBS = DefragmentRule(ratio=0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from typing import Any
 from scheduler.model.dataflow import Dataflow
 from scheduler.model.estate import Estate
 from scheduler.model.prices import Prices
-from workers.library.schemas import SCHEMAS
+from workers.library.event_schemas import SCHEMAS
 
 from . import sides
 from .estate import RunningEstate, running

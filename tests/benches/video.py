@@ -27,16 +27,16 @@ from typing import Any
 import redis
 
 from scheduler.controllers.chaining import FUSES_BELOW
-from scheduler.latency.chaining import ChainingFacts, longest_chain
-from scheduler.latency.pacing import Expected, Queries, Wanted, pace
+from scheduler.latency.limits_met import MET, WAITING, Settled, corrected, state_of
+from scheduler.latency.pacing import Expected, LimitOnWay, Queries, pace
 from scheduler.latency.runtime_graph import Channel, RuntimeGraph, Vertex
-from scheduler.latency.status import MET, WAITING, Settled, corrected, state_of
+from scheduler.latency.task_chaining import ChainingFacts, longest_chain
 from tests.benches import video_tasks
 from tests.benches.arguments import positive
 from tests.benches.estate import NODE, running
 from tests.benches.results import machine, table, write
 from tests.benches.video_job import CHAIN, EVERY_S, Job, estate_of, installed_in
-from workers.engine.settings import ROOT
+from workers.engine.worker_settings import ROOT
 
 ALONE, BATCHES, CHAINS = PHASES = ("unoptimised", "batches", "batches and chaining")
 
@@ -86,7 +86,7 @@ class Optimiser:
             modelled_s = self._expected.latency_s - self._other_s
             self._other_s = corrected(
                 self._other_s, measured_s=measured_s, modelled_s=modelled_s, limit_s=self._limit_s)
-        want = Wanted("video", job.way(), self._limit_s, other_s=self._other_s)
+        want = LimitOnWay("video", job.way(), self._limit_s, other_s=self._other_s)
         paced = pace(queries, [want])
         self._expected = paced.expected["video"]
         state = state_of(self._limit_s, self._expected, measured_s)

@@ -17,9 +17,9 @@ from scheduler.latency.triggers import BatchCost
 from scheduler.latency.ways import Way
 from scheduler.model.estate import Estate
 from scheduler.model.fragment import Fragment, RunningTask, Slot
-from scheduler.reuse.handover import Piece, recut_in
+from scheduler.reuse.handover import CutPiece, recut_in
 from tests.benches.estate import NODE, RunningEstate
-from workers.engine import desired, observed
+from workers.engine import desired_publishing, observed
 from workers.library import registry
 
 CHAIN = ("packets", "decode", "merge", "overlay", "encode", "out")
@@ -151,7 +151,7 @@ class Job:
 
     def publish(self) -> None:
         """Tell the agent what is to run."""
-        desired.publish(self.at.client, desired.desired_of(
+        desired_publishing.publish(self.at.client, desired_publishing.desired_of(
             self.at.estate, NODE, registry.task_types(), self.apart_ms, paces_ms=self.paces_ms))
 
     def fuse(self, names: Sequence[str]) -> None:
@@ -161,12 +161,13 @@ class Job:
         """
         estate = self.at.estate
         path = [estate.fragments[name] for name in names]
-        change = recut_in(estate, path, [Piece(sum(part.active for part in path), path[0].slot)], outputs={CHAIN[-1]})
+        change = recut_in(
+            estate, path, [CutPiece(sum(part.active for part in path), path[0].slot)], outputs={CHAIN[-1]})
         fragments = {name: part for name, part in estate.fragments.items() if name not in change.before}
         self.at.estate = replace(
             estate, generation=estate.generation + 1, fragments={**fragments, **change.after})
         (made,) = set(change.after) - set(estate.fragments)
-        self.paces_ms[made] = min(desired.DEFAULT_TRIGGER_MS, *map(self.interval_ms, names))
+        self.paces_ms[made] = min(desired_publishing.DEFAULT_TRIGGER_MS, *map(self.interval_ms, names))
         self.publish()
         self.at.wait(
             lambda: self.at.fragments().get(made, QueryReport()).state == RUNNING, what=f"{made} runs",

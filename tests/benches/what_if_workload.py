@@ -91,10 +91,10 @@ def let_run(record: DataflowRecord, *, rate_per_s: float) -> None:
     from dashboard import jobs
     from dashboard.audit.trail import audited
     from dashboard.catalog.lifecycle import RUNNING
-    from dashboard.operations.estate_store.estate import stored_estate
+    from dashboard.operations.estate_store.estate_loader import stored_estate
     from dashboard.operations.estate_store.estate_writer import store_plan
     from dashboard.operations.estate_store.generation import lock_generation
-    from dashboard.plans.prices import prices
+    from dashboard.plans.price_settings import prices
     from dashboard.plans.scheduling_problem import problem_of
 
     with audited(actor=record.author, verb="dataflow.run", team=record.team) as audit:

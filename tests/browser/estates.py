@@ -56,10 +56,10 @@ def fill(count: int) -> None:
     from dashboard.approvals.models import Proposal
     from dashboard.audit.trail import audited
     from dashboard.catalog.models import DataflowRecord, DataflowVersion
-    from dashboard.operations.estate_store.estate import stored_estate
+    from dashboard.operations.estate_store.estate_loader import stored_estate
     from dashboard.operations.estate_store.estate_writer import store_plan
     from dashboard.plans.models import PlanRecord
-    from dashboard.plans.prices import prices
+    from dashboard.plans.price_settings import prices
     from dashboard.teams.models import Team, User
     from scheduler import planning
     from scheduler.model.documents import to_document

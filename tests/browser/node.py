@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import redis
 
-from workers.engine.channels import codec, keys
+from workers.engine.channels import block_codec, keys
 
 EVERY_S = 0.25
 OUTPUT_TYPES = {"output"}
@@ -123,7 +123,7 @@ class PlayedNode(threading.Thread):
         first = self._emitted.get(stream, 0)
         self._emitted[stream] = first + events
         numbers, now = range(first, first + events), _now_ms()
-        return codec.encode_block(pa.record_batch({
+        return block_codec.encode_block(pa.record_batch({
             "_seq": pa.array(numbers, pa.int64()), "_time": pa.array([now] * events, pa.int64()),
             "_born": pa.array([now - 40] * events, pa.int64()),
             "sensor_id": [f"sensor-{number % 7}" for number in numbers],

@@ -32,7 +32,7 @@ def options(*, contrast: bool) -> dict:
 _WITH_PROFILES = """
 import django; django.setup()
 from dashboard.approvals.services import submit_dataflow
-from dashboard.operations.estate_store.estate import current_estate
+from dashboard.operations.estate_store.estate_loader import current_estate
 from dashboard.profiles.services.importing import import_profiles
 from dashboard.teams.models import Team, User
 from tests.pages.scheduling import PROFILES, linear

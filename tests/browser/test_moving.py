@@ -38,7 +38,7 @@ print(Proposal.objects.filter(plan__kind="move").count())
 """
 _PLACES = """
 import django, json; django.setup()
-from dashboard.operations.estate_store.estate import load_estate
+from dashboard.operations.estate_store.estate_loader import load_estate
 print(json.dumps({f.slot: f.id for f in load_estate().fragments.values()}))
 """
 # Each closes n2/1 in its own way, or opens it again.
@@ -53,7 +53,7 @@ SlotRow.objects.filter(name="n2/1").update(reserved_for="a measurement" if way =
 """
 _PAUSE = """
 import django, sys; django.setup()
-from dashboard.history.store import DatabaseHistory
+from dashboard.history.history_store import DatabaseHistory
 from dashboard.operations.models import HandoverPause
 from django.utils import timezone
 from scheduler.history.series import Annotation

@@ -11,11 +11,11 @@ import pytest
 import redis
 from playwright.sync_api import Page, expect
 
-from scheduler.contracts.trials import Progress, Sample, TrialOrder, TrialResult
+from scheduler.contracts.trials import TrialOrder, TrialProgress, TrialResult, TrialSample
 from tests.browser.conftest import PageOf
 from tests.browser.drive import settled
 from tests.browser.site import RunningSite
-from workers.engine import trials
+from workers.engine import trial_store
 
 pytestmark = pytest.mark.browser
 
@@ -40,18 +40,18 @@ class Bench:
     def serve(self) -> None:
         answered = 0
         while not self.ended.is_set():
-            order = trials.take(self.broker, NODE, wait_s=0.2)
+            order = trial_store.take(self.broker, NODE, wait_s=0.2)
             if order is None:
                 continue
             self.taken.append(order)
             while not self.ended.wait(0.2):
-                trials.tell(self.broker, order.id, Progress("measuring"))
-                if trials.is_cancelled(self.broker, order.id):
-                    trials.give_up(self.broker, order.id)
+                trial_store.tell(self.broker, order.id, TrialProgress("measuring"))
+                if trial_store.is_cancelled(self.broker, order.id):
+                    trial_store.give_up(self.broker, order.id)
                     break
                 if answered < self.allowed:
                     answered += 1
-                    trials.finish(self.broker, result_of(order))
+                    trial_store.finish(self.broker, result_of(order))
                     break
 
 
@@ -70,7 +70,7 @@ def bench(site: RunningSite) -> Iterator[Bench]:
 
 
 def result_of(order: TrialOrder) -> TrialResult:
-    series = tuple(Sample(at / 2, 0.2, order.rate_per_s, 0.3, 0.1) for at in range(1, 9))
+    series = tuple(TrialSample(at / 2, 0.2, order.rate_per_s, 0.3, 0.1) for at in range(1, 9))
     return TrialResult(
         order.id, ok=True, threads=order.threads, rate_per_s=order.rate_per_s, achieved_per_s=order.rate_per_s, cpu=0.3,
         memory=0.1, took_s=1.0, series=series, machine={"class": "played"}, versions={"type": 1})

@@ -16,7 +16,7 @@ from tests.browser.drive import settled, until
 from tests.browser.site import RunningSite
 from workers.engine.agents.supervising.confinement import Confinement
 from workers.engine.agents.supervising.look_runner import LookRunner
-from workers.engine.settings import Settings
+from workers.engine.worker_settings import Settings
 
 pytestmark = pytest.mark.browser
 OTHER = ETL.replace("City ETL", "Other").replace(

@@ -13,8 +13,8 @@ import pytest
 from dashboard import jobs
 from dashboard.alerts import evaluating
 from dashboard.alerts.models import Alert
-from dashboard.history.store import DatabaseHistory
-from dashboard.operations.estate_store.estate import load_estate
+from dashboard.history.history_store import DatabaseHistory
+from dashboard.operations.estate_store.estate_loader import load_estate
 from dashboard.teams.models import Team
 from scheduler.contracts.reports import Reports
 from scheduler.history.series import Series

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dashboard.operations.estate_store.estate import load_estate
+from dashboard.operations.estate_store.estate_loader import load_estate
 from dashboard.operations.estate_store.estate_reader import StoredEstate
 from dashboard.operations.models import SlotRow, TeamUse
 from scheduler.model.estate import Estate

@@ -9,10 +9,10 @@ from datetime import datetime, timedelta
 from django.utils import timezone
 
 from dashboard.approvals.models import Proposal
-from dashboard.controllers import runner
+from dashboard.controllers import loop_runner
 from dashboard.controllers.models import RoundRow
 from dashboard.controllers.services import set_mode
-from dashboard.history.store import DatabaseHistory
+from dashboard.history.history_store import DatabaseHistory
 from dashboard.tasks.controlling import ACTUATORS
 from dashboard.teams.models import Team
 from scheduler.history.series import DATAFLOW, QUERY, TASK, Series
@@ -29,7 +29,7 @@ class Loop:
     def run(self, *, later_s: float = 10.0) -> int:
         """A step of every controller, so much later; how many rounds are in flight."""
         self.at += timedelta(seconds=later_s)
-        return runner.run(ACTUATORS, at=self.at)
+        return loop_runner.run(ACTUATORS, at=self.at)
 
     def set(self, mode: str, *, controller: str = "defragmentation", team: Team | None = None) -> None:
         """Let a controller do so much for City, or another team."""

@@ -9,7 +9,7 @@ from django.utils import timezone
 from dashboard.approvals.lifecycle import DONE, EXECUTING
 from dashboard.approvals.models import Proposal
 from dashboard.approvals.services import empty_nodes, prepare_proposal
-from dashboard.operations.estate_store.estate import load_estate
+from dashboard.operations.estate_store.estate_loader import load_estate
 from scheduler.model.fragment import node_of
 from tests.dashboard.building import World
 

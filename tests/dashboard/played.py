@@ -15,22 +15,22 @@ from dashboard.approvals.models import Proposal
 from dashboard.approvals.services import prepare_proposal
 from dashboard.approvals.services.following import follow_plans
 from dashboard.catalog.models import DataflowRecord
-from dashboard.controllers import runner
-from dashboard.history.store import DatabaseHistory
-from dashboard.operations.estate_store.estate import load_estate, load_part_of
-from dashboard.operations.latency_limits.pacing import Pacer
+from dashboard.controllers import loop_runner
+from dashboard.history.history_store import DatabaseHistory
+from dashboard.operations.estate_store.estate_loader import load_estate, load_part_of
+from dashboard.operations.latency_limits.pacer import Pacer
+from dashboard.operations.live_view.estate_view import view_for
 from dashboard.operations.live_view.recording import values_of
 from dashboard.operations.live_view.telemetry import EVERYTHING
-from dashboard.operations.live_view.view import view_for
 from dashboard.operations.models import EstateState, FragmentRow, LatencyStatus
 from dashboard.tasks.controlling import ACTUATORS
 from scheduler.contracts.desired import WantedFragment
 from scheduler.contracts.reports import Reports
-from scheduler.controllers.registry import CONTROLLERS
+from scheduler.controllers.controller_registry import CONTROLLERS
 from scheduler.history.series import Annotation
 from scheduler.model.estate import Estate
 from scheduler.model.fragment import Slot
-from workers.engine.desired import desired_of
+from workers.engine.desired_publishing import desired_of
 from workers.engine.observed import Flows, StreamFlow, TaskFlow
 
 BEGIN_S = 1_800_000_000
@@ -84,7 +84,7 @@ class Played:
         """The loop's turn of open batches, and what workers do of what it asks for."""
         if Proposal.objects.under_way().exists():
             follow_plans(self.reading().reports, at=self.at)
-        runner.take_turn(CONTROLLERS[OPEN_BATCHES], ACTUATORS[OPEN_BATCHES], at=self.at)
+        loop_runner.take_turn(CONTROLLERS[OPEN_BATCHES], ACTUATORS[OPEN_BATCHES], at=self.at)
         for proposal in Proposal.objects.filter(status=COMPUTING).exclude(round=None):
             prepare_proposal(proposal_id=proposal.pk)
 

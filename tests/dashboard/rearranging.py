@@ -8,7 +8,7 @@ from dashboard.approvals.services import (
     prepare_proposal,
 )
 from dashboard.catalog.models import DataflowRecord
-from dashboard.operations.estate_store.estate import load_estate
+from dashboard.operations.estate_store.estate_loader import load_estate
 from tests.dashboard.building import World, approved, enacted
 
 

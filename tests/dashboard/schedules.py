@@ -9,30 +9,32 @@ from dashboard.approvals.services import (
     submit_dataflow,
 )
 from dashboard.catalog.models import DataflowRecord
-from dashboard.plans.choices import Choice
+from dashboard.plans.choices import ScheduleChoice
 from tests.dashboard.building import World, approved, enacted
 from tests.pages.scheduling import linear
 
-SAM = Choice.of(pair=("MBA", "SAM"))
+SAM = ScheduleChoice.of(pair=("MBA", "SAM"))
 
 
-def at(rate_per_s: float, pair=("MBA", "SAM"), routing: str = "slot_aware") -> Choice:
-    return Choice.of(pair=pair, rate_per_s=rate_per_s, routing=routing)
+def at(rate_per_s: float, pair=("MBA", "SAM"), routing: str = "slot_aware") -> ScheduleChoice:
+    return ScheduleChoice.of(pair=pair, rate_per_s=rate_per_s, routing=routing)
 
 
-def proposed(world: World, choice: Choice | None, *, name: str = "linear", rate: float = 50, **extra) -> Proposal:
+def proposed(
+    world: World, choice: ScheduleChoice | None, *, name: str = "linear", rate: float = 50, **extra
+) -> Proposal:
     """A submission with this schedule, its plan before the reviewers."""
     proposal = submit_dataflow(
         actor=world.carla, team=world.city, text=linear(name, rate=rate, **extra), schedule=choice)
     return prepare_proposal(proposal_id=proposal.pk)
 
 
-def scheduled(world: World, choice: Choice = SAM, **extra) -> DataflowRecord:
+def scheduled(world: World, choice: ScheduleChoice = SAM, **extra) -> DataflowRecord:
     """A dataflow that runs by this schedule."""
     return enacted(approved(proposed(world, choice, **extra), world.ana)).dataflow
 
 
-def rescheduled(world: World, record: DataflowRecord, choice: Choice) -> Proposal:
+def rescheduled(world: World, record: DataflowRecord, choice: ScheduleChoice) -> Proposal:
     """Another schedule for it, its plan before the reviewers."""
     proposal = propose_schedule(actor=world.carla, dataflow_id=record.pk, choice=choice)
     return prepare_proposal(proposal_id=proposal.pk)

@@ -10,8 +10,8 @@ from django.apps import apps
 from dashboard.alerts import readers, services
 from dashboard.alerts.models import Alert, EvaluatorClock, RuleRow
 from dashboard.catalog.models import DataflowRecord
-from dashboard.history.store import DatabaseHistory
-from dashboard.operations.estate_store.estate import load_estate
+from dashboard.history.history_store import DatabaseHistory
+from dashboard.operations.estate_store.estate_loader import load_estate
 from dashboard.operations.live_view.findings import BAD, Finding
 from scheduler.history.series import Series
 from tests.dashboard.alerting import NOW_S, AlertingEstate

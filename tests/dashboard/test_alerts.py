@@ -15,17 +15,17 @@ from dashboard.alerts import evaluating, notices, readers, selectors, services
 from dashboard.alerts.models import Alert, NoticeGroup
 from dashboard.alerts.readers import READERS
 from dashboard.catalog.models import DataflowRecord
-from dashboard.core.errors import BadInput
+from dashboard.core.http_errors import BadInput
+from dashboard.history.history_store import DatabaseHistory
 from dashboard.history.models import AnnotationRow
-from dashboard.history.store import DatabaseHistory
-from dashboard.operations.estate_store.estate import load_estate
+from dashboard.operations.estate_store.estate_loader import load_estate
+from dashboard.operations.live_view.chart_marks import marks_of
+from dashboard.operations.live_view.estate_history import Range, history_of
 from dashboard.operations.live_view.findings import BAD, Finding
-from dashboard.operations.live_view.history import Range, history_of
-from dashboard.operations.live_view.marks import marks_of
 from dashboard.outbox.models import Delivery, Endpoint
 from dashboard.teams.permissions import viewer_of
 from scheduler.alerting.grouping import WAIT_S
-from scheduler.alerting.kinds import RULE_KINDS
+from scheduler.alerting.rule_kinds import RULE_KINDS
 from scheduler.history.series import ALARM, Annotation, Series
 from scheduler.model.errors import NotFound, PermissionDenied
 from tests.dashboard.alerting import NOW_S, AlertingEstate, alert_of

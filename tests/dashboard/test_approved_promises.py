@@ -6,7 +6,7 @@ import pytest
 
 from dashboard.approvals.selectors import awaiting, review_of
 from dashboard.approvals.services import choose_joining, prepare_proposal, propose_schedule, recompute_proposal
-from dashboard.operations.estate_store.estate import load_estate
+from dashboard.operations.estate_store.estate_loader import load_estate
 from dashboard.plans.selectors import plan_of
 from dashboard.profiles.models import ProfileRecord
 from dashboard.profiles.services.choosing import set_aside_profile, use_profile

@@ -6,13 +6,13 @@ import ast
 
 import pytest
 
-from dashboard.approvals.moves import move_proposal
+from dashboard.approvals.proposal_states import move_proposal
 from dashboard.approvals.services import approve_proposal
 from dashboard.audit.models import AuditEntry
 from dashboard.audit.trail import audited
-from dashboard.catalog.moves import move_dataflow
+from dashboard.catalog.dataflow_states import move_dataflow
 from dashboard.config.environment import ROOT
-from dashboard.operations.estate_store.estate import load_estate
+from dashboard.operations.estate_store.estate_loader import load_estate
 from dashboard.operations.estate_store.estate_writer import store_plan
 from dashboard.plans.selectors import plan_of
 from dashboard.teams.models import Role, Team
@@ -30,15 +30,15 @@ WRITES = {
 WRITERS = {
     "dashboard/audit/trail.py": "writes the trail",
     "dashboard/audit/models.py": "refuses to change the trail",
-    "dashboard/catalog/moves.py": "checked when it runs: inside a command only",
-    "dashboard/approvals/moves.py": "checked when it runs: inside a command only",
+    "dashboard/catalog/dataflow_states.py": "checked when it runs: inside a command only",
+    "dashboard/approvals/proposal_states.py": "checked when it runs: inside a command only",
     "dashboard/operations/estate_store/generation.py": "checked when it runs: inside a command only",
     "dashboard/operations/estate_store/estate_writer.py": "checked when it runs: inside a command only",
     "dashboard/operations/live_view/telemetry.py": "measurements, no state",
     "dashboard/history/annotations.py": "measurements, no state",
-    "dashboard/history/names.py": "measurements, no state",
-    "dashboard/history/sealing.py": "measurements, no state",
-    "dashboard/history/store.py": "measurements, no state",
+    "dashboard/history/series_ids.py": "measurements, no state",
+    "dashboard/history/downsampling.py": "measurements, no state",
+    "dashboard/history/history_store.py": "measurements, no state",
     "dashboard/alerts/evaluating.py": "what rules make of measurements; what people do with alerts are commands",
     "dashboard/alerts/notices.py": "which of these was told",
     "dashboard/outbox/sending.py": "messages and what became of them; what they are about has its own row",
@@ -46,23 +46,23 @@ WRITERS = {
     "dashboard/operations/diagnosis/slow_queries.py": "measurements, no state",
     "dashboard/operations/live_view/handover_pauses.py": "measurements, no state",
     "dashboard/operations/estate_store/losses.py": "measurements; that a dataflow begins to lose is a command",
-    "dashboard/bills/measuring.py": "measurements, no state",
+    "dashboard/bills/charging.py": "measurements, no state",
     "dashboard/bills/rollup.py": "the same sums in fewer rows",
-    "dashboard/core/sessions.py": "of sessions that have ended",
+    "dashboard/core/ended_sessions.py": "of sessions that have ended",
     "dashboard/operations/live_view/cost_learning.py": "measurements, no state",
-    "dashboard/operations/latency_limits/pacing.py":
+    "dashboard/operations/latency_limits/pacer.py":
         "follows limits and measurements; that somebody chose a limit is a command",
     "dashboard/operations/latency_limits/limit_statuses.py": "notes what became of limits",
     "dashboard/schedules/outcome_store.py": "measurements, no state",
-    "dashboard/bills/needs.py": "follows the states of dataflows, whose commands leave rows",
-    "dashboard/bills/prices.py": "follows the settings",
+    "dashboard/bills/task_needs.py": "follows the states of dataflows, whose commands leave rows",
+    "dashboard/bills/price_history.py": "follows the settings",
     "dashboard/operations/estate_store/reservations.py": "checked when it runs: inside a command only",
     "dashboard/profiles/observations.py": "measurements, no state",
-    "dashboard/controllers/stored.py": "checked when it runs: inside a command only",
+    "dashboard/controllers/stored_rounds.py": "checked when it runs: inside a command only",
     "dashboard/controllers/sweeping.py": "inside its own command",
     "dashboard/operations/estate_store/fragment_settings.py": "checked when it runs: inside a command only",
-    "dashboard/operations/latency_limits/modes.py": "notes what would be chosen",
-    "dashboard/profiles/stored.py": "checked when it runs: inside a command only",
+    "dashboard/operations/latency_limits/batch_modes.py": "notes what would be chosen",
+    "dashboard/profiles/stored_profiles.py": "checked when it runs: inside a command only",
     "dashboard/teams/logins.py": "counts failed log-ins",
     "dashboard/api/auth.py": "when a token was last used",
 }

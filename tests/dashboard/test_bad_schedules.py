@@ -17,10 +17,10 @@ from dashboard.approvals.models import Proposal
 from dashboard.approvals.services import prepare_proposal, propose_schedule, submit_dataflow
 from dashboard.audit.models import AuditEntry
 from dashboard.catalog.models import DataflowRecord, DataflowVersion
-from dashboard.operations.estate_store.estate import stored_estate
+from dashboard.operations.estate_store.estate_loader import stored_estate
 from dashboard.operations.models import EstateState, FragmentRow, NodeRow, RunningTaskRow, SlotRow
 from dashboard.operations.services import register_node
-from dashboard.plans.choices import Choice
+from dashboard.plans.choices import ScheduleChoice
 from dashboard.plans.computing import compute
 from dashboard.plans.models import PlanRecord
 from scheduler.model.errors import InsufficientSlots, WeirError
@@ -163,7 +163,7 @@ def test_comparing_says_the_same_and_changes_nothing(world: World, record: Dataf
 def test_a_plan_decides_by_the_estate_of_its_own_time(world: World, submitted_with_it: bool) -> None:
     """Slots that go after something was proposed are found missing by its plan, and another choice takes its place."""
     measured(world, slots=200)
-    much, own = (Choice.of(pair=("MBA", "SAM"), rate_per_s=rate) for rate in (1500, None))
+    much, own = (ScheduleChoice.of(pair=("MBA", "SAM"), rate_per_s=rate) for rate in (1500, None))
     if submitted_with_it:
         proposal = submit_dataflow(actor=world.carla, team=world.city, text=linear(), schedule=much)
     else:
@@ -187,7 +187,7 @@ def test_what_is_let_through_has_a_plan_and_what_is_not_has_none(world: World, p
     record = planned(world.carla, world.city, linear()).dataflow
     refused = []
     for rate_per_s in (10, 60, 100, 200, 400):
-        choice = Choice.of(pair=pair.split("-"), rate_per_s=rate_per_s)
+        choice = ScheduleChoice.of(pair=pair.split("-"), rate_per_s=rate_per_s)
         try:
             proposal = propose_schedule(actor=world.carla, dataflow_id=record.pk, choice=choice)
         except InsufficientSlots as error:

@@ -11,13 +11,13 @@ from django.db.models import Sum
 from dashboard import jobs
 from dashboard.approvals.models import Proposal
 from dashboard.approvals.services import pause_dataflow, prepare_proposal, resume_dataflow, roll_back_proposal
-from dashboard.bills import needs
-from dashboard.bills.measuring import record_usage
+from dashboard.bills import task_needs
+from dashboard.bills.charging import record_usage
 from dashboard.bills.models import NeedRow, PriceList, UsageHour
 from dashboard.bills.periods import Period
 from dashboard.bills.selectors import bills
 from dashboard.catalog.models import DataflowRecord
-from dashboard.operations.estate_store.estate import load_estate
+from dashboard.operations.estate_store.estate_loader import load_estate
 from dashboard.operations.models import BatchFigures, FragmentRow
 from dashboard.teams.permissions import viewer_of
 from tests.dashboard.building import World, approved, document, enacted, removal_planned, running
@@ -76,7 +76,7 @@ def slots(monkeypatch: pytest.MonkeyPatch, settings) -> Slots:
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[datetime]:
     """The time at which dataflows come and go: its last entry."""
     times = [NOON]
-    monkeypatch.setattr(needs.timezone, "now", lambda: times[-1])
+    monkeypatch.setattr(task_needs.timezone, "now", lambda: times[-1])
     return times
 
 

@@ -19,7 +19,7 @@ from scheduler.model import bounds
 from scheduler.model.documents import columns_of_document, read_document
 from scheduler.model.errors import InvalidDataflow, Problem
 from scheduler.model.schema import dataflow_schema
-from workers.launcher.services import LARGEST_FRAME
+from workers.launcher.up_services import LARGEST_FRAME
 
 CASES: dict[str, Callable[..., None]] = {}
 DOORS, LIVE = "tests/dashboard/test_doors.py", "tests/dashboard/test_live.py"

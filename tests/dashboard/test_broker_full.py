@@ -14,14 +14,14 @@ import redis
 
 from dashboard import jobs
 from dashboard.config.environment import ROOT
-from dashboard.core.errors import as_weir_error
+from dashboard.core.http_errors import as_weir_error
 from dashboard.operations.diagnosis.health import findings
-from dashboard.operations.live_view.view import view_for
+from dashboard.operations.live_view.estate_view import view_for
 from dashboard.queue import app
 from dashboard.teams.permissions import viewer_of
 from tests.dashboard.building import World
 from tests.small_disk import fill, small_disk
-from workers.engine.spark.failures import BROKER_DISK_IS_FULL, explain_error
+from workers.engine.spark.failure_messages import BROKER_DISK_IS_FULL, explain_error
 from workers.launcher import broker as embedded
 from workers.processes import spawn, stop
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dashboard import jobs
-from dashboard.operations.live import live_dataflow, live_estate
+from dashboard.operations.live_reader import live_dataflow, live_estate
 from dashboard.operations.live_view.notable import notable_events
 from dashboard.operations.models import FragmentRow
 from dashboard.teams.permissions import viewer_of

@@ -25,12 +25,12 @@ from dashboard.approvals.services import (
 from dashboard.approvals.services.reviewing import DigestMismatch
 from dashboard.audit.models import AuditEntry
 from dashboard.audit.trail import audited
-from dashboard.operations.estate_store.estate import load_estate, stored_estate
+from dashboard.operations.estate_store.estate_loader import load_estate, stored_estate
 from dashboard.operations.estate_store.reservations import reserve
 from dashboard.operations.models import EstateState, SlotRow
 from dashboard.operations.services import register_node
 from dashboard.plans.carrying_over import PlanCarrier
-from dashboard.plans.choices import Choice
+from dashboard.plans.choices import ScheduleChoice
 from dashboard.plans.computing import compute
 from dashboard.plans.models import PlanRecord
 from dashboard.plans.selectors import plan_of
@@ -176,7 +176,7 @@ def test_a_schedule_stands_as_long_as_its_slots_have_nothing_else_to_do(world: W
     register_node(name="n2", slots=12)
     record = planned(world.carla, world.city, linear()).dataflow
     proposal = prepare_proposal(proposal_id=propose_schedule(
-        actor=world.carla, dataflow_id=record.pk, choice=Choice.of(pair=("MBA", "SAM"), rate_per_s=50)).pk)
+        actor=world.carla, dataflow_id=record.pk, choice=ScheduleChoice.of(pair=("MBA", "SAM"), rate_per_s=50)).pk)
     promised = {load.slot for load in plan_of(proposal.plan).promise.bundles}
     approved(planned(world.mo, world.mobility, apart("busan")), world.ben)
     taken = {fragment.slot for fragment in load_estate().fragments.values()}

@@ -17,26 +17,26 @@ from dashboard.approvals.services import prepare_proposal
 from dashboard.catalog.models import DataflowRecord
 from dashboard.controllers import selectors
 from dashboard.controllers.models import ReasonRow, RoundRow
-from dashboard.controllers.world import StoredWorld
-from dashboard.history.store import DatabaseHistory
-from dashboard.operations.estate_store.estate import load_estate
+from dashboard.controllers.site_world import StoredWorld
+from dashboard.history.history_store import DatabaseHistory
+from dashboard.operations.estate_store.estate_loader import load_estate
 from dashboard.operations.models import BatchFigures, FragmentRow, LatencyStatus
-from dashboard.plans import kinds
+from dashboard.plans import site_plan_kinds
 from dashboard.teams.permissions import viewer_of
 from scheduler.contracts.reports import Reports
+from scheduler.controllers.batch_opening import LIMITED
+from scheduler.controllers.controller_registry import CONTROLLERS
 from scheduler.controllers.defragmentation import CORES
 from scheduler.controllers.evidence import chains
 from scheduler.controllers.evidence.limited import LimitSeries, measured_by
-from scheduler.controllers.opening import LIMITED
-from scheduler.controllers.registry import CONTROLLERS
-from scheduler.controllers.values import Policy
+from scheduler.controllers.loop_values import Policy
 from scheduler.history.series import Series
-from scheduler.latency.chaining import CAPACITY
-from scheduler.latency.status import IMPOSSIBLE, LATE, MET, MISSED
+from scheduler.latency.limits_met import IMPOSSIBLE, LATE, MET, MISSED
+from scheduler.latency.task_chaining import CAPACITY
 from scheduler.latency.triggers import BatchCost
 from scheduler.model.errors import InvalidTransition
 from scheduler.model.fragment import Slot
-from scheduler.model.latency import LatencyLimit, to_json
+from scheduler.model.latency_limits import LatencyLimit, to_json
 from tests.dashboard.building import World, approved, document, enacted, removal_planned, running
 from tests.dashboard.controlling import Loop, made_by_weir, measured, phases
 from tests.dashboard.rearranging import prepared
@@ -199,7 +199,7 @@ def test_a_cut_that_cannot_be_is_said_and_given_up(
     def refused(*_: object, **__: object) -> None:
         raise InvalidTransition("The queries of jams were changed again.", remedy="There is nothing left to undo.")
 
-    monkeypatch.setattr(kinds, "undo", refused)
+    monkeypatch.setattr(site_plan_kinds, "undo", refused)
     loop.run(later_s=61)
     assert cut().status == "unplannable"
     loop.run()

@@ -18,7 +18,7 @@ from dashboard.approvals.services import (
 )
 from dashboard.catalog.models import DataflowRecord
 from dashboard.controllers.models import ReasonRow, RoundRow
-from dashboard.operations.estate_store.estate import load_estate
+from dashboard.operations.estate_store.estate_loader import load_estate
 from dashboard.teams.permissions import viewer_of
 from scheduler.contracts.reports import Reports
 from scheduler.model.errors import PermissionDenied

@@ -10,7 +10,7 @@ from django.test import Client
 
 from dashboard import jobs
 from dashboard.bills.models import SlotReading, UsageHour
-from dashboard.operations.estate_store.estate import load_estate
+from dashboard.operations.estate_store.estate_loader import load_estate
 from dashboard.tasks import telemetry
 from dashboard.tasks.clock import SCHEDULE
 from tests.dashboard.building import World, document, running

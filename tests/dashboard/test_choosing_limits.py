@@ -10,7 +10,7 @@ from django.urls import reverse
 
 from dashboard.approvals.models import Proposal
 from dashboard.approvals.services import change_dataflow, prepare_proposal
-from dashboard.catalog.documents import InvalidLatency, freshness_of
+from dashboard.catalog.document_checks import InvalidLatency, freshness_of
 from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.services import choose_latency
 from dashboard.controllers.latency_told import latency_told
@@ -22,7 +22,7 @@ from dashboard.teams.permissions import viewer_of
 from dashboard.teams.services import InvalidValue, set_freshness
 from scheduler.latency.limit_points import metric_of
 from scheduler.model.errors import NotFound, PermissionDenied
-from scheduler.model.latency import LatencyLimit, from_json
+from scheduler.model.latency_limits import LatencyLimit, from_json
 from tests.dashboard.building import World, approved, document, enacted, planned, running
 from tests.dashboard.played import RATE, Played
 from workers.engine.observed import TaskFlow

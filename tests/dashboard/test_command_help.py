@@ -12,7 +12,7 @@ import pytest
 from django.core.management import get_commands
 
 from dashboard.commands.describe_commands import DOCUMENT, described
-from workers.launcher.state import ROOT, CannotStart, take_data_dir
+from workers.launcher.state_folder import ROOT, CannotStart, take_data_dir
 
 ANEW = "write it anew: python -m dashboard.commands.describe_commands"
 

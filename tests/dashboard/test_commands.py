@@ -17,7 +17,7 @@ from dashboard.approvals.models import Proposal
 from dashboard.catalog.models import DataflowRecord
 from dashboard.commands import workspace
 from dashboard.commands.management.commands import restore_database
-from dashboard.operations.estate_store.estate import load_estate
+from dashboard.operations.estate_store.estate_loader import load_estate
 from dashboard.teams.models import Membership, Role, User
 from tests.dashboard.building import World, document, running
 
@@ -67,7 +67,7 @@ def test_an_installation_with_people_of_its_own_gets_no_sample_people(
 
 
 def test_every_sample_of_the_library_is_valid(db):
-    from dashboard.catalog.documents import check_document
+    from dashboard.catalog.document_checks import check_document
     from dashboard.catalog.selectors import samples
 
     if not samples():

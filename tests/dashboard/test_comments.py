@@ -11,7 +11,7 @@ from dashboard.approvals.models import Comment
 from dashboard.approvals.selectors import live_proposal
 from dashboard.approvals.services import comment_on, edit_comment, resolve_thread
 from dashboard.audit.models import AuditEntry
-from dashboard.core.errors import BadInput
+from dashboard.core.http_errors import BadInput
 from dashboard.teams.permissions import viewer_of
 from scheduler.model.errors import NotFound, PermissionDenied
 from tests.dashboard.building import World, document, planned

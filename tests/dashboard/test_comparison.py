@@ -12,7 +12,7 @@ from scheduler.model.dataflow import Dataflow, Stream, Task
 from scheduler.model.fragment import RunningBundle, Slot
 from scheduler.model.prices import VmSize
 from scheduler.model.profile import Point, Profile, Profiles
-from scheduler.model.resources import Catalogue, Node, Supply, Taken
+from scheduler.model.resources import Catalogue, Node, Supply, TakenShare
 from scheduler.model.task_types import TaskType, TaskTypes
 from scheduler.pairs import PAIRS, QUICK_PAIRS, pair_of
 from scheduler.scheduling import Schedule, SchedulingOptions, compare, prepare, schedule
@@ -128,7 +128,7 @@ def test_where_the_exact_mapping_is_that_of_sam_its_row_says_why() -> None:
     alike = rows_of(compare(job, supply=supply()))
     assert len(alike) == len(PAIRS) and not any(row.note for row in alike)
     slots = tuple(Slot("n1", index) for index in range(10))
-    shared = Supply((Node("n1", slots),), SIZES, taken={slot: Taken(0.05, 0.05) for slot in slots[1:]})
+    shared = Supply((Node("n1", slots),), SIZES, taken={slot: TakenShare(0.05, 0.05) for slot in slots[1:]})
     noted = [row for row in rows_of(compare(job, supply=shared)) if row.note]
     assert [row.pair for row in noted] == [("LSA", "exact"), ("MBA", "exact")]
     assert {row.note for row in noted} == {"placed as by SAM: others have part of its slots"}

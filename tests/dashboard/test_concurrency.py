@@ -20,7 +20,7 @@ from dashboard.approvals.services import (
 from dashboard.approvals.services.reviewing import AlreadyReviewed, DigestMismatch
 from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.services import NameTaken
-from dashboard.operations.estate_store.estate import load_estate
+from dashboard.operations.estate_store.estate_loader import load_estate
 from dashboard.operations.models import EstateState
 from dashboard.teams.models import User
 from scheduler.model.errors import InvalidTransition, StalePlan

@@ -14,17 +14,17 @@ from dashboard.approvals.models import Proposal
 from dashboard.approvals.services import adapting, reject_proposal, roll_back_proposal
 from dashboard.audit.models import AuditEntry
 from dashboard.catalog.models import DataflowRecord
-from dashboard.controllers import runner, selectors
+from dashboard.controllers import loop_runner, selectors
 from dashboard.controllers.collecting import COLLECTORS
 from dashboard.controllers.models import ReasonRow, RoundRow
 from dashboard.controllers.services import InvalidPolicy, policy_of, set_mode, set_policy
-from dashboard.controllers.stored import policies_of
-from dashboard.operations.estate_store.estate import load_estate
+from dashboard.controllers.stored_rounds import policies_of
+from dashboard.operations.estate_store.estate_loader import load_estate
 from dashboard.operations.models import FragmentRow
 from dashboard.tasks.controlling import ACTUATORS
 from dashboard.teams.permissions import viewer_of
-from scheduler.controllers.registry import CONTROLLERS
-from scheduler.controllers.values import Policy
+from scheduler.controllers.controller_registry import CONTROLLERS
+from scheduler.controllers.loop_values import Policy
 from scheduler.model.errors import NotFound, PermissionDenied
 from scheduler.model.plan_kinds import DEFRAGMENT
 from tests.dashboard.building import (
@@ -220,7 +220,8 @@ def test_a_worker_that_is_killed_before_a_command_leaves_it_to_the_next(
     assert (phases(), made_by_weir()) == (["begun"], [])
     loop.run()
     assert len(made_by_weir()) == 1
-    command = runner.take_turn(CONTROLLERS["defragmentation"], ACTUATORS["defragmentation"], at=loop.at).commands[0]
+    command = loop_runner.take_turn(
+        CONTROLLERS["defragmentation"], ACTUATORS["defragmentation"], at=loop.at).commands[0]
     ACTUATORS["defragmentation"].carry_out(command)
     assert len(made_by_weir()) == 1, "a command that is given again is done once"
 

@@ -13,16 +13,16 @@ from dashboard import jobs
 from dashboard.approvals.difference import difference
 from dashboard.approvals.services import pause_dataflow, prepare_proposal
 from dashboard.audit.models import AuditEntry
-from dashboard.bills.costs import cost_of
-from dashboard.bills.measuring import record_usage
+from dashboard.bills.charging import record_usage
+from dashboard.bills.dataflow_costs import cost_of
 from dashboard.catalog.models import DataflowRecord
 from dashboard.explorer.merged import sheet, tasks_working
-from dashboard.operations.estate_store.estate import load_estate
-from dashboard.operations.live import live_estate
+from dashboard.operations.estate_store.estate_loader import load_estate
+from dashboard.operations.live_reader import live_estate
 from dashboard.operations.live_view import cost_learning
-from dashboard.operations.live_view.costs import costs_here
+from dashboard.operations.live_view.learned_costs import costs_here
 from dashboard.operations.models import CostFit, CostObservation, NodeRow, RunningTaskRow
-from dashboard.plans.prices import prices
+from dashboard.plans.price_settings import prices
 from dashboard.plans.scheduling_problem import problem_of
 from dashboard.plans.selectors import plan_of
 from dashboard.profiles.services.importing import import_profiles

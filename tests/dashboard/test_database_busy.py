@@ -19,7 +19,7 @@ from dashboard.audit.trail import audited
 from dashboard.catalog.models import DataflowRecord
 from dashboard.core import database
 from dashboard.core.database import WriteLine, writing
-from dashboard.core.errors import DatabaseBusy, as_weir_error, http_status
+from dashboard.core.http_errors import DatabaseBusy, as_weir_error, http_status
 from dashboard.operations.models import EstateState
 from tests.dashboard.building import World, document
 

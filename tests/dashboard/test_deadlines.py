@@ -22,12 +22,12 @@ from dashboard.approvals.models import Proposal
 from dashboard.approvals.services import submit_dataflow
 from dashboard.config.environment import ROOT
 from dashboard.outbox import sending, services
-from dashboard.outbox.http import NotDelivered, post_json
 from dashboard.outbox.models import Delivery
+from dashboard.outbox.webhook_posts import NotDelivered, post_json
 from dashboard.tasks.app import app
 from tests.dashboard.alerting import NOW_S, receiver
 from tests.dashboard.building import World, document
-from workers.launcher.services import deliverer, worker
+from workers.launcher.up_services import deliverer, worker
 from workers.library import outbound
 from workers.library.download import fetch
 from workers.library.http import NotPosted, post_lines

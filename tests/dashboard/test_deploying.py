@@ -13,19 +13,19 @@ from dashboard.approvals.lifecycle import EXECUTING, ROLLING_BACK
 from dashboard.approvals.models import Proposal
 from dashboard.catalog.models import DataflowRecord
 from dashboard.controllers.models import ReasonRow, RoundRow
-from dashboard.controllers.stored import round_of
-from dashboard.controllers.world import StoredWorld
-from dashboard.history.store import DatabaseHistory
-from dashboard.operations.estate_store.estate import load_estate
-from dashboard.operations.live_view.deployment import bytes_between_nodes
+from dashboard.controllers.site_world import StoredWorld
+from dashboard.controllers.stored_rounds import round_of
+from dashboard.history.history_store import DatabaseHistory
+from dashboard.operations.estate_store.estate_loader import load_estate
+from dashboard.operations.live_view.deployment_reader import bytes_between_nodes
+from dashboard.operations.live_view.estate_view import view_for
 from dashboard.operations.live_view.telemetry import EVERYTHING
-from dashboard.operations.live_view.view import view_for
 from dashboard.operations.services import register_node
 from dashboard.plans.selectors import plan_of
 from scheduler.contracts.reports import Reports
 from scheduler.controllers.deploying import TRAFFIC
 from scheduler.controllers.evidence import deployments
-from scheduler.controllers.values import Round
+from scheduler.controllers.loop_values import Round
 from scheduler.history.series import DATAFLOW, QUERY, SLOT, TASK, Series
 from scheduler.model.fragment import Slot, node_of
 from tests.dashboard.building import World, document, enacted, running

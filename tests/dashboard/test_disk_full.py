@@ -13,9 +13,9 @@ from django.db.utils import DatabaseError, OperationalError
 from django.test import Client
 
 from dashboard.catalog.models import DataflowRecord
-from dashboard.core.errors import as_weir_error, http_status, is_disk_full
+from dashboard.core.http_errors import as_weir_error, http_status, is_disk_full
 from tests.dashboard.building import World, document
-from workers.engine.spark.failures import DISK_IS_FULL, Cause, explain, explain_error
+from workers.engine.spark.failure_messages import DISK_IS_FULL, Cause, explain, explain_error
 
 
 def caused(error: Exception, cause: BaseException) -> Exception:

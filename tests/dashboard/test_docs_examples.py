@@ -16,12 +16,12 @@ import yaml
 from markdown_it import MarkdownIt
 
 from dashboard import jobs
-from dashboard.catalog.documents import check_document
+from dashboard.catalog.document_checks import check_document
 from dashboard.operations.models import RunningTaskRow
 from dashboard.teams.services import set_secret
 from tests.dashboard.building import World, running
 from workers.engine.channels import keys
-from workers.engine.channels.registry import Channels
+from workers.engine.channels.channel_registry import Channels
 from workers.engine.connectors.formats import layout_of
 from workers.engine.connectors.intake import IntakeStore
 

@@ -229,7 +229,7 @@ class TestConnections:
     def test_who_takes_nothing_of_an_answer_is_cut_off(
         self, committed_world: World, server: Server, monkeypatch: pytest.MonkeyPatch  # noqa: F811
     ) -> None:
-        from dashboard.config import server as site_server
+        from dashboard.config import http_server as site_server
 
         monkeypatch.setattr(site_server, "ANSWER_WAIT", bounds.InputBound("", "", 0, ""))
         client = socket.socket()

@@ -27,7 +27,7 @@ from dashboard.approvals.services import (
 from dashboard.approvals.services.enacting import PATIENCE_S
 from dashboard.catalog.lifecycle import REMOVING, RUNNING
 from dashboard.catalog.models import DataflowRecord
-from dashboard.operations.estate_store.estate import load_estate
+from dashboard.operations.estate_store.estate_loader import load_estate
 from dashboard.operations.estate_store.offered_slots import SILENT_AFTER
 from dashboard.operations.live_view.telemetry import EVERYTHING
 from dashboard.operations.models import EstateState, FragmentRow, NodeRow, SlotRow
@@ -107,7 +107,7 @@ def test_a_plan_that_cannot_be_made_is_tried_again_with_pauses_that_grow(
         raise InvalidTransition("f1-0 cannot be moved: not today.", remedy="Wait.")
 
     with monkeypatch.context() as patched:
-        patched.setattr("dashboard.plans.kinds.move_kind.plan_move", refuses)
+        patched.setattr("dashboard.plans.site_plan_kinds.move_kind.plan_move", refuses)
         first = turn()
         assert "is being planned" in waits()[0]
         prepare_proposal(proposal_id=first.pk)

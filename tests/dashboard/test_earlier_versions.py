@@ -15,8 +15,8 @@ from django.db.migrations.loader import MigrationLoader
 
 from dashboard.commands.earlier import earlier_names, is_amid
 from tests.postgresql import cluster
-from workers.launcher.backup import database
-from workers.launcher.state import ROOT
+from workers.launcher.backup import held_database
+from workers.launcher.state_folder import ROOT
 
 AF0FDCB = Path(__file__).parents[1] / "launcher" / "state_af0fdcb.tar.xz"
 SET_UP = """
@@ -126,7 +126,7 @@ def test_every_migration_that_was_replaced_is_kept_and_known_to_back_ups() -> No
     present = MigrationLoader(None).disk_migrations
     replaced = {name for migration in present.values() for name in migration.replaces}
     assert replaced == earlier_names() - set(present)
-    known = database.known_migrations()
+    known = held_database.known_migrations()
     assert earlier_names() | {name for name in present if name[0] in known} == {
         (app, name) for app, names in known.items() for name in names}
 

@@ -13,7 +13,7 @@ from dashboard.approvals.models import Proposal
 from dashboard.approvals.services import record_progress, remove_dataflow, roll_back_proposal
 from dashboard.approvals.services.enacting import PATIENCE_S, require_calm
 from dashboard.audit.models import AuditEntry
-from dashboard.operations.estate_store.estate import load_estate
+from dashboard.operations.estate_store.estate_loader import load_estate
 from dashboard.plans.selectors import plan_of
 from scheduler.model.errors import InvalidTransition, PermissionDenied
 from scheduler.plan_progress import PlanProgress

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from dashboard.core.errors import HTTP_STATUS, http_status
+from dashboard.core.http_errors import HTTP_STATUS, http_status
 from scheduler.model.errors import NotFound, NotSubmitted, WeirError
 from tests.architecture.sources import PACKAGES, name_of, python_files, tree
 

@@ -8,7 +8,7 @@ import pytest
 from django.utils import timezone
 
 from dashboard.bills.models import UsageHour
-from dashboard.explorer import merged, overlap, task
+from dashboard.explorer import merged, overlap_reader, task
 from dashboard.operations.models import RunningTaskRow, Use
 from dashboard.teams.permissions import Viewer, viewer_of
 from scheduler.model.errors import NotFound
@@ -28,7 +28,7 @@ def viewer(world: World, name: str) -> Viewer:
     return viewer_of(world.users[name])
 
 
-def overlap_by_hand(map_: overlap.OverlapMap) -> dict[frozenset[str], int]:
+def overlap_by_hand(map_: overlap_reader.OverlapMap) -> dict[frozenset[str], int]:
     size = range(len(map_.dataflows))
     names = [dataflow.name for dataflow in map_.dataflows]
     return {frozenset((names[i], names[j])): int(map_.shared[i, j]) for i in size for j in size if map_.shared[i, j]}
@@ -38,7 +38,7 @@ def overlap_by_hand(map_: overlap.OverlapMap) -> dict[frozenset[str], int]:
 
 
 def test_the_map_counts_what_two_share(world: World, shared: dict) -> None:
-    shown = overlap.overlap_map(viewer(world, "mo"))
+    shown = overlap_reader.overlap_map(viewer(world, "mo"))
     assert overlap_by_hand(shown) == {
         frozenset({"traffic"}): 4, frozenset({"jams"}): 4, frozenset({"traffic", "jams"}): 2}
     assert (shown.running, shown.matching, shown.left_out) == (2, 2, 0)
@@ -48,7 +48,7 @@ def test_the_map_counts_what_two_share(world: World, shared: dict) -> None:
 
 @pytest.mark.parametrize(("name", "sees"), [("carla", True), ("root", True), ("mo", False), ("outsider", False)])
 def test_a_private_dataflow_is_in_no_figure_of_others(world: World, shared: dict, name: str, sees: bool) -> None:
-    shown = overlap.overlap_map(viewer(world, name))
+    shown = overlap_reader.overlap_map(viewer(world, name))
     assert ("hush" in {compared.name for compared in shown.dataflows}) is sees
     assert shown.running == (3 if sees else 2)
     sheet = merged.sheet(viewer(world, name))
@@ -57,7 +57,7 @@ def test_a_private_dataflow_is_in_no_figure_of_others(world: World, shared: dict
     assert bool(merged.found_in_estate(viewer(world, name), "hush")) is sees
     private = Use.objects.filter(dataflow=shared["hush"]).first().running_task_id
     reads = (lambda: task.running_task(viewer(world, name), private), lambda: task.around(viewer(world, name), private),
-             lambda: overlap.overlap_pair(viewer(world, name), shared["hush"].pk, shared["jams"].pk),
+             lambda: overlap_reader.overlap_pair(viewer(world, name), shared["hush"].pk, shared["jams"].pk),
              lambda: merged.sheet(viewer(world, name), dataflow_id=shared["hush"].pk))
     for read in reads:
         if sees:
@@ -69,7 +69,7 @@ def test_a_private_dataflow_is_in_no_figure_of_others(world: World, shared: dict
 
 def test_a_team_is_compared_with_its_neighbours_but_they_not_with_each_other(world: World, shared: dict) -> None:
     running(world.carla, world.city, document("more", window=30), world.ana, world.ben)
-    shown = overlap.overlap_map(viewer(world, "mo"), team="mobility")
+    shown = overlap_reader.overlap_map(viewer(world, "mo"), team="mobility")
     assert {(compared.name, compared.matches) for compared in shown.dataflows} == {
         ("jams", True), ("traffic", False), ("more", False)}
     pairs = {pair for pair in overlap_by_hand(shown) if len(pair) == 2}
@@ -78,9 +78,9 @@ def test_a_team_is_compared_with_its_neighbours_but_they_not_with_each_other(wor
 
 
 def test_what_is_kept_of_one_generation_is_not_shown_at_the_next(world: World, shared: dict) -> None:
-    before = overlap.overlap_map(viewer(world, "mo"))
+    before = overlap_reader.overlap_map(viewer(world, "mo"))
     running(world.carla, world.city, document("more", window=30), world.ana, world.ben)
-    assert len(overlap.overlap_map(viewer(world, "mo")).dataflows) == len(before.dataflows) + 1
+    assert len(overlap_reader.overlap_map(viewer(world, "mo")).dataflows) == len(before.dataflows) + 1
 
 
 def test_of_too_many_those_that_share_the_most_are_compared(
@@ -88,8 +88,8 @@ def test_of_too_many_those_that_share_the_most_are_compared(
 ) -> None:
     apart = document("apart", window=5, rates={"sense": 7})
     running(world.carla, world.city, apart, world.ana)
-    monkeypatch.setattr(overlap, "MOST_DATAFLOWS", 2)
-    shown = overlap.overlap_map(viewer(world, "mo"))
+    monkeypatch.setattr(overlap_reader, "MOST_DATAFLOWS", 2)
+    shown = overlap_reader.overlap_map(viewer(world, "mo"))
     assert {compared.name for compared in shown.dataflows} == {"traffic", "jams"}
     assert shown.left_out == 1
 
@@ -104,7 +104,7 @@ def test_pairs_are_sorted_by_the_measure_asked_for(world: World, shared: dict) -
         streams=[{"from": "sense", "to": "parse"}, {"from": "parse", "to": "average"},
                  {"from": "average", "to": "out"}, {"from": "parse", "to": "again"}])
     running(world.carla, world.city, longer, world.ana, world.ben)
-    shown = overlap.overlap_map(viewer(world, "root"))
+    shown = overlap_reader.overlap_map(viewer(world, "root"))
     for by, figures in (("shared", shown.shared), ("share", shown.share)):
         values = [figures[one, other] for one, other in shown.pairs(by=by)]
         assert values == sorted(values, reverse=True)
@@ -115,7 +115,7 @@ def test_pairs_are_sorted_by_the_measure_asked_for(world: World, shared: dict) -
 
 
 def test_a_pair_is_both_graphs_and_the_shared_part(world: World, shared: dict) -> None:
-    pair = overlap.overlap_pair(viewer(world, "mo"), shared["traffic"].pk, shared["jams"].pk)
+    pair = overlap_reader.overlap_pair(viewer(world, "mo"), shared["traffic"].pk, shared["jams"].pk)
     assert (pair["shared"], pair["share"], pair["tasks_one"], pair["tasks_other"]) == (2, 0.5, 4, 4)
     names = {(task["one"], task["other"]) for task in pair["tasks"]}
     assert names == {("sense", "sense"), ("parse", "parse"), ("average", ""), ("out", ""), ("", "average"), ("", "out")}
@@ -126,7 +126,7 @@ def test_a_pair_is_both_graphs_and_the_shared_part(world: World, shared: dict) -
 def test_a_dataflow_makes_no_pair_with_itself_or_with_what_does_not_run(world: World, shared: dict) -> None:
     for other in (shared["traffic"].pk, "00000000-0000-4000-8000-000000000000"):
         with pytest.raises(NotFound):
-            overlap.overlap_pair(viewer(world, "mo"), shared["traffic"].pk, other)
+            overlap_reader.overlap_pair(viewer(world, "mo"), shared["traffic"].pk, other)
 
 
 # The merged graph ----------------------------------------------------------------------------------------------------
@@ -175,7 +175,7 @@ def test_a_sheet_that_is_not_there_is_the_nearest(world: World, shared: dict, nu
 def test_an_empty_estate_has_an_empty_sheet(world: World) -> None:
     sheet = merged.sheet(viewer(world, "mo"))
     assert (sheet["tasks"], sheet["dataflows"], sheet["sheets"]) == ([], [], 0)
-    assert len(overlap.overlap_map(viewer(world, "mo")).dataflows) == 0
+    assert len(overlap_reader.overlap_map(viewer(world, "mo")).dataflows) == 0
 
 
 # One task ------------------------------------------------------------------------------------------------------------

@@ -13,8 +13,8 @@ from dashboard import jobs
 from dashboard.approvals.selectors import live_proposal
 from dashboard.audit.models import AuditEntry
 from dashboard.catalog.models import DataflowRecord
-from dashboard.operations.live import live_dataflow, live_estate
-from dashboard.operations.live_view.failures import failures
+from dashboard.operations.live_reader import live_dataflow, live_estate
+from dashboard.operations.live_view.failing_queries import failures
 from dashboard.operations.services import try_again
 from dashboard.teams.permissions import viewer_of
 from scheduler.contracts.reports import Reports

@@ -9,13 +9,13 @@ from dashboard.approvals.services import (
     roll_back_proposal,
     submit_dataflow,
 )
-from dashboard.operations.estate_store.estate import load_estate, load_part_of
+from dashboard.operations.estate_store.estate_loader import load_estate, load_part_of
 from dashboard.operations.services import register_node
 from dashboard.plans.scheduling_problem import problem_of
 from dashboard.plans.selectors import plan_of
 from scheduler.contracts.reports import Reports
 from scheduler.plan_progress import plan_progress
-from scheduler.step_kinds import Evidence
+from scheduler.step_kinds import EnactmentEvidence
 from tests.dashboard.building import World, approved, enacted, planned
 from tests.dashboard.checks import check_rows
 from tests.dashboard.rearranging import paused, used
@@ -60,10 +60,10 @@ def test_what_routes_by_a_silent_node_waits_for_it_and_says_so(profiled: World):
     plan = plan_of(rescheduled(profiled, scheduled(profiled, at(18)), at(50)).plan)
     routed = {step.fragment for step in plan.steps if step.kind == "route"}
     reports = Reports.of({"n1": {"node": "n1", "slots": {}}})
-    progress = plan_progress(plan, Evidence(reports, awaited={"n1", "n2"}))
+    progress = plan_progress(plan, EnactmentEvidence(reports, awaited={"n1", "n2"}))
     assert routed and progress.failing.keys() == routed
     assert all("node n2" in cause for cause in progress.failing.values())
-    assert plan_progress(plan, Evidence(reports, awaited={"n1"})).failing == {}
+    assert plan_progress(plan, EnactmentEvidence(reports, awaited={"n1"})).failing == {}
 
 
 def test_what_a_submission_wakes_is_not_room_for_its_schedule(profiled: World):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dashboard import jobs
-from dashboard.catalog.documents import parse_document
+from dashboard.catalog.document_checks import parse_document
 from dashboard.operations.services import register_node
 from dashboard.plans.scheduling_problem import problem_of_new
 from dashboard.profiles.estimates import estimated_tasks

@@ -9,7 +9,7 @@ import pytest
 from dashboard.approvals.difference import difference
 from dashboard.approvals.models import Proposal
 from dashboard.approvals.services import pause_dataflow, prepare_proposal, roll_back_proposal
-from dashboard.operations.estate_store.estate import load_estate
+from dashboard.operations.estate_store.estate_loader import load_estate
 from dashboard.plans.models import PlanRecord
 from dashboard.plans.scheduling_problem import problem_of
 from dashboard.plans.selectors import plan_of

@@ -12,7 +12,7 @@ from hypothesis.extra.django import TestCase
 
 from dashboard import jobs
 from dashboard.approvals.services import cancel_proposal, move_query, prepare_proposal
-from dashboard.operations.estate_store.estate import load_estate
+from dashboard.operations.estate_store.estate_loader import load_estate
 from dashboard.operations.live_view.handover_pauses import (
     KEPT,
     LEAST,

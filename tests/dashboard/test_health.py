@@ -12,10 +12,10 @@ from django.test import Client
 from dashboard import jobs
 from dashboard.catalog.models import DataflowRecord
 from dashboard.operations.diagnosis import health
-from dashboard.operations.estate_store.estate import load_estate
-from dashboard.operations.live import live_dataflow, live_estate
-from dashboard.operations.live_view.states import query_state
-from dashboard.operations.live_view.view import view_for
+from dashboard.operations.estate_store.estate_loader import load_estate
+from dashboard.operations.live_reader import live_dataflow, live_estate
+from dashboard.operations.live_view.estate_view import view_for
+from dashboard.operations.live_view.query_states import query_state
 from dashboard.operations.models import FragmentRow
 from dashboard.teams.permissions import viewer_of
 from scheduler.contracts.reports import QueryReport, Reports, SlotReport

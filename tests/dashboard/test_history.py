@@ -13,11 +13,11 @@ from django.db import transaction
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dashboard.history import blocks, sealing
+from dashboard.history import blocks, downsampling
 from dashboard.history.blocks import InvalidBlock, Matrix, decoded, encoded, rows_of
+from dashboard.history.history_store import DatabaseHistory
 from dashboard.history.models import AnnotationRow, Block, SeriesRow
-from dashboard.history.store import DatabaseHistory
-from scheduler.history.memory import MemoryHistory
+from scheduler.history.memory_history import MemoryHistory
 from scheduler.history.port import History
 from scheduler.history.series import (
     ALARM,
@@ -231,7 +231,7 @@ def test_tidying_that_is_broken_off_anywhere_is_done_by_the_next_one(
     def broken(*_: object, **__: object) -> None:
         raise OSError("no space left")
 
-    target: object = Block.objects if breaks_at == "bulk_create" else sealing
+    target: object = Block.objects if breaks_at == "bulk_create" else downsampling
     with monkeypatch.context() as patched, pytest.raises(OSError), transaction.atomic():
         patched.setattr(target, breaks_at, broken)
         history.tidy(NOW_S + 20_000)
@@ -295,7 +295,7 @@ def test_long_gaps_end_in_no_endless_windows() -> None:
         played(history, {NOW_S + day * 30 * 86_400: {RATE: 1.0}})
     history.tidy(NOW_S + 61 * 86_400)
     assert Block.objects.filter(grain_s=60).count() == 3
-    assert sealing.seal(NOW_S + 61 * 86_400) == 0
+    assert downsampling.seal(NOW_S + 61 * 86_400) == 0
 
 
 @pytest.mark.django_db

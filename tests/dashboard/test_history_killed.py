@@ -13,7 +13,7 @@ import pytest
 from django.db import connection
 
 from dashboard.config.environment import ROOT
-from dashboard.history.store import DatabaseHistory
+from dashboard.history.history_store import DatabaseHistory
 from scheduler.history.series import MINUTE, SECOND, TEN_SECONDS, Series
 
 BEGIN_S = 1_800_000_000
@@ -22,7 +22,7 @@ LINES = [Series("task", f"t{number}", "rate_per_s") for number in range(300)]
 WRITER = f"""
 import sys, django
 django.setup()
-from dashboard.history.store import DatabaseHistory
+from dashboard.history.history_store import DatabaseHistory
 from scheduler.history.series import Series
 lines = [Series("task", f"t{{number}}", "rate_per_s") for number in range({len(LINES)})]
 history, at_s = DatabaseHistory(), int(sys.argv[1])

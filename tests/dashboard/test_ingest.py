@@ -17,7 +17,7 @@ from dashboard.teams.services import set_secret
 from scheduler.model.bounds import DEAD_LETTERS
 from scheduler.model.errors import NotFound
 from workers.engine.channels import keys
-from workers.engine.channels.registry import Channels
+from workers.engine.channels.channel_registry import Channels
 from workers.engine.connectors.formats import layout_of
 from workers.engine.connectors.intake import IntakeStore
 

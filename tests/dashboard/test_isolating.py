@@ -13,17 +13,17 @@ from dashboard.approvals.services import prepare_proposal, roll_back_proposal
 from dashboard.catalog.models import DataflowRecord
 from dashboard.controllers.collecting import COLLECTORS
 from dashboard.controllers.models import ReasonRow
-from dashboard.controllers.world import StoredWorld
-from dashboard.history.store import DatabaseHistory
-from dashboard.operations.estate_store.estate import load_estate
-from dashboard.operations.fragments import fragmentation_of
-from dashboard.operations.live import live_estate
+from dashboard.controllers.site_world import StoredWorld
+from dashboard.history.history_store import DatabaseHistory
+from dashboard.operations.estate_store.estate_loader import load_estate
+from dashboard.operations.fragmentation_reader import fragmentation_of
+from dashboard.operations.live_reader import live_estate
 from dashboard.operations.models import CutTask, SlowQuery
 from dashboard.plans.selectors import plan_of
 from dashboard.tasks.planning import see_to_slow_ones
 from dashboard.teams.permissions import viewer_of
+from scheduler.controllers.controller_registry import CONTROLLERS
 from scheduler.controllers.dry_run import dry_run
-from scheduler.controllers.registry import CONTROLLERS
 from scheduler.history.series import DATAFLOW, Series
 from tests.dashboard.building import World, approved, document, enacted, running
 from tests.dashboard.controlling import Loop, phases

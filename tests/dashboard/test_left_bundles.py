@@ -7,7 +7,7 @@ import json
 import pytest
 import redis
 
-from dashboard.operations.estate_store.estate import load_estate
+from dashboard.operations.estate_store.estate_loader import load_estate
 from dashboard.tasks import execution
 from tests.dashboard.building import World, approved, enacted
 from tests.dashboard.checks import check_rows

@@ -13,19 +13,19 @@ from hypothesis import strategies as st
 from dashboard import jobs
 from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.services import choose_latency
-from dashboard.operations.estate_store.estate import load_estate
+from dashboard.operations.estate_store.estate_loader import load_estate
 from dashboard.operations.latency_limits.latency_problem import events_per_s, latency_ms
 from dashboard.operations.latency_limits.latency_view import latency_of
-from dashboard.operations.live_view.view import View
+from dashboard.operations.live_view.estate_view import View
 from dashboard.operations.models import FragmentRow, LatencyStatus
 from dashboard.teams.permissions import viewer_of
 from scheduler.contracts.qos import QosSetup
 from scheduler.contracts.reports import Reports
 from scheduler.controllers.evidence.limited import LimitSeries, measured_by
 from scheduler.history.series import QUERY, STREAM, TASK, Series
-from scheduler.latency.pacing import Queries, Wanted, expected_at
+from scheduler.latency.pacing import LimitOnWay, Queries, expected_at
 from scheduler.latency.ways import way_of
-from scheduler.model.latency import LatencyLimit
+from scheduler.model.latency_limits import LatencyLimit
 from tests.dashboard.building import World, document, running
 from tests.dashboard.played import Played
 from tests.scheduler.latency.lines import FLOW, LINES, Line, costs_of, lasts_s, line_of, waits_s
@@ -61,7 +61,7 @@ def test_what_is_measured_of_a_part_is_what_is_planned(line: Line, data: st.Data
     queries = Queries(costs, line.reads, before_s={
         query: data.draw(st.sampled_from([0.1, 0.4, 1.0, 3.0])) for query in costs})
     limit = line.limit(*data.draw(line.slices()))
-    want = Wanted("w", way_of(line.estate, FLOW, limit), 1.0)
+    want = LimitOnWay("w", way_of(line.estate, FLOW, limit), 1.0)
 
     view = view_of(line, queries)
     measured_ms = latency_ms(view, FLOW, limit)

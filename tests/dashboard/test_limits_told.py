@@ -11,11 +11,11 @@ from dashboard.catalog.services import choose_latency
 from dashboard.controllers.latency_told import latency_told
 from dashboard.controllers.models import ReasonRow
 from dashboard.controllers.services import set_mode
+from dashboard.operations.live_view.estate_view import view_for
 from dashboard.operations.live_view.telemetry import EVERYTHING
-from dashboard.operations.live_view.view import view_for
 from dashboard.operations.models import LatencyStatus
 from dashboard.teams.permissions import viewer_of
-from scheduler.model.latency import LatencyLimit, in_words
+from scheduler.model.latency_limits import LatencyLimit, in_words
 from tests.dashboard.building import World, document, running
 from tests.dashboard.played import Played, status
 

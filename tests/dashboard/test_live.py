@@ -18,11 +18,11 @@ import websockets
 from django.conf import settings as django_settings
 from django.test import Client
 
-from dashboard.live.protocol import applied
+from dashboard.live.live_protocol import applied
 from dashboard.teams.models import Membership
 from dashboard.teams.services import deactivate, remove_member
 from tests.dashboard.building import World, document, planned, running
-from workers.launcher.services import LARGEST_FRAME, Options, web
+from workers.launcher.up_services import LARGEST_FRAME, UpOptions, web
 
 pytestmark = [pytest.mark.broker, pytest.mark.django_db(transaction=True)]
 
@@ -36,7 +36,7 @@ class Server:
         self.port = port
         config = uvicorn.Config(
             application, port=port, log_level="error", lifespan="off", ws_max_size=LARGEST_FRAME,
-            http="dashboard.config.server:SiteProtocol", ws="dashboard.live.server:LiveProtocol")
+            http="dashboard.config.http_server:SiteProtocol", ws="dashboard.live.websocket_server:LiveProtocol")
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run, daemon=True)
 
@@ -298,7 +298,7 @@ def test_snapshots_of_one_moment_are_built_once_and_permission_is_asked_each_tim
     record = running(world.carla, world.city, document("hush", visibility="private"), world.ana)
     build = views.build
     monkeypatch.setattr(views, "build", lambda viewer, topic: built.append(topic) or build(viewer, topic))
-    monkeypatch.setattr("dashboard.live.versions.INTERVAL_S", 60.0)
+    monkeypatch.setattr("dashboard.live.state_versions.INTERVAL_S", 60.0)
     topic = f"dataflow:{record.pk}"
     first = snapshot(client_of(world.vera), topic)
     assert snapshot(client_of(world.ana), topic) == first and built == [topic]  # of one scope
@@ -367,5 +367,5 @@ def test_a_frame_that_no_message_needs_is_not_read(committed_world: World, serve
             return closed.value.rcvd.code
 
     assert asyncio.run(run()) == 1009
-    argv = web(Options("127.0.0.1", 1, 1, "n1", Path())).argv
+    argv = web(UpOptions("127.0.0.1", 1, 1, "n1", Path())).argv
     assert str(LARGEST_FRAME) in argv and argv[argv.index("--ws-per-message-deflate") + 1] == "false"

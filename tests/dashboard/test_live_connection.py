@@ -10,9 +10,9 @@ import pytest
 
 def test_a_client_that_does_not_read_gets_the_newest_and_nothing_queues():
     """Deltas that a client was not ready for are merged into the next one."""
-    from dashboard.live.consumer import Connection, Watched
+    from dashboard.live.consumer import Connection, WatchedTopic
     from dashboard.live.hub import Builder
-    from dashboard.live.versions import Version
+    from dashboard.live.state_versions import Version
 
     sent, gate = [], asyncio.Event()
 
@@ -27,7 +27,7 @@ def test_a_client_that_does_not_read_gets_the_newest_and_nothing_queues():
 
         builder = Builder(topic="estate", viewer=None, version=Version(1, {"n": 1}), status="live")
         connection = Connection("", None, HubOfNothing(), send)
-        connection._watched["estate"] = watched = Watched(builder, seq=1, state={"n": 1})
+        connection._watched["estate"] = watched = WatchedTopic(builder, seq=1, state={"n": 1})
         builder.version = Version(2, {"n": 2})
         writing = asyncio.create_task(connection._bring_up_to_date("estate", watched))
         await asyncio.sleep(0)
@@ -43,14 +43,14 @@ def test_a_client_that_does_not_read_gets_the_newest_and_nothing_queues():
 
 def builder_at(seq: int, state: dict):
     from dashboard.live.hub import Builder
-    from dashboard.live.versions import Version
+    from dashboard.live.state_versions import Version
 
     return Builder(topic="estate", viewer=None, version=Version(seq, state), status="live")
 
 
 @pytest.mark.parametrize("takes_the_end", [True, False])
 def test_who_does_not_read_is_cut_off(monkeypatch, takes_the_end: bool):
-    from dashboard.live.consumer import CLOSE_TOO_SLOW, Connection, Watched
+    from dashboard.live.consumer import CLOSE_TOO_SLOW, Connection, WatchedTopic
 
     monkeypatch.setattr("dashboard.live.consumer.SEND_WITHIN_S", 0.05)
     monkeypatch.setattr("dashboard.live.consumer.CLOSE_WITHIN_S", 0.05)
@@ -63,7 +63,7 @@ def test_who_does_not_read_is_cut_off(monkeypatch, takes_the_end: bool):
 
     async def run() -> None:
         connection = Connection("", None, None, send)
-        connection._watched["estate"] = Watched(builder_at(2, {"n": 2}), seq=1, state={"n": 1})
+        connection._watched["estate"] = WatchedTopic(builder_at(2, {"n": 2}), seq=1, state={"n": 1})
         connection._wake.set()
         await asyncio.wait_for(connection._write(), 60)
 
@@ -85,7 +85,7 @@ def test_a_delta_is_made_once_for_all_who_are_as_far(monkeypatch):
 
 def test_a_patch_that_is_at_hand_is_not_made_again(monkeypatch):
     from dashboard.live import hub
-    from dashboard.live.versions import Patch, Version
+    from dashboard.live.state_versions import Patch, Version
 
     made = []
     monkeypatch.setattr(hub, "difference", lambda before, after: made.append(1) or {"n": after["n"]})

@@ -11,8 +11,8 @@ import redis
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dashboard.live.protocol import applied, difference, without_nulls
-from dashboard.live.versions import INTERVAL_S, KEPT_PATCHES, LiveView, Versions
+from dashboard.live.live_protocol import applied, difference, without_nulls
+from dashboard.live.state_versions import INTERVAL_S, KEPT_PATCHES, LiveView, Versions
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=3) | st.lists(st.integers() | st.none(), max_size=2),

@@ -14,8 +14,8 @@ from django.db import DatabaseError
 from django.test import Client
 from django.utils import timezone
 
-from dashboard.live import sessions
-from dashboard.live.sessions import Sessions, viewers_of_sessions
+from dashboard.live import live_sessions
+from dashboard.live.live_sessions import Sessions, viewers_of_sessions
 from dashboard.teams.permissions import NOBODY, Viewer, viewer_of
 from tests.dashboard.building import World
 
@@ -76,13 +76,13 @@ def questions(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
             raise DatabaseError("away")
         return {key: Viewer(int(key), {}) for key in keys if key.isdecimal()}
 
-    monkeypatch.setattr(sessions, "viewers_of_sessions", ask)
+    monkeypatch.setattr(live_sessions, "viewers_of_sessions", ask)
     return batches
 
 
 @pytest.mark.django_db
 def test_those_who_ask_meanwhile_are_asked_about_together(questions, monkeypatch):
-    monkeypatch.setattr(sessions, "MOST_AT_ONCE", 3)
+    monkeypatch.setattr(live_sessions, "MOST_AT_ONCE", 3)
 
     async def run() -> list[Viewer]:
         checks = Sessions()

@@ -47,7 +47,7 @@ def test_who_does_not_read_is_cut_off_though_its_buffers_are_full(
     numbers = itertools.count()
     monkeypatch.setattr("dashboard.live.consumer.SEND_WITHIN_S", 0.5)
     monkeypatch.setattr("dashboard.live.consumer.CLOSE_WITHIN_S", 0.1)
-    monkeypatch.setattr("dashboard.live.server.ENDS_WITHIN_S", 0.1)
+    monkeypatch.setattr("dashboard.live.websocket_server.ENDS_WITHIN_S", 0.1)
     # Each version is another, and more than a socket's buffers hold after some of them.
     monkeypatch.setattr("dashboard.live.hub.build", lambda *_, **__: {"text": f"{next(numbers):09}" * 200_000})
     client = client_of(committed_world.vera)

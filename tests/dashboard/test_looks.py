@@ -13,18 +13,18 @@ from django.test import Client
 
 from dashboard import jobs
 from dashboard.audit.models import AuditEntry
-from dashboard.explorer.looks import NoNodeReports, NothingToLookAt, begin_look, end_look, look
-from dashboard.explorer.streams import NOT_YET, Stream, streams_of
+from dashboard.explorer.source_looks import NoNodeReports, NothingToLookAt, begin_look, end_look, look
+from dashboard.explorer.streams import NOT_YET, ShownStream, streams_of
 from dashboard.teams.permissions import viewer_of
 from dashboard.teams.services import create_token, set_secret
 from scheduler.contracts.looks import DONE, ORDERED
 from scheduler.model.errors import InvalidDataflow, NotFound, PermissionDenied
 from tests.dashboard.building import World, running
 from tests.engine.connectors.playing import until
-from workers.engine import looks
+from workers.engine import look_store
 from workers.engine.agents.supervising.confinement import Confinement
 from workers.engine.agents.supervising.look_runner import LookRunner
-from workers.engine.settings import Settings
+from workers.engine.worker_settings import Settings
 
 pytestmark = [pytest.mark.django_db, pytest.mark.broker]
 PASSWORD = "a-password-of-the-city"
@@ -74,14 +74,14 @@ def password(world: World) -> None:
     set_secret(actor=world.dev, team=world.city, name="mqtt", value=PASSWORD)
 
 
-def source_of(world: World, text: str) -> Stream:
+def source_of(world: World, text: str) -> ShownStream:
     return streams_of(world.city, text)[0]
 
 
 def test_an_engineer_looks_at_what_asks_for_no_credential(world: World, broker: redis.Redis) -> None:
     text = reading("mqtt", {"server": "mqtt.example.org:1883", "topics": ["a"]})
     look_id = begin_look(actor=world.carla, team=world.city, text=text, task_id="source")
-    order = looks.take(broker, "n1", wait_s=1.0)
+    order = look_store.take(broker, "n1", wait_s=1.0)
     assert order is not None and (order.id, order.task_type, order.count) == (look_id, "mqtt", 20)
     assert look(viewer_of(world.carla), look_id).state == "taken"
     for user in (world.vera, world.mo):
@@ -108,7 +108,7 @@ def test_a_credential_goes_to_no_server_that_no_approver_has_let_it_go_to(
 ) -> None:
     with pytest.raises(PermissionDenied):
         begin_look(actor=world.carla, team=world.city, text=of_mqtt(), task_id="source")
-    assert looks.take(broker, "n1", wait_s=0.1) is None
+    assert look_store.take(broker, "n1", wait_s=0.1) is None
     assert begin_look(actor=world.ana, team=world.city, text=of_mqtt(), task_id="source"), "an approver may look"
     running(world.carla, world.city, of_mqtt("runs"), world.ana)
     same = of_mqtt(columns=["b:double"], tls=False)
@@ -139,9 +139,9 @@ def test_a_later_look_of_the_same_user_ends_the_one_before(world: World, broker:
     text = reading("mqtt", {"server": "mqtt.example.org:1883", "topics": ["a"]})
     first = begin_look(actor=world.carla, team=world.city, text=text, task_id="source")
     second = begin_look(actor=world.carla, team=world.city, text=text, task_id="source")
-    assert (looks.is_asked(broker, first), looks.is_asked(broker, second)) == (False, True)
-    assert looks.take(broker, "n1", wait_s=0.1) is None, "nobody asks for the first"
-    assert looks.take(broker, "n1", wait_s=0.1).id == second
+    assert (look_store.is_asked(broker, first), look_store.is_asked(broker, second)) == (False, True)
+    assert look_store.take(broker, "n1", wait_s=0.1) is None, "nobody asks for the first"
+    assert look_store.take(broker, "n1", wait_s=0.1).id == second
 
 
 def test_what_has_nothing_outside_says_so(world: World, password: None) -> None:
@@ -212,6 +212,6 @@ def test_a_look_that_no_node_takes_is_told(world: World, broker: redis.Redis) ->
     text = reading("mqtt", {"server": "mqtt.example.org:1883", "topics": ["a"]})
     look_id = begin_look(actor=world.carla, team=world.city, text=text, task_id="source")
     assert look(viewer_of(world.carla), look_id).state == ORDERED
-    broker.expire(f"weir:look:{look_id}", looks.LIVES_S - looks.ORDER_LIVES_S - 1)  # so much later
+    broker.expire(f"weir:look:{look_id}", look_store.LIVES_S - look_store.ORDER_LIVES_S - 1)  # so much later
     seen = look(viewer_of(world.carla), look_id)
     assert (seen.is_over, seen.code) == (True, "look_not_taken") and seen.message and seen.remedy

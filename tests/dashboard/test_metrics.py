@@ -12,8 +12,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from dashboard import jobs
 from dashboard.config.environment import ROOT
-from dashboard.metrics import collecting
-from dashboard.operations.estate_store.estate import load_estate
+from dashboard.metrics import metric_families
+from dashboard.operations.estate_store.estate_loader import load_estate
 from dashboard.outbox.models import Delivery
 from scheduler.contracts.reports import Reports
 from tests.dashboard.alerting import alert_of
@@ -70,7 +70,7 @@ def test_the_dashboard_asks_for_nothing_that_is_not_there(scraped: Any) -> None:
 
 
 def test_many_dataflows_are_bounded(scraped: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(collecting, "MOST_DATAFLOWS", 0)
+    monkeypatch.setattr(metric_families, "MOST_DATAFLOWS", 0)
     families = scraped()
     assert families["weir_dataflows_left_out"].samples[0].value == 1
     assert families["weir_dataflow_latency_seconds"].samples == []

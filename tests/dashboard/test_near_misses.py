@@ -8,12 +8,12 @@ import pytest
 from django.test import Client
 
 from dashboard import jobs
-from dashboard.approvals.near_misses import near_misses_in, near_misses_of
+from dashboard.approvals.near_miss_search import near_misses_in, near_misses_of
 from dashboard.approvals.services import adopt_near_miss, prepare_proposal
 from dashboard.approvals.services.adopting import NoSuchNearMiss
 from dashboard.audit.models import AuditEntry
 from dashboard.catalog.selectors import current_version
-from dashboard.operations.estate_store.siblings import StoredSiblings
+from dashboard.operations.estate_store.sibling_rows import StoredSiblings
 from dashboard.operations.models import RunningTaskRow
 from dashboard.plans.selectors import plan_of
 from scheduler.model.errors import PermissionDenied

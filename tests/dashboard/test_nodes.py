@@ -11,9 +11,9 @@ from django.utils import timezone
 
 from dashboard import jobs
 from dashboard.audit.models import AuditEntry
-from dashboard.operations.estate_store.estate import load_estate, stored_estate
+from dashboard.operations.estate_store.estate_loader import load_estate, stored_estate
 from dashboard.operations.live_view.nodes import take_in_nodes
-from dashboard.operations.live_view.slots import supply
+from dashboard.operations.live_view.schedulable_slots import supply
 from dashboard.operations.live_view.telemetry import record_nodes
 from dashboard.operations.models import NodeRow, SlotRow
 from dashboard.operations.services import register_node

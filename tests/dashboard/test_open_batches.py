@@ -25,21 +25,21 @@ from dashboard.controllers import selectors
 from dashboard.controllers.latency_told import latency_prices_told, latency_told
 from dashboard.controllers.models import ReasonRow, RoundRow
 from dashboard.controllers.services import set_mode
-from dashboard.controllers.world import StoredWorld
-from dashboard.operations.estate_store.estate import load_estate
+from dashboard.controllers.site_world import StoredWorld
+from dashboard.operations.estate_store.estate_loader import load_estate
+from dashboard.operations.live_view.estate_view import view_for
 from dashboard.operations.live_view.telemetry import EVERYTHING
-from dashboard.operations.live_view.view import view_for
 from dashboard.operations.models import BatchFigures, FragmentRow, ModesWanted
 from dashboard.tasks.controlling import ACTUATORS
 from dashboard.teams.permissions import viewer_of
 from scheduler.approving import Freeze, Rules
+from scheduler.controllers.batch_opening import LIMITED, BatchOpening
 from scheduler.controllers.dry_run import dry_run
-from scheduler.controllers.evidence import modes
-from scheduler.controllers.opening import LIMITED, Opening
-from scheduler.controllers.values import Policy
-from scheduler.model import settings as fragment_settings
+from scheduler.controllers.evidence import mode_evidence
+from scheduler.controllers.loop_values import Policy
+from scheduler.model import settings_of_fragments as fragment_settings
 from scheduler.model.errors import InvalidTransition, PermissionDenied
-from scheduler.model.latency import LatencyLimit
+from scheduler.model.latency_limits import LatencyLimit
 from tests.dashboard.building import World, approved, document, enacted, planned, running
 from tests.dashboard.controlling import phases
 from tests.dashboard.played import OPEN_BATCHES, Played, intervals, opened
@@ -353,11 +353,11 @@ def test_a_dry_run_plays_the_rates_that_were_kept(world: World, played: Played, 
     played.steps = False
     played.run(600)
     FragmentRow.objects.update(started_at=played.at - timedelta(hours=1))
-    frames = list(modes.frames(StoredWorld(played.at), played.at.timestamp() - 2400, played.at.timestamp()))
+    frames = list(mode_evidence.frames(StoredWorld(played.at), played.at.timestamp() - 2400, played.at.timestamp()))
     assert not frames[0].evidence.changes, "nothing was kept of that time"
-    result = dry_run(Opening(), frames, {"city": Policy("acts", 9, 9, 60.0)})
+    result = dry_run(BatchOpening(), frames, {"city": Policy("acts", 9, 9, 60.0)})
     [turn] = result.rounds
     assert turn.decision.target == str(record.pk) and "50 ms" in turn.decision.why
     assert not opened(record)
-    page = selectors.played(viewer_of(world.vera), Opening(), team="city", hours=1, policy=Policy("off"))
+    page = selectors.played(viewer_of(world.vera), BatchOpening(), team="city", hours=1, policy=Policy("off"))
     assert page.frames == 13

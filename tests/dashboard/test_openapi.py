@@ -21,7 +21,7 @@ from schemathesis.specs.openapi import checks
 
 from dashboard import jobs
 from dashboard.api.routes import api
-from dashboard.operations.estate_store.estate import load_estate
+from dashboard.operations.estate_store.estate_loader import load_estate
 from dashboard.teams.services import create_token
 from tests.dashboard.building import document, make_world, planned, running
 from tests.dashboard.conftest import SURROUNDINGS

@@ -14,9 +14,9 @@ from django.core import mail
 
 from dashboard.alerts.notices import trial_payload
 from dashboard.config.environment import Environment, InvalidSetting
-from dashboard.outbox import http, sending, services
-from dashboard.outbox.http import HostNotAllowed
+from dashboard.outbox import sending, services, webhook_posts
 from dashboard.outbox.models import Delivery, Endpoint
+from dashboard.outbox.webhook_posts import HostNotAllowed
 from scheduler.alerting.retrying import MOST_ATTEMPTS
 from scheduler.model.errors import NotFound, PermissionDenied
 from tests.dashboard.alerting import NOW_S, Receiver, receiver
@@ -113,14 +113,15 @@ def test_a_redirect_leads_nowhere(world: World, got: Receiver) -> None:
 
 
 @pytest.mark.parametrize("url", [
-    "http://127.0.0.1:1/x", "http://169.254.169.254/latest", "http://user@hooks.example.org/", "ftp://hooks.example.org/",
+    "http://127.0.0.1:1/x", "http://169.254.169.254/latest", "http://user@hooks.example.org/",
+    "ftp://hooks.example.org/",
     "http://hooks.example.org:8080/", "http://hooks.example.org.evil.org/", "http://[::1]/", "http://2130706433/",
     "https://hooks.example.org/\r\nHost: x", "//hooks.example.org/", "http://hooks.example.org@evil.org/"])
 def test_only_hosts_that_the_operator_named_are_asked(url: str, settings: Any) -> None:
     settings.WEBHOOK_HOSTS = ["hooks.example.org"]
-    http.require_allowed("https://hooks.example.org/services/x")
+    webhook_posts.require_allowed("https://hooks.example.org/services/x")
     with pytest.raises(HostNotAllowed):
-        http.require_allowed(url)
+        webhook_posts.require_allowed(url)
 
 
 @pytest.mark.parametrize("address", [

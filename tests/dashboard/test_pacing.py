@@ -8,21 +8,21 @@ import pytest
 from django.test import Client
 
 from dashboard import jobs, queue
-from dashboard.alerts.readers import READERS, Evidence
+from dashboard.alerts.readers import READERS, EvaluationScope
 from dashboard.audit.models import AuditEntry
 from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.services import choose_latency
-from dashboard.operations.estate_store.estate import load_estate
+from dashboard.operations.estate_store.estate_loader import load_estate
 from dashboard.operations.latency_limits.latency_view import latency_of
-from dashboard.operations.latency_limits.pacing import EVERY_S, REPACED
+from dashboard.operations.latency_limits.pacer import EVERY_S, REPACED
 from dashboard.operations.models import BatchFigures, LatencyStatus
 from dashboard.plans.latency_prices import latency_prices
 from dashboard.plans.latency_remedies import latency_with_remedies
-from dashboard.plans.prices import prices_in_force
+from dashboard.plans.price_settings import prices_in_force
 from dashboard.teams.permissions import viewer_of
 from dashboard.teams.services import set_freshness
 from scheduler.contracts.qos import QosSetup
-from scheduler.model.latency import LatencyLimit
+from scheduler.model.latency_limits import LatencyLimit
 from tests.dashboard.building import World, approved, document, enacted, planned, removal_planned, running
 from tests.dashboard.played import Played, intervals, opened, status
 
@@ -147,10 +147,10 @@ def test_what_cannot_be_met_says_why_and_what_would(world: World, played: Played
     assert ask["words"].startswith("Ask for")
     assert ask["limit_s"] > limit["least_s"]
     assert ask["per_hour"] > 0, "batches would follow one another"
-    rule = READERS["latency_limit"](Evidence(world.city, played.now_s))
+    rule = READERS["latency_limit"](EvaluationScope(world.city, played.now_s))
     (reading,) = [reading for reading in rule.values() if reading.value]
     assert "cannot be met" in reading.text and "hasty" in reading.text
-    (other_rule,) = [READERS["latency_limit"](Evidence(world.mobility, played.now_s))]
+    (other_rule,) = [READERS["latency_limit"](EvaluationScope(world.mobility, played.now_s))]
     assert not any(reading.value for reading in other_rule.values())
 
 
@@ -169,7 +169,7 @@ def test_a_limit_that_held_over_its_span_is_met_though_the_model_says_it_cannot_
     (limit,) = latency_of(viewer_of(world.carla), record.pk)["limits"]
     assert limit["by_measurement"]
     assert limit["why"].startswith("It is met by measurement")
-    rule = READERS["latency_limit"](Evidence(world.city, played.now_s))
+    rule = READERS["latency_limit"](EvaluationScope(world.city, played.now_s))
     assert not any(reading.value for reading in rule.values())
     played.beyond_s = 0.0
     played.run(60)

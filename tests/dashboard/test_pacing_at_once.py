@@ -6,9 +6,9 @@ import pytest
 
 from dashboard.catalog.services import choose_latency
 from dashboard.operations.latency_limits.limit_statuses import is_met_by_measurement
-from dashboard.operations.latency_limits.pacing import SOONEST_S, Pacer
+from dashboard.operations.latency_limits.pacer import SOONEST_S, Pacer
 from dashboard.operations.models import LatencyStatus
-from scheduler.model.latency import LatencyLimit
+from scheduler.model.latency_limits import LatencyLimit
 from tests.dashboard.building import World, document, running
 from tests.dashboard.played import Played, intervals, status
 

@@ -9,7 +9,7 @@ from django.core.management import CommandError, call_command
 from django.test import Client
 
 from dashboard.audit.models import AuditEntry
-from dashboard.live.sessions import viewers_of_sessions
+from dashboard.live.live_sessions import viewers_of_sessions
 from dashboard.teams.models import User
 from dashboard.teams.permissions import NOBODY, viewer_of
 from dashboard.teams.services import LastAdmin, create_token, deactivate, reactivate

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import fields, replace
 
 import pytest
+from dashboard.plans.site_plan_kinds import SITE_PLAN_KINDS
 
 from dashboard.catalog.lifecycle import COMES_TO_REST, LIFECYCLE
-from dashboard.plans.kinds import SITE_PLAN_KINDS
 from dashboard.plans.models import PlanRecord
 from scheduler.model import plan_kinds
 from scheduler.model.estate import Submitted

@@ -11,8 +11,8 @@ from django.test import Client
 from dashboard.approvals import selectors as approvals
 from dashboard.audit.selectors import entries_for
 from dashboard.catalog import selectors as catalog
-from dashboard.history.store import DatabaseHistory
-from dashboard.live.protocol import build
+from dashboard.history.history_store import DatabaseHistory
+from dashboard.live.live_protocol import build
 from dashboard.operations import selectors as operations
 from dashboard.teams.permissions import NOBODY, viewer_of
 from scheduler.history.series import Series

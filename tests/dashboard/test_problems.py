@@ -10,9 +10,9 @@ import redis
 from django.utils import timezone
 
 from dashboard import jobs
-from dashboard.history.store import DatabaseHistory
+from dashboard.history.history_store import DatabaseHistory
 from dashboard.operations.diagnosis.problems import BETTER, WORSE, problems
-from dashboard.operations.estate_store.estate import load_estate
+from dashboard.operations.estate_store.estate_loader import load_estate
 from dashboard.teams.permissions import viewer_of
 from scheduler.history.courses import COMES_AND_GOES, LASTING
 from scheduler.history.series import ALARM, OVER, Annotation, Series

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from django.test import Client
 
-from dashboard.config.logs import Quietly, logging_config
+from dashboard.config.site_logs import Quietly, logging_config
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def test_the_next_line_says_how_many_there_were_and_others_pass(
     written: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log, moments = logging.getLogger("django.security.DisallowedHost"), iter([0.5, 0.5, 1.0, 2.0, 61.0, 61.0])
-    monkeypatch.setattr("dashboard.config.logs.time.monotonic", lambda: next(moments))
+    monkeypatch.setattr("dashboard.config.site_logs.time.monotonic", lambda: next(moments))
     for number in range(4):
         log.error("refused %s", number)
     logging.getLogger("weir").error("something else")

@@ -33,9 +33,9 @@ from dashboard.approvals.services import (
 )
 from dashboard.audit.models import AuditEntry
 from dashboard.catalog.models import DataflowRecord
-from dashboard.operations.estate_store.estate import load_estate
+from dashboard.operations.estate_store.estate_loader import load_estate
 from dashboard.operations.models import FragmentRow
-from dashboard.plans.joining import InvalidBeginning
+from dashboard.plans.joining_options import InvalidBeginning
 from dashboard.plans.selectors import plan_of
 from scheduler.model.errors import InvalidTransition, NotFound, PermissionDenied
 from tests.dashboard.building import (

@@ -13,17 +13,17 @@ import redis
 from django.test import Client
 
 from dashboard import jobs
+from dashboard.history.history_store import DatabaseHistory
 from dashboard.history.models import AnnotationRow
-from dashboard.history.store import DatabaseHistory
-from dashboard.operations.estate_store.estate import load_estate
+from dashboard.operations.estate_store.estate_loader import load_estate
+from dashboard.operations.live_view.estate_history import Range, history_of
 from dashboard.operations.live_view.findings import Finding
-from dashboard.operations.live_view.history import Range, history_of
 from dashboard.operations.live_view.recording import annotations_of_events, annotations_of_findings
 from dashboard.operations.selectors import dataflow_history, estate_history
 from dashboard.tasks import recording
 from dashboard.tasks.recording import TURN, Recorder, RecorderThread
 from dashboard.teams.permissions import viewer_of
-from scheduler.history.memory import MemoryHistory
+from scheduler.history.memory_history import MemoryHistory
 from scheduler.history.series import ALARM, KINDS, METRICS, OVER, SECOND, Annotation, Series
 from scheduler.model.errors import NotFound, WeirError
 from tests.dashboard.building import World, document, running

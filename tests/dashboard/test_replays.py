@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from dashboard.approvals.replays import replayed
 from dashboard.controllers.models import RoundRow
-from dashboard.operations.estate_store.estate import load_estate
+from dashboard.operations.estate_store.estate_loader import load_estate
 from scheduler.model.errors import NothingToChange, StalePlan
 from tests.dashboard.building import World, document, planned, running
 from tests.dashboard.controlling import measured

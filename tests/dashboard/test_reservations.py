@@ -7,9 +7,9 @@ import pytest
 from dashboard.approvals.services import resume_dataflow, roll_back_proposal
 from dashboard.audit.trail import audited
 from dashboard.operations.estate_store import reservations
-from dashboard.operations.estate_store.estate import load_estate
+from dashboard.operations.estate_store.estate_loader import load_estate
 from dashboard.operations.estate_store.reservations import SlotTaken
-from dashboard.operations.live import live_estate
+from dashboard.operations.live_reader import live_estate
 from dashboard.operations.models import EstateState, SlotRow
 from dashboard.operations.services import register_node
 from dashboard.teams.permissions import viewer_of

@@ -16,7 +16,7 @@ from dashboard.approvals.services import (
 )
 from dashboard.approvals.services.reviewing import AlreadyReviewed, DigestMismatch
 from dashboard.audit.models import AuditEntry
-from dashboard.operations.estate_store.estate import load_estate
+from dashboard.operations.estate_store.estate_loader import load_estate
 from dashboard.teams.permissions import viewer_of
 from scheduler.model.errors import InvalidTransition, NotFound, PermissionDenied, StalePlan, WeirError
 from tests.dashboard.building import World, approved, document, held_to_estate, planned, removal_planned, running

@@ -23,16 +23,16 @@ from dashboard.approvals.services import comment_on, set_rules
 from dashboard.audit.models import AuditEntry
 from dashboard.catalog.selectors import samples
 from dashboard.controllers.models import RoundRow
-from dashboard.controllers.stored import DECISIONS
-from dashboard.live.protocol import _SUBJECTS, build
-from dashboard.operations.estate_store.estate import load_estate
+from dashboard.controllers.stored_rounds import DECISIONS
+from dashboard.live.live_protocol import _SUBJECTS, build
+from dashboard.operations.estate_store.estate_loader import load_estate
 from dashboard.outbox.models import Delivery, Endpoint
 from dashboard.profiles.models import ProfileRecord, SweepRecord
-from dashboard.teams.models import Scope
+from dashboard.teams.models import TokenScope
 from dashboard.teams.permissions import NOBODY, viewer_of
 from dashboard.teams.services import create_token, set_secret
 from scheduler.approving import Automatic, Rules
-from scheduler.controllers.values import Decision, Promise
+from scheduler.controllers.loop_values import ControllerPromise, Decision
 from scheduler.model.errors import WeirError
 from scheduler.performance.modelling import Sweep
 from tests.conftest import SHARE
@@ -83,7 +83,8 @@ def measured(world: World) -> dict[str, Any]:
         task_type="pi_viete", config="{}", version=1, feed=[], slot="n1/0", bounds=asdict(Sweep()), warm_up_s=1,
         seconds=1, author=world.carla, team=world.city, status="queued", profile=profile)
     trial = sweep.trials.create(number=1, threads=1, rate_per_s=10.0, why="", ended=timezone.now(), stable=True)
-    decision = Decision(str(profile.pk), "city", (), Promise("it fits", 60.0), "it drifted", arguments={"slot": "n1/0"})
+    decision = Decision(
+        str(profile.pk), "city", (), ControllerPromise("it fits", 60.0), "it drifted", arguments={"slot": "n1/0"})
     row = RoundRow.objects.create(
         key="remeasuring-1", controller="remeasuring", team=world.city, target=str(profile.pk), profile=profile,
         mode="recommends", phase="asked", decision=DECISIONS.document(decision), begun=timezone.now(),
@@ -202,7 +203,7 @@ class Everything:
         self._tokens = {
             scope: Client(raise_request_exception=False, headers={
                 "Authorization": f"Bearer {create_token(actor=world.dev, name='t', scope=scope)[1]}"})
-            for scope in Scope.values}
+            for scope in TokenScope.values}
         for name in WHO[1:]:
             self._clients[name].force_login(world.users[name], backend="dashboard.teams.logins.ThrottledBackend")
 
@@ -291,11 +292,11 @@ def test_no_row_lets_another_team_in_where_it_is_a_teams(everything: Everything)
 def test_a_token_does_no_more_than_its_scope(everything: Everything) -> None:
     """One of an admin of both teams: what it may change, somebody with the role that its scope stands for may too."""
     people = {"submit": ("carla", "mo"), "approve": ("ana", "ben"), "admin": ("dev",)}
-    changed = dict.fromkeys(Scope.values, 0)
+    changed = dict.fromkeys(TokenScope.values, 0)
     for (method, pattern), marks in expected().items():
         if not pattern.startswith("api/") or "-" not in marks:
             continue
-        for scope in Scope.values:
+        for scope in TokenScope.values:
             mark = everything.mark(scope, method, pattern)
             allowed = any(marks[WHO.index(who)] != "-" for who in people.get(scope, ()))
             assert mark == "-" or (method == "get" and marks[WHO.index("dev")] != "-") or allowed, (

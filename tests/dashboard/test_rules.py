@@ -32,7 +32,7 @@ from dashboard.audit.trail import audited
 from dashboard.teams.models import Membership, Role
 from dashboard.teams.permissions import viewer_of
 from dashboard.teams.services import deactivate, remove_member, set_role, set_secret
-from scheduler.approving import Automatic, Clause, Freeze, InvalidRules, Rules, Window
+from scheduler.approving import Automatic, Clause, EnactmentWindow, Freeze, InvalidRules, Rules
 from scheduler.model.errors import InvalidTransition, PermissionDenied, StalePlan, WeirError
 from tests.dashboard.building import World, document, held_to_estate, make_world, planned, ruled, running
 
@@ -153,7 +153,7 @@ CLAUSES = st.builds(
 RULES = st.builds(
     Rules, clauses=st.lists(CLAUSES, max_size=2).map(tuple), otherwise=CLAUSES,
     automatic=st.none() | st.builds(Automatic, kinds=st.sampled_from([(), ("remove",)]), alone=st.booleans()),
-    windows=st.sampled_from([(), (), (Window((0, 1, 2, 3, 4, 5, 6), 0, 720),)]),
+    windows=st.sampled_from([(), (), (EnactmentWindow((0, 1, 2, 3, 4, 5, 6), 0, 720),)]),
     freezes=st.sampled_from([(), (), (Freeze(0, 1),), (Freeze(0, 4_000_000_000_000, "no"),)]))
 STEPS = st.lists(st.tuples(
     st.sampled_from([

@@ -20,7 +20,7 @@ from dashboard.profiles.services.importing import import_profiles
 from dashboard.profiles.warnings import warnings_about
 from scheduler.model.canonical import canonical_config, canonical_json
 from scheduler.model.profile import Point, Profile
-from scheduler.model.profile_csv import Entry, write_entries
+from scheduler.model.profile_csv import ProfileEntry, write_entries
 from tests.dashboard.building import World, planned
 from tests.pages.scheduling import linear
 from workers.library import registry
@@ -100,7 +100,7 @@ def test_doubts_about_two_profiles_of_a_type_are_both_told(profiled: World):
         "name": "both", "tasks": tasks, "rates": {"sense": 10},
         "streams": [{"from": one, "to": other} for one, other in pairwise(ids)]})
     config = canonical_json(canonical_config(registry.task_types()["pi_viete"], {"iterations": 900}))
-    import_profiles(actor=profiled.carla, text=write_entries([Entry(
+    import_profiles(actor=profiled.carla, text=write_entries([ProfileEntry(
         Profile("pi_viete", (Point(1, 100, 0.9, 0.02),), config=config, version=7, origin="measured here"))]))
     rough = ProfileRecord.objects.get(task_type="pi_viete", config="")
     ProfileRecord.objects.filter(pk=rough.pk).update(rough=[1])

@@ -19,12 +19,12 @@ from dashboard.approvals.services import (
     submit_dataflow,
 )
 from dashboard.audit.models import AuditEntry
-from dashboard.operations.estate_store.estate import load_estate, load_part_of
+from dashboard.operations.estate_store.estate_loader import load_estate, load_part_of
 from dashboard.operations.estate_store.estate_reader import queries_of
 from dashboard.operations.models import BundleSlot, SlotRow
 from dashboard.operations.services import register_node
-from dashboard.plans.choices import Choice, InvalidChoice
-from dashboard.plans.joining import InvalidBeginning
+from dashboard.plans.choices import InvalidChoice, ScheduleChoice
+from dashboard.plans.joining_options import InvalidBeginning
 from dashboard.plans.scheduling_problem import problem_of
 from dashboard.plans.selectors import plan_of
 from dashboard.teams.permissions import viewer_of
@@ -45,7 +45,7 @@ from tests.dashboard.building import (
 from tests.dashboard.checks import check_rows
 from tests.dashboard.schedules import SAM, at, proposed, rescheduled, scheduled
 from tests.pages.scheduling import linear
-from workers.engine.desired import desired_of
+from workers.engine.desired_publishing import desired_of
 from workers.library import registry
 
 
@@ -211,9 +211,9 @@ def test_rates_that_no_slot_holds_and_choices_that_are_none(profiled: World):
     with pytest.raises(RateNotHeld, match="declares"):
         problem_of(proposal.dataflow).schedule(("MBA", "SAM"), 1e9)
     with pytest.raises(InvalidChoice, match="is no pair"):
-        Choice.of(pair=("MBA", "FIFO"))
+        ScheduleChoice.of(pair=("MBA", "FIFO"))
     with pytest.raises(InvalidChoice, match="is no routing"):
-        Choice.of(pair=("MBA", "SAM"), routing="random")
+        ScheduleChoice.of(pair=("MBA", "SAM"), routing="random")
     with pytest.raises(InvalidBeginning, match="begin now"):
         submit_dataflow(actor=profiled.carla, team=profiled.city, text=linear("b"), begin="oldest", schedule=SAM)
 

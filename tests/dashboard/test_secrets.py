@@ -19,7 +19,7 @@ from dashboard.teams.selectors import sealed_secrets
 from dashboard.teams.services import InvalidValue, SecretInUse, delete_secret, set_secret
 from scheduler.model.errors import InvalidDataflow, NotFound, PermissionDenied
 from tests.pages.markup import Markup
-from workers.engine.secrets import Vault
+from workers.engine.sealed_secrets import Vault
 
 from .building import approved, planned, removal_planned, running
 

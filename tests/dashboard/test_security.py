@@ -17,7 +17,7 @@ from dashboard.config.environment import ROOT
 from dashboard.teams.logins import forget_old_failures
 from dashboard.teams.models import LoginFailure
 from tests.dashboard.building import PASSWORD, World
-from workers.launcher.services import Options, web
+from workers.launcher.up_services import UpOptions, web
 
 
 def policy_of(response) -> dict[str, list[str]]:
@@ -197,6 +197,6 @@ def test_behind_https_djangos_deployment_checks_have_nothing_to_say(tmp_path):
 
 @pytest.mark.parametrize(("behind_proxy", "flag"), [(False, "--no-proxy-headers"), (True, "--proxy-headers")])
 def test_who_asks_is_said_by_a_proxy_alone(behind_proxy: bool, flag: str):
-    options = Options("127.0.0.1", 1, 1, "n1", Path())
+    options = UpOptions("127.0.0.1", 1, 1, "n1", Path())
     argv = web(options, behind_proxy=behind_proxy).argv
     assert uvicorn.main.make_context("uvicorn", list(argv[4:])).params["proxy_headers"] is behind_proxy and flag in argv

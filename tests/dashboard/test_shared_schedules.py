@@ -15,7 +15,7 @@ from dashboard.approvals.services import (
     submit_dataflow,
 )
 from dashboard.catalog.models import DataflowRecord
-from dashboard.operations.estate_store.estate import load_estate
+from dashboard.operations.estate_store.estate_loader import load_estate
 from dashboard.plans.scheduling_problem import problem_of
 from dashboard.plans.selectors import plan_of
 from scheduler.model.errors import NotEnactable

@@ -9,8 +9,8 @@ from django.test import Client
 
 from dashboard.catalog.permissions import may_know_of
 from dashboard.operations.diagnosis.health import findings
-from dashboard.operations.live_view import view as views
-from dashboard.operations.live_view.view import SharedViews, one_look, view_for
+from dashboard.operations.live_view import estate_view as views
+from dashboard.operations.live_view.estate_view import SharedViews, one_look, view_for
 from dashboard.teams.permissions import NOBODY, Viewer, viewer_of
 from tests.dashboard.building import World, document, running
 

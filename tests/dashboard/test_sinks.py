@@ -15,16 +15,16 @@ from django.test import Client
 
 from dashboard import jobs
 from dashboard.audit.models import AuditEntry
-from dashboard.core.errors import BadInput
-from dashboard.operations.estate_store.estate import current_estate
-from dashboard.operations.live_view.sinks import refused_events, write_again
+from dashboard.core.http_errors import BadInput
+from dashboard.operations.estate_store.estate_loader import current_estate
+from dashboard.operations.live_view.sink_statuses import refused_events, write_again
 from dashboard.teams.permissions import viewer_of
 from scheduler.contracts.offsets import Offset
 from scheduler.model.errors import NotFound, NothingToChange, PermissionDenied
 from tests.dashboard.building import World, running
 from tests.dashboard.test_api import client_of, post
-from workers.engine.channels.spill import Entry
-from workers.engine.sinks.store import Order, SinkStore
+from workers.engine.channels.spill import SpilledBlock
+from workers.engine.sinks.sink_store import Order, SinkStore
 
 pytestmark = [pytest.mark.django_db, pytest.mark.broker]
 
@@ -42,7 +42,7 @@ class Written:
         self.channel = estate.channel_of(estate.submitted[str(self.record.pk)].running["out"])
         self.store = SinkStore(broker)
         event = pa.table({"n": [13]})
-        entry = Entry(Offset("5-0"), 1, 0, b"")
+        entry = SpilledBlock(Offset("5-0"), 1, 0, b"")
         for _ in range(2):  # a batch that is repeated
             self.store.refuse(
                 self.channel, [(entry, 0, "is not taken: too <b>large", event, b'{"n":13}')], keep=10,

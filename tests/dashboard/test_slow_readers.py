@@ -15,9 +15,9 @@ from dashboard.approvals.services import guard, prepare_proposal, resume_dataflo
 from dashboard.audit.models import AuditEntry
 from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.services import choose_when_behind
-from dashboard.operations.estate_store.estate import load_estate, load_part_of
+from dashboard.operations.estate_store.estate_loader import load_estate, load_part_of
 from dashboard.operations.estate_store.reader_terms import needs_in_part
-from dashboard.operations.live import live_dataflow
+from dashboard.operations.live_reader import live_dataflow
 from dashboard.plans.selectors import plan_of
 from dashboard.teams.permissions import viewer_of
 from dashboard.teams.services import InvalidValue, set_when_behind
@@ -27,7 +27,7 @@ from scheduler.model.behind import LOSE_OLDEST, PAUSE, SPILL, needs_in
 from scheduler.model.errors import PermissionDenied
 from scheduler.model.fragment import Fragment
 from tests.dashboard.building import World, approved, document, enacted, running
-from workers.engine.desired import desired_of
+from workers.engine.desired_publishing import desired_of
 
 
 @pytest.fixture

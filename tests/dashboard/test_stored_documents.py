@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from dashboard import jobs
-from dashboard.approvals.near_misses import near_misses_of
+from dashboard.approvals.near_miss_search import near_misses_of
 from dashboard.approvals.services import prepare_proposal, submit_dataflow
-from dashboard.catalog.documents import check_document, stored_dataflow
+from dashboard.catalog.document_checks import check_document, stored_dataflow
 from dashboard.catalog.models import DataflowVersion
 from dashboard.plans.scheduling_problem import problem_of
 from scheduler.model.documents import to_document

@@ -23,7 +23,7 @@ from scheduler.model.errors import InvalidDataflow, NotFound, PermissionDenied
 from scheduler.model.fragment import RunningBundle
 from tests.dashboard.building import World, document, running
 from tests.dashboard.rearranging import paused
-from workers.engine.channels import codec, keys
+from workers.engine.channels import block_codec, keys
 
 pytestmark = [pytest.mark.django_db, pytest.mark.broker]
 
@@ -46,7 +46,7 @@ def copied(broker: redis.Redis, task_id: str, *numbers: int, query: str = "", bl
     query = query or RunningTaskRow.objects.get(pk=task_id).fragment
     for first in range(0, len(numbers), block_of):
         own = pa.array(numbers[first:first + block_of], pa.int64())
-        block = codec.encode_block(pa.record_batch({"_seq": own, "_born": own, "obs": ["t"] * len(own)}))
+        block = block_codec.encode_block(pa.record_batch({"_seq": own, "_born": own, "obs": ["t"] * len(own)}))
         broker.lpush(keys.tapped(task_id, query), block)
     broker.sadd(keys.tapped(task_id), query)
 
@@ -117,7 +117,7 @@ def test_an_output_shows_what_its_channel_retains(world: World, broker) -> None:
 
     def retained(query: str, *numbers: int) -> None:
         own = pa.array(numbers, pa.int64())
-        block = codec.encode_block(pa.record_batch({"_seq": own, "_born": own}))
+        block = block_codec.encode_block(pa.record_batch({"_seq": own, "_born": own}))
         broker.xadd(keys.channel(f"{query}.{row.position}"), {"b": block, "n": len(numbers), "t": 0})
 
     retained(row.fragment, 7, 8)
@@ -228,7 +228,7 @@ def test_a_document_with_problems_is_refused_as_a_submission_is(world: World) ->
 
 def test_values_that_json_has_none_for_are_text_in_answers_and_on_the_page(world: World, broker, client) -> None:
     task = running_id(running(world.carla, world.city, document("traffic"), world.ana), "parse")
-    block = codec.encode_block(pa.record_batch({
+    block = block_codec.encode_block(pa.record_batch({
         "_seq": [1], "_born": [1], "v": [float("nan")], "w": [float("-inf")], "id": [2**63 - 1],
         "cost": pa.array([Decimal("1234567890123456789.10")], pa.decimal128(38, 2)), "raw": [b"\xff"],
         "at": pa.array([10_000 * 366 * 86_400_000_000], pa.timestamp("us", "UTC")), "long": ["x" * 8_000_000],

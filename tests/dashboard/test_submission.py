@@ -15,10 +15,10 @@ from dashboard.approvals.services import (
     submit_dataflow,
 )
 from dashboard.audit.models import AuditEntry
-from dashboard.catalog.documents import DocumentTooLarge, check_document
+from dashboard.catalog.document_checks import DocumentTooLarge, check_document
 from dashboard.catalog.models import DataflowRecord, DataflowVersion
 from dashboard.catalog.services import NameTaken
-from dashboard.core.errors import http_status
+from dashboard.core.http_errors import http_status
 from dashboard.operations.services import register_node
 from dashboard.plans.models import PlanRecord
 from dashboard.plans.selectors import plan_of
@@ -152,7 +152,7 @@ def test_a_new_version_gives_up_a_proposal_without_a_plan(world: World):
 def test_a_defect_of_the_planner_ends_as_an_error_on_the_proposal(world: World, monkeypatch):
     def broken(*_, **__):
         raise ZeroDivisionError
-    monkeypatch.setattr("dashboard.plans.kinds.submission_kind.plan_submission", broken)
+    monkeypatch.setattr("dashboard.plans.site_plan_kinds.submission_kind.plan_submission", broken)
     proposal = planned(world.carla, world.city, document("traffic"))
     assert (proposal.status, proposal.plan.error["code"]) == (UNPLANNABLE, "planning_failed")
 
@@ -180,7 +180,7 @@ def test_a_plan_is_for_the_generation_that_stands_when_it_is_stored(world: World
     names = iter(range(100))
     monkeypatch.setattr(submission, "plan_and_reads", slow)
     proposal = planned(world.carla, world.city, document("traffic"))
-    from dashboard.operations.estate_store.estate import load_estate
+    from dashboard.operations.estate_store.estate_loader import load_estate
     assert proposal.plan.generation == load_estate().generation > 1
 
 

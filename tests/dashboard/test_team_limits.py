@@ -21,12 +21,12 @@ from dashboard.approvals.services import (
 )
 from dashboard.catalog.models import DataflowRecord
 from dashboard.config.environment import DECLARED
-from dashboard.core.errors import http_status, response_for
+from dashboard.core.http_errors import http_status, response_for
 from dashboard.live.hub import Hub
 from dashboard.outbox.models import PLAIN
 from dashboard.outbox.services import add_endpoint
-from dashboard.teams.limits import TEAM_LIMITS, AskedTooOften, TeamLimitReached
 from dashboard.teams.permissions import viewer_of
+from dashboard.teams.team_limits import TEAM_LIMITS, AskedTooOften, TeamLimitReached
 from scheduler.model.errors import WeirError
 from tests.dashboard.building import World, document, planned, running
 

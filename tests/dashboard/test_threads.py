@@ -6,9 +6,9 @@ import pytest
 
 from dashboard import jobs
 from dashboard.approvals.services import prepare_proposal, propose_schedule, submit_dataflow
-from dashboard.operations.live_view.slots import supply
+from dashboard.operations.live_view.schedulable_slots import supply
 from dashboard.operations.models import NodeRow, SlotRow
-from dashboard.plans.choices import Choice
+from dashboard.plans.choices import ScheduleChoice
 from dashboard.plans.scheduling_problem import problem_of
 from dashboard.plans.selectors import plan_of
 from dashboard.schedules.promises import in_force
@@ -50,7 +50,7 @@ def test_a_slot_with_more_threads_than_its_driver_has_sustains_less_and_says_so(
     (row,) = problem_of(proposal.dataflow).what_if([20], pairs=[SAM])
     assert row["sustained_per_s"] == pytest.approx(10) and not row["keeps"]
 
-    propose_schedule(actor=profiled.carla, dataflow_id=proposal.dataflow_id, choice=Choice.of(pair=SAM))
+    propose_schedule(actor=profiled.carla, dataflow_id=proposal.dataflow_id, choice=ScheduleChoice.of(pair=SAM))
     plan = plan_of(prepare_proposal(proposal_id=proposal.pk).plan)
     assert plan.promise.sustained_per_s == pytest.approx(10) and plan.promise.crowded[slot] == ThreadShortage(8, 16)
     assert plan.promise.limit == TOLD.format(slot=slot)
@@ -71,7 +71,7 @@ def test_threads_that_wait_for_their_turn_are_told_by_the_outcome(profiled: Worl
     """19 threads of which 15 are at work are not too many for a driver with 16, if all goes well; it does not."""
     NodeRow.objects.filter(name="n1").update(threads=16)
     proposal = submit_dataflow(
-        actor=profiled.carla, team=profiled.city, text=linear(get=True, rate=3.2), schedule=Choice.of(pair=SAM))
+        actor=profiled.carla, team=profiled.city, text=linear(get=True, rate=3.2), schedule=ScheduleChoice.of(pair=SAM))
     record = enacted(approved(prepare_proposal(proposal_id=proposal.pk), profiled.ana)).dataflow
     promise = in_force([record.pk])[str(record.pk)].promise
     slot = next(bundle.slot for bundle in promise.bundles if bundle.task == "get")

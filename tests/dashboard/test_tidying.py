@@ -18,17 +18,17 @@ from django.contrib.sessions.models import Session
 from django.db.models import QuerySet
 from django.utils import timezone
 
-from dashboard.audit import archive
-from dashboard.audit.archive import ARCHIVED, archive_month, archive_months
+from dashboard.audit import audit_archive
+from dashboard.audit.audit_archive import ARCHIVED, archive_month, archive_months
 from dashboard.audit.models import AuditEntry
 from dashboard.bills.models import SUMMED, UsageHour
 from dashboard.bills.periods import Period
 from dashboard.bills.rollup import roll_up_days
 from dashboard.bills.selectors import cost_history
 from dashboard.config.environment import ROOT
-from dashboard.core.sessions import drop_ended_sessions
+from dashboard.core.ended_sessions import drop_ended_sessions
 from dashboard.profiles.models import SweepRecord, TrialRecord
-from dashboard.profiles.services.forgetting import forget_series
+from dashboard.profiles.services.trial_retention import forget_series
 from dashboard.tasks import tidying
 from dashboard.teams.permissions import viewer_of
 from tests.dashboard.building import World, document, running
@@ -92,7 +92,7 @@ def test_an_end_at_any_step_leaves_each_entry_in_the_trail_or_in_the_file(trail,
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        owner = {"fsync": archive.os, "replace": Path, "_raw_delete": QuerySet, "audited": archive}[step]
+        owner = {"fsync": audit_archive.os, "replace": Path, "_raw_delete": QuerySet, "audited": audit_archive}[step]
         patch.setattr(owner, step, end)
         archive_month(JANUARY)
     assert AuditEntry.objects.filter(at__lt=FEBRUARY).count() == 2

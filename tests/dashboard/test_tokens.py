@@ -11,7 +11,7 @@ from django.test import Client
 from django.utils import timezone
 
 from dashboard.audit.models import AuditEntry
-from dashboard.teams.models import ApiToken, Role, Scope
+from dashboard.teams.models import ApiToken, Role, TokenScope
 from dashboard.teams.permissions import viewer_of
 from dashboard.teams.services import InvalidValue, create_token, deactivate, revoke_token
 from dashboard.teams.services.tokens import MOST_TOKENS
@@ -43,15 +43,15 @@ def test_a_scope_bounds_what_its_user_may(world: World, who: str, scope: str, ma
         assert (ask(secret, *request) < 300) is (request in may), request
 
 
-@pytest.mark.parametrize("scope", Scope.values)
+@pytest.mark.parametrize("scope", TokenScope.values)
 def test_the_roles_of_a_token_are_cut_and_what_it_sees_is_not(world: World, scope: str):
     whole = viewer_of(world.dev)
-    world.dev.most_role = Scope(scope).role
+    world.dev.most_role = TokenScope(scope).role
     cut = viewer_of(world.dev)
     assert cut.team_ids == whole.team_ids and cut.scope == whole.scope
     for role in Role:
-        assert cut.has_role(world.city.pk, role) is (role <= Scope(scope).role)
-        assert cut.has_role_anywhere(role) is (role <= Scope(scope).role)
+        assert cut.has_role(world.city.pk, role) is (role <= TokenScope(scope).role)
+        assert cut.has_role_anywhere(role) is (role <= TokenScope(scope).role)
 
 
 def test_a_token_ends(world: World, settings):

@@ -9,7 +9,7 @@ import pytest
 from dashboard.approvals import lifecycle as proposals
 from dashboard.audit.trail import audited
 from dashboard.catalog import lifecycle as dataflows
-from dashboard.catalog.moves import move_dataflow
+from dashboard.catalog.dataflow_states import move_dataflow
 from dashboard.core.transitions import Transitions
 from dashboard.plans import lifecycle as plans
 from scheduler.model.errors import InvalidTransition

@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from dashboard.catalog.models import DataflowRecord
 from dashboard.operations.models import LatencyStatus
-from scheduler.model.latency import LatencyLimit, to_json
+from scheduler.model.latency_limits import LatencyLimit, to_json
 from tests.dashboard.alerting import alert_of
 from tests.dashboard.building import World, document, running
 from tests.dashboard.test_health import observe

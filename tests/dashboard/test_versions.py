@@ -18,10 +18,10 @@ from dashboard.approvals.services import (
     propose_version,
     roll_back_proposal,
 )
-from dashboard.approvals.services.changing import OtherDataflow
+from dashboard.approvals.services.version_proposals import OtherDataflow
 from dashboard.catalog.selectors import graph_of
 from dashboard.catalog.services import NameTaken
-from dashboard.operations.estate_store.estate import load_estate
+from dashboard.operations.estate_store.estate_loader import load_estate
 from dashboard.operations.estate_store.estate_reader import StoredEstate, current_generation
 from dashboard.plans.selectors import plan_of
 from dashboard.teams.permissions import viewer_of

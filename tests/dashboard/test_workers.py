@@ -18,8 +18,8 @@ from dashboard import jobs
 from dashboard.approvals.models import Proposal
 from dashboard.approvals.services import submit_dataflow
 from dashboard.config.environment import ROOT
-from dashboard.operations.estate_store.estate import load_estate
-from dashboard.operations.live import live_dataflow, live_estate
+from dashboard.operations.estate_store.estate_loader import load_estate
+from dashboard.operations.live_reader import live_dataflow, live_estate
 from dashboard.operations.live_view.nodes import take_out_node
 from dashboard.operations.models import NodeRow
 from dashboard.operations.selectors import notable_events, output_tail

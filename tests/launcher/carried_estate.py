@@ -81,7 +81,7 @@ def main(*, whole: bool) -> None:
     import django
 
     django.setup()
-    from dashboard.plans.choices import Choice
+    from dashboard.plans.choices import ScheduleChoice
 
     estate = Estate()
     estate.submit(document("Smoothed", sink("smoothed")))
@@ -94,7 +94,7 @@ def main(*, whole: bool) -> None:
     estate.propose("remove_dataflow", gone)
     out = {"id": "out", "type": "output", "config": {"name": "scheduled"}}
     scheduled = estate.submit(document("Scheduled", out, chain=2, rate_per_s=5.0, seed=3))
-    estate.propose("propose_schedule", scheduled, choice=Choice.of(pair=["LSA", "RSM"], rate_per_s=5.0))
+    estate.propose("propose_schedule", scheduled, choice=ScheduleChoice.of(pair=["LSA", "RSM"], rate_per_s=5.0))
     estate.submit(document("Waits for approval", sink("waits"), chain=2), approved=False)
 
 

@@ -32,7 +32,7 @@ def tell() -> dict[str, Any]:
     """How the dataflows are, what the trail says that Weir did by itself, and what the failing one's page says."""
     from dashboard.audit.models import AuditEntry
     from dashboard.catalog.models import DataflowRecord
-    from dashboard.operations.live import live_dataflow
+    from dashboard.operations.live_reader import live_dataflow
     from dashboard.teams.models import User
     from dashboard.teams.permissions import viewer_of
 

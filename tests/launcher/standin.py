@@ -13,8 +13,8 @@ import signal
 import sys
 from pathlib import Path
 
-from workers.launcher.logs import Logs
-from workers.launcher.state import CannotStart
+from workers.launcher.process_logs import Logs
+from workers.launcher.state_folder import CannotStart
 from workers.launcher.supervise import Errand, Service, StopStage, Supervisor
 
 

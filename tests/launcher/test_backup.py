@@ -22,10 +22,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tests.postgresql import cluster
-from workers.launcher import state
-from workers.launcher.backup import archive, broker_keys, commands, database, layout, serving, taking
-from workers.launcher.backup.linking import Copy
-from workers.launcher.backup.progress import Shown
+from workers.launcher import state_folder
+from workers.launcher.backup import backup_cli, backup_layout, broker_keys, held_database, serving, taking, zip_archive
+from workers.launcher.backup.linking import LinkedFiles
+from workers.launcher.backup.progress_line import ProgressLine
 from workers.library.state_store import StoreLocation, read_whole
 
 STATE = Path(__file__).parent / "state_af0fdcb.tar.xz"
@@ -54,14 +54,14 @@ def made(stopped: Path) -> Path:
     path = stopped.parent / "weir.backup"
     words = stopped.parent / "passphrase"
     words.write_text("many words, and long ones\n")
-    assert commands.main(["backup", str(path), "--data-dir", str(stopped), "--passphrase-file", str(words)]) == 0
+    assert backup_cli.main(["backup", str(path), "--data-dir", str(stopped), "--passphrase-file", str(words)]) == 0
     return path
 
 
 def contents(folder: Path) -> dict[str, bytes]:
     """What a back-up carries as it is, by path."""
-    names = [*layout.STREAMING, *layout.BEHIND_DATABASE, *layout.SECRET]
-    files = [path for name in names for path in layout.files_below(folder / name)]
+    names = [*backup_layout.STREAMING, *backup_layout.BEHIND_DATABASE, *backup_layout.SECRET]
+    files = [path for name in names for path in backup_layout.files_below(folder / name)]
     return {
         str(path.relative_to(folder)): path.read_bytes() for path in files
         if path.name not in ("owner", "base_mb", "base_cpu")}
@@ -87,8 +87,7 @@ def rows(folder: Path) -> dict[str, list[tuple]]:
 @pytest.mark.broker
 def test_what_is_restored_is_what_was_backed_up(stopped, made, tmp_path, capsys):
     target, words = tmp_path / "new", stopped.parent / "passphrase"
-    assert commands.main(
-        ["restore", str(made), "--data-dir", str(target), "--passphrase-file", str(words)]) == 0
+    assert backup_cli.main(["restore", str(made), "--data-dir", str(target), "--passphrase-file", str(words)]) == 0
     assert contents(target) == contents(stopped)
     assert values(target) == values(stopped)
     assert {**rows(target), "django_session": []} == {**rows(stopped), "django_session": []}
@@ -105,12 +104,12 @@ def test_keys_are_restored_with_their_passphrase_alone(stopped, made, tmp_path, 
         assert all(b"the key of secrets" not in packed.read(name) for name in packed.namelist())
     (tmp_path / "other").write_text("another passphrase")
     arguments = ["restore", str(made), "--data-dir", str(tmp_path / "new")]
-    assert commands.main([*arguments, "--passphrase-file", str(tmp_path / "other")]) == 1
+    assert backup_cli.main([*arguments, "--passphrase-file", str(tmp_path / "other")]) == 1
     assert "passphrase is not the one" in capsys.readouterr().out
     assert list(tmp_path.iterdir()) == [tmp_path / "other"], "nothing is half made"
-    assert commands.main(arguments) == 0
+    assert backup_cli.main(arguments) == 0
     assert "secrets_key" in capsys.readouterr().out
-    assert not {name for name in layout.SECRET if (tmp_path / "new" / name).exists()}
+    assert not {name for name in backup_layout.SECRET if (tmp_path / "new" / name).exists()}
 
 
 @pytest.mark.parametrize(("why", "words"), [
@@ -126,20 +125,20 @@ def test_what_may_not_be_restored_is_refused_in_a_line(why, words, made, tmp_pat
     elif why == "short":
         path.write_bytes(made.read_bytes()[:-2000])
     elif why == "manifest":
-        _altered(path, archive.MANIFEST, lambda content: content.replace(b'"nodes"', b'"Nodes"'))
+        _altered(path, zip_archive.MANIFEST, lambda content: content.replace(b'"nodes"', b'"Nodes"'))
     elif why == "newer":
-        _rewritten(path, format=archive.FORMAT + 1, weir="9.0")
+        _rewritten(path, format=zip_archive.FORMAT + 1, weir="9.0")
     elif why == "newer database":
         _rewritten(path, migrations={"catalog": ["0001_initial", "9999_later"]})
     elif why == "not empty":
         target.mkdir()
         (target / "something").touch()
     elif why == "in use":
-        held = state.lock(target)
+        held = state_folder.lock(target)
     else:
         path.unlink()
     before = sorted(tmp_path.rglob("*"))
-    assert commands.main(["restore", str(path), "--data-dir", str(target)]) == 1
+    assert backup_cli.main(["restore", str(path), "--data-dir", str(target)]) == 1
     output = capsys.readouterr().out
     assert words in output and len(output.splitlines()) == 1
     assert sorted(path for path in tmp_path.rglob("*") if path.name != "lock") == [
@@ -161,28 +160,28 @@ def _altered(path: Path, name: str, change) -> None:
 
 def _rewritten(path: Path, **facts) -> None:
     """The archive as another version would have written it."""
-    manifest = archive.read_manifest(path)
+    manifest = zip_archive.read_manifest(path)
     with zipfile.ZipFile(path) as old:
         folder = path.parent / "unpacked"
         old.extractall(folder)
     sources = {name: (folder / name, entry.size) for name, entry in manifest.files.items()}
-    archive.write(path, replace(manifest, **facts), sources, progress=lambda *_: None)
+    zip_archive.write(path, replace(manifest, **facts), sources, progress=lambda *_: None)
 
 
 def test_a_dry_run_lists_and_changes_nothing(made, tmp_path, capsys):
-    assert commands.main(["restore", str(made), "--data-dir", str(tmp_path / "new"), "--dry-run"]) == 0
+    assert backup_cli.main(["restore", str(made), "--data-dir", str(tmp_path / "new"), "--dry-run"]) == 0
     output = capsys.readouterr().out
     assert "checkpoints and states of queries" in output and "is whole and may go to" in output
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_back_up_that_cannot_be_made_says_why(stopped, tmp_path, capsys):
-    assert commands.main(["backup", str(tmp_path / "b"), "--data-dir", str(tmp_path / "none")]) == 1
+    assert backup_cli.main(["backup", str(tmp_path / "b"), "--data-dir", str(tmp_path / "none")]) == 1
     (tmp_path / "empty").mkdir()
-    assert commands.main(["backup", str(tmp_path / "b"), "--data-dir", str(tmp_path / "empty")]) == 1
+    assert backup_cli.main(["backup", str(tmp_path / "b"), "--data-dir", str(tmp_path / "empty")]) == 1
     assert list((tmp_path / "empty").iterdir()) == [], "a folder that is not Weir's is left alone"
     (tmp_path / "b").touch()
-    assert commands.main(["backup", str(tmp_path / "b"), "--data-dir", str(stopped)]) == 1
+    assert backup_cli.main(["backup", str(tmp_path / "b"), "--data-dir", str(stopped)]) == 1
     output = capsys.readouterr().out.splitlines()
     assert ["no data folder" in output[0], "no database" in output[1], "--replace" in output[2]] == [True] * 3
 
@@ -258,7 +257,7 @@ def test_of_a_batch_that_is_done_everything_is_held_whatever_happens_meanwhile(b
         query.step()
     steps = iter(pace)
 
-    class Watched(Copy):
+    class Watched(LinkedFiles):
         def take(self, paths, **more):
             def meanwhile():
                 for path in paths:
@@ -287,7 +286,7 @@ def test_of_a_batch_that_is_done_everything_is_held_whatever_happens_meanwhile(b
 def test_records_that_change_meanwhile_are_no_moment(tmp_path):
     PlayedQuery(tmp_path / "data")
 
-    class Changed(Copy):
+    class Changed(LinkedFiles):
         def take(self, paths, **more):
             super().take(paths, **more)
             (self.data_dir / "checkpoints" / "f2-0.begun").touch()
@@ -299,13 +298,14 @@ def test_what_is_appended_after_the_moment_stays_out(tmp_path):
     (tmp_path / "data" / "spill").mkdir(parents=True)
     segment = tmp_path / "data" / "spill" / "1.blocks"
     segment.write_bytes(b"then")
-    copy = Copy(tmp_path / "data", tmp_path / "held")
+    copy = LinkedFiles(tmp_path / "data", tmp_path / "held")
     copy.take([segment])
     with segment.open("ab") as file:
         file.write(b" and now")
-    manifest = archive.Manifest("1", "now", "sqlite", (), 0, 0, 0, {})
+    manifest = zip_archive.Manifest("1", "now", "sqlite", (), 0, 0, 0, {})
     name = "spill/1.blocks"
-    archive.write(tmp_path / "b", manifest, {name: (copy.folder / name, copy.sizes[name])}, progress=lambda *_: None)
+    zip_archive.write(
+        tmp_path / "b", manifest, {name: (copy.folder / name, copy.sizes[name])}, progress=lambda *_: None)
     assert zipfile.ZipFile(tmp_path / "b").read("spill/1.blocks") == b"then"
 
 
@@ -318,7 +318,7 @@ def test_state_by_key_is_held_with_the_versions_before_the_newest(tmp_path):
         batch = location.begin(newest)
         batch.write(("a", "", ""), str(value), due=None, before=batch.read("a"))
         newest = batch.commit()
-    copy = Copy(tmp_path / "data", tmp_path / "held")
+    copy = LinkedFiles(tmp_path / "data", tmp_path / "held")
     assert taking.hold(copy) and list(copy.sizes) == [f"folds/{pointer.store}"]
     location.begin(newest).roll_back()
     assert [read_whole(tmp_path / "held" / "folds", version) for version in (pointer, newest)] == ['{"a":1}', '{"a":5}']
@@ -329,7 +329,7 @@ def test_an_sqlite_copy_is_of_the_moment_at_which_it_was_begun(tmp_path):
         writer.execute("PRAGMA journal_mode=WAL")
         writer.execute("CREATE TABLE t (n)")
         writer.execute("INSERT INTO t VALUES (1)")
-        with database.read("", tmp_path) as reading:
+        with held_database.read("", tmp_path) as reading:
             writer.execute("INSERT INTO t VALUES (2)")
             (tmp_path / "copy").mkdir()
             reading.copy(tmp_path / "copy", progress=lambda _: None)
@@ -338,14 +338,15 @@ def test_an_sqlite_copy_is_of_the_moment_at_which_it_was_begun(tmp_path):
 
 
 def test_every_folder_that_operations_names_is_copied_or_known_to_be_made_again():
-    text = (state.ROOT / "docs" / "operations.md").read_text().split("## The state folder")[1].split("\n\n")[1]
+    text = (state_folder.ROOT / "docs" / "operations.md").read_text().split("## The state folder")[1].split("\n\n")[1]
     names = {part.strip("`/ ") for line in text.splitlines()[2:] for part in line.split("|")[1].split(",")}
-    assert names <= {*layout.STREAMING, *layout.BEHIND_DATABASE, *layout.SECRET, *layout.MADE_AGAIN}
+    assert names <= {
+        *backup_layout.STREAMING, *backup_layout.BEHIND_DATABASE, *backup_layout.SECRET, *backup_layout.MADE_AGAIN}
 
 
 def test_progress_is_silent_for_a_second_then_speaks(capsys):
     now_s = [0.0]
-    shown = Shown(clock=lambda: now_s[0])
+    shown = ProgressLine(clock=lambda: now_s[0])
     for second in range(8):
         now_s[0] = float(second)
         shown("copying", second / 10)
@@ -353,14 +354,14 @@ def test_progress_is_silent_for_a_second_then_speaks(capsys):
 
 
 def test_what_migrations_are_newer_is_told_by_this_versions_files():
-    known = database.known_migrations()
+    known = held_database.known_migrations()
     assert "0001_initial" in known["catalog"]
-    assert database.newer_migrations({**known, "auth": ["0099_of_django"], "gone_app": ["0001_initial"]}) == []
-    assert database.newer_migrations({"catalog": ["9999_later"]}) == ["catalog.9999_later"]
+    assert held_database.newer_migrations({**known, "auth": ["0099_of_django"], "gone_app": ["0001_initial"]}) == []
+    assert held_database.newer_migrations({"catalog": ["9999_later"]}) == ["catalog.9999_later"]
 
 
 def test_the_manifest_is_json_that_other_tools_read(made):
-    manifest = json.loads(zipfile.ZipFile(made).read(archive.MANIFEST))
+    manifest = json.loads(zipfile.ZipFile(made).read(zip_archive.MANIFEST))
     assert manifest["format"] == 1 and manifest["files"]["weir.sqlite3"]["size"] > 0
     assert os.path.basename(made) not in manifest["files"]
 
@@ -373,22 +374,22 @@ def test_a_system_on_postgresql_is_restored_to_an_empty_database(tmp_path, monke
         data.mkdir(mode=0o700)
         monkeypatch.setenv("DATABASE_URL", first)
         manage("prepare", data=data)
-        assert commands.main(["backup", str(tmp_path / "b"), "--data-dir", str(data)]) == 0
+        assert backup_cli.main(["backup", str(tmp_path / "b"), "--data-dir", str(data)]) == 0
         monkeypatch.delenv("DATABASE_URL")
-        assert commands.main(["restore", str(tmp_path / "b"), "--data-dir", str(target)]) == 1
+        assert backup_cli.main(["restore", str(tmp_path / "b"), "--data-dir", str(target)]) == 1
         assert "DATABASE_URL" in capsys.readouterr().out
         monkeypatch.setenv("DATABASE_URL", second)
-        assert commands.main(["restore", str(tmp_path / "b"), "--data-dir", str(target)]) == 0
+        assert backup_cli.main(["restore", str(tmp_path / "b"), "--data-dir", str(target)]) == 0
         assert table_rows(second) == {**table_rows(first), "django_session": set()}
         manage("add_user", "zoe", "--team", "city", data=target)  # sequences go on behind what was copied
-        assert commands.main(["restore", str(tmp_path / "b"), "--data-dir", str(tmp_path / "third")]) == 1
+        assert backup_cli.main(["restore", str(tmp_path / "b"), "--data-dir", str(tmp_path / "third")]) == 1
         assert "has tables already" in capsys.readouterr().out and not (tmp_path / "third").exists()
 
 
 def manage(*command: str, data: Path) -> None:
     done = subprocess.run(
-        (sys.executable, "-P", str(state.ROOT / "manage.py"), *command), capture_output=True, text=True, timeout=300,
-        env={**os.environ, "WEIR_DATA_DIR": str(data), "REDIS_URL": ""})
+        (sys.executable, "-P", str(state_folder.ROOT / "manage.py"), *command), capture_output=True, text=True,
+        timeout=300, env={**os.environ, "WEIR_DATA_DIR": str(data), "REDIS_URL": ""})
     assert done.returncode == 0, done.stderr
 
 

@@ -10,7 +10,7 @@ import pytest
 import redis
 
 from workers.launcher import broker as embedded
-from workers.launcher.state import broker_url_file, surroundings
+from workers.launcher.state_folder import broker_url_file, surroundings
 from workers.processes import spawn, stop
 
 from .waiting import wait_until

@@ -13,7 +13,7 @@ import redis
 
 from scheduler.contracts.desired import DESIRED_STATES
 from workers.engine.agents.checkpoint import read_progress
-from workers.launcher.backup import commands, serving
+from workers.launcher.backup import backup_cli, serving
 
 from .system import System
 from .test_upgrade import running_past
@@ -35,7 +35,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with pytest.MonkeyPatch.context() as patched:
         for name in ("REDIS_URL", "DATABASE_URL"):
             patched.delenv(name, raising=False)
-        assert commands.main(["restore", str(STATE), "--data-dir", str(folder)]) == 0
+        assert backup_cli.main(["restore", str(STATE), "--data-dir", str(folder)]) == 0
     return folder
 
 

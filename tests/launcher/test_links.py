@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from workers.launcher.agent import read_options
 from workers.launcher.links import link as links
 from workers.launcher.links import namespaces
-from workers.launcher.links.link import NoLink, Wanted, linked
+from workers.launcher.links.link import LinkRequest, NoLink, linked
 from workers.launcher.links.relay import Relay
 from workers.launcher.links.shaping import Shaper
 
@@ -118,7 +118,7 @@ def test_a_broker_that_is_away_ends_the_connection_and_not_the_relay(free_port: 
 
 @pytest.mark.broker
 def test_a_node_behind_a_relay_reaches_the_broker_and_says_what_joins_it(broker_url: str) -> None:
-    with linked(NODE, broker_url, Wanted("relay", 1.5, 80)) as link:
+    with linked(NODE, broker_url, LinkRequest("relay", 1.5, 80)) as link:
         assert link.url != broker_url and link.command(["a", "b"]) == ("a", "b")
         assert link.words == "1.5 ms each way, 80 Mbit/s; relay on this machine, delay and bandwidth by a relay"
         with redis.Redis.from_url(link.url) as client:
@@ -137,7 +137,7 @@ def test_a_node_in_a_namespace_reaches_the_broker_by_its_link_alone(broker_url: 
         "for url in sys.argv[1:]:\n"
         "    try:\n        print(redis.Redis.from_url(url, socket_connect_timeout=5).ping())\n"
         "    except redis.RedisError:\n        print(False)\n")
-    with linked(NODE, broker_url, Wanted("netns", 1, 100)) as link:
+    with linked(NODE, broker_url, LinkRequest("netns", 1, 100)) as link:
         done = subprocess.run(
             link.command([sys.executable, "-c", asks, link.url, broker_url]), capture_output=True, text=True,
             check=True)
@@ -147,7 +147,7 @@ def test_a_node_in_a_namespace_reaches_the_broker_by_its_link_alone(broker_url: 
         try:
             assert held.stdout.readline() == b"joined\n"  # ``ip netns exec`` joins it some time after it began
             with pytest.raises(NoLink, match="processes run in the network namespace"), linked(
-                    NODE, broker_url, Wanted("netns")):
+                    NODE, broker_url, LinkRequest("netns")):
                 pass
         finally:
             held.kill()
@@ -184,9 +184,9 @@ def test_without_namespaces_netns_is_refused_with_the_reason_and_auto_says_it(la
         monkeypatch.setattr(namespaces, "_run", run)
     reason = {"root": "only root", "iproute2": "ip and tc of iproute2", "kernel": "Operation not supported"}[lacks]
     url = "redis://:secret@127.0.0.1:6379/0"
-    with pytest.raises(NoLink, match=f"{reason}.*--link relay"), linked(NODE, url, Wanted("netns")):
+    with pytest.raises(NoLink, match=f"{reason}.*--link relay"), linked(NODE, url, LinkRequest("netns")):
         pass
-    with linked(NODE, url, Wanted("auto", 2)) as link:
+    with linked(NODE, url, LinkRequest("auto", 2)) as link:
         assert reason in link.words and "2 ms each way; relay on this machine, delay by a relay" in link.words
         assert link.url.startswith("redis://:secret@127.0.0.1:") and "secret" not in link.words
 
@@ -199,12 +199,12 @@ def test_what_the_kernel_does_not_do_of_a_link_a_relay_does(kernel: set[str], wo
     monkeypatch.setattr(
         namespaces, "_all_run", lambda ends, discipline: discipline[0] in kernel)
     delays, limits = namespaces._shape("weir-x", ("a", "b"), delay_ms=2, mbit_per_s=10)
-    joined = namespaces.Joined("weir-x", "127.0.0.1", "a", delays, limits)
-    assert words in links._words(Wanted("netns", 2, 10), joined, "")
+    joined = namespaces.JoinedNamespace("weir-x", "127.0.0.1", "a", delays, limits)
+    assert words in links._words(LinkRequest("netns", 2, 10), joined, "")
 
 
 def test_a_broker_that_speaks_tls_is_refused() -> None:
-    with pytest.raises(NoLink, match="certificate"), linked(NODE, "rediss://host:6379/0", Wanted("relay")):
+    with pytest.raises(NoLink, match="certificate"), linked(NODE, "rediss://host:6379/0", LinkRequest("relay")):
         pass
 
 
@@ -220,4 +220,4 @@ def test_a_link_that_is_none_is_refused(arguments: list[str], capsys) -> None:
 def test_a_link_is_an_option_of_the_agent() -> None:
     assert read_options(["--node", "n2"]).link is None
     given_link = read_options(["--node", "n2", "--link", "auto", "--delay-ms", "2", "--mbit", "100"]).link
-    assert given_link == Wanted("auto", 2.0, 100.0)
+    assert given_link == LinkRequest("auto", 2.0, 100.0)

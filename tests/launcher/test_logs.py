@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from workers.launcher.logs import KEPT, Logs
+from workers.launcher.process_logs import KEPT, Logs
 
 
 def test_each_start_begins_a_file_and_the_last_ones_are_kept(tmp_path: Path) -> None:
@@ -53,7 +53,7 @@ def test_on_a_full_disk_a_log_past_the_limit_is_emptied_all_the_same(
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("workers.launcher.logs.shutil.copyfile", full)
+    monkeypatch.setattr("workers.launcher.process_logs.shutil.copyfile", full)
     logs = Logs(tmp_path, limit_bytes=1000)
     logs.path("web").write_bytes(b"x" * 1001)
     logs.bound()

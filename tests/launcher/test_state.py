@@ -12,8 +12,8 @@ import pytest
 
 from tests.launcher.waiting import ROOT
 from tests.small_disk import fill, small_disk
-from workers.launcher import state
-from workers.launcher.state import CannotStart
+from workers.launcher import state_folder
+from workers.launcher.state_folder import CannotStart
 
 
 def mode(folder: Path) -> int:
@@ -29,7 +29,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_a_new_folder_is_closed_to_others(tmp_path: Path):
-    with state.lock(tmp_path / "new" / "data"):
+    with state_folder.lock(tmp_path / "new" / "data"):
         assert mode(tmp_path / "new" / "data") == 0o700
 
 
@@ -37,7 +37,7 @@ def test_a_new_folder_is_closed_to_others(tmp_path: Path):
 def test_a_folder_that_was_there_is_closed(folder: Path, holds: tuple[str, ...]):
     for name in holds:
         (folder / name).touch()
-    with state.lock(folder):
+    with state_folder.lock(folder):
         assert mode(folder) == 0o700
 
 
@@ -47,20 +47,20 @@ def test_a_folder_of_others_is_refused_and_left_as_it_is(folder: Path, holds: tu
         (folder / name).touch()
     folder.chmod(bits)
     with pytest.raises(CannotStart, match="chmod 700"):
-        state.lock(folder)
+        state_folder.lock(folder)
     assert mode(folder) == bits and {path.name for path in folder.iterdir()} == set(holds)
 
 
 def test_one_that_is_not_ours_to_close_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(Path, "chmod", lambda self, bits: (_ for _ in ()).throw(PermissionError()))
     with pytest.raises(CannotStart, match="its owner"):
-        state.lock(folder)
+        state_folder.lock(folder)
 
 
 def test_what_is_closed_already_is_left_as_it_is(folder: Path):
     folder.chmod(0o700)
     (folder / "letters.txt").touch()
-    with state.lock(folder):
+    with state_folder.lock(folder):
         assert mode(folder) == 0o700
 
 

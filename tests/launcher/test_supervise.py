@@ -249,7 +249,7 @@ def test_delays_grow_to_a_limit() -> None:
 # In a process of its own: a supervisor ends every child of its process that it did not start.
 ON_A_FULL_DISK = """
 import errno, os, pathlib, sys, time
-from workers.launcher.logs import Logs
+from workers.launcher.process_logs import Logs
 from workers.launcher.supervise import Service, Supervisor
 folder, lines = pathlib.Path(sys.argv[1]), []
 logs = Logs(folder / "logs")

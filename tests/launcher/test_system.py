@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from workers.launcher import services
+from workers.launcher import up_services
 
 from .system import ENDED_LIMIT_S, System
 from .waiting import is_alive, wait_until
@@ -63,4 +63,4 @@ def test_it_starts_goes_on_and_leaves_nothing(start, tmp_path: Path) -> None:
 
 
 def test_all_stages_of_the_stop_fit_in_ten_seconds() -> None:
-    assert sum(stage.limit_s for stage in services.STOP_STAGES) < 9.5
+    assert sum(stage.limit_s for stage in up_services.STOP_STAGES) < 9.5

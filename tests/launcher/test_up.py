@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from workers.launcher import state
+from workers.launcher import state_folder
 from workers.launcher.__main__ import environment, read_options
 
 from .waiting import ROOT
@@ -44,7 +44,7 @@ def test_an_address_of_another_machine_is_one_line(tmp_path: Path, free_port: in
 
 
 def test_a_folder_in_use_is_one_line(tmp_path: Path, free_port: int) -> None:
-    with state.lock(tmp_path):
+    with state_folder.lock(tmp_path):
         done = up("--port", str(free_port), "--data-dir", str(tmp_path))
     assert done.returncode == 1
     assert done.stderr == ""
@@ -53,8 +53,8 @@ def test_a_folder_in_use_is_one_line(tmp_path: Path, free_port: int) -> None:
 
 
 def test_a_folder_can_be_taken_again_after_its_owner(tmp_path: Path) -> None:
-    state.lock(tmp_path).close()
-    with state.lock(tmp_path):
+    state_folder.lock(tmp_path).close()
+    with state_folder.lock(tmp_path):
         assert (tmp_path / "lock").read_text() == f"{os.getpid()}\n"
 
 

@@ -19,10 +19,10 @@ START_MS = 1_700_000_000_000
 def spark(tmp_path_factory: pytest.TempPathFactory, with_jar: Callable[[Path], Path]) -> Iterator[Any]:
     """A session with a slot's settings; it has a slot's jar, and asks no broker."""
     from tests.engine.channels.contract.session import close_jvm
-    from workers.engine.channels.config import ChannelConfig
-    from workers.engine.channels.spark import spark_conf
-    from workers.engine.settings import Settings
+    from workers.engine.channels.channel_config import ChannelConfig
+    from workers.engine.channels.spark_channels import spark_conf
     from workers.engine.spark.session import open_session
+    from workers.engine.worker_settings import Settings
 
     folder = with_jar(tmp_path_factory.mktemp("slot"))
     conf = spark_conf(ChannelConfig("redis://127.0.0.1:1", data_dir=folder))

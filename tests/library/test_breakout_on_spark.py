@@ -117,7 +117,7 @@ def test_the_old_break_out_ends_at_the_second_wall(events, way):
         return method(self, node)
 
     with (
-        patch.object(compiling, "identifier", "`{}`".format), patch.object(compiling.Scope, "typed", as_it_was),
+        patch.object(compiling, "identifier", "`{}`".format), patch.object(compiling.NameScope, "typed", as_it_was),
         patch("workers.library.select.functions._NESTED", frozenset()),
         patch("workers.library.select.types.is_field_name", bool),
         patch("workers.library.select.calling.type_text", "{}".format),

@@ -12,8 +12,8 @@ import yaml
 
 from scheduler.reuse.fragments import LONGEST_CHAIN
 from workers.library.bloom import BloomFilter
+from workers.library.event_schemas import URBAN
 from workers.library.samples import SAMPLES
-from workers.library.schemas import URBAN
 
 from .conftest import build
 

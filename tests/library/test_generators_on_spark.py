@@ -9,8 +9,8 @@ from statistics import fmean
 
 import pytest
 
+from workers.library.event_schemas import SCHEMAS
 from workers.library.generators import METER_READINGS, URBAN_READINGS, WEARABLE_READINGS
-from workers.library.schemas import SCHEMAS
 from workers.library.taxis import USUAL_RANGES
 
 from .conftest import START_MS, build

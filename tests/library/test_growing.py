@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scheduler.model.bounds import RESULT_BYTES
 from scheduler.model.columns import Columns
 from scheduler.model.errors import WeirError
-from workers.engine.spark.failures import Cause, explain
+from workers.engine.spark.failure_messages import Cause, explain
 from workers.library.config import InvalidConfig
 from workers.library.select.compiling import compiled
 from workers.library.select.grammar import parse

@@ -9,7 +9,7 @@ import pytest
 
 from workers.engine.agents import hanging
 from workers.engine.spark import queries
-from workers.engine.spark.failures import FragmentFailed
+from workers.engine.spark.failure_messages import FragmentFailed
 
 pytestmark = pytest.mark.spark
 

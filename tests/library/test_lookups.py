@@ -10,7 +10,7 @@ import pytest
 
 from workers.library import lookups, registry
 from workers.library.databases import locate
-from workers.library.lookups import LOOKUP, Source, read_table, row_of
+from workers.library.lookups import LOOKUP, TableSource, read_table, row_of
 from workers.library.outside import NotAnswered
 
 COLUMNS = (("place", "string"), ("height", "double"))
@@ -31,11 +31,11 @@ def folder(tmp_path, monkeypatch):
     lookups._tables.clear()
 
 
-def of_file(folder, name: str) -> Source:
-    return Source(str(folder / name), None, "", ("id",), COLUMNS)
+def of_file(folder, name: str) -> TableSource:
+    return TableSource(str(folder / name), None, "", ("id",), COLUMNS)
 
 
-def ask(source: Source, key, *, at_s: float = 0.0, drops: bool = False):
+def ask(source: TableSource, key, *, at_s: float = 0.0, drops: bool = False):
     return row_of({"k": key}, source=source, on=("k",), refresh_s=60.0, drops=drops, clock=lambda: at_s)
 
 
@@ -46,11 +46,12 @@ def test_rows_of_files_by_key_and_type_the_last_one_counts(folder):
 
 def test_rows_of_a_database_are_those_of_the_query():
     query = "select id, place, height from stations where id like 's%'"
-    assert read_table(Source("", locate("sqlite:stations.db"), query, ("id",), COLUMNS)) == {("s1",): ("harbour", 4.0)}
+    assert read_table(TableSource("", locate("sqlite:stations.db"), query, ("id",), COLUMNS)) == {
+        ("s1",): ("harbour", 4.0)}
     with pytest.raises(NotAnswered, match="gives 2 columns"):
-        read_table(Source("", locate("sqlite:stations.db"), "select id, place from stations", ("id",), COLUMNS))
+        read_table(TableSource("", locate("sqlite:stations.db"), "select id, place from stations", ("id",), COLUMNS))
     with pytest.raises(NotAnswered, match="cannot be read"):
-        read_table(Source("", locate("sqlite:stations.db"), "delete from stations", ("id",), COLUMNS))
+        read_table(TableSource("", locate("sqlite:stations.db"), "delete from stations", ("id",), COLUMNS))
 
 
 def test_whole_numbers_find_their_row_however_they_are_kept(folder):

@@ -19,7 +19,7 @@ from scheduler.model.columns import NUMBER_BITS
 from workers.library.aggregates import read_aggregates
 from workers.library.state import NOTHING, fold_rows, keeping, parts_of
 from workers.library.state_store import StoreLocation
-from workers.library.windows import Deduplicated, Joined, Windowed
+from workers.library.windows import Deduplicated, JoinFold, Windowed
 
 INTERLEAVINGS = 100
 ARRIVES_MS = 10_000_000
@@ -46,7 +46,7 @@ CASES = {
     "session": Case(Windowed(4, 0, 2, True, 1, COUNT), WINDOW_READS, lambda row: (row[3], row[4:])),
     "deduplicate": Case(Deduplicated(9), ("of", "time", "seq", "born"), lambda row: row),
     # Of a pair the later event gives Weir's columns, and which one that is does depend.
-    "join": Case(Joined(6, 6, 3, True, True), JOIN_READS, lambda row: ("pairs", row[3:])),
+    "join": Case(JoinFold(6, 6, 3, True, True), JOIN_READS, lambda row: ("pairs", row[3:])),
 }
 
 
@@ -99,7 +99,7 @@ def come_out(
     for row in rows:
         key, result = case.row(row) if len(row) > 1 else (row[0], ())
         results[key].append(result)
-    if isinstance(case.fold, Joined):
+    if isinstance(case.fold, JoinFold):
         results["pairs"].sort(key=repr)
     return results, text
 
@@ -111,7 +111,7 @@ def test_the_same_rows_for_each_key_however_partitions_interleave(name: str, tmp
         partition(1, count=60, keys=("a", "b"), begins=0, chance=chance),
         partition(2, count=50, keys=("c",), begins=600_000, chance=chance),  # ten minutes ahead of the others
         partition(3, count=60, keys=("d", "e"), begins=20, chance=chance)]
-    if isinstance(case.fold, Joined):  # two sources whose events match: each has its own partition
+    if isinstance(case.fold, JoinFold):  # two sources whose events match: each has its own partition
         partitions = [partition(number, count=70, keys=("a", "b", "c"), begins=0, chance=chance) for number in (4, 5)]
         for event in partitions[1]:
             event.update(left=None, right=event["left"] and event["left"].replace("l", "r"))
@@ -189,7 +189,7 @@ def test_a_silent_partition_is_given_up_where_the_document_asks_for_it() -> None
 
 
 def test_a_join_gives_left_events_alone_when_all_is_silent() -> None:
-    fold = Joined(5, 5, 0, True, idle=1_000)
+    fold = JoinFold(5, 5, 0, True, idle=1_000)
     state = fold.start()
     list(fold.step(state, "=k", 10, 0, ARRIVES_MS, "left", None))
     assert [row[3:5] for row in fold.silence(state)] == [("left", None)]
@@ -203,7 +203,7 @@ EARLIER = {  # as c3b94a08 kept them: one mark for all
         "k": {"key": ["k"], "open": [[100, 110, 3, 101, 101, [[2], [0.0, 1.0]]]], "late": 1},
         "late": {"key": ["late"], "open": [], "late": 7}}}),
     "deduplicate": (Deduplicated(10), {"latest": 100, "next": 110, "passed": {"k": 100, "old": 60}}),
-    "join": (Joined(5, 5, 0, True), {"mark": 100, "next": 105, "swept": 90, "left": {"=k": [[100, 1, 100, "l", 0]]},
+    "join": (JoinFold(5, 5, 0, True), {"mark": 100, "next": 105, "swept": 90, "left": {"=k": [[100, 1, 100, "l", 0]]},
                                      "right": {"=k": [[99, 2, 99, "r"]]}}),
 }
 

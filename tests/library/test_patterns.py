@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from workers.library.select.patterns import MOST_BRANCHES, MOST_LOOSE, is_bounded
+from workers.library.select.safe_patterns import MOST_BRANCHES, MOST_LOOSE, is_bounded
 
 LONGEST = 24
 

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workers.engine.channels.schedule import read_schedule
+from workers.engine.channels.tick_schedule import read_schedule
 from workers.library import replay as replay_module
 from workers.library.config import InvalidConfig
 from workers.library.replay import replay_schedule

@@ -29,7 +29,7 @@ from workers.library.state_store import (
     read_whole,
     remove,
 )
-from workers.library.windows import Deduplicated, Joined, Windowed
+from workers.library.windows import Deduplicated, JoinFold, Windowed
 
 AGGREGATES = read_aggregates(["n=count(*)", "total=sum(x)", "all=collect(x)"])
 KEYS = ("a", "b", "c\x1f\x00", "é")
@@ -71,8 +71,8 @@ CASES = {
     "tumbling": _window(10, 10, 0), "sliding": _window(10, 5, 7, mark=True), "session": _window(5, 0, 3),
     "late": _window(6, 6, 0, mark=True),
     "deduplicate": Case(Deduplicated(7), _whole, ("of", "time", "seq", "born")),
-    "join": Case(Joined(5, 8, 4, outer=True), _whole, ("of", "time", "seq", "born", "left", "right")),
-    "join_inner": Case(Joined(0, 3, 0, outer=False), _whole, ("of", "time", "seq", "born", "left", "right")),
+    "join": Case(JoinFold(5, 8, 4, outer=True), _whole, ("of", "time", "seq", "born", "left", "right")),
+    "join_inner": Case(JoinFold(0, 3, 0, outer=False), _whole, ("of", "time", "seq", "born", "left", "right")),
 }
 
 ENDS = ("done", "repeated", "cut short", "killed")

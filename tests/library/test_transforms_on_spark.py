@@ -11,7 +11,7 @@ import pytest
 
 from workers.library.bloom import BloomFilter
 from workers.library.config import InvalidConfig
-from workers.library.schemas import SCHEMAS
+from workers.library.event_schemas import SCHEMAS
 
 from .conftest import build
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from workers.library.aggregates import KINDS, read_aggregates
 from workers.library.config import InvalidConfig
-from workers.library.windows import Deduplicated, Joined, Windowed
+from workers.library.windows import Deduplicated, JoinFold, Windowed
 
 AGGREGATES = read_aggregates(["n=count(*)", "v=count(x)", "total=sum(x)", "lo=min(x)", "hi=max(x)", "sd=stddev(x)",
                               "mid=median(x)", "one=first(x)", "end=last(x)", "all=collect(x)", "d=count_distinct(x)"])
@@ -184,7 +184,7 @@ def test_pairs_are_all_that_the_interval_allows_and_each_once(drawn, before, aft
         text = f"e{seq}"
         events.append((key, time, seq, seq + 20_000, text if side in "LB" else None, text if side in "RB" else None))
     events.append((None, 10_000, len(events), 4_000_000, None, None))
-    out = [row for rows in run(Joined(before, after, lateness, outer), events) for row in rows]
+    out = [row for rows in run(JoinFold(before, after, lateness, outer), events) for row in rows]
     mark, expected, lefts, seen = None, [], [], []
     for key, at, seq, _, left, right in events:
         if mark is not None and at < mark:

@@ -10,7 +10,7 @@ import pytest
 
 from dashboard import jobs
 from dashboard.catalog.models import DataflowRecord
-from dashboard.operations.estate_store.estate import load_estate
+from dashboard.operations.estate_store.estate_loader import load_estate
 from dashboard.operations.models import FragmentRow
 from dashboard.operations.services import register_node
 from scheduler.contracts.reports import NodeReport, Reports

@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from dashboard import jobs
 from dashboard.catalog.models import DataflowRecord
-from dashboard.operations.estate_store.estate import load_estate
+from dashboard.operations.estate_store.estate_loader import load_estate
 from dashboard.schedules.outcome_store import record_readings
 from scheduler.contracts.reports import Reports
 from scheduler.model.promise import BundlePromise, Promise

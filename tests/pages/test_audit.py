@@ -9,9 +9,9 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from dashboard.audit.archive import ARCHIVED
+from dashboard.audit.audit_archive import ARCHIVED
 from dashboard.audit.models import AuditEntry
-from dashboard.audit.selectors import Chosen, as_csv, search
+from dashboard.audit.selectors import AuditFilter, as_csv, search
 from dashboard.teams.permissions import viewer_of
 from tests.dashboard.building import World, document, running
 
@@ -30,13 +30,13 @@ def rows_of(text: str) -> list[dict[str, str]]:
 
 def test_the_trail_is_chosen_by_person_and_by_day(world: World, trail: None) -> None:
     viewer = viewer_of(world.vera)
-    everything = list(search(viewer, Chosen()))
-    assert {entry.actor for entry in search(viewer, Chosen(person="ana"))} == {world.ana}
-    assert {entry.actor for entry in search(viewer, Chosen(person="Weir"))} == {None}
+    everything = list(search(viewer, AuditFilter()))
+    assert {entry.actor for entry in search(viewer, AuditFilter(person="ana"))} == {world.ana}
+    assert {entry.actor for entry in search(viewer, AuditFilter(person="Weir"))} == {None}
     today = timezone.now().date()
-    assert list(search(viewer, Chosen(first=today, last=today))) == everything != []
-    assert not search(viewer, Chosen(first=today + timedelta(days=1))).exists()
-    assert not search(viewer, Chosen(last=today - timedelta(days=1))).exists()
+    assert list(search(viewer, AuditFilter(first=today, last=today))) == everything != []
+    assert not search(viewer, AuditFilter(first=today + timedelta(days=1))).exists()
+    assert not search(viewer, AuditFilter(last=today - timedelta(days=1))).exists()
 
 
 def test_the_file_has_what_the_page_has_and_no_formula(
@@ -50,7 +50,7 @@ def test_the_file_has_what_the_page_has_and_no_formula(
     assert answer["Content-Type"].startswith("text/csv") and "attachment" in answer["Content-Disposition"]
     rows = rows_of(answer.text)
     assert rows and {row["actor"] for row in rows} == {"ana"} and all("proposal" in row["verb"] for row in rows)
-    [row] = rows_of(as_csv(search(viewer_of(world.vera), Chosen(words=("=1+1",)))))
+    [row] = rows_of(as_csv(search(viewer_of(world.vera), AuditFilter(words=("=1+1",)))))
     assert (row["verb"], row["subject_id"], row["actor"]) == ("'=1+1", "'@y", "Weir")
 
 

@@ -17,7 +17,7 @@ from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.services import choose_latency
 from dashboard.pages.billing import money
 from dashboard.pages.templatetags.bills import core_hours, gib_hours, price, traffic
-from scheduler.model.latency import LatencyLimit
+from scheduler.model.latency_limits import LatencyLimit
 from tests.dashboard.building import World, document, running
 from tests.pages.conftest import ClientOf
 from tests.pages.markup import Markup, assert_sound

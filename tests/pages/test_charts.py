@@ -13,16 +13,16 @@ import pytest
 from django.test import Client
 
 from dashboard.catalog.services import choose_latency
-from dashboard.history.store import DatabaseHistory
-from dashboard.operations.estate_store.estate import load_estate
-from dashboard.operations.live_view.history import InvalidRange, KeptHistory
-from dashboard.operations.live_view.marks import Mark, marks_of
+from dashboard.history.history_store import DatabaseHistory
+from dashboard.operations.estate_store.estate_loader import load_estate
+from dashboard.operations.live_view.chart_marks import Mark, marks_of
+from dashboard.operations.live_view.estate_history import InvalidRange, KeptHistory
 from dashboard.pages.charts import CHARTS, Earlier, chart_figure, group_marks, mark_rows
 from dashboard.pages.ranges import RANGES, chosen
 from dashboard.teams.permissions import viewer_of
 from scheduler.history.series import KINDS, METRICS, MINUTE, SECOND, TEN_SECONDS, Annotation, Series, of_limit
 from scheduler.model.errors import NotFound
-from scheduler.model.latency import LatencyLimit
+from scheduler.model.latency_limits import LatencyLimit
 from tests.dashboard.building import World, document, running
 from tests.pages.conftest import ClientOf
 

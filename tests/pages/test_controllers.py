@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dashboard.controllers.stored import policies_of
-from scheduler.controllers.registry import CONTROLLERS
+from dashboard.controllers.stored_rounds import policies_of
+from scheduler.controllers.controller_registry import CONTROLLERS
 from tests.dashboard.building import World, document, running
 from tests.pages.conftest import ClientOf
 from tests.pages.markup import Markup

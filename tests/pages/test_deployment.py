@@ -12,12 +12,12 @@ from dashboard import jobs
 from dashboard.approvals.lifecycle import STALE, UNPLANNABLE
 from dashboard.approvals.models import Proposal
 from dashboard.catalog.models import DataflowRecord
-from dashboard.history.store import DatabaseHistory
-from dashboard.operations.estate_store.estate import load_estate
+from dashboard.history.history_store import DatabaseHistory
+from dashboard.operations.estate_store.estate_loader import load_estate
 from dashboard.operations.estate_store.offered_slots import SILENT_AFTER
-from dashboard.operations.live_view.deployment import deployment_of
+from dashboard.operations.live_view.deployment_reader import deployment_of
+from dashboard.operations.live_view.estate_view import view_for
 from dashboard.operations.live_view.telemetry import EVERYTHING
-from dashboard.operations.live_view.view import view_for
 from dashboard.operations.models import HandoverPause, NodeRow, SlotRow
 from dashboard.plans.selectors import plan_of
 from scheduler.deployment.online import Thresholds, decide

@@ -11,8 +11,8 @@ from django.test import Client
 from django.urls import reverse
 
 from dashboard.approvals.services import defragment_dataflow, pause_dataflow, prepare_proposal
-from dashboard.catalog.documents import check_document
-from dashboard.operations.estate_store.estate import load_estate
+from dashboard.catalog.document_checks import check_document
+from dashboard.operations.estate_store.estate_loader import load_estate
 from dashboard.pages.urls import urlpatterns
 from dashboard.pages.views.guides import GUIDES
 from tests.dashboard.alerting import alert_of

@@ -22,10 +22,10 @@ from dashboard.approvals.services import (
 )
 from dashboard.catalog.models import DataflowRecord
 from dashboard.plans.models import PlanRecord
-from dashboard.schedules.models import KeptOutcome, Reading
+from dashboard.schedules.models import KeptOutcome, ScheduleReading
 from dashboard.schedules.outcome_store import SETTLES, WINDOW, record_readings
 from dashboard.schedules.promises import in_force
-from dashboard.schedules.status import steady_since
+from dashboard.schedules.schedule_status import steady_since
 from tests.dashboard.building import World, approved, enacted, running
 from tests.pages.conftest import ClientOf
 from tests.pages.markup import Markup
@@ -60,7 +60,7 @@ def test_a_schedule_that_is_replaced_keeps_its_outcome(
     for folded in (False, True):
         if folded:
             observed.keep(count=1)
-            assert not Reading.objects.filter(proposal=first).exists()
+            assert not ScheduleReading.objects.filter(proposal=first).exists()
             assert KeptOutcome.objects.get().readings == 4
         page = page_of(client_of, record, proposal=first)
         assert "replaced" in page.notes and schedule_on(page) == ("MBA-SAM", 190)
@@ -110,7 +110,7 @@ def test_a_dataflow_that_is_paused_says_so_and_is_judged_anew_when_it_goes_on(
     page = page_of(client_of, record)
     assert {"paused", "kept"} <= page.notes and not {"too-soon", "too-soon-again"} & page.notes
     assert page.field("in-force") == "paused"
-    assert (Reading.objects.count(), KeptOutcome.objects.get().readings) == (0, 4)
+    assert (ScheduleReading.objects.count(), KeptOutcome.objects.get().readings) == (0, 4)
     carried_out(world, resume_dataflow(actor=world.carla, dataflow_id=record.pk))
     observed.keep(factor=0.5, count=2)
     [run] = client_of("carla").get(f"/api/dataflows/{record.pk}/schedule/runs").json()
@@ -159,7 +159,7 @@ def test_a_change_that_is_rolled_back_is_in_no_outcome(
     observed.keep()
     change = again(world, client_of, record)
     observed.keep(factor=0.1)
-    assert Reading.objects.count() == 0, "nothing is read while it is being changed"
+    assert ScheduleReading.objects.count() == 0, "nothing is read while it is being changed"
     assert "changing" in page_of(client_of, record).notes
     enacted(roll_back_proposal(actor=world.ana, proposal_id=change.pk))
     assert "never" in page_of(client_of, record, proposal=change).notes
@@ -177,23 +177,23 @@ def test_who_is_cut_off_while_folding_has_lost_nothing(
     delete = QuerySet.delete
 
     def cut_off(rows: QuerySet) -> Any:
-        if rows.model is Reading and KeptOutcome.objects.exists():
+        if rows.model is ScheduleReading and KeptOutcome.objects.exists():
             raise KeyboardInterrupt
         return delete(rows)
 
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
         patched.setattr(QuerySet, "delete", cut_off)
         observed.keep(count=1)
-    assert (Reading.objects.count(), KeptOutcome.objects.count()) == (4, 0)
+    assert (ScheduleReading.objects.count(), KeptOutcome.objects.count()) == (4, 0)
     observed.keep(count=1)
-    assert (Reading.objects.count(), KeptOutcome.objects.get().readings) == (0, 4)
+    assert (ScheduleReading.objects.count(), KeptOutcome.objects.get().readings) == (0, 4)
     assert "kept" in page_of(client_of, observed.record).notes
 
 
 def test_what_is_kept_is_bounded(observed: Observed) -> None:
     most = WINDOW // timedelta(seconds=10) + 1
     observed.keep(count=most + 5)
-    assert Reading.objects.count() == most
+    assert ScheduleReading.objects.count() == most
 
 
 def rows_asked_for(ask: Callable[[], object]) -> int:

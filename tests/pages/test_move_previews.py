@@ -11,7 +11,7 @@ from django.utils import timezone
 from dashboard import jobs
 from dashboard.approvals.models import Proposal
 from dashboard.catalog.models import DataflowRecord
-from dashboard.operations.estate_store.estate import load_estate
+from dashboard.operations.estate_store.estate_loader import load_estate
 from dashboard.operations.estate_store.offered_slots import SILENT_AFTER
 from dashboard.operations.models import NodeRow, SlotRow
 from dashboard.operations.services import register_node

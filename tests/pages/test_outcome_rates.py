@@ -13,7 +13,7 @@ from dashboard.approvals.models import Proposal
 from dashboard.approvals.services import prepare_proposal
 from dashboard.schedules.measurements import typical
 from dashboard.schedules.promises import in_force
-from scheduler.performance.seen import BundleSeen, Seen
+from scheduler.performance.seen import BundleSeen, DataflowSeen
 from tests.dashboard.building import World, approved, enacted, planned
 from tests.pages.conftest import ClientOf
 from tests.pages.markup import Markup
@@ -113,7 +113,7 @@ def test_of_few_events_none_is_missed_in_most_readings(client_of: ClientOf, runs
 
 def test_where_many_events_come_no_odd_reading_says_anything_and_few_are_counted_together() -> None:
     def reading(rate_per_s: float, over_s: float | None = 10.0) -> dict[str, object]:
-        return asdict(Seen(
+        return asdict(DataflowSeen(
             rate_per_s=rate_per_s, read_per_s={"a": rate_per_s}, offered_per_s={"a": 2 * rate_per_s},
             bundles={"b": BundleSeen(rate_per_s / 2)}, over_s=over_s))
 

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 
 from dashboard.catalog.models import DataflowRecord
 from dashboard.profiles.models import SweepRecord, TrialRecord
-from dashboard.schedules.models import Reading
+from dashboard.schedules.models import ScheduleReading
 from dashboard.schedules.outcome_store import WINDOW
 from dashboard.schedules.planned_vs_actual import figures_of
 from dashboard.schedules.promises import in_force
 from scheduler.model.promise import Load
 from scheduler.performance.outcome import misses
-from scheduler.performance.seen import BundleSeen, Seen
+from scheduler.performance.seen import BundleSeen, DataflowSeen
 from tests.dashboard.building import World, running
 from tests.pages.conftest import ClientOf
 from tests.pages.markup import Element, Markup
@@ -155,11 +155,11 @@ def test_what_a_schedule_does_at_its_beginning_is_not_held_against_it(
 def test_readings_are_of_scheduled_dataflows_alone_and_are_forgotten(world: World, observed: Observed) -> None:
     other = running(world.carla, world.city, linear("other", rate=30), world.ana)
     observed.keep()
-    assert set(Reading.objects.values_list("proposal__dataflow", flat=True)) == {observed.record.pk}
+    assert set(ScheduleReading.objects.values_list("proposal__dataflow", flat=True)) == {observed.record.pk}
     assert in_force([other.pk]) == {}
     observed.at += WINDOW + timedelta(minutes=1)
     observed.keep(count=1)
-    assert Reading.objects.count() == 1
+    assert ScheduleReading.objects.count() == 1
 
 
 def test_a_dataflow_without_a_schedule_says_how_to_get_one(world: World, client_of: ClientOf) -> None:
@@ -196,7 +196,7 @@ def test_what_a_driver_takes_by_itself_is_no_load(world: World, observed: Observ
             sweep=sweep, number=number, threads=1, rate_per_s=1, why="", stable=True, base_cpu=base,
             ended=timezone.now())
     observed.keep(count=1)
-    seen = Reading.objects.get().seen["slots"]
+    seen = ScheduleReading.objects.get().seen["slots"]
     for slot in observed.promise.slots:
         assert seen[slot]["cpu"] == pytest.approx(max(0.0, observed.promise.load_of(slot).cpu - 0.04))
 
@@ -227,7 +227,7 @@ def test_what_is_predicted_of_a_slot_is_of_the_schedules_own_bundles_before_they
     """What others are expected to take beside them is added where only all of it together is measured."""
     promise = replace(PROMISE, others={"n1/0": Load(0.2, 0.1)})
     own = promise.own_load_of("n1/0")
-    for seen in (Seen(), seen_at()):
+    for seen in (DataflowSeen(), seen_at()):
         [slot] = [slot for slot in figures_of(promise, seen, ()).slots if slot.name == "n1/0"]
         assert (slot.cpu.predicted, slot.memory.predicted) == (own.cpu, own.memory)
 
@@ -256,7 +256,7 @@ def test_every_red_figure_has_its_reason(
     assert reds(seen) <= {miss.what for miss in misses(PROMISE, seen)}
 
 
-def reds(seen: Seen) -> set[str]:
+def reds(seen: DataflowSeen) -> set[str]:
     """What kinds of figures are red."""
     promise = replace(PROMISE, latencies_s={"parse": 0.5})
     of_bundles = figures_of(promise, seen, misses(promise, seen))

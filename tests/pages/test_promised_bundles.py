@@ -9,12 +9,12 @@ import pytest
 from dashboard.approvals.models import Proposal
 from dashboard.approvals.services import drop_left_bundles, prepare_proposal, propose_schedule, roll_back_proposal
 from dashboard.catalog.models import DataflowRecord
-from dashboard.operations.estate_store.estate import load_estate
-from dashboard.plans.choices import Choice
-from dashboard.schedules.models import KeptOutcome, Reading
+from dashboard.operations.estate_store.estate_loader import load_estate
+from dashboard.plans.choices import ScheduleChoice
+from dashboard.schedules.models import KeptOutcome, ScheduleReading
 from dashboard.schedules.outcome_store import SETTLES
 from dashboard.schedules.promised_bundles import promised_ids
-from dashboard.schedules.slots import slots_grid
+from dashboard.schedules.slot_details import slots_grid
 from dashboard.teams.permissions import viewer_of
 from scheduler.model.fragment import RunningBundle
 from tests.dashboard.building import World, approved, enacted, running
@@ -32,7 +32,7 @@ def parts(record: DataflowRecord, task: str) -> list[RunningBundle]:
 def changed(world: World, record: DataflowRecord, *, rate: float = 90) -> Proposal:
     """Another schedule for it, approved and not enacted yet."""
     proposal = propose_schedule(
-        actor=world.carla, dataflow_id=record.pk, choice=Choice.of(pair=("MBA", "SAM"), rate_per_s=rate))
+        actor=world.carla, dataflow_id=record.pk, choice=ScheduleChoice.of(pair=("MBA", "SAM"), rate_per_s=rate))
     return approved(prepare_proposal(proposal_id=proposal.pk), world.ana)
 
 
@@ -51,7 +51,7 @@ def back(world: World, observed: Observed) -> Observed:
 def test_what_was_rolled_back_keeps_its_rate_under_other_ids(client_of: ClientOf, back: Observed) -> None:
     back.keep()
     assert "keeps" in page_of(client_of, back.record).notes
-    read = Reading.objects.latest("at").seen["read_per_s"]
+    read = ScheduleReading.objects.latest("at").seen["read_per_s"]
     assert read == pytest.approx(dict(back.promise.rates_per_s))
 
 
@@ -61,7 +61,7 @@ def test_who_waits_for_what_was_rolled_back_waits_for_what_was_promised(
     promised = {bundle.slot: bundle.id for bundle in back.promise.bundles if bundle.task == "pi"}
     new = next(part for part in parts(back.record, "pi") if part.id not in promised.values())
     back.keep(factor=0.5, parse={"throttled_by": f"f1-0.1@{new.id}"})
-    seen = Reading.objects.latest("at").seen["bundles"]
+    seen = ScheduleReading.objects.latest("at").seen["bundles"]
     assert {reader for bundle in seen.values() for reader in bundle["waits_for"]} == {promised[new.slot]}
     assert "source" not in {miss.cause for miss in misses_on(page_of(client_of, back.record))}
 
@@ -94,11 +94,11 @@ def test_nothing_is_read_of_a_schedule_that_anothers_plan_has_moved(
     observed.keep()
     change = changed(world, sharing)
     observed.keep()
-    assert (Reading.objects.count(), KeptOutcome.objects.get().readings) == (0, 4), "while it is being enacted"
+    assert (ScheduleReading.objects.count(), KeptOutcome.objects.get().readings) == (0, 4), "while it is being enacted"
     enacted(change)
     observed.at += SETTLES + timedelta(minutes=1)
     observed.keep(factor=0.1)
-    assert not Reading.objects.filter(proposal__dataflow=observed.record).exists()
+    assert not ScheduleReading.objects.filter(proposal__dataflow=observed.record).exists()
     assert {"moved", "kept"} <= page_of(client_of, observed.record).notes
     own = Proposal.objects.get(dataflow=observed.record)
     outcome = client_of("carla").get(f"/api/dataflows/{observed.record.pk}/schedule/outcome").json()
@@ -115,6 +115,6 @@ def test_a_schedule_that_anothers_plan_moved_and_moved_back_is_read_again_when_i
     observed.at = finished + SETTLES - timedelta(seconds=5)
     Proposal.objects.filter(dataflow=observed.record).update(finished_at=finished - timedelta(hours=1))
     observed.keep(count=1)
-    assert not Reading.objects.exists()
+    assert not ScheduleReading.objects.exists()
     observed.keep()
     assert "keeps" in page_of(client_of, observed.record).notes

@@ -7,8 +7,8 @@ import pytest
 from dashboard.approvals.models import Proposal
 from dashboard.approvals.services import prepare_proposal, propose_schedule, remove_dataflow, roll_back_proposal
 from dashboard.catalog.models import DataflowRecord
-from dashboard.operations.estate_store.estate import load_estate
-from dashboard.plans.choices import Choice
+from dashboard.operations.estate_store.estate_loader import load_estate
+from dashboard.plans.choices import ScheduleChoice
 from dashboard.plans.selectors import plan_of
 from dashboard.schedules.promises import in_force
 from tests.dashboard.building import World, approved, enacted, running
@@ -20,7 +20,7 @@ from tests.pages.scheduling import linear, measured
 
 def rescheduled(world: World, record: DataflowRecord, *, rate: float) -> Proposal:
     proposal = propose_schedule(
-        actor=world.carla, dataflow_id=record.pk, choice=Choice.of(pair=("MBA", "SAM"), rate_per_s=rate))
+        actor=world.carla, dataflow_id=record.pk, choice=ScheduleChoice.of(pair=("MBA", "SAM"), rate_per_s=rate))
     return enacted(approved(prepare_proposal(proposal_id=proposal.pk), world.ana))
 
 

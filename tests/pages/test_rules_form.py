@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dashboard.approvals.rules import current_rules
+from dashboard.approvals.approval_rules import current_rules
 from dashboard.operations.live_view.handover_pauses import LEAST, note_pauses
 from scheduler.approving import Automatic
 from tests.dashboard.building import World

@@ -17,9 +17,9 @@ from dashboard.approvals.services import prepare_proposal, propose_schedule
 from dashboard.operations.estate_store.offered_slots import SILENT_AFTER
 from dashboard.operations.models import FragmentRow, NodeRow, SlotRow
 from dashboard.operations.services import register_node
-from dashboard.plans.choices import Choice
+from dashboard.plans.choices import ScheduleChoice
 from dashboard.plans.selectors import plan_of
-from dashboard.schedules.slots import slots_grid
+from dashboard.schedules.slot_details import slots_grid
 from dashboard.teams.permissions import viewer_of
 from scheduler.contracts.reports import Reports
 from scheduler.model.fragment import RunningBundle
@@ -140,9 +140,9 @@ def test_a_plan_is_shown_before_and_after_it_is_enacted(world: World, client_of:
 def test_a_schedule_is_shown_against_the_one_before_it_when_it_runs_too(world: World, live: Any) -> None:
     measured(world)
     first = enacted(approved(planned(
-        world.carla, world.city, linear(rate=20), schedule=Choice.of(pair=("MBA", "SAM"))), world.ana))
+        world.carla, world.city, linear(rate=20), schedule=ScheduleChoice.of(pair=("MBA", "SAM"))), world.ana))
     proposed = propose_schedule(
-        actor=world.carla, dataflow_id=first.dataflow_id, choice=Choice.of(pair=("MBA", "SAM"), rate_per_s=60))
+        actor=world.carla, dataflow_id=first.dataflow_id, choice=ScheduleChoice.of(pair=("MBA", "SAM"), rate_per_s=60))
     proposal = prepare_proposal(proposal_id=proposed.pk)
     def seen() -> list[Any]:
         grid = slots_grid(viewer_of(world.carla), plan=plan_of(proposal.plan)).slots

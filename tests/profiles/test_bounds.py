@@ -14,8 +14,8 @@ from dashboard.profiles import selectors
 from dashboard.profiles.models import ProfileRecord, SweepRecord
 from dashboard.profiles.services.importing import import_profiles
 from dashboard.profiles.services.sweeps import USUAL, bounds_for, resume_sweep
-from dashboard.profiles.stored import profile_of
-from dashboard.profiles.trials import bounds_of
+from dashboard.profiles.stored_profiles import profile_of
+from dashboard.profiles.trial_orders import bounds_of
 from scheduler.model.errors import InvalidResources
 from scheduler.performance.modelling import Sweep
 from tests.dashboard.building import World

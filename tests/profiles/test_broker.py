@@ -7,13 +7,13 @@ import redis
 from django.utils import timezone
 
 from dashboard import jobs
-from dashboard.profiles.progress import progress_of
 from dashboard.profiles.services.sweep_driver import advance_sweep
 from dashboard.profiles.services.sweeps import cancel_sweep
-from scheduler.contracts.trials import Progress, Sample, TrialOrder, TrialResult
+from dashboard.profiles.sweep_progress import progress_of
+from scheduler.contracts.trials import TrialOrder, TrialProgress, TrialResult, TrialSample
 from tests.dashboard.building import World
 from tests.profiles.building import started
-from workers.engine import trials
+from workers.engine import trial_store
 
 pytestmark = pytest.mark.broker
 
@@ -30,7 +30,7 @@ def result_of(order: TrialOrder) -> TrialResult:
         order.id, ok=True, threads=order.threads, rate_per_s=order.rate_per_s,
         achieved_per_s=order.rate_per_s if held else 80.0, latency_slope=0.0 if held else float("inf"), cpu=0.5,
         memory=0.2, took_s=5.0, latency_s={"p50": 0.1, "p99": float("inf")},
-        series=(Sample(0.5, None, 0.0, 0.1, 0.1), Sample(1.0, 0.2, order.rate_per_s, 0.5, 0.2)),
+        series=(TrialSample(0.5, None, 0.0, 0.1, 0.1), TrialSample(1.0, 0.2, order.rate_per_s, 0.5, 0.2)),
         machine={"class": "cpu-a", "load": 0.5}, versions={"type": 1})
 
 
@@ -38,12 +38,12 @@ def test_a_trial_goes_to_a_node_and_its_figures_come_back(world: World, node_bro
     sweep = advance_sweep(sweep_id=started(world).pk, at=timezone.now())
     assert progress_of(sweep)["under_way"]["state"] == "waits for the node's agent"
     for _ in range(6):
-        order = trials.take(node_broker, "n1", wait_s=0.1)
+        order = trial_store.take(node_broker, "n1", wait_s=0.1)
         assert (order.slot, order.task_type, order.feed[0]["type"]) == ("1", "senml_parse", "urban_sensing")
-        trials.tell(node_broker, order.id, Progress("measuring"))
+        trial_store.tell(node_broker, order.id, TrialProgress("measuring"))
         sweep = advance_sweep(sweep_id=sweep.pk, at=timezone.now())
         assert progress_of(sweep)["under_way"]["state"] == "measuring" and sweep.trials.get(ended=None).taken
-        trials.finish(node_broker, result_of(order))
+        trial_store.finish(node_broker, result_of(order))
         sweep = advance_sweep(sweep_id=sweep.pk, at=timezone.now())
     done = list(sweep.trials.exclude(ended=None))
     assert {trial.stable for trial in done} == {True, False} and all(len(trial.series) == 2 for trial in done)
@@ -55,7 +55,7 @@ def test_a_trial_goes_to_a_node_and_its_figures_come_back(world: World, node_bro
 def test_a_cancelled_sweeps_order_is_taken_by_nobody(committed_world: World, node_broker: redis.Redis):
     sweep = advance_sweep(sweep_id=started(committed_world).pk, at=timezone.now())
     cancel_sweep(actor=committed_world.carla, sweep_id=sweep.pk)
-    assert trials.take(node_broker, "n1", wait_s=0.1) is None
+    assert trial_store.take(node_broker, "n1", wait_s=0.1) is None
 
 
 def test_without_a_broker_everything_says_so(world: World):

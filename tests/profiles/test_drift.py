@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from dashboard import jobs
-from dashboard.operations.estate_store.estate import load_estate
+from dashboard.operations.estate_store.estate_loader import load_estate
 from dashboard.operations.live_view.nodes import current_machine
 from dashboard.operations.live_view.telemetry import record_nodes
 from dashboard.operations.models import NodeRow
@@ -15,7 +15,7 @@ from dashboard.profiles import observations, selectors
 from dashboard.profiles.models import ObservationRow, ProfileRecord
 from dashboard.profiles.observations import record_observations
 from dashboard.profiles.services.importing import import_profiles
-from dashboard.profiles.stored import profile_of
+from dashboard.profiles.stored_profiles import profile_of
 from scheduler.contracts.reports import Reports
 from scheduler.model.fragment import Fragment
 from tests.dashboard.building import World, document, running

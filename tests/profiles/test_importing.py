@@ -10,11 +10,11 @@ from dashboard.operations.models import NodeRow
 from dashboard.profiles import selectors
 from dashboard.profiles.models import ProfileRecord
 from dashboard.profiles.services.importing import import_profiles
-from dashboard.profiles.stored import entry_of, profile_of
+from dashboard.profiles.stored_profiles import entry_of, profile_of
 from dashboard.teams.permissions import viewer_of
 from scheduler.model.dataflow import Task
 from scheduler.model.errors import InvalidProfile, MissingProfile, PermissionDenied
-from scheduler.model.profile_csv import OPTIONAL, REQUIRED, Entry, read_profiles, write_entries
+from scheduler.model.profile_csv import OPTIONAL, REQUIRED, ProfileEntry, read_profiles, write_entries
 from tests.dashboard.building import World
 from tests.dashboard.concurrency import at_once
 from tests.pages.markup import Markup
@@ -32,7 +32,7 @@ def test_what_is_imported_is_what_planning_finds(world: World):
     with pytest.raises(MissingProfile):
         selectors.profiles_for([blob]).of([Task("x", "xmlparse", {})])  # only types that were asked for are read
     assert read_profiles(write_entries(
-        Entry(profile_of(record)) for record in selectors.profiles(viewer_of(world.vera)))) == tuple(
+        ProfileEntry(profile_of(record)) for record in selectors.profiles(viewer_of(world.vera)))) == tuple(
         sorted(read_profiles(text), key=lambda profile: profile.task_type))
 
 

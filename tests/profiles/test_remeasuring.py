@@ -15,8 +15,8 @@ from dashboard.profiles.models import ObservationRow, ProfileRecord, SweepRecord
 from dashboard.profiles.selectors import suggested
 from dashboard.profiles.services.sweeps import cancel_sweep, resume_sweep
 from dashboard.teams.permissions import viewer_of
-from scheduler.controllers.registry import CONTROLLERS
-from scheduler.controllers.values import Policy
+from scheduler.controllers.controller_registry import CONTROLLERS
+from scheduler.controllers.loop_values import Policy
 from scheduler.model.errors import InvalidTransition, PermissionDenied
 from scheduler.performance.modelling import Sweep
 from tests.dashboard.building import World

@@ -18,9 +18,9 @@ from dashboard.profiles.estimates import is_estimate
 from dashboard.profiles.models import ProfileRecord, SweepRecord, TrialRecord
 from dashboard.profiles.services.sweep_driver import advance_sweeps
 from dashboard.profiles.services.sweeps import cancel_sweep, pause_sweep, resume_sweep, start_sweep
-from dashboard.profiles.stored import profile_of
+from dashboard.profiles.stored_profiles import profile_of
 from dashboard.profiles.targets import feeds_for, installed, target_of_task, target_of_type
-from dashboard.profiles.trials import bounds_of, trial_of
+from dashboard.profiles.trial_orders import bounds_of, trial_of
 from dashboard.teams.permissions import viewer_of
 from scheduler.model.dataflow import Task
 from scheduler.model.errors import (
@@ -31,7 +31,7 @@ from scheduler.model.errors import (
     PermissionDenied,
     UnknownTaskType,
 )
-from scheduler.performance.modelling import Done, Sweep, next_step
+from scheduler.performance.modelling import Sweep, SweepResult, next_step
 from tests.dashboard.building import World, document, planned, running
 from tests.dashboard.concurrency import at_once
 from tests.profiles.building import slot, started
@@ -52,7 +52,7 @@ def test_a_sweep_finds_what_the_science_would_and_stores_it_as_a_profile(world: 
     assert all(trial.stable == (trial.rate_per_s <= saturating(trial.threads)) for trial in trials)
     # The profile can be judged and repeated from its trials alone.
     again = next_step([trial_of(trial) for trial in trials], sweep=bounds_of(sweep))
-    assert isinstance(again, Done) and again.points == profile.points
+    assert isinstance(again, SweepResult) and again.points == profile.points
     task = Task("t", "senml_parse", {})
     assert selectors.profiles_for([task]).find(task) == profile
     verbs = list(AuditEntry.objects.filter(subject_type__in=["sweeprecord", "profilerecord"]).order_by("id")

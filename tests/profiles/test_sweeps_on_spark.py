@@ -16,9 +16,9 @@ from dashboard.operations.services import register_node
 from dashboard.profiles.lifecycle import OPEN
 from dashboard.profiles.services.sweep_driver import advance_sweeps
 from dashboard.profiles.services.sweeps import start_sweep
-from dashboard.profiles.stored import profile_of
+from dashboard.profiles.stored_profiles import profile_of
 from dashboard.profiles.targets import target_of_type
-from dashboard.profiles.trials import order_id
+from dashboard.profiles.trial_orders import order_id
 from scheduler.performance.modelling import Sweep
 from tests.dashboard.building import World
 from tests.engine.spark.rig import NODE, catalogue, running_agent

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable
 from scheduler.model.estate import Estate, Submitted
 from scheduler.model.fragment import Fragment, RunningTask, Slot, divided_among
 from scheduler.model.plan import Plan
-from scheduler.model.settings import settings_applied
+from scheduler.model.settings_of_fragments import settings_applied
 from scheduler.model.usage import NAMED, NANO, SlotLoad, Users, loads_of, nanocores
 
 

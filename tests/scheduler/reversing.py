@@ -14,7 +14,7 @@ from scheduler.model.plan import Plan, Step
 from scheduler.model.plan_kinds import DEFRAGMENT, ISOLATE, MOVE, SCHEDULE
 from scheduler.reuse.activity import FragmentChange
 from scheduler.reuse.division import divided_back
-from scheduler.reuse.handover import Piece, moved_in, recut
+from scheduler.reuse.handover import CutPiece, moved_in, recut
 from scheduler.step_kinds import kind_of
 
 
@@ -64,7 +64,7 @@ def recut_back(plan: Plan) -> FragmentChange:
     old = [plan.fragments_before[old_id]
         for old_id in dict.fromkeys(old_id for fragment in new for old_id in fragment.inherits)]
     return recut(
-        new, [Piece(fragment.active, fragment.slot) for fragment in old],
+        new, [CutPiece(fragment.active, fragment.slot) for fragment in old],
         upstream=[fragment for fragment_id, fragment in plan.fragments_after.items()
             if fragment_id in plan.fragments_before],
         outputs={task_id for fragment in new for task_id in fragment.channels if task_id not in fragment.outlets},

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from scheduler.allocation.lsa import allocate_lsa
 from scheduler.allocation.mba import allocate_mba
-from scheduler.model.allocation import Allocation
+from scheduler.model.allocated import Allocation
 from scheduler.model.fragment import Slot
 from scheduler.model.placement import Placement
 from scheduler.model.prices import VmSize
 from scheduler.model.profile import Point, Profile
-from scheduler.model.resources import Catalogue, Node, Supply, Taken
+from scheduler.model.resources import Catalogue, Node, Supply, TakenShare
 
 SIZES = Catalogue((VmSize("D1", 1, 0.1), VmSize("D2", 2, 0.2), VmSize("D3", 4, 0.4)), slot_hour=0.05)
 BUY = Supply(catalogue=SIZES)
@@ -62,7 +62,8 @@ def supplies(draw: st.DrawFn, *, shared: bool = False) -> Supply:
     )
     share = st.sampled_from([0.05, 0.3, 0.5, 0.85])
     taken = {
-        slot: Taken(draw(share), draw(share)) for node in free for slot in node.slots if shared and draw(st.booleans())}
+        slot: TakenShare(draw(share), draw(share)) for node in free for slot in node.slots if shared
+        and draw(st.booleans())}
     return Supply(free, SIZES, taken=taken)
 
 

@@ -7,7 +7,7 @@ from functools import cache
 
 from jsonschema import Draft202012Validator
 
-from scheduler.contracts.plans import estate_schema, plan_schema
+from scheduler.contracts.plan_documents import estate_schema, plan_schema
 from scheduler.model.encoding import estate_from_json, estate_to_json, plan_from_json, plan_to_json
 from scheduler.model.estate import Estate
 from scheduler.model.plan import Plan

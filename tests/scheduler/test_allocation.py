@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scheduler.allocation.acquisition import Acquisition, acquisition_of, cheapest_machines
 from scheduler.allocation.lsa import allocate_lsa
 from scheduler.allocation.mba import allocate_mba
-from scheduler.model.allocation import Bundle
+from scheduler.model.allocated import Bundle
 from scheduler.model.errors import InsufficientSlots, InvalidResources, MissingProfile, RateNotHeld
 from scheduler.model.fragment import Slot
 from scheduler.model.prices import VmSize

@@ -13,14 +13,14 @@ from scheduler.approving import (
     DEFAULT,
     RULES,
     Approval,
+    ApprovalDemand,
     Automatic,
     Case,
     Clause,
-    Demand,
+    EnactmentWindow,
     Freeze,
     InvalidRules,
     Rules,
-    Window,
     case_of,
     less_asked,
     rules_of,
@@ -29,7 +29,7 @@ from scheduler.approving import (
 from scheduler.defragmenting import plan_defragmentation
 from scheduler.interruptions import interruptions_of
 from scheduler.planning import plan_removal
-from scheduler.reuse.defragment import Rule
+from scheduler.reuse.defragment import DefragmentRule
 
 from .catalogue import EMPTY, PRICES, TYPES, flow, submit
 
@@ -44,9 +44,11 @@ clauses = st.builds(
     above_money_per_hour=st.none() | st.floats(-2, 2), approvals=st.integers(1, 3),
     role=st.sampled_from(["approver", "admin"]), expires_after_h=st.none() | st.integers(1, 48))
 windows = st.builds(
-    Window, days=st.lists(st.integers(0, 6), min_size=1, unique=True).map(tuple), begin_min=st.integers(0, 700),
+    EnactmentWindow, days=st.lists(st.integers(0, 6), min_size=1, unique=True).map(tuple),
+    begin_min=st.integers(0, 700),
     end_min=st.integers(701, 1440)) | st.builds(
-    Window, days=st.lists(st.integers(0, 6), min_size=1, unique=True).map(tuple), begin_min=st.integers(701, 1439),
+    EnactmentWindow, days=st.lists(st.integers(0, 6), min_size=1, unique=True).map(tuple),
+    begin_min=st.integers(701, 1439),
     end_min=st.integers(1, 700))
 moments = st.integers(1_700_000_000_000, 1_900_000_000_000)
 freezes = st.builds(lambda since, hours, reason: Freeze(since, since + hours * HOUR_MS, reason), moments,
@@ -61,7 +63,7 @@ rules = st.builds(
 
 @given(case=cases, at_ms=moments)
 def test_a_team_begins_with_one_approver_for_everything_at_any_time(case: Case, at_ms: int) -> None:
-    assert DEFAULT.demand(case) == Demand(1, "approver", None) and DEFAULT.closed(at_ms) is None
+    assert DEFAULT.demand(case) == ApprovalDemand(1, "approver", None) and DEFAULT.closed(at_ms) is None
     assert status_of(DEFAULT.demand(case), [Approval(7, "approver", 0)], at_ms=at_ms).missing == 0
 
 
@@ -90,7 +92,7 @@ def test_rules_are_stored_as_they_are(rules: Rules) -> None:
 def test_windows_and_freezes_by_the_calendar(rules: Rules, at_ms: int) -> None:
     at = datetime.fromtimestamp(at_ms / 1000, tz=UTC)
 
-    def opens(window: Window) -> bool:
+    def opens(window: EnactmentWindow) -> bool:
         """Whether one of its occurrences, on the calendar, holds the moment."""
         for back in (0, 1):
             midnight = datetime(at.year, at.month, at.day, tzinfo=UTC) - timedelta(days=back)
@@ -111,13 +113,13 @@ def test_windows_and_freezes_by_the_calendar(rules: Rules, at_ms: int) -> None:
             assert unfrozen.closed(closed.until_ms - 60_000) is not None or not unfrozen.windows
 
 
-@given(demand=st.builds(Demand, approvals=st.integers(0, 3), role=st.sampled_from(["approver", "admin"]),
+@given(demand=st.builds(ApprovalDemand, approvals=st.integers(0, 3), role=st.sampled_from(["approver", "admin"]),
                         expires_after_h=st.none() | st.integers(1, 5)),
        approvals=st.lists(st.builds(
            Approval, person=st.integers(1, 4), role=st.sampled_from(["approver", "admin"]),
            at_ms=st.integers(0, 6 * HOUR_MS))), at_ms=st.integers(6 * HOUR_MS, 12 * HOUR_MS))
 def test_one_person_counts_once_with_the_role_that_is_demanded_until_it_expires(
-    demand: Demand, approvals: list[Approval], at_ms: int
+    demand: ApprovalDemand, approvals: list[Approval], at_ms: int
 ) -> None:
     status = status_of(demand, approvals, at_ms=at_ms)
     for person in status.counted:
@@ -137,7 +139,7 @@ def test_a_fusion_pauses_what_runs_and_a_submission_does_not() -> None:
     removal = plan_removal(estate, "a", task_types=TYPES, prices=PRICES)
     assert interruptions_of(removal) == []
     fused = plan_defragmentation(
-        apply_plan(estate, removal), "b", task_types=TYPES, prices=PRICES, rule=Rule(ratio=0.0))
+        apply_plan(estate, removal), "b", task_types=TYPES, prices=PRICES, rule=DefragmentRule(ratio=0.0))
     assert {interruption.between_nodes for interruption in interruptions_of(fused)} == {False}
     case = case_of(fused, team="water", pause_ms=3000)
     assert case.pause_ms == 3000 and case.own and case.money_per_hour < 0

@@ -13,7 +13,7 @@ from scheduler.enactment import parts_of
 from scheduler.model.errors import InsufficientSlots, NotEnactable
 from scheduler.model.fragment import RunningBundle, Slot
 from scheduler.model.placement import Placement
-from scheduler.model.resources import Node, Supply, Taken
+from scheduler.model.resources import Node, Supply, TakenShare
 from scheduler.scheduling import prepare, schedule
 
 from .catalogue import TYPES
@@ -24,7 +24,7 @@ from .test_rescheduling import FLOW, PROFILES, SAM
 def test_a_schedule_that_has_to_buy_is_left_as_it_is_however_many_slots_others_have_part_of():
     """Of slots that nobody has part of there is one, and the schedule has three places of its own."""
     slots = [Slot("n1", index) for index in range(4)]
-    supply = Supply((Node("n1", tuple(slots)),), SIZES, taken={slot: Taken(0.1, 0.1) for slot in slots[1:]})
+    supply = Supply((Node("n1", tuple(slots)),), SIZES, taken={slot: TakenShare(0.1, 0.1) for slot in slots[1:]})
     job = prepare(FLOW, task_types=TYPES, profiles=PROFILES, rate_per_s=120)
     planned = schedule(job, SAM, supply=supply)
     assert planned.slots <= len(slots), "by their number they would do"
@@ -39,7 +39,7 @@ def test_places_find_the_slots_of_their_own_among_those_that_others_have_part_of
     job = prepare(FLOW, task_types=TYPES, profiles=PROFILES, rate_per_s=120)
     bought = schedule(job, SAM, supply=Supply((), SIZES))
     slots = [Slot("n1", index) for index in range(10 + bought.slots)]
-    supply = Supply((Node("n1", tuple(slots)),), SIZES, taken={slot: Taken(0.1, 0.1) for slot in slots[:10]})
+    supply = Supply((Node("n1", tuple(slots)),), SIZES, taken={slot: TakenShare(0.1, 0.1) for slot in slots[:10]})
     running = {"by": [RunningBundle("by", slots[-1].name, 4, 1.0)]}
     assigned = SlotAssigner(running, pinned={}, supply=supply)(bought.placement, job.streams)
     assert set(assigned.slots) == set(slots[10:])
@@ -60,7 +60,7 @@ THREADS = st.integers(1, 2)
 def test_no_other_choice_of_slots_keeps_more(slots, threads, runs, bound, taken):
     """Against every choice there is: what stays, and where it does, what is near, and then the mapping's own choice."""
     nodes = [Node(name, tuple(Slot(name, index) for index in range(2))) for name in NODES]
-    supply = Supply(tuple(nodes), SIZES, taken={slot: Taken(0.1, 0.1) for slot in taken})
+    supply = Supply(tuple(nodes), SIZES, taken={slot: TakenShare(0.1, 0.1) for slot in taken})
     running = {task: [RunningBundle(f"{task} {slot.name}", slot.name, threads_there, 1.0) for slot,
         threads_there in where.items()]
                for task, where in runs.items()}

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.model.amounts import Amounts, round_together, share_out
-from scheduler.reuse.bills import BatchPart, Need, bills, divide
+from scheduler.reuse.cost_shares import BatchPart, Need, bills, divide
 
 TASKS = [f"t{number}" for number in range(8)]
 PLAYERS = 5

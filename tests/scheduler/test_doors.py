@@ -12,16 +12,16 @@ from itertools import pairwise
 import pytest
 
 import scheduler
-from scheduler.controllers.protocol import Effect, Sample, held_to_bounds
-from scheduler.controllers.values import Bound, Promise
+from scheduler.controllers.controller_port import Effect, MeasureSample, held_to_bounds
+from scheduler.controllers.loop_values import ControllerPromise, PromiseBound
+from scheduler.deployment.deployed_bundles import Deployment, PlacedBundle
 from scheduler.deployment.online import Thresholds
-from scheduler.deployment.values import Deployment, PlacedBundle
 from scheduler.latency.batch_costs import BatchesSeen
-from scheduler.latency.chaining import ChainingFacts, longest_chain
-from scheduler.latency.growing import growth
-from scheduler.latency.pacing import Queries, Wanted
+from scheduler.latency.growing_intervals import growth
+from scheduler.latency.pacing import LimitOnWay, Queries
 from scheduler.latency.runtime_graph import Channel, RuntimeGraph, Vertex
-from scheduler.latency.triggers import BatchCost, BatchPlan, Limit
+from scheduler.latency.task_chaining import ChainingFacts, longest_chain
+from scheduler.latency.triggers import BatchCost, BatchPlan, PathLimit
 from scheduler.model.checks import require_finite
 
 
@@ -56,8 +56,8 @@ DOORS = [kind for kind in kinds() if "require_finite" in getattr(kind, "__post_i
 
 
 def test_what_decisions_are_made_from_has_a_door() -> None:
-    assert {Wanted, Queries, Limit, BatchPlan, BatchCost, BatchesSeen, Thresholds, PlacedBundle, Deployment,
-            ChainingFacts, Bound, Promise} <= set(DOORS)
+    assert {LimitOnWay, Queries, PathLimit, BatchPlan, BatchCost, BatchesSeen, Thresholds, PlacedBundle, Deployment,
+            ChainingFacts, PromiseBound, ControllerPromise} <= set(DOORS)
     assert len(DOORS) >= 30
 
 
@@ -110,6 +110,6 @@ def test_a_chain_takes_less_than_its_capacity_however_it_is_added_up() -> None:
 @pytest.mark.parametrize(("load", "measured", "verdict"), [
     (0.0, 0.0, "kept"), (0.0, 0.2, "kept"), (0.0, 0.5, "too early"), (100.0, 90.0, "kept"), (100.0, 50.0, "too early")])
 def test_a_promise_at_no_load_is_held_to_samples_of_next_to_none(load: float, measured: float, verdict: str) -> None:
-    promise = Promise("quick", 60.0, (Bound("latency", "ms", 100.0, 200.0),), load)
-    effect = Effect(0.0, tuple(Sample(float(at), {"latency": 150.0}, measured) for at in range(60)))
+    promise = ControllerPromise("quick", 60.0, (PromiseBound("latency", "ms", 100.0, 200.0),), load)
+    effect = Effect(0.0, tuple(MeasureSample(float(at), {"latency": 150.0}, measured) for at in range(60)))
     assert held_to_bounds(promise, effect)[0] == verdict

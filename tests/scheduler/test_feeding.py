@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from scheduler.model.dataflow import Dataflow, Stream, Task
-from scheduler.performance.feeding import feed_of
+from scheduler.performance.feeding_chain import feed_of
 from tests.scheduler.catalogue import TYPES
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.model.figures import in_digits
+from scheduler.model.figure_words import in_digits
 
 
 @given(st.floats(1e-4, 1e12))

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from scheduler.model.fragment import Slot
 from scheduler.model.placement import Placement
 from scheduler.model.profile import Point, Profile
-from scheduler.model.resources import Taken
+from scheduler.model.resources import TakenShare
 from scheduler.performance.prediction import predict
 
 SLACK = 1e-9
@@ -35,7 +35,7 @@ class FullSlot:
         """How many times these rates, its own without any, it is predicted to sustain."""
         names = [f"t{number}" for number in range(len(self.points))]
         placement = Placement(
-            "by hand", 1, (Slot("n1", 0),), dict.fromkeys(names, (0,)), {0: Taken(self.others, 0.0)})
+            "by hand", 1, (Slot("n1", 0),), dict.fromkeys(names, (0,)), {0: TakenShare(self.others, 0.0)})
         prediction = predict(
             placement, {name: Profile(name, (point,)) for name, point in zip(names, self.points, strict=True)},
             rates_per_s=dict(zip(names, self.rates_per_s if rates_per_s is None else rates_per_s, strict=True)))

@@ -17,7 +17,7 @@ from scheduler.model.errors import InvalidTransition, NothingToGain
 from scheduler.model.estate import Estate
 from scheduler.model.fragment import Fragment
 from scheduler.planning import plan_removal
-from scheduler.reuse.defragment import Rule
+from scheduler.reuse.defragment import DefragmentRule
 from scheduler.reuse.fragmentation import fragmentation
 from scheduler.reuse.isolation import cut_for_others, slowest_task
 from scheduler.undoing import undo
@@ -104,7 +104,7 @@ def test_the_slow_part_reads_a_stream_that_others_need_and_is_not_fused_again() 
     assert upper.channel_of(chain.tasks[1]) == "f1-0.1", "the other reads on where it did"
     needs = needs_in(after)
     assert needs[upper.tasks[0]].dataflows > needs[lower.tasks[0]].dataflows
-    again = {"task_types": TYPES, "prices": PRICES, "rule": Rule(ratio=0.0)}
+    again = {"task_types": TYPES, "prices": PRICES, "rule": DefragmentRule(ratio=0.0)}
     assert plan_defragmentation(after, "line", **again).steps
     with pytest.raises(NothingToGain):
         plan_defragmentation(after, "line", **again, apart={lower.tasks[0]})

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scheduler.model.dataflow import Dataflow
 from scheduler.model.documents import dataflow_from_json, dump_document, read_document, to_document
 from scheduler.model.errors import InvalidDataflow, Problem
-from scheduler.model.latency import LatencyLimit, canonical, from_json, stream_ends, to_json
+from scheduler.model.latency_limits import LatencyLimit, canonical, from_json, stream_ends, to_json
 from scheduler.model.latency_reading import gap_in
 from workers.library.registry import task_types
 

@@ -14,16 +14,16 @@ from scheduler.allocation.lsa import allocate_lsa
 from scheduler.allocation.mba import allocate_mba
 from scheduler.mapping.candidates import Candidates
 from scheduler.mapping.dsm import map_dsm
-from scheduler.mapping.exact import map_exact
+from scheduler.mapping.exact_mapping import map_exact
 from scheduler.mapping.rsm import Weights, map_rsm
 from scheduler.mapping.sam import map_sam
 from scheduler.mapping.traffic import between_nodes_per_s, on_other_slots
-from scheduler.model.allocation import Allocation, Bundle, TaskAllocation
+from scheduler.model.allocated import Allocation, Bundle, TaskAllocation
 from scheduler.model.errors import InsufficientSlots, InvalidResources
 from scheduler.model.fragment import Slot
 from scheduler.model.placement import Bound, Placement
 from scheduler.model.profile import Point, Profile
-from scheduler.model.resources import Node, Supply, Taken
+from scheduler.model.resources import Node, Supply, TakenShare
 
 from .schedules import BUY, SIZES, allocations, chain, check_bundles, check_placed, check_thread_shares, supplies
 
@@ -292,7 +292,8 @@ def test_a_node_that_is_named_like_a_new_machine_is_not_handed_out_twice():
 
 def test_of_a_mapping_the_slots_are_in_use_that_hold_something():
     slots = tuple(Slot("n1", index) for index in range(5))
-    mapped = Placement("RSM", 4, slots, {"a": (0, 0, 3), "b": (4, 3)}, {2: Taken(0.2, 0.1), 4: Taken(0.1, 0.1)})
+    mapped = Placement(
+        "RSM", 4, slots, {"a": (0, 0, 3), "b": (4, 3)}, {2: TakenShare(0.2, 0.1), 4: TakenShare(0.1, 0.1)})
     used = mapped.in_use()
     assert used.slots == (slots[0], *slots[3:]) and used.threads == {"a": (0, 0, 1), "b": (2, 1)}
     assert used.taken == {2: mapped.taken[4]} and used.empty == slots[1:3]

@@ -11,17 +11,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.allocation.lsa import allocate_lsa
-from scheduler.mapping import exact as exact_mapping
+from scheduler.mapping import exact_mapping
 from scheduler.mapping.effort import Effort
 from scheduler.mapping.eligible import eligible_slots, on_few_nodes, useful_nodes
-from scheduler.mapping.exact import map_exact
+from scheduler.mapping.exact_mapping import map_exact
 from scheduler.mapping.sam import map_sam
 from scheduler.mapping.traffic import between_nodes_per_s
-from scheduler.model.allocation import Allocation, Bundle, TaskAllocation
+from scheduler.model.allocated import Allocation, Bundle, TaskAllocation
 from scheduler.model.fragment import Slot
 from scheduler.model.placement import Bound, Placement
 from scheduler.model.profile import Point, Profile
-from scheduler.model.resources import Node, Supply, Taken
+from scheduler.model.resources import Node, Supply, TakenShare
 
 from .schedules import BUY, SIZES, allocations, chain, check_bundles
 
@@ -79,7 +79,7 @@ def test_exact_is_best_among_all_possibilities(allocation: Allocation):
 def test_exact_chooses_the_best_of_the_free_slots(allocation: Allocation, sizes: list[int], data: st.DataObject):
     """Nodes with uneven numbers of free slots, and machines to buy: every choice of slots, every way to use them."""
     nodes = tuple(Node(f"n{n}", tuple(Slot(f"n{n}", index) for index in range(size))) for n, size in enumerate(sizes))
-    taken = {slot: Taken(0.3, 0.3) for node in nodes for slot in node.slots if data.draw(st.integers(0, 7)) == 0}
+    taken = {slot: TakenShare(0.3, 0.3) for node in nodes for slot in node.slots if data.draw(st.integers(0, 7)) == 0}
     supply, streams = Supply(nodes, SIZES, taken=taken), chain(allocation)
     ours = map_exact(allocation, supply=supply, streams=streams, effort=5.0)
     if ours.algorithm == "SAM":

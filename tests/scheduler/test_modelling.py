@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from scheduler.model.errors import InvalidResources, RateNotHeld
 from scheduler.model.profile import Point
-from scheduler.model.profile_csv import Entry, read_profiles, write_entries
+from scheduler.model.profile_csv import ProfileEntry, read_profiles, write_entries
 from scheduler.performance.fixed_load import FAR_ENOUGH, with_fixed_load
-from scheduler.performance.modelling import Done, Sweep, Trial, Try, measured_profile, next_step
+from scheduler.performance.modelling import Sweep, SweepResult, Trial, Try, measured_profile, next_step
 
 SWEEP = Sweep(largest_threads=32, largest_rate_per_s=5000, budget_s=1e9)
 
@@ -25,7 +25,7 @@ def run(step: Try, peak: Callable[[int], float], *, took_s: float = 10.0) -> Tri
     return Trial(step.threads, step.rate_per_s, 0.8 * load, 0.3, latency_slope=0.0 if load < 1 else 0.2, took_s=took_s)
 
 
-def measure(peak: Callable[[int], float], sweep: Sweep = SWEEP) -> tuple[list[Trial], Done]:
+def measure(peak: Callable[[int], float], sweep: Sweep = SWEEP) -> tuple[list[Trial], SweepResult]:
     trials: list[Trial] = []
     while isinstance(step := next_step(trials, sweep=sweep), Try):
         before = [trial for trial in trials if (trial.threads, trial.rate_per_s) == (step.threads, step.rate_per_s)]
@@ -98,7 +98,7 @@ def waiting(step: Try) -> Trial:
     return replace(run(step, lambda threads: 100.0 * threads), cpu=0.1)
 
 
-def measured_waiting(sweep: Sweep = SWEEP, *, spoils: str = "") -> tuple[list[Trial], Done, int]:
+def measured_waiting(sweep: Sweep = SWEEP, *, spoils: str = "") -> tuple[list[Trial], SweepResult, int]:
     """With every trial spoilt whose reason begins so."""
     trials: list[Trial] = []
     spoilt = 0
@@ -146,7 +146,7 @@ def test_a_peak_stays_and_is_rough_where_less_than_it_never_is_stable():
     assert waited == [0.0, *SWEEP.again_after_s] and len(trials) == len(calm) + len(SWEEP.again_after_s)
     short = replace(SWEEP, budget_s=10.0 * (len(calm) - len(done.points) + 2), trial_s=10)
     cut = next_step(trials[:len(calm) - len(done.points) + 2], sweep=short)
-    assert isinstance(cut, Done) and 32 in cut.rough, "it failed there, and there was no time to try again"
+    assert isinstance(cut, SweepResult) and 32 in cut.rough, "it failed there, and there was no time to try again"
 
 
 def test_what_the_budget_left_out_is_said():
@@ -236,7 +236,7 @@ def test_batches_are_told_apart_from_events_where_a_service_makes_them_rare(batc
         assert point.idle_cpu == pytest.approx(batch * (1 + point.threads / 10), abs=1e-3)
         assert point.often < 0.5 or not batch
     profile = measured_profile(step, task_type="t", version=1, machine="m")
-    assert read_profiles(write_entries([Entry(profile)])) == (profile,)
+    assert read_profiles(write_entries([ProfileEntry(profile)])) == (profile,)
 
 
 @settings(max_examples=30, deadline=None)

@@ -16,7 +16,7 @@ from scheduler.model.estate import Estate
 from scheduler.model.fragment import Slot, node_of
 from scheduler.model.task_types import Parameter, TaskTypes
 from scheduler.moving import plan_move, slots_for, why_not_moved, why_not_to_other_nodes
-from scheduler.step_kinds import Evidence, steps_done
+from scheduler.step_kinds import EnactmentEvidence, steps_done
 from scheduler.undoing import undo
 
 from .catalogue import PRICES, TYPES, flow, pause, submit
@@ -102,14 +102,14 @@ def test_a_query_goes_to_another_node_and_back_before_it_is_there() -> None:
         "n1": {"node": "n1", "version": 3, "slots": {"0": {"state": "running"}}},
         "n2": {"node": "n2", "version": 3, "slots": {"0": {
             "state": "running", "fragments": {heir.id: {"state": "running"}}}}}}
-    assert steps_done(plan, Evidence(Reports.of(reports))) == {step.key}
+    assert steps_done(plan, EnactmentEvidence(Reports.of(reports))) == {step.key}
     reports["n1"]["handing_over"] = ["f1-0"]
-    assert not steps_done(plan, Evidence(Reports.of(reports))), "its node has not cleared away what it left"
+    assert not steps_done(plan, EnactmentEvidence(Reports.of(reports))), "its node has not cleared away what it left"
     reports["n1"] |= {"version": 2, "handing_over": []}
-    assert not steps_done(plan, Evidence(Reports.of(reports))), "its node has not heard of it"
+    assert not steps_done(plan, EnactmentEvidence(Reports.of(reports))), "its node has not heard of it"
     del reports["n1"]
-    assert not steps_done(plan, Evidence(Reports.of(reports)))
-    assert steps_done(plan, Evidence(Reports.of(reports), gone={"n1"}))
+    assert not steps_done(plan, EnactmentEvidence(Reports.of(reports)))
+    assert steps_done(plan, EnactmentEvidence(Reports.of(reports), gone={"n1"}))
     assert [interruption.between_nodes for interruption in interruptions_of(undo(after, plan))] == [True]
     back = apply_plan(after, undo(after, plan))
     [former] = [fragment for fragment in back.fragments.values() if fragment.inherits]

@@ -16,10 +16,10 @@ from scheduler.model.fragment import node_of
 from scheduler.model.plan import Plan
 from scheduler.model.renumbering import renumbered
 from scheduler.moving import plan_move
-from scheduler.step_kinds import Evidence, steps_done
+from scheduler.step_kinds import EnactmentEvidence, steps_done
 from scheduler.undoing import undo
 from tests.scheduler.estate_index import EstateIndex
-from workers.engine.desired import desired_of
+from workers.engine.desired_publishing import desired_of
 
 from .catalogue import PRICES, TYPES
 from .test_rescheduling import ESTATE, by_task, check_divided, live_of, rescheduled, submitted
@@ -92,9 +92,9 @@ def test_a_bundle_that_moved_is_there_when_it_runs_and_its_node_has_let_it_go() 
         "n1": {"node": "n1", "version": WIDE.generation + 1, "slots": {"0": {"state": "running"}}},
         "n2": {"node": "n2", "version": WIDE.generation + 1, "slots": {"0": {
             "state": "running", "fragments": {step.bundle: {"state": "running"}}}}}}
-    assert steps_done(plan, Evidence(Reports.of(reports))) == {step.key}
+    assert steps_done(plan, EnactmentEvidence(Reports.of(reports))) == {step.key}
     reports["n1"]["handing_over"] = [bundle.id]
-    assert not steps_done(plan, Evidence(Reports.of(reports)))
+    assert not steps_done(plan, EnactmentEvidence(Reports.of(reports)))
 
 
 def test_what_is_beside_a_divided_task_moves_with_its_channels() -> None:

@@ -12,7 +12,7 @@ from scheduler.model.placement import ThreadShortage
 from scheduler.model.promise import BundlePromise, Load, Promise
 from scheduler.performance.outcome import blur_of, deviations, lasting_misses, misses, taken_of
 from scheduler.performance.rates import falls_short
-from scheduler.performance.seen import BundleSeen, Seen
+from scheduler.performance.seen import BundleSeen, DataflowSeen
 
 # make → parse → fetch, which is divided over two slots; the source's one thread does at any rate.
 PROMISE = Promise(
@@ -28,19 +28,19 @@ PROMISE = Promise(
 READ, OFFERED = {"make": 100.0, "parse": 100.0, "fetch": 200.0}, {"parse": 100.0, "fetch": 200.0}
 
 
-def seen_at(factor: float = 1.0) -> Seen:
+def seen_at(factor: float = 1.0) -> DataflowSeen:
     """All as it was promised, at so many times the planned rate."""
     bundles = {
         bundle.id: BundleSeen(bundle.rate_per_s * factor, Load(bundle.cpu * factor, bundle.memory * factor))
         for bundle in PROMISE.bundles}
     slots = {slot: Load(load.cpu * factor, load.memory * factor)
              for slot in ("n1/0", "n1/1") if (load := PROMISE.load_of(slot))}
-    return Seen(
+    return DataflowSeen(
         100 * factor, 1.0, {task: rate * factor for task, rate in READ.items()},
         {task: rate * factor for task, rate in OFFERED.items()}, bundles, slots)
 
 
-def seen(bundle: str, **changes: object) -> Seen:
+def seen(bundle: str, **changes: object) -> DataflowSeen:
     """All as promised but for one bundle."""
     before = seen_at()
     return replace(before, bundles=before.bundles | {bundle: replace(before.bundles[bundle], **changes)})
@@ -48,7 +48,7 @@ def seen(bundle: str, **changes: object) -> Seen:
 
 def test_what_keeps_its_promises_is_not_blamed() -> None:
     assert misses(PROMISE, seen_at()) == ()
-    assert misses(PROMISE, Seen()) == ()  # nothing was measured, so nothing is judged
+    assert misses(PROMISE, DataflowSeen()) == ()  # nothing was measured, so nothing is judged
 
 
 def test_only_what_is_still_missed_counts_with_the_reason_that_it_has_by_now() -> None:
@@ -75,10 +75,10 @@ THIN = Promise(
         for number, (task, rate) in enumerate((("make", 100), ("parse", 100), ("average", 100), ("out", 10)))))
 
 
-def thin(made: float, *, read: float | None = None, factor: float = 1.0, over_s: float | None = None) -> Seen:
+def thin(made: float, *, read: float | None = None, factor: float = 1.0, over_s: float | None = None) -> DataflowSeen:
     """The average makes so much instead of 10, of which ``out`` reads all unless deviations; the source does a part."""
     rates = dict.fromkeys(("make", "parse", "average"), 100 * factor) | {"out": made if read is None else read}
-    return Seen(
+    return DataflowSeen(
         rates["make"], 1.0, rates, {"parse": rates["make"], "average": rates["parse"], "out": made},
         {bundle.id: BundleSeen(rates[bundle.task], Load(0.1, 0.1)) for bundle in THIN.bundles},
         {"n1/0": Load(0.4, 0.4)},
@@ -91,7 +91,7 @@ def test_fewer_events_than_declared_are_told_and_no_miss() -> None:
     assert (deviation.task, deviation.planned_per_s, deviation.measured_per_s) == ("out", 10, 2)
     assert (deviation.reason.cause, deviation.reason.task, deviation.reason.remedy) == ("selectivity", "out", "compare")
     assert "out gets 2 of 10 planned events/s" in deviation.reason.why
-    assert deviations(THIN, thin(9.8)) == deviations(THIN, thin(12)) == deviations(THIN, Seen()) == ()
+    assert deviations(THIN, thin(9.8)) == deviations(THIN, thin(12)) == deviations(THIN, DataflowSeen()) == ()
 
 
 def test_of_a_task_that_gets_fewer_events_what_comes_is_due() -> None:
@@ -111,7 +111,7 @@ def test_of_a_task_that_gets_fewer_events_what_comes_is_due() -> None:
 def test_a_rate_falls_short_beyond_chance(measured: float, due: float, over_s: float | None, *, short: bool) -> None:
     assert falls_short(measured, due, over_s=over_s) is short
     slow = replace(PROMISE, rate_per_s=due, sustained_per_s=due, rates_per_s={}, bundles=())
-    assert bool(misses(slow, Seen(rate_per_s=measured, over_s=over_s))) is short
+    assert bool(misses(slow, DataflowSeen(rate_per_s=measured, over_s=over_s))) is short
 
 
 def test_how_much_may_be_missing_by_chance() -> None:
@@ -140,7 +140,7 @@ def test_a_task_that_waits_for_anothers_reader_is_not_the_sources_fault() -> Non
     assert "a query of another dataflow" in miss.reason.why and "f9" not in miss.reason.why
 
 
-def behind(rate: float, **slot: float) -> Seen:
+def behind(rate: float, **slot: float) -> DataflowSeen:
     """The larger bundle of fetch does so much instead of 150, and parse is held back by its full channel."""
     before = seen_at()
     fetched = rate + 50

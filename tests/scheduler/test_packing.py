@@ -18,10 +18,10 @@ from scheduler.mapping.effort import Effort
 from scheduler.mapping.filling import filled_slots
 from scheduler.mapping.packing import best_fit, fewest_slots
 from scheduler.mapping.packing_bounds import least_slots
-from scheduler.mapping.patterns import generate, whole_patterns
+from scheduler.mapping.packing_patterns import generate, whole_patterns
 from scheduler.mapping.repacking import pack, repacked
 from scheduler.mapping.shapes import Bins, Pattern, Shapes
-from scheduler.model.allocation import Bundle
+from scheduler.model.allocated import Bundle
 from scheduler.model.profile import Point, Profile
 
 # Five characters of task: CPU alone, CPU and memory, disk, a slow service, a quick one.

@@ -13,7 +13,7 @@ from scheduler.mapping.sam import map_sam
 from scheduler.model.fragment import Slot
 from scheduler.model.placement import Placement, ThreadShortage
 from scheduler.model.profile import LEAST_OFTEN, Point, Profile
-from scheduler.model.resources import Taken
+from scheduler.model.resources import TakenShare
 from scheduler.performance.prediction import latency_s, predict
 
 from .catalogue import flow
@@ -73,7 +73,7 @@ def test_a_full_slot_spends_what_events_take_and_little_on_batches():
     assert prediction.factor == pytest.approx(2.0), "its threads sustain no more"
     assert prediction.slots[0].cpu == pytest.approx(0.115), "at half its peak it runs at every trigger"
     working = Profile("t", (Point(1, 20, 0.05, 0.0, idle_cpu=0.05, event_cpu=0.03),))
-    others = Placement("by hand", 1, (Slot("n1", 0),), {"a": (0,)}, {0: Taken(0.97, 0.0)})
+    others = Placement("by hand", 1, (Slot("n1", 0),), {"a": (0,)}, {0: TakenShare(0.97, 0.0)})
     busy = predict(others, {"a": replace(working, points=(replace(working.one, event_cpu=0.0),))},
                    rates_per_s={"a": 20.0})
     assert busy.factor == pytest.approx(1.0), "batches twice as rare fit in"
@@ -85,12 +85,12 @@ def test_what_waits_needs_its_core_in_the_time_that_is_left():
     waiting = Profile("t", (Point(1, 20, 0.1, 0.0, idle_cpu=0.1, event_cpu=0.02),))
     assert (waiting.one.often, waiting.one.waits) == pytest.approx((0.8, 0.9))
     assert waiting.estimate(1).reserve_at(20.0) == pytest.approx(0.07 / 0.1)
-    beside = Placement("by hand", 1, (Slot("n1", 0),), {"a": (0,)}, {0: Taken(0.4, 0.0)})
+    beside = Placement("by hand", 1, (Slot("n1", 0),), {"a": (0,)}, {0: TakenShare(0.4, 0.0)})
     prediction = predict(beside, {"a": waiting}, rates_per_s={"a": 20.0})
     assert prediction.factor == pytest.approx(
         (1 - 0.05 / 0.6) / (0.9 + 0.02 / 0.6)), "no batch waits for the core alone"
     for taken in (0.5, 0.6, 0.9):
-        beside = replace(beside, taken={0: Taken(taken, 0.0)})
+        beside = replace(beside, taken={0: TakenShare(taken, 0.0)})
         prediction = predict(beside, {"a": waiting}, rates_per_s={"a": 20.0})
         assert prediction.factor == pytest.approx((1 - 0.05 / (1 - taken)) / (0.9 + 0.02 / (1 - taken)))
     assert prediction.routed.limit.what == "CPU"
@@ -109,7 +109,7 @@ WAITING = {
 }
 
 
-def on_one_slot(driver_threads: int | None, *, blob: float, table: float, taken: Taken | None = None,
+def on_one_slot(driver_threads: int | None, *, blob: float, table: float, taken: TakenShare | None = None,
         **more: tuple[int, ...]):
     """50 threads of blob and 40 of table on a slot whose driver has so many, at these rates."""
     placement = replace(
@@ -146,11 +146,11 @@ def test_threads_that_are_enough_or_unknown_limit_nothing(driver_threads: int | 
 
 
 def test_a_source_and_the_queries_of_others_take_threads_too():
-    prediction = on_one_slot(64, blob=50, table=80, taken=Taken(0.1, 0.1, queries=3), make=(0,))
+    prediction = on_one_slot(64, blob=50, table=80, taken=TakenShare(0.1, 0.1, queries=3), make=(0,))
     assert prediction.routed.crowded == {0: ThreadShortage(64, 94)} and prediction.factor == pytest.approx(64 / 94)
-    assert not on_one_slot(64, blob=50, table=80, taken=Taken(0.1, 0.1, queries=3), make=(1,)).keeps
+    assert not on_one_slot(64, blob=50, table=80, taken=TakenShare(0.1, 0.1, queries=3), make=(1,)).keeps
     only_others = predict(
-        Placement("by hand", 1, TWO, {"make": (1,)}, {0: Taken(0.1, 0.1, queries=99)}), WAITING,
+        Placement("by hand", 1, TWO, {"make": (1,)}, {0: TakenShare(0.1, 0.1, queries=99)}), WAITING,
         rates_per_s={"make": 100.0}, threads={"n1": 64})
     assert only_others.keeps and not only_others.routed.crowded
 
@@ -196,7 +196,7 @@ def test_the_factor_is_where_the_first_bundle_or_slot_is_full(data: st.DataObjec
     of = {f"t{number}": data.draw(profiles(idle=True)) for number in range(data.draw(st.integers(1, 4)))}
     threads = {
         name: tuple(data.draw(st.lists(st.integers(0, slots - 1), min_size=1, max_size=12))) for name in of}
-    others = {slot: Taken(0.25, 0.5) for slot in data.draw(st.sets(st.integers(0, slots - 1)))}
+    others = {slot: TakenShare(0.25, 0.5) for slot in data.draw(st.sets(st.integers(0, slots - 1)))}
     placement = Placement("by hand", slots, tuple(Slot("n1", index) for index in range(slots)), threads, others)
     rates = {name: float(data.draw(st.integers(1, 500))) for name in of}
     driver_threads = data.draw(st.none() | st.integers(1, 20))

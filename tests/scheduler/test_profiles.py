@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scheduler.model.dataflow import Task
 from scheduler.model.errors import InvalidProfile, MissingProfile, RateNotHeld
 from scheduler.model.profile import Point, Profile, Profiles, is_other_code
-from scheduler.model.profile_csv import Entry, read_entries, read_profiles, write_entries
+from scheduler.model.profile_csv import ProfileEntry, read_entries, read_profiles, write_entries
 from scheduler.performance.drift import Observation, drifts
 
 from .schedules import profiles
@@ -113,14 +113,14 @@ def test_a_file_reads_back(many: list[Profile]):
                 machine="m5", origin="here", code="0a" * number)
         for number, profile in enumerate(many))
     if named:
-        assert read_profiles(write_entries(map(Entry, named))) == named
+        assert read_profiles(write_entries(map(ProfileEntry, named))) == named
 
 
 def test_what_a_measurement_left_open_reads_back_point_by_point():
-    entry = Entry(QUERY, rough=(10, 60), at_least=(60,))
+    entry = ProfileEntry(QUERY, rough=(10, 60), at_least=(60,))
     text = write_entries([entry])
     assert read_entries(text) == (entry,) and read_profiles(text) == (QUERY,)
-    assert read_entries(write_entries([Entry(QUERY)])) == (Entry(QUERY),)
+    assert read_entries(write_entries([ProfileEntry(QUERY)])) == (ProfileEntry(QUERY),)
     [profile] = read_entries(f"{HEADER},at_least\na,2,20,1,1,\na,1,10,1,1,true\n")
     assert (profile.rough, profile.at_least) == ((), (1,))
     with pytest.raises(InvalidProfile, match="rough is 'maybe'"):

@@ -9,8 +9,8 @@ import pytest
 from scheduler.allocation.lsa import allocate_lsa
 from scheduler.allocation.mba import allocate_mba
 from scheduler.mapping.dsm import map_dsm
-from scheduler.model.allocation import Allocation
-from scheduler.model.profile_csv import Entry, read_profiles, write_entries
+from scheduler.model.allocated import Allocation
+from scheduler.model.profile_csv import ProfileEntry, read_profiles, write_entries
 from scheduler.model.resources import Supply
 from scheduler.pairs import PUBLISHED_PAIRS, Pair
 from scheduler.performance.prediction import predict
@@ -170,7 +170,7 @@ def test_mba_needs_fewer_slots_than_lsa_and_keeps_its_rate_with_slot_aware_routi
 
 def test_the_published_profiles_read_back():
     text = (shared_data("performance_models") / "performance_model.csv").read_text()
-    assert read_profiles(write_entries(map(Entry, read_profiles(text)))) == read_profiles(text)
+    assert read_profiles(write_entries(map(ProfileEntry, read_profiles(text)))) == read_profiles(text)
 
 
 def test_the_bench_from_the_command_line(tmp_path, capsys):

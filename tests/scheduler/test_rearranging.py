@@ -12,14 +12,14 @@ from scheduler.model.plan import Plan, Step
 from scheduler.performance.pricing import query_cores
 from scheduler.planning import plan_removal, plan_submission
 from scheduler.rearranging import plan_pause, plan_resumption
-from scheduler.reuse.defragment import Evidence, Rule, fusions
+from scheduler.reuse.defragment import DefragmentEvidence, DefragmentRule, fusions
 from scheduler.reuse.fragmentation import fragmentation
 from tests.scheduler.reversing import reverse_plan
 
 from .catalogue import EMPTY, PRICES, SLOTS, TYPES, flow, pause, remove, resume, submit, unchained
 from .invariants import check_plan
 
-ANYTHING = Rule(ratio=0.0)  # whatever can be fused is
+ANYTHING = DefragmentRule(ratio=0.0)  # whatever can be fused is
 BY = {number: ("scale", {"by": number}) for number in range(1, 9)}
 ONE_NODE = Estate(slots=SLOTS[:2])
 
@@ -251,14 +251,14 @@ def test_of_those_who_share_a_task_the_strictest_says_whether_it_is_fused():
 
 def test_it_is_done_only_when_it_gains_enough():
     estate = gap()
-    young = Evidence(ages_h={"f1-0": 0.002, "f2-0": 0.001})
+    young = DefragmentEvidence(ages_h={"f1-0": 0.002, "f2-0": 0.001})
     with pytest.raises(NothingToGain) as raised:
         fuse(estate, "side", evidence=young)
     assert "not enough" in raised.value.message
-    assert "enough" in fuse(estate, "side", evidence=Evidence(ages_h={"f1-0": 24.0, "f2-0": 2.0})).why
-    busy = Evidence(rates_per_s={estate.submitted["side"].running["s"]: 1e9})
+    assert "enough" in fuse(estate, "side", evidence=DefragmentEvidence(ages_h={"f1-0": 24.0, "f2-0": 2.0})).why
+    busy = DefragmentEvidence(rates_per_s={estate.submitted["side"].running["s"]: 1e9})
     with pytest.raises(NothingToGain):
-        fuse(estate, "side", evidence=busy, rule=Rule(horizon_h=1.0, delay_price=1.0, gap_s=60.0))
+        fuse(estate, "side", evidence=busy, rule=DefragmentRule(horizon_h=1.0, delay_price=1.0, gap_s=60.0))
     with pytest.raises(NothingToGain):
         fuse(estate, "side", busy=("f2-0", "f1-0"))
 

@@ -18,7 +18,7 @@ from scheduler.model.plan import Plan
 from scheduler.performance.pricing import query_cores
 from scheduler.planning import plan_removal, plan_submission
 from scheduler.rearranging import plan_pause, plan_resumption
-from scheduler.reuse.defragment import Rule, fusions, series_along
+from scheduler.reuse.defragment import DefragmentRule, fusions, series_along
 from scheduler.reuse.fragments import cut_into_chains
 from tests.scheduler.estate_index import EstateIndex
 
@@ -29,7 +29,7 @@ from .strategies import changed, dataflows
 
 SHORT = settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 LONG = settings(SHORT, max_examples=5_000)
-ANYTHING = Rule(ratio=0.0)  # whatever can be fused is
+ANYTHING = DefragmentRule(ratio=0.0)  # whatever can be fused is
 ONE_NODE = Estate(slots=SLOTS[:2])
 EVENTS = ["submit", "submit", "remove", "turn", "turn", "defragment", "change", "change"]
 

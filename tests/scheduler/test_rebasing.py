@@ -23,7 +23,7 @@ from scheduler.model.plan import Plan
 from scheduler.model.ports import EstateView
 from scheduler.performance.pricing import query_cores
 from scheduler.planning import plan_removal, plan_submission
-from scheduler.reading import Answers, Change, Reading, Reads
+from scheduler.read_set import Answers, ChangedRead, Reads, ReadTrackingView
 from scheduler.rearranging import plan_pause, plan_resumption
 from scheduler.rebasing import rebase
 from scheduler.replanning import may_be_made_anew, standing_for
@@ -61,7 +61,7 @@ class Waiting:
 
     @classmethod
     def for_review(cls, estate: Estate, planner: Planner, document: Dataflow | None = None) -> Waiting:
-        reading = Reading(estate)
+        reading = ReadTrackingView(estate)
         plan = planner(reading)
         return cls(plan, Reads.from_json(reading.reads(plan).to_json()), planner, plan, estate, document)
 
@@ -70,7 +70,7 @@ def siblings(estate: Estate) -> SiblingIndex:
     return SiblingIndex(estate.tasks.values())
 
 
-def changes(reads: Reads, estate: Estate) -> tuple[Change, ...]:
+def changes(reads: Reads, estate: Estate) -> tuple[ChangedRead, ...]:
     return Answers(estate, siblings(estate), [reads]).changes(reads)
 
 
@@ -126,12 +126,12 @@ def test_what_it_touches_makes_it_stale_and_says_what_changed():
     after = took(shared, "c")
     changed = changes(waiting.reads, after)
     source = shared.submitted["a"].running["in"]
-    assert Change("users", source) in changed and Change("fragments", shared.places[source][0]) in changed
+    assert ChangedRead("users", source) in changed and ChangedRead("fragments", shared.places[source][0]) in changed
     new = after.submitted["c"].running["n"]
-    assert Change("tasks", new, new=True) in changed, "a task that it would start runs by now"
+    assert ChangedRead("tasks", new, new=True) in changed, "a task that it would start runs by now"
     removal = Waiting.for_review(shared, change_of(plan_removal, "a"))
     gone = apply_plan(shared, change_of(plan_removal, "a")(shared))
-    assert Change("submitted", "a", gone=True) in changes(removal.reads, gone)
+    assert ChangedRead("submitted", "a", gone=True) in changes(removal.reads, gone)
 
 
 def test_who_shares_a_running_task_does_not_cost_others_that_wait_to_share_it_their_plans():
@@ -192,7 +192,7 @@ def test_what_stands_does_what_was_reviewed_whatever_is_taken_in_of_whatever_run
 
 def test_a_wider_task_that_comes_makes_a_plan_with_containment_stale():
     def planner(estate: EstateView) -> Plan:
-        looked_up = estate.siblings_in(siblings(running)) if isinstance(estate, Reading) else siblings(running)
+        looked_up = estate.siblings_in(siblings(running)) if isinstance(estate, ReadTrackingView) else siblings(running)
         return plan_submission(
             estate, band("narrow", 10, 30), dataflow_id="narrow", team="water", task_types=RANGED, prices=PRICES,
             containment=Containment(looked_up, contains))

@@ -9,8 +9,8 @@ from dataclasses import fields, replace
 import pytest
 
 from scheduler import pairs
-from scheduler.allocation.registry import ALLOCATIONS, AllocationKind
-from scheduler.mapping.registry import MAPPINGS, MappingKind
+from scheduler.allocation.allocation_registry import ALLOCATIONS, AllocationKind
+from scheduler.mapping.mapping_registry import MAPPINGS, MappingKind
 from scheduler.model.placement import Placement
 from scheduler.pairs import PAIRS, PUBLISHED_PAIRS, QUICK_PAIRS, key_of, pair_of, quick_pair
 from scheduler.scheduling import compare, prepare, schedule

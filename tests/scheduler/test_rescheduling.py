@@ -18,7 +18,7 @@ from scheduler.model.errors import InsufficientSlots, NotEnactable, NothingToCha
 from scheduler.model.estate import Estate
 from scheduler.model.fragment import Fragment, RunningBundle, Slot
 from scheduler.model.profile import Point, Profile, Profiles
-from scheduler.model.resources import Node, Supply, Taken
+from scheduler.model.resources import Node, Supply, TakenShare
 from scheduler.planning import merged_plainly, plan_removal, plan_submission
 from scheduler.rearranging import plan_pause, plan_resumption
 from scheduler.rescheduling import bound, plan_schedule, plan_schedule_back, schedulable
@@ -239,7 +239,7 @@ def test_a_single_slot_that_none_of_it_may_go_to_is_told():
 def test_a_place_on_what_others_leave_stays_there():
     """Slots are alike but for what others take of them; those that the schedule does not need keep out of it."""
     slots = [Slot("n1", index) for index in range(6)]
-    supply = Supply((Node("n1", tuple(slots)),), taken={slot: Taken(0.1 * slot.index, 0.1) for slot in slots[:4]})
+    supply = Supply((Node("n1", tuple(slots)),), taken={slot: TakenShare(0.1 * slot.index, 0.1) for slot in slots[:4]})
     job = prepare(FLOW, task_types=TYPES, profiles=PROFILES, rate_per_s=90)
     planned = schedule(job, SAM, supply=supply)
     assert planned.placement.slots[:2] == (slots[4], slots[5]) and planned.placement.taken

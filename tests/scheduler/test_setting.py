@@ -12,7 +12,7 @@ from scheduler.model.errors import InvalidTransition, NotFound, NotSubmitted
 from scheduler.model.estate import Estate
 from scheduler.model.fragment import Fragment, Slot
 from scheduler.model.plan import Plan
-from scheduler.model.settings import MOST_OPEN_A_SLOT, USUAL, FragmentSettings, inherited_settings
+from scheduler.model.settings_of_fragments import MOST_OPEN_A_SLOT, USUAL, FragmentSettings, inherited_settings
 from scheduler.moving import plan_move
 from scheduler.setting import plan_settings
 from scheduler.undoing import undo

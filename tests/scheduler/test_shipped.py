@@ -17,7 +17,7 @@ from scheduler.performance.shipped import (
     estimates,
 )
 from tests.benches.shipped_profiles import point_of_trial
-from workers.launcher.state import ROOT
+from workers.launcher.state_folder import ROOT
 from workers.library.registry import task_types
 
 SHARE = st.floats(0.0, 1.0)

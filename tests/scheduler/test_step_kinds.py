@@ -12,7 +12,7 @@ from scheduler.contracts.reports import Reports
 from scheduler.model.estate import Submitted
 from scheduler.model.fragment import Fragment, RunningBundle
 from scheduler.model.plan import Plan, Step
-from scheduler.step_kinds import STEP_KINDS, Evidence, StepKind, in_order
+from scheduler.step_kinds import STEP_KINDS, EnactmentEvidence, StepKind, in_order
 
 WORDS = {  # that a step's words may use: what dashboard.approvals.wording knows of a step
     "fragment", "slot", "queries", "tasks", "task", "reader", "active", "active_before", "inherits", "bundle",
@@ -39,7 +39,7 @@ def test_a_step_of_an_unknown_kind_is_an_error() -> None:
 
 
 def steps_done(plan: Plan, reports: dict, **known: set[str]) -> set[str]:
-    return step_kinds.steps_done(plan, Evidence(Reports.of(reports), **known))
+    return step_kinds.steps_done(plan, EnactmentEvidence(Reports.of(reports), **known))
 
 
 def report(*, state="running", **fragments):

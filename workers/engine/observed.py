@@ -16,7 +16,7 @@ from scheduler.contracts.reports import Reports, reports_of
 from scheduler.latency.histograms import mean_ms, percentiles_ms
 from scheduler.model.fragment import Fragment
 from workers.engine.channels import keys
-from workers.engine.channels.config import CAPACITY_BLOCKS
+from workers.engine.channels.channel_config import CAPACITY_BLOCKS
 from workers.engine.steady import Growth
 
 REPORT_LIVES_S = 15  # in the broker, unless the next one takes its place

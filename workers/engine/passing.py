@@ -2,7 +2,7 @@
 but for what a node keeps of it on disk.
 
 It follows its fragment. The node that has it keeps it until the heir has begun on the other node, and passes it on.
-Where that does not happen in time, the other takes it by force (``holding.py``).
+Where that does not happen in time, the other takes it by force (``connector_leases.py``).
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from scheduler.contracts.desired import DesiredState, WantedFragment, made_in
 from scheduler.model.task_types import TaskTypes
 from workers.engine.agents.atomic_files import names_in, write_atomically
 from workers.engine.agents.node_store import LET_GO, NodeStore
-from workers.engine.agents.store import SlotStore
-from workers.engine.agents.transport.carrying import still_leaving
+from workers.engine.agents.started_fragments import SlotStore
+from workers.engine.agents.transport.state_transport import still_leaving
 
 
 class Phase(StrEnum):

@@ -25,7 +25,7 @@ COUNTED_EVERY_S = 0.7  # and meters: rates are of some seconds, and pages that l
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class EstateReading:
     """Reports by node, and flows between two readings of the meters; ``measured`` is False after a first reading."""
 
     reports: Reports = field(default_factory=Reports)
@@ -51,7 +51,7 @@ class RateWindow:
         self._names: frozenset[str] = frozenset()
         self._told: tuple[list[Fragment], Mapping[str, tuple[str, ...]], observed.Flows] | None = None
 
-    def read(self, fragments: Sequence[Fragment], parents: Mapping[str, tuple[str, ...]]) -> Reading:
+    def read(self, fragments: Sequence[Fragment], parents: Mapping[str, tuple[str, ...]]) -> EstateReading:
         """Reports and flows of all fragments of the estate, or the reports alone where it is asked for no fragment.
 
         Raises ``redis.RedisError`` where the broker is away.
@@ -60,7 +60,7 @@ class RateWindow:
         with self._lock:
             fresh = self._monotonic_s() - self._read_at_s < FRESH_S
             if not names:  # whoever wants reports alone must not leave a reading that lacks what runs
-                return Reading(self._reports if fresh else observed.read_reports(self._broker), measured=True)
+                return EstateReading(self._reports if fresh else observed.read_reports(self._broker), measured=True)
             if not fresh or not names <= self._names:
                 self._reports = observed.read_reports(self._broker)
                 self._read_at_s = self._monotonic_s()
@@ -72,7 +72,7 @@ class RateWindow:
             flows = observed.Flows()
             if measured:
                 flows = self._flows(list(fragments), parents, names, over_s=(after.at_ms - before.at_ms) / 1000)
-            return Reading(reports=self._reports, flows=flows, measured=measured)
+            return EstateReading(reports=self._reports, flows=flows, measured=measured)
 
     def _is_measured(self) -> bool:
         """Whether the window is long enough for rates."""

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 from workers.engine.agents import backoff
-from workers.engine.agents.logs import logger
+from workers.engine.agents.agent_logs import logger
 
 STARTING, RUNNING, THROTTLED, AWAY, RETRYING = "starting", "running", "throttled", "away", "retrying"
 WORKING = (RUNNING, THROTTLED)

@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 import redis
 
-from workers.engine.channels import codec, keys
+from workers.engine.channels import block_codec, keys
 from workers.library.arrow_types import rows_in, spark_type
 from workers.library.json_values import shown
 
@@ -99,7 +99,7 @@ def _read(blocks: Sequence[bytes], types: dict[str, str | None], count: int) -> 
 
 def _events(blocks: Sequence[bytes], types: dict[str, str | None]) -> Iterator[dict[str, Any]]:
     for block in blocks:
-        for batch in reversed(codec.decode_block(block)):
+        for batch in reversed(block_codec.decode_block(block)):
             types.update({
                 column.name: spark_type(column.type) for column in batch.schema if column.name not in types})
             yield from _rows(batch)

@@ -16,12 +16,12 @@ from pathlib import Path
 import psutil
 
 from . import broker as embedded
-from . import services, state
-from .logs import Logs
-from .services import Options
-from .starting import READY_LIMIT_S, channels, engine_environment, say, shown, stopped_at_the_end
-from .state import ROOT, CannotStart
+from . import state_folder, up_services
+from .process_logs import Logs
+from .process_start import READY_LIMIT_S, channels, engine_environment, say, shown, stopped_at_the_end
+from .state_folder import ROOT, CannotStart
 from .supervise import Errand, Supervisor
+from .up_services import UpOptions
 
 ANYWHERE = ("0.0.0.0", "::")
 
@@ -31,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     began_s = time.monotonic()
     try:
         _check_address(options)
-        with state.full_disk_named(options.data_dir), state.lock(options.data_dir):
+        with state_folder.full_disk_named(options.data_dir), state_folder.lock(options.data_dir):
             return _up(options, began_s=began_s)
     except CannotStart as error:
         say(str(error))
@@ -43,7 +43,7 @@ def _is_behind_proxy(variables: Mapping[str, str]) -> bool:
     return variables.get("WEIR_HTTPS", "").strip().lower() in {"1", "true", "yes", "on"}
 
 
-def _check_address(options: Options) -> None:
+def _check_address(options: UpOptions) -> None:
     address = f"{options.host}:{options.port}"
     try:
         embedded.check_free(options.host, options.port)
@@ -53,7 +53,7 @@ def _check_address(options: Options) -> None:
         raise CannotStart(f"Cannot listen on {address} ({error.strerror}): choose --host and --port anew.") from None
 
 
-def read_options(arguments: Sequence[str] | None) -> Options:
+def read_options(arguments: Sequence[str] | None) -> UpOptions:
     """What the command line, the environment and the defaults say, in this order."""
     env = os.environ
     parser = argparse.ArgumentParser(prog="weir up", description="Start everything; Ctrl-C stops it.")
@@ -61,8 +61,8 @@ def read_options(arguments: Sequence[str] | None) -> Options:
     parser.add_argument("--port", type=int, default=8000, help="port to listen on (%(default)s)")
     slots = env.get("WEIR_SLOTS") or "2"  # as text: argparse then checks it as it does the flag
     parser.add_argument("--slots", type=int, default=slots, help="Spark drivers, one core each (%(default)s)")
-    folder = state.data_dir_of(env)
-    parser.add_argument("--data-dir", type=Path, default=folder, help=state.DATA_DIR_HELP)
+    folder = state_folder.data_dir_of(env)
+    parser.add_argument("--data-dir", type=Path, default=folder, help=state_folder.DATA_DIR_HELP)
     parser.add_argument(
         "--broker-host", default="", help="an address of this machine at which agents of others reach the broker")
     given = parser.parse_args(arguments)
@@ -70,11 +70,11 @@ def read_options(arguments: Sequence[str] | None) -> Options:
         parser.error("--port must be from 1 to 65535")
     if given.slots < 1:
         parser.error("--slots must be 1 or more")
-    return Options(host=given.host, port=given.port, slots=given.slots, node=env.get("WEIR_NODE") or "n1",
+    return UpOptions(host=given.host, port=given.port, slots=given.slots, node=env.get("WEIR_NODE") or "n1",
                    data_dir=given.data_dir.expanduser().resolve(), broker_host=given.broker_host)  # fmt: skip
 
 
-def environment(options: Options, *, url: str) -> dict[str, str]:
+def environment(options: UpOptions, *, url: str) -> dict[str, str]:
     """The variables that every child starts with."""
     variables = engine_environment(url=url, data_dir=options.data_dir, node=options.node, slots=options.slots)
     variables["DJANGO_SETTINGS_MODULE"] = "dashboard.config.settings"
@@ -92,7 +92,7 @@ def _names_of(host: str) -> list[str]:
     return sorted({socket.gethostname(), socket.getfqdn(), *addresses})
 
 
-def _up(options: Options, *, began_s: float) -> int:
+def _up(options: UpOptions, *, began_s: float) -> int:
     say(f"state and logs in {options.data_dir}")
     given_url = os.environ.get("REDIS_URL", "").strip()
     if given_url and not embedded.answers(given_url):
@@ -103,12 +103,12 @@ def _up(options: Options, *, began_s: float) -> int:
     url = own_broker.url if own_broker else given_url
     supervisor = Supervisor(
         logs=Logs(options.data_dir / "logs"), environment=environment(options, url=url), folder=options.data_dir,
-        stages=services.STOP_STAGES, say=say,
+        stages=up_services.STOP_STAGES, say=say,
     )  # fmt: skip
     supervisor.take_signals()
     with stopped_at_the_end(supervisor):
         if own_broker:
-            supervisor.start(services.broker(own_broker.argv, url=url))
+            supervisor.start(up_services.broker(own_broker.argv, url=url))
             supervisor.wait_until_ready(["broker"], limit_s=READY_LIMIT_S)
         _start_all(supervisor, options, url=url)
         if not supervisor.is_stopping:
@@ -117,7 +117,7 @@ def _up(options: Options, *, began_s: float) -> int:
     return 0
 
 
-def _own_broker(options: Options) -> embedded.EmbeddedBroker:
+def _own_broker(options: UpOptions) -> embedded.EmbeddedBroker:
     """The embedded broker, ready to be started; where others are to reach it, at an address that this machine has."""
     prepared = embedded.prepare(options.data_dir, also_at=options.broker_host)
     if options.broker_host:
@@ -130,11 +130,11 @@ def _own_broker(options: Options) -> embedded.EmbeddedBroker:
     return prepared
 
 
-def _start_all(supervisor: Supervisor, options: Options, *, url: str) -> None:
+def _start_all(supervisor: Supervisor, options: UpOptions, *, url: str) -> None:
     # Spark takes longest to come up, and needs nothing of the database.
-    agent = services.agent(node=options.node, slots=options.slots, data_dir=options.data_dir, url=url)
-    site = (services.web(options, behind_proxy=_is_behind_proxy(os.environ)), services.worker(url=url),
-            services.deliverer(), services.beat())
+    agent = up_services.agent(node=options.node, slots=options.slots, data_dir=options.data_dir, url=url)
+    site = (up_services.web(options, behind_proxy=_is_behind_proxy(os.environ)), up_services.worker(url=url),
+            up_services.deliverer(), up_services.beat())
     supervisor.run(
         channels(then=agent),
         Errand("prepare", (sys.executable, str(ROOT / "manage.py"), "prepare"), then=site),
@@ -142,7 +142,7 @@ def _start_all(supervisor: Supervisor, options: Options, *, url: str) -> None:
     supervisor.wait_until_ready(["web", "worker", "beat", "agent"], limit_s=READY_LIMIT_S)
 
 
-def _welcome(options: Options, *, seconds: float) -> None:
+def _welcome(options: UpOptions, *, seconds: float) -> None:
     host = "127.0.0.1" if options.host in ANYWHERE else options.host
     say(f"ready after {seconds:.0f} s: http://{f'[{host}]' if ':' in host else host}:{options.port}/")
     with suppress(OSError, ValueError):

@@ -14,11 +14,11 @@ from typing import get_args
 
 import redis
 
-from . import broker, services, state
-from .links.link import How, Link, NoLink, Wanted, linked
-from .logs import Logs
-from .starting import READY_LIMIT_S, channels, engine_environment, say, shown, stopped_at_the_end
-from .state import CannotStart
+from . import broker, state_folder, up_services
+from .links.link import How, Link, LinkRequest, NoLink, linked
+from .process_logs import Logs
+from .process_start import READY_LIMIT_S, channels, engine_environment, say, shown, stopped_at_the_end
+from .state_folder import CannotStart
 from .supervise import Supervisor
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,59}")
@@ -27,13 +27,13 @@ MOST_DELAY_MS, MOST_MBIT = 1_000, 100_000
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class AgentOptions:
     """What `./weir agent` was asked for."""
 
     node: str
     slots: int
     data_dir: Path
-    link: Wanted | None = None  # to the broker; None: as it is
+    link: LinkRequest | None = None  # to the broker; None: as it is
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -42,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     began_s = time.monotonic()
     try:
         url = _broker_url()
-        with state.full_disk_named(options.data_dir), state.lock(options.data_dir):
+        with state_folder.full_disk_named(options.data_dir), state_folder.lock(options.data_dir):
             _require_name(options, url)
             if options.link is None:
                 return _serve(options, Link(url, ""), began_s=began_s)
@@ -53,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
 
 
-def read_options(arguments: Sequence[str] | None) -> Options:
+def read_options(arguments: Sequence[str] | None) -> AgentOptions:
     """What the command line, the environment and the defaults say, in this order."""
     env = os.environ
     parser = argparse.ArgumentParser(
@@ -64,8 +64,8 @@ def read_options(arguments: Sequence[str] | None) -> Options:
         "--node", default=node or None, required=not node, help="this machine's name in the estate; no other's")
     slots = env.get("WEIR_SLOTS") or "2"
     parser.add_argument("--slots", type=int, default=slots, help="Spark drivers, one core each (%(default)s)")
-    folder = state.data_dir_of(env)
-    parser.add_argument("--data-dir", type=Path, default=folder, help=state.DATA_DIR_HELP)
+    folder = state_folder.data_dir_of(env)
+    parser.add_argument("--data-dir", type=Path, default=folder, help=state_folder.DATA_DIR_HELP)
     parser.add_argument(
         "--link", choices=get_args(How), help="a link to the broker that costs something, for several nodes on one "
         "machine: a network namespace of its own (netns), a relay, or whichever can be had (auto)")
@@ -82,8 +82,8 @@ def read_options(arguments: Sequence[str] | None) -> Options:
         parser.error("--node must be letters, digits, dots, dashes and underscores, 60 at most")
     if given.slots < 1:
         parser.error("--slots must be 1 or more")
-    link = Wanted(given.link, given.delay_ms, given.mbit) if given.link else None
-    return Options(node=given.node, slots=given.slots, data_dir=given.data_dir.expanduser().resolve(), link=link)
+    link = LinkRequest(given.link, given.delay_ms, given.mbit) if given.link else None
+    return AgentOptions(node=given.node, slots=given.slots, data_dir=given.data_dir.expanduser().resolve(), link=link)
 
 
 def _broker_url() -> str:
@@ -98,7 +98,7 @@ def _broker_url() -> str:
     return url
 
 
-def _require_name(options: Options, url: str) -> None:
+def _require_name(options: AgentOptions, url: str) -> None:
     """Two machines of one name would wait for each other: the second is told instead."""
     owner = options.data_dir / "nodes" / options.node / "owner"
     with redis.Redis.from_url(url, socket_timeout=5) as client:
@@ -109,12 +109,12 @@ def _require_name(options: Options, url: str) -> None:
             "and wait ten seconds.")
 
 
-def _serve(options: Options, link: Link, *, began_s: float) -> int:
+def _serve(options: AgentOptions, link: Link, *, began_s: float) -> int:
     say(f"state and logs in {options.data_dir}")
     if not os.environ.get("WEIR_SECRETS_KEY") and not (options.data_dir / KEY_FILE).exists():
         say(f"no key for teams' secrets here: set WEIR_SECRETS_KEY, or copy {KEY_FILE} from the site's data folder")
     supervisor = Supervisor(
-        logs=Logs(options.data_dir / "logs"), folder=options.data_dir, stages=services.STOP_STAGES, say=say,
+        logs=Logs(options.data_dir / "logs"), folder=options.data_dir, stages=up_services.STOP_STAGES, say=say,
         environment={
             **engine_environment(url=link.url, data_dir=options.data_dir, node=options.node, slots=options.slots),
             "WEIR_LINK": link.words},
@@ -123,7 +123,7 @@ def _serve(options: Options, link: Link, *, began_s: float) -> int:
         say(f"{options.node} is joined to the broker by a link: {link.words}")
     supervisor.take_signals()
     with stopped_at_the_end(supervisor):
-        service = services.agent(node=options.node, slots=options.slots, data_dir=options.data_dir, url=link.url)
+        service = up_services.agent(node=options.node, slots=options.slots, data_dir=options.data_dir, url=link.url)
         supervisor.run(channels(then=replace(service, argv=link.command(service.argv))))
         supervisor.wait_until_ready(["agent"], limit_s=READY_LIMIT_S)
         if not supervisor.is_stopping:

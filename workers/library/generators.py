@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from scheduler.model.columns import Columns
 from scheduler.model.task_types import Parameter, TaskType
 
-from . import schemas
+from . import event_schemas
 from .chance import normal, rounded, uniform
 from .config import settings
 
@@ -77,7 +77,7 @@ TASK_TYPES = (URBAN_SENSING, SMART_METER, WEARABLE)
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ObservationModel:
     """How one observation behaves; a wave's period counts in days, unless its name says ms."""
 
     name: str
@@ -95,26 +95,26 @@ class Reading:
 
 
 URBAN_READINGS = (
-    Reading("temperature", 18, 6, 7, 15 * _HOUR, 0.4, -12.5, 43.1, 1),
-    Reading("humidity", 52, 8, -14, 15 * _HOUR, 1.5, 10.7, 95.2, 1),
-    Reading("light", 300, 100, 2600, 13 * _HOUR, 40, 0, 9800, 0),
-    Reading("dust", 1400, 350, 500, 8 * _HOUR, 120, 186.61, 5188.21, 2),
-    Reading("airquality_raw", 32, 6, 8, 18 * _HOUR, 2, 17, 363, 0),
+    ObservationModel("temperature", 18, 6, 7, 15 * _HOUR, 0.4, -12.5, 43.1, 1),
+    ObservationModel("humidity", 52, 8, -14, 15 * _HOUR, 1.5, 10.7, 95.2, 1),
+    ObservationModel("light", 300, 100, 2600, 13 * _HOUR, 40, 0, 9800, 0),
+    ObservationModel("dust", 1400, 350, 500, 8 * _HOUR, 120, 186.61, 5188.21, 2),
+    ObservationModel("airquality_raw", 32, 6, 8, 18 * _HOUR, 2, 17, 363, 0),
 )
-METER_READINGS = (Reading("energyconsumed", 9, 3, 4, 20 * _HOUR, 0.8, 1.828, 36.658, 3, wave=2.5),)
+METER_READINGS = (ObservationModel("energyconsumed", 9, 3, 4, 20 * _HOUR, 0.8, 1.828, 36.658, 3, wave=2.5),)
 
 
-def _wearable_readings() -> tuple[Reading, ...]:
+def _wearable_readings() -> tuple[ObservationModel, ...]:
     shapes = {  # mean, daily, noise, range, wave's amplitude, its period in ms
         "acc": (-3.0, 1.2, 0.6, 20.0, 2.4, 1_100), "ecg": (0.0, 0.2, 0.15, 8.0, 0.9, 850),
         "gyro": (0.0, 0.1, 0.08, 3.0, 0.4, 1_100), "magnetometer": (0.2, 0.3, 0.4, 60.0, 1.5, 2_200),
     }
     readings = []
-    for name in (*schemas.WEARABLE.fields, *schemas.WEARABLE.meta_fields):
+    for name in (*event_schemas.WEARABLE.fields, *event_schemas.WEARABLE.meta_fields):
         if name == "label":
             continue
         mean, daily, noise, bound, wave, wave_ms = shapes[name.split("_")[0]]
-        readings.append(Reading(name, mean, abs(mean) / 4, daily, 17 * _HOUR, noise, -bound, bound, 5,
+        readings.append(ObservationModel(name, mean, abs(mean) / 4, daily, 17 * _HOUR, noise, -bound, bound, 5,
                                 wave=wave, wave_ms=wave_ms))
     return tuple(readings)
 
@@ -132,14 +132,14 @@ def urban_sensing(ticks: DataFrame, config: Mapping[str, Any]) -> DataFrame:
         text_entry("source", "string", sensor_name("urban", sensor)),
         number_entry("longitude", "lon", longitude), number_entry("latitude", "lat", latitude),
     ]
-    return message(ticks, first, readings_entries(URBAN_READINGS, schemas.URBAN.units, values))
+    return message(ticks, first, readings_entries(URBAN_READINGS, event_schemas.URBAN.units, values))
 
 
 def smart_meter(ticks: DataFrame, config: Mapping[str, Any]) -> DataFrame:
     """Meters report in turn; consumption peaks in the morning and in the evening."""
     values = settings(SMART_METER, config)
     first = [text_entry("meterid", "string", sensor_name("meter", sensor_number(values)))]
-    return message(ticks, first, readings_entries(METER_READINGS, schemas.METER.units, values))
+    return message(ticks, first, readings_entries(METER_READINGS, event_schemas.METER.units, values))
 
 
 def wearable(ticks: DataFrame, config: Mapping[str, Any]) -> DataFrame:
@@ -152,7 +152,7 @@ def wearable(ticks: DataFrame, config: Mapping[str, Any]) -> DataFrame:
         text_entry("subjectId", "string", sensor_name("subject", sensor_number(values))),
         number_entry("label", "number", activity),
     ]
-    return message(ticks, first, readings_entries(WEARABLE_READINGS, schemas.WEARABLE.units, values))
+    return message(ticks, first, readings_entries(WEARABLE_READINGS, event_schemas.WEARABLE.units, values))
 
 
 def sensor_number(values: Mapping[str, Any]) -> Column:
@@ -191,7 +191,9 @@ def reading_entry(name: Column, unit: Column, value: Column) -> Column:
     return F.concat(F.lit('{"v":"'), value.cast("string"), F.lit('","u":"'), unit, F.lit('","n":"'), name, F.lit('"}'))
 
 
-def readings_entries(readings: tuple[Reading, ...], units: Mapping[str, str], values: Mapping[str, Any]) -> Column:
+def readings_entries(
+    readings: tuple[ObservationModel, ...], units: Mapping[str, str], values: Mapping[str, Any]
+) -> Column:
     """An array of SenML entries, null where a reading is missing.
 
     One expression over a table of constants rather than one for each reading: Spark's generated code stays small
@@ -199,7 +201,7 @@ def readings_entries(readings: tuple[Reading, ...], units: Mapping[str, str], va
     """
     from pyspark.sql import functions as F
 
-    names = [field.name for field in fields(Reading)]
+    names = [field.name for field in fields(ObservationModel)]
     table = F.array(*[
         F.struct(*[
             F.lit(value if isinstance(value, str) else float(value)).alias(name)
@@ -211,7 +213,7 @@ def readings_entries(readings: tuple[Reading, ...], units: Mapping[str, str], va
     return F.transform(table, lambda reading: _entry(reading, day_ms, values))
 
 
-def _period_ms(reading: Reading, day_s: float) -> float:
+def _period_ms(reading: ObservationModel, day_s: float) -> float:
     return float(reading.wave_ms or reading.wave_days * day_s * 1000.0)
 
 

@@ -24,7 +24,7 @@ from .select.form import one_form
 from .select.grammar import parse
 from .select.parsed_text import read_condition
 from .state import fold_stream, key_text
-from .windows import Joined
+from .windows import JoinFold
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -92,7 +92,7 @@ def join(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
     known = reduce(and_, (F.col(name).isNotNull() for name in on))
     given = inputs.select(*STREAM, F.when(known, F.concat(F.lit("="), key_text(inputs, on))).alias("_of"), *[
         pack.alias(name) for name, pack in packs.items()])
-    fold = Joined(
+    fold = JoinFold(
         milliseconds(values["before"]), milliseconds(values["after"]), milliseconds(values["lateness"]),
         values["unmatched"] == "emit", values["late"] == "mark", milliseconds(values["ahead"]),
         None if values["idle"] is None else milliseconds(values["idle"]))

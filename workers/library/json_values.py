@@ -25,7 +25,7 @@ MOST_SHOWN = 20_000  # characters of a value that is shown
 GZIP = b"\x1f\x8b"
 
 
-class Unreadable(ValueError):
+class UnreadableMessage(ValueError):
     """A message, or an event in it, does not fit; the text says why."""
 
 
@@ -37,17 +37,20 @@ class WrittenNumber:
 
 
 def text_of(body: bytes) -> str:
-    """A body as text, without the mark that says its encoding; raises `Unreadable` for one that is none."""
+    """A body as text, without the mark that says its encoding; raises `UnreadableMessage` for one that is none."""
     if body.startswith(BOM_UTF8):
         body = body[len(BOM_UTF8):]
     try:
         return body.decode()
     except UnicodeDecodeError:
-        raise Unreadable(f"is no text in UTF-8{_what_else(body)}") from None
+        raise UnreadableMessage(f"is no text in UTF-8{_what_else(body)}") from None
 
 
 def parsed(body: bytes) -> Any:
-    """A document of JSON; raises `Unreadable`. What is not UTF-8 is told by its first bytes, as JSON itself says."""
+    """A document of JSON; raises `UnreadableMessage`.
+
+    What is not UTF-8 is told by its first bytes, as JSON itself says.
+    """
     return _value(json_text(body))
 
 
@@ -58,7 +61,7 @@ def json_text(body: bytes) -> str:
     try:
         return body.decode(json.detect_encoding(body))
     except UnicodeDecodeError:
-        raise Unreadable(f"is no JSON{_what_else(body)}") from None
+        raise UnreadableMessage(f"is no JSON{_what_else(body)}") from None
 
 
 def items_of(body: bytes) -> Iterator[tuple[Any, str | None]]:
@@ -66,18 +69,18 @@ def items_of(body: bytes) -> Iterator[tuple[Any, str | None]]:
 
     Raises
     ------
-    Unreadable
+    UnreadableMessage
         It is no list, and no JSON.
 
     Yields
     ------
     tuple
-        A value and None; or an ``Unreadable`` and the text that it is about.
+        A value and None; or an ``UnreadableMessage`` and the text that it is about.
     """
     text = json_text(body)
     try:
         document = _value(text)
-    except Unreadable as whole:
+    except UnreadableMessage as whole:
         if not text.lstrip().startswith("["):
             raise
         yield from _items_of_damaged(text, whole)
@@ -86,7 +89,7 @@ def items_of(body: bytes) -> Iterator[tuple[Any, str | None]]:
         yield item, None
 
 
-def _items_of_damaged(text: str, whole: Unreadable) -> Iterator[tuple[Any, str | None]]:
+def _items_of_damaged(text: str, whole: UnreadableMessage) -> Iterator[tuple[Any, str | None]]:
     """The items of a list of which some are no JSON. Where its brackets or quotes do not close, nobody knows where the
     next one begins: all from the first damaged one on is told as one."""
     pieces, is_whole = _pieces(text)
@@ -94,16 +97,16 @@ def _items_of_damaged(text: str, whole: Unreadable) -> Iterator[tuple[Any, str |
         item = text[begin:end]
         try:
             value = _value(item)
-        except Unreadable as error:
+        except UnreadableMessage as error:
             if not is_whole:
-                yield Unreadable(f"from here on {whole}"), text[begin:]
+                yield UnreadableMessage(f"from here on {whole}"), text[begin:]
                 return
             yield error, item
         else:
             yield value, None
     if not is_whole:
         begin = pieces[-1][1] if pieces else 0
-        yield Unreadable(f"from here on {whole}"), text[begin:]
+        yield UnreadableMessage(f"from here on {whole}"), text[begin:]
 
 
 def _pieces(text: str) -> tuple[list[tuple[int, int]], bool]:
@@ -137,7 +140,7 @@ def _value(text: str) -> Any:
     try:
         return _DECODER.decode(text)
     except (ValueError, RecursionError) as error:
-        raise Unreadable(f"is no JSON: {str(error)[:200]}") from None
+        raise UnreadableMessage(f"is no JSON: {str(error)[:200]}") from None
 
 
 def _whole_number(text: str) -> int | WrittenNumber:

@@ -51,7 +51,8 @@ MQTT = TaskType(
     doc="Messages of MQTT topics (3.1.1 or 5). The other broker keeps a session, so that with QoS 1 or 2 nothing is "
         "lost while Weir is away. A message may come twice where an acknowledgement was lost: put a task behind it "
         "that leaves repetitions out where that matters.",
-    build="workers.library.live:mqtt", effects=("network",), connector="workers.engine.connectors.mqtt:open_mqtt",
+    build="workers.library.live:mqtt", effects=("network",),
+    connector="workers.engine.connectors.mqtt_source:open_mqtt",
     parameters=(
         Parameter("server", "string", "host or host:port; the operator must allow it (WEIR_CONNECTOR_HOSTS).",
                   required=True, pattern=SERVER),
@@ -71,7 +72,8 @@ KAFKA = TaskType(
     name="kafka", kind="source", family="source",
     doc="Messages of Kafka topics, all partitions, each exactly once: the offsets are kept with the events. Who joins "
         "one that runs gets what comes from then on.",
-    build="workers.library.live:kafka", effects=("network",), connector="workers.engine.connectors.kafka:open_kafka",
+    build="workers.library.live:kafka", effects=("network",),
+    connector="workers.engine.connectors.kafka_source:open_kafka",
     parameters=(
         Parameter("servers", "list", "Bootstrap servers, each host:port; the operator must allow them "
                   "(WEIR_CONNECTOR_HOSTS).", required=True, items="string", is_set=True),
@@ -93,7 +95,7 @@ POSTGRESQL = TaskType(
     doc="New rows of a table of PostgreSQL, by a column whose values only rise (a serial number, say), each exactly "
         "once. Rows that are changed or deleted later are not told.",
     build="workers.library.live:postgresql", effects=("database",),
-    connector="workers.engine.connectors.postgresql:open_postgresql",
+    connector="workers.engine.connectors.postgresql_source:open_postgresql",
     parameters=(
         Parameter("database", "string", "postgresql://user:password@host/name, as a secret; the operator must allow "
                   "the host (WEIR_DATABASE_HOSTS).", required=True, secret=True),

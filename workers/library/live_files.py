@@ -20,9 +20,10 @@ FILES = TaskType(
         "were read, and how far, is kept with the events. A file must appear whole (write it beside, then rename it) "
         "and not change. Names that begin with a dot or an underscore are left out; .gz is unpacked.",
     build="workers.library.live_files:files", effects=("network", "files"),
-    connector="workers.engine.connectors.files:open_files",
+    connector="workers.engine.connectors.file_source:open_files",
     parameters=(
-        Parameter("path", "string", "A folder below one that the operator names (WEIR_INBOX_DIRS), or s3://bucket/prefix.",
+        Parameter(
+            "path", "string", "A folder below one that the operator names (WEIR_INBOX_DIRS), or s3://bucket/prefix.",
                   required=True, is_file=True, pattern=r".{1,500}"),
         Parameter("match", "string", "Which files, by their path below it: * and ? within a name, ** for any folders.",
                   default="**", pattern=r".{1,200}"),

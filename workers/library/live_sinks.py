@@ -54,7 +54,7 @@ TO_POSTGRESQL = TaskType(
     doc="Writes events to a table of PostgreSQL, each exactly once: appended, or put in the place of the row that has "
         "the same key.",
     build="workers.library.live_sinks:to_postgresql", effects=("database",),
-    writer="workers.engine.sinks.postgresql:open_postgresql",
+    writer="workers.engine.sinks.postgresql_sink:open_postgresql",
     parameters=(
         Parameter("database", "string", "postgresql://user:password@host/name, as a secret; the operator must allow "
                   "the host (WEIR_SINK_HOSTS).", required=True, secret=True),
@@ -71,7 +71,8 @@ TO_DELTA = TaskType(
     build="workers.library.live_sinks:to_delta", effects=("network",),
     writer="workers.engine.sinks.delta:open_delta",
     parameters=(
-        Parameter("url", "string", "The table in S3, s3://bucket/path.", pattern=r"s3://[a-z0-9][a-z0-9.-]+(/[^\s/]+)+"),
+        Parameter(
+            "url", "string", "The table in S3, s3://bucket/path.", pattern=r"s3://[a-z0-9][a-z0-9.-]+(/[^\s/]+)+"),
         Parameter("folder", "string", "Or the folder of the table, relative to the installation's folder of tables.",
                   is_file=True, pattern=FOLDER.pattern),
         *_S3,
@@ -100,7 +101,8 @@ TO_KAFKA = TaskType(
     name="to_kafka",
     doc="Writes events to a Kafka topic as JSON objects, in transactions, each exactly once for whoever reads "
         "committed messages alone.",
-    build="workers.library.live_sinks:to_kafka", effects=("network",), writer="workers.engine.sinks.kafka:open_kafka",
+    build="workers.library.live_sinks:to_kafka", effects=("network",),
+    writer="workers.engine.sinks.kafka_sink:open_kafka",
     parameters=(
         Parameter("servers", "list", "Bootstrap servers, each host:port; the operator must allow them "
                   "(WEIR_SINK_HOSTS).", required=True, items="string", is_set=True),
@@ -116,7 +118,7 @@ TO_MQTT = TaskType(
     name="to_mqtt",
     doc="Publishes events to MQTT topics (3.1.1 or 5) as JSON objects, in order, each at least once: one whose "
         "acknowledgement was lost comes twice.",
-    build="workers.library.live_sinks:to_mqtt", effects=("network",), writer="workers.engine.sinks.mqtt:open_mqtt",
+    build="workers.library.live_sinks:to_mqtt", effects=("network",), writer="workers.engine.sinks.mqtt_sink:open_mqtt",
     parameters=(
         Parameter("server", "string", "host or host:port; the operator must allow it (WEIR_SINK_HOSTS).",
                   required=True, pattern=SERVER),

@@ -58,7 +58,7 @@ Rows = dict[tuple[str | None, ...], tuple]
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class TableSource:
     """Where a table is: a file, or a database and what is asked there; the key's columns there, and the others with
     their types."""
 
@@ -75,7 +75,7 @@ class _Kept:
     due_s: float
 
 
-_tables: dict[Source, _Kept] = {}  # of this Python worker
+_tables: dict[TableSource, _Kept] = {}  # of this Python worker
 
 
 def lookup(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
@@ -83,7 +83,7 @@ def lookup(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
     values = settings(LOOKUP, config)
     on, columns = joined_on(values["on"]), typed_columns(values["columns"])
     location = locate(values["database"]) if values["database"] else None
-    source = Source(
+    source = TableSource(
         str(replay_path(values["path"])) if values["path"] else "", location, values["query"] or "", tuple(on.values()),
         tuple(columns.items()))
     ask = partial(row_of, source=source, on=tuple(on), refresh_s=float(values["refresh"]),
@@ -127,7 +127,7 @@ def joined_on(entries: Sequence[str]) -> dict[str, str]:
 
 
 def row_of(
-    event: Mapping[str, Any], *, source: Source, on: tuple[str, ...], refresh_s: float, drops: bool,
+    event: Mapping[str, Any], *, source: TableSource, on: tuple[str, ...], refresh_s: float, drops: bool,
     clock: Callable[[], float] = time.monotonic,
 ) -> list[tuple]:
     """The row that belongs to an event, from the table as this worker has it.
@@ -163,7 +163,7 @@ def row_of(
     return [] if drops else [(None,) * len(source.columns)]
 
 
-def read_table(source: Source) -> Rows:
+def read_table(source: TableSource) -> Rows:
     """All rows by their key; ``NotAnswered`` where they cannot be read, or are too many."""
     wanted = [*source.keys, *(name for name, _ in source.columns)]
     try:
@@ -177,7 +177,7 @@ def read_table(source: Source) -> Rows:
         tuple(map(_text, row[:count])): tuple(map(typed, row[count:], kinds)) for row in rows}
 
 
-def _from_database(source: Source, width: int) -> list[tuple]:
+def _from_database(source: TableSource, width: int) -> list[tuple]:
     database = open_database(source.location, patience_s=PATIENCE_S)
     try:
         text = source.query.replace("%", "%%") if database.style == "pyformat" else source.query
@@ -189,7 +189,7 @@ def _from_database(source: Source, width: int) -> list[tuple]:
     return rows
 
 
-def _from_file(source: Source, wanted: Sequence[str]) -> list[tuple]:
+def _from_file(source: TableSource, wanted: Sequence[str]) -> list[tuple]:
     path = Path(source.path)
     table = _reader(path)[0](path, list(dict.fromkeys(wanted)))
     columns = {name: table.column(name).to_pylist() for name in table.column_names}

@@ -47,7 +47,7 @@ DEEPEST = 200  # levels
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class MarkupFields:
     """What is to be read: the record's path (empty: the document's element), and by path the value's place."""
 
     record: str
@@ -106,7 +106,7 @@ def xml_document_columns(inputs: Columns, values: Mapping[str, Any]) -> Columns:
     return inputs.without([values["field"]]).renewed(_columns(values))
 
 
-def read_records(text: str | None, wanted: Wanted) -> list[list[str | None]]:
+def read_records(text: str | None, wanted: MarkupFields) -> list[list[str | None]]:
     """The values of each record in a document, in its order.
 
     Without a record's path there is one for the document, its values null where the text cannot be read; with one,
@@ -125,7 +125,7 @@ def read_records(text: str | None, wanted: Wanted) -> list[list[str | None]]:
 class _Reader:
     """Follows the parser through a document; paths are told below the record, outside of one below the root."""
 
-    def __init__(self, wanted: Wanted) -> None:
+    def __init__(self, wanted: MarkupFields) -> None:
         self.records: list[list[str | None]] = []
         self._wanted = wanted
         self._outside: list[str] = []  # paths of the open elements up to the record
@@ -189,7 +189,7 @@ def _columns(values: Mapping[str, Any]) -> dict[str, str]:
     return typed_columns([str(value).partition("=")[0] for value in values["values"]])
 
 
-def wanted_values(values: Mapping[str, Any]) -> Wanted:
+def wanted_values(values: Mapping[str, Any]) -> MarkupFields:
     """What a config asks for; ``InvalidConfig`` where an entry names no path."""
     places: dict[str, tuple[int, ...]] = {}
     entries: Sequence[str] = values["values"]
@@ -203,4 +203,4 @@ def wanted_values(values: Mapping[str, Any]) -> Wanted:
         places[path] = (*places.get(path, ()), place)
     if not entries:
         raise InvalidConfig("xml_document reads no value.", remedy="Name in “values” what to read.")
-    return Wanted(values["record"] or "", places, len(entries))
+    return MarkupFields(values["record"] or "", places, len(entries))

@@ -15,7 +15,7 @@ from scheduler.model.task_types import Parameter, TaskType
 
 from .columns import COLUMN_TYPES, OBSERVATION, OBSERVATION_TYPES, STREAM, require_scalar, typed_columns
 from .config import InvalidConfig, require_columns, settings
-from .schemas import SCHEMAS, EventSchema
+from .event_schemas import SCHEMAS, EventSchema
 from .spark_text import columns_ddl
 
 if TYPE_CHECKING:

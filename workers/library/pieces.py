@@ -9,16 +9,16 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from typing import Any
 
-from .state_store import Batch, Moment, Parts, packed
+from .state_store import Moment, Parts, StoreTransaction, packed
 
 
-class Pieces(MutableMapping[str, Any]):
+class StoredMapping(MutableMapping[str, Any]):
     """A member of a state that is a mapping, of which each entry is a row: read when it is asked for.
 
     What is taken out may be changed in place.
     """
 
-    def __init__(self, batch: Batch, owner: str, part: str, moment: Moment) -> None:
+    def __init__(self, batch: StoreTransaction, owner: str, part: str, moment: Moment) -> None:
         self._batch, self._of, self._moment = batch, (owner, part), moment
         self._known: dict[str, Any] = {}  # what it is now, where it was asked for
         self._gone: set[str] = set()
@@ -96,7 +96,7 @@ class Pieces(MutableMapping[str, Any]):
 class States:
     """The states by key, as a fold is given them: read when they are asked for, and changed in place."""
 
-    def __init__(self, batch: Batch, parts: Parts) -> None:
+    def __init__(self, batch: StoreTransaction, parts: Parts) -> None:
         self._batch, self._parts = batch, parts
         self._known: dict[str, Any] = {}
         self._before: dict[str, tuple[int | None, str] | None] = {}
@@ -108,14 +108,14 @@ class States:
             if before is not None:
                 state = self._known[key] = json.loads(before[1])
                 for part, moment in self._parts.items():
-                    state[part] = Pieces(self._batch, key, part, moment)
+                    state[part] = StoredMapping(self._batch, key, part, moment)
         return self._known.get(key)
 
     def __setitem__(self, key: str, state: Any) -> None:
         self.get(key)
         for part, moment in self._parts.items():
-            if not isinstance(state[part], Pieces):
-                pieces, entries = Pieces(self._batch, key, part, moment), state[part]
+            if not isinstance(state[part], StoredMapping):
+                pieces, entries = StoredMapping(self._batch, key, part, moment), state[part]
                 pieces.clear()
                 pieces.update(entries)
                 state[part] = pieces
@@ -140,7 +140,7 @@ def due(entries: Mapping[str, Any], upto: int, *, moment: Moment) -> list[str]:
     moment : callable
         When an entry is due, as the fold's ``parts`` have it.
     """
-    if isinstance(entries, Pieces):
+    if isinstance(entries, StoredMapping):
         return entries.due(upto)
     moments = ((member, moment(value)) for member, value in entries.items())
     return [member for member, at in moments if at is not None and at <= upto]
@@ -156,7 +156,7 @@ def soonest(
     moment : callable
         When an entry is due, as the fold's ``parts`` have it.
     """
-    if isinstance(entries, Pieces):
+    if isinstance(entries, StoredMapping):
         return entries.soonest(after=after, where=where)
     return _soonest(entries.values(), moment, after, where)
 

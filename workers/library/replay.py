@@ -117,7 +117,7 @@ def replay_stamp(config: Mapping[str, Any]) -> list[list[Any]]:
 
 def replay_schedule(config: Mapping[str, Any], folder: Path) -> ReplaySchedule:
     """When the recording's events are due, at the source's rate or at a multiple of their own speed."""
-    from workers.engine.channels.schedule import write_schedule
+    from workers.engine.channels.tick_schedule import write_schedule
 
     values = settings(REPLAY, config)
     recording = _recorded(values)

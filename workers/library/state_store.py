@@ -54,7 +54,7 @@ class Pointer:
         return Pointer(**json.loads(text[len(MARK):])) if text.startswith(MARK) else None
 
 
-class Batch:
+class StoreTransaction:
     """One batch's transaction on a store: from a version to the next one, or to nothing.
 
     Parameters
@@ -169,9 +169,9 @@ class StoreLocation:
     name: str
     large: int = LARGE
 
-    def begin(self, pointer: Pointer) -> Batch:
+    def begin(self, pointer: Pointer) -> StoreTransaction:
         """A batch that goes on from there."""
-        return Batch(opened(Path(self.folder) / pointer.store), pointer)
+        return StoreTransaction(opened(Path(self.folder) / pointer.store), pointer)
 
     def create(self, states: Mapping[str, Any], parts: Parts) -> Pointer:
         """A store of these states. What this fold's earlier stores have does not count any more, and goes."""

@@ -20,8 +20,8 @@ from .columns import (
 )
 from .config import InvalidConfig, require_columns, settings
 from .distinct import DistinctCount
+from .event_schemas import SCHEMAS
 from .folds import Accumulate, BlockAverage, Fold, Interpolate, JoinByMessage, KalmanFilter, SecondOrderMoment
-from .schemas import SCHEMAS
 from .spark_text import columns_ddl
 from .state import fold_stream, key_value
 

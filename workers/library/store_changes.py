@@ -13,7 +13,7 @@ from .state_store import GONE, Pointer, require
 from .store_files import DROP, PUT, connected, has_version, make, newest, remove
 
 
-class Row(NamedTuple):
+class StoreRow(NamedTuple):
     """A row as it goes to another node; without a value it went."""
 
     owner: str
@@ -24,22 +24,22 @@ class Row(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class StoreVersion:
     """As of when somebody has a copy of a store: its version, and how often batches had been taken back until then."""
 
     version: int
     returns: int
 
 
-def copied(folder: Path, pointer: Pointer) -> tuple[Mark, list[Row]]:
+def copied(folder: Path, pointer: Pointer) -> tuple[StoreVersion, list[StoreRow]]:
     """All rows of a store's newest version, which a batch may go on from meanwhile."""
     with closing(connected(folder / pointer.store)) as connection:
         connection.execute("BEGIN")
-        mark = Mark(newest(connection), _returns(connection))
-        return mark, [Row(*row) for row in connection.execute("SELECT owner, part, member, due, value FROM rows")]
+        stand = StoreVersion(newest(connection), _returns(connection))
+        return stand, [StoreRow(*row) for row in connection.execute("SELECT owner, part, member, due, value FROM rows")]
 
 
-def changed(folder: Path, pointer: Pointer, mark: Mark) -> tuple[Mark, list[Row]] | None:
+def changed(folder: Path, pointer: Pointer, stand: StoreVersion) -> tuple[StoreVersion, list[StoreRow]] | None:
     """What turns a copy into a version of the store, and as of when it is then; None where the store does not know that
     any more.
 
@@ -47,7 +47,7 @@ def changed(folder: Path, pointer: Pointer, mark: Mark) -> tuple[Mark, list[Row]
 
     Parameters
     ----------
-    mark : Mark
+    stand : StoreVersion
         As of when the copy is.
 
     Raises
@@ -55,38 +55,38 @@ def changed(folder: Path, pointer: Pointer, mark: Mark) -> tuple[Mark, list[Row]
     StateLost
         The store does not have that version.
     """
-    since = (min(mark.version, pointer.version),)
+    since = (min(stand.version, pointer.version),)
     with closing(connected(folder / pointer.store)) as connection:
         connection.execute("BEGIN")
         require(connection, pointer)
         taken_back = connection.execute(
-            "SELECT 1 FROM returns WHERE number > ? AND version < ?", (mark.returns, mark.version)).fetchone()
+            "SELECT 1 FROM returns WHERE number > ? AND version < ?", (stand.returns, stand.version)).fetchone()
         if taken_back or since[0] < newest(connection) - GONE:
             return None
         gone = connection.execute("SELECT owner, part, member, NULL, NULL FROM gone WHERE version > ?", since)
-        rows = {row[:3]: Row(*row) for row in gone}
+        rows = {row[:3]: StoreRow(*row) for row in gone}
         written = connection.execute("SELECT owner, part, member, due, value FROM rows WHERE version > ?", since)
-        rows |= {row[:3]: Row(*row) for row in written}
+        rows |= {row[:3]: StoreRow(*row) for row in written}
         newer = connection.execute(
             "SELECT owner, part, member, due, value FROM before WHERE version > ? ORDER BY version DESC",
             (pointer.version,))
-        is_now = Mark(pointer.version, _returns(connection))
-        return is_now, list((rows | {row[:3]: Row(*row) for row in newer}).values())
+        is_now = StoreVersion(pointer.version, _returns(connection))
+        return is_now, list((rows | {row[:3]: StoreRow(*row) for row in newer}).values())
 
 
-def put_copy(folder: Path, pointer: Pointer, rows: Iterable[Row]) -> None:
+def put_copy(folder: Path, pointer: Pointer, rows: Iterable[StoreRow]) -> None:
     """Make a store of a copy, whose one version is the pointer's; what was under that name goes."""
     folder.mkdir(parents=True, exist_ok=True)
     remove(folder / pointer.store)
     make(folder / pointer.store, rows, version=pointer.version, token=pointer.token)
 
 
-def put_changes(folder: Path, pointer: Pointer, rows: Iterable[Row], *, to: Pointer) -> None:
+def put_changes(folder: Path, pointer: Pointer, rows: Iterable[StoreRow], *, to: Pointer) -> None:
     """Turn a copy into another version, its only one from then on; repeating it is safe.
 
     Parameters
     ----------
-    rows : iterable of Row
+    rows : iterable of StoreRow
         What `changed` gave.
     to : Pointer
         The version that they make, of the same store.

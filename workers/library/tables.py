@@ -51,7 +51,7 @@ _open: dict[tuple[DatabaseLocation, float], Database] = {}  # of this Python wor
 
 
 @dataclass(frozen=True, slots=True)
-class Query:
+class TableQuery:
     """A query with its placeholders found: what stands between them, and the columns that they name."""
 
     between: tuple[str, ...]
@@ -61,13 +61,13 @@ class Query:
         """In the style of a driver: ``named`` (:name) or ``pyformat`` (%(name)s, a percent sign doubled)."""
         if style == "pyformat":
             parts = [part.replace("%", "%%") for part in self.between]
-            marks = [f"%({name})s" for name in self.names]
+            placeholders = [f"%({name})s" for name in self.names]
         else:
-            parts, marks = list(self.between), [f":{name}" for name in self.names]
-        return "".join(part + mark for part, mark in zip(parts, [*marks, ""], strict=True))
+            parts, placeholders = list(self.between), [f":{name}" for name in self.names]
+        return "".join(part + placeholder for part, placeholder in zip(parts, [*placeholders, ""], strict=True))
 
 
-def read_query(text: str) -> Query:
+def read_query(text: str) -> TableQuery:
     """Find the placeholders of a query."""
     between, names, start = [], [], 0
     for part in _PARTS.finditer(text):
@@ -75,7 +75,7 @@ def read_query(text: str) -> Query:
             between.append(text[start:part.start()])
             names.append(part["name"])
             start = part.end()
-    return Query((*between, text[start:]), tuple(names))
+    return TableQuery((*between, text[start:]), tuple(names))
 
 
 def sql_lookup(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
@@ -110,7 +110,7 @@ def sql_lookup_columns(inputs: Columns, values: Mapping[str, Any]) -> Columns:
 
 
 def look_up(
-    event: Mapping[str, Any], *, location: DatabaseLocation, query: Query, kinds: tuple[str, ...], first: bool,
+    event: Mapping[str, Any], *, location: DatabaseLocation, query: TableQuery, kinds: tuple[str, ...], first: bool,
     patience_s: float,
 ) -> list[tuple]:
     """The rows that belong to an event, over this worker's connection; opened anew once where it was lost.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from .chance import normal, rounded, uniform
 from .config import settings
+from .event_schemas import TAXI
 from .generators import (
     message,
     message_columns,
@@ -18,7 +19,6 @@ from .generators import (
     text_entry,
     with_outliers,
 )
-from .schemas import TAXI
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

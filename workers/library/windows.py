@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
-from . import marks
+from . import watermarks
 from .aggregates import Aggregate
-from .marks import FOREVER, NEVER
 from .pieces import due, soonest
 from .state_store import Moment, Parts
+from .watermarks import FOREVER, NEVER
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Windowed:
     idle: int | None = None
 
     def start(self) -> dict:
-        return {**marks.start(), "keys": {}}
+        return {**watermarks.start(), "keys": {}}
 
     def parts(self) -> Parts:
         """A key is due when the first of its windows closes, or, without one, when it is forgotten."""
@@ -59,16 +59,16 @@ class Windowed:
         *values
             Those of the key's columns, then one for each aggregate.
         """
-        if marks.is_of_one_mark(state):
+        if watermarks.is_of_one_mark(state):
             self._divide(state, born)
-        name, fell = marks.arrive(state, seq, born, self)
+        name, fell = watermarks.arrive(state, seq, born, self)
         out = self._close(state) if fell else []
         own = state["partitions"][name]
         here = state["keys"].setdefault(key, {"key": list(values[:self.keys]), "open": [], "late": 0, "of": []})
         if name not in here.setdefault("of", []):
             here["of"].append(name)
             if here["open"]:
-                marks.expect(own, _first_end(here))
+                watermarks.expect(own, _first_end(here))
         settled, is_late = max(own["mark"], here.get("closed", NEVER)), False
         event, read, first = (seq, time, born), values[self.keys:], FOREVER
         for begin, end in self._windows(time, here["open"]):
@@ -85,17 +85,17 @@ class Windowed:
             first = here["until"] = own["mark"] + self.size
         if first < FOREVER:
             for partition in here["of"]:
-                marks.expect(state["partitions"][partition], first)
+                watermarks.expect(state["partitions"][partition], first)
         elif not here["open"]:
             del state["keys"][key]
-        marks.advance(own, time, born, self)
-        if marks.is_due(own):
+        watermarks.advance(own, time, born, self)
+        if watermarks.is_due(own):
             out += self._close(state, own)
         return out
 
     def silence(self, state: dict) -> Iterable[tuple]:
         """Nothing has come for ``idle`` ms: give the windows that are open."""
-        marks.silence(state)
+        watermarks.silence(state)
         return self._close(state)
 
     def late(self, state: dict) -> int:
@@ -105,7 +105,7 @@ class Windowed:
     def _divide(self, state: dict, born: int) -> None:
         """A state of one mark for all: keys that only ever were late go, for nobody else would forget them."""
         state.pop("next", None)
-        marks.divide(state, state.pop("mark", None), born, self)
+        watermarks.divide(state, state.pop("mark", None), born, self)
         for key in [key for key, here in state["keys"].items() if not here["open"]]:
             del state["keys"][key]
 
@@ -156,7 +156,7 @@ class Windowed:
         keys, partitions, closing = state["keys"], state["partitions"], []
         for key in due(keys, FOREVER if own is None else own["mark"], moment=_first_end):
             here = keys[key]
-            mark = marks.least(state, here.get("of", ()), self)
+            mark = watermarks.least(state, here.get("of", ()), self)
             closing += [(window[1], window[0], key) for window in here["open"] if window[1] <= mark]
             if not here["open"] and here["until"] <= mark:
                 del keys[key]
@@ -206,7 +206,7 @@ class Deduplicated:
     idle: ClassVar[int | None] = None
 
     def start(self) -> dict:
-        return {**marks.start(), "passed": {}}
+        return {**watermarks.start(), "passed": {}}
 
     def parts(self) -> Parts:
         """A key is due by when it passed."""
@@ -222,13 +222,13 @@ class Deduplicated:
         time, seq, born : int
             Weir's columns of the event.
         """
-        if marks.is_of_one_mark(state):
+        if watermarks.is_of_one_mark(state):
             state.pop("next", None)
-            marks.divide(state, state.pop("latest", None), born, self)
-        name, _ = marks.arrive(state, seq, born, self)
+            watermarks.divide(state, state.pop("latest", None), born, self)
+        name, _ = watermarks.arrive(state, seq, born, self)
         own = state["partitions"][name]
-        marks.advance(own, time, born, self)
-        if own["next"] is None or marks.is_due(own):
+        watermarks.advance(own, time, born, self)
+        if own["next"] is None or watermarks.is_due(own):
             for other in due(state["passed"], own["mark"] - 2 * self.within, moment=_when):
                 entry = state["passed"][other]
                 if isinstance(entry, int) or entry[1] == name:  # a number alone is of a version without partitions
@@ -248,7 +248,7 @@ def _when(entry: int | list) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Joined:
+class JoinFold:
     """``step`` takes a key's text (not empty; None: matches nothing), time, sequence number, birth, and what the event
     gives as one of the left and as one of the right (None where it is none); gives (seq, time, born, left, right) for
     each pair.
@@ -268,10 +268,10 @@ class Joined:
     idle: int | None = None
 
     def start(self) -> dict:
-        return {**marks.start(), "next": None, "swept": NEVER, "sides": "", "begun": None, "left": {}, "right": {}}
+        return {**watermarks.start(), "next": None, "swept": NEVER, "sides": "", "begun": None, "left": {}, "right": {}}
 
     def parts(self) -> Parts:
-        """A key is due when the first of its events can match nobody any more, but for the mark's own moment."""
+        """A key is due when the first of its events can match nobody any more, but for the watermark's own moment."""
         return {"left": self._last_chance(self.after), "right": self._last_chance(self.before)}
 
     def _last_chance(self, reach: int) -> Moment:
@@ -291,10 +291,10 @@ class Joined:
         left, right : str, optional
             What a pair takes of it on each side.
         """
-        if marks.is_of_one_mark(state):
-            marks.divide(state, state.pop("mark", None), born, self)
+        if watermarks.is_of_one_mark(state):
+            watermarks.divide(state, state.pop("mark", None), born, self)
             state.update(swept=NEVER, sides="LR", begun=born)
-        name, fell = marks.arrive(state, seq, born, self)
+        name, fell = watermarks.arrive(state, seq, born, self)
         own = state["partitions"][name]
         out: list[tuple] = self._forget(state) if fell else []
         for side, letter in ((left, "L"), (right, "R")):
@@ -319,7 +319,7 @@ class Joined:
                     other[4] = 1
                     out.append((seq, time, born, other[3], right, 0))
             self._keep(state, "right", key, [time, seq, born, right], self.before)
-        marks.advance(own, time, born, self)
+        watermarks.advance(own, time, born, self)
         mark = self._mark(state)
         rested = mark - state["swept"] >= (self.before + self.after) // 8
         if rested and state["next"] is not None and state["next"] < mark:
@@ -328,7 +328,7 @@ class Joined:
 
     def silence(self, state: dict) -> Iterable[tuple]:
         """Nothing has come for ``idle`` ms: give the left events that found nobody, where they are wanted."""
-        marks.silence(state)
+        watermarks.silence(state)
         return self._forget(state)
 
     def late(self, state: dict) -> int:
@@ -342,8 +342,8 @@ class Joined:
 
     def _mark(self, state: dict) -> int:
         """Up to when nobody can come any more."""
-        mark = marks.least(state, state["partitions"], self)
-        waits = len(state["sides"]) < 2 and state["clock"] - state["begun"] < marks.hold_ms(self)
+        mark = watermarks.least(state, state["partitions"], self)
+        waits = len(state["sides"]) < 2 and state["clock"] - state["begun"] < watermarks.hold_ms(self)
         return NEVER if waits and mark < FOREVER else mark
 
     def _forget(self, state: dict) -> list[tuple]:

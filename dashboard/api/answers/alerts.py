@@ -66,7 +66,7 @@ class RuleAnswer(Answer):
     severity: str
 
 
-ChoiceAnswer = answer_of(selectors.Choice, name="ChoiceAnswer")
+ChoiceAnswer = answer_of(selectors.NoticeChoice, name="ChoiceAnswer")
 
 
 class Choices(Answer):

@@ -79,7 +79,7 @@ class Error(Answer):
     suggestion: str | None = None
 
 
-class History(Answer):
+class HistoryAnswer(Answer):
     """Columns over time; ``at`` is in ISO 8601."""
 
     at: list[str]

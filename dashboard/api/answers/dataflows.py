@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from dashboard.bills import costs
+from dashboard.bills import dataflow_costs
 from dashboard.operations.live_view import live_documents
-from dashboard.operations.live_view.failures import Failure
+from dashboard.operations.live_view.failing_queries import Failure
 from scheduler.model import dataflow
 
-from .common import Answer, History, Problem, answer_of
+from .common import Answer, HistoryAnswer, Problem, answer_of
 from .proposals import ProposalRow
 
 
@@ -75,7 +75,7 @@ class VersionDetail(VersionRow):
     text: str
 
 
-class Submitted(Answer):
+class SubmittedAnswer(Answer):
     """A submission: the dataflow, and the proposal whose plan is being computed."""
 
     dataflow: DataflowRow
@@ -98,21 +98,21 @@ class Column(Answer):
     type: str | None
 
 
-class Columns(Answer):
+class ColumnsAnswer(Answer):
     """The columns of a stream; not ``complete`` where there may be further ones."""
 
     columns: list[Column]
     complete: bool
 
 
-class TaskColumns(Answer):
+class TaskColumnsAnswer(Answer):
     """What a task reads, its inputs interleaved, and what it gives."""
 
-    reads: Columns
-    gives: Columns
+    reads: ColumnsAnswer
+    gives: ColumnsAnswer
 
 
-class Checked(Answer):
+class CheckedAnswer(Answer):
     """The outcome of a check; ``suggestion`` is a corrected document where one can be made, ``columns`` those of each
     task as far as they are known."""
 
@@ -120,7 +120,7 @@ class Checked(Answer):
     problems: list[Problem]
     suggestion: str | None
     dataflow: CheckedDataflow | None
-    columns: dict[str, TaskColumns]
+    columns: dict[str, TaskColumnsAnswer]
 
 
 class StreamEvents(Answer):
@@ -131,7 +131,7 @@ class StreamEvents(Answer):
     events: list[dict[str, Any]]
 
 
-class Stream(Answer):
+class StreamAnswer(Answer):
     """A task's stream, of a document that is not submitted. ``state`` is ``running`` or ``paused`` (``running`` is that
     task), ``recorded`` (``events`` are the first of the recording) or ``not_yet``; ``note`` and ``remedy`` say why
     there are no events and what to do. Where ``look`` is not empty, a node can look at the source before it runs; it
@@ -142,7 +142,7 @@ class Stream(Answer):
     state: str
     running: str
     look: str
-    columns: Columns
+    columns: ColumnsAnswer
     events: list[dict[str, Any]]
     note: str
     remedy: str
@@ -156,7 +156,7 @@ class WhenBehind(Answer):
     when_behind: str
 
 
-class Fragmentation(Answer):
+class FragmentationAnswer(Answer):
     """How a dataflow is cut into queries, and what that costs an hour."""
 
     queries: int
@@ -171,11 +171,11 @@ class Fragmentation(Answer):
     spare_queries: int
 
 
-MeasuredCost = answer_of(costs.Measured, name="MeasuredCost")
-DataflowCost = answer_of(costs.DataflowCost)
+MeasuredCost = answer_of(dataflow_costs.CostMeasurement, name="MeasuredCost")
+DataflowCost = answer_of(dataflow_costs.DataflowCost)
 
 
-class DataflowFragmentation(Fragmentation):
+class DataflowFragmentation(FragmentationAnswer):
     """The same, with the dataflow."""
 
     id: str
@@ -184,7 +184,7 @@ class DataflowFragmentation(Fragmentation):
     status: str
 
 
-class DeadLetter(Answer):
+class DeadLetterAnswer(Answer):
     """A message that a live source could not read, or an event that a sink's other system refused: when it came, why,
     where it was, and how it begins."""
 
@@ -198,7 +198,7 @@ Live = answer_of(live_documents.Freshness, name="Live")
 LiveDataflow = answer_of(live_documents.LiveDataflow)
 
 
-class DataflowHistory(History):
+class DataflowHistory(HistoryAnswer):
     """A dataflow over time."""
 
     latency_p50_ms: list[float | None]

@@ -49,7 +49,7 @@ MovePreview = answer_of(move_previews.MovePreview)
 Suggestion = answer_of(move_previews.Suggestion)
 
 
-class Deployment(Answer):
+class DeploymentAnswer(Answer):
     """Slots with their queries, the traffic between slots (``traffic``) and between queries (``pairs``), and a move
     that is worth it."""
 
@@ -65,7 +65,7 @@ class Deployment(Answer):
 QueryOnNode = answer_of(drains.QueryThere, name="QueryOnNode")
 
 
-class Drain(Answer):
+class DrainAnswer(Answer):
     """Whether a node is drained, and what is on it; ``others`` counts queries that the caller may not know of,
     ``leaving`` those that it still hands over or ends (null: nothing is heard of it). One that ``is_empty`` can be
     stopped."""

@@ -6,7 +6,7 @@ from ninja import Schema
 from pydantic import Field
 
 
-class AnnotationRow(Schema):
+class AnnotationAnswer(Schema):
     """What happened at a moment."""
 
     at: str = Field(description="ISO 8601")
@@ -24,4 +24,4 @@ class SubjectHistory(Schema):
     at: list[str] = Field(description="When each point begins, ISO 8601")
     units: dict[str, str] = Field(description="By metric")
     values: dict[str, list[float | None]] = Field(description="By metric, one for each moment; null: not measured")
-    annotations: list[AnnotationRow]
+    annotations: list[AnnotationAnswer]

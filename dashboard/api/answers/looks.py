@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dashboard.api.answers.common import Answer, answer_of
-from dashboard.explorer import looks
+from dashboard.explorer import source_looks
 from scheduler.contracts.looks import Unread
 
 
@@ -14,4 +14,4 @@ class LookBegun(Answer):
 
 
 answer_of(Unread, name="UnreadMessage")
-Look = answer_of(looks.Look)
+Look = answer_of(source_looks.Look)

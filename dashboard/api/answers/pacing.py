@@ -15,7 +15,7 @@ class PacingWay(Answer):
     leaves_batches_open: bool
 
 
-class Pacing(Answer):
+class PacingAnswer(Answer):
     """The way in force (``is_chosen``: by an administrator, else by the environment), and all that there are."""
 
     pacing: str

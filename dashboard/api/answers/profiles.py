@@ -11,7 +11,7 @@ from .common import Answer, answer_of
 from .schedules import Point
 
 
-class Profile(Answer):
+class ProfileAnswer(Answer):
     """A profile; ``stale`` says why it no longer holds, ``rough`` and ``at_least`` are thread counts."""
 
     id: str
@@ -40,13 +40,13 @@ class Busy(Answer):
     stolen: float
 
 
-class ProfileDetail(Profile):
+class ProfileDetail(ProfileAnswer):
     """A profile, and what its trials were disturbed by."""
 
     busy: Busy | None
 
 
-class Observation(Answer):
+class ObservationAnswer(Answer):
     """What running bundles were seen to do."""
 
     at: str
@@ -72,7 +72,7 @@ class Feed(Answer):
 Bounds = answer_of(sweep.Sweep, name="Bounds")
 
 
-class Sweep(Answer):
+class SweepAnswer(Answer):
     """A measurement of a task type on a slot."""
 
     id: str
@@ -113,7 +113,7 @@ class TrialUnderWay(Answer):
     error: str | None
 
 
-class Progress(Answer):
+class SweepProgress(Answer):
     """How far a sweep is; peaks by number of threads."""
 
     id: str
@@ -128,7 +128,7 @@ class Progress(Answer):
     profile: str | None
 
 
-class Trial(Answer):
+class TrialAnswer(Answer):
     """One trial: what was offered, what came through, and what it took."""
 
     number: int
@@ -158,7 +158,7 @@ class Trial(Answer):
     remedy: str
 
 
-class TrialDetail(Trial):
+class TrialDetail(TrialAnswer):
     """A trial with its raw series and the batches by which it was judged."""
 
     series: list[list[float | None]]
@@ -166,8 +166,8 @@ class TrialDetail(Trial):
     measured_s: float | None
 
 
-class SweepDetail(Sweep):
+class SweepDetail(SweepAnswer):
     """A sweep with its progress and its trials."""
 
-    progress: Progress
-    trials: list[Trial]
+    progress: SweepProgress
+    trials: list[TrialAnswer]

@@ -7,7 +7,7 @@ from typing import Any
 from scheduler.model import plan
 
 from .common import Answer, Error, User, answer_of
-from .schedules import Promise
+from .schedules import PromiseAnswer
 
 
 class ProposalRow(Answer):
@@ -55,7 +55,7 @@ class DifferenceStream(Answer):
     status: str
 
 
-class Step(Answer):
+class StepAnswer(Answer):
     """One step of the plan, in words, and whether it is in force."""
 
     key: str
@@ -64,7 +64,7 @@ class Step(Answer):
     done: bool
 
 
-class Refined(Answer):
+class RefinedAnswer(Answer):
     """A task that is made from a wider one that runs."""
 
     task: str
@@ -132,7 +132,7 @@ class VersionChange(Answer):
     left: list[str]
 
 
-class Difference(Answer):
+class PlanDifference(Answer):
     """What a plan changes."""
 
     kind: str
@@ -140,22 +140,22 @@ class Difference(Answer):
     digest: str
     tasks: list[DifferenceTask]
     streams: list[DifferenceStream]
-    steps: list[Step]
+    steps: list[StepAnswer]
     touched: list[User]
     touched_more: int
-    refined: list[Refined]
+    refined: list[RefinedAnswer]
     price: Price | None
     counts: Counts
     why: str
     notes: list[str]
     bundles: list[BundleChange]
-    promise: Promise | None
+    promise: PromiseAnswer | None
     joining: Joining | None
     bill_changes: list[BillChange]
     version: VersionChange | None
 
 
-class Approval(Answer):
+class ApprovalAnswer(Answer):
     """An approval for a team, and whether it counts for what the team demands."""
 
     reviewer: str
@@ -185,7 +185,7 @@ class TeamReview(Answer):
     why: str
     expires_at: str | None
     rules: int | None
-    approvals: list[Approval]
+    approvals: list[ApprovalAnswer]
 
 
 class Held(Answer):
@@ -196,7 +196,7 @@ class Held(Answer):
     until: str | None
 
 
-class Review(Answer):
+class ReviewAnswer(Answer):
     """Where the review stands, and what the caller may do."""
 
     teams: list[TeamReview]
@@ -213,8 +213,8 @@ class Review(Answer):
 class ProposalDetail(ProposalRow):
     """A proposal with its difference (null until there is a plan) and its review."""
 
-    difference: Difference | None
-    review: Review
+    difference: PlanDifference | None
+    review: ReviewAnswer
 
 
 class ParameterDifference(Answer):
@@ -227,7 +227,7 @@ class ParameterDifference(Answer):
     text: str
 
 
-class NearMiss(Answer):
+class NearMissAnswer(Answer):
     """A change that would let the dataflow reuse more, and what that saves."""
 
     key: str
@@ -238,13 +238,13 @@ class NearMiss(Answer):
     differences: list[ParameterDifference]
 
 
-class NearMissOfText(NearMiss):
+class NearMissOfText(NearMissAnswer):
     """The same, with the document changed."""
 
     text: str
 
 
-class Comment(Answer):
+class CommentAnswer(Answer):
     """What somebody says, as plain text."""
 
     id: int
@@ -255,11 +255,11 @@ class Comment(Answer):
     may_edit: bool
 
 
-class Thread(Comment):
+class Thread(CommentAnswer):
     """A comment on a proposal, or on one of its tasks, with what was answered."""
 
     task: str
     resolved: str | None
     resolved_by: str
     may_resolve: bool
-    replies: list[Comment]
+    replies: list[CommentAnswer]

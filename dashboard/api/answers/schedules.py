@@ -14,7 +14,7 @@ from .common import Answer, Error, User, answer_of
 Load = answer_of(promise.Load)
 
 
-class Bound(Answer):
+class BoundAnswer(Answer):
     """How close a mapping is to the best: what it reached, and the least that is possible."""
 
     reached: float
@@ -37,7 +37,7 @@ class PredictedBundle(Answer):
     basis: str
 
 
-class BundlePromise(PredictedBundle):
+class BundlePromiseAnswer(PredictedBundle):
     """What a schedule promises of one bundle, by the bundle's id."""
 
     id: str
@@ -47,14 +47,14 @@ ProfileUsed = answer_of(promise.ProfileUsed)
 ThreadShortage = answer_of(placement.ThreadShortage)
 
 
-class Promise(Answer):
+class PromiseAnswer(Answer):
     """What a schedule promises: rates and latencies by task, loads by slot; what is empty may be absent."""
 
     rate_per_s: float
     sustained_per_s: float
     latency_s: float
     rates_per_s: dict[str, float]
-    bundles: list[BundlePromise]
+    bundles: list[BundlePromiseAnswer]
     pair: list[str] = []
     routing: str = ""
     limit: str = ""
@@ -66,8 +66,8 @@ class Promise(Answer):
     allocated: dict[str, list[float]] = {}
     others: dict[str, Load] = {}
     latencies_s: dict[str, float] = {}
-    slots_bound: Bound | None = None
-    traffic_bound: Bound | None = None
+    slots_bound: BoundAnswer | None = None
+    traffic_bound: BoundAnswer | None = None
     crowded: dict[str, ThreadShortage] = {}
 
 
@@ -75,7 +75,7 @@ Point = answer_of(profile.Point)
 ProfileWarning = answer_of(warnings.ProfileWarning)
 
 
-class TaskBasis(Answer):
+class TaskBasisAnswer(Answer):
     """What a task's part of every schedule rests on."""
 
     task: str
@@ -103,7 +103,7 @@ class PublishedMachines(Answer):
     per_hour: float
 
 
-class SlotLoad(Answer):
+class SlotLoadAnswer(Answer):
     """The predicted load of a slot."""
 
     slot: str
@@ -133,15 +133,15 @@ class Pair(Answer):
     latency_s: float | None = None
     between_nodes_per_s: float | None = None
     unmeasured: int | None = None
-    slots_bound: Bound | None = None
-    traffic_bound: Bound | None = None
-    loads: list[SlotLoad] | None = None
+    slots_bound: BoundAnswer | None = None
+    traffic_bound: BoundAnswer | None = None
+    loads: list[SlotLoadAnswer] | None = None
     bundles: list[PredictedBundle] | None = None
     changes: Changes | None = None
     note: str | None = None
 
 
-class Comparison(Answer):
+class ComparisonAnswer(Answer):
     """All pairs at a rate, with the slots that are free and what the schedules rest on."""
 
     currency: str
@@ -150,7 +150,7 @@ class Comparison(Answer):
     free_slots: int
     own_slots: int
     shared_slots: int
-    tasks: list[TaskBasis]
+    tasks: list[TaskBasisAnswer]
     schedules: list[Pair]
 
 
@@ -171,7 +171,7 @@ class WhatIf(Answer):
 
 Miss = answer_of(outcome.Miss)
 Deviation = answer_of(outcome.Deviation)
-Seen = answer_of(seen.Seen)
+Seen = answer_of(seen.DataflowSeen)
 
 
 class Outcome(Answer):
@@ -186,7 +186,7 @@ class Outcome(Answer):
     begins: datetime | None
     ends: datetime | None
     judged: bool
-    promise: Promise | None
+    promise: PromiseAnswer | None
     seen: Seen | None
     missed: list[Miss]
     deviations: list[Deviation]

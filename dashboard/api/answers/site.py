@@ -9,10 +9,10 @@ from pydantic import Field
 from dashboard.catalog import selectors as catalog
 from dashboard.operations.live_view import live_documents
 
-from .common import Answer, History, answer_of
+from .common import Answer, HistoryAnswer, answer_of
 
 
-class Parameter(Answer):
+class ParameterAnswer(Answer):
     """A parameter of a task type."""
 
     name: str
@@ -44,7 +44,7 @@ class TaskTypeRow(Answer):
     name: str
     kind: str
     doc: str
-    parameters: list[Parameter]
+    parameters: list[ParameterAnswer]
     family: str
     stateful: bool
     key: str | None
@@ -60,21 +60,21 @@ class TaskTypeRow(Answer):
     keeps_on_node: bool
 
 
-Sample = answer_of(catalog.Sample)
+Sample = answer_of(catalog.SampleDocument)
 
 
 answer_of(live_documents.SpareDriver, name="Spare")
 Estate = answer_of(live_documents.LiveEstate, name="Estate")
 
 
-class EstateHistory(History):
+class EstateHistory(HistoryAnswer):
     """The estate over time."""
 
     running_tasks: list[float]
     tasks_without_reuse: list[float]
 
 
-class Amounts(Answer):
+class AmountsAnswer(Answer):
     """What was used, and money as decimals in text, exact to the billionth.
 
     Of what is paid ``batches_…`` is for batches, whatever was in them, and of that ``latency_…`` for latency limits;
@@ -95,7 +95,7 @@ class Amounts(Answer):
     latency_known: float
 
 
-class DataflowBill(Amounts):
+class DataflowBillAnswer(AmountsAnswer):
     """A dataflow's part of a bill; ``latency_limit`` says the limits that hold for it now."""
 
     id: str
@@ -104,7 +104,7 @@ class DataflowBill(Amounts):
     latency_limit: str
 
 
-class TaskBill(Amounts):
+class TaskBillAnswer(AmountsAnswer):
     """A task's part of a bill; ``users`` is how many needed it on average."""
 
     task: str
@@ -113,7 +113,7 @@ class TaskBill(Amounts):
     shared_with: list[str]
 
 
-class Period(Answer):
+class PeriodAnswer(Answer):
     """The days of a bill, both included, and its currency."""
 
     first: str = Field(alias="from")
@@ -121,22 +121,22 @@ class Period(Answer):
     currency: str
 
 
-class Bills(Period):
+class Bills(PeriodAnswer):
     """What the caller's dataflows used and pay in a period."""
 
-    total: Amounts
-    dataflows: list[DataflowBill]
+    total: AmountsAnswer
+    dataflows: list[DataflowBillAnswer]
 
 
-class Bill(Period):
+class BillAnswer(PeriodAnswer):
     """One dataflow's bill, task by task; ``latency_limit`` says the limits that hold for it now."""
 
     id: str
     name: str
     team: str
     latency_limit: str
-    total: Amounts
-    tasks: list[TaskBill]
+    total: AmountsAnswer
+    tasks: list[TaskBillAnswer]
 
 
 class Me(Answer):
@@ -175,14 +175,14 @@ class Models(Answer):
     models: list[ModelVersionRow]
 
 
-class Containment(Answer):
+class ContainmentAnswer(Answer):
     """Whether plans of the team may refine wider tasks that run."""
 
     team: str
     containment: bool
 
 
-class Defragmentation(Answer):
+class DefragmentationAnswer(Answer):
     """What Weir may do by itself for the team."""
 
     team: str

@@ -4,14 +4,13 @@ Imports everything of the site below the API. Read ``submission.py`` first, then
 """
 
 from dashboard.approvals.services.adopting import adopt_near_miss
-from dashboard.approvals.services.changing import change_dataflow, propose_version
 from dashboard.approvals.services.commenting import comment_on, edit_comment, resolve_thread, see_mentions
 from dashboard.approvals.services.draining import empty_nodes
 from dashboard.approvals.services.enacting import drop_left_bundles, record_progress, roll_back_proposal
-from dashboard.approvals.services.forgetting import forget_plans
 from dashboard.approvals.services.guarding import guard
-from dashboard.approvals.services.holding import enact_held
-from dashboard.approvals.services.rearranging import (
+from dashboard.approvals.services.plan_holds import enact_held
+from dashboard.approvals.services.plan_retention import forget_plans
+from dashboard.approvals.services.rearrangement_proposals import (
     REARRANGEMENTS,
     defragment_dataflow,
     move_query,
@@ -21,13 +20,14 @@ from dashboard.approvals.services.rearranging import (
 )
 from dashboard.approvals.services.reviewing import approve_proposal, cancel_proposal, reject_proposal
 from dashboard.approvals.services.ruling import agree_to_rules, decline_rules, set_rules
-from dashboard.approvals.services.scheduling import propose_schedule
+from dashboard.approvals.services.schedule_proposals import propose_schedule
 from dashboard.approvals.services.submission import (
     choose_joining,
     prepare_proposal,
     recompute_proposal,
     submit_dataflow,
 )
+from dashboard.approvals.services.version_proposals import change_dataflow, propose_version
 from dashboard.approvals.services.waiting_plans import carry_over_waiting
 
 __all__ = [

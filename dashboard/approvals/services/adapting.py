@@ -28,28 +28,28 @@ from dashboard.approvals.lifecycle import (
     UNPLANNABLE,
 )
 from dashboard.approvals.models import Proposal, Review
-from dashboard.approvals.moves import move_proposal
+from dashboard.approvals.proposal_states import move_proposal
 from dashboard.approvals.services.enacting import take_back
 from dashboard.approvals.services.submission import open_proposal
 from dashboard.audit.trail import Audit, audited
 from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.permissions import is_uuid
 from dashboard.controllers.models import RoundRow
-from dashboard.controllers.stored import loop_time
-from dashboard.operations.estate_store.estate import current_estate
+from dashboard.controllers.stored_rounds import loop_time
+from dashboard.operations.estate_store.estate_loader import current_estate
 from dashboard.operations.estate_store.generation import lock_generation
-from dashboard.operations.latency_limits.modes import is_still_wanted
+from dashboard.operations.latency_limits.batch_modes import is_still_wanted
 from dashboard.operations.models import BatchFigures, CutTask
-from dashboard.plans.kinds import SITE_PLAN_KINDS
 from dashboard.plans.selectors import plan_of
-from scheduler.controllers import values
+from dashboard.plans.site_plan_kinds import SITE_PLAN_KINDS
+from scheduler.controllers import loop_values
 from scheduler.controllers.chaining import FUSES_BELOW, UNDO
 from scheduler.controllers.changes import BatchMode
-from scheduler.controllers.protocol import Progress
-from scheduler.controllers.values import ASKED, BEGUN, CHECKING, ENACTING, WITHDRAWING, Begin, Command, RollBack
+from scheduler.controllers.controller_port import CommandProgress
+from scheduler.controllers.loop_values import ASKED, BEGUN, CHECKING, ENACTING, WITHDRAWING, Begin, Command, RollBack
 from scheduler.model.errors import WeirError
 from scheduler.model.plan_kinds import DEFRAGMENT, ISOLATE, MOVE, SET, PlanKind
-from scheduler.model.settings import USUAL
+from scheduler.model.settings_of_fragments import USUAL
 
 ASKED_FOR = timedelta(minutes=1)
 _PHASES: Mapping[str, str] = {
@@ -78,30 +78,31 @@ class PlanActuator:
     outdated: Callable[[RoundRow, Proposal], str] = lambda row, proposal: ""
     lapsed: Callable[[Proposal], str] = lambda proposal: ""
 
-    def progress(self, rows: Sequence[RoundRow]) -> Mapping[str, Progress]:
+    def progress(self, rows: Sequence[RoundRow]) -> Mapping[str, CommandProgress]:
         """What has become of rounds, by their proposals."""
         proposals = {
             proposal.round_id: proposal for proposal in Proposal.objects.filter(round__in=rows).select_related("plan")}
         return {row.key: self._progress(row, proposals.get(row.pk)) for row in rows}
 
-    def _progress(self, row: RoundRow, proposal: Proposal | None) -> Progress:
+    def _progress(self, row: RoundRow, proposal: Proposal | None) -> CommandProgress:
         if proposal is None:
             if row.stuck and row.phase == BEGUN:
-                return Progress("overtaken", row.stuck)
-            return Progress("declined" if row.phase == WITHDRAWING else "absent", row.stuck)
-        if row.stuck and row.phase == values.ROLLING_BACK:
-            return Progress("stuck", row.stuck)
+                return CommandProgress("overtaken", row.stuck)
+            return CommandProgress("declined" if row.phase == WITHDRAWING else "absent", row.stuck)
+        if row.stuck and row.phase == loop_values.ROLLING_BACK:
+            return CommandProgress("stuck", row.stuck)
         if proposal.status in {REJECTED, CANCELLED}:
             by_people = proposal.status == REJECTED or row.phase != WITHDRAWING
             if UNDO in row.decision["arguments"] and not proposal.plan.document:  # it cannot be cut where it was
-                return Progress("declined", _why_none(proposal), refused=True)
-            return Progress("declined", _verdict(proposal) if by_people else "", refused=by_people)
+                return CommandProgress("declined", _why_none(proposal), refused=True)
+            return CommandProgress("declined", _verdict(proposal) if by_people else "", refused=by_people)
         if proposal.status == PENDING and row.phase == ASKED and (why := self.outdated(row, proposal)):
-            return Progress("overtaken", why)
-        if row.phase in {ENACTING, CHECKING, values.ROLLING_BACK} and proposal.status in {EXECUTING, FAILED, DONE} and (
+            return CommandProgress("overtaken", why)
+        if row.phase in {ENACTING, CHECKING, loop_values.ROLLING_BACK} and proposal.status in {
+            EXECUTING, FAILED, DONE} and (
                 why := self.lapsed(proposal)):
-            return Progress("rolled_back", why)
-        return Progress(_PHASES.get(proposal.status, "absent"), _why(proposal))
+            return CommandProgress("rolled_back", why)
+        return CommandProgress(_PHASES.get(proposal.status, "absent"), _why(proposal))
 
     def busy(self) -> Mapping[str, str]:
         """Dataflows about which a proposal is open or under way."""
@@ -137,7 +138,7 @@ class PlanActuator:
             elif proposal is None:
                 done = False
             elif isinstance(command, RollBack):
-                done = row.phase == values.ROLLING_BACK and _take_back(audit, row, proposal, generation)
+                done = row.phase == loop_values.ROLLING_BACK and _take_back(audit, row, proposal, generation)
             else:
                 done = row.phase == WITHDRAWING and _withdraw(audit, proposal)
             if not done:
@@ -155,7 +156,7 @@ class PlanActuator:
             row.stuck = "What it is about is there no more."
             row.save(update_fields=["stuck"])
             return False
-        proposal = open_proposal(audit, record, self.kind.name, options=options, turn=row)
+        proposal = open_proposal(audit, record, self.kind.name, options=options, loop_round=row)
         audit.subject, audit.details = record, {"proposal": str(proposal.pk), "round": row.key}
         return True
 

@@ -6,14 +6,14 @@ from uuid import UUID
 
 from dashboard.approvals.lifecycle import CANCELLED
 from dashboard.approvals.models import Proposal
-from dashboard.approvals.moves import move_proposal
-from dashboard.approvals.near_misses import changed_text, near_misses_of, version_of
+from dashboard.approvals.near_miss_search import changed_text, near_misses_of, version_of
 from dashboard.approvals.permissions import proposal_for
+from dashboard.approvals.proposal_states import move_proposal
 from dashboard.approvals.services.submission import submit_dataflow
 from dashboard.audit.trail import audited
 from dashboard.catalog import lifecycle as dataflows
-from dashboard.catalog.documents import parse_document
-from dashboard.catalog.moves import move_dataflow
+from dashboard.catalog.dataflow_states import move_dataflow
+from dashboard.catalog.document_checks import parse_document
 from dashboard.operations.estate_store.generation import lock_generation
 from dashboard.teams.models import Role, User
 from dashboard.teams.permissions import require_role, viewer_of

@@ -12,7 +12,7 @@ from dashboard.approvals.models import Comment, Mention, Proposal
 from dashboard.approvals.permissions import proposal_for
 from dashboard.audit.trail import audited
 from dashboard.catalog.selectors import graph_of
-from dashboard.core.errors import BadInput
+from dashboard.core.http_errors import BadInput
 from dashboard.teams.models import User
 from dashboard.teams.permissions import Viewer, viewer_of
 from scheduler.model.errors import InvalidTransition, NotFound, PermissionDenied

@@ -15,10 +15,10 @@ from dashboard.approvals.drains import ATTEMPT, Outgoing, cause_of_failure, is_o
 from dashboard.approvals.lifecycle import FAILED
 from dashboard.approvals.models import Proposal
 from dashboard.approvals.services.enacting import take_back
-from dashboard.approvals.services.rearranging import open_move
+from dashboard.approvals.services.rearrangement_proposals import open_move
 from dashboard.approvals.services.submission import plan_anew
 from dashboard.audit.trail import audited
-from dashboard.operations.estate_store.estate import current_estate
+from dashboard.operations.estate_store.estate_loader import current_estate
 from dashboard.operations.estate_store.generation import lock_generation
 from dashboard.operations.estate_store.offered_slots import silent_nodes
 from dashboard.operations.models import NodeRow

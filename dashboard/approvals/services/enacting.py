@@ -15,26 +15,26 @@ from dashboard import jobs
 from dashboard.approvals import permissions
 from dashboard.approvals.lifecycle import DONE, EXECUTING, FAILED, ROLLED_BACK, ROLLING_BACK, STALE, UNDER_WAY
 from dashboard.approvals.models import Proposal
-from dashboard.approvals.moves import move_proposal
 from dashboard.approvals.plan_in_force import plans_in_force
+from dashboard.approvals.proposal_states import move_proposal
 from dashboard.audit.trail import Audit, audited
 from dashboard.catalog import lifecycle as dataflows
+from dashboard.catalog.dataflow_states import move_dataflow
 from dashboard.catalog.models import DataflowRecord
-from dashboard.catalog.moves import move_dataflow
 from dashboard.catalog.permissions import visible_to
 from dashboard.catalog.services import take_version
-from dashboard.history.store import DatabaseHistory
+from dashboard.history.history_store import DatabaseHistory
 from dashboard.operations.estate_store.estate_reader import StoredEstate
 from dashboard.operations.estate_store.estate_writer import drop_bundles, on_slots_there, store_plan
 from dashboard.operations.estate_store.generation import lock_generation
 from dashboard.operations.models import EstateState
 from dashboard.plans import services as plans
 from dashboard.plans.computing import compute
-from dashboard.plans.joining import by_schedule, last_options
-from dashboard.plans.kinds import SITE_PLAN_KINDS
+from dashboard.plans.joining_options import by_schedule, last_options
 from dashboard.plans.models import PlanRecord
 from dashboard.plans.scheduling_problem import problem_of
 from dashboard.plans.selectors import plan_of
+from dashboard.plans.site_plan_kinds import SITE_PLAN_KINDS
 from dashboard.plans.stale_profiles import profiles_since
 from dashboard.teams.models import Team, User
 from dashboard.teams.permissions import viewer_of

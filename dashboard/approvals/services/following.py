@@ -16,7 +16,7 @@ from scheduler.contracts.reports import Reports
 from scheduler.model.fragment import RunningBundle, node_of
 from scheduler.model.plan import Plan
 from scheduler.plan_progress import plan_progress
-from scheduler.step_kinds import Evidence
+from scheduler.step_kinds import EnactmentEvidence
 
 
 def plan_under_way(proposal_id: str) -> Plan | None:
@@ -41,7 +41,7 @@ def follow_plans(reports: Reports, *, at: datetime) -> int:
         record = proposal.rollback_plan or proposal.plan
         plan = where_it_runs(plan_of(record))
         touched, slots = touched_nodes(plan), {bundle.slot for bundle in _bundles(plan)}
-        progress = plan_progress(plan, Evidence(
+        progress = plan_progress(plan, EnactmentEvidence(
             reports, gone=(touched - nodes) | slots_gone(slots), awaited=touched & nodes,
             settings=settings_of(list(plan.settings_after))))
         record_progress(proposal_id=proposal.pk, plan_id=record.pk, progress=progress, at=at)

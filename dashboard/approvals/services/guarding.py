@@ -3,7 +3,7 @@ only fail again.
 
 None waits for an approval: a pause is what the dataflow's team chose beforehand, or of a dataflow that gives nothing as
 it is. Each is a proposal without an author, with its reason. Slow tasks within a query are a controller's
-(`scheduler.controllers.isolating`); that they are slow is noted here, every few seconds.
+(`scheduler.controllers.task_isolation`); that they are slow is noted here, every few seconds.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from datetime import datetime
 
 from dashboard import jobs
 from dashboard.approvals.models import Proposal
-from dashboard.approvals.services.rearranging import open_pause
+from dashboard.approvals.services.rearrangement_proposals import open_pause
 from dashboard.audit.trail import audited
 from dashboard.catalog import lifecycle as dataflows
 from dashboard.catalog.models import DataflowRecord

@@ -9,7 +9,7 @@ from dashboard.approvals.models import Ask, Proposal, Review
 from dashboard.audit.trail import Audit
 from dashboard.controllers.selectors import acting_teams
 from dashboard.teams.models import Team
-from scheduler.controllers.values import ACTS
+from scheduler.controllers.loop_values import ACTS
 from scheduler.model.plan import Plan
 
 

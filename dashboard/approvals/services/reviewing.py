@@ -11,13 +11,13 @@ from dashboard.approvals import permissions
 from dashboard.approvals.demands import ROLES, asks_of, missing_teams, statuses
 from dashboard.approvals.lifecycle import CANCELLED, PENDING, REJECTED, STALE
 from dashboard.approvals.models import Proposal, Review
-from dashboard.approvals.moves import move_proposal
-from dashboard.approvals.services.holding import enact_if_open
+from dashboard.approvals.proposal_states import move_proposal
+from dashboard.approvals.services.plan_holds import enact_if_open
 from dashboard.approvals.services.waiting_plans import bring_up_to_date
 from dashboard.audit.trail import Audit, audited
 from dashboard.catalog import lifecycle as dataflows
-from dashboard.catalog.moves import move_dataflow
-from dashboard.core.errors import BadInput
+from dashboard.catalog.dataflow_states import move_dataflow
+from dashboard.core.http_errors import BadInput
 from dashboard.operations.estate_store.generation import lock_generation
 from dashboard.teams.models import Role, Team, User
 from dashboard.teams.permissions import Viewer, viewer_of

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from django.conf import settings
 
+from dashboard.approvals.approval_rules import current_rules, waiting_rules
 from dashboard.approvals.demands import ROLES, approvers
 from dashboard.approvals.models import TeamRules
-from dashboard.approvals.rules import current_rules, waiting_rules
 from dashboard.audit.trail import audited
 from dashboard.teams.models import Role, Team, User
 from dashboard.teams.permissions import require_role, viewer_of

@@ -14,35 +14,35 @@ from dashboard import jobs
 from dashboard.approvals.demands import missing_teams
 from dashboard.approvals.lifecycle import CANCELLED, COMPUTING, FAILED, PENDING, STALE, UNPLANNABLE
 from dashboard.approvals.models import Proposal
-from dashboard.approvals.moves import move_proposal
 from dashboard.approvals.permissions import proposal_for
+from dashboard.approvals.proposal_states import move_proposal
 from dashboard.approvals.services.enacting import overtake
-from dashboard.approvals.services.holding import enact_if_open
+from dashboard.approvals.services.plan_holds import enact_if_open
 from dashboard.approvals.services.review_requests import ask, keep_approvals
 from dashboard.audit.trail import Audit, audited
 from dashboard.catalog import lifecycle as dataflows
-from dashboard.catalog.documents import format_of, parse_document
+from dashboard.catalog.dataflow_states import move_dataflow
+from dashboard.catalog.document_checks import format_of, parse_document
 from dashboard.catalog.models import DataflowRecord
-from dashboard.catalog.moves import move_dataflow
 from dashboard.catalog.services import store_dataflow
 from dashboard.controllers.models import RoundRow
-from dashboard.operations.estate_store.estate import stored_estate
+from dashboard.operations.estate_store.estate_loader import stored_estate
 from dashboard.operations.estate_store.generation import lock_generation
 from dashboard.plans import services as plans
-from dashboard.plans.choices import Choice
+from dashboard.plans.choices import ScheduleChoice
 from dashboard.plans.computing import plan_and_reads
-from dashboard.plans.joining import joined_by, options_of
+from dashboard.plans.joining_options import joined_by, options_of
 from dashboard.plans.models import PlanRecord
 from dashboard.plans.scheduling_problem import problem_of_new
 from dashboard.plans.stale_profiles import profiles_since
-from dashboard.teams.limits import PLANS, PROPOSALS, require_room
 from dashboard.teams.models import Role, Team, User
 from dashboard.teams.permissions import require_role, viewer_of
-from dashboard.teams.secrets import require_secrets
+from dashboard.teams.team_limits import PLANS, PROPOSALS, require_room
+from dashboard.teams.team_secrets import require_secrets
 from scheduler.model.errors import InvalidTransition, WeirError
 from scheduler.model.plan import Plan
 from scheduler.model.plan_kinds import PLAN_KINDS, SUBMIT
-from scheduler.reading import Reads
+from scheduler.read_set import Reads
 
 ATTEMPTS_WITHOUT_LOCK = 2
 AN_HOUR = timedelta(hours=1)
@@ -51,7 +51,7 @@ _Computed = tuple[Plan, Reads] | WeirError  # or why there is no plan
 
 def submit_dataflow(
     *, actor: User, team: Team, text: str, format: str | None = None, fresh: bool = False, begin: str = "now",
-    schedule: Choice | None = None,
+    schedule: ScheduleChoice | None = None,
 ) -> Proposal:
     """Validate and store a dataflow, and ask for its plan.
 
@@ -64,8 +64,8 @@ def submit_dataflow(
     format : str, optional
         ``json`` or ``yaml``; told from the text where it is not given.
     fresh, begin
-        How it joins what is under way (`joining.options_of`).
-    schedule : Choice, optional
+        How it joins what is under way (`joining_options.options_of`).
+    schedule : ScheduleChoice, optional
         By which schedule it is to run; there has to be one here as things stand.
 
     Returns
@@ -226,7 +226,7 @@ def prepare_proposal(*, proposal_id: UUID | str) -> Proposal:
 
 def open_proposal(
     audit: Audit, record: DataflowRecord, kind: str, *, options: Mapping[str, Any] | None = None,
-    turn: RoundRow | None = None, version: int | None = None,
+    loop_round: RoundRow | None = None, version: int | None = None,
 ) -> Proposal:
     """A proposal by the actor of the caller's command, whose plan is being computed.
 
@@ -234,7 +234,7 @@ def open_proposal(
     ----------
     options : mapping of str to Any, optional
         What the plan is asked for, by the kind's names.
-    turn : RoundRow, optional
+    loop_round : RoundRow, optional
         The round of a controller that asks for it.
     version : int, optional
         The number of the version that is planned; the current one where it is not given.
@@ -251,7 +251,7 @@ def open_proposal(
         require_room(PROPOSALS, owner=record.team.name, taken=opened.count())
         _require_plan(record.team)
     plan = plans.request_plan(actor=audit.actor, dataflow=record, kind=kind, options=options, version=version)
-    proposal = Proposal.objects.create(plan=plan, dataflow=record, author=audit.actor, round=turn)
+    proposal = Proposal.objects.create(plan=plan, dataflow=record, author=audit.actor, round=loop_round)
     jobs.prepare_proposal(str(proposal.pk))
     return proposal
 

@@ -20,7 +20,7 @@ from dashboard.plans.carrying_over import PlanCarrier
 from dashboard.plans.selectors import plan_of
 from scheduler.model.errors import WeirError
 from scheduler.model.plan import Plan
-from scheduler.reading import Reads
+from scheduler.read_set import Reads
 
 ROUNDS = 3  # in which the estate may move on; then the job of a later change goes on
 READ_AT_ONCE_CHARS = 400_000  # of what plans looked up: some 4,000 keys, as many as one statement may well name

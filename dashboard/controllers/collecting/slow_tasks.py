@@ -9,13 +9,13 @@ from django.conf import settings
 
 from dashboard import jobs
 from dashboard.catalog import lifecycle as dataflows
-from dashboard.controllers.world import StoredWorld
+from dashboard.controllers.site_world import StoredWorld
 from dashboard.operations.diagnosis import slow_queries
 from dashboard.operations.diagnosis.slow_queries import SlowTask
-from dashboard.operations.live_view.view import View
+from dashboard.operations.live_view.estate_view import View
 from scheduler.controllers.dry_run import Frame
 from scheduler.controllers.evidence import fusions
-from scheduler.controllers.isolating import HoldUp, HoldUps, Waiting
+from scheduler.controllers.task_isolation import HoldUp, HoldUps, Waiting
 from scheduler.history.points import Points
 from scheduler.history.series import DATAFLOW, MINUTE, QUERY, TASK, TEN_SECONDS, Grain, Series
 from scheduler.reuse.isolation import cut_for_others, slowest_task

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dashboard.catalog.models import DataflowRecord
-from dashboard.operations.estate_store.estate import current_estate
+from dashboard.operations.estate_store.estate_loader import current_estate
 from dashboard.operations.estate_store.reader_terms import working_users
 from scheduler.contracts.reports import FAILING, NodeReport, QueryReport, Reports
 from scheduler.model.fragment import Fragment

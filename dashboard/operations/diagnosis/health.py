@@ -16,18 +16,25 @@ from django.conf import settings
 
 from dashboard.operations.diagnosis.slow_queries import stuck_queries
 from dashboard.operations.diagnosis.slow_readers import held_up, spilled
+from dashboard.operations.latency_limits.batch_modes import wanted_modes
 from dashboard.operations.latency_limits.limit_statuses import late_limits
-from dashboard.operations.latency_limits.modes import wanted_modes
+from dashboard.operations.live_view.estate_view import View
 from dashboard.operations.live_view.findings import BAD, NOTE, WARN, Finding, Verdict, verdict
 from dashboard.operations.live_view.live_sources import report_of
-from dashboard.operations.live_view.sinks import report_of as sink_report_of
-from dashboard.operations.live_view.states import GAVE_UP, NODE_SILENT_MS, RECOVERING, SILENT, SILENT_SOURCE, THROTTLED
-from dashboard.operations.live_view.view import View
+from dashboard.operations.live_view.query_states import (
+    GAVE_UP,
+    NODE_SILENT_MS,
+    RECOVERING,
+    SILENT,
+    SILENT_SOURCE,
+    THROTTLED,
+)
+from dashboard.operations.live_view.sink_statuses import report_of as sink_report_of
 from scheduler.contracts.reports import FAILING, RUNNING, STALLED, NodeReport, QueryReport, SlotReport
-from scheduler.latency.status import IMPOSSIBLE
+from scheduler.latency.limits_met import IMPOSSIBLE
 from scheduler.latency.wanted_modes import WantedModes
 from scheduler.model.fragment import Fragment, RunningBundle
-from scheduler.model.latency import from_json
+from scheduler.model.latency_limits import from_json
 
 AWAY, RETRYING = "away", "retrying"  # of a live source, or a sink
 FULL, FULL_MB = "full", 64  # so little free space is as good as none

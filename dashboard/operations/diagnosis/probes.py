@@ -10,9 +10,9 @@ from django.views.decorators.http import require_safe
 
 from dashboard import jobs
 from dashboard.operations.diagnosis.health import FULL, health, site_disk
+from dashboard.operations.live_view.estate_view import view_for
 from dashboard.operations.live_view.findings import verdict
 from dashboard.operations.live_view.telemetry import EVERYTHING
-from dashboard.operations.live_view.view import view_for
 
 
 @require_safe

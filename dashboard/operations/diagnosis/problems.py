@@ -7,15 +7,15 @@ from dataclasses import dataclass
 
 from django.utils import timezone
 
-from dashboard.history.store import DatabaseHistory
+from dashboard.history.history_store import DatabaseHistory
 from dashboard.operations.diagnosis.health import health
+from dashboard.operations.live_view.estate_view import View, view_for
 from dashboard.operations.live_view.findings import BAD, NOTE, WARN, Finding
 from dashboard.operations.live_view.notable import FAILED, Notable, notable_of
 from dashboard.operations.live_view.recording import subject_of
-from dashboard.operations.live_view.view import View, view_for
 from dashboard.teams.permissions import Viewer
 from dashboard.teams.selectors import slugs_known_to
-from scheduler.history.courses import Course, Trend, course, trend, trend_of_events
+from scheduler.history.courses import FindingCourse, Trend, course, trend, trend_of_events
 from scheduler.history.series import (
     ALARM,
     DATAFLOW,
@@ -41,7 +41,7 @@ _SLOW = frozenset({"channel", "spill", "source"})  # what is wrong there shows i
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class EstateProblem:
     """A finding with its ``course``, and its ``direction``: ``worse``, ``better``, ``same``, or empty if unknown.
 
     ``name`` is what people call its part; ``kind`` and ``subject`` are what history knows it by (empty: nothing);
@@ -50,7 +50,7 @@ class Problem:
 
     finding: Finding
     name: str
-    course: Course
+    course: FindingCourse
     direction: str
     kind: str
     subject: str
@@ -71,16 +71,16 @@ class Past:
 
 
 @dataclass(frozen=True, slots=True)
-class Problems:
+class EstateProblems:
     """What is wrong now, what was lately, and the newest errors of queries, as far as one viewer may know."""
 
-    now: Sequence[Problem]
+    now: Sequence[EstateProblem]
     past: Sequence[Past]
     errors: Sequence[Notable]
     view: View
 
 
-def problems(viewer: Viewer) -> Problems:
+def problems(viewer: Viewer) -> EstateProblems:
     """What is wrong, the worst first: what stands still before what goes on, and what gets worse before the rest."""
     view, now_s = view_for(viewer), int(timezone.now().timestamp())
     wrong = health(view)
@@ -90,12 +90,12 @@ def problems(viewer: Viewer) -> Problems:
         begin_s=now_s - LOOKED_BACK_S, end_s=now_s + 1, subjects=_subjects(view, queries),
         teams=slugs_known_to(viewer)))
     trends = _trends(history, wrong, now_s)
-    return Problems(
+    return EstateProblems(
         sorted((_problem(view, finding, notes, trends, now_s) for finding in wrong), key=_worst_first),
         _past(view, wrong, notes, now_s), notable_of(view, queries, count=MOST_ERRORS, kind=FAILED), view)
 
 
-def _worst_first(problem: Problem) -> tuple[object, ...]:
+def _worst_first(problem: EstateProblem) -> tuple[object, ...]:
     finding = problem.finding
     return (_RANKS[finding.severity], problem.direction != WORSE, -len(finding.dataflows), finding.key)
 
@@ -117,7 +117,7 @@ def _by_subject(notes: Iterable[Annotation]) -> dict[tuple[str, str], list[Annot
 def _problem(
     view: View, finding: Finding, notes: Mapping[tuple[str, str], Sequence[Annotation]],
     trends: Mapping[str, str], now_s: int,
-) -> Problem:
+) -> EstateProblem:
     kind, subject = subject_of(finding)
     own = notes.get((kind, subject), ())
     if not own and finding.dataflows:  # nobody else has it
@@ -131,7 +131,7 @@ def _problem(
         direction = _DIRECTIONS[trend_of_events(moments_s, now_s=now_s, over_s=EVENTS_OVER_S)]
     since_s = None if finding.since_ms is None else finding.since_ms // 1000
     name = view.name_of(subject) if kind == TASK and subject in view.estate.tasks else finding.name
-    return Problem(
+    return EstateProblem(
         finding, name, course(counted, now_s=now_s, since_s=since_s), direction, kind, subject, _causes(view, finding),
         _traceback(view, finding))
 

@@ -13,7 +13,7 @@ from django.conf import settings
 from django.db.models import QuerySet
 
 from dashboard import jobs
-from dashboard.operations.estate_store.estate import current_estate
+from dashboard.operations.estate_store.estate_loader import current_estate
 from dashboard.operations.models import CutTask, SlowQuery
 from scheduler.contracts.reports import RUNNING, QueryReport, Reports
 from scheduler.latency.real_time import OPEN_S

@@ -7,8 +7,8 @@ from typing import Any
 
 from dashboard.catalog.lifecycle import PAUSED, PAUSING
 from dashboard.catalog.models import DataflowRecord
+from dashboard.operations.live_view.estate_view import View
 from dashboard.operations.live_view.findings import BAD, WARN, Finding
-from dashboard.operations.live_view.view import View
 from dashboard.operations.models import SlowQuery
 from scheduler.contracts.reports import SpillReport
 from scheduler.model.behind import LOSE_OLDEST, PAUSE, SPILL

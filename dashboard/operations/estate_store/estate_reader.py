@@ -16,7 +16,7 @@ from dashboard.operations.models import BundleSlot, EstateState, FragmentRow, Ru
 from scheduler.model.encoding import bundles_from_data
 from scheduler.model.estate import Submitted
 from scheduler.model.fragment import Fragment, RunningTask, Slot, divided_among
-from scheduler.model.settings import FragmentSettings
+from scheduler.model.settings_of_fragments import FragmentSettings
 from scheduler.model.usage import NAMED, NANO, SlotLoad, Users, nanocores
 
 T = TypeVar("T")

@@ -10,7 +10,7 @@ from dataclasses import asdict, replace
 
 from django.db.models import BooleanField, ExpressionWrapper, F, Q
 
-from dashboard.operations.estate_store.estate import fragments_on, fragments_where
+from dashboard.operations.estate_store.estate_loader import fragments_on, fragments_where
 from dashboard.operations.estate_store.estate_reader import slots_gone, task_of
 from dashboard.operations.estate_store.fragment_settings import settings_for, store_settings
 from dashboard.operations.estate_store.generation import advance, state_for_update
@@ -21,7 +21,7 @@ from scheduler.model.errors import StalePlan, WeirError
 from scheduler.model.estate import Submitted
 from scheduler.model.fragment import Fragment, RunningBundle, RunningTask, Slot
 from scheduler.model.plan import Plan
-from scheduler.model.settings import USUAL
+from scheduler.model.settings_of_fragments import USUAL
 from scheduler.model.usage import SlotLoad, growth_of
 from scheduler.reuse.siblings import kin_of
 

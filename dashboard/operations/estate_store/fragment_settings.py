@@ -12,7 +12,7 @@ from dashboard.audit.trail import audited, inside_command
 from dashboard.operations.estate_store.generation import lock_generation, revise
 from dashboard.operations.models import FragmentRow
 from scheduler.model.fragment import Fragment
-from scheduler.model.settings import MOST_OPEN_A_SLOT, USUAL, FragmentSettings, inherited_settings
+from scheduler.model.settings_of_fragments import MOST_OPEN_A_SLOT, USUAL, FragmentSettings, inherited_settings
 
 
 def settings_of(fragments: Collection[str] | None = None) -> dict[str, FragmentSettings]:

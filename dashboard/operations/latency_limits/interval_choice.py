@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
+from dashboard.operations.latency_limits.batch_modes import note_wanted
 from dashboard.operations.latency_limits.limit_statuses import beyond_reach
-from dashboard.operations.latency_limits.modes import note_wanted
 from dashboard.operations.latency_limits.open_batches import may_be_open
-from dashboard.operations.latency_limits.qos import NodesSetUp, as_it_is, end_all
-from dashboard.operations.live_view.view import View
+from dashboard.operations.latency_limits.qos_setup import NodesSetUp, as_it_is, end_all
+from dashboard.operations.live_view.estate_view import View
 from dashboard.operations.pacing_choice import pacing_in_force
 from scheduler.latency.pacing import Queries
-from scheduler.latency.problem import LimitKey, Wants
-from scheduler.latency.real_time import Chosen, keep_modes
+from scheduler.latency.pacing_problem import LimitKey, Wants
+from scheduler.latency.real_time import BatchModes, keep_modes
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class IntervalChoice(Protocol):
 
     is_published: bool
 
-    def choose(self, problem: PacingProblem, *, at: datetime) -> tuple[Chosen, Mapping[LimitKey, bool]]:
+    def choose(self, problem: PacingProblem, *, at: datetime) -> tuple[BatchModes, Mapping[LimitKey, bool]]:
         """Intervals and modes, with what each limit comes to; and of limits whether they are out of reach, by far."""
 
 
@@ -75,7 +75,7 @@ class ByPlan:
 
     is_published = True
 
-    def choose(self, problem: PacingProblem, *, at: datetime) -> tuple[Chosen, Mapping[LimitKey, bool]]:
+    def choose(self, problem: PacingProblem, *, at: datetime) -> tuple[BatchModes, Mapping[LimitKey, bool]]:
         """Intervals for the modes that queries are set to; notes which modes would be chosen if they were free."""
         end_all(problem.view, at=at)
         limits = [want for _, want in problem.corrected.values()]
@@ -92,7 +92,7 @@ class ByManagers:
     def __init__(self) -> None:
         self._nodes = NodesSetUp()
 
-    def choose(self, problem: PacingProblem, *, at: datetime) -> tuple[Chosen, Mapping[LimitKey, bool]]:
+    def choose(self, problem: PacingProblem, *, at: datetime) -> tuple[BatchModes, Mapping[LimitKey, bool]]:
         """The intervals that managers chose, as nodes report them."""
         self._nodes.publish(problem.view, problem.wants, problem.queries, at=at)
         limits = [want for _, want in problem.corrected.values()]

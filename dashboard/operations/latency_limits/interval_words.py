@@ -5,11 +5,11 @@ from __future__ import annotations
 from statistics import median
 
 from scheduler.latency.pacing import Queries
-from scheduler.latency.real_time import Chosen
-from scheduler.model.latency import in_words
+from scheduler.latency.real_time import BatchModes
+from scheduler.model.latency_limits import in_words
 
 
-def change_in_words(queries: Queries, chosen: Chosen, was_open: frozenset[str], changed: list[str]) -> str:
+def change_in_words(queries: Queries, chosen: BatchModes, was_open: frozenset[str], changed: list[str]) -> str:
     """What has changed of some queries of a dataflow: modes first, else how far apart batches or groups begin."""
     opened = [query for query in changed if query in chosen.open and query not in was_open]
     if opened:

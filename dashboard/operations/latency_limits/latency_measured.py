@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dashboard.history.store import DatabaseHistory
+from dashboard.history.history_store import DatabaseHistory
 from dashboard.operations.models import LatencyStatus
 from scheduler.history.series import TEN_SECONDS
-from scheduler.latency.limit_points import Point, points_of
+from scheduler.latency.limit_points import LatencyPoint, points_of
 from scheduler.model.estate import Estate
-from scheduler.model.latency import LatencyLimit
+from scheduler.model.latency_limits import LatencyLimit
 
 
 def measured_along(estate: Estate, row: LatencyStatus, limit: LatencyLimit) -> dict[str, float]:
@@ -25,7 +25,8 @@ def measured_along(estate: Estate, row: LatencyStatus, limit: LatencyLimit) -> d
     path = [estate.fragments[query] for query, *_ in row.path if query in estate.fragments]
     if submitted is None or len(path) < len(row.path) or not all(fragment.active_tasks for fragment in path):
         return {}
-    places: Sequence[Point] = [Point(), *(Point((fragment.active_tasks[-1],)) for fragment in path)]
+    places: Sequence[LatencyPoint] = [
+        LatencyPoint(), *(LatencyPoint((fragment.active_tasks[-1],)) for fragment in path)]
     if limit.along:
         queries, places = points_of(estate, str(row.dataflow_id), limit)
         if list(queries) != [fragment.id for fragment in path]:
@@ -36,7 +37,7 @@ def measured_along(estate: Estate, row: LatencyStatus, limit: LatencyLimit) -> d
         if before is not None and after is not None}
 
 
-def _means(row: LatencyStatus, limit: LatencyLimit, places: Sequence[Point]) -> list[float | None]:
+def _means(row: LatencyStatus, limit: LatencyLimit, places: Sequence[LatencyPoint]) -> list[float | None]:
     """The mean age at each of some places, in seconds; None where it was not measured."""
     end_s = int(row.at.timestamp()) + 1
     points = DatabaseHistory().read(

@@ -8,17 +8,17 @@ from dataclasses import replace
 from django.conf import settings
 
 from dashboard import jobs
-from dashboard.operations.live_view.view import View
-from scheduler.latency import problem
+from dashboard.operations.live_view.estate_view import View
+from scheduler.latency import pacing_problem
 from scheduler.latency.batch_costs import TIMES_ITS_CPU, BatchesSeen
 from scheduler.latency.breakdown import Breakdown, Hop, broken_down, part_broken_down
 from scheduler.latency.limit_points import metric_of
 from scheduler.latency.pacing import Queries
-from scheduler.latency.problem import IntervalBounds, MeasuredRates, Wants
+from scheduler.latency.pacing_problem import IntervalBounds, MeasuredRates, Wants
 from scheduler.latency.ways import Part, part_of
 from scheduler.model.costs import Costs
 from scheduler.model.estate import Submitted
-from scheduler.model.latency import LatencyLimit
+from scheduler.model.latency_limits import LatencyLimit
 
 Measure = tuple[str, tuple[str, ...], float | None, float]  # dataflow, along what, which percentile, over how long
 
@@ -27,11 +27,11 @@ def queries_of(
     view: View, *, costs: Costs, seen: Mapping[str, BatchesSeen], trigger_ms: Mapping[str, int],
     times_its_cpu: float = TIMES_ITS_CPU,
 ) -> Queries:
-    """The queries of a view by fragment, at the rates that are measured: see `scheduler.latency.problem`."""
+    """The queries of a view by fragment, at the rates that are measured: see `scheduler.latency.pacing_problem`."""
     flows = view.reading.flows
     rates = MeasuredRates(flows.queries, {
         name: flow.rate_per_s for name, flow in flows.tasks.items()}) if view.reading.measured else MeasuredRates()
-    return problem.queries_of(
+    return pacing_problem.queries_of(
         view.estate, task_types=jobs.task_types(), costs=costs, rates=rates,
         intervals=IntervalBounds(settings.TRIGGER_MS / 1000, settings.LONGEST_TRIGGER_MS / 1000), seen=seen,
         trigger_ms=trigger_ms, times_its_cpu=times_its_cpu)
@@ -39,7 +39,7 @@ def queries_of(
 
 def wants_of(view: View) -> Wants:
     """The limits of the running dataflows of a view, by dataflow and number; those whose tasks rest are left out."""
-    return problem.wants_of(view.estate, {name: record.latency_limits for name, record in view.records.items()})
+    return pacing_problem.wants_of(view.estate, {name: record.latency_limits for name, record in view.records.items()})
 
 
 def latency_ms(view: View, dataflow: str, limit: LatencyLimit) -> float | None:

@@ -11,14 +11,14 @@ from django.conf import settings
 
 from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.selectors import dataflow as dataflow_of
-from dashboard.operations.estate_store.estate import current_estate
+from dashboard.operations.estate_store.estate_loader import current_estate
 from dashboard.operations.latency_limits.latency_measured import measured_along
 from dashboard.operations.latency_limits.limit_statuses import is_lasting, is_met_by_measurement
 from dashboard.operations.models import BatchFigures, LatencyStatus
 from dashboard.teams.permissions import Viewer
-from scheduler.latency.status import IMPOSSIBLE, MET, MISSED, WAITING
+from scheduler.latency.limits_met import IMPOSSIBLE, MET, MISSED, WAITING
 from scheduler.model.estate import Estate
-from scheduler.model.latency import LatencyLimit, from_json, in_words, to_json
+from scheduler.model.latency_limits import LatencyLimit, from_json, in_words, to_json
 
 OFFERED_S = (0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 30.0, 60.0)
 

@@ -15,22 +15,24 @@ from django.db import transaction
 
 from dashboard.operations.latency_limits.latency_problem import Measure, measure_of
 from dashboard.operations.models import LatencyStatus
-from scheduler.latency import status
-from scheduler.latency.pacing import Expected, Pacing, Wanted
-from scheduler.latency.problem import LimitKey, Wants
-from scheduler.latency.real_time import Chosen
-from scheduler.latency.status import LimitStatus, Settled, is_beyond, state_of
-from scheduler.model.latency import LatencyLimit, from_json, to_json
+from scheduler.latency import limits_met
+from scheduler.latency.limits_met import LimitStatus, Settled, is_beyond, state_of
+from scheduler.latency.pacing import Expected, LimitOnWay, Pacing
+from scheduler.latency.pacing_problem import LimitKey, Wants
+from scheduler.latency.real_time import BatchModes
+from scheduler.model.latency_limits import LatencyLimit, from_json, to_json
 
 TOLD_AGAIN_S = 60.0  # what a limit comes to is written so often, though nothing has changed
 
 
-def beyond_reach(wants: Wants, now: Chosen, free: Chosen, *, known: Collection[str]) -> dict[LimitKey, bool | None]:
+def beyond_reach(
+    wants: Wants, now: BatchModes, free: BatchModes, *, known: Collection[str]
+) -> dict[LimitKey, bool | None]:
     """Whether limits are beyond what intervals and open batches can do; None where not enough is known.
 
     Parameters
     ----------
-    now, free : Chosen
+    now, free : BatchModes
         With the modes in force, and with those that would be chosen. Where these differ on a limit's way they come
         first, whether they meet it or only help.
     known : collection of str
@@ -91,7 +93,7 @@ def store_statuses(
 
 
 def _status(
-    key: LimitKey, limit: LatencyLimit, want: Wanted, expected: Expected, settled: Settled,
+    key: LimitKey, limit: LatencyLimit, want: LimitOnWay, expected: Expected, settled: Settled,
     row: LatencyStatus | None, is_beyond_reach: bool | None, at: datetime,
 ) -> LatencyStatus:
     same_limit = row is not None and row.limit == to_json((limit,))
@@ -111,8 +113,8 @@ def _status(
               for query, (wait, batch) in zip(expected.path, expected.parts_s, strict=True)],
         full=list(expected.full),
         since=row.since if same_limit and row.state == state else at,
-        late_since=late_since if state in status.LATE else None, at=at,
-        hopeless=state == status.IMPOSSIBLE and is_beyond_reach)
+        late_since=late_since if state in limits_met.LATE else None, at=at,
+        hopeless=state == limits_met.IMPOSSIBLE and is_beyond_reach)
 
 
 def status_of(row: LatencyStatus) -> LimitStatus | None:
@@ -127,10 +129,10 @@ def status_of(row: LatencyStatus) -> LimitStatus | None:
 def late_limits() -> dict[str, LatencyStatus]:
     """The worst limit of each dataflow that is missed for as long as it is measured over, or that nothing meets."""
     worst: dict[str, LatencyStatus] = {}
-    for row in LatencyStatus.objects.filter(state__in=status.LATE).order_by("number"):
-        if row.state == status.IMPOSSIBLE or is_lasting(row):
+    for row in LatencyStatus.objects.filter(state__in=limits_met.LATE).order_by("number"):
+        if row.state == limits_met.IMPOSSIBLE or is_lasting(row):
             key = str(row.dataflow_id)
-            if key not in worst or (worst[key].state, row.state) == (status.MISSED, status.IMPOSSIBLE):
+            if key not in worst or (worst[key].state, row.state) == (limits_met.MISSED, limits_met.IMPOSSIBLE):
                 worst[key] = row
     return worst
 
@@ -138,13 +140,13 @@ def late_limits() -> dict[str, LatencyStatus]:
 def is_lasting(row: LatencyStatus) -> bool:
     """Whether a limit has been missed for as long as it is measured over."""
     (limit,) = from_json(row.limit) or (None,)
-    return limit is not None and row.state == status.MISSED and row.late_since is not None and (
+    return limit is not None and row.state == limits_met.MISSED and row.late_since is not None and (
         (row.at - row.late_since).total_seconds() >= limit.over_s)
 
 
 def is_met_by_measurement(row: LatencyStatus) -> bool:
     """Whether a limit is met by what was measured alone: by the model it cannot be."""
-    return row.state == status.MET and row.least_s is not None
+    return row.state == limits_met.MET and row.least_s is not None
 
 
 def _differ(row: LatencyStatus, made: LatencyStatus) -> bool:

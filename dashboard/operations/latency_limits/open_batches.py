@@ -7,7 +7,7 @@ from collections.abc import Collection
 from django.conf import settings
 
 from dashboard import jobs
-from dashboard.operations.estate_store.estate import fragments_where
+from dashboard.operations.estate_store.estate_loader import fragments_where
 from dashboard.operations.estate_store.fragment_settings import slots_without_room
 from dashboard.operations.models import BatchFigures, RunningTaskRow
 from dashboard.operations.pacing_choice import pacing_in_force
@@ -15,7 +15,7 @@ from scheduler.contracts.reports import RUNNING, Reports
 from scheduler.model.errors import InvalidTransition
 from scheduler.model.estate import Estate
 from scheduler.model.plan import Plan
-from scheduler.model.settings import MOST_OPEN_A_SLOT
+from scheduler.model.settings_of_fragments import MOST_OPEN_A_SLOT
 
 
 def may_be_open() -> bool:

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from dashboard import jobs
-from dashboard.operations.live_view.costs import costs_of, document_of, newest_fit
+from dashboard.operations.live_view.learned_costs import costs_of, document_of, newest_fit
 from dashboard.operations.models import CostFit, CostObservation, NodeRow
 from scheduler.model.costs import Costs
 from scheduler.model.fragment import node_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from dashboard.operations.live_view.view import View
+from dashboard.operations.live_view.estate_view import View
 from scheduler.contracts.reports import QueryReport
 from scheduler.model.fragment import node_of
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from django.conf import settings
 
-from dashboard import connectors, jobs
-from dashboard.core.errors import TooLarge
+from dashboard import connector_calls, jobs
+from dashboard.core.http_errors import TooLarge
 from dashboard.operations.models import RunningTaskRow
 from dashboard.teams.models import Secret
 from scheduler.model.errors import WeirError
@@ -54,7 +54,7 @@ class NothingRead(WeirError):
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class IngestResult:
     """What became of what was posted: events taken, events that could not be read, with the first reasons; ``again``
     where it was taken before under the same key, with the figures of then."""
 
@@ -64,7 +64,7 @@ class Taken:
     again: bool
 
 
-def ingest(address: str, *, token: str, body: bytes, content_type: str, key: str) -> Taken:
+def ingest(address: str, *, token: str, body: bytes, content_type: str, key: str) -> IngestResult:
     """Take in what was posted to an address, ``team/name``, once for each live source that reads it.
 
     Parameters
@@ -86,7 +86,7 @@ def ingest(address: str, *, token: str, body: bytes, content_type: str, key: str
             remedy="See the address on the dataflow's page while it runs, and send “Authorization: Bearer …” with the "
             "secret that its source names as token.")
     format = FORMATS.get(content_type.partition(";")[0].strip().lower())
-    post = connectors.Post(body, format=format, key=key)
+    post = connector_calls.Post(body, format=format, key=key)
     if len(sources) > 1:
         sources = _that_take_it(sources, post)
     results = [_pushed(row, post) for row in sources]
@@ -95,7 +95,7 @@ def ingest(address: str, *, token: str, body: bytes, content_type: str, key: str
         reasons = results[0].reasons
         raise NothingRead(
             "Not one event could be read.", remedy=f"The first: it {reasons[0]}.", reasons=list(reasons))
-    return Taken(read[0].taken, read[0].dead, read[0].reasons, all(result.again for result in read))
+    return IngestResult(read[0].taken, read[0].dead, read[0].reasons, all(result.again for result in read))
 
 
 def opens(address: str, token: str) -> bool:
@@ -117,11 +117,11 @@ def _opens(token: str, row: RunningTaskRow) -> bool:
     return bool(value) and hmac.compare_digest(value.encode(), token.encode())
 
 
-def _that_take_it(sources: list[RunningTaskRow], post: connectors.Post) -> list[RunningTaskRow]:
+def _that_take_it(sources: list[RunningTaskRow], post: connector_calls.Post) -> list[RunningTaskRow]:
     """The active readers, if every one has room. A caller who hears that one is full posts to all of them again."""
     try:
-        room = connectors.room_in([row.pk for row in sources], post)
-    except connectors.KeyUsed:
+        room = connector_calls.room_in([row.pk for row in sources], post)
+    except connector_calls.KeyUsed:
         raise _other_body() from None
     if "full" in room.values():
         raise TooFull("The readers of this source are behind.", remedy="Post it again after a second.")
@@ -134,17 +134,17 @@ def _other_body() -> OtherBody:
         remedy="Post it under a key of its own.")
 
 
-def _pushed(row: RunningTaskRow, post: connectors.Post) -> connectors.Pushed:
+def _pushed(row: RunningTaskRow, post: connector_calls.Post) -> connector_calls.Pushed:
     try:
-        return connectors.push(row.pk, row.config, post)
-    except connectors.KeyUsed:
+        return connector_calls.push(row.pk, row.config, post)
+    except connector_calls.KeyUsed:
         raise _other_body() from None
-    except connectors.TooMuch as much:
+    except connector_calls.TooMuch as much:
         raise TooMany(
             f"What was posted {much}.",
             remedy=f"Post less at a time; the operator's setting for events is WEIR_INGEST_EVENTS, now "
             f"{settings.INGEST_EVENTS:,}.") from None
-    except connectors.NotTaken as refusal:
+    except connector_calls.NotTaken as refusal:
         if refusal.at_rest:
             raise AtRest(
                 "Nobody reads this source now: its dataflows are paused, or are just starting.",

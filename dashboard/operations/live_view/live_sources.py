@@ -7,12 +7,12 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-from dashboard import connectors, jobs
+from dashboard import connector_calls, jobs
 from dashboard.catalog.permissions import dataflow_for
-from dashboard.operations.estate_store.estate import current_estate
+from dashboard.operations.estate_store.estate_loader import current_estate
 from dashboard.operations.estate_store.readable import require_readable
+from dashboard.operations.live_view.estate_view import View
 from dashboard.operations.live_view.live_documents import LiveSource
-from dashboard.operations.live_view.view import View
 from dashboard.teams.permissions import Viewer
 from scheduler.contracts.reports import ConnectorReport
 from scheduler.model.errors import NotFound
@@ -23,7 +23,7 @@ MOST_LETTERS = 200
 
 
 @dataclass(frozen=True, slots=True)
-class DeadLetter:
+class DeadLetterEntry:
     """A message that could not be read: when it came, why, where it was, and how it begins."""
 
     at: datetime
@@ -70,7 +70,7 @@ def address_of(config: Any) -> str | None:
 
 def dead_letters(
     viewer: Viewer, dataflow_id: UUID | str, task_id: str, *, count: int = 50
-) -> list[DeadLetter]:
+) -> list[DeadLetterEntry]:
     """The newest messages that a live source of a dataflow could not read, newest first.
 
     Raises
@@ -89,7 +89,7 @@ def dead_letters(
         raise NotFound("This dataflow has no such live source.", remedy="See its sources while it runs.")
     require_readable(viewer, running)
     return [
-        DeadLetter(
+        DeadLetterEntry(
             datetime.fromtimestamp(letter.at_ms / 1000, UTC), letter.reason, letter.place,
             letter.sample.decode(errors="replace"))
-        for letter in connectors.dead_letters(running, max(1, min(count, MOST_LETTERS)))]
+        for letter in connector_calls.dead_letters(running, max(1, min(count, MOST_LETTERS)))]

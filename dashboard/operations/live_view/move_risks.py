@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from django.conf import settings
 
 from dashboard import jobs
+from dashboard.operations.live_view.estate_view import View
 from dashboard.operations.live_view.handover_pauses import batch_ms_of
-from dashboard.operations.live_view.view import View
 from scheduler.model.fragment import Fragment, node_of
 
 MB = 1_000_000

@@ -11,8 +11,8 @@ from uuid import UUID
 
 from dashboard import jobs
 from dashboard.catalog.permissions import dataflow_for
-from dashboard.operations.estate_store.estate import current_estate
-from dashboard.operations.live_view.view import View, view_for
+from dashboard.operations.estate_store.estate_loader import current_estate
+from dashboard.operations.live_view.estate_view import View, view_for
 from dashboard.teams.permissions import Viewer
 
 FAILED = "fragment_failed"

@@ -9,8 +9,8 @@ from typing import Any
 
 from dashboard import jobs
 from dashboard.operations.live_view.dataflow_use import taken_by_dataflows
+from dashboard.operations.live_view.estate_view import View, exact_rate, sources_and_sinks
 from dashboard.operations.live_view.findings import Finding
-from dashboard.operations.live_view.view import View, exact_rate, sources_and_sinks
 from scheduler.contracts.reports import NodeReport
 from scheduler.history.series import (
     ALARM,

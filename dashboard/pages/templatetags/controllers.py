@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django import template
 
-from scheduler.model.figures import in_digits
+from scheduler.model.figure_words import in_digits
 
 register = template.Library()
 

@@ -11,7 +11,7 @@ from django import template
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from scheduler.model.latency import in_words
+from scheduler.model.latency_limits import in_words
 from scheduler.model.plan_kinds import PLAN_KINDS
 from scheduler.model.profile import counted_threads
 

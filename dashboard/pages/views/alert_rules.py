@@ -9,15 +9,15 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST, require_safe
 
-from dashboard.alerts import rules, services
+from dashboard.alerts import rules_in_force, services
 from dashboard.catalog.models import DataflowRecord
-from dashboard.core.errors import BadInput
+from dashboard.core.http_errors import BadInput
 from dashboard.pages import flash
 from dashboard.pages.views.alerts import may_administer
 from dashboard.teams.models import Team
 from dashboard.teams.selectors import team as team_for
 from dashboard.teams.selectors import teams as teams_of
-from scheduler.alerting.values import SEVERITIES
+from scheduler.alerting.alert_values import SEVERITIES
 
 _NUMBERS = ("threshold", "clear_threshold")
 _SECONDS = ("for_s", "clear_for_s")
@@ -29,9 +29,9 @@ def alert_rules(request: HttpRequest) -> HttpResponse:
     """What is watched, from where on it is wrong, and for how long."""
     owners = [*teams_of(request.viewer), None]
     sections = [{
-        "team": team, "title": team.name if team else "The estate", "rules": rules.rules_of(team),
+        "team": team, "title": team.name if team else "The estate", "rules": rules_in_force.rules_of(team),
         "may_change": may_administer(request, team),
-        "kinds": rules.kinds_of(team) if team else (),
+        "kinds": rules_in_force.kinds_of(team) if team else (),
         "dataflows": DataflowRecord.objects.filter(team=team).order_by("name")[:500] if team else ()}
         for team in owners]
     return render(request, "alerts/rules.html", {"sections": sections, "severities": SEVERITIES})

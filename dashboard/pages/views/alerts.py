@@ -20,8 +20,8 @@ from dashboard.pages import flash
 from dashboard.pages.views.elements import element_url
 from dashboard.teams.models import Role
 from dashboard.teams.selectors import teams as teams_of
-from scheduler.alerting.kinds import BROKEN_PROMISE, RULE_KINDS, TOO_FEW_SLOTS
-from scheduler.alerting.values import SEVERITIES
+from scheduler.alerting.alert_values import SEVERITIES
+from scheduler.alerting.rule_kinds import BROKEN_PROMISE, RULE_KINDS, TOO_FEW_SLOTS
 from scheduler.history.series import QUERY, STREAM, TASK
 from scheduler.model.errors import WeirError
 
@@ -121,14 +121,14 @@ def may_administer(request: HttpRequest, team: object) -> bool:
     return request.viewer.administers if team is None else request.viewer.has_role(team.pk, Role.ADMIN)
 
 
-def _chosen(request: HttpRequest) -> selectors.Chosen:
+def _chosen(request: HttpRequest) -> selectors.AlertFilter:
     def text(name: str) -> str:
         return request.GET.get(name, "").strip()[:60]
 
     show, group, dataflow = text("show"), text("group"), text("dataflow")
     if group.isdecimal() and not show:
         show = selectors.ALL  # a link of a notice leads to all that it told of
-    return selectors.Chosen(
+    return selectors.AlertFilter(
         show=show if show in selectors.SHOWS else selectors.OPEN, severity=text("severity"), kind=text("kind"),
         team=text("team"), dataflow=dataflow if is_uuid(dataflow) else "",
         group=int(group) if group.isdecimal() and len(group) < 16 else None)

@@ -12,7 +12,7 @@ from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from dashboard.audit import selectors as trail
-from dashboard.core.errors import BadInput
+from dashboard.core.http_errors import BadInput
 
 PER_PAGE = 50
 
@@ -39,11 +39,11 @@ def audit_export(request: HttpRequest) -> HttpResponse:
     return response
 
 
-def _chosen(request: HttpRequest) -> trail.Chosen:
+def _chosen(request: HttpRequest) -> trail.AuditFilter:
     def text(name: str) -> str:
         return request.GET.get(name, "").replace("\0", "").strip()
 
-    return trail.Chosen(
+    return trail.AuditFilter(
         words=tuple(text("q").split()), person=text("person"), first=_day(text("from")), last=_day(text("to")))
 
 

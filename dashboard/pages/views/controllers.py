@@ -18,15 +18,15 @@ from dashboard.catalog.permissions import is_uuid, visible_to
 from dashboard.controllers import selectors, services
 from dashboard.controllers.merging import MergedReason, merged_reasons
 from dashboard.controllers.models import RoundRow
-from dashboard.controllers.selectors import ControllerRow, TeamRow
-from dashboard.controllers.stored import round_of
-from dashboard.core.errors import BadInput
+from dashboard.controllers.selectors import ControllerSummary, TeamRow
+from dashboard.controllers.stored_rounds import round_of
+from dashboard.core.http_errors import BadInput
 from dashboard.operations.pacing_choice import pacing_in_force
 from dashboard.pages import flash
 from dashboard.profiles.models import ProfileRecord
 from dashboard.profiles.permissions import known_to
 from dashboard.teams.selectors import team as team_named
-from scheduler.controllers.values import (
+from scheduler.controllers.loop_values import (
     ASKED,
     BROKEN,
     DECLINED,
@@ -85,12 +85,13 @@ def dry_run(request: HttpRequest, controller: str) -> HttpResponse:
     played = selectors.played(
         request.viewer, row.controller, team=chosen.slug, hours=float(hours), policy=policy)
     reasons = merged_reasons(played.reasons)[:REASONS]
-    names = _Names(request, [turn.decision.target for turn in played.rounds] + [reason.target for reason in reasons])
+    names = _Names(
+        request, [loop_round.decision.target for loop_round in played.rounds] + [reason.target for reason in reasons])
     return render(request, "controllers/dry_run.html", {
         "row": row, "controller": row.controller, "team": chosen, "hours": HOURS, "hours_chosen": hours,
         "span": HOURS[hours],
         "policy": policy, "frames": played.frames,
-        "rounds": [_described(turn, names) for turn in played.rounds],
+        "rounds": [_described(loop_round, names) for loop_round in played.rounds],
         "reasons": [_described_reason(reason, names) for reason in reasons]})
 
 
@@ -115,12 +116,12 @@ def controller_set(request: HttpRequest, controller: str) -> HttpResponse:
     return redirect("controller", controller)
 
 
-def _row(request: HttpRequest, name: str) -> ControllerRow:
+def _row(request: HttpRequest, name: str) -> ControllerSummary:
     services.controller_named(name)
     return next(row for row in selectors.overview(request.viewer) if row.controller.name == name)
 
 
-def _chosen_team(row: ControllerRow, slug: str | None) -> TeamRow:
+def _chosen_team(row: ControllerSummary, slug: str | None) -> TeamRow:
     """The team of that slug, or the first one where none is named."""
     if slug is None:
         return row.teams[0]
@@ -163,17 +164,18 @@ def _of_rows(request: HttpRequest, rows: Sequence[RoundRow]) -> list[dict[str, A
 
 def _of_row(request: HttpRequest, row: RoundRow) -> dict[str, Any]:
     """A round with its links."""
-    turn = round_of(row)
+    loop_round = round_of(row)
     return {
-        "key": row.key, "turn": turn, "controller": row.controller, "team": row.team, "begun": row.begun,
+        "key": row.key, "turn": loop_round, "controller": row.controller, "team": row.team, "begun": row.begun,
         "dataflow": row.dataflow, "profile": row.profile, "proposal": getattr(row, "proposal", None),
         "sweep": row.sweep, "phase": row.phase}
 
 
-def _described(turn: Round, names: _Names) -> dict[str, Any]:
-    target = turn.decision.target
+def _described(loop_round: Round, names: _Names) -> dict[str, Any]:
+    target = loop_round.decision.target
     return {
-        "turn": turn, "controller": turn.controller, "begun": datetime.fromtimestamp(turn.begun_s, UTC),
+        "turn": loop_round, "controller": loop_round.controller,
+        "begun": datetime.fromtimestamp(loop_round.begun_s, UTC),
         "dataflow": names.dataflows.get(target), "profile": names.profiles.get(target)}
 
 

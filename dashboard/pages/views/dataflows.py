@@ -18,21 +18,21 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from dashboard import jobs
 from dashboard.approvals import selectors as approvals
 from dashboard.approvals import services
-from dashboard.approvals.near_misses import near_misses_in
+from dashboard.approvals.near_miss_search import near_misses_in
 from dashboard.audit import selectors as trail
-from dashboard.bills.costs import cost_of
+from dashboard.bills.dataflow_costs import cost_of
 from dashboard.catalog import selectors as catalog
 from dashboard.catalog.lifecycle import AT_REST, LIFECYCLE, PAUSED, RUNNING
 from dashboard.catalog.services import choose_when_behind
 from dashboard.controllers.latency_told import latency_card_told
-from dashboard.core.errors import http_status
+from dashboard.core.http_errors import http_status
 from dashboard.explorer.preview import preview_submission
-from dashboard.explorer.versions import compared
+from dashboard.explorer.version_comparison import compared
 from dashboard.operations import selectors as operations
 from dashboard.operations.elements import queries_of
-from dashboard.operations.fragments import fragmentation_of
-from dashboard.operations.live_view.failures import failures
-from dashboard.operations.live_view.states import GAVE_UP
+from dashboard.operations.fragmentation_reader import fragmentation_of
+from dashboard.operations.live_view.failing_queries import failures
+from dashboard.operations.live_view.query_states import GAVE_UP
 from dashboard.operations.services import try_again
 from dashboard.pages import flash
 from dashboard.pages.event_table import event_table

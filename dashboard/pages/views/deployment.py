@@ -14,7 +14,7 @@ from dashboard.approvals import services
 from dashboard.approvals.move_previews import MovePreview, deployment_with_suggestion, preview_of
 from dashboard.approvals.recent_moves import recent_moves
 from dashboard.catalog import selectors as catalog
-from dashboard.operations.live_view.deployment import thresholds
+from dashboard.operations.live_view.deployment_reader import thresholds
 from dashboard.pages import flash
 from dashboard.pages.charts import CHARTS
 from scheduler.history.series import ESTATE

@@ -15,7 +15,7 @@ from dashboard.approvals.drains import drain_of
 from dashboard.operations import elements as parts
 from dashboard.operations import selectors as operations
 from dashboard.operations.diagnosis.health import verdict_of
-from dashboard.operations.diagnosis.problems import Problem
+from dashboard.operations.diagnosis.problems import EstateProblem
 from dashboard.operations.diagnosis.problems import problems as problems_of
 from dashboard.operations.live_view.findings import verdict
 from dashboard.operations.services import NothingElsewhere, drain_node, undrain_node
@@ -135,7 +135,7 @@ def element_url(kind: str, subject: str) -> str:
     return reverse(name, args=[subject]) if name else ""
 
 
-def _row(problem: Problem) -> dict[str, Any]:
+def _row(problem: EstateProblem) -> dict[str, Any]:
     finding, course = problem.finding, problem.course
     return {
         "finding": finding, "name": problem.name, "since": moment_of(course.since_s and 1000 * course.since_s),

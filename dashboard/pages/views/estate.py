@@ -13,9 +13,9 @@ from dashboard.audit import selectors as trail
 from dashboard.catalog.lifecycle import RUNNING
 from dashboard.operations import selectors as operations
 from dashboard.operations.diagnosis.health import verdict_of
-from dashboard.operations.fragments import fragmentations
+from dashboard.operations.fragmentation_reader import fragmentations
 from dashboard.operations.latency_limits.latency_view import worst_states
-from scheduler.latency.status import MET, WAITING
+from scheduler.latency.limits_met import MET, WAITING
 from scheduler.model.fragment import node_of
 
 RECENT = 8

@@ -10,14 +10,14 @@ from django.shortcuts import redirect
 from django.views.decorators.http import require_POST, require_safe
 
 from dashboard.catalog import selectors as catalog
-from dashboard.catalog.documents import limits_for
+from dashboard.catalog.document_checks import limits_for
 from dashboard.catalog.lifecycle import RUNNING
 from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.services import choose_latency
 from dashboard.controllers.latency_told import latency_prices_told
 from dashboard.operations.latency_limits.latency_view import limits_in_words
 from dashboard.pages import flash
-from dashboard.plans.reach import limit_remarks
+from dashboard.plans.latency_remarks import limit_remarks
 
 
 @require_POST

@@ -17,8 +17,8 @@ from dashboard.pages.views.sweeps import bounds_given
 from dashboard.profiles.estimates import estimated_tasks, scale
 from dashboard.profiles.measurable import profile_requests, slot_choices, typical_sweep_s
 from dashboard.profiles.permissions import may_measure
-from dashboard.profiles.progress import progress_of
 from dashboard.profiles.services.sweeps import USUAL, start_sweeps
+from dashboard.profiles.sweep_progress import progress_of
 from dashboard.profiles.targets import SweepTarget
 from dashboard.schedules import options
 from dashboard.schedules.comparison import missing_of

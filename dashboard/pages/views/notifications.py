@@ -18,7 +18,7 @@ from dashboard.pages import flash
 from dashboard.pages.views.alerts import may_administer
 from dashboard.teams.selectors import team as team_for
 from dashboard.teams.selectors import teams as teams_of
-from scheduler.alerting.values import SEVERITIES
+from scheduler.alerting.alert_values import SEVERITIES
 from scheduler.model.errors import WeirError
 
 SHOWN = 30

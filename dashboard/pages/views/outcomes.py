@@ -17,10 +17,10 @@ from django.utils.http import urlencode
 from django.views.decorators.http import require_safe
 
 from dashboard.catalog import selectors as catalog
-from dashboard.pages.figures import outcome_rate_figure
+from dashboard.pages.plots import outcome_rate_figure
 from dashboard.pages.views.missing_profiles import measure_address
 from dashboard.schedules import selectors
-from scheduler.performance.outcome import Reason
+from scheduler.performance.outcome import MissReason
 from scheduler.performance.rates import KEEPS_UP
 
 STILL = timedelta(minutes=1)  # without a reading: it is said that nothing is measured just now
@@ -59,11 +59,13 @@ def outcome_plots(request: HttpRequest, dataflow_id: UUID) -> JsonResponse:
         predicted_per_s=promise.sustained_per_s if promise else None)})
 
 
-def _asked(request: HttpRequest, dataflow_id: UUID) -> selectors.Outcome:
+def _asked(request: HttpRequest, dataflow_id: UUID) -> selectors.ScheduleOutcome:
     return selectors.outcome_of(request.viewer, dataflow_id, proposal_id=request.GET.get("proposal", ""))
 
 
-def _help(reason: Reason, outcome: selectors.Outcome, graph: Mapping[str, list[dict]]) -> dict[str, Any] | None:
+def _help(
+    reason: MissReason, outcome: selectors.ScheduleOutcome, graph: Mapping[str, list[dict]]
+) -> dict[str, Any] | None:
     """Where a click helps: what it says and where it goes."""
     compare = reverse("schedule", args=[outcome.record.pk])
     types = {task["id"]: task["type"] for task in graph["tasks"]}

@@ -14,7 +14,7 @@ from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from dashboard import jobs
-from dashboard.explorer import overlap as explorer
+from dashboard.explorer import overlap_reader as explorer
 from dashboard.pages.graphs import pair_graph
 from dashboard.teams import selectors as teams
 

@@ -16,7 +16,7 @@ from django.utils.text import get_valid_filename
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from dashboard import jobs
-from dashboard.core.errors import BadInput, http_status
+from dashboard.core.http_errors import BadInput, http_status
 from dashboard.operations.live_view.nodes import current_machine
 from dashboard.pages import flash
 from dashboard.pages.profile_figures import profile_figures, trial_figures
@@ -26,14 +26,14 @@ from dashboard.profiles.lifecycle import OPEN, PAUSED, SUGGESTED
 from dashboard.profiles.measurable import unmeasured
 from dashboard.profiles.models import ProfileRecord
 from dashboard.profiles.permissions import may_measure
-from dashboard.profiles.progress import disturbed_by
 from dashboard.profiles.services.choosing import set_aside_profile, use_profile
 from dashboard.profiles.services.importing import import_profiles
-from dashboard.profiles.stored import entry_of, profile_of
-from dashboard.profiles.trials import bounds_of
+from dashboard.profiles.stored_profiles import entry_of, profile_of
+from dashboard.profiles.sweep_progress import disturbed_by
+from dashboard.profiles.trial_orders import bounds_of
 from scheduler.model.errors import InvalidProfile, WeirError
 from scheduler.model.profile import Point, Profile
-from scheduler.model.profile_csv import OPTIONAL, REQUIRED, Entry, write_entries
+from scheduler.model.profile_csv import OPTIONAL, REQUIRED, ProfileEntry, write_entries
 from scheduler.performance.drift import BOUND
 from scheduler.performance.shipped import BY_TRIALS
 
@@ -121,7 +121,7 @@ def profiles_template(request: HttpRequest) -> HttpResponse:
     example = Profile(
         "senml_parse", (Point(1, 100.0, 0.25, 0.02), Point(2, 180.0, 0.45, 0.03)), machine=selectors.current_machine(),
         origin="example: replace these rows by your own")
-    return _csv(write_entries([Entry(example)]), "profiles-template")
+    return _csv(write_entries([ProfileEntry(example)]), "profiles-template")
 
 
 @require_http_methods(["GET", "HEAD", "POST"])

@@ -21,7 +21,7 @@ from dashboard.approvals.comments import threads_of
 from dashboard.approvals.demands import still_needed
 from dashboard.approvals.difference import difference
 from dashboard.approvals.lifecycle import LIFECYCLE, OPEN, PENDING, STALE, UNDER_WAY
-from dashboard.approvals.near_misses import near_miss_row, near_misses_of
+from dashboard.approvals.near_miss_search import near_miss_row, near_misses_of
 from dashboard.approvals.version_changes import names_in
 from dashboard.approvals.wording import step_text
 from dashboard.audit import selectors as trail

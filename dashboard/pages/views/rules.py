@@ -8,9 +8,9 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_POST
 
-from dashboard.approvals.rules import current_rules, versions_of, waiting_rules
+from dashboard.approvals.approval_rules import current_rules, versions_of, waiting_rules
 from dashboard.approvals.services import agree_to_rules, decline_rules, set_rules
-from dashboard.core.errors import http_status
+from dashboard.core.http_errors import http_status
 from dashboard.pages import flash
 from dashboard.pages.rules_form import fields_of, in_words, rules_from
 from dashboard.teams import selectors

@@ -18,19 +18,19 @@ from dashboard.approvals import services
 from dashboard.approvals.lifecycle import PENDING
 from dashboard.catalog import selectors as catalog
 from dashboard.catalog.lifecycle import RUNNING
-from dashboard.core.errors import http_status
+from dashboard.core.http_errors import http_status
 from dashboard.operations.latency_limits.latency_view import offer_of
 from dashboard.pages import flash
-from dashboard.pages.figures import curve_figure
+from dashboard.pages.plots import curve_figure
 from dashboard.pages.templatetags.schedules import exact_rate
 from dashboard.pages.templatetags.weir import words
 from dashboard.pages.views.missing_profiles import may_measure_for, measure_address, missing_part
-from dashboard.plans.choices import LEAST_RATE_PER_S, Choice
+from dashboard.plans.choices import LEAST_RATE_PER_S, ScheduleChoice
 from dashboard.plans.selectors import plan_of
 from dashboard.schedules import options, selectors
 from dashboard.schedules.as_it_runs import as_it_runs
-from dashboard.schedules.comparison import Row, best_of
-from dashboard.schedules.slots import slots_grid
+from dashboard.schedules.comparison import ComparisonRow, best_of
+from dashboard.schedules.slot_details import slots_grid
 from dashboard.teams.models import Role
 from scheduler.model.errors import NotFound, WeirError
 from scheduler.model.plan_kinds import PLAN_KINDS, names_where
@@ -120,7 +120,7 @@ def schedule_propose(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
     catalog.dataflow(request.viewer, dataflow_id)
     given, address = request.POST, reverse("schedule", args=[dataflow_id])
     try:
-        choice = None if given.get("without") == "1" else Choice.of(
+        choice = None if given.get("without") == "1" else ScheduleChoice.of(
             pair=given.get("pair", "").split("-"), rate_per_s=options.rate_of(given.get("rate", "")),
             routing=given.get("routing", ROUTINGS[0]))
         if choice is not None:  # what is refused is seen where it was chosen
@@ -162,7 +162,7 @@ def _answer(request: HttpRequest, record: DataflowRecord, answer: options.Schedu
     best = best_of(answer.rows)
     wanted = pair_of(request.GET.get("pair", ""))
     shown_row = next((row for row in answer.rows if row.pair == wanted), None) or best or (answer.rows or (None,))[0]
-    chosen = shown_row or Row(PAIRS[0], error=answer.failure)
+    chosen = shown_row or ComparisonRow(PAIRS[0], error=answer.failure)
     return {
         "sources_make": sorted(own, reverse=True),
         "more_than_made": answer.rate_per_s is not None and answer.rate_per_s > max(own) * (1 + TOLERANCE),

@@ -11,7 +11,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from dashboard.catalog import selectors as catalog
 from dashboard.operations import selectors as operations
-from dashboard.operations.live_view import sinks
+from dashboard.operations.live_view import sink_statuses
 from dashboard.pages import flash
 from dashboard.pages.views.dataflows import LETTERS_SHOWN, found_or_problem, moment_of
 from dashboard.teams.models import Role
@@ -40,7 +40,7 @@ def write_again(request: HttpRequest, dataflow_id: UUID, task: str) -> HttpRespo
     """Let a sink write again what is kept."""
     catalog.dataflow(request.viewer, dataflow_id)
     flash.attempt(
-        request, lambda: sinks.write_again(
+        request, lambda: sink_statuses.write_again(
             actor=request.user, dataflow_id=dataflow_id, task_id=task, what=request.POST.get("what", ""),
             since=request.POST.get("since", "").strip(), understood=request.POST.get("understood") == "yes"),
         text="Asked. It is written again after the batch that is under way; this page shows what comes of it.",

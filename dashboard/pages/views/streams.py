@@ -11,7 +11,7 @@ from django.template.loader import render_to_string
 from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
-from dashboard.explorer import looks, streams
+from dashboard.explorer import source_looks, streams
 from dashboard.pages.event_table import event_table
 from dashboard.teams import selectors as teams
 from dashboard.teams.models import Team
@@ -52,7 +52,7 @@ def look_begin(request: HttpRequest) -> JsonResponse:
     """Look at a live source of a document that is being written: where to ask for what is seen, or why it is not."""
     team = _team(request)
     try:
-        look_id = looks.begin_look(
+        look_id = source_looks.begin_look(
             actor=request.user, team=team, text=request.POST.get("text", ""),
             format=request.POST.get("format") or None, task_id=request.POST.get("task", ""))
     except WeirError as error:
@@ -67,7 +67,7 @@ def look_begin(request: HttpRequest) -> JsonResponse:
 def look(request: HttpRequest, look_id: str) -> JsonResponse:
     """What a look has seen so far, as a table, and whether it is over; who asks again goes on looking."""
     try:
-        seen = looks.look(request.viewer, look_id)
+        seen = source_looks.look(request.viewer, look_id)
     except WeirError as error:
         return JsonResponse({"over": True, "html": _look_html(request, {"problem": error})})
     context: dict[str, Any] = {"look": seen, "is_under_way": not seen.is_over, "waits_s": WAITS_S}
@@ -82,7 +82,7 @@ def look(request: HttpRequest, look_id: str) -> JsonResponse:
 @login_required
 def look_end(request: HttpRequest, look_id: str) -> HttpResponse:
     """End a look: who looked has left."""
-    looks.end_look(request.viewer, look_id)
+    source_looks.end_look(request.viewer, look_id)
     return HttpResponse(status=204)
 
 
@@ -98,7 +98,7 @@ def _look_html(request: HttpRequest, context: dict[str, Any]) -> str:
     return render_to_string("parts/look.html", context, request=request)
 
 
-def _row(request: HttpRequest, stream: streams.Stream) -> dict[str, str]:
+def _row(request: HttpRequest, stream: streams.ShownStream) -> dict[str, str]:
     runs = stream.state == streams.RUNS
     context = {
         "task": stream.task, "note": stream.note, "remedy": stream.remedy, "recorded": stream.events,

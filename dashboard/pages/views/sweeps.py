@@ -15,7 +15,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from dashboard import jobs
 from dashboard.catalog import selectors as catalog
 from dashboard.catalog.models import DataflowRecord
-from dashboard.core.errors import BadInput, http_status
+from dashboard.core.http_errors import BadInput, http_status
 from dashboard.pages import flash
 from dashboard.pages.profile_figures import sweep_figure
 from dashboard.profiles import approval, selectors, targets
@@ -23,9 +23,9 @@ from dashboard.profiles.lifecycle import CANCELLED, LIFECYCLE, PAUSED, QUEUED
 from dashboard.profiles.measurable import most_threads, slot_choices, typical_sweep_s
 from dashboard.profiles.models import ProfileRecord, SweepRecord
 from dashboard.profiles.permissions import may_measure, may_steer
-from dashboard.profiles.progress import disturbed_by, progress_of, speeds_of
 from dashboard.profiles.services import sweeps as services
-from dashboard.profiles.trials import counting
+from dashboard.profiles.sweep_progress import disturbed_by, progress_of, speeds_of
+from dashboard.profiles.trial_orders import counting
 from dashboard.teams.permissions import Viewer
 from scheduler.model.canonical import canonical_config
 from scheduler.model.errors import InvalidDataflow, WeirError

@@ -10,14 +10,14 @@ from django.shortcuts import redirect, render
 from django.utils import timezone
 from django.views.decorators.http import require_POST, require_safe
 
-from dashboard.catalog.documents import freshness_of
+from dashboard.catalog.document_checks import freshness_of
 from dashboard.controllers.selectors import modes_of
 from dashboard.pages import flash
 from dashboard.teams import selectors, services
-from dashboard.teams.models import Role, Scope
+from dashboard.teams.models import Role, TokenScope
 from scheduler.model.behind import PAUSE, SPILL, WORDS
 from scheduler.model.errors import NotFound, WeirError
-from scheduler.model.latency import in_words
+from scheduler.model.latency_limits import in_words
 
 
 @require_safe
@@ -32,7 +32,7 @@ def teams(request: HttpRequest) -> HttpResponse:
     return render(request, "teams.html", {
         "teams": rows, "roles": Role.choices,
         "when_behind": {choice: WORDS[choice] for choice in (SPILL, PAUSE)},
-        "tokens": selectors.tokens_for(request.viewer).filter(user_id=request.user.pk), "scopes": Scope.choices,
+        "tokens": selectors.tokens_for(request.viewer).filter(user_id=request.user.pk), "scopes": TokenScope.choices,
         "token_days": min(settings.TOKEN_DAYS, settings.TOKEN_LONGEST_DAYS),
         "token_longest_days": settings.TOKEN_LONGEST_DAYS, "now": timezone.now(),
         "new_token": request.session.pop("new_token", None),
@@ -119,7 +119,7 @@ def token_create(request: HttpRequest) -> HttpResponse:
         if days and not (days.isdecimal() and len(days) <= 6):
             raise services.InvalidValue(f"{days[:40]!r} is no number of days.", remedy="Give a whole number.")
         _, secret = services.create_token(
-            actor=request.user, name=request.POST.get("name", ""), scope=request.POST.get("scope", Scope.SUBMIT),
+            actor=request.user, name=request.POST.get("name", ""), scope=request.POST.get("scope", TokenScope.SUBMIT),
             days=int(days) if days else None)
     except WeirError as error:
         flash.failure(request, error)

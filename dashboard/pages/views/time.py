@@ -10,9 +10,9 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from dashboard.approvals.recent_moves import MovePause, pauses_of_moves
-from dashboard.operations.live_view.history import KeptHistory, Range, history_of
-from dashboard.operations.live_view.marks import marks_of
-from dashboard.operations.live_view.view import View, view_for
+from dashboard.operations.live_view.chart_marks import marks_of
+from dashboard.operations.live_view.estate_history import KeptHistory, Range, history_of
+from dashboard.operations.live_view.estate_view import View, view_for
 from dashboard.pages.charts import RATE, Chart, Earlier, chart_figure, group_marks, mark_rows
 from dashboard.pages.limit_charts import charts_of
 from dashboard.pages.ranges import OVERLAYS, ChosenRange, chosen

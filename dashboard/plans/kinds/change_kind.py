@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from dashboard.catalog import lifecycle as dataflows
-from dashboard.catalog.documents import stored_dataflow
+from dashboard.catalog.document_checks import stored_dataflow
 from dashboard.catalog.models import DataflowVersion
-from dashboard.plans.kinds.site_plan_kind import SitePlanKind, computed_with
+from dashboard.plans.latency_remarks import choice_remarks, reach_of
 from dashboard.plans.models import PlanRecord
-from dashboard.plans.prices import prices
-from dashboard.plans.reach import choice_remarks, reach_of
+from dashboard.plans.price_settings import prices
+from dashboard.plans.site_plan_kinds.site_plan_kind import SitePlanKind, computed_with
 from scheduler.changing import plan_change
 from scheduler.model.plan import Plan
 from scheduler.model.plan_kinds import CHANGE
-from scheduler.reading import Reading
+from scheduler.read_set import ReadTrackingView
 
 
-def _change(record: PlanRecord, estate: Reading) -> Plan:
+def _change(record: PlanRecord, estate: ReadTrackingView) -> Plan:
     options = dict(record.options)
     versions = {
         version.number: version for version in DataflowVersion.objects.select_related("dataflow__team").filter(

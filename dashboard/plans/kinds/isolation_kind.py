@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from dashboard.catalog import lifecycle as dataflows
-from dashboard.plans.kinds.site_plan_kind import SitePlanKind, computed_with
 from dashboard.plans.models import PlanRecord
+from dashboard.plans.site_plan_kinds.site_plan_kind import SitePlanKind, computed_with
 from scheduler.isolating import plan_isolation
 from scheduler.model.plan import Plan
 from scheduler.model.plan_kinds import ISOLATE
-from scheduler.reading import Reading
+from scheduler.read_set import ReadTrackingView
 
 
-def _isolation(record: PlanRecord, estate: Reading) -> Plan:
+def _isolation(record: PlanRecord, estate: ReadTrackingView) -> Plan:
     options = record.options
     return plan_isolation(
         estate, slow=options.get("slow", ""), why=options.get("why", ""), **computed_with(record))

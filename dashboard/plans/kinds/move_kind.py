@@ -5,18 +5,18 @@ from __future__ import annotations
 from dashboard.catalog import lifecycle as dataflows
 from dashboard.operations.estate_store.file_secrets import file_secrets
 from dashboard.operations.estate_store.offered_slots import closed_slots, silent_nodes
-from dashboard.plans.kinds.site_plan_kind import SitePlanKind, computed_with
 from dashboard.plans.models import PlanRecord
+from dashboard.plans.site_plan_kinds.site_plan_kind import SitePlanKind, computed_with
 from scheduler.interruptions import interruptions_of
 from scheduler.model.errors import InvalidTransition, WeirError
 from scheduler.model.fragment import node_of
 from scheduler.model.plan import Plan
 from scheduler.model.plan_kinds import MOVE
 from scheduler.moving import plan_move
-from scheduler.reading import Reading
+from scheduler.read_set import ReadTrackingView
 
 
-def _move(record: PlanRecord, estate: Reading) -> Plan:
+def _move(record: PlanRecord, estate: ReadTrackingView) -> Plan:
     options, submitted = record.options, estate.submitted.get(str(record.dataflow_id))
     tasks = set(submitted.running.values()) if submitted is not None else ()
     return plan_move(

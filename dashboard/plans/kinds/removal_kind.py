@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from dashboard.catalog import lifecycle as dataflows
-from dashboard.plans.kinds.site_plan_kind import SitePlanKind, computed_with
 from dashboard.plans.models import PlanRecord
-from dashboard.plans.prices import prices
+from dashboard.plans.price_settings import prices
+from dashboard.plans.site_plan_kinds.site_plan_kind import SitePlanKind, computed_with
 from scheduler.model.plan import Plan
 from scheduler.model.plan_kinds import REMOVE
 from scheduler.planning import plan_removal
-from scheduler.reading import Reading
+from scheduler.read_set import ReadTrackingView
 
 
-def _removal(record: PlanRecord, estate: Reading) -> Plan:
+def _removal(record: PlanRecord, estate: ReadTrackingView) -> Plan:
     return plan_removal(estate, **computed_with(record, prices=prices(record.dataflow.latency_limits)))
 
 

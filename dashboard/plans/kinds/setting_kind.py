@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dashboard.catalog import lifecycle as dataflows
 from dashboard.operations.latency_limits.open_batches import why_not_set
-from dashboard.plans.kinds.site_plan_kind import SitePlanKind, computed_with
 from dashboard.plans.models import PlanRecord
+from dashboard.plans.site_plan_kinds.site_plan_kind import SitePlanKind, computed_with
 from scheduler.model.plan import Plan
 from scheduler.model.plan_kinds import SET
-from scheduler.reading import Reading
+from scheduler.read_set import ReadTrackingView
 from scheduler.setting import plan_settings
 
 
-def _setting(record: PlanRecord, estate: Reading) -> Plan:
+def _setting(record: PlanRecord, estate: ReadTrackingView) -> Plan:
     options = record.options
     return plan_settings(
         estate, real_time=options["real_time"], trigger_ms=options["trigger_ms"], cores_delta=options["cores_delta"],

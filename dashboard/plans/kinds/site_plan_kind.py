@@ -8,12 +8,12 @@ from typing import Any
 
 from dashboard import jobs
 from dashboard.plans.models import PlanRecord
-from dashboard.plans.prices import prices_in_force
+from dashboard.plans.price_settings import prices_in_force
 from scheduler.model.errors import WeirError
 from scheduler.model.plan import Plan
 from scheduler.model.plan_kinds import PlanKind
 from scheduler.model.prices import Prices
-from scheduler.reading import Reading
+from scheduler.read_set import ReadTrackingView
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class SitePlanKind:
     """
 
     kind: PlanKind
-    compute: Callable[[PlanRecord, Reading], Plan]
+    compute: Callable[[PlanRecord, ReadTrackingView], Plan]
     becomes: str | None
     proposed_from: Collection[str]
     hindrance: Callable[[Plan], WeirError | None] = lambda plan: None

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from dashboard.catalog import lifecycle as dataflows
-from dashboard.catalog.documents import stored_dataflow
+from dashboard.catalog.document_checks import stored_dataflow
 from dashboard.catalog.models import DataflowVersion
-from dashboard.plans.containment import containment_of
-from dashboard.plans.kinds.site_plan_kind import SitePlanKind, computed_with
+from dashboard.plans.latency_remarks import reach_of
 from dashboard.plans.models import PlanRecord
-from dashboard.plans.prices import prices
-from dashboard.plans.reach import reach_of
+from dashboard.plans.price_settings import prices
 from dashboard.plans.schedule_option import schedule_of
+from dashboard.plans.site_plan_kinds.site_plan_kind import SitePlanKind, computed_with
+from dashboard.plans.team_containment import containment_of
 from scheduler.model.plan import Plan
 from scheduler.model.plan_kinds import SUBMIT
 from scheduler.planning import plan_submission
-from scheduler.reading import Reading
+from scheduler.read_set import ReadTrackingView
 
 
-def _submission(record: PlanRecord, estate: Reading) -> Plan:
+def _submission(record: PlanRecord, estate: ReadTrackingView) -> Plan:
     version = DataflowVersion.objects.select_related("dataflow__team").get(
         dataflow_id=record.dataflow_id, number=record.version)
     options = dict(record.options)

@@ -7,7 +7,7 @@ from uuid import UUID
 from dashboard.audit.trail import Audit, audited
 from dashboard.profiles.models import ProfileRecord
 from dashboard.profiles.permissions import profile_for, require_measuring
-from dashboard.profiles.stored import locked, supersede
+from dashboard.profiles.stored_profiles import locked, supersede
 from dashboard.teams.models import User
 from dashboard.teams.permissions import viewer_of
 

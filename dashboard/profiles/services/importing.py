@@ -11,13 +11,13 @@ from dashboard import jobs
 from dashboard.audit.trail import audited
 from dashboard.profiles.models import ProfileRecord
 from dashboard.profiles.permissions import require_measuring
-from dashboard.profiles.stored import store_profile
+from dashboard.profiles.stored_profiles import store_profile
 from dashboard.teams.models import User
 from dashboard.teams.permissions import viewer_of
 from scheduler.model.canonical import canonical_config, canonical_json
 from scheduler.model.errors import InvalidProfile, Problem
 from scheduler.model.profile import Profile
-from scheduler.model.profile_csv import Entry, column_of, read_entries, require_none
+from scheduler.model.profile_csv import ProfileEntry, column_of, read_entries, require_none
 
 UNSTORABLE = re.compile(r"[\0\ud800-\udfff]")
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
@@ -63,7 +63,7 @@ def import_profiles(*, actor: User, text: str, machine: str = "") -> list[Profil
         return records
 
 
-def _on_machine(entries: Iterable[Entry], machine: str) -> list[Entry]:
+def _on_machine(entries: Iterable[ProfileEntry], machine: str) -> list[ProfileEntry]:
     return [
         entry if entry.profile.machine else replace(entry, profile=replace(entry.profile, machine=machine))
         for entry in entries]
@@ -78,9 +78,9 @@ def _require_text(text: str) -> None:
             line=line, column=column)])
 
 
-def _canonical(entries: Iterable[Entry]) -> tuple[list[Entry], list[Found]]:
+def _canonical(entries: Iterable[ProfileEntry]) -> tuple[list[ProfileEntry], list[Found]]:
     """With their configs as tasks are looked up by them; an installed type fills in what the file leaves out."""
-    read_entries: list[Entry] = []
+    read_entries: list[ProfileEntry] = []
     problems: list[Found] = []
     for entry in entries:
         profile, config = entry.profile, entry.profile.config
@@ -105,7 +105,7 @@ def _require_few(profiles: list[Profile]) -> None:
             "most.", remedy="Import it in parts; nothing was stored.")
 
 
-def _unstorable(entries: Iterable[Entry]) -> Iterator[Found]:
+def _unstorable(entries: Iterable[ProfileEntry]) -> Iterator[Found]:
     """What of them the database would not take, or an export should not hold."""
     seen: dict[tuple[str, str, str], Profile] = {}
     for entry in entries:

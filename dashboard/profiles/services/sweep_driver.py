@@ -24,18 +24,18 @@ from dashboard.profiles.approval import author_of, hindrance_of, is_approved, ta
 from dashboard.profiles.lifecycle import DONE, FAILED, LIFECYCLE, OPEN, QUEUED, RUNNING
 from dashboard.profiles.models import SweepRecord, TrialRecord
 from dashboard.profiles.services.sweeps import holder_of, stop_measuring
-from dashboard.profiles.stored import store_profile
-from dashboard.profiles.trials import bounds_of, counting, order_id, order_of, take_result, trial_of, unscoped
+from dashboard.profiles.stored_profiles import store_profile
+from dashboard.profiles.trial_orders import bounds_of, counting, order_id, order_of, take_result, trial_of, unscoped
 from scheduler.model.errors import NotFound, WeirError
 from scheduler.model.profile import is_other_code
-from scheduler.performance.modelling import Done, Sweep, Try, measured_profile, next_step
+from scheduler.performance.modelling import Sweep, SweepResult, Try, measured_profile, next_step
 
 log = structlog.get_logger(__name__)
 SILENT = timedelta(seconds=45)  # an order of which nothing was heard for so long is given again
 MOST_ATTEMPTS = 3
 
 
-class TrialFailed(WeirError):
+class TrialWithoutFigures(WeirError):
     """A trial has no figures, and trying again does not help."""
 
     code = "trial_failed"
@@ -192,7 +192,7 @@ def _not_measured(
     if result.code == "too_few_threads" and fewer is not None:
         sweep.slot_threads = fewer.threads
         return
-    _fail(sweep, TrialFailed(result.message, remedy=result.remedy), at)
+    _fail(sweep, TrialWithoutFigures(result.message, remedy=result.remedy), at)
 
 
 def _decide(sweep: SweepRecord, at: datetime, audit: Audit) -> None:
@@ -220,7 +220,7 @@ def _still_to_wait(step: Try, done: Sequence[TrialRecord], at: datetime) -> time
     return max(timedelta(), last + timedelta(seconds=step.after_s) - at)
 
 
-def _finish(sweep: SweepRecord, done: Done, at: datetime, audit: Audit) -> None:
+def _finish(sweep: SweepRecord, done: SweepResult, at: datetime, audit: Audit) -> None:
     config = "" if sweep.any_config else unscoped(sweep.config)
     try:
         profile = measured_profile(
@@ -237,7 +237,7 @@ def _finish(sweep: SweepRecord, done: Done, at: datetime, audit: Audit) -> None:
     stop_measuring(sweep)
 
 
-def _fewer_threads(sweep: SweepRecord, done: Done) -> str:
+def _fewer_threads(sweep: SweepRecord, done: SweepResult) -> str:
     """Explain that the sweep stopped at the driver's limit of threads; empty if it did not."""
     largest, slot_threads = sweep.bounds["largest_threads"], sweep.slot_threads
     if slot_threads is None or slot_threads >= largest or done.points[-1].threads < slot_threads:

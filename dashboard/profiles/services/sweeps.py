@@ -22,7 +22,7 @@ from dashboard.profiles.lifecycle import CANCELLED, LIFECYCLE, OPEN, PAUSED, QUE
 from dashboard.profiles.models import ProfileRecord, SweepRecord
 from dashboard.profiles.permissions import require_measuring, require_secrets_of, require_steering, sweep_for
 from dashboard.profiles.targets import SweepTarget, installed, target_again
-from dashboard.profiles.trials import bounds_asked, order_id
+from dashboard.profiles.trial_orders import bounds_asked, order_id
 from dashboard.teams.models import User
 from dashboard.teams.permissions import viewer_of
 from scheduler.model.canonical import canonical_json

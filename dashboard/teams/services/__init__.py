@@ -1,11 +1,10 @@
 """Commands on people, teams, secrets and API tokens. Each enters ``audited``.
 
-Imports the models, permissions and selectors beside it. Read ``teams.py`` first.
+Imports the models, permissions and selectors beside it. Read ``memberships.py`` first.
 """
 
-from dashboard.teams.services.people import change_password, deactivate, reactivate
-from dashboard.teams.services.signing_on import Identity, link, sign_on
-from dashboard.teams.services.teams import (
+from dashboard.teams.account_errors import InvalidValue, LastAdmin
+from dashboard.teams.services.memberships import (
     LONGEST_SECRET,
     SecretInUse,
     create_team,
@@ -18,8 +17,9 @@ from dashboard.teams.services.teams import (
     set_secret,
     set_when_behind,
 )
+from dashboard.teams.services.people import change_password, deactivate, reactivate
+from dashboard.teams.services.signing_on import Identity, link, sign_on
 from dashboard.teams.services.tokens import create_token, revoke_token, token_digest
-from dashboard.teams.values import InvalidValue, LastAdmin
 
 __all__ = [
     "LONGEST_SECRET", "Identity", "InvalidValue", "LastAdmin", "SecretInUse", "change_password", "create_team",

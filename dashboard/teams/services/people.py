@@ -6,12 +6,12 @@ from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
 
 from dashboard.audit.trail import audited
-from dashboard.core.events import access_changed
+from dashboard.core.access_events import access_changed
+from dashboard.teams.account_errors import InvalidValue, LastAdmin
 from dashboard.teams.models import User
 from dashboard.teams.permissions import viewer_of
 from dashboard.teams.selectors import is_last_administrator, person
 from dashboard.teams.services.tokens import revoke_all
-from dashboard.teams.values import InvalidValue, LastAdmin
 
 
 def deactivate(*, actor: User, username: str) -> User:

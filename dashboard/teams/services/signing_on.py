@@ -10,12 +10,12 @@ from django.conf import settings
 from django.core.exceptions import ValidationError
 
 from dashboard.audit.trail import Audit, audited
-from dashboard.core.events import access_changed
+from dashboard.core.access_events import access_changed
+from dashboard.teams.account_errors import InvalidValue
 from dashboard.teams.groups import Granted, granted
 from dashboard.teams.models import Membership, Role, Team, User
 from dashboard.teams.permissions import require_superuser, viewer_of
 from dashboard.teams.selectors import is_last_administrator, person
-from dashboard.teams.values import InvalidValue
 from scheduler.model.errors import PermissionDenied
 from scheduler.model.names import require_plain
 

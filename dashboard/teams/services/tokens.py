@@ -10,10 +10,10 @@ from django.conf import settings
 from django.utils import timezone
 
 from dashboard.audit.trail import Audit, audited
-from dashboard.teams.models import ApiToken, Scope, User
+from dashboard.teams.account_errors import InvalidValue
+from dashboard.teams.models import ApiToken, TokenScope, User
 from dashboard.teams.permissions import viewer_of
 from dashboard.teams.selectors import tokens_for
-from dashboard.teams.values import InvalidValue
 from scheduler.model.errors import NotFound
 from scheduler.model.names import require_plain
 
@@ -21,20 +21,20 @@ MOST_TOKENS = 50
 
 
 def create_token(
-    *, actor: User, name: str, scope: str = Scope.SUBMIT, days: int | None = None
+    *, actor: User, name: str, scope: str = TokenScope.SUBMIT, days: int | None = None
 ) -> tuple[ApiToken, str]:
     """A new API token for the actor, and its secret, which is shown this once.
 
     Parameters
     ----------
     scope : str, optional
-        What it lets a program do at most (`Scope`).
+        What it lets a program do at most (`TokenScope`).
     days : int, optional
         After how many days it ends, at most ``WEIR_TOKEN_LONGEST_DAYS``; none given: ``WEIR_TOKEN_DAYS``.
     """
     name = require_plain(name.strip(), what="The token's name", most=80)
-    if scope not in Scope.values:
-        raise InvalidValue(f"{scope[:40]!r} is no scope.", remedy=f"Choose one of {', '.join(Scope.values)}.")
+    if scope not in TokenScope.values:
+        raise InvalidValue(f"{scope[:40]!r} is no scope.", remedy=f"Choose one of {', '.join(TokenScope.values)}.")
     longest = settings.TOKEN_LONGEST_DAYS
     days = min(settings.TOKEN_DAYS, longest) if days is None else days
     if not 1 <= days <= longest:

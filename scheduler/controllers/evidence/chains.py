@@ -9,17 +9,17 @@ from itertools import islice
 
 import numpy as np
 
+from scheduler.controllers.batch_opening import LIMITED
 from scheduler.controllers.chaining import FUSES_BELOW, UNDO, Chaining, Chains, FusedChain, LateWay
-from scheduler.controllers.changes import Aspect, Carriage, Change
+from scheduler.controllers.changes import Aspect, AspectChange, Carriage
+from scheduler.controllers.controller_port import Effect
 from scheduler.controllers.defragmentation import Candidate
 from scheduler.controllers.dry_run import Frame
-from scheduler.controllers.opening import LIMITED
-from scheduler.controllers.protocol import Effect
-from scheduler.controllers.values import KEPT, UNCHECKED, Round
+from scheduler.controllers.loop_values import KEPT, UNCHECKED, Round
 from scheduler.history.series import MINUTE, TEN_SECONDS
-from scheduler.latency.chaining import ChainingFacts
+from scheduler.latency.limits_met import LATE, TOLERATED, LimitStatus
 from scheduler.latency.runtime_graph import Channel, RuntimeGraph, Vertex
-from scheduler.latency.status import LATE, TOLERATED, LimitStatus
+from scheduler.latency.task_chaining import ChainingFacts
 from scheduler.latency.triggers import SMALLEST_S
 from scheduler.model.estate import Estate
 from scheduler.model.fragment import node_of
@@ -30,7 +30,7 @@ from scheduler.reuse.defragment import series_along
 from . import fusions
 from .fusions import NO_FUSION, NO_LOAD, asked_by, measured_now
 from .limited import LimitSeries, measured_by
-from .lines import Kept, Lines, middle
+from .lines import KeptSeries, Lines, middle
 from .world import World
 
 LATELY_S = 120.0  # over which a chain is held to what a core has: longer would be too late
@@ -60,7 +60,7 @@ def frames(world: World, begin_s: float, end_s: float) -> Iterator[Frame]:
     """When limits were missed, by kept history: those of now, along their ways of now; those of then are not kept."""
     ways = _with_steps(world, _ways(world, world.limit_statuses()))
     limited = [(way, LimitSeries.of(way.measured_by, world.estate)) for way in ways]
-    history = Kept(world.history, [line for _, lines in limited for line in lines.all], MINUTE, begin_s, end_s)
+    history = KeptSeries(world.history, [line for _, lines in limited for line in lines.all], MINUTE, begin_s, end_s)
     measured = [(way, lines.latency_ms(history)) for way, lines in limited]
     base = _chains(world, ways)
     at_s = begin_s
@@ -74,13 +74,13 @@ def frames(world: World, begin_s: float, end_s: float) -> Iterator[Frame]:
         at_s += max(Chaining.every_s, MINUTE.step_s)
 
 
-def effect(turn: Round, world: World) -> Effect | None:
+def effect(loop_round: Round, world: World) -> Effect | None:
     """CPU and latency as of any fusion, and the latency of the limit that it was for."""
-    measured = fusions.effect(turn, world)
-    limited = LimitSeries.of(turn.decision.arguments, world.estate)
-    if measured is None or turn.changed_s is None or not limited.ends:  # a cut is for no limit
+    measured = fusions.effect(loop_round, world)
+    limited = LimitSeries.of(loop_round.decision.arguments, world.estate)
+    if measured is None or loop_round.changed_s is None or not limited.ends:  # a cut is for no limit
         return measured
-    history = Kept(world.history, limited.all, TEN_SECONDS, turn.changed_s, world.now_s)
+    history = KeptSeries(world.history, limited.all, TEN_SECONDS, loop_round.changed_s, world.now_s)
     latency_ms = dict(zip(history.times_s.tolist(), limited.latency_ms(history).tolist(), strict=True))
     return replace(measured, samples=tuple(
         replace(sample, values={**sample.values, LIMITED: latency_ms.get(sample.at_s, math.nan)})
@@ -101,7 +101,7 @@ def _ways(world: World, statuses: Iterable[LimitStatus]) -> list[LateWay]:
         if status.dataflow in estate.submitted
         and estate.submitted[status.dataflow].running.keys() >= {*status.limit.path}]
     limited = [LimitSeries.of(noted, estate) for _, noted in limits]
-    history = Kept(
+    history = KeptSeries(
         world.history, [line for lines in limited for line in lines.all], TEN_SECONDS, world.now_s - LATELY_S,
         world.now_s)
     return [
@@ -204,12 +204,12 @@ def _lately(world: World, dataflow: str, tasks: tuple[str, ...]) -> Lines:
         world.history, world.estate, [about], begin_s=world.now_s - LATELY_S, end_s=world.now_s, grain=TEN_SECONDS)
 
 
-def _joined(estate: Estate, plan: Plan, query: str) -> tuple[Change, ...]:
+def _joined(estate: Estate, plan: Plan, query: str) -> tuple[AspectChange, ...]:
     """What a plan changed that fused a query: each stream within it that was in a channel before."""
     heads = [plan.fragments_before[name].tasks[0] for name in plan.fragments_after[query].inherits]
     own = set(estate.fragments[query].tasks)
     return tuple(
-        Change(Aspect.STREAM, f"{parent}>{head}", Carriage.CHANNEL, Carriage.WITHIN)
+        AspectChange(Aspect.STREAM, f"{parent}>{head}", Carriage.CHANNEL, Carriage.WITHIN)
         for head in heads if head in own for parent in estate.tasks[head].parents if parent in own)
 
 
@@ -221,8 +221,8 @@ def _fused(world: World) -> tuple[FusedChain, ...]:
     estate = world.estate
     chains: list[FusedChain] = []
     seen: set[str] = set()
-    for turn in _made_rounds(world):
-        decision = turn.decision
+    for loop_round in _made_rounds(world):
+        decision = loop_round.decision
         tasks = tuple(decision.arguments.get("tasks", "").split())
         if UNDO in decision.arguments or decision.target not in estate.submitted:
             continue
@@ -235,6 +235,6 @@ def _fused(world: World) -> tuple[FusedChain, ...]:
         unwanted = not estate.unchained.isdisjoint(tasks)
         if cores is not None or unwanted:
             chains.append(FusedChain(
-                turn.key, decision.target, decision.team, decision.touched, decision.changes, cores or 0.0,
+                loop_round.key, decision.target, decision.team, decision.touched, decision.changes, cores or 0.0,
                 middle(lines.latency(decision.target)), unwanted))
     return tuple(chains)

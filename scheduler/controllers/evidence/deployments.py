@@ -9,11 +9,11 @@ from dataclasses import replace
 
 import numpy as np
 
+from scheduler.controllers.controller_port import Effect, MeasureSample
 from scheduler.controllers.defragmentation import Candidate
 from scheduler.controllers.deploying import SLOT, TRAFFIC, Asker, Deploying, Deployments, resting_tasks
 from scheduler.controllers.dry_run import Frame
-from scheduler.controllers.protocol import Effect, Sample
-from scheduler.controllers.values import DAY_S, Round
+from scheduler.controllers.loop_values import DAY_S, Round
 from scheduler.deployment.queues import grows
 from scheduler.history.points import grid
 from scheduler.history.series import MINUTE, QUERY, TEN_SECONDS, Series
@@ -60,25 +60,26 @@ def frames(world: World, begin_s: float, end_s: float) -> Iterator[Frame]:
         at_s += Deploying.every_s
 
 
-def effect(turn: Round, world: World) -> Effect | None:
+def effect(loop_round: Round, world: World) -> Effect | None:
     """The dataflow's latency, and the CPU of the slot that was left or the traffic with other nodes, since the move had
     settled."""
-    measured = fusions.effect(turn, world)
+    measured = fusions.effect(loop_round, world)
     if measured is None or not measured.samples:
         return measured
-    promised = {bound.measure for bound in turn.decision.promise.bounds}
+    promised = {bound.measure for bound in loop_round.decision.promise.bounds}
     figures = {
-        measure: read(turn, world, measured.begin_s) for measure, read in ((SLOT, _left_slot), (TRAFFIC, _traffic))
+        measure: read(loop_round, world, measured.begin_s)
+        for measure, read in ((SLOT, _left_slot), (TRAFFIC, _traffic))
         if measure in promised}
     return replace(measured, samples=tuple(
-        Sample(sample.at_s, {**sample.values, **{
+        MeasureSample(sample.at_s, {**sample.values, **{
             measure: by_s.get(int(sample.at_s), math.nan) for measure, by_s in figures.items()}}, sample.load)
         for sample in measured.samples))
 
 
-def _left_slot(turn: Round, world: World, since_s: float) -> dict[int, float]:
+def _left_slot(loop_round: Round, world: World, since_s: float) -> dict[int, float]:
     """What the queries on the slot that was left take, in cores, by second: what its driver takes is in no promise."""
-    slot = turn.decision.arguments.get("source", "")
+    slot = loop_round.decision.arguments.get("source", "")
     queries = [
         Series(QUERY, bundle.id, "cpu") for fragment in world.estate.fragments.values() if fragment.active_tasks
         for bundle in fragment.queries if bundle.slot == slot]
@@ -91,15 +92,15 @@ def _left_slot(turn: Round, world: World, since_s: float) -> dict[int, float]:
     return {first_s + number * TEN_SECONDS.step_s: float(value) for number, value in enumerate(cores)}
 
 
-def _traffic(turn: Round, world: World, since_s: float) -> dict[int, float]:
+def _traffic(loop_round: Round, world: World, since_s: float) -> dict[int, float]:
     """Bytes a second between the queries that moved and those on other nodes, by second: what was sent, as it would be
     at the load of the promise."""
-    arguments, load = turn.decision.arguments, turn.decision.promise.load
+    arguments, load = loop_round.decision.arguments, loop_round.decision.promise.load
     sent = world.bytes_between_nodes(arguments.get("tasks", "").split())
     if sent is None:
         return {}
     load_tasks = arguments.get("load_tasks", "").split()
-    about = Candidate(turn.decision.target, "", (), NO_FUSION, NO_LOAD, (), (*sent, *load_tasks))
+    about = Candidate(loop_round.decision.target, "", (), NO_FUSION, NO_LOAD, (), (*sent, *load_tasks))
     lines = Lines(world.history, world.estate, [about], begin_s=since_s, end_s=world.now_s, grain=TEN_SECONDS)
     rates = sum((size * lines.rates([task]) for task, size in sent.items()), np.zeros(len(lines.times_s)))
     if load is not None:

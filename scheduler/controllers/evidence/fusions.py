@@ -6,21 +6,21 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from scheduler.controllers.controller_port import Effect, MeasureSample
 from scheduler.controllers.defragmentation import CORES, LATENCY, Candidate, Defragmentation, Fusions
 from scheduler.controllers.dry_run import Frame
-from scheduler.controllers.protocol import Effect, Sample
-from scheduler.controllers.values import HOUR_S, Round
+from scheduler.controllers.loop_values import HOUR_S, Round
 from scheduler.history.series import MINUTE, TEN_SECONDS
 from scheduler.model.estate import Estate
 from scheduler.performance.pricing import query_cores
-from scheduler.reuse.defragment import Evidence, Fusion, Load, fusions, load_of
+from scheduler.reuse.defragment import DefragmentEvidence, Fusion, StepLoad, fusions, load_of
 
 from .lines import Line, Lines, middle
 from .world import World
 
 BEFORE_S = 600.0  # over which what is there before a change is measured
 SETTLES_S = 60.0  # a query that has just begun compiles
-NO_LOAD = Load(0.0)
+NO_LOAD = StepLoad(0.0)
 NO_FUSION = Fusion((), "", 0)
 
 
@@ -33,7 +33,7 @@ def evidence(world: World) -> Fusions | None:
 
 def measured_now(world: World, possible: Sequence[Candidate]) -> list[Candidate]:
     """Steps with what is measured of them."""
-    measured = Evidence(
+    measured = DefragmentEvidence(
         latency_ms=world.channel_ms, rates_per_s=world.rates_per_s,
         ages_h={name: (world.now_s - started_s) / HOUR_S for name, started_s in world.started_s.items()})
     lines = Lines(
@@ -61,20 +61,20 @@ def frames(world: World, begin_s: float, end_s: float) -> Iterator[Frame]:
         at_s += Defragmentation.every_s
 
 
-def effect(turn: Round, world: World) -> Effect | None:
+def effect(loop_round: Round, world: World) -> Effect | None:
     """CPU of the queries that its tasks are in by now, and the dataflow's latency, since that had settled."""
-    if turn.changed_s is None or world.now_s <= (begin_s := turn.changed_s + SETTLES_S):
+    if loop_round.changed_s is None or world.now_s <= (begin_s := loop_round.changed_s + SETTLES_S):
         return None
-    estate, arguments = world.estate, turn.decision.arguments
+    estate, arguments = world.estate, loop_round.decision.arguments
     tasks, load_tasks = (tuple(arguments.get(name, "").split()) for name in ("tasks", "load_tasks"))
     if not tasks or not all(task in estate.places for task in tasks):
         return None  # what was changed has gone since
-    about = Candidate(turn.decision.target, "", (), NO_FUSION, NO_LOAD, tasks, load_tasks)
+    about = Candidate(loop_round.decision.target, "", (), NO_FUSION, NO_LOAD, tasks, load_tasks)
     lines = Lines(world.history, estate, [about], begin_s=begin_s, end_s=world.now_s, grain=TEN_SECONDS)
     cores, latency, load = lines.cores(tasks), lines.latency(about.dataflow), lines.rates(load_tasks)
     end_s = world.now_s - TEN_SECONDS.step_s  # whole points alone
     return Effect(begin_s, tuple(
-        Sample(float(at_s), {CORES: float(cores[index]), LATENCY: float(latency[index])}, float(load[index]))
+        MeasureSample(float(at_s), {CORES: float(cores[index]), LATENCY: float(latency[index])}, float(load[index]))
         for index, at_s in enumerate(lines.times_s) if begin_s <= at_s <= end_s))
 
 
@@ -135,6 +135,6 @@ class _Measured:
         rate_per_s = newest(self._rate) or 0.0
         crossings = [(newest(crossing), newest(channel)) for crossing, channel in self._crossings]
         age_h = min((at_s - started_s[name]) / HOUR_S for name in self.candidate.fusion.path)
-        load = Load(rate_per_s, tuple(
+        load = StepLoad(rate_per_s, tuple(
             (rate_per_s if per_s is None else per_s, latency_ms) for per_s, latency_ms in crossings), age_h)
         return replace(self.candidate, cores=newest(self._cores), latency_ms=newest(self._latency), load=load)

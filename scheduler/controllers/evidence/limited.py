@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from scheduler.history.series import TASK, Series
-from scheduler.latency.limit_points import Point, behind, metric_of, points_of
+from scheduler.latency.limit_points import LatencyPoint, behind, metric_of, points_of
 from scheduler.model.estate import Estate
-from scheduler.model.latency import LatencyLimit
+from scheduler.model.latency_limits import LatencyLimit
 
-from .lines import Kept, Line
+from .lines import KeptSeries, Line
 
 METRIC = "metric"  # in a decision's arguments, where its limit is looked at
 _BEGIN, _END, _SOURCE = ("heads", "heads_stream"), ("ends", "ends_stream"), "heads_source"
@@ -37,14 +37,15 @@ class LimitSeries:
     and where it begins."""
 
     ends: tuple[Series, ...]
-    begin: Point
-    end: Point
+    begin: LatencyPoint
+    end: LatencyPoint
 
     @classmethod
     def of(cls, noted: Mapping[str, str], estate: Estate) -> LimitSeries:
         """From what `measured_by` noted, as things are now; none where a decision is about no limit."""
         begin, end = (
-            Point(tuple(noted.get(tasks, "").split()), noted.get(stream, "")) for tasks, stream in (_BEGIN, _END))
+            LatencyPoint(tuple(noted.get(tasks, "").split()), noted.get(stream, ""))
+            for tasks, stream in (_BEGIN, _END))
         if source := noted.get(_SOURCE):
             begin = behind(estate, source)
         return cls(tuple(Series(TASK, task, noted.get(METRIC, "")) for task in end.tasks), begin, end)
@@ -52,14 +53,14 @@ class LimitSeries:
     @property
     def is_whole(self) -> bool:
         """Whether it is from when events come to when they leave its ends."""
-        return self.begin == Point() and not self.end.stream
+        return self.begin == LatencyPoint() and not self.end.stream
 
     @property
     def all(self) -> tuple[Series, ...]:
         """Those that have to be read."""
         return self.ends if self.is_whole else tuple(dict.fromkeys((*self.ends, *self.begin.series, *self.end.series)))
 
-    def latency_ms(self, history: Kept) -> Line:
+    def latency_ms(self, history: KeptSeries) -> Line:
         """The latency at each moment: of a percentile along a part as much more than the mean as it is at the end."""
         if self.is_whole:
             return history.most(self.ends)
@@ -69,7 +70,7 @@ class LimitSeries:
         return latency_ms * history.most(self.ends) / history.most(self.end.ages)
 
 
-def _age_ms(point: Point, history: Kept) -> Line:
+def _age_ms(point: LatencyPoint, history: KeptSeries) -> Line:
     """How old events are at a point. A stream of which nothing is measured is within a query by now: it takes no time.
     """
     parts = [history.most(point.ages) if point.ages else 0.0,

@@ -16,7 +16,7 @@ from scheduler.model.estate import Estate
 Line = NDArray[np.float64]  # a value for each of ``times_s``; NaN where there is none
 
 
-class Kept:
+class KeptSeries:
     """Kept series over a range, as arrays on one grid of time.
 
     Parameters
@@ -79,7 +79,7 @@ class Lines:
     ) -> None:
         self._estate = estate
         series = {line for candidate in candidates for line in self._about(candidate)}
-        self._kept = Kept(history, series, grain, begin_s, int(end_s) - 1)
+        self._kept = KeptSeries(history, series, grain, begin_s, int(end_s) - 1)
         self.times_s, self.newest = self._kept.times_s, self._kept.newest
 
     def cores(self, tasks: Iterable[str]) -> Line:

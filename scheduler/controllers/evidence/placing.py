@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from scheduler.contracts.reports import Reports
-from scheduler.deployment.values import Deployment, PlacedBundle
+from scheduler.deployment.deployed_bundles import Deployment, PlacedBundle
 from scheduler.model.estate import Estate, Submitted
 from scheduler.model.fragment import Fragment, RunningBundle, node_of
 from scheduler.model.task_types import TaskTypes

@@ -10,23 +10,23 @@ from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
 from scheduler.contracts.reports import Reports
+from scheduler.controllers.controller_port import Effect
 from scheduler.controllers.dry_run import Frame
-from scheduler.controllers.protocol import Effect
-from scheduler.controllers.values import Round
+from scheduler.controllers.loop_values import Round
+from scheduler.deployment.deployed_bundles import Deployment
 from scheduler.deployment.online import Thresholds
-from scheduler.deployment.values import Deployment
 from scheduler.history.port import History
-from scheduler.latency.pacing import Queries, Wanted
-from scheduler.latency.status import LimitStatus
+from scheduler.latency.limits_met import LimitStatus
+from scheduler.latency.pacing import LimitOnWay, Queries
 from scheduler.latency.triggers import BatchCost
 from scheduler.latency.wanted_modes import WantedModes
 from scheduler.model.costs import Costs
 from scheduler.model.estate import Estate
-from scheduler.model.latency import LatencyLimit
+from scheduler.model.latency_limits import LatencyLimit
 from scheduler.model.plan import Plan
 from scheduler.model.prices import Prices
 from scheduler.model.task_types import TaskTypes
-from scheduler.reuse.defragment import Rule
+from scheduler.reuse.defragment import DefragmentRule
 
 Stream = tuple[str, str]  # the running tasks that write and read it
 
@@ -57,7 +57,7 @@ class PacingFacts:
     (empty where they can)."""
 
     queries: Queries
-    wants: Sequence[tuple[str, LatencyLimit, Wanted]]
+    wants: Sequence[tuple[str, LatencyLimit, LimitOnWay]]
     refusals: Mapping[str, str]
 
 
@@ -130,7 +130,7 @@ class World(Clock, Protocol):
         """Running tasks that were cut out of a query because they were too slow for it."""
 
     @property
-    def fusing_rule(self) -> Rule:
+    def fusing_rule(self) -> DefragmentRule:
         """When a defragmentation is worth it."""
 
     def fused_by_others(self, controller: str, query: str) -> FusedByOthers | None:

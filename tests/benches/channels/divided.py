@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from workers.engine.channels import keys
-from workers.engine.channels import spark as channel_spark
+from workers.engine.channels import spark_channels as channel_spark
 
 if TYPE_CHECKING:
     from .rig import Bench

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from workers.engine.channels import spark as channel_spark
+from workers.engine.channels import spark_channels as channel_spark
 
 from .rig import EVENTS_PER_S, Bench, latencies, quantile
 

@@ -13,11 +13,11 @@ import redis
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from workers.engine.channels import codec, keys
-from workers.engine.channels import spark as channel_spark
-from workers.engine.channels.config import ChannelConfig
-from workers.engine.channels.real_time import IDLE_S
-from workers.engine.channels.registry import Channels
+from workers.engine.channels import block_codec, keys
+from workers.engine.channels import spark_channels as channel_spark
+from workers.engine.channels.channel_config import ChannelConfig
+from workers.engine.channels.channel_registry import Channels
+from workers.engine.channels.open_streams import IDLE_S
 
 EVENTS_PER_S = 10
 
@@ -111,7 +111,7 @@ class Bench:
         """When each event of a stream was written to its channel, by sequence number."""
         counts: dict[int, int] = {}
         for _, fields in self.broker.xrange(keys.channel(f"{fragment}.0")):
-            for row in codec.block_rows(fields[b"b"]):
+            for row in block_codec.block_rows(fields[b"b"]):
                 counts[row["_seq"]] = int(fields[b"t"])
         return counts
 
@@ -147,7 +147,7 @@ def latencies(bench: Bench, fragment: str, since_ms: float) -> list[float]:
     samples = []
     for _, fields in bench.broker.xrange(keys.channel(f"{fragment}.0")):
         written = int(fields[b"t"])
-        samples += [written - row["_born"] for row in codec.block_rows(fields[b"b"]) if row["_born"] > since_ms]
+        samples += [written - row["_born"] for row in block_codec.block_rows(fields[b"b"]) if row["_born"] > since_ms]
     return samples
 
 

@@ -19,8 +19,8 @@ from pathlib import Path
 import psutil
 from pyspark.sql import SparkSession
 
-from workers.engine.channels import spark as channel_spark
-from workers.engine.channels.config import ChannelConfig
+from workers.engine.channels import spark_channels as channel_spark
+from workers.engine.channels.channel_config import ChannelConfig
 from workers.launcher import broker as embedded
 from workers.processes import spawn, stop
 

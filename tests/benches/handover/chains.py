@@ -17,13 +17,13 @@ import redis
 from scheduler.model.dataflow import Task
 from scheduler.model.estate import Estate
 from scheduler.model.fragment import Fragment, RunningTask, Slot
-from scheduler.model.settings import FragmentSettings
+from scheduler.model.settings_of_fragments import FragmentSettings
 from tests.benches.engine import Bench, _chain, _defaults, _until
 from tests.benches.hoard import HOARD, offer_task_types
-from workers.engine import desired
-from workers.engine.channels import codec, keys
+from workers.engine import desired_publishing
+from workers.engine.channels import block_codec, keys
 from workers.engine.observed import read_reports
-from workers.engine.settings import ROOT
+from workers.engine.worker_settings import ROOT
 from workers.library.registry import task_types
 from workers.processes import spawn, stop
 
@@ -92,7 +92,7 @@ class Chains:
         self._agents = []
         with open(log or os.devnull, "ab") as output:
             for node, slots in self._nodes.items():
-                argv = [sys.executable, "-m", "workers.engine.agents.node", "--node", node, "--slots", str(slots),
+                argv = [sys.executable, "-m", "workers.engine.agents.node_agent", "--node", node, "--slots", str(slots),
                         "--data-dir", str(at.folder / node)]
                 self._agents.append(spawn(argv, env=env, stdout=output))
 
@@ -111,7 +111,7 @@ class Chains:
                         settings=dict.fromkeys(beside, FragmentSettings(self.load.bystanders_ms)))
         began_ms, began_s = time.time_ns() // 1_000_000, time.monotonic()
         for node in self._nodes:
-            desired.publish(self._broker, desired.desired_of(
+            desired_publishing.publish(self._broker, desired_publishing.desired_of(
                 estate, node, {**task_types(), HOARD.name: HOARD}, self.load.trigger_ms))
         _until(lambda: self._is_done(estate.fragments.keys()), within_s=WITHIN_S)
         before, self._slots_now = self._slots_now, frozenset(fragment.slot for fragment in fragments.values())
@@ -132,7 +132,7 @@ class Chains:
     def blocks(self, output: str) -> list[Block]:
         """All blocks of an output so far."""
         return [
-            Block.of(int(fields[b"t"]), codec.decode_block(fields[b"b"]))
+            Block.of(int(fields[b"t"]), block_codec.decode_block(fields[b"b"]))
             for _, fields in self._broker.xrange(keys.channel(self.outputs[output]))]
 
     def handovers(self) -> dict[str, dict[str, Any]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from workers.engine.agents import node
+from workers.engine.agents import node_agent
 
 LAZY = "--lazy"
 
@@ -22,7 +22,7 @@ def slot_argv(slot: str, *, lazy: bool) -> Sequence[str]:
 def main() -> None:
     """Run the agent."""
     lazy, given = LAZY in sys.argv, [argument for argument in sys.argv[1:] if argument != LAZY]
-    node.main(given, slot_argv=lambda slot: slot_argv(slot, lazy=lazy), tells_slots=False)
+    node_agent.main(given, slot_argv=lambda slot: slot_argv(slot, lazy=lazy), tells_slots=False)
 
 
 if __name__ == "__main__":

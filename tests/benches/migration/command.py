@@ -11,7 +11,7 @@ from typing import Any
 
 from tests.benches import results
 from tests.benches.arguments import count, file, positive
-from workers.engine.settings import ROOT
+from workers.engine.worker_settings import ROOT
 
 from .measuring import Protocol, Run
 from .page import page

@@ -21,9 +21,9 @@ import pyarrow.parquet as pq
 from scheduler.contracts.desired import DESIRED_STATES
 from scheduler.contracts.reports import RUNNING
 from tests.benches.estate import NODE, RunningEstate, running
-from workers.engine import desired, observed
+from workers.engine import desired_publishing, observed
 from workers.engine.channels import keys
-from workers.engine.settings import ROOT
+from workers.engine.worker_settings import ROOT
 from workers.library.registry import task_types
 
 from .degradation import Block, Span, figures
@@ -158,9 +158,9 @@ class Run:
             if report is not None and report.pid is not None:
                 with suppress(ProcessLookupError):
                     os.kill(report.pid, signal.SIGTERM)
-        wanted = desired.desired_of(estate.estate, NODE, task_types(), self._protocol.trigger_ms)
+        wanted = desired_publishing.desired_of(estate.estate, NODE, task_types(), self._protocol.trigger_ms)
         if self._scheme.pushes:
-            desired.publish(estate.client, wanted)
+            desired_publishing.publish(estate.client, wanted)
         else:
             estate.client.set(keys.desired(NODE), DESIRED_STATES.dumps(wanted))
 

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from .topology import Topology
 
-STOCK = ("workers.engine.agents.node",)
+STOCK = ("workers.engine.agents.node_agent",)
 BY_CYCLES = ("tests.benches.migration.agent",)  # nobody is told of a change: all look by their cycles
 LAZY_S = 2.0  # D_K: for so long what moves stays where it was, once its slot knows of the plan
 

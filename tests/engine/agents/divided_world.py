@@ -23,17 +23,17 @@ from scheduler.model.estate import Estate
 from scheduler.model.fragment import Fragment, RunningBundle, RunningTask, Slot
 from scheduler.model.task_types import TaskType
 from scheduler.reuse.division import WantedBundle, divided_anew
-from workers.engine import desired as wishes
+from workers.engine import desired_publishing as wishes
 from workers.engine.agents.reconciling import executor, query_actuator, record_actuator
 from workers.engine.agents.reconciling.context import SlotContext
 from workers.engine.agents.reconciling.executor import FragmentExecutor
 from workers.engine.agents.reconciling.fragment_run import FragmentRun
-from workers.engine.agents.reconciling.handover import Stage
-from workers.engine.agents.reconciling.reconcile import State, reconcile
+from workers.engine.agents.reconciling.handover_stages import HandoverStage
+from workers.engine.agents.reconciling.reconcile import FragmentState, reconcile
 from workers.engine.agents.reconciling.standby import Patience, stages_of
-from workers.engine.agents.transport import carrying, copies_ahead
-from workers.engine.agents.transport.carrying import Carrier
-from workers.engine.spark.failures import FragmentFailed, explain_error
+from workers.engine.agents.transport import copies_ahead, state_transport
+from workers.engine.agents.transport.state_transport import Carrier
+from workers.engine.spark.failure_messages import FragmentFailed, explain_error
 
 from .mortal_broker import MortalBroker
 from .played_broker import Broker, Failed, Gap
@@ -70,7 +70,7 @@ class World:
     def __init__(self, chance: random.Random, patch: pytest.MonkeyPatch) -> None:
         self.chance, self.deadly, self.now_ms, self.limit, self.gaps = chance, True, 0, NUMBERS, 0
         quiet = SimpleNamespace(info=lambda *_, **__: None, warning=self._warned)
-        for module in (carrying, copies_ahead, executor, query_actuator, record_actuator):
+        for module in (state_transport, copies_ahead, executor, query_actuator, record_actuator):
             patch.setattr(module, "logger", lambda: quiet)
         patch.setattr(query_actuator, "causes_of", lambda _query: [])
         self.broker = Broker(self.may_die)
@@ -151,7 +151,7 @@ class World:
         try:
             self._decide(slot)
             for run in [running for running in self.runs[slot].values()
-                        if running.state is State.RUNNING]:
+                        if running.state is FragmentState.RUNNING]:
                 self._run(run)
             for run in [waiting for waiting in self.runs[slot].values() if waiting.standby is not None]:
                 self._stand_by(run)
@@ -176,7 +176,7 @@ class World:
                 runs.pop(name)
             self.may_die()
 
-    def _ceding(self, slot: str) -> list[tuple[WantedFragment, Stage]]:
+    def _ceding(self, slot: str) -> list[tuple[WantedFragment, HandoverStage]]:
         wanted, index = self.desired(slot), slot.partition("/")[2]
         elsewhere = self.carriers[slot].turn(wanted, index)
         stages = stages_of(

@@ -9,7 +9,7 @@ from scheduler.contracts.offsets import START, Offset
 from scheduler.model.dataflow import Task
 from scheduler.model.task_types import TaskType
 from workers.engine.agents.reconciling import instructions as do
-from workers.engine.agents.reconciling.reconcile import Actual, State
+from workers.engine.agents.reconciling.reconcile import Actual, FragmentState
 from workers.engine.agents.reconciling.snapshot import Snapshot
 from workers.engine.channels.channel_info import ChannelInfo
 
@@ -32,7 +32,7 @@ def wanting(*fragments: WantedFragment, outgoing: tuple[WantedFragment, ...] = (
         generation=2, slots={"0": WantedSlot(fragments)}, handing_over={"0": outgoing} if outgoing else {})
 
 
-def snapshot(fragment: WantedFragment, state: State = State.STOPPED, **facts: object) -> Snapshot:
+def snapshot(fragment: WantedFragment, state: FragmentState = FragmentState.STOPPED, **facts: object) -> Snapshot:
     facts.setdefault("desired", wanting(fragment))
     return Snapshot(
         now_ms=60_000, actual=Actual(fragment.id, state), task_types=TYPES, running=fragment, **facts)

@@ -8,7 +8,7 @@ from typing import Any
 
 import redis
 
-from workers.engine.channels.registry import Channels
+from workers.engine.channels.channel_registry import Channels
 
 from ..channels.played_redis import Pipeline
 from .played_broker import Broker

@@ -19,7 +19,7 @@ from scheduler.model.fragment import Fragment, RunningBundle, RunningTask, node_
 from scheduler.reuse.activity import FragmentChange, adjust
 from scheduler.reuse.division import WantedBundle, divided_anew, divided_back
 from scheduler.reuse.handover import moved_in
-from workers.engine.agents.transport.carrying import still_leaving
+from workers.engine.agents.transport.state_transport import still_leaving
 from workers.engine.channels import keys
 
 from .divided_world import EVERYTHING, SLOTS, World, alone

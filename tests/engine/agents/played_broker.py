@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 from scheduler.contracts.offsets import Offset
 from workers.engine.channels import keys, scripts
-from workers.engine.channels.registry import Channels
+from workers.engine.channels.channel_registry import Channels
 
 from ..channels.played_redis import PlayedRedis
 

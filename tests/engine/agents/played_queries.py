@@ -16,11 +16,11 @@ import redis
 from scheduler.contracts.desired import WantedFragment
 from scheduler.contracts.offsets import START, Offset
 from scheduler.contracts.savepoints import SAVEPOINTS, RestorePoint, Savepoint
-from workers.engine.agents.checkpoint import Progress
+from workers.engine.agents.checkpoint import CheckpointProgress
 from workers.engine.agents.fold_stores import FoldStores
 from workers.engine.channels import keys
-from workers.engine.channels.real_time import Mode
-from workers.engine.spark.compile import Beginning
+from workers.engine.channels.open_streams import QueryMode
+from workers.engine.spark.compile import StartPosition
 
 from ..channels.reference import Control, QuotaPartitioner
 from .played_broker import Failed, Gap
@@ -41,8 +41,8 @@ class Store:
         self.taken_over: set[str] = set()
         self.void: set[str] = set()
         self.slots: list[Store] = [self]
-        self.checkpoints: dict[str, Progress] = {}
-        self.before: dict[str, Progress] = {}
+        self.checkpoints: dict[str, CheckpointProgress] = {}
+        self.before: dict[str, CheckpointProgress] = {}
         self.states: dict[str, dict[str, int]] = {}
         self.definitions: dict[str, WantedFragment] = {}
         self.locks, self.slot, self.own_records = locks, slot, {}
@@ -119,8 +119,8 @@ class Store:
         come = {name: self.progress(name) for name in self.kept["standby"]}
         return frozenset(name for name, progress in come.items() if progress.batch >= 0 and progress.is_done)
 
-    def progress(self, name: str) -> Progress:
-        return self.checkpoints.get(name, Progress())
+    def progress(self, name: str) -> CheckpointProgress:
+        return self.checkpoints.get(name, CheckpointProgress())
 
     def has_begun(self, name: str) -> bool:
         return name in self.checkpoints
@@ -226,7 +226,7 @@ class Query:
         if not self._gate:
             return False
         if not store.progress(name).is_done or store.progress(name).batch < 0:
-            store.checkpoints[name] = Progress(0, is_done=store.progress(name).batch == 0)
+            store.checkpoints[name] = CheckpointProgress(0, is_done=store.progress(name).batch == 0)
             return True
         beginning_text = self.world.link.hget(keys.valve(name), keys.gate(self._gate))
         if beginning_text is None:
@@ -308,37 +308,37 @@ class Query:
         if self.world.deadly and self.world.chance.random() < 0.01:
             raise Failed
 
-    def _commit(self, done: Progress) -> None:
+    def _commit(self, done: CheckpointProgress) -> None:
         for channel, offset in done.offsets.items():
             if self._committed.get(channel) != offset:
                 self.world.link.channels.commit(channel, self.fragment.id, offset)
                 self._committed[channel] = offset
 
-    def _plan(self, done: Progress) -> Progress | None:
+    def _plan(self, done: CheckpointProgress) -> CheckpointProgress | None:
         if not self.fragment.inputs:
             first = self._next(done)
             until = min(self.world.limit, first + self.world.chance.randint(1, 4))
-            return Progress(done.batch + 1, False, {"next": until}) if until > first else None
+            return CheckpointProgress(done.batch + 1, False, {"next": until}) if until > first else None
         offsets, more = {}, False
         for item in self.fragment.inputs:
             offset = self._offset(item.channel, done)
             later = [entry for entry, _ in self.world.link.after(item.channel, offset, reader=self.fragment.id)]
             offsets[item.channel] = later[: self.world.chance.randint(1, 3)][-1] if later else offset
             more = more or bool(later)
-        return Progress(done.batch + 1, False, None, offsets) if more else None
+        return CheckpointProgress(done.batch + 1, False, None, offsets) if more else None
 
-    def _next(self, done: Progress) -> int:
+    def _next(self, done: CheckpointProgress) -> int:
         begun = self.store.begun(self.fragment.id) or RestorePoint()
         return (done.source_offset or begun.source_offset or {"next": 0})["next"]
 
-    def _offset(self, channel: str, done: Progress) -> Offset:
+    def _offset(self, channel: str, done: CheckpointProgress) -> Offset:
         begin = (self.store.begun(self.fragment.id) or RestorePoint()).offsets.get(channel)
         offset = done.offsets.get(channel)
         if offset is None:
             offset = self.world.link.offset(channel, self.fragment.id)
         return max(offset, begin or START)
 
-    def _events(self, before: Progress, done: Progress) -> list:
+    def _events(self, before: CheckpointProgress, done: CheckpointProgress) -> list:
         if not self.fragment.inputs:
             return list(range(self._next(before), done.source_offset["next"]))
         events = []
@@ -359,12 +359,12 @@ class PlayedEngine:
     def __init__(self, world: World, store: Store) -> None:
         self.world, self.store = world, store
 
-    def compile(self, whole: WantedFragment, beginning: Beginning) -> SimpleNamespace:
+    def compile(self, whole: WantedFragment, beginning: StartPosition) -> SimpleNamespace:
         tokens = {} if beginning.gate else {
             channel: self.world.link.channels.take_fence(channel) for channel in whole.written}
         return SimpleNamespace(
             frame=(whole, tokens, beginning.gate), schemas=tuple("{}" for _ in whole.tasks), folds=(), file_sink=None,
-            mode=Mode())
+            batch_mode=QueryMode())
 
     def start(self, compiled: SimpleNamespace, name: str, **_: int) -> Query:
         whole, tokens, gate = compiled.frame

@@ -10,8 +10,8 @@ from scheduler.model.behind import SPILL
 from workers.engine.agents.supervising.spiller import Spiller, Terms
 from workers.engine.channels import keys, scripts
 from workers.engine.channels.channel_info import OnDisk
-from workers.engine.channels.registry import Channels
-from workers.engine.channels.spill import HEADER, ChannelSpill, Entry
+from workers.engine.channels.channel_registry import Channels
+from workers.engine.channels.spill import HEADER, ChannelSpill, SpilledBlock
 
 from ..channels.played_redis import PlayedRedis
 
@@ -87,7 +87,7 @@ class World:
         if entries:
             self.planned[reader] = (self.place[reader], entries[-1].offset)
 
-    def entries(self, reader: str, after: Offset, count: int) -> list[Entry]:
+    def entries(self, reader: str, after: Offset, count: int) -> list[SpilledBlock]:
         info = self.info()
         mark = info.spills.get(reader)
         if after < info.trimmed:

@@ -59,7 +59,7 @@ def main() -> None:
 
 def answer(request: dict, data_dir: Path) -> None:
     from tests.engine.measuring.test_feed import events
-    from workers.engine.channels.registry import Channels
+    from workers.engine.channels.channel_registry import Channels
     from workers.engine.measuring import feed
 
     reply = {"answer": request["ask"], "ok": True, "heap_mb": 40.0, "java": "17", "pyspark": "4", "fence": 0}

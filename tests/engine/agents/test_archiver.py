@@ -7,7 +7,7 @@ import time
 import pytest
 
 from workers.engine.agents.supervising.archiver import Archiver
-from workers.engine.settings import from_environment
+from workers.engine.worker_settings import from_environment
 
 
 def archiver(body: str) -> Archiver:

@@ -17,11 +17,11 @@ from scheduler.model.dataflow import Task
 from workers.engine.agents.blame import DEATHS, TURN_MS, Death, Suspicion
 from workers.engine.agents.node_store import NodeStore
 from workers.engine.agents.reconciling.fragment_run import FragmentRun
-from workers.engine.agents.reconciling.reconcile import Start, State, reconcile
-from workers.engine.agents.store import SlotStore
+from workers.engine.agents.reconciling.reconcile import FragmentState, Start, reconcile
+from workers.engine.agents.started_fragments import SlotStore
 from workers.engine.agents.supervising.supervision import JVM_GONE, SlotProcess
 from workers.engine.agents.suspects import Suspects
-from workers.engine.spark.failures import FragmentFailed
+from workers.engine.spark.failure_messages import FragmentFailed
 
 QUERIES = ("a", "b", "c", "d")
 WANTED = {name: WantedFragment(name, (Task(f"t-{name}", "any", {}),)) for name in QUERIES}
@@ -90,7 +90,7 @@ class Drivers:
         self.suspects = Suspects(self.node_store, self.store, "0")
 
     def dies(self, *beginning: str) -> None:
-        working = tuple(name for name, run in self.runs.items() if run.state is State.RUNNING)
+        working = tuple(name for name, run in self.runs.items() if run.state is FragmentState.RUNNING)
         self.now_ms += 1
         self.node_store.write_death("0", Death(self.now_ms, working, beginning, "Its JVM ended."))
         self.begins()
@@ -104,7 +104,7 @@ class Drivers:
                   if isinstance(action, Start)}
         for name in starts:
             run = self.runs[name]
-            run.begin(State.STARTING, now_ms=self.now_ms)
+            run.begin(FragmentState.STARTING, now_ms=self.now_ms)
             run.runs(None, "r", outlets={}, routes={}, active=1, now_ms=self.now_ms)
             run.end()
         return starts
@@ -113,7 +113,7 @@ class Drivers:
         self.runs[name].report({"batch": 1}, throttled_by=None, now_ms=self.now_ms)
 
     def _give_up(self, run: FragmentRun, failure: FragmentFailed) -> None:
-        run.begin(State.STARTING, now_ms=self.now_ms)
+        run.begin(FragmentState.STARTING, now_ms=self.now_ms)
         run.failed(failure, now_ms=self.now_ms)
         run.end()
         self.told.append((run.id, str(failure)))
@@ -169,9 +169,9 @@ def test_who_reads_nothing_or_takes_long_keeps_no_other_waiting(tmp_path: Path):
     drivers.now_ms += TURN_MS  # a batch that does not end; it has no query here to ask whether it has one
     assert drivers.turn() == {"c"}
     run = drivers.runs["c"]
-    run.begin(State.DRAINING, now_ms=drivers.now_ms)
+    run.begin(FragmentState.DRAINING, now_ms=drivers.now_ms)
     run.stopped(retry_at_ms=None, now_ms=drivers.now_ms)
-    run.begin(State.STARTING, now_ms=drivers.now_ms)
+    run.begin(FragmentState.STARTING, now_ms=drivers.now_ms)
     run.waits(retry_at_ms=10**12, now_ms=drivers.now_ms)
     run.end()
     assert "d" in drivers.turn()

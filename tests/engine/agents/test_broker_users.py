@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from scheduler.contracts.desired import DESIRED_STATES, DesiredState
 from tests.conftest import running_broker
 from workers.engine.agents.node_store import NodeStore
-from workers.engine.agents.store import SlotStore
+from workers.engine.agents.started_fragments import SlotStore
 from workers.engine.agents.supervising import key_patterns
 from workers.engine.agents.supervising.broker_users import CONNECTORS, LOOKS, SLOTS, BrokerUsers
 from workers.engine.channels import keys
-from workers.engine.channels.registry import Channels
-from workers.engine.looks import key as look_key
+from workers.engine.channels.channel_registry import Channels
+from workers.engine.look_store import key as look_key
 from workers.library.model_store import ModelName, StoredVersion, connected, store_version, stored_versions
 
 pytestmark = pytest.mark.broker

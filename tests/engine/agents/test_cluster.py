@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from workers.engine.settings import ROOT, Settings, from_environment
 from workers.engine.spark import cluster
 from workers.engine.spark.cluster import ClusterUnfit, HostView
 from workers.engine.spark.session import configuration
+from workers.engine.worker_settings import ROOT, Settings, from_environment
 
 VARIABLE = re.compile(r"\b(WEIR_[A-Z_]+[A-Z]|REDIS_URL)\b")
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scheduler.contracts.desired import Input, WantedFragment
 from scheduler.model.dataflow import Task
 from workers.engine.agents.coming_back import AT_ONCE, in_turn, urgency
-from workers.engine.agents.reconciling.reconcile import Actual, Start, State, Stop, reconcile
+from workers.engine.agents.reconciling.reconcile import Actual, FragmentState, Start, Stop, reconcile
 
 
 def wanted(seed: int, count: int) -> dict[str, WantedFragment]:
@@ -53,24 +53,25 @@ def test_who_holds_up_the_strictest_and_then_the_most_comes_first(seed: int, cou
 @given(st.integers(0, 2**32), st.integers(1, 25))
 def test_all_come_back_a_few_at_a_time_whatever_waits_or_fails_meanwhile(seed: int, count: int) -> None:
     fragments, rng = wanted(seed, count), random.Random(seed)
-    states = dict.fromkeys(fragments, State.STOPPED)
+    states = dict.fromkeys(fragments, FragmentState.STOPPED)
     never = set(rng.sample(sorted(fragments), rng.randrange(count)))  # what these read is not there, or they fail
     for now_ms in range(0, 10_000 * count, 1_000):
         actual = {name: Actual(name, state, retry_at_ms=now_ms if rng.random() < 0.5 else now_ms + 1)
-                  if state in (State.WAITING, State.BACKOFF) else Actual(name, state)
+                  if state in (FragmentState.WAITING, FragmentState.BACKOFF) else Actual(name, state)
                   for name, state in states.items()}
-        coming = [name for name, state in states.items() if state is State.STARTING]
+        coming = [name for name, state in states.items() if state is FragmentState.STARTING]
         actions = in_turn(
             reconcile(fragments.values(), actual, now_ms), fragments.values(), actual,
             coming=lambda coming=coming: coming)
         starts = [action for action in actions if isinstance(action, Start)]
         assert len(coming) + len(starts) <= AT_ONCE or not starts
         for start in starts:
-            states[start.fragment_id] = State.STARTING
+            states[start.fragment_id] = FragmentState.STARTING
         for name, state in states.items():
-            if state is State.STARTING and rng.random() < 0.5:
-                states[name] = rng.choice((State.WAITING, State.BACKOFF)) if name in never else State.RUNNING
-    assert {name for name, state in states.items() if state is State.RUNNING} == fragments.keys() - never
+            if state is FragmentState.STARTING and rng.random() < 0.5:
+                states[name] = rng.choice(
+                    (FragmentState.WAITING, FragmentState.BACKOFF)) if name in never else FragmentState.RUNNING
+    assert {name for name, state in states.items() if state is FragmentState.RUNNING} == fragments.keys() - never
 
 
 def test_heirs_and_all_that_is_no_start_wait_for_no_turn() -> None:

@@ -19,7 +19,7 @@ from workers.engine.agents.supervising import confinement
 from workers.engine.agents.supervising.broker_users import CONNECTORS, LOOKS, SLOTS, BrokerUsers
 from workers.engine.agents.supervising.confinement import MORE_PATHS, MORE_VARIABLES, PASSED, Confinement, Means
 from workers.engine.agents.supervising.supervision import SPARE
-from workers.engine.settings import ROOT, Settings
+from workers.engine.worker_settings import ROOT, Settings
 
 LOOT = "what-nobody-may-have"
 TRY = """

@@ -10,7 +10,7 @@ import redis
 from scheduler.model.fragment import Fragment
 from scheduler.performance.attribution import query_work
 from workers.engine.channels import keys
-from workers.engine.channels.registry import Channels
+from workers.engine.channels.channel_registry import Channels
 from workers.engine.counters import read_counters
 
 pytestmark = pytest.mark.broker

@@ -6,27 +6,27 @@ from dataclasses import replace
 
 import pytest
 
-from scheduler.contracts.desired import DesiredState, Input, WantedSlot, Writer
+from scheduler.contracts.desired import ChannelWriter, DesiredState, Input, WantedSlot
 from scheduler.contracts.offsets import START, Offset
 from scheduler.contracts.partitioning import Quota
 from scheduler.contracts.savepoints import RestorePoint, Savepoint
 from scheduler.model.dataflow import Task
-from workers.engine.agents.checkpoint import Progress
+from workers.engine.agents.checkpoint import CheckpointProgress
 from workers.engine.agents.reconciling import broker_instructions as on
 from workers.engine.agents.reconciling import instructions as do
 from workers.engine.agents.reconciling.decisions import decide
 from workers.engine.agents.reconciling.reconcile import (
     ActivateRoutes,
     Actual,
+    DivideStream,
     End,
+    FragmentState,
     Leave,
     OpenOutlet,
     OpenTail,
     Pause,
     Restart,
-    Route,
     Start,
-    State,
     Stop,
 )
 from workers.engine.agents.reconciling.snapshot import LEFT, Records
@@ -50,14 +50,15 @@ def test_a_reader_starts_only_where_it_has_its_place():
 
 
 def test_channels_are_open_and_readers_registered_before_a_query_starts():
-    steps = decide(snapshot(SOURCE, State.STARTING, is_compiled=True), Start(SOURCE))
+    steps = decide(snapshot(SOURCE, FragmentState.STARTING, is_compiled=True), Start(SOURCE))
     kinds = [type(step) for step in steps]
     assert kinds[-1] is do.Launch
     assert kinds.index(on.OpenChannel) < kinds.index(on.Join) < kinds.index(on.OpenValve)
     [valve] = of_kind(steps, on.OpenValve)
     assert valve == on.OpenValve(0, from_batch=0), "a new fragment publishes from its first batch on"
     again = snapshot(
-        SOURCE, State.STARTING, is_compiled=True, records=Records(progress=Progress(4, True), has_begun=True))
+        SOURCE, FragmentState.STARTING, is_compiled=True,
+        records=Records(progress=CheckpointProgress(4, True), has_begun=True))
     assert of_kind(decide(again, Start(SOURCE)), on.OpenValve) == [on.OpenValve(0, from_batch=5)], "no event is needed"
 
 
@@ -89,14 +90,15 @@ def test_who_takes_over_waits_for_all_savepoints_and_for_being_alone():
 def test_a_fragment_ends_only_between_two_batches_and_with_all_read():
     desired = wanting(HEIR, outgoing=(READER,))
     running = {"desired": desired, "has_query": True, "since_ms": 0}
-    half = Records(known=READER, progress=Progress(3, False, None, {"f1-0.0": Offset("6-0")}), has_begun=True)
-    done = replace(half, progress=Progress(3, True, None, {"f1-0.0": Offset("6-0")}))
+    half = Records(known=READER, progress=CheckpointProgress(3, False, None, {"f1-0.0": Offset("6-0")}), has_begun=True)
+    done = replace(half, progress=CheckpointProgress(3, True, None, {"f1-0.0": Offset("6-0")}))
     upstream_end = Savepoint(last_offsets={"f1-0.0": Offset("7-0")})
     behind = replace(desired, handing_over={"0": (SOURCE, READER)})
     not_read = snapshot(
-        READER, State.RUNNING, **{**running, "desired": behind}, records=done, savepoints={"f1-0": upstream_end})
+        READER, FragmentState.RUNNING, **{**running, "desired": behind}, records=done,
+        savepoints={"f1-0": upstream_end})
     assert decide(not_read, End(READER)) == (do.RetryAt(60_030),)
-    young = snapshot(READER, State.RUNNING, **{**running, "since_ms": 59_000}, records=half)
+    young = snapshot(READER, FragmentState.RUNNING, **{**running, "since_ms": 59_000}, records=half)
     assert decide(young, End(READER)) == (do.HoldQuery(), do.Again(End(READER))), "it ends its batch first"
     assert decide(replace(young, is_held=False), End(READER)) == (do.RetryAt(60_030),), "however long that takes"
     held = replace(young, is_held=True, records=done, channels={"f1-1.0": info("f1-1.0", last=Offset("4-0"))})
@@ -107,7 +109,7 @@ def test_a_fragment_ends_only_between_two_batches_and_with_all_read():
     assert [type(step) for step in decide(restless, End(READER))] == [do.Show, do.StopQuery, do.Stopped, do.Again]
     hangs = replace(young, now_ms=59_000 + 600_001)
     assert do.StopQuery() in decide(hangs, End(READER)), "one that may hang is tried again"
-    steps = decide(snapshot(READER, State.RUNNING, **running, records=done), End(READER))
+    steps = decide(snapshot(READER, FragmentState.RUNNING, **running, records=done), End(READER))
     assert steps == (do.HoldQuery(), do.Again(End(READER)))
     cut_short = snapshot(READER, desired=desired, records=half)
     assert decide(cut_short, End(READER)) == (do.Again(Start(READER)),), "the planned batch is done first"
@@ -120,7 +122,7 @@ def test_a_fragment_ends_only_between_two_batches_and_with_all_read():
 
 
 def test_who_goes_on_with_a_reader_that_gave_up_blocks_begins_behind_them():
-    done = Records(known=READER, progress=Progress(3, True, None, {"f1-0.0": Offset("6-0")}), has_begun=True)
+    done = Records(known=READER, progress=CheckpointProgress(3, True, None, {"f1-0.0": Offset("6-0")}), has_begun=True)
     skip = Skip(Offset("6-0"), Offset("40-0"))
     for given, place in ((skip, "40-0"), (replace(skip, entry=Offset("2-0"), to=Offset("5-0")), "6-0")):
         read = replace(info("f1-0.0", readers={"f1-1": Offset("6-0")}), skips={"f1-1": given})
@@ -133,29 +135,29 @@ def test_who_goes_on_with_a_reader_that_gave_up_blocks_begins_behind_them():
 
 
 def test_a_pause_is_recorded_before_places_are_given_up():
-    at_rest = snapshot(READER, records=Records(known=READER, progress=Progress(3, True), has_begun=True))
+    at_rest = snapshot(READER, records=Records(known=READER, progress=CheckpointProgress(3, True), has_begun=True))
     assert decide(at_rest, Pause(READER)) == (
         do.RecordPause(paused=True), on.Unregister("f1-0.0", "f1-1"), do.Release())
 
 
 def test_a_pause_does_not_wait_for_a_batch_that_can_only_fail():
-    half = Records(known=READER, progress=Progress(3, False, None, {"f1-0.0": Offset("6-0")}), has_begun=True)
+    half = Records(known=READER, progress=CheckpointProgress(3, False, None, {"f1-0.0": Offset("6-0")}), has_begun=True)
     rests = (do.RecordPause(paused=True), on.Unregister("f1-0.0", "f1-1"), do.Release())
     placed = {"f1-0.0": info("f1-0.0", readers={"f1-1": Offset("4-0")})}
-    failed = snapshot(READER, State.BACKOFF, records=half, channels=placed)
+    failed = snapshot(READER, FragmentState.BACKOFF, records=half, channels=placed)
     assert decide(failed, Pause(READER)) == (do.Again(Start(READER)),), "it may have come through the next time"
     given_up = replace(failed, actual=replace(failed.actual, gave_up=True))
-    assert decide(given_up, Pause(READER)) == (do.Show(State.DRAINING), do.Stopped(), *rests)
+    assert decide(given_up, Pause(READER)) == (do.Show(FragmentState.DRAINING), do.Stopped(), *rests)
     for lost in ({}, {"f1-0.0": info("f1-0.0")}):
         assert decide(replace(failed, channels=lost), Pause(READER))[2:] == rests, "its writer heard of the pause first"
-    ends = snapshot(READER, State.BACKOFF, desired=wanting(HEIR, outgoing=(READER,)), records=half)
+    ends = snapshot(READER, FragmentState.BACKOFF, desired=wanting(HEIR, outgoing=(READER,)), records=half)
     given_up = replace(ends, actual=replace(ends.actual, gave_up=True))
     assert decide(given_up, End(READER)) == (do.Again(Start(READER)),), "others need what it was about to do"
 
 
 def test_a_pause_keeps_its_place_at_a_live_source_which_rests_too():
     reader = replace(READER, inputs=(Input("in-orders.0", "orders"),))
-    at_rest = snapshot(reader, records=Records(known=reader, progress=Progress(3, True), has_begun=True))
+    at_rest = snapshot(reader, records=Records(known=reader, progress=CheckpointProgress(3, True), has_begun=True))
     assert decide(at_rest, Pause(reader)) == (do.RecordPause(paused=True), do.Release())
 
 
@@ -168,11 +170,12 @@ def test_a_pause_keeps_its_place_at_a_live_source_which_rests_too():
 def test_a_bundle_leaves_when_nobody_will_write_for_it(control, leaves):
     bundle = replace(
         READER, inputs=(Input("f1-0.0@f1-1", "s"),), leaving=True,
-        writers={"f1-0.0@f1-1": Writer("f1-0", 0, "f1-1")})
-    records = Records(known=bundle, progress=Progress(3, True, None, {"f1-0.0@f1-1": Offset("6-0")}), has_begun=True)
+        writers={"f1-0.0@f1-1": ChannelWriter("f1-0", 0, "f1-1")})
+    records = Records(
+        known=bundle, progress=CheckpointProgress(3, True, None, {"f1-0.0@f1-1": Offset("6-0")}), has_begun=True)
     part = info("f1-0.0@f1-1", last=Offset("6-0"), readers={"f1-1": Offset("5-0")})
     running = snapshot(
-        bundle, State.RUNNING, has_query=True, records=records, channels={part.channel: part},
+        bundle, FragmentState.RUNNING, has_query=True, records=records, channels={part.channel: part},
         controls={"f1-0": control})
     assert bool(of_kind(decide(running, Leave(bundle)), do.StopQuery)) is leaves
 
@@ -192,11 +195,11 @@ def test_a_removed_fragment_is_cleared_away_but_for_what_others_go_on_with():
 
 def test_a_restart_waits_until_it_can_be_done_at_once():
     wider = replace(READER, inputs=(*READER.inputs, Input("f1-0.1", "s")))
-    known = Records(known=READER, progress=Progress(3, True, None, {"f1-0.0": Offset("6-0")}), has_begun=True)
+    known = Records(known=READER, progress=CheckpointProgress(3, True, None, {"f1-0.0": Offset("6-0")}), has_begun=True)
     first = info("f1-0.0", last=Offset("6-0"), readers={"f1-1": Offset("6-0")})
     facts = {"has_query": True, "records": known, "desired": wanting(wider)}
-    runs = replace(snapshot(READER, State.RUNNING, channels={"f1-0.0": first}, **facts), actual=Actual(
-        "f1-1", State.RUNNING, inputs=READER.inputs))
+    runs = replace(snapshot(READER, FragmentState.RUNNING, channels={"f1-0.0": first}, **facts), actual=Actual(
+        "f1-1", FragmentState.RUNNING, inputs=READER.inputs))
     assert [type(step) for step in decide(runs, Restart(wider))] == [do.RetryAt]
     both = replace(runs, channels={"f1-0.0": first, "f1-0.1": info("f1-0.1", readers={"f1-1": START})})
     assert [type(step) for step in decide(both, Restart(wider))] == [do.Show, do.StopQuery, do.Stopped, do.Again]
@@ -204,9 +207,10 @@ def test_a_restart_waits_until_it_can_be_done_at_once():
 
 def test_a_query_that_has_run_for_hours_ends_its_batch_before_a_restart_too():
     wider = replace(READER, threads=2)
-    half = Records(known=READER, progress=Progress(3, False, None, {"f1-0.0": Offset("6-0")}, planned_ms=30_000))
+    half = Records(
+        known=READER, progress=CheckpointProgress(3, False, None, {"f1-0.0": Offset("6-0")}, planned_ms=30_000))
     runs = snapshot(
-        READER, State.RUNNING, channels={"f1-0.0": info("f1-0.0", readers={"f1-1": START})}, has_query=True,
+        READER, FragmentState.RUNNING, channels={"f1-0.0": info("f1-0.0", readers={"f1-1": START})}, has_query=True,
         records=half, desired=wanting(wider), since_ms=-10**8)
     runs = replace(runs, actual=replace(runs.actual, inputs=READER.inputs))
     assert decide(runs, Restart(wider)) == (do.HoldQuery(), do.Again(Restart(wider)))
@@ -216,9 +220,9 @@ def test_a_query_that_has_run_for_hours_ends_its_batch_before_a_restart_too():
 
 
 def test_a_stream_is_divided_only_for_bundles_that_read():
-    route = Route("f1-0", 0, "f1-1", Quota({"f1-1": 0.5, "f2-0": 0.5}))
+    route = DivideStream("f1-0", 0, "f1-1", Quota({"f1-1": 0.5, "f2-0": 0.5}))
     facts = {"has_query": True, "channels": {"f1-0.0": info("f1-0.0")}}
-    early = snapshot(SOURCE, State.RUNNING, **facts, controls={"f1-1": {"routes": "0"}})
+    early = snapshot(SOURCE, FragmentState.RUNNING, **facts, controls={"f1-1": {"routes": "0"}})
     steps = decide(early, route)
     assert not of_kind(steps, on.SetRoute) and len(of_kind(steps, on.OpenPart)) == 2 and steps[-1] == do.RetryAt(60_250)
     ready = replace(early, controls={"f1-1": {"routes": "0"}, "f2-0": {"routes": "0"}})
@@ -229,53 +233,55 @@ def test_a_stream_is_divided_only_for_bundles_that_read():
 
 
 def test_what_is_read_whole_is_divided_between_two_batches():
-    route = Route("f1-0", 0, "f1-1", Quota({"f1-1": 1.0}))
+    route = DivideStream("f1-0", 0, "f1-1", Quota({"f1-1": 1.0}))
     whole = info("f1-0.0", last=Offset("6-0"), readers={"f1-1": Offset("5-0")})
     facts = {"has_query": True, "channels": {"f1-0.0": whole}, "controls": {"f1-1": {"routes": "0"}}}
-    running = replace(snapshot(SOURCE, State.RUNNING, **facts), actual=Actual(
-        "f1-0", State.RUNNING, outlets=SOURCE.outlets))
+    running = replace(snapshot(SOURCE, FragmentState.RUNNING, **facts), actual=Actual(
+        "f1-0", FragmentState.RUNNING, outlets=SOURCE.outlets))
     assert [type(step) for step in decide(running, route)][-2:] == [do.HoldQuery, do.Again]
-    under_way = replace(running, is_held=True, records=Records(progress=Progress(7, False)))
+    under_way = replace(running, is_held=True, records=Records(progress=CheckpointProgress(7, False)))
     assert not of_kind(decide(under_way, route), on.SetRoute)
-    at_rest = replace(running, is_held=True, records=Records(progress=Progress(7, True)))
+    at_rest = replace(running, is_held=True, records=Records(progress=CheckpointProgress(7, True)))
     [set_route] = of_kind(decide(at_rest, route), on.SetRoute)
     assert set_route.instead and set_route.from_batch == 8
 
 
 def test_routes_are_activated_only_at_rest():
     routes = {"f1-0": {"0:route:f1-1:1": '{"f1-0.0@f1-1": 1.0}'}}
-    waiting = snapshot(SOURCE, State.RUNNING, has_query=True, controls=routes)
+    waiting = snapshot(SOURCE, FragmentState.RUNNING, has_query=True, controls=routes)
     assert decide(waiting, ActivateRoutes("f1-0")) == (do.HoldQuery(), do.Again(ActivateRoutes("f1-0")))
-    held = replace(waiting, is_held=True, records=Records(progress=Progress(7, True)))
+    held = replace(waiting, is_held=True, records=Records(progress=CheckpointProgress(7, True)))
     assert decide(held, ActivateRoutes("f1-0")) == (on.Activate(7), do.LookAtRoutes(None))
-    busy = replace(waiting, is_held=False, records=Records(progress=Progress(7, False)))
+    busy = replace(waiting, is_held=False, records=Records(progress=CheckpointProgress(7, False)))
     assert decide(busy, ActivateRoutes("f1-0")) == (do.LookAtRoutes(62_500),)
 
 
 def test_an_outlet_opens_between_two_batches_with_the_very_next_one():
     opens = OpenOutlet("f1-0", 0, frozenset({"f1-1"}))
-    running = replace(snapshot(SOURCE, State.RUNNING, has_query=True), actual=Actual("f1-0", State.RUNNING))
+    running = replace(
+        snapshot(SOURCE, FragmentState.RUNNING, has_query=True), actual=Actual("f1-0", FragmentState.RUNNING))
     assert decide(running, opens) == (do.HoldQuery(), do.Again(opens))
-    at_rest = replace(running, is_held=True, records=Records(progress=Progress(7, True)))
-    under_way = replace(running, is_held=False, records=Records(progress=Progress(7, False)))
+    at_rest = replace(running, is_held=True, records=Records(progress=CheckpointProgress(7, True)))
+    under_way = replace(running, is_held=False, records=Records(progress=CheckpointProgress(7, False)))
     for fragment_snapshot in (at_rest, under_way):
         steps = decide(fragment_snapshot, opens)
         kinds = [type(step) for step in steps]
         assert kinds.index(on.OpenChannel) < kinds.index(on.Join) < kinds.index(on.OpenValve)
         assert of_kind(steps, on.OpenValve) == [on.OpenValve(0, from_batch=8)]
         assert steps[-1] == do.InForce(outlets={0: frozenset({"f1-1"})})
-    about_to_begin = replace(running, is_held=False, records=Records(progress=Progress(7, True)))
+    about_to_begin = replace(running, is_held=False, records=Records(progress=CheckpointProgress(7, True)))
     assert decide(about_to_begin, opens) == (do.RetryAt(60_250),)
 
 
 def test_a_tail_that_opens_in_part_works_from_the_next_batch_on():
     chain = replace(SOURCE, tasks=(*SOURCE.tasks, Task("b", "add"), Task("c", "add")))
     opens, facts = OpenTail("f1-0", 2), {"has_query": True, "desired": wanting(chain)}
-    running = replace(snapshot(chain, State.RUNNING, **facts), actual=Actual("f1-0", State.RUNNING, active=1))
+    running = replace(
+        snapshot(chain, FragmentState.RUNNING, **facts), actual=Actual("f1-0", FragmentState.RUNNING, active=1))
     assert decide(running, opens) == (do.HoldQuery(), do.Again(opens))
-    at_rest = replace(running, is_held=True, records=Records(progress=Progress(7, True)))
+    at_rest = replace(running, is_held=True, records=Records(progress=CheckpointProgress(7, True)))
     assert decide(at_rest, opens) == (on.SetTail(2), do.InForce(active=2), on.Activate(7))
-    under_way = replace(running, is_held=False, records=Records(progress=Progress(7, False)))
+    under_way = replace(running, is_held=False, records=Records(progress=CheckpointProgress(7, False)))
     assert decide(under_way, opens) == (on.SetTail(2), do.InForce(active=2))
     assert decide(running, OpenTail("f1-0", 3)) == (on.SetTail(None), do.InForce(active=3))
 
@@ -284,10 +290,11 @@ def test_a_tail_that_opens_in_part_works_from_the_next_batch_on():
 
 
 def test_a_sound_fragment_violates_nothing():
-    sound = snapshot(SOURCE, State.RUNNING, has_query=True)
+    sound = snapshot(SOURCE, FragmentState.RUNNING, has_query=True)
     assert validate_state(sound) == ()
     assert validate_state(replace(sound, actual=Actual(
-        "f1-0", State.RUNNING, outlets={0: frozenset({"f1-2"})}, routes={0: {"f1-1": Quota({"f1-1": 1.0})}}))) == ()
+        "f1-0", FragmentState.RUNNING, outlets={0: frozenset({"f1-2"})},
+        routes={0: {"f1-1": Quota({"f1-1": 1.0})}}))) == ()
 
 
 BOTH = {"outlets": {0: frozenset({"f1-1"})}, "routes": {0: {"f1-1": Quota({"f1-1": 1.0})}}}
@@ -295,20 +302,21 @@ BOTH = {"outlets": {0: frozenset({"f1-1"})}, "routes": {0: {"f1-1": Quota({"f1-1
 
 @pytest.mark.parametrize(("changes", "sentence"), [
     ({"has_query": False}, "It is running and has no query."),
-    ({"actual": Actual("f1-0", State.BACKOFF)}, "It is backoff and has a query."),
+    ({"actual": Actual("f1-0", FragmentState.BACKOFF)}, "It is backoff and has a query."),
     ({"records": Records(has_ended=True), "desired": wanting(outgoing=(SOURCE,))},
      "It has ended for others and has a query."),
     ({"desired": DesiredState(slots={"0": WantedSlot((SOURCE,)), "1": WantedSlot((SOURCE,))})},
      "It is wanted on the slots 0, 1: two queries would do its work."),
     ({"desired": wanting(SOURCE, outgoing=(SOURCE,))}, "It is wanted and to hand over."),
-    ({"actual": Actual("f1-0", State.RUNNING, **BOTH)}, "f1-1 reads the stream at 0 whole and in parts."),
-    ({"actual": Actual("f1-0", State.RUNNING, routes={0: {"f1-1": Quota({"f1-1": 0.0})}})},
+    ({"actual": Actual("f1-0", FragmentState.RUNNING, **BOTH)}, "f1-1 reads the stream at 0 whole and in parts."),
+    ({"actual": Actual("f1-0", FragmentState.RUNNING, routes={0: {"f1-1": Quota({"f1-1": 0.0})}})},
      "The stream at 0 is divided for f1-1 among nobody."),
-    ({"actual": Actual("f1-0", State.RUNNING, outlets={3: frozenset({"f1-1"})})},
+    ({"actual": Actual("f1-0", FragmentState.RUNNING, outlets={3: frozenset({"f1-1"})})},
      "A stream at 3 is in force, and it has 1 tasks."),
-    ({"actual": Actual("f1-0", State.STARTING), "has_query": False, "is_compiled": True,
-      "records": Records(progress=Progress(3, True)), "channels": {"f1-0.0": info("f1-0.0", last=Offset("9-0"))}},
+    ({"actual": Actual("f1-0", FragmentState.STARTING), "has_query": False, "is_compiled": True,
+      "records": Records(progress=CheckpointProgress(3, True)),
+      "channels": {"f1-0.0": info("f1-0.0", last=Offset("9-0"))}},
      "f1-0.0 has block 9, and it has written 4 at most."),
 ])
 def test_what_does_not_hold_is_said(changes, sentence):
-    assert validate_state(replace(snapshot(SOURCE, State.RUNNING, has_query=True), **changes)) == (sentence,)
+    assert validate_state(replace(snapshot(SOURCE, FragmentState.RUNNING, has_query=True), **changes)) == (sentence,)

@@ -11,17 +11,17 @@ from hypothesis import strategies as st
 from scheduler.contracts.desired import (
     DESIRED_STATES,
     WANTED_FRAGMENTS,
+    ChannelWriter,
     DesiredState,
     Input,
     WantedFragment,
     WantedSlot,
-    Writer,
 )
 from scheduler.model.dataflow import Task
 from scheduler.model.estate import Estate, Submitted
 from scheduler.model.fragment import Fragment, RunningBundle, RunningTask, Slot
 from scheduler.model.task_types import TaskType
-from workers.engine import desired
+from workers.engine import desired_publishing
 
 TYPES = {name: TaskType(name=name, kind="transform", doc="", build="a:b") for name in ("source", "parse", "sink")}
 
@@ -48,11 +48,11 @@ def estate() -> Estate:
 
 def wanted_of(whole: Estate, node: str) -> dict:
     """The JSON document of a node's desired state."""
-    return DESIRED_STATES.document(desired.desired_of(whole, node, TYPES))
+    return DESIRED_STATES.document(desired_publishing.desired_of(whole, node, TYPES))
 
 
 def test_a_node_sees_its_own_part():
-    document = DESIRED_STATES.document(desired.desired_of(estate(), "n1", TYPES, 150))
+    document = DESIRED_STATES.document(desired_publishing.desired_of(estate(), "n1", TYPES, 150))
     assert (document["version"], document["node"], set(document["slots"])) == (7, "n1", {"0", "1"})
     [first] = document["slots"]["0"]["fragments"]
     assert first == {
@@ -86,7 +86,7 @@ def test_a_circle_of_fragments_is_refused():
         "a": Fragment("a", ("s",), "n1/0", 1, {"s": ("b",)}), "b": Fragment("b", ("p",), "n1/0", 1, {"p": ("a",)})
     }
     with pytest.raises(ValueError, match="circle"):
-        desired.desired_of(Estate(tasks=estate().tasks, fragments=fragments), "n1", TYPES)
+        desired_publishing.desired_of(Estate(tasks=estate().tasks, fragments=fragments), "n1", TYPES)
 
 
 @pytest.mark.broker
@@ -96,11 +96,12 @@ def test_the_newest_version_stays_whatever_order_it_came_in(broker_url, versions
         client.flushall()
         standing = -1
         for version in versions:
-            accepted = desired.publish(client, DesiredState(version, "n1"))
+            accepted = desired_publishing.publish(client, DesiredState(version, "n1"))
             assert accepted == (version > standing)
             standing = max(standing, version)
-        assert desired.read(client, "n1").version == 4
-        assert desired.publish(client, DesiredState(4, "n1", generation=3)), "the same version again may say more"
+        assert desired_publishing.read(client, "n1").version == 4
+        assert desired_publishing.publish(
+            client, DesiredState(4, "n1", generation=3)), "the same version again may say more"
 
 
 @pytest.mark.broker
@@ -109,7 +110,7 @@ def test_a_publication_tells_the_node(broker):
         pushes.subscribe("weir:push")
         while not broker.pubsub_numsub("weir:push")[0][1]:
             pass
-        desired.publish(broker, DesiredState(1, "n1"))
+        desired_publishing.publish(broker, DesiredState(1, "n1"))
         message = None
         while message is None:
             message = pushes.get_message(timeout=5)
@@ -131,7 +132,7 @@ fragments = st.builds(
         st.integers(0, 5), st.dictionaries(names, st.dictionaries(names, st.floats(0, 1)), min_size=1), max_size=2
     ),
     leaving=st.booleans(),
-    writers=st.dictionaries(names, st.builds(Writer, names, st.integers(0, 5), names), max_size=2),
+    writers=st.dictionaries(names, st.builds(ChannelWriter, names, st.integers(0, 5), names), max_size=2),
 )
 
 
@@ -141,7 +142,7 @@ def test_a_fragment_survives_its_json(fragment):
 
 
 def test_what_another_slot_runs_is_known():
-    wanted = desired.desired_of(estate(), "n1", TYPES)
+    wanted = desired_publishing.desired_of(estate(), "n1", TYPES)
     assert wanted.elsewhere("0") == {"f2-0"} and wanted.elsewhere("1") == {"f1-0"}
     assert wanted.of_slot("9") == ()
 
@@ -190,13 +191,14 @@ def node(version: int, handing_over: dict[str, list[str]] | None = None, **fragm
 
 def test_what_others_inherit_from_is_kept_until_nobody_names_it():
     first, second = node(1, a=(), b=(), z=()), node(2, c=("a", "b"))
-    handing_over = desired.keep_handing_over(second, first)
+    handing_over = desired_publishing.keep_handing_over(second, first)
     assert handing_over == node(2, {"0": ["a", "b"]}, c=("a", "b"))
-    assert desired.keep_handing_over(second, handing_over) == handing_over, "the same state again changes nothing"
-    taken_back = desired.keep_handing_over(node(3, d=("c",)), handing_over)
+    assert desired_publishing.keep_handing_over(
+        second, handing_over) == handing_over, "the same state again changes nothing"
+    taken_back = desired_publishing.keep_handing_over(node(3, d=("c",)), handing_over)
     assert [fragment.id for fragment in taken_back.handing_over["0"]] == ["a", "b", "c"], "c may not have begun"
-    assert desired.keep_handing_over(node(4, e=()), taken_back) == node(4, e=())
-    assert desired.keep_handing_over(node(4, e=("unknown",)), None) == node(4, e=("unknown",))
+    assert desired_publishing.keep_handing_over(node(4, e=()), taken_back) == node(4, e=())
+    assert desired_publishing.keep_handing_over(node(4, e=("unknown",)), None) == node(4, e=("unknown",))
 
 
 def divided(name: str, task_id: str, *bundles: RunningBundle, outlets=None) -> Fragment:
@@ -264,7 +266,7 @@ def scheduled(draw) -> Estate:
 def test_every_part_that_is_written_is_read_by_exactly_one(whole):
     entries = {
         fragment.id: fragment for node in ("n0", "n1")
-        for slot in desired.desired_of(whole, node, TYPES).slots.values() for fragment in slot.fragments
+        for slot in desired_publishing.desired_of(whole, node, TYPES).slots.values() for fragment in slot.fragments
     }
     bundles = {bundle.id: fragment for fragment in whole.fragments.values() for bundle in fragment.queries}
     assert entries.keys() == bundles.keys(), "each bundle runs once, on whatever node"
@@ -312,7 +314,7 @@ def test_an_input_is_shared_where_others_need_its_writer_in_whatever_task_of_it(
         whole = replace(estate(), submitted={dataflow.id: dataflow for dataflow in dataflows})
         return {
             f"{fragment.id} {item.task}": item.shared
-            for node in ("n1", "n2") for fragment in desired.desired_of(whole, node, TYPES).wanted.values()
+            for node in ("n1", "n2") for fragment in desired_publishing.desired_of(whole, node, TYPES).wanted.values()
             for item in fragment.inputs}
 
     own, other = submitted("d1", "s", "p", "k"), submitted("d2", "s", "p", "q")

@@ -13,13 +13,13 @@ from scheduler.contracts.reports import QUERY_REPORTS
 from scheduler.model.dataflow import Task
 from workers.engine.agents.backoff import HEALTHY_MS, RETRIES
 from workers.engine.agents.reconciling.fragment_run import FragmentRun
-from workers.engine.agents.reconciling.handover import Stage
-from workers.engine.agents.reconciling.reconcile import Pause, Start, State, Stop, reconcile
-from workers.engine.agents.slot import Slot
+from workers.engine.agents.reconciling.handover_stages import HandoverStage
+from workers.engine.agents.reconciling.reconcile import FragmentState, Pause, Start, Stop, reconcile
+from workers.engine.agents.slot import SlotLoop
 from workers.engine.agents.supervising.line_writer import LineWriter
 from workers.engine.channels import keys
-from workers.engine.settings import Settings
-from workers.engine.spark.failures import FragmentFailed
+from workers.engine.spark.failure_messages import FragmentFailed
+from workers.engine.worker_settings import Settings
 
 WANTED = WantedFragment("f1-0", (Task("t", "any", {}),))
 
@@ -27,7 +27,7 @@ WANTED = WantedFragment("f1-0", (Task("t", "any", {}),))
 def fail(run: FragmentRun, *messages: str, may_pass: bool = False, now_ms: int = 0) -> int | None:
     """Let a run be started and fail so; when it is tried again after the last time."""
     for message in messages:
-        run.begin(State.STARTING, now_ms=now_ms)
+        run.begin(FragmentState.STARTING, now_ms=now_ms)
         run.end()
         retry_at_ms = run.failed(FragmentFailed(message, may_pass=may_pass, tasks=["t"]), now_ms=now_ms)
     return retry_at_ms
@@ -60,7 +60,7 @@ def test_what_may_pass_is_tried_without_end_and_so_is_what_changes():
 
 
 def runs_for_a_minute_and_fails(run: FragmentRun, *, batch: int | None) -> int | None:
-    run.begin(State.STARTING, now_ms=0)
+    run.begin(FragmentState.STARTING, now_ms=0)
     run.runs(object(), "run", outlets={}, routes={}, active=1, now_ms=0)
     run.report({"batch": batch}, throttled_by=None, now_ms=HEALTHY_MS)
     return run.failed(FragmentFailed("no number"), now_ms=HEALTHY_MS)
@@ -86,13 +86,13 @@ def test_it_is_still_paused_stopped_and_handed_over():
     paused = WantedFragment("f1-0", WANTED.tasks, active=0)
     assert reconcile([paused], actual, 0) == (Pause(paused),)
     assert reconcile([], actual, 0) == (Stop("f1-0", keep=False),)
-    assert reconcile([], actual, 0, outgoing=[(WANTED, Stage.WORK)]) == ()
+    assert reconcile([], actual, 0, outgoing=[(WANTED, HandoverStage.WORK)]) == ()
 
 
 def test_whoever_pauses_and_resumes_it_has_it_tried_anew():
     run = FragmentRun("f1-0", now_ms=0)
     fail(run, *["no number"] * (RETRIES + 1))
-    run.begin(State.DRAINING, now_ms=0)
+    run.begin(FragmentState.DRAINING, now_ms=0)
     run.stopped(retry_at_ms=None, now_ms=0)
     assert reconcile([WANTED], {run.id: run.actual()}, 0) == ()  # the action is not over yet
     run.end()
@@ -102,7 +102,7 @@ def test_whoever_pauses_and_resumes_it_has_it_tried_anew():
 
 @pytest.mark.broker
 def test_it_is_tried_again_when_somebody_says_so(broker: redis.Redis, broker_url: str, tmp_path: Path):
-    slot = Slot(Settings(redis_url=broker_url, data_dir=tmp_path), "0", tell=LineWriter(io.StringIO()))
+    slot = SlotLoop(Settings(redis_url=broker_url, data_dir=tmp_path), "0", tell=LineWriter(io.StringIO()))
     run = slot._runs["f1-0"] = FragmentRun("f1-0", now_ms=0)
     fail(run, *["no number"] * (RETRIES + 1))
     slot._look_who_is_to_be_tried_again(0)

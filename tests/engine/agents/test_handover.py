@@ -10,8 +10,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from scheduler.contracts.desired import DesiredState, WantedFragment, WantedSlot
-from workers.engine.agents.checkpoint import Progress, read_progress
-from workers.engine.agents.reconciling.handover import predecessors, successors
+from workers.engine.agents.checkpoint import CheckpointProgress, read_progress
+from workers.engine.agents.reconciling.handover_stages import predecessors, successors
 
 from .divided_world import NUMBERS, SLOTS, World
 from .recut_chains import LENGTH, Plans
@@ -126,16 +126,16 @@ def test_a_plan_that_was_taken_back_before_it_began_is_passed_over_by_nobody():
 
 
 def test_offsets_are_read_from_a_checkpoint(tmp_path):
-    assert read_progress(tmp_path) == Progress()
+    assert read_progress(tmp_path) == CheckpointProgress()
     for log, name, text in (
         ("offsets", "9", "v1\n{}\n{\"f1-0.1\":\"4-0\"}\n-\n"), ("offsets", "10", "v1\n{}\n{\"f1-0.1\":\"5-0\"}\n-\n"),
         ("commits", "9", ""), ("offsets", ".10.crc", ""),
     ):
         (tmp_path / log).mkdir(exist_ok=True)
         (tmp_path / log / name).write_text(text)
-    assert read_progress(tmp_path) == Progress(10, False, None, {"f1-0.1": "5-0"}, {"f1-0.1": "4-0"})
+    assert read_progress(tmp_path) == CheckpointProgress(10, False, None, {"f1-0.1": "5-0"}, {"f1-0.1": "4-0"})
     os.utime(tmp_path / "offsets" / "10", ns=(0, 7_000_000))
     assert read_progress(tmp_path).planned_ms == 7
     (tmp_path / "commits" / "10").write_text("")
     (tmp_path / "offsets" / "10").write_text('v1\n{}\n{"t0":5,"next":7}')
-    assert read_progress(tmp_path) == Progress(10, True, {"t0": 5, "next": 7}, {}, {"f1-0.1": "4-0"})
+    assert read_progress(tmp_path) == CheckpointProgress(10, True, {"t0": 5, "next": 7}, {}, {"f1-0.1": "4-0"})

@@ -12,8 +12,8 @@ from scheduler.contracts.reports import QUERY_REPORTS
 from workers.engine.agents.backoff import HEALTHY_MS
 from workers.engine.agents.hanging import HANGS_MS, WANDERS_MS, Doing, HangingQueries, HangingWatch, hangs
 from workers.engine.agents.reconciling.fragment_run import FragmentRun
-from workers.engine.agents.reconciling.reconcile import State
-from workers.engine.spark.failures import FragmentFailed
+from workers.engine.agents.reconciling.reconcile import FragmentState
+from workers.engine.spark.failure_messages import FragmentFailed
 from workers.engine.spark.listener import QueryListener
 
 LOOK_MS = 5_000
@@ -67,10 +67,10 @@ def test_who_hangs_is_told_where_without_what_java_does_below() -> None:
 def test_a_query_that_failed_and_stands_still_has_not_recovered(is_behind: bool, error: str | None) -> None:
     run = FragmentRun("f1-0", now_ms=0)
     for _ in range(2):
-        run.begin(State.STARTING, now_ms=0)
+        run.begin(FragmentState.STARTING, now_ms=0)
         run.end()
         run.failed(FragmentFailed("no number"), now_ms=0)
-    run.begin(State.STARTING, now_ms=0)
+    run.begin(FragmentState.STARTING, now_ms=0)
     run.runs(object(), "run", outlets={}, routes={}, active=1, now_ms=0)
     report = QUERY_REPORTS.read(run.report({}, throttled_by=None, now_ms=HEALTHY_MS, is_behind=is_behind))
     assert report.error == error and report.failures == 2
@@ -121,7 +121,7 @@ class Stacks:
 @pytest.mark.parametrize("throttled", [{}, {"f1-0": "f1-0.0"}], ids=["hangs", "waits for room"])
 def test_a_query_that_hangs_is_stopped_and_begun_again(throttled: dict[str, str]) -> None:
     run, failures = FragmentRun("f1-0", now_ms=0), []
-    run.begin(State.STARTING, now_ms=0)
+    run.begin(FragmentState.STARTING, now_ms=0)
     run.end()
     query = Query()
     run.runs(query, "r1", outlets={}, routes={}, active=1, now_ms=0)
@@ -139,5 +139,5 @@ def test_a_query_that_hangs_is_stopped_and_begun_again(throttled: dict[str, str]
         assert not failures and run.query is query
         return
     [failure] = failures
-    assert "KeyLock.acquireLock" in str(failure) and run.state is State.BACKOFF and run.query is None
+    assert "KeyLock.acquireLock" in str(failure) and run.state is FragmentState.BACKOFF and run.query is None
     assert query.stopped.wait(10)

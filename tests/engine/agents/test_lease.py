@@ -8,10 +8,10 @@ import pytest
 import redis
 
 from scheduler.contracts.desired import DesiredState
-from workers.engine.agents.node import Node
+from workers.engine.agents.node_agent import NodeAgent
 from workers.engine.agents.node_store import NodeStore
 from workers.engine.agents.supervising.lease import Lease, LeaseState
-from workers.engine.settings import Settings
+from workers.engine.worker_settings import Settings
 
 
 def test_who_has_served_serves_while_the_broker_is_away_unless_its_name_was_taken(
@@ -19,7 +19,7 @@ def test_who_has_served_serves_while_the_broker_is_away_unless_its_name_was_take
 ) -> None:
     standings = iter([LeaseState.UNKNOWN, LeaseState.UNKNOWN, LeaseState.TAKEN, LeaseState.UNKNOWN, LeaseState.HELD])
     monkeypatch.setattr(Lease, "renew", lambda lease: next(standings))
-    own = Node(Settings(data_dir=tmp_path))
+    own = NodeAgent(Settings(data_dir=tmp_path))
     assert not own._may_serve(), "it knows of nothing to serve"
     NodeStore(tmp_path, "n1").write_desired(DesiredState(version=1, node="n1"))
     assert [own._may_serve() for _ in range(4)] == [True, False, False, True]

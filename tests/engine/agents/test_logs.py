@@ -9,7 +9,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[3]
 LOGS = """
 import sys
-from workers.engine.agents.logs import configure, logger
+from workers.engine.agents.agent_logs import configure, logger
 configure(sys.stderr, node="n1")
 for number in range(3):
     logger().info("trial", number=number)

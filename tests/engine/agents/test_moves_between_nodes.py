@@ -24,14 +24,14 @@ from scheduler.model.fragment import Fragment, channel_id, node_of
 from scheduler.reuse.handover import moved_in
 from workers.engine.agents.fold_stores import FoldStores
 from workers.engine.agents.reconciling import record_actuator
-from workers.engine.agents.reconciling.handover import predecessors, remote_successors, successors
+from workers.engine.agents.reconciling.handover_stages import predecessors, remote_successors, successors
 from workers.engine.agents.reconciling.instructions import RecordCopy
 from workers.engine.agents.reconciling.record_actuator import RecordActuator
 from workers.engine.agents.reconciling.standby import Patience, stages_of
 from workers.engine.agents.transport import differences, parcels
-from workers.engine.agents.transport.ahead import Limits
-from workers.engine.agents.transport.carrying import NOTHING, Carrier, Elsewhere, still_leaving
+from workers.engine.agents.transport.ahead import CopyLimits
 from workers.engine.agents.transport.copying import make_copies
+from workers.engine.agents.transport.state_transport import NOTHING, Carrier, Elsewhere, still_leaving
 
 from .divided_world import NUMBERS, SLOTS, World
 from .mortal_broker import MortalBroker
@@ -40,7 +40,7 @@ from .recut_chains import CHAIN, LENGTH, WATCHER
 from .test_handover import counted
 
 NAMES = [slot.name for slot in SLOTS]
-LIMITS = Limits(least_bytes=1, most_share=100, small_bytes=0, most_rounds=3, shrinks_to=100)
+LIMITS = CopyLimits(least_bytes=1, most_share=100, small_bytes=0, most_rounds=3, shrinks_to=100)
 
 
 class Nodes(World):

@@ -19,7 +19,7 @@ import redis
 from scheduler.contracts.desired import DESIRED_STATES, DesiredState
 from scheduler.contracts.looks import LookOrder
 from scheduler.contracts.trials import TrialOrder
-from workers.engine import desired, looks, trials
+from workers.engine import desired_publishing, look_store, trial_store
 from workers.engine.agents.node_store import NodeStore
 from workers.engine.agents.supervising import broker_sync
 from workers.engine.spark.pinning import Pinning, core_of
@@ -94,7 +94,7 @@ def gone(pid: int) -> bool:
 
 
 def test_a_slot_that_is_killed_comes_back_and_takes_its_children_along(broker, broker_url, tmp_path):
-    desired.publish(broker, wanted(1, "f1-0"))
+    desired_publishing.publish(broker, wanted(1, "f1-0"))
     with agent(broker_url, tmp_path / "data"):
         child = until(lambda: fragments_of(broker).get("f1-0"))["child"]
         pid = slot_of(broker)["pid"]
@@ -124,7 +124,7 @@ def test_nothing_stays_of_a_trial_when_its_slot_or_its_agent_is_killed(what, bro
         return not any(path.exists() for path in left) and not keys
 
     with agent(broker_url, data_dir) as process:
-        trials.order(broker, TrialOrder(
+        trial_store.order(broker, TrialOrder(
             "t", "n1", "0", "pi_viete", {}, threads=2, rate_per_s=50.0, seconds=600.0, first_warm_up_s=2.0,
             driver_warm_up_s=0.0,
             feed=({"type": "urban_sensing", "config": {}},)))
@@ -134,11 +134,11 @@ def test_nothing_stays_of_a_trial_when_its_slot_or_its_agent_is_killed(what, bro
         os.kill(slot_of(broker)["pid"] if what == "slot" else process.pid, signal.SIGKILL)
         until(lambda: all(gone(pid) for pid in feeding))
         if what == "slot":
-            result = until(lambda: trials.result(broker, "t"))
+            result = until(lambda: trial_store.result(broker, "t"))
             assert (result.code, result.passing) == ("slot_died", True)
             until(is_cleared)
     if what == "agent":
-        assert not is_cleared() and trials.result(broker, "t") is None
+        assert not is_cleared() and trial_store.result(broker, "t") is None
         with agent(broker_url, data_dir):
             until(is_cleared)
 
@@ -153,7 +153,7 @@ def test_a_slot_that_keeps_dying_is_tried_less_and_less_often(broker, broker_url
 
 
 def test_the_report_says_what_is_used_and_which_version_is_known(broker, broker_url, tmp_path):
-    desired.publish(broker, wanted(5, "f1-0"))
+    desired_publishing.publish(broker, wanted(5, "f1-0"))
     with agent(broker_url, tmp_path / "data", slots=2):
         def known():
             report = json.loads(broker.get("weir:observed:n1") or "{}")
@@ -174,7 +174,7 @@ def test_a_broker_that_goes_and_comes_back_changes_nothing_for_the_slots(tmp_pat
     try:
         until(lambda: embedded.answers(prepared.url))
         with redis.Redis.from_url(prepared.url) as broker, agent(prepared.url, tmp_path / "data"):
-            desired.publish(broker, wanted(1, "f1-0"))
+            desired_publishing.publish(broker, wanted(1, "f1-0"))
             before = until(lambda: fragments_of(broker) and slot_of(broker))
             broker_process.kill()
             broker_process.wait()
@@ -183,7 +183,7 @@ def test_a_broker_that_goes_and_comes_back_changes_nothing_for_the_slots(tmp_pat
             broker_process = spawn(prepared.argv, stdout=subprocess.DEVNULL)
             until(lambda: embedded.answers(prepared.url))
             broker.delete("weir:observed:n1")
-            desired.publish(broker, wanted(2, "f1-0", "f2-0"))
+            desired_publishing.publish(broker, wanted(2, "f1-0", "f2-0"))
             until(lambda: "f2-0" in fragments_of(broker))
             after = slot_of(broker)
             assert (after["pid"], after["restarts"], after["since_ms"]) == (before["pid"], 0, before["since_ms"])
@@ -209,7 +209,7 @@ def test_what_is_killed_while_site_and_broker_are_away_starts_again_from_the_nod
     try:
         until(lambda: embedded.answers(prepared.url))
         with redis.Redis.from_url(prepared.url) as broker, ExitStack() as agents:
-            desired.publish(broker, wanted(4, "f1-0"))
+            desired_publishing.publish(broker, wanted(4, "f1-0"))
             process = agents.enter_context(agent(prepared.url, data_dir))
             until(lambda: fragments_of(broker))
             broker.flushall()
@@ -239,14 +239,14 @@ def test_slots_are_told_of_a_change_unless_they_are_to_find_it_by_their_cycle(
 ):
     with agent(broker_url, tmp_path / "data", tells_slots=tells_slots):
         for version in (1, 2):
-            desired.publish(broker, wanted(version, f"f{version}-0"))
+            desired_publishing.publish(broker, wanted(version, f"f{version}-0"))
             until(lambda: f"f{version}-0" in fragments_of(broker))  # noqa: B023
         pokes = fragments_of(broker)["f2-0"]["pokes"]
         assert pokes >= 1 if tells_slots else pokes == 0
 
 
 def test_an_agent_starts_what_it_knows_without_a_desired_state_in_the_broker(broker, broker_url, tmp_path):
-    desired.publish(broker, wanted(3, "f1-0"))
+    desired_publishing.publish(broker, wanted(3, "f1-0"))
     with agent(broker_url, tmp_path / "data"):
         until(lambda: fragments_of(broker))
     broker.flushall()
@@ -276,7 +276,7 @@ def test_an_agent_whose_name_was_taken_stands_down(broker, broker_url, tmp_path)
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
 def test_nothing_is_left_of_an_agent_that_ends(how, broker, broker_url, tmp_path):
-    desired.publish(broker, wanted(1, "f1-0"))
+    desired_publishing.publish(broker, wanted(1, "f1-0"))
     with agent(broker_url, tmp_path / "data") as process:
         run = until(lambda: fragments_of(broker).get("f1-0"))
         slot = slot_of(broker)["pid"]
@@ -295,8 +295,8 @@ def test_a_push_is_heard_long_before_the_next_look(broker, broker_url, tmp_path)
         redis.Redis.from_url(broker_url), NodeStore(tmp_path, "n1"), on_change=lambda: pushes.append(1), cycle_s=3600.0)
     watcher.start()
     until(lambda: broker.pubsub_numsub("weir:push")[0][1])
-    desired.publish(broker, replace(wanted(1), node="n2"))
-    desired.publish(broker, wanted(1, "f1-0"))
+    desired_publishing.publish(broker, replace(wanted(1), node="n2"))
+    desired_publishing.publish(broker, wanted(1, "f1-0"))
     until(lambda: pushes)
     assert NodeStore(tmp_path, "n1").read_desired().version == 1 and len(pushes) == 1
     watcher.stop()
@@ -352,14 +352,14 @@ def test_an_agent_looks_at_a_source_and_ends_with_its_looks(broker, broker_url, 
     (inbox / "full" / "1.ndjson").write_text('{"n": 1}\n{"n": 2}\n')
     monkeypatch.setenv("WEIR_INBOX_DIRS", str(inbox))
     for name in ("LIVES_S", "ORDER_LIVES_S", "ASKED_S"):  # here, and so of what is ordered, however slow the machine is
-        monkeypatch.setattr(looks, name, 3_600)
+        monkeypatch.setattr(look_store, name, 3_600)
 
-    def has_come_to(name: str, state: str) -> looks.Seen:
+    def has_come_to(name: str, state: str) -> look_store.LookProgress:
         order = LookOrder(name, "n1", "files", {"path": name, "columns": ["n:bigint"]}, waits_s=300.0)
-        looks.order(broker, order, owner=name)
-        return until(lambda: (seen := looks.seen(broker, name, owner=name)).state.state == state and seen)
+        look_store.order(broker, order, owner=name)
+        return until(lambda: (seen := look_store.seen(broker, name, owner=name)).state.state == state and seen)
 
-    desired.publish(broker, wanted(1))
+    desired_publishing.publish(broker, wanted(1))
     with agent(broker_url, tmp_path / "data") as process:
         until(lambda: broker.exists("weir:observed:n1"))
         assert has_come_to("full", "done").events == [{"n": 2}, {"n": 1}]

@@ -11,8 +11,8 @@ from scheduler.latency.histograms import mean_ms, percentile_ms
 from scheduler.model.fragment import Fragment, RunningBundle
 from workers.engine import observed
 from workers.engine.channels import keys
-from workers.engine.channels.config import CAPACITY_BLOCKS
-from workers.engine.channels.registry import Channels
+from workers.engine.channels.channel_config import CAPACITY_BLOCKS
+from workers.engine.channels.channel_registry import Channels
 from workers.engine.observed import Meters, channel_blocks, flows
 
 FRAGMENTS = [

@@ -13,14 +13,14 @@ from scheduler.contracts.desired import DesiredState, WantedFragment, WantedSlot
 from scheduler.contracts.partitioning import Quota
 from scheduler.model.dataflow import Task
 from scheduler.model.task_types import TaskType
-from workers.engine.agents.checkpoint import Progress
+from workers.engine.agents.checkpoint import CheckpointProgress
 from workers.engine.agents.reconciling.context import SlotContext
 from workers.engine.agents.reconciling.executor import FragmentExecutor
 from workers.engine.agents.reconciling.fragment_run import FragmentRun
 from workers.engine.agents.reconciling.outputs import parts_of
-from workers.engine.agents.reconciling.reconcile import Action, Route, Start, Unroute
-from workers.engine.channels.real_time import Mode
-from workers.engine.channels.registry import Channels
+from workers.engine.agents.reconciling.reconcile import Action, DivideStream, Start, Unroute
+from workers.engine.channels.channel_registry import Channels
+from workers.engine.channels.open_streams import QueryMode
 
 from .played_queries import Store
 
@@ -33,11 +33,11 @@ TYPES = {"any": TaskType("any", "transform", "", "a:b")}
 class Disk(Store):
     """A played disk on which the fragment's checkpoint has come as far as a test says."""
 
-    def __init__(self, reached: Progress) -> None:
+    def __init__(self, reached: CheckpointProgress) -> None:
         super().__init__({}, "n1/0")
         self.reached = reached
 
-    def progress(self, name: str) -> Progress:
+    def progress(self, name: str) -> CheckpointProgress:
         return self.reached
 
     def has_begun(self, name: str) -> bool:
@@ -51,7 +51,7 @@ class Engine:
         self._channels = channels
 
     def compile(self, whole: WantedFragment, _beginning: object) -> SimpleNamespace:
-        return SimpleNamespace(schemas=("{}",) * len(whole.tasks), folds=(), file_sink=None, mode=Mode())
+        return SimpleNamespace(schemas=("{}",) * len(whole.tasks), folds=(), file_sink=None, batch_mode=QueryMode())
 
     def start(self, *_: object, **__: object) -> SimpleNamespace:
         return SimpleNamespace(runId="run")
@@ -64,7 +64,7 @@ class Engine:
 class Writer:
     """A fragment that writes, on a slot whose executor performs actions on it."""
 
-    def __init__(self, broker: redis.Redis, reached: Progress, desired: Callable[[], DesiredState]) -> None:
+    def __init__(self, broker: redis.Redis, reached: CheckpointProgress, desired: Callable[[], DesiredState]) -> None:
         self.broker, self.channels, self.disk, self._desired = broker, Channels(broker), Disk(reached), desired
         self._executor = FragmentExecutor(
             SlotContext(
@@ -90,7 +90,7 @@ class Writer:
 def writer(broker: redis.Redis) -> Writer:
     """A running writer with its outputs; no more is wanted of it than what a test asks for."""
     desired = DesiredState(slots={"0": WantedSlot((replace(WHOLE, routes={}),))})
-    started = Writer(broker, Progress(), lambda: desired)
+    started = Writer(broker, CheckpointProgress(), lambda: desired)
     started.start(WHOLE)
     return started
 
@@ -101,12 +101,12 @@ def test_a_new_bundle_gets_its_part_at_once_and_events_when_it_is_there(writer):
     assert writer.channels.routed("f1-0", 0, "f1-1").effective, "new from its first batch on"
     writer.broker.hset("weir:valve:f1-1", "routes", 0)
     for _ in range(2):
-        writer.perform(Route("f1-0", 0, "f1-1", weights))
+        writer.perform(DivideStream("f1-0", 0, "f1-1", weights))
         assert writer.channels.info("f1-0.0@f2-0").readers == {"f2-0": "0-0"}
         assert writer.channels.routed("f1-0", 0, "f1-1").partitioning == {"f1-1": 1.0}, "it has not begun to read"
         assert writer.run.routes == WHOLE.routes and writer.run.actual().retry_at_ms > 1_000
     writer.broker.hset("weir:valve:f2-0", "routes", 0)
-    writer.perform(Route("f1-0", 0, "f1-1", weights))
+    writer.perform(DivideStream("f1-0", 0, "f1-1", weights))
     routed = writer.channels.routed("f1-0", 0, "f1-1")
     assert (routed.partitioning, routed.effective, writer.run.routes) == (weights, False, {0: {"f1-1": weights}})
     writer.channels.activate("f1-0", done_batch=4)
@@ -116,11 +116,11 @@ def test_a_new_bundle_gets_its_part_at_once_and_events_when_it_is_there(writer):
 def test_what_nobody_reads_any_more_is_left_to_expire_and_may_be_opened_again(writer):
     for bundle in ("f1-1", "f2-0"):
         writer.broker.hset(f"weir:valve:{bundle}", "routes", 0)
-    writer.perform(Route("f1-0", 0, "f1-1", Quota({"f2-0": 1.0})))
+    writer.perform(DivideStream("f1-0", 0, "f1-1", Quota({"f2-0": 1.0})))
     assert writer.broker.ttl("weir:ch:f1-0.0@f1-1:meta") > 3_600 > 0
     assert writer.channels.info("f1-0.0@f1-1").readers == {}
     assert writer.parts() == {(0, "f2-0"): "f1-0.0@f2-0"}
-    writer.perform(Route("f1-0", 0, "f1-1", Quota({"f1-1": 0.5, "f2-0": 0.5})))
+    writer.perform(DivideStream("f1-0", 0, "f1-1", Quota({"f1-1": 0.5, "f2-0": 0.5})))
     assert writer.broker.ttl("weir:ch:f1-0.0@f1-1:meta") == -1
     writer.perform(Unroute("f1-0", 0, "f1-1"))
     assert writer.parts() == {} and writer.run.routes == {}
@@ -135,7 +135,7 @@ def test_what_a_start_asks_of_a_stream_does_not_grow_with_its_readers(writer):
 
         before = calls()
         divided = {f"f1-{number}": {f"f1-{number}": 1.0} for number in range(1, readers + 1)}
-        writer.disk.reached = Progress(3, True)
+        writer.disk.reached = CheckpointProgress(3, True)
         writer.start(replace(WHOLE, routes={0: divided}))
         return calls() - before
 
@@ -148,9 +148,9 @@ class WholeWriter(Writer):
 
     def __init__(self, broker: redis.Redis) -> None:
         self.wanted = {"routes": {0: {"f1-1": Quota({"f1-1": 0.5, "f2-0": 0.5})}}, "heirs": {}}
-        super().__init__(broker, Progress(6, True), lambda: DesiredState(
+        super().__init__(broker, CheckpointProgress(6, True), lambda: DesiredState(
             generation=2, slots={"0": WantedSlot((replace(WHOLE, **self.wanted),))}))
-        self.route = Route("f1-0", 0, "f1-1", self.wanted["routes"][0]["f1-1"])
+        self.route = DivideStream("f1-0", 0, "f1-1", self.wanted["routes"][0]["f1-1"])
         self.fragment = replace(WHOLE, routes={}, outlets={0: frozenset({"f1-1"})})
         self.start(self.fragment)
 
@@ -166,11 +166,11 @@ def whole(broker: redis.Redis) -> WholeWriter:
 def test_a_stream_that_is_read_whole_is_divided_between_two_batches(whole):
     query, whole.run.query = whole.run.query, None
     whole.perform(whole.route)
-    whole.run.query, whole.disk.reached = query, Progress(7, False)
+    whole.run.query, whole.disk.reached = query, CheckpointProgress(7, False)
     whole.perform(whole.route)
     assert whole.channels.info("f1-0.0").limits == {} and whole.run.routes == {}, "a batch is under way"
     assert whole.run.outlets == {0: frozenset({"f1-1"})} and whole.run.actual().retry_at_ms > 1_000
-    whole.disk.reached = Progress(7, True)
+    whole.disk.reached = CheckpointProgress(7, True)
     whole.perform(whole.route)
     routed = whole.channels.routed("f1-0", 0, "f1-1")
     assert (routed.from_batch, routed.effective) == (8, True)
@@ -181,7 +181,7 @@ def test_a_stream_that_is_read_whole_is_divided_between_two_batches(whole):
 
 def test_who_takes_a_place_over_is_waited_for_before_a_stream_is_divided(whole):
     """The place is that of one before it, which still reads the whole stream to where it ends."""
-    route = Route("f1-0", 0, "f2-0", Quota({"f2-0": 1.0}))
+    route = DivideStream("f1-0", 0, "f2-0", Quota({"f2-0": 1.0}))
     whole.wanted |= {"routes": {0: {"f2-0": Quota({"f2-0": 1.0})}}, "heirs": {"f2-0": ("f1-1",)}}
     whole.perform(route)
     assert whole.run.routes == {} and whole.run.actual().retry_at_ms > 1_000

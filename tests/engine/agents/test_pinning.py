@@ -8,9 +8,9 @@ import sys
 
 import pytest
 
-from workers.engine.settings import Settings
 from workers.engine.spark import pinning as module
 from workers.engine.spark.pinning import core_of, pin_to_core, pinning
+from workers.engine.worker_settings import Settings
 
 
 @pytest.mark.parametrize(("pin", "slots", "cores", "how"), [
@@ -52,7 +52,7 @@ def test_the_core_that_a_process_is_held_to_is_read_from_the_system():
 def test_a_driver_that_runs_already_is_held_with_all_its_threads_and_children():
     code = """
 import os, subprocess, threading
-from workers.engine.settings import Settings
+from workers.engine.worker_settings import Settings
 from workers.engine.spark.pinning import core_for, pin_tree_to_core
 child, ended = subprocess.Popen(["sleep", "60"]), threading.Event()
 threading.Thread(target=ended.wait).start()

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.launcher.waiting import wait_until
-from workers.engine.agents.reconciling.long_batches import Batching, LongBatches
+from workers.engine.agents.reconciling.long_batches import BatchState, LongBatches
 from workers.engine.agents.supervising.pulse import PULSE_S, Pulse
 from workers.engine.agents.supervising.supervision import (
     JVM_GONE,
@@ -112,7 +112,7 @@ def test_a_batch_is_long_from_the_look_before_the_first_without_news() -> None:
     watch, asked_at = LongBatches(), []
 
     def look(newest: int, at_ms: int, *, is_in: bool = True, run: str = "r1") -> None:
-        watch.look([Batching("f1-0", run, newest, lambda: asked_at.append(at_ms) or is_in)], now_ms=at_ms)
+        watch.look([BatchState("f1-0", run, newest, lambda: asked_at.append(at_ms) or is_in)], now_ms=at_ms)
 
     look(4, 5_000)
     assert not asked_at and watch.for_ms("f1-0", now_ms=6_000) is None
@@ -138,8 +138,8 @@ def test_while_a_driver_is_silent_no_batch_of_it_grows_long(silent_ms: int) -> N
 
     def look(at_ms: int) -> None:
         watch.look([
-            Batching("f1-0", "r1", 5, lambda: True),
-            Batching("f1-1", "r2", -1, lambda: True, lambda: silent_ms)], now_ms=at_ms)
+            BatchState("f1-0", "r1", 5, lambda: True),
+            BatchState("f1-1", "r2", -1, lambda: True, lambda: silent_ms)], now_ms=at_ms)
 
     look(5_000)
     back_ms = 10_000 + silent_ms
@@ -155,7 +155,7 @@ def test_an_open_batch_is_long_from_when_it_last_moved() -> None:
     watch = LongBatches()
 
     def look(still_ms: int, at_ms: int) -> None:
-        watch.look([Batching("f1-0", "r1", -1, lambda: True, lambda: still_ms)], now_ms=at_ms)
+        watch.look([BatchState("f1-0", "r1", -1, lambda: True, lambda: still_ms)], now_ms=at_ms)
 
     for at_ms in (5_000, 10_000, 100_000):
         look(900, at_ms)

@@ -13,12 +13,12 @@ import redis
 from scheduler.contracts.desired import DESIRED_STATES
 from scheduler.contracts.qos import QOS_SETUPS, OwnQuery, QosReport, QosSetup, QosWishes
 from scheduler.latency.constraints import LatencyConstraint, along
-from scheduler.latency.measuring import ChannelSample
+from scheduler.latency.latency_reports import ChannelSample
 from scheduler.latency.runtime_graph import Channel, RuntimeGraph, Vertex
 from scheduler.latency.setting_up import qos_setups
-from workers.engine import qos
+from workers.engine import qos_store
 from workers.engine.agents.node_store import NewestDesired, NodeStore
-from workers.engine.agents.supervising.qos import NodeQos
+from workers.engine.agents.supervising.qos_agent import NodeQos
 from workers.engine.agents.supervising.qos_sampling import Sampler
 from workers.engine.channels import keys
 
@@ -115,7 +115,7 @@ class World:
         limits = [LatencyConstraint(along(("a", "b")), mean_s, 60.0, percentile)] if limited else []
         setups = qos_setups(
             graph, limits, longest_ms=dict.fromkeys(NODES, 8_000), sources={"a"}, reads={"b": {"a.0": "a"}})
-        return qos.publish(self.broker, setups.values(), at_ms=round(1000 * self.now_s))
+        return qos_store.publish(self.broker, setups.values(), at_ms=round(1000 * self.now_s))
 
 
 @pytest.fixture
@@ -138,7 +138,7 @@ def test_managers_alone_bring_a_limit_back_that_a_change_of_rate_has_violated(wo
     assert {event["fragment"] for event in world.events} == {"a", "b"}, "the first step alone was not enough"
     assert all("3 s are asked for" in str(event["error"]) for event in world.events)
     assert set(world.pokes) == {"n1", "n2"}
-    assert 0 < world.broker.ttl(keys.qos_wishes("n2")) <= qos.WISHES_LIVE_S
+    assert 0 < world.broker.ttl(keys.qos_wishes("n2")) <= qos_store.WISHES_LIVE_S
     assert world.broker.llen(keys.qos_reports("n1")) <= 2, "its manager takes them"
 
 
@@ -172,7 +172,7 @@ def test_another_node_watches_for_a_manager_whose_node_was_killed_and_gives_that
     world.batch_s["b"] = 1.5
     assert world.latency_s > LIMIT_S
     world.run(8)
-    assert 0 < broker.ttl(keys.qos_reports("n1")) <= qos.REPORTS_LIVE_S, "nobody takes them yet"
+    assert 0 < broker.ttl(keys.qos_reports("n1")) <= qos_store.REPORTS_LIVE_S, "nobody takes them yet"
     world.run(90)
     assert world.latency_s <= LIMIT_S, "no site has said anything"
     assert {event["fragment"] for event in world.events} == {"b"}
@@ -276,7 +276,7 @@ def test_what_no_limit_is_on_gets_fewer_batches_and_an_empty_set_up_ends_it_all(
     world.run(60)
     assert {world.interval_s(query) for query in NODES} == {8.0}
 
-    qos.publish(world.broker, [QosSetup(node="n1")], at_ms=0)
+    qos_store.publish(world.broker, [QosSetup(node="n1")], at_ms=0)
     world.run(2)
     assert world.interval_s("a") == 4.0, "as the site says"
     assert world.agents["n1"].version == 0
@@ -356,9 +356,9 @@ def test_a_sample_of_a_reader_tells_its_channels_apart() -> None:
 
 
 def test_lists_of_reports_are_cut(broker: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(qos, "REPORTS_KEPT", 3)
+    monkeypatch.setattr(qos_store, "REPORTS_KEPT", 3)
     for number in range(5):
-        qos.send(broker, [("n1", QosReport(f"n{number}"))], [("n1", QosWishes("n2", 1, {"a": 5}))])
-    mail = qos.fetch(broker, "n1", [])
+        qos_store.send(broker, [("n1", QosReport(f"n{number}"))], [("n1", QosWishes("n2", 1, {"a": 5}))])
+    mail = qos_store.fetch(broker, "n1", [])
     assert [report.node for report in mail.reports["n1"]] == ["n2", "n3", "n4"]
     assert mail.wishes["n2"].intervals_ms == {"a": 5}

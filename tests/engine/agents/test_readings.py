@@ -10,7 +10,7 @@ import pytest
 from scheduler.model.fragment import Fragment
 from workers.engine import observed
 from workers.engine.observed import Meters
-from workers.engine.readings import RateWindow, Reading
+from workers.engine.readings import EstateReading, RateWindow
 
 FRAGMENTS = [Fragment(f"f{number}-0", (f"t{number}",), "n1/0", 1) for number in range(4)]
 BEFORE = 10_000_000  # what every query has counted long ago
@@ -54,7 +54,7 @@ def rates(flows: observed.Flows) -> set[float]:
     return {round(flow.rate_per_s) for flow in flows.tasks.values()}
 
 
-def whole(window: RateWindow) -> Reading:
+def whole(window: RateWindow) -> EstateReading:
     return window.read(FRAGMENTS, {})
 
 

@@ -10,21 +10,21 @@ from scheduler.contracts.partitioning import Quota
 from scheduler.model.dataflow import Task
 from scheduler.model.errors import InvalidTransition
 from workers.engine.agents.backoff import HEALTHY_MS, delay_ms, failures_after
-from workers.engine.agents.reconciling.handover import Stage
+from workers.engine.agents.reconciling.handover_stages import HandoverStage
 from workers.engine.agents.reconciling.reconcile import (
     Actual,
     CloseOutlet,
     CloseTail,
+    DivideStream,
     End,
+    FragmentState,
     Leave,
     OpenOutlet,
     OpenTail,
     Pause,
     RegisterReaders,
     Restart,
-    Route,
     Start,
-    State,
     Stop,
     UnregisterReaders,
     Unroute,
@@ -84,11 +84,11 @@ class Slot(RuleBasedStateMachine):
             self.check(name, todo)
             self.under_way[name] = todo
             run = self.actual.get(name)
-            state = run.state if run else State.STOPPED
+            state = run.state if run else FragmentState.STOPPED
             if isinstance(todo[0], Start):
-                state = State.STARTING
+                state = FragmentState.STARTING
             elif isinstance(todo[0], Stop):
-                state = State.DRAINING
+                state = FragmentState.DRAINING
             self.actual[name] = Actual(
                 name, state, busy=True, outlets=run.outlets if run else {}, active=run.active if run else 1
             )
@@ -96,7 +96,7 @@ class Slot(RuleBasedStateMachine):
     def check(self, name, todo):
         run = self.actual.get(name)
         if run and run.retry_at_ms is not None and run.retry_at_ms > self.now_ms:
-            assert isinstance(todo[0], Stop) and run.state is not State.STOPPED, "acted before its time"
+            assert isinstance(todo[0], Stop) and run.state is not FragmentState.STOPPED, "acted before its time"
         for action in todo:
             if isinstance(action, Start):
                 assert name in self.desired and name not in self.queries, "started twice or unasked"
@@ -128,7 +128,7 @@ class Slot(RuleBasedStateMachine):
         self.queries.discard(name)
         run = self.actual[name]
         self.actual[name] = Actual(
-            name, State.BACKOFF, outlets=run.outlets, active=run.active, retry_at_ms=self.now_ms + 1_000
+            name, FragmentState.BACKOFF, outlets=run.outlets, active=run.active, retry_at_ms=self.now_ms + 1_000
         )
 
     @rule()
@@ -136,7 +136,7 @@ class Slot(RuleBasedStateMachine):
         self.under_way.clear()
         self.queries.clear()
         self.actual = {
-            name: Actual(name, State.STOPPED, outlets=run.outlets, active=run.active)
+            name: Actual(name, FragmentState.STOPPED, outlets=run.outlets, active=run.active)
             for name, run in self.actual.items()
         }
 
@@ -146,7 +146,7 @@ class Slot(RuleBasedStateMachine):
         retry_at_ms = None if succeeds else self.now_ms + 1_000
         for action in self.under_way.pop(name):
             if isinstance(action, Start):
-                state = State.RUNNING if succeeds else State.BACKOFF
+                state = FragmentState.RUNNING if succeeds else FragmentState.BACKOFF
                 if succeeds:
                     self.queries.add(name)
                     outlets, active = dict(action.fragment.outlets), action.fragment.active
@@ -155,7 +155,7 @@ class Slot(RuleBasedStateMachine):
                 if succeeds:
                     del self.actual[name]
                     return
-                state = State.STOPPED
+                state = FragmentState.STOPPED
             elif not succeeds:
                 break
             elif isinstance(action, OpenOutlet | RegisterReaders):
@@ -170,7 +170,7 @@ class Slot(RuleBasedStateMachine):
     @invariant()
     def running_means_a_query(self):
         for name, run in getattr(self, "actual", {}).items():
-            if run.state is State.RUNNING:
+            if run.state is FragmentState.RUNNING:
                 assert name in self.queries
 
     def teardown(self):
@@ -203,7 +203,9 @@ def test_starts_keep_the_order_upstream_first():
 
 
 def test_a_running_fragment_is_changed_in_place_and_opens_before_it_closes():
-    actual = {"f1-0": Actual("f1-0", State.RUNNING, outlets={0: frozenset({"a", "b"}), 1: frozenset({"c"})}, active=2)}
+    actual = {
+        "f1-0": Actual(
+            "f1-0", FragmentState.RUNNING, outlets={0: frozenset({"a", "b"}), 1: frozenset({"c"})}, active=2)}
     wanted = fragment("f1-0", outlets={0: frozenset({"b", "d"})}, active=1)
     assert reconcile([wanted], actual, 0) == (
         RegisterReaders("f1-0", 0, frozenset({"d"})),
@@ -215,21 +217,21 @@ def test_a_running_fragment_is_changed_in_place_and_opens_before_it_closes():
 
 def test_a_reader_that_is_being_stopped_keeps_its_place_until_it_is_gone():
     wanted = fragment("f1-0", active=2)
-    running = Actual("f1-0", State.RUNNING, outlets={0: frozenset({"f2-0"})}, active=2)
-    reader = Actual("f2-0", State.DRAINING, busy=True)
+    running = Actual("f1-0", FragmentState.RUNNING, outlets={0: frozenset({"f2-0"})}, active=2)
+    reader = Actual("f2-0", FragmentState.DRAINING, busy=True)
     assert reconcile([wanted], {"f1-0": running, "f2-0": reader}, 0) == ()
     assert reconcile([wanted], {"f1-0": running}, 0) == (CloseOutlet("f1-0", 0, frozenset({"f2-0"})),)
 
 
 def test_a_fragment_that_moves_to_another_slot_keeps_what_it_left():
-    actual = {"f1-0": Actual("f1-0", State.RUNNING)}
+    actual = {"f1-0": Actual("f1-0", FragmentState.RUNNING)}
     assert reconcile([], actual, 0, elsewhere=frozenset({"f1-0"})) == (Stop("f1-0", keep=True),)
     assert reconcile([], actual, 0) == (Stop("f1-0", keep=False),)
 
 
 def test_a_paused_fragment_comes_to_rest_once_and_starts_again():
     wanted, paused = fragment("f1-0", active=2), fragment("f1-0", active=0)
-    running, rests = Actual("f1-0", State.RUNNING, active=2), Actual("f1-0", State.STOPPED)
+    running, rests = Actual("f1-0", FragmentState.RUNNING, active=2), Actual("f1-0", FragmentState.STOPPED)
     assert reconcile([paused], {"f1-0": running}, 0) == (Pause(paused),)
     assert reconcile([paused], {"f1-0": rests}, 0) == (Pause(paused),), "the slot died before it was at rest"
     assert reconcile([paused], {"f1-0": rests}, 0, resting=frozenset({"f1-0"})) == ()
@@ -238,22 +240,23 @@ def test_a_paused_fragment_comes_to_rest_once_and_starts_again():
 
 
 def test_a_fragment_that_hands_over_works_until_its_turn_and_is_cleared_away_last():
-    outgoing, running = fragment("f1-0", active=2), {"f1-0": Actual("f1-0", State.RUNNING, active=2)}
-    waiting = {"f1-0": Actual("f1-0", State.WAITING)}
+    outgoing, running = fragment("f1-0", active=2), {"f1-0": Actual("f1-0", FragmentState.RUNNING, active=2)}
+    waiting = {"f1-0": Actual("f1-0", FragmentState.WAITING)}
 
-    def actions(stage: Stage, actual: dict) -> tuple:
+    def actions(stage: HandoverStage, actual: dict) -> tuple:
         return reconcile([], actual, 0, outgoing=[(outgoing, stage)])
 
-    assert actions(Stage.WORK, running) == () and actions(Stage.WORK, {}) == (Start(outgoing),)
-    assert actions(Stage.END, running) == actions(Stage.END, waiting) == actions(Stage.END, {}) == (End(outgoing),)
-    assert actions(Stage.ENDED, {"f1-0": Actual("f1-0", State.STOPPED)}) == ()
-    assert actions(Stage.OVER, {}) == (Stop("f1-0", keep=False),)
-    assert actions(Stage.END, {"f1-0": Actual("f1-0", State.RUNNING, busy=True)}) == ()
+    assert actions(HandoverStage.WORK, running) == () and actions(HandoverStage.WORK, {}) == (Start(outgoing),)
+    assert actions(HandoverStage.END, running) == actions(HandoverStage.END, waiting) == actions(
+        HandoverStage.END, {}) == (End(outgoing),)
+    assert actions(HandoverStage.ENDED, {"f1-0": Actual("f1-0", FragmentState.STOPPED)}) == ()
+    assert actions(HandoverStage.OVER, {}) == (Stop("f1-0", keep=False),)
+    assert actions(HandoverStage.END, {"f1-0": Actual("f1-0", FragmentState.RUNNING, busy=True)}) == ()
 
 
 def test_a_reader_that_hands_over_keeps_its_place_for_its_successor():
     wanted = fragment("f1-0", active=2, outlets={0: frozenset({"new"})}, heirs={"new": ("old",)})
-    running = {"f1-0": Actual("f1-0", State.RUNNING, outlets={0: frozenset({"old", "gone"})}, active=2)}
+    running = {"f1-0": Actual("f1-0", FragmentState.RUNNING, outlets={0: frozenset({"old", "gone"})}, active=2)}
     assert reconcile([wanted], running, 0) == (
         RegisterReaders("f1-0", 0, frozenset({"new"})), UnregisterReaders("f1-0", 0, frozenset({"gone"})))
     alone = fragment("f1-0", active=2)
@@ -264,29 +267,31 @@ def test_a_reader_that_hands_over_keeps_its_place_for_its_successor():
 def test_who_is_to_read_parts_keeps_its_place_in_the_whole_and_so_do_those_before_it():
     weights = Quota({"heir": 0.5, "new": 0.5})
     wanted = fragment("f1-0", active=2, routes={0: {"heir": weights}}, heirs={"heir": ("old",)})
-    running = {"f1-0": Actual("f1-0", State.RUNNING, outlets={0: frozenset({"old", "heir", "gone"})}, active=2)}
+    running = {"f1-0": Actual("f1-0", FragmentState.RUNNING, outlets={0: frozenset({"old", "heir", "gone"})}, active=2)}
     assert reconcile([wanted], running, 0) == (
-        Route("f1-0", 0, "heir", weights), UnregisterReaders("f1-0", 0, frozenset({"gone"})))
+        DivideStream("f1-0", 0, "heir", weights), UnregisterReaders("f1-0", 0, frozenset({"gone"})))
 
 
 def test_streams_are_divided_anew_without_a_restart_and_no_longer_once_the_reader_is_gone():
     weights, before = Quota({"f2-0": 0.25, "f2-1": 0.75}), Quota({"f2-0": 1.0})
     wanted = fragment("f1-0", active=2, routes={1: {"f2-0": weights}})
-    running = Actual("f1-0", State.RUNNING, active=2, routes={0: {"f3-0": Quota({"f3-0": 1.0})}, 1: {"f2-0": before}})
-    assert reconcile([wanted], {"f1-0": running}, 0) == (Route("f1-0", 1, "f2-0", weights), Unroute("f1-0", 0, "f3-0"))
-    stopping = Actual("f3-0", State.DRAINING, busy=True)
-    assert reconcile([wanted], {"f1-0": running, "f3-0": stopping}, 0) == (Route("f1-0", 1, "f2-0", weights),)
-    done = Actual("f1-0", State.RUNNING, active=2, routes={1: {"f2-0": weights}})
+    running = Actual(
+        "f1-0", FragmentState.RUNNING, active=2, routes={0: {"f3-0": Quota({"f3-0": 1.0})}, 1: {"f2-0": before}})
+    assert reconcile([wanted], {"f1-0": running}, 0) == (
+        DivideStream("f1-0", 1, "f2-0", weights), Unroute("f1-0", 0, "f3-0"))
+    stopping = Actual("f3-0", FragmentState.DRAINING, busy=True)
+    assert reconcile([wanted], {"f1-0": running, "f3-0": stopping}, 0) == (DivideStream("f1-0", 1, "f2-0", weights),)
+    done = Actual("f1-0", FragmentState.RUNNING, active=2, routes={1: {"f2-0": weights}})
     assert reconcile([wanted], {"f1-0": done}, 0) == ()
 
 
 def test_other_inputs_or_threads_need_a_restart_after_all_that_does_not():
     first, two = Input("f1-0.0@f2-0", "p"), Input("f1-1.0@f2-0", "p")
     wanted = fragment("f2-0", active=2, inputs=(first, two), routes={0: {"f3-0": {"f3-0": 1.0}}})
-    running = Actual("f2-0", State.RUNNING, active=2, inputs=(first,))
+    running = Actual("f2-0", FragmentState.RUNNING, active=2, inputs=(first,))
     assert reconcile([wanted], {"f2-0": running}, 0) == (
-        Route("f2-0", 0, "f3-0", Quota({"f3-0": 1.0})), Restart(wanted))
-    turned = Actual("f2-0", State.RUNNING, active=2, inputs=(two, first), routes=wanted.routes)
+        DivideStream("f2-0", 0, "f3-0", Quota({"f3-0": 1.0})), Restart(wanted))
+    turned = Actual("f2-0", FragmentState.RUNNING, active=2, inputs=(two, first), routes=wanted.routes)
     assert reconcile([wanted], {"f2-0": turned}, 0) == (), "their order is nothing to restart for"
     threads = fragment("f2-0", active=2, inputs=(first, two), routes=wanted.routes, threads=3)
     assert reconcile([threads], {"f2-0": turned}, 0) == (Restart(threads),)
@@ -294,14 +299,15 @@ def test_other_inputs_or_threads_need_a_restart_after_all_that_does_not():
 
 def test_a_bundle_that_leaves_works_until_it_has_left_whatever_becomes_of_its_slot():
     leaving = fragment("f2-0", active=2, leaving=True, routes={0: {"f3-0": {"f3-0": 1.0}}})
-    running = Actual("f2-0", State.RUNNING, active=2)
+    running = Actual("f2-0", FragmentState.RUNNING, active=2)
     assert reconcile([leaving], {"f2-0": running}, 0) == (
-        Route("f2-0", 0, "f3-0", Quota({"f3-0": 1.0})), Leave(leaving))
-    for actual in ({}, {"f2-0": Actual("f2-0", State.STOPPED)}, {"f2-0": Actual("f2-0", State.BACKOFF)}):
+        DivideStream("f2-0", 0, "f3-0", Quota({"f3-0": 1.0})), Leave(leaving))
+    for actual in (
+            {}, {"f2-0": Actual("f2-0", FragmentState.STOPPED)}, {"f2-0": Actual("f2-0", FragmentState.BACKOFF)}):
         assert reconcile([leaving], actual, 0) == (Leave(leaving),)
         assert reconcile([leaving], actual, 0, left=frozenset({"f2-0"})) == ()
     back = fragment("f2-0", active=2)
-    rests = {"f2-0": Actual("f2-0", State.STOPPED)}
+    rests = {"f2-0": Actual("f2-0", FragmentState.STOPPED)}
     assert reconcile([back], rests, 0, left=frozenset({"f2-0"})) == (Start(back),), "it is wanted again"
     assert reconcile([], rests, 0) == (Stop("f2-0", keep=False),), "a later plan drops it"
 
@@ -314,7 +320,9 @@ def test_the_backoff_doubles_to_a_minute_and_begins_anew_after_health():
 
 @pytest.mark.parametrize(
     ("before", "after"),
-    [(State.RUNNING, State.STARTING), (State.STOPPED, State.RUNNING), (State.DRAINING, State.RUNNING)],
+    [
+        (FragmentState.RUNNING, FragmentState.STARTING), (FragmentState.STOPPED, FragmentState.RUNNING),
+        (FragmentState.DRAINING, FragmentState.RUNNING)],
 )
 def test_a_move_that_the_table_lacks_is_refused(before, after):
     with pytest.raises(InvalidTransition):

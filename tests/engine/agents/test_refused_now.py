@@ -15,10 +15,10 @@ from workers.engine.agents.reconciling.context import SlotContext
 from workers.engine.agents.reconciling.fragment_run import FragmentRun
 from workers.engine.agents.reconciling.instructions import Compile
 from workers.engine.agents.reconciling.query_actuator import QueryActuator
-from workers.engine.agents.reconciling.reconcile import State
-from workers.engine.agents.store import SlotStore
-from workers.engine.channels.real_time import Mode
-from workers.engine.spark.failures import FragmentFailed, explain_error
+from workers.engine.agents.reconciling.reconcile import FragmentState
+from workers.engine.agents.started_fragments import SlotStore
+from workers.engine.channels.open_streams import QueryMode
+from workers.engine.spark.failure_messages import FragmentFailed, explain_error
 from workers.library.config import InvalidConfig
 from workers.library.sql_task import sql_check
 
@@ -38,7 +38,7 @@ class Refusing:
         self.compiled.append(len(whole.tasks))
         if "t2" in {task.id for task in whole.tasks}:
             raise FragmentFailed("task t2: no", is_final=True, tasks=["t2"])
-        return SimpleNamespace(schemas=("{}",) * len(whole.tasks), folds=(), file_sink=None, mode=Mode())
+        return SimpleNamespace(schemas=("{}",) * len(whole.tasks), folds=(), file_sink=None, mode=QueryMode())
 
 
 @pytest.fixture
@@ -78,5 +78,5 @@ def test_it_is_told_at_its_first_start_with_what_helps():
     assert refused.value.message[:40] in str(failure) and refused.value.remedy[:40] in str(failure)
     assert "Submit a new version" in str(failure) and failure.tasks == ("t2",)
     run = FragmentRun("f1-0", now_ms=0)
-    run.begin(State.STARTING, now_ms=0)
+    run.begin(FragmentState.STARTING, now_ms=0)
     assert run.failed(failure, now_ms=0) is None and run.actual().gave_up

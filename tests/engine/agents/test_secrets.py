@@ -12,14 +12,14 @@ import pytest
 import redis
 
 from scheduler.contracts.desired import DESIRED_STATES
-from workers.engine import secrets
+from workers.engine import sealed_secrets
 from workers.engine.agents.supervising.broker_users import CONNECTORS
-from workers.engine.agents.supervising.opening import Opener
+from workers.engine.agents.supervising.secret_opening import Opener
 from workers.engine.agents.supervising.secret_requests import RequestedSecrets
 from workers.engine.channels import keys
-from workers.engine.secrets import KEY_FILE, SecretAway, Vault, opened, publish, redacted
-from workers.engine.settings import Settings
-from workers.engine.spark.failures import FragmentFailed
+from workers.engine.sealed_secrets import KEY_FILE, SecretAway, Vault, opened, publish, redacted
+from workers.engine.spark.failure_messages import FragmentFailed
+from workers.engine.worker_settings import Settings
 
 REFERENCE = {"secret": "hook", "team": "city"}
 VALUE = "correct horse battery"
@@ -65,8 +65,8 @@ class StandIn:
 def broker(monkeypatch):
     broker = StandIn()
     monkeypatch.delenv("WEIR_SECRETS_KEY", raising=False)
-    monkeypatch.setattr(secrets, "connect", lambda url: broker)
-    monkeypatch.setattr(secrets, "_opened", set())
+    monkeypatch.setattr(sealed_secrets, "connect", lambda url: broker)
+    monkeypatch.setattr(sealed_secrets, "_opened", set())
     return broker
 
 
@@ -124,9 +124,9 @@ def test_another_key_opens_nothing_and_says_so(broker, tmp_path, monkeypatch):
 def test_what_is_kept_on_disk_is_this_users_and_sealed(broker, tmp_path):
     publish(broker, {"city/hook": Vault(tmp_path).seal(VALUE)})
     open_here(tmp_path, token=REFERENCE)
-    for path in (tmp_path / KEY_FILE, tmp_path / secrets.COPY_FILE):
+    for path in (tmp_path / KEY_FILE, tmp_path / sealed_secrets.COPY_FILE):
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert set(json.loads((tmp_path / secrets.COPY_FILE).read_text())) == {"city/hook"}
+    assert set(json.loads((tmp_path / sealed_secrets.COPY_FILE).read_text())) == {"city/hook"}
     assert not any(VALUE in path.read_text() for path in tmp_path.iterdir())
     assert Vault(tmp_path).open(Vault(tmp_path).seal("again")) == "again", "the key is made once"
 
@@ -148,16 +148,16 @@ def test_a_process_without_a_key_gets_what_its_tasks_name_and_nothing_else(broke
     opener = Opener(Settings(data_dir=tmp_path), lambda: wanted)
 
     def process_of(name: str, ordered: Mapping[str, Any]) -> RequestedSecrets:
-        owner = SimpleNamespace(name=name, ordered=frozenset(secrets.references_in(ordered)))
+        owner = SimpleNamespace(name=name, ordered=frozenset(sealed_secrets.references_in(ordered)))
         process = RequestedSecrets(lambda request: process.hear(opener.answer(owner, request).decode()))
         return process
 
-    monkeypatch.setattr(secrets, "_ask", None)
+    monkeypatch.setattr(sealed_secrets, "_ask", None)
     for name, ordered, has in (
         ("0", {}, True), (CONNECTORS, {}, True), ("1", {}, False), ("spare", {}, False),
         ("1", {"chain": [{"config": {"token": REFERENCE}}]}, True),
     ):
-        secrets.open_by(process_of(name, ordered))
+        sealed_secrets.open_by(process_of(name, ordered))
         if has:
             assert open_here(tmp_path / "nowhere", token=REFERENCE)["token"] == VALUE
             assert redacted(VALUE) == "•••"
@@ -165,6 +165,6 @@ def test_a_process_without_a_key_gets_what_its_tasks_name_and_nothing_else(broke
             with pytest.raises(SecretAway, match="in nothing that runs here"):
                 open_here(tmp_path / "nowhere", token=reference)
     broker.hash = {}
-    (tmp_path / secrets.COPY_FILE).unlink()
+    (tmp_path / sealed_secrets.COPY_FILE).unlink()
     with pytest.raises(SecretAway, match="is not here"):
         open_here(tmp_path / "nowhere", token=REFERENCE)

@@ -11,11 +11,11 @@ import redis
 from scheduler.contracts.desired import Input, WantedFragment
 from scheduler.model.dataflow import Task
 from workers.engine.agents.reconciling.fragment_run import FragmentRun
-from workers.engine.agents.reconciling.reconcile import State
-from workers.engine.agents.slot import Slot
+from workers.engine.agents.reconciling.reconcile import FragmentState
+from workers.engine.agents.slot import SlotLoop
 from workers.engine.agents.supervising.line_writer import LineWriter
 from workers.engine.channels import keys
-from workers.engine.settings import Settings
+from workers.engine.worker_settings import Settings
 
 
 @pytest.mark.broker
@@ -24,8 +24,8 @@ def test_a_query_s_rate_is_of_what_it_reads_and_a_source_s_of_what_it_makes(
     broker: redis.Redis, broker_url: str, tmp_path: Path, inputs: tuple[Input, ...], counter: str
 ):
     """Also where it comes back within a minute of its removal, which has left a zero in its meters."""
-    slot = Slot(Settings(redis_url=broker_url, data_dir=tmp_path), "0", tell=LineWriter(io.StringIO()))
-    live = FragmentRun("f1-1", now_ms=0, state=State.RUNNING)
+    slot = SlotLoop(Settings(redis_url=broker_url, data_dir=tmp_path), "0", tell=LineWriter(io.StringIO()))
+    live = FragmentRun("f1-1", now_ms=0, state=FragmentState.RUNNING)
     live.fragment = WantedFragment("f1-1", (Task("t", "any", {}),), inputs)
     broker.hset(keys.meter("f1-1"), mapping={"in:n": 0, "0:n": 0})
     slot._look_at_meters([live], 0)

@@ -12,10 +12,10 @@ import psutil
 import pytest
 import redis
 
-from workers.engine import desired
-from workers.engine.agents import node
-from workers.engine.settings import Settings
+from workers.engine import desired_publishing
+from workers.engine.agents import node_agent
 from workers.engine.spark import scratch
+from workers.engine.worker_settings import Settings
 
 from .test_node import agent, fragments_of, gone, slot_of, until, wanted
 
@@ -34,7 +34,7 @@ def spare_pid(agent_pid: int) -> int:
 
 
 def test_a_spare_takes_the_place_of_a_slot_that_died_and_another_takes_its_own(broker, broker_url, tmp_path):
-    desired.publish(broker, wanted(1, "f1-0"))
+    desired_publishing.publish(broker, wanted(1, "f1-0"))
     with agent(broker_url, tmp_path / "data", slots=2, spares=1) as process:
         for restarts in (1, 2):
             until(lambda: spare_of(broker).get("state") == "ready")
@@ -49,7 +49,7 @@ def test_a_spare_takes_the_place_of_a_slot_that_died_and_another_takes_its_own(b
 
 
 def test_a_spare_that_dies_is_replaced_and_a_slot_without_one_starts_by_itself(broker, broker_url, tmp_path):
-    desired.publish(broker, wanted(1, "f1-0"))
+    desired_publishing.publish(broker, wanted(1, "f1-0"))
     with agent(broker_url, tmp_path / "data", spares=1) as process:
         until(lambda: spare_of(broker).get("state") == "ready" and fragments_of(broker))
         spare, old = spare_pid(process.pid), slot_of(broker)["pid"]
@@ -68,7 +68,7 @@ def test_a_spare_that_dies_is_replaced_and_a_slot_without_one_starts_by_itself(b
 
 
 def test_a_spare_that_dies_as_it_takes_a_place_is_followed_by_a_driver_of_the_slots_own(broker, broker_url, tmp_path):
-    desired.publish(broker, wanted(1, "f1-0"))
+    desired_publishing.publish(broker, wanted(1, "f1-0"))
     with agent(broker_url, tmp_path / "data", spares=1) as process:
         until(lambda: spare_of(broker).get("state") == "ready" and fragments_of(broker))
         spare, old = spare_pid(process.pid), slot_of(broker)["pid"]
@@ -84,7 +84,7 @@ def test_what_a_driver_took_while_it_waited_is_not_its_slots(tmp_path):
                               stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
         waited.stdout.readline()
-        serving = node.Node(Settings(data_dir=tmp_path))
+        serving = node_agent.NodeAgent(Settings(data_dir=tmp_path))
         as_spare = SimpleNamespace(name="spare", pid=waited.pid, was_spare=False)
         for hours in range(72):
             before = serving._usage_of(as_spare, hours * 3_600_000 + 1)
@@ -114,7 +114,7 @@ def test_folders_of_spares_that_are_gone_are_removed_with_their_sockets(tmp_path
 
 
 def test_nothing_of_a_spare_stays_when_its_agent_is_killed(broker, broker_url, tmp_path):
-    desired.publish(broker, wanted(1, "f1-0"))
+    desired_publishing.publish(broker, wanted(1, "f1-0"))
     with agent(broker_url, tmp_path / "data", spares=1) as process:
         until(lambda: spare_of(broker).get("state") == "ready" and fragments_of(broker))
         pids = [child.pid for child in psutil.Process(process.pid).children(recursive=True)]

@@ -14,7 +14,7 @@ from scheduler.contracts.desired import DesiredState, Input, WantedFragment, Wan
 from scheduler.contracts.offsets import START, Offset
 from scheduler.model.behind import CHOICES, LOSE_OLDEST, SPILL
 from workers.engine.agents.supervising.spiller import Terms, shared_inputs
-from workers.engine.channels.spill import ChannelSpill, Entry
+from workers.engine.channels.spill import ChannelSpill, SpilledBlock
 
 from .spilled_world import CAPACITY, CHANNEL, HOLD_MS, World, step
 
@@ -228,8 +228,8 @@ def test_only_shared_inputs_of_the_node_are_spilled_for() -> None:
     assert shared_inputs(desired).keys() == {("f1-0.0", "f1-1"), ("f0-0.0", "f0-1")}
 
 
-def block(number: int, payload: bytes = b"x") -> Entry:
-    return Entry(Offset(f"{number}-0"), 1, 5, payload)
+def block(number: int, payload: bytes = b"x") -> SpilledBlock:
+    return SpilledBlock(Offset(f"{number}-0"), 1, 5, payload)
 
 
 def test_a_segment_is_put_before_others_and_holds_no_gap(tmp_path: Path) -> None:

@@ -9,21 +9,21 @@ import pytest
 from scheduler.contracts.offsets import START
 from scheduler.contracts.savepoints import RestorePoint
 from scheduler.model.dataflow import Task
-from workers.engine.agents.checkpoint import Progress
+from workers.engine.agents.checkpoint import CheckpointProgress
 from workers.engine.agents.reconciling import broker_instructions as on
 from workers.engine.agents.reconciling import instructions as do
 from workers.engine.agents.reconciling.decisions import decide
 from workers.engine.agents.reconciling.delays import QUICK_MS, SOON_MS, STANDBY_MS, TICK_MS
 from workers.engine.agents.reconciling.fragment_run import FragmentRun
-from workers.engine.agents.reconciling.handover import Stage, stage_of
-from workers.engine.agents.reconciling.reconcile import End, Leave, Pause, Start, State, Stop
+from workers.engine.agents.reconciling.handover_stages import HandoverStage, stage_of
+from workers.engine.agents.reconciling.reconcile import End, FragmentState, Leave, Pause, Start, Stop
 from workers.engine.agents.reconciling.snapshot import Records
 from workers.engine.agents.reconciling.standby import Patience, heirs_awaited, heirs_due, rest_s
 
 from .looked_at import HEIR, READER, info, of_kind, snapshot, wanting
 
 OPEN = {"f1-0.0": info("f1-0.0")}
-BY = Records(standby=(), progress=Progress(0, True), has_begun=True)
+BY = Records(standby=(), progress=CheckpointProgress(0, True), has_begun=True)
 
 
 def test_an_heir_stands_by_while_those_before_it_work():
@@ -34,7 +34,7 @@ def test_an_heir_stands_by_while_those_before_it_work():
     assert decide(snapshot(HEIR, desired=desired, channels=OPEN, has_lock=False), Start(HEIR)) == (do.Wait(60_030),)
     failed = snapshot(HEIR, desired=desired, channels=OPEN, may_stand_by=False)
     assert decide(failed, Start(HEIR)) == (do.Wait(60_030),)
-    waits = snapshot(HEIR, State.WAITING, desired=desired, standby=HEIR, records=BY)
+    waits = snapshot(HEIR, FragmentState.WAITING, desired=desired, standby=HEIR, records=BY)
     assert decide(waits, Start(HEIR)) == (do.Wait(60_030),)
 
 
@@ -52,22 +52,23 @@ def test_what_stood_by_goes_on_where_it_is_of_just_this_chain():
     begun = replace(BY, begun=RestorePoint())
     ready = {"f1-0.0": info("f1-0.0", readers={"f2-0": START})}
     facts = {"desired": desired, "channels": ready, "standby": HEIR, "records": begun}
-    steps = decide(snapshot(HEIR, State.WAITING, **facts), Start(HEIR))
+    steps = decide(snapshot(HEIR, FragmentState.WAITING, **facts), Start(HEIR))
     assert [type(step) for step in steps] == [do.Show, on.ComeBack, do.Adopt, do.ForgetStandby, do.Again]
-    under_way = {**facts, "records": replace(begun, progress=Progress(0, False))}
-    assert decide(snapshot(HEIR, State.WAITING, **under_way), Start(HEIR)) == (do.Wait(60_030),)
+    under_way = {**facts, "records": replace(begun, progress=CheckpointProgress(0, False))}
+    assert decide(snapshot(HEIR, FragmentState.WAITING, **under_way), Start(HEIR)) == (do.Wait(60_030),)
     other = {**facts, "standby": replace(HEIR, threads=2)}
-    assert decide(snapshot(HEIR, State.WAITING, **other), Start(HEIR))[0] == do.DropStandby()
+    assert decide(snapshot(HEIR, FragmentState.WAITING, **other), Start(HEIR))[0] == do.DropStandby()
 
 
 @pytest.mark.parametrize("facts", [
     {"standby": HEIR, "standby_failed": True, "records": BY},  # its query failed
     {"records": BY},  # its slot died
-    {"standby": HEIR, "records": Records(progress=Progress(0, True), has_begun=True)},  # it could not be let begin
+    # it could not be let begin
+    {"standby": HEIR, "records": Records(progress=CheckpointProgress(0, True), has_begun=True)},
 ])
 def test_what_does_not_stand_by_any_more_is_cleared_away_first(facts):
     desired = wanting(HEIR, outgoing=(READER,))
-    steps = decide(snapshot(HEIR, State.WAITING, desired=desired, channels=OPEN, **facts), Start(HEIR))
+    steps = decide(snapshot(HEIR, FragmentState.WAITING, desired=desired, channels=OPEN, **facts), Start(HEIR))
     is_recorded = facts["records"].is_standby
     assert steps == (
         do.DropStandby(failed=facts.get("standby_failed", False)),
@@ -78,7 +79,7 @@ def test_what_does_not_stand_by_any_more_is_cleared_away_first(facts):
 @pytest.mark.parametrize("action", [End(HEIR), Pause(HEIR), Leave(HEIR), Stop("f2-0", keep=True)])
 def test_nothing_else_is_done_to_what_stands_by(action):
     records = replace(BY, standby=("f2-0.0",))
-    steps = decide(snapshot(HEIR, State.WAITING, standby=HEIR, records=records), action)
+    steps = decide(snapshot(HEIR, FragmentState.WAITING, standby=HEIR, records=records), action)
     assert steps == (
         do.DropStandby(), do.ClearCheckpoint(), on.DeleteChannel("f2-0.0"), on.ForgetFragment(), do.ForgetStandby(),
         do.Again(action))
@@ -91,8 +92,8 @@ def test_others_end_when_their_heirs_stand_by_or_have_had_their_time():
     assert not heirs_awaited(desired, begun=(), standing=("f2-0",))
     assert not heirs_awaited(wanting(replace(HEIR, active=0), outgoing=(READER,)), begun=(), standing=())
     records = {"begun": (), "ended": ()}
-    assert stage_of(desired, "f1-1", **records, may_end=False) is Stage.WORK
-    assert stage_of(desired, "f1-1", **records) is Stage.END
+    assert stage_of(desired, "f1-1", **records, may_end=False) is HandoverStage.WORK
+    assert stage_of(desired, "f1-1", **records) is HandoverStage.END
     patience = Patience()
     assert patience.is_over((), now_ms=0) and not patience.is_over(("f2-0",), now_ms=1_000)
     assert not patience.is_over(("f2-0",), now_ms=STANDBY_MS + 999)
@@ -132,19 +133,19 @@ def test_an_heir_is_due_when_all_have_ended_whose_work_it_goes_on_with():
 
 def test_an_heir_that_waits_looks_as_soon_as_it_is_due():
     run = FragmentRun("f2-0", now_ms=0)
-    run.begin(State.STARTING, now_ms=0)
+    run.begin(FragmentState.STARTING, now_ms=0)
     run.waits(retry_at_ms=30, now_ms=0)
     run.looks_now()
     assert run.actual().retry_at_ms is None
-    run.begin(State.STARTING, now_ms=0)
+    run.begin(FragmentState.STARTING, now_ms=0)
     run.retries(at_ms=30)
     run.looks_now()
     assert run.actual().retry_at_ms == 30, "who does not wait for others is not hurried"
 
 
 @pytest.mark.parametrize(("stage", "has_standby", "expected_ms"), [
-    (Stage.WORK, True, SOON_MS), (Stage.COPY, False, SOON_MS), (Stage.END, False, QUICK_MS),
-    (Stage.ENDED, True, QUICK_MS), (Stage.ENDED, False, SOON_MS), (Stage.OVER, True, TICK_MS)])
+    (HandoverStage.WORK, True, SOON_MS), (HandoverStage.COPY, False, SOON_MS), (HandoverStage.END, False, QUICK_MS),
+    (HandoverStage.ENDED, True, QUICK_MS), (HandoverStage.ENDED, False, SOON_MS), (HandoverStage.OVER, True, TICK_MS)])
 def test_a_slot_looks_often_while_an_output_stands_still(stage, has_standby, expected_ms):
     desired = wanting(HEIR, outgoing=(READER,))
     rest = {"has_standby": has_standby, "is_carrying": False}

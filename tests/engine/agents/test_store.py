@@ -11,7 +11,7 @@ from scheduler.contracts.savepoints import RestorePoint, Savepoint
 from scheduler.model.dataflow import Task
 from workers.engine.agents.atomic_files import write_atomically
 from workers.engine.agents.node_store import NewestDesired, NodeStore
-from workers.engine.agents.store import FileLock, SlotStore
+from workers.engine.agents.started_fragments import FileLock, SlotStore
 
 GRACE_S = 100.0
 
@@ -90,7 +90,7 @@ def test_what_stood_by_and_that_no_slot_has_any_more_is_swept_too(tmp_path):
 def test_a_lock_is_its_holders_until_that_dies(tmp_path):
     path = tmp_path / "f.lock"
     code = (
-        "import sys, time\nfrom pathlib import Path\nfrom workers.engine.agents.store import FileLock\n"
+        "import sys, time\nfrom pathlib import Path\nfrom workers.engine.agents.started_fragments import FileLock\n"
         "lock = FileLock(Path(sys.argv[1]))\n"
         "assert lock.acquire()\nprint('held', flush=True)\ntime.sleep(600)\n"
     )

@@ -12,16 +12,16 @@ from types import SimpleNamespace
 import pytest
 import redis
 
-from scheduler.contracts.trials import Progress, TrialOrder, TrialResult
-from workers.engine import trials
+from scheduler.contracts.trials import TrialOrder, TrialProgress, TrialResult
+from workers.engine import trial_store
 from workers.engine.agents.supervising import trial as trial_module
 from workers.engine.agents.supervising import trial_runner as runner_module
 from workers.engine.agents.supervising.supervision import SlotGone
 from workers.engine.agents.supervising.trial_runner import TrialRunner
 from workers.engine.channels import keys
-from workers.engine.channels.registry import Channels
+from workers.engine.channels.channel_registry import Channels
 from workers.engine.measuring import feed
-from workers.engine.settings import Settings
+from workers.engine.worker_settings import Settings
 from workers.library.registry import task_types
 
 from ..measuring.test_feed import events
@@ -89,9 +89,9 @@ def trial_runner(
 def come_of(broker: redis.Redis, trial_runner: TrialRunner, order: TrialOrder) -> TrialResult:
     if not trial_runner.is_alive():
         trial_runner.start()
-    trials.order(broker, order)
+    trial_store.order(broker, order)
     deadline = time.monotonic() + 120
-    while (result := trials.result(broker, order.id)) is None:
+    while (result := trial_store.result(broker, order.id)) is None:
         assert time.monotonic() < deadline, "nothing came of it"
         time.sleep(0.02)
     return result
@@ -133,13 +133,13 @@ def test_a_slot_that_runs_something_is_not_measured_on(broker, trial_runner, slo
 def test_a_slot_whose_last_query_is_still_draining_is_waited_for(broker, trial_runner, slot):
     slot.report = {"fragments": {"f3-0": {"state": "draining"}, "f1-2": {"state": "stopped"}}}
     trial_runner.start()
-    trials.order(broker, ORDER)
+    trial_store.order(broker, ORDER)
     deadline = time.monotonic() + 120
-    while trials.progress(broker, ORDER.id) != Progress("taken"):
-        assert time.monotonic() < deadline, trials.result(broker, ORDER.id)
+    while trial_store.progress(broker, ORDER.id) != TrialProgress("taken"):
+        assert time.monotonic() < deadline, trial_store.result(broker, ORDER.id)
         time.sleep(0.02)
     slot.report = {"fragments": {"f1-2": {"state": "stopped"}}}  # of a paused dataflow: it rests there
-    assert come_of(broker, trial_runner, replace(ORDER, id="t2")).ok and trials.result(broker, ORDER.id).ok
+    assert come_of(broker, trial_runner, replace(ORDER, id="t2")).ok and trial_store.result(broker, ORDER.id).ok
 
 
 def test_what_was_waited_for_is_not_what_a_trial_took(broker, trial_runner, monkeypatch):
@@ -251,31 +251,31 @@ def test_what_an_agent_left_that_died_is_cleared_away_by_the_next(broker, trial_
 def test_an_agent_without_slots_leaves_orders_to_the_one_that_serves(broker, broker_url, tmp_path):
     idle = TrialRunner(Settings(redis_url=broker_url, data_dir=tmp_path), slots=list, folder=tmp_path, task_types={})
     idle.start()
-    trials.order(broker, ORDER)
+    trial_store.order(broker, ORDER)
     time.sleep(0.4)
-    assert trials.take(broker, "n1", wait_s=0.05) == ORDER
+    assert trial_store.take(broker, "n1", wait_s=0.05) == ORDER
     idle.stop()
     idle.join(10)
 
 
 def test_a_cancelled_trial_ends_soon_and_without_a_result(broker, trial_runner, slot):
     trial_runner.start()
-    trials.order(broker, replace(ORDER, seconds=600.0))
+    trial_store.order(broker, replace(ORDER, seconds=600.0))
     deadline = time.monotonic() + 120
-    while (at := trials.progress(broker, "t1")) is None or at.state != "measuring":
+    while (at := trial_store.progress(broker, "t1")) is None or at.state != "measuring":
         assert time.monotonic() < deadline, at
         time.sleep(0.02)
-    trials.cancel(broker, "t1")
+    trial_store.cancel(broker, "t1")
     assert come_of(broker, trial_runner, replace(ORDER, id="t2")).ok, "the slot is free again"
-    assert trials.result(broker, "t1") is None and trials.progress(broker, "t1") is None
+    assert trial_store.result(broker, "t1") is None and trial_store.progress(broker, "t1") is None
 
 
 def test_an_order_that_cannot_be_read_does_not_keep_the_next_from_being_served(broker, trial_runner):
-    trials.order(broker, replace(ORDER, id="odd"))
+    trial_store.order(broker, replace(ORDER, id="odd"))
     [written] = [name for name in broker.keys("weir:*odd*order")]
     broker.set(written, '{"of": "another version"}')
     assert come_of(broker, trial_runner, ORDER).id == ORDER.id
-    assert trials.result(broker, "odd").code == "unreadable_order"
+    assert trial_store.result(broker, "odd").code == "unreadable_order"
 
 
 def test_a_defect_is_told_at_once_and_the_next_order_is_served(broker, trial_runner, slot, monkeypatch):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import redis
 
-from scheduler.contracts.trials import InvalidTrial, Progress, Sample, TrialOrder, TrialResult
-from workers.engine import trials
+from scheduler.contracts.trials import InvalidTrial, TrialOrder, TrialProgress, TrialResult, TrialSample
+from workers.engine import trial_store
 
 ORDER = TrialOrder(
     "t1", "n1", "0", "pi_viete", {"iterations": 1600}, threads=2, rate_per_s=50.0,
@@ -14,7 +14,7 @@ ORDER = TrialOrder(
 )
 RESULT = TrialResult(
     "t1", True, threads=2, rate_per_s=50.0, achieved_per_s=49.5, latency_slope=0.001, cpu=0.7, memory=0.02,
-    latency_s={"p50": 0.3}, series=(Sample(0.5, 0.31, 50.0, 0.7, 0.02), Sample(1.0, None, 0.0, 0.1, 0.02)),
+    latency_s={"p50": 0.3}, series=(TrialSample(0.5, 0.31, 50.0, 0.7, 0.02), TrialSample(1.0, None, 0.0, 0.1, 0.02)),
     machine={"class": "a"}, versions={"type": 1},
 )
 
@@ -33,58 +33,59 @@ def test_an_order_that_measures_nothing_is_refused(wrong: dict) -> None:
 @pytest.mark.broker
 class TestBroker:
     def test_an_order_is_taken_once_and_as_it_was_given(self, broker: redis.Redis) -> None:
-        trials.order(broker, ORDER)
-        assert trials.progress(broker, "t1") == Progress("ordered")
-        assert trials.take(broker, "n2", wait_s=0.05) is None
-        assert trials.take(broker, "n1", wait_s=0.05) == ORDER
-        assert trials.progress(broker, "t1") == Progress("taken"), "at once: nobody takes it for lost in between"
-        assert trials.take(broker, "n1", wait_s=0.05) is None
+        trial_store.order(broker, ORDER)
+        assert trial_store.progress(broker, "t1") == TrialProgress("ordered")
+        assert trial_store.take(broker, "n2", wait_s=0.05) is None
+        assert trial_store.take(broker, "n1", wait_s=0.05) == ORDER
+        assert trial_store.progress(broker, "t1") == TrialProgress(
+            "taken"), "at once: nobody takes it for lost in between"
+        assert trial_store.take(broker, "n1", wait_s=0.05) is None
 
     def test_an_order_that_an_agent_drew_and_never_read_waits_for_nobody(self, broker: redis.Redis) -> None:
-        trials.order(broker, ORDER)
-        broker.lpop(trials.queue("n1"))  # and the agent was killed
-        assert trials.progress(broker, "t1") is None
-        trials.order(broker, ORDER)
-        assert trials.take(broker, "n1", wait_s=0.05) == ORDER
+        trial_store.order(broker, ORDER)
+        broker.lpop(trial_store.queue("n1"))  # and the agent was killed
+        assert trial_store.progress(broker, "t1") is None
+        trial_store.order(broker, ORDER)
+        assert trial_store.take(broker, "n1", wait_s=0.05) == ORDER
 
     @pytest.mark.parametrize("text", ['{"of": "another version"}', "[1]", "no JSON"])
     def test_what_cannot_be_read_is_said_on_both_sides(self, broker: redis.Redis, text: str) -> None:
-        trials.order(broker, ORDER)
+        trial_store.order(broker, ORDER)
         [written] = broker.keys("weir:trial:t1:order")
         broker.set(written, text)
-        assert trials.take(broker, "n1", wait_s=0.05) is None
-        result = trials.result(broker, "t1")
+        assert trial_store.take(broker, "n1", wait_s=0.05) is None
+        result = trial_store.result(broker, "t1")
         assert (result.ok, result.code, result.passing) == (False, "unreadable_order", False) and result.remedy
-        assert trials.progress(broker, "t1") is None
+        assert trial_store.progress(broker, "t1") is None
         broker.set("weir:trial:t1:result", text)
-        assert trials.result(broker, "t1").code == "unreadable_result"
+        assert trial_store.result(broker, "t1").code == "unreadable_result"
 
     def test_orders_of_a_node_are_taken_in_their_order(self, broker: redis.Redis) -> None:
         for name in ("a", "b"):
-            trials.order(broker, TrialOrder(name, "n1", "0", "x", {}, threads=1, rate_per_s=1.0))
-        assert [trials.take(broker, "n1").id for _ in "ab"] == ["a", "b"]
+            trial_store.order(broker, TrialOrder(name, "n1", "0", "x", {}, threads=1, rate_per_s=1.0))
+        assert [trial_store.take(broker, "n1").id for _ in "ab"] == ["a", "b"]
 
     def test_what_comes_of_it_is_told_whole(self, broker: redis.Redis) -> None:
-        trials.tell(broker, "t1", Progress("measuring", at_ms=7, of_s=4.0))
-        assert trials.progress(broker, "t1") == Progress("measuring", at_ms=7, of_s=4.0)
-        assert trials.result(broker, "t1") is None
-        trials.finish(broker, RESULT)
-        assert trials.result(broker, "t1") == RESULT
-        assert trials.progress(broker, "t1") is None
+        trial_store.tell(broker, "t1", TrialProgress("measuring", at_ms=7, of_s=4.0))
+        assert trial_store.progress(broker, "t1") == TrialProgress("measuring", at_ms=7, of_s=4.0)
+        assert trial_store.result(broker, "t1") is None
+        trial_store.finish(broker, RESULT)
+        assert trial_store.result(broker, "t1") == RESULT
+        assert trial_store.progress(broker, "t1") is None
 
     def test_a_cancelled_trial_does_not_begin_and_has_no_result(self, broker: redis.Redis) -> None:
-        trials.order(broker, ORDER)
-        trials.cancel(broker, "t1")
-        assert trials.take(broker, "n1", wait_s=0.05) is None
-        assert trials.is_cancelled(broker, "t1")
-        trials.finish(broker, RESULT)
-        assert trials.result(broker, "t1") is None
+        trial_store.order(broker, ORDER)
+        trial_store.cancel(broker, "t1")
+        assert trial_store.take(broker, "n1", wait_s=0.05) is None
+        assert trial_store.is_cancelled(broker, "t1")
+        trial_store.finish(broker, RESULT)
+        assert trial_store.result(broker, "t1") is None
 
     def test_nothing_of_it_stays_for_good(self, broker: redis.Redis) -> None:
-        trials.order(broker, ORDER)
-        trials.tell(broker, "t1", Progress("measuring"))
-        trials.cancel(broker, "t2")
-        trials.finish(broker, RESULT)
+        trial_store.order(broker, ORDER)
+        trial_store.tell(broker, "t1", TrialProgress("measuring"))
+        trial_store.cancel(broker, "t2")
+        trial_store.finish(broker, RESULT)
         keys = broker.keys("*")
         assert len(keys) == 4
         assert all(broker.ttl(key) > 0 for key in keys)

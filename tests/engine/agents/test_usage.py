@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 from tests.engine.measuring.test_load import COMPILING
-from workers.engine.agents.supervising.usage import TREND_SAMPLES, TreeMeter, trend_per_h
+from workers.engine.agents.supervising.slot_usage import TREND_SAMPLES, TreeMeter, trend_per_h
 
 
 def test_a_trend_is_the_slope_of_memory_per_hour():

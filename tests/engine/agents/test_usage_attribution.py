@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from workers.engine.agents.supervising.usage import Usage
+from workers.engine.agents.supervising.slot_usage import Usage
 from workers.engine.agents.supervising.usage_attribution import Rates, UsageAttribution
 
 

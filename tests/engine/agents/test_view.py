@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.contracts.desired import DesiredState
-from workers.engine.agents.reconciling.view import DesiredView
-from workers.engine.settings import from_environment
+from workers.engine.agents.reconciling.desired_view import DesiredView
+from workers.engine.worker_settings import from_environment
 
 
 class Store:

@@ -9,7 +9,7 @@ from scheduler.model.estate import Estate
 from scheduler.model.fragment import Fragment, RunningBundle, RunningTask
 from scheduler.model.task_types import TaskType
 from workers.engine.channels import keys, scripts
-from workers.engine.channels.registry import Channels
+from workers.engine.channels.channel_registry import Channels
 from workers.engine.waiting import reads_of, waiting_events
 
 pytestmark = pytest.mark.broker

@@ -13,7 +13,7 @@ from functools import lru_cache
 
 import redis
 
-from workers.engine.channels.control import Change, begin_batch, changes_of
+from workers.engine.channels.control import RouteChange, begin_batch, changes_of
 
 STARTS = 4_096  # positions of the sequence at which a batch may start
 _LONG = 2**64 - 1
@@ -114,7 +114,7 @@ class Control:
                 routes.append({part: weight for part, weight in begun[-1].partitioning.items() if weight > 0})
         return routes
 
-    def _begins(self, change: Change) -> bool:
+    def _begins(self, change: RouteChange) -> bool:
         return change.from_batch is not None and change.from_batch <= self._batch_id
 
     def _has_begun(self, name: str) -> bool:

@@ -9,7 +9,7 @@ import pytest
 import redis
 
 from workers.engine.channels import keys, scripts
-from workers.engine.channels.registry import Channels
+from workers.engine.channels.channel_registry import Channels
 
 pytestmark = pytest.mark.broker
 

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from workers.engine.channels import keys, scripts
-from workers.engine.channels.registry import Channels
+from workers.engine.channels.channel_registry import Channels
 
 from .played_redis import PlayedRedis
 

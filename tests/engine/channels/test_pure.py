@@ -15,15 +15,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workers.engine.channels import codec, histogram
+from workers.engine.channels import block_codec, histogram
 from workers.engine.channels.jvm import build
-from workers.engine.channels.schedule import Schedule, read_schedule, write_schedule
+from workers.engine.channels.tick_schedule import TickSchedule, read_schedule, write_schedule
 
 
 @given(due=st.lists(st.integers(0, 1_000), max_size=50).map(sorted))
 def test_a_file_is_as_good_as_its_numbers(tmp_path_factory, due) -> None:
     path = write_schedule(tmp_path_factory.mktemp("s") / "schedule", due_ms=due)
-    schedule = Schedule(file=path)
+    schedule = TickSchedule(file=path)
     assert schedule.size == len(due)
     assert schedule.due_ms(np.arange(len(due), dtype=np.int64)).tolist() == due
 
@@ -36,8 +36,8 @@ def test_a_schedule_file_brings_its_times_back(tmp_path: Path) -> None:
 
 
 def test_an_empty_schedule_is_no_error(tmp_path: Path) -> None:
-    assert Schedule(file=write_schedule(tmp_path / "a", due_ms=[]), repeat_ms=100).size == 0
-    assert Schedule(file=write_schedule(tmp_path / "b", due_ms=[], time_ms=[])).size == 0
+    assert TickSchedule(file=write_schedule(tmp_path / "a", due_ms=[]), repeat_ms=100).size == 0
+    assert TickSchedule(file=write_schedule(tmp_path / "b", due_ms=[], time_ms=[])).size == 0
 
 
 @pytest.mark.parametrize("wrong", [{"due_ms": [1, 0]}, {"due_ms": [0, 1], "time_ms": [5]}])
@@ -54,7 +54,7 @@ def test_a_histogram_is_read_from_meters() -> None:
 def test_a_block_brings_its_events_back() -> None:
     at = dt.datetime(2024, 1, 1, tzinfo=dt.UTC)
     rows = [{"x": 1, "at": at, "list": [1, None]}, {"x": None, "at": None, "list": []}]
-    assert codec.block_rows(codec.encode_block(pa.RecordBatch.from_pylist(rows))) == rows
+    assert block_codec.block_rows(block_codec.encode_block(pa.RecordBatch.from_pylist(rows))) == rows
 
 
 @pytest.fixture

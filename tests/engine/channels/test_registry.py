@@ -6,8 +6,8 @@ import pyarrow as pa
 import pytest
 import redis
 
-from workers.engine.channels import codec, keys, scripts
-from workers.engine.channels.registry import Channels
+from workers.engine.channels import block_codec, keys, scripts
+from workers.engine.channels.channel_registry import Channels
 
 pytestmark = pytest.mark.broker
 
@@ -21,7 +21,7 @@ def write(
     broker: redis.Redis, channel: str, token: int, batch: int, rows: list[dict], *, at_ms: int = 0
 ) -> None:
     names = [keys.channel(channel), keys.meta(channel), keys.readers(channel)]
-    block = codec.encode_block(pa.RecordBatch.from_pylist(rows))
+    block = block_codec.encode_block(pa.RecordBatch.from_pylist(rows))
     scripts.run(broker, "write", names, [token, batch, 0, len(rows), block, at_ms])
 
 

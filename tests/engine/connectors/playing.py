@@ -22,7 +22,7 @@ from scheduler.contracts.offsets import START, Offset
 from scheduler.model.dataflow import Task
 from workers.engine.agents.node_store import NodeStore
 from workers.engine.channels import keys
-from workers.engine.channels.registry import Channels
+from workers.engine.channels.channel_registry import Channels
 from workers.engine.connectors.intake import IntakeStore
 from workers.processes import spawn, stop
 
@@ -68,7 +68,8 @@ class Played:
     def start(self) -> None:
         """Start the host."""
         self.process = spawn(
-            [sys.executable, "-m", "workers.engine.connectors.host"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            [sys.executable, "-m", "workers.engine.connectors.connector_host"], stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
             stderr=None, env={
                 **os.environ, "REDIS_URL": self.broker_url, "WEIR_NODE": "n1", "WEIR_DATA_DIR": str(self.data_dir),
                 "PYTHONPATH": str(ROOT), **self.environment})

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from workers.engine.connectors.avro import HEADER, Registry
 from workers.engine.connectors.contract import SourceAway, SourceRefused
-from workers.engine.connectors.formats import Unreadable
+from workers.engine.connectors.formats import UnreadableMessage
 from workers.library.config import InvalidConfig
 
 
@@ -117,12 +117,12 @@ def test_each_record_is_read_by_the_schema_that_it_was_written_with(server: Serv
     (HEADER.pack(0, 9) + bytes.fromhex("feffffffffffffff7f00"), "lists of what takes no bytes")])
 def test_what_cannot_be_read_says_why(registry: Registry, body: bytes, why: str) -> None:
     for _ in range(2):
-        with pytest.raises(Unreadable, match=why):
+        with pytest.raises(UnreadableMessage, match=why):
             registry.values_of(body)
 
 
 def test_bytes_behind_a_record_are_told(registry: Registry) -> None:
-    with pytest.raises(Unreadable, match="bytes behind"):
+    with pytest.raises(UnreadableMessage, match="bytes behind"):
         registry.values_of(framed(2, {"id": 1, "more": "x"}) + b"!")
 
 
@@ -136,7 +136,7 @@ def test_a_damaged_record_is_read_or_told_and_nothing_else(data: st.DataObject) 
     body[at:at + data.draw(st.integers(0, 3))] = data.draw(st.binary(max_size=3))
     try:
         assert set(registry.values_of(bytes(body))) == {"id", "customer", "total", "paid"}
-    except Unreadable as told:
+    except UnreadableMessage as told:
         assert "schema 1" in str(told)
 
 

@@ -8,7 +8,7 @@ import pytest
 from scheduler.contracts.offsets import Offset
 from tests.postgresql import cluster
 from workers.engine.sinks.contract import SinkAway, SinkOpening, SinkRefused
-from workers.engine.sinks.postgresql import open_postgresql
+from workers.engine.sinks.postgresql_sink import open_postgresql
 from workers.launcher.broker import free_port
 
 COLUMNS = ("_seq", "_time", "_born", "n", "text")

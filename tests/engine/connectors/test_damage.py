@@ -17,8 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from workers.engine.connectors.contract import Message
-from workers.engine.connectors.formats import Layout, decode
-from workers.engine.connectors.pieces import Pieces, Reading
+from workers.engine.connectors.file_pieces import FilePieces, FileReading
+from workers.engine.connectors.formats import MessageLayout, decode
 from workers.engine.sinks.rows import as_key
 from workers.library.json_values import json_ready, not_finite
 
@@ -31,17 +31,17 @@ DAMAGE = st.sampled_from([
     '{"n":' + "9" * 5000 + "}", '{"n":"1_000"}', '{"text":"open}', "\x01", '{"n":1}{"n":2}', "[" * 5000])
 
 
-def requested(body: bytes, layout: Layout) -> tuple[list[tuple], list[str]]:
+def requested(body: bytes, layout: MessageLayout) -> tuple[list[tuple], list[str]]:
     decoded = decode([Message(body, "posted")], layout, now_ms=0)
     return list(decoded.rows), [letter.reason for letter in decoded.dead]
 
 
 def filed(body: bytes, format: str, *, header: bool = False, name: str = "f") -> tuple[list[tuple], list[str]]:
-    pieces = Pieces(io.BytesIO(body), Reading(name, format, header, tuple(FIELDS)))
+    pieces = FilePieces(io.BytesIO(body), FileReading(name, format, header, tuple(FIELDS)))
     rows, reasons = [], []
     while True:
         piece = pieces.take()
-        decoded = decode(piece.messages, Layout(format, FIELDS), now_ms=0)
+        decoded = decode(piece.messages, MessageLayout(format, FIELDS), now_ms=0)
         rows += decoded.rows
         reasons += [letter.reason for letter in (*piece.dead, *decoded.dead)]
         assert all(letter.place for letter in (*piece.dead, *decoded.dead))
@@ -62,7 +62,7 @@ def test_a_damaged_line_takes_no_other_with_it(texts, damage, place, end, has_ma
     lines = as_items(texts)
     lines.insert(place % (len(lines) + 1), damage)
     body = ("\ufeff" * has_mark + end.join(lines)).encode()
-    for rows, reasons in (requested(body, Layout("ndjson", FIELDS)), filed(body, "ndjson")):
+    for rows, reasons in (requested(body, MessageLayout("ndjson", FIELDS)), filed(body, "ndjson")):
         assert rows == as_rows(texts) and len(reasons) == 1
     packed = gzip.compress(body, mtime=0)
     for behind, further in ((b"", 0), (bytes(600), 0), (b"behind", 1)):
@@ -75,7 +75,7 @@ def test_a_damaged_item_of_a_list_takes_none_before_it_with_it_and_invents_none(
     items = as_items(texts)
     place %= len(items) + 1
     items.insert(place, damage)
-    rows, reasons = requested(f"[{comma.join(items)}]".encode(), Layout("json", FIELDS))
+    rows, reasons = requested(f"[{comma.join(items)}]".encode(), MessageLayout("json", FIELDS))
     assert rows[:place] == as_rows(texts)[:place]
     assert len(reasons) == 1 and all(row in as_rows(texts) for row in rows)
     is_closed = damage.count("[") == damage.count("]") and damage.count("{") == damage.count("}") and (
@@ -89,7 +89,7 @@ def test_whatever_is_changed_in_a_list_nothing_is_lost_untold(texts, at, put, go
     whole = json.dumps([{"n": n, "text": text} for n, text in enumerate(texts)])
     at %= len(whole)
     body = whole[:at] + put + whole[at + gone:]
-    rows, reasons = requested(body.encode(), Layout("json", FIELDS))
+    rows, reasons = requested(body.encode(), MessageLayout("json", FIELDS))
     assert reasons or len(rows) == len(texts) or _is_a_list_of(body, len(rows))
 
 
@@ -117,7 +117,7 @@ def test_a_damaged_record_takes_no_other_with_it(rows, damage, place, end, has_m
     mark = "\ufeff" * has_mark
     body = end.join(records)
     header = end.join(["n,text", body])
-    for seen, reasons in (requested((mark + body).encode(), Layout("csv", FIELDS)),
+    for seen, reasons in (requested((mark + body).encode(), MessageLayout("csv", FIELDS)),
                           filed((mark + body).encode(), "csv"), filed((mark + header).encode(), "csv", header=True)):
         assert seen[:place] == rows[:place] and reasons
         if not opens or not any('"' in record for record in records[place + 1:]):
@@ -134,7 +134,7 @@ def test_a_header_that_does_not_fit_is_told_and_no_event_of_nulls_comes(header, 
 
 def test_a_long_field_is_one_and_a_record_beyond_the_bound_is_told_alone():
     long = "x" * 1_000_000
-    assert requested(f"1,{long}\n2,b\n".encode(), Layout("csv", FIELDS)) == ([(1, long), (2, "b")], [])
+    assert requested(f"1,{long}\n2,b\n".encode(), MessageLayout("csv", FIELDS)) == ([(1, long), (2, "b")], [])
 
 
 TIMES = st.lists(st.integers(-4, 4) | st.sampled_from([2**62, -(2**62)]), max_size=6)
@@ -148,11 +148,11 @@ def test_a_row_of_a_table_with_a_time_that_is_none_takes_no_other_with_it(times)
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
     pq.write_table(table, parquet)
-    layout = Layout("arrow", {"n": "bigint", "at": "timestamp"})
+    layout = MessageLayout("arrow", {"n": "bigint", "at": "timestamp"})
     rows, reasons = requested(sink.getvalue().to_pybytes(), layout)
     assert [row[0] for row in rows] == good and len(reasons) == len(times) - len(good)
     for body, format in ((sink.getvalue().to_pybytes(), "arrow"), (parquet.getvalue().to_pybytes(), "parquet")):
-        piece = Pieces(io.BytesIO(body), Reading("f", format, columns=("n", "at"))).take()
+        piece = FilePieces(io.BytesIO(body), FileReading("f", format, columns=("n", "at"))).take()
         assert [message.values["n"] for message in piece.messages] == good
         assert len(piece.dead) == len(times) - len(good)
 
@@ -184,7 +184,7 @@ def test_a_damaged_message_takes_no_other_of_its_poll_with_it(kinds, format):
             "arrow": sink.getvalue().to_pybytes(), "text": b"a"}[format]
     bad = {"arrow": good[:-30]}.get(format, b'"\xff{')
     messages = [Message(good if kind == "good" else bad, f"m{place}") for place, kind in enumerate(kinds)]
-    decoded = decode(messages, Layout(format, {} if format == "text" else FIELDS), now_ms=0)
+    decoded = decode(messages, MessageLayout(format, {} if format == "text" else FIELDS), now_ms=0)
     assert len(decoded.rows) == kinds.count("good")
     assert [letter.place for letter in decoded.dead] == [f"m{n}" for n, kind in enumerate(kinds) if kind == "bad"]
 
@@ -202,7 +202,7 @@ def test_a_type_keeps_a_value_of_a_table_or_its_event_is_a_dead_letter(column, k
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, pa.schema([("v", column.type)])) as writer:
         writer.write_table(pa.table({"v": column}))
-    rows, reasons = requested(sink.getvalue().to_pybytes(), Layout("arrow", {"v": kind}))
+    rows, reasons = requested(sink.getvalue().to_pybytes(), MessageLayout("arrow", {"v": kind}))
     assert [row[0] for row in rows] == [value for value in right if value is not None]
     assert len(reasons) == right.count(None)
 
@@ -215,16 +215,16 @@ def test_numbers_of_json_and_csv_are_what_their_text_says(numbers):
     texts = [f"{number:f}" for number in numbers]
     layout = {"v": "decimal(30,4)", "text": "string"}
     body = "[" + ",".join(f'{{"v":{text},"text":{text}}}' for text in texts) + "]"
-    assert requested(body.encode(), Layout("json", layout)) == (list(zip(numbers, texts, strict=True)), [])
+    assert requested(body.encode(), MessageLayout("json", layout)) == (list(zip(numbers, texts, strict=True)), [])
     body = "\n".join(f"{text},{text}" for text in texts)
-    assert requested(body.encode(), Layout("csv", layout)) == (list(zip(numbers, texts, strict=True)), [])
+    assert requested(body.encode(), MessageLayout("csv", layout)) == (list(zip(numbers, texts, strict=True)), [])
 
 
 @pytest.mark.parametrize(("text", "as_string"), [
     ("1.10", "1.10"), ("-0", "-0"), ("1E5", "1E5"), ("12345678901234567890123456789012345.67", None),
     ('{"a": [1.10, -0]}', '{"a": [1.10, -0]}'), ("true", "true")])
 def test_a_value_of_json_as_text_is_its_text(text, as_string):
-    rows, reasons = requested(f'{{"v": {text}}}'.encode(), Layout("json", {"v": "string"}))
+    rows, reasons = requested(f'{{"v": {text}}}'.encode(), MessageLayout("json", {"v": "string"}))
     assert rows == [(as_string or text,)] and not reasons
 
 
@@ -233,9 +233,9 @@ def test_what_is_not_finite_is_a_text_of_json_from_source_to_sink(value):
     text = not_finite(value)
     assert json_ready({"v": value}) == {"v": text}
     for body in (json.dumps({"v": text}), json.dumps([{"v": text}])):
-        [(read,)], reasons = requested(body.encode(), Layout("json", {"v": "double"}))
+        [(read,)], reasons = requested(body.encode(), MessageLayout("json", {"v": "double"}))
         assert repr(read) == repr(value) and not reasons
-    assert requested(json.dumps({"v": value}).encode(), Layout("json", {"v": "double"}))[0] == []
+    assert requested(json.dumps({"v": value}).encode(), MessageLayout("json", {"v": "double"}))[0] == []
 
 
 @pytest.mark.parametrize(("body", "why"), [
@@ -244,32 +244,32 @@ def test_what_is_not_finite_is_a_text_of_json_from_source_to_sink(value):
     (b'{"a":"\xff"}', "is no text in UTF-8")])
 @pytest.mark.parametrize("format", ["json", "ndjson", "csv"])
 def test_a_message_of_another_kind_is_told_as_that(body, why, format):
-    rows, reasons = requested(body, Layout(format, FIELDS))
+    rows, reasons = requested(body, MessageLayout(format, FIELDS))
     assert not rows and why in reasons[0] and "codec" not in reasons[0]
 
 
 def test_a_decimal_may_be_the_time_of_an_event():
-    layout = Layout("json", {"at": "decimal(20,3)"}, time_field="at", time_unit="s")
+    layout = MessageLayout("json", {"at": "decimal(20,3)"}, time_field="at", time_unit="s")
     assert list(decode([Message(b'{"at": 1700000000.123}')], layout, now_ms=0).times_ms) == [1_700_000_000_123]
 
 
 @pytest.mark.parametrize("levels", [100, 900, 990, 5000])
 def test_a_value_of_many_levels_is_told_alone(levels):
     body = b'[{"n":1},{"n":' + b"[" * levels + b"]" * levels + b'},{"text":' + b"[" * levels + b"]" * levels + b"}]"
-    rows, reasons = requested(body, Layout("json", FIELDS))
+    rows, reasons = requested(body, MessageLayout("json", FIELDS))
     assert rows == [(1, None)] and len(reasons) == 2
 
 
 def test_text_in_utf_16_is_told_where_no_format_says_that_it_may_be():
-    assert "UTF-16" in requested("a,ü".encode("utf-16"), Layout("csv", FIELDS))[1][0]
-    assert requested('{"n": 1}'.encode("utf-16"), Layout("json", FIELDS)) == ([(1, None)], [])
+    assert "UTF-16" in requested("a,ü".encode("utf-16"), MessageLayout("csv", FIELDS))[1][0]
+    assert requested('{"n": 1}'.encode("utf-16"), MessageLayout("json", FIELDS)) == ([(1, None)], [])
 
 
 def test_what_json_has_no_value_for_is_written_so_that_it_is_read_again():
     at = datetime(2026, 5, 1, tzinfo=UTC)
     event = json_ready({"at": at, "raw": b"\xff\x00", "cost": Decimal("1.10"), "big": 2**63 - 1})
     kinds = {"at": "timestamp", "raw": "binary", "cost": "decimal(10,2)", "big": "bigint"}
-    assert requested(json.dumps(event).encode(), Layout("json", kinds)) == (
+    assert requested(json.dumps(event).encode(), MessageLayout("json", kinds)) == (
         [(at, b"\xff\x00", Decimal("1.10"), 2**63 - 1)], [])
 
 

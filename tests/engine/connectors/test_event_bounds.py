@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from scheduler.model import bounds
 from workers.engine.connectors import formats
-from workers.engine.connectors.arrow_streams import Room, TooMuch, batches_of
+from workers.engine.connectors.arrow_streams import DecodingRoom, TooMuch, batches_of
 from workers.engine.connectors.contract import Message
-from workers.engine.connectors.formats import Decoded, Layout, decode
-from workers.engine.connectors.pieces import Pieces, Reading
+from workers.engine.connectors.file_pieces import FilePieces, FileReading
+from workers.engine.connectors.formats import Decoded, MessageLayout, decode
 
 HONEST = b'{"a": 1}'
 
@@ -57,7 +57,7 @@ MUCH: list[tuple[str, str, Callable[[], bytes], str]] = [
 
 def decoded(*bodies: bytes, format: str, **more: bool) -> Decoded:
     messages = [Message(body, f"message {number}") for number, body in enumerate(bodies)]
-    return decode(messages, Layout(format, {"a": "string"}), now_ms=1, **more)
+    return decode(messages, MessageLayout(format, {"a": "string"}), now_ms=1, **more)
 
 
 @pytest.mark.parametrize(("what", "format", "body", "word"), MUCH, ids=[what for what, *_ in MUCH])
@@ -88,7 +88,7 @@ def test_commas_and_brackets_in_texts_are_no_values() -> None:
 @pytest.mark.parametrize("levels", [bounds.MESSAGE_DEPTH.most, 400, 100_000])
 def test_a_value_nested_too_deep_is_a_dead_letter(levels: int, fields: dict[str, str]) -> None:
     body = b'{"a": ' + b"[" * levels + b"]" * levels + b"}"
-    got = decode([Message(HONEST), Message(body), Message(HONEST)], Layout("json", fields), now_ms=1)
+    got = decode([Message(HONEST), Message(body), Message(HONEST)], MessageLayout("json", fields), now_ms=1)
     is_read = bool(fields) and levels == bounds.MESSAGE_DEPTH.most
     assert (len(got.rows), len(got.dead)) == ((3, 0) if is_read else (2, 1))
 
@@ -100,7 +100,7 @@ def test_what_is_within_the_bounds_is_read_as_it_is(compression: str | None, as_
         "a": list(range(5000)), "t": [f"text {n}" for n in range(5000)], "l": [[1, 2], None, []] * 1666 + [[3], [4]],
         "d": pa.array(["q", "r"] * 2500).dictionary_encode(), "v": pa.array(["abc"] * 5000, pa.string_view())})
     body = stream(table, compression=compression, as_file=as_file)
-    batches = list(batches_of(io.BytesIO(body), Room(5000, 100_000, 1 << 20), names=table.column_names))
+    batches = list(batches_of(io.BytesIO(body), DecodingRoom(5000, 100_000, 1 << 20), names=table.column_names))
     assert pa.Table.from_batches(batches).to_pylist() == table.to_pylist()
 
 
@@ -112,13 +112,13 @@ def test_whatever_an_arrow_message_says_it_is_read_or_told(changes: list[tuple[i
     body = bytearray(BASE)
     for place, value in changes:
         body[place] = value
-    got = decode([Message(bytes(body))], Layout("arrow", {"a": "string", "l": "string"}), now_ms=1)
+    got = decode([Message(bytes(body))], MessageLayout("arrow", {"a": "string", "l": "string"}), now_ms=1)
     assert got.rows or got.dead or body
 
 
 def of_file(body: bytes, format: str) -> tuple[int, list[str]]:
     """How many events a file gave, and why the rest of it could not be read."""
-    pieces, rows, reasons = Pieces(io.BytesIO(body), Reading("f", format, columns=("a",))), 0, []
+    pieces, rows, reasons = FilePieces(io.BytesIO(body), FileReading("f", format, columns=("a",))), 0, []
     while True:
         piece = pieces.take()
         rows += len(piece.messages)

@@ -19,12 +19,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workers.engine.connectors import csv_records, files, pieces
+from workers.engine.connectors import csv_records, file_pieces, file_source
 from workers.engine.connectors.contract import Opening, SourceAway, SourceRefused
+from workers.engine.connectors.file_pieces import FilePieces, FileReading
+from workers.engine.connectors.file_source import FilesReader, ReadFiles, open_files
 from workers.engine.connectors.file_stores import ListedFile, pattern_of
-from workers.engine.connectors.files import Done, FilesReader, open_files
-from workers.engine.connectors.formats import Layout, decode
-from workers.engine.connectors.pieces import Pieces, Reading
+from workers.engine.connectors.formats import MessageLayout, decode
 from workers.library.config import InvalidConfig
 
 from .file_rigs import BucketRig, FolderRig
@@ -64,12 +64,12 @@ BODIES = {
 }
 
 
-def read(body: bytes, reading: Reading) -> tuple[list[dict], list[str]]:
+def read(body: bytes, reading: FileReading) -> tuple[list[dict], list[str]]:
     """All events of a file, each piece by a reader of its own, as after an end at any moment."""
-    layout = Layout(reading.format, FIELDS if reading.columns else {})
+    layout = MessageLayout(reading.format, FIELDS if reading.columns else {})
     rows, reasons, at = [], [], None
     for _ in range(1000):
-        whole = Pieces(io.BytesIO(body), reading, at=json.loads(json.dumps(at)))
+        whole = FilePieces(io.BytesIO(body), reading, at=json.loads(json.dumps(at)))
         piece = whole.take()
         decoded = decode(piece.messages, layout, now_ms=0)
         rows += [dict(zip(layout.content, row, strict=True)) for row in decoded.rows]
@@ -83,8 +83,8 @@ def read(body: bytes, reading: Reading) -> tuple[list[dict], list[str]]:
 @pytest.mark.parametrize(("name", "format", "header"), BODIES)
 @pytest.mark.parametrize("most", [1, 3, 1000])
 def test_every_format_gives_each_event_once_however_it_is_cut(name, format, header, most, monkeypatch):
-    monkeypatch.setattr(pieces, "MOST_MESSAGES", most)
-    rows, reasons = read(BODIES[name, format, header], Reading(name, format, header, tuple(FIELDS)))
+    monkeypatch.setattr(file_pieces, "MOST_MESSAGES", most)
+    rows, reasons = read(BODIES[name, format, header], FileReading(name, format, header, tuple(FIELDS)))
     assert rows == ROWS and not reasons
 
 
@@ -98,7 +98,7 @@ def test_every_format_gives_each_event_once_however_it_is_cut(name, format, head
     ("arrow", as_arrow(ROWS)[:700], None, "is no arrow"), ("arrow", b"garbage" * 20, [], "is no arrow"),
     ("json", b"[1, 2", [], "is no JSON")])
 def test_what_cannot_be_read_is_told_and_the_rest_is_read(format, body, rows, why):
-    seen, reasons = read(body, Reading("f", format, columns=tuple(FIELDS)))
+    seen, reasons = read(body, FileReading("f", format, columns=tuple(FIELDS)))
     assert any(why in reason for reason in reasons)
     if rows is not None:
         assert [row["n"] for row in seen] == rows
@@ -106,27 +106,27 @@ def test_what_cannot_be_read_is_told_and_the_rest_is_read(format, body, rows, wh
 
 def test_a_packed_file_that_is_cut_off_is_told():
     body = gzip.compress(b"".join(b'{"n": %d}\n' % n for n in range(20_000)))
-    seen, reasons = read(body[:-3000], Reading("a.ndjson.gz", "ndjson", columns=("n",)))
+    seen, reasons = read(body[:-3000], FileReading("a.ndjson.gz", "ndjson", columns=("n",)))
     assert 0 < len(seen) < 20_000 and "not all of it" in reasons[-1]
 
 
 def test_a_line_without_end_takes_no_memory_and_is_told(monkeypatch):
-    for module in (pieces, csv_records):
+    for module in (file_pieces, csv_records):
         monkeypatch.setattr(module, "FILE_RECORD", replace(module.FILE_RECORD, most=1000))
-    rows, reasons = read(b'{"n": 1}\n' + b"x" * 5000 + b'\n{"n": 2}\n', Reading("f", "ndjson", columns=("n",)))
+    rows, reasons = read(b'{"n": 1}\n' + b"x" * 5000 + b'\n{"n": 2}\n', FileReading("f", "ndjson", columns=("n",)))
     assert [row["n"] for row in rows] == [1, 2] and "over" in reasons[0]
-    assert "over" in read(b" " * 2000, Reading("f", "json", columns=("n",)))[1][0]
+    assert "over" in read(b" " * 2000, FileReading("f", "json", columns=("n",)))[1][0]
 
 
 @given(st.text(alphabet='a",\n\r', max_size=60), st.integers(1, 3))
 def test_csv_of_whatever_quotes_ends_and_gives_or_tells_something(text, most):
     body = text.encode()
-    before = pieces.MOST_MESSAGES
-    pieces.MOST_MESSAGES = most
+    before = file_pieces.MOST_MESSAGES
+    file_pieces.MOST_MESSAGES = most
     try:
-        rows, reasons = read(body, Reading("f", "csv", columns=("n",)))
+        rows, reasons = read(body, FileReading("f", "csv", columns=("n",)))
     finally:
-        pieces.MOST_MESSAGES = before
+        file_pieces.MOST_MESSAGES = before
     assert bool(rows or reasons) == bool(body.strip())
 
 
@@ -136,7 +136,7 @@ def test_csv_of_whatever_quotes_ends_and_gives_or_tells_something(text, most):
 @given(st.lists(st.tuples(st.integers(0, 40), st.booleans()), max_size=60))
 def test_no_file_within_the_time_is_read_twice_or_forgotten(arrivals):
     """Files appear with whatever time within 10 of the newest; each is read exactly once, and few are remembered."""
-    done, present, read_files, newest = Done(late_ms=10), [], [], 0
+    done, present, read_files, newest = ReadFiles(late_ms=10), [], [], 0
     for number, (age, looks) in enumerate(arrivals):
         modified = max(0, newest - age % 10) if age < 30 else newest + age % 10
         newest = max(newest, modified)
@@ -145,7 +145,7 @@ def test_no_file_within_the_time_is_read_twice_or_forgotten(arrivals):
             for path in sorted(file for file in present if file not in done):
                 read_files.append(path)
                 done.add(path, now_ms=10**12)
-                done = Done(done.floor_ms, json.loads(json.dumps(done.names)), late_ms=10)
+                done = ReadFiles(done.floor_ms, json.loads(json.dumps(done.names)), late_ms=10)
     missing = [file for file in present if file not in read_files]
     assert len(read_files) == len(set(read_files))
     assert all(file not in done for file in missing), "what was not read yet will be"
@@ -153,8 +153,8 @@ def test_no_file_within_the_time_is_read_twice_or_forgotten(arrivals):
 
 
 def test_what_is_remembered_is_bounded_and_none_comes_twice(monkeypatch):
-    monkeypatch.setattr(files, "MOST_NAMES", 100)
-    done = Done(late_ms=10**9)
+    monkeypatch.setattr(file_source, "MOST_NAMES", 100)
+    done = ReadFiles(late_ms=10**9)
     listing = [ListedFile(number, f"f{number}", 1) for number in range(1000)]
     for file in listing:
         done.add(file, now_ms=10**12)
@@ -163,7 +163,7 @@ def test_what_is_remembered_is_bounded_and_none_comes_twice(monkeypatch):
 
 
 def test_a_file_of_the_future_does_not_hide_those_of_now():
-    done = Done(late_ms=1000)
+    done = ReadFiles(late_ms=1000)
     done.add(ListedFile(10**13, "future", 1), now_ms=50_000)
     assert ListedFile(49_500, "now", 1) not in done and ListedFile(10**13, "future", 1) in done
 
@@ -218,7 +218,7 @@ def test_newest_begins_with_what_appears_and_a_time_with_what_was_written_since(
 
 
 def test_a_large_file_is_gone_on_with_where_it_was_left(rig: FolderRig, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (files, pieces):
+    for module in (file_source, file_pieces):
         monkeypatch.setattr(module, "MOST_MESSAGES", 30)
     rig.send(range(100))
     seen, position = [], None
@@ -234,7 +234,7 @@ def test_a_large_file_is_gone_on_with_where_it_was_left(rig: FolderRig, monkeypa
 def test_a_file_that_is_replaced_under_way_is_told_and_read_anew(
     rig: FolderRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (files, pieces):
+    for module in (file_source, file_pieces):
         monkeypatch.setattr(module, "MOST_MESSAGES", 30)
     rig.send(range(100))
     position = open_files(opening(rig)).poll(0.0).position

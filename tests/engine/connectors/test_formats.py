@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from scheduler.model.columns import number_of, partition_of
 from workers.engine.connectors.contract import Message
-from workers.engine.connectors.formats import Layout, decode, layout_of
+from workers.engine.connectors.formats import MessageLayout, decode, layout_of
 
 NOW_MS = 1_700_000_000_000
 FIELDS = {"name": "string", "value": "double", "count": "bigint", "on": "boolean", "at": "timestamp"}
@@ -27,11 +27,11 @@ ROWS = st.fixed_dictionaries({
 })
 
 
-def read(body: bytes, layout: Layout):
+def read(body: bytes, layout: MessageLayout):
     return decode([Message(body, "here")], layout, now_ms=NOW_MS)
 
 
-def as_rows(decoded, layout: Layout) -> list[dict]:
+def as_rows(decoded, layout: MessageLayout) -> list[dict]:
     rows = decoded.block(layout, first=0, born_ms=NOW_MS).to_pylist()
     for row in rows:
         if row.get("at") is not None:
@@ -45,7 +45,7 @@ def expected(rows: list[dict]) -> list[dict]:
 
 @given(st.lists(ROWS, max_size=5))
 def test_json_lines_and_arrow_give_the_rows_that_were_written(rows):
-    layouts = {name: Layout(name, FIELDS) for name in ("json", "ndjson", "arrow")}
+    layouts = {name: MessageLayout(name, FIELDS) for name in ("json", "ndjson", "arrow")}
     table = pa.Table.from_pylist(
         rows, pa.schema([("name", pa.string()), ("value", pa.float64()), ("count", pa.int64()), ("on", pa.bool_()),
                          ("at", pa.string())]))
@@ -73,14 +73,14 @@ def as_iso(text: str) -> str:
 def test_csv_gives_the_rows_that_were_written(rows):
     text = io.StringIO()
     csv.writer(text).writerows(rows)
-    layout = Layout("csv", {"name": "string", "count": "bigint"})
+    layout = MessageLayout("csv", {"name": "string", "count": "bigint"})
     decoded = read(text.getvalue().encode(), layout)
     assert not decoded.dead and list(decoded.rows) == rows
 
 
 @given(st.binary(max_size=60), st.sampled_from(["json", "ndjson", "csv", "arrow", "text", "bytes"]))
 def test_whatever_comes_is_read_or_told(body, format):
-    layout = Layout(format, {} if format in ("text", "bytes") else {"a": "bigint"})
+    layout = MessageLayout(format, {} if format in ("text", "bytes") else {"a": "bigint"})
     decoded = read(body, layout)
     assert all(letter.reason and letter.place == "here" for letter in decoded.dead)
     if body.strip() and format not in ("csv", "ndjson") and body != b"[]":
@@ -95,7 +95,7 @@ ODD = st.recursive(
 
 @given(st.lists(st.fixed_dictionaries({name: ODD for name in FIELDS}), max_size=3), st.sampled_from([None, *FIELDS]))
 def test_no_event_whatever_keeps_others_from_being_written(rows, time_field):
-    layout = Layout("json", FIELDS, time_field=time_field)
+    layout = MessageLayout("json", FIELDS, time_field=time_field)
     good = {"name": "n", "value": 1.0, "count": 1, "on": True, "at": "2026-05-01T00:00:00Z"}
     is_timed = time_field in (None, "value", "count", "at")
     decoded = read(json.dumps([*rows, good]).encode(), layout)
@@ -109,7 +109,7 @@ def test_no_event_whatever_keeps_others_from_being_written(rows, time_field):
 
 @pytest.mark.parametrize(("value", "unit"), [(9e18, "s"), (2**62, "s"), (-1e300, "ms"), ("NaN", "ms")])
 def test_a_time_beyond_all_years_is_no_time(value, unit):
-    layout = Layout("json", {"at": "double"}, time_field="at", time_unit=unit)
+    layout = MessageLayout("json", {"at": "double"}, time_field="at", time_unit=unit)
     [letter] = read(json.dumps({"at": value}).encode(), layout).dead
     assert "which is no time" in letter.reason
 
@@ -122,13 +122,13 @@ def test_arrow_whose_offsets_lead_out_of_its_buffers_is_told():
     body = bytearray(sink.getvalue().to_pybytes())
     at = body.index((100).to_bytes(4, "little") + (101).to_bytes(4, "little"))
     body[at:at + 4] = (2**30).to_bytes(4, "little")
-    decoded = read(bytes(body), Layout("arrow", {"a": "string"}))
+    decoded = read(bytes(body), MessageLayout("arrow", {"a": "string"}))
     assert not decoded.rows and "no Arrow" in decoded.dead[0].reason
 
 
 def test_what_a_source_knows_beside_the_content_is_added_to_each_event():
     extras = {"kafka_key": "string", "kafka_time": "timestamp"}
-    layout = Layout("json", {"a": "bigint"}, time_field="kafka_time", extras=extras)
+    layout = MessageLayout("json", {"a": "bigint"}, time_field="kafka_time", extras=extras)
     message = Message(b'[{"a": 1, "kafka_key": "not this"}, {"a": 2}]', extras={"kafka_key": b"k", "kafka_time": 5})
     decoded = decode([message], layout, now_ms=NOW_MS)
     assert [row[:2] for row in decoded.rows] == [(1, "k"), (2, "k")] and list(decoded.times_ms) == [5, 5]
@@ -148,13 +148,13 @@ def test_what_a_source_knows_beside_the_content_is_added_to_each_event():
     (b"{", {"a": "bigint"}, "is no JSON"),
 ])
 def test_a_value_that_does_not_fit_is_told_with_its_field(body, fields, why):
-    decoded = read(body, Layout("json", fields))
+    decoded = read(body, MessageLayout("json", fields))
     [letter] = decoded.dead
     assert not decoded.rows and why in letter.reason and letter.sample == body
 
 
 def test_one_bad_event_of_many_leaves_the_others():
-    decoded = read(b'{"a": 1}\n{"a": "x"}\n\n{"a": 3, "b": 4}', Layout("ndjson", {"a": "bigint"}))
+    decoded = read(b'{"a": 1}\n{"a": "x"}\n\n{"a": 3, "b": 4}', MessageLayout("ndjson", {"a": "bigint"}))
     assert decoded.rows == [(1,), (3,)] and len(decoded.dead) == 1
 
 
@@ -163,7 +163,7 @@ def test_one_bad_event_of_many_leaves_the_others():
     ("us", 1_700_000_000_123_000, 1_700_000_000_123), ("ms", "2023-11-14T22:13:20Z", 1_700_000_000_000)])
 def test_event_time_comes_from_a_field(unit, value, at_ms):
     kind = "string" if isinstance(value, str) else "bigint"
-    layout = Layout("json", {"at": kind}, time_field="at", time_unit=unit)
+    layout = MessageLayout("json", {"at": kind}, time_field="at", time_unit=unit)
     assert list(read(json.dumps({"at": value}).encode(), layout).times_ms) == [at_ms]
 
 
@@ -179,7 +179,7 @@ def test_an_event_whose_time_is_too_far_ahead_of_its_arrival_is_a_dead_letter(ah
 
 
 def test_a_number_says_which_partition_of_which_source_an_event_is_of():
-    layout = Layout("text")
+    layout = MessageLayout("text")
     messages = [Message(b"x", partition=name) for name in ("t[0]", "t[1]", "t[0]")]
     decoded = decode(messages, layout, now_ms=NOW_MS)
     blocks = [decoded.block(layout, first=5, born_ms=NOW_MS, source=source).column("_seq").to_pylist()
@@ -197,7 +197,7 @@ def test_a_number_says_which_partition_of_which_source_an_event_is_of():
     ("json", "s", -11_644_473_600, "1601-01-01T00:00:00+00:00")])
 def test_a_number_in_a_column_of_type_timestamp_counts_the_unit(format, unit, value, at):
     decoded = read(f'{{"at": {value}}}'.encode() if format == "json" else str(value).encode(),
-                   Layout(format, {"at": "timestamp"}, time_field="at", time_unit=unit))
+                   MessageLayout(format, {"at": "timestamp"}, time_field="at", time_unit=unit))
     assert [row[0].isoformat() for row in decoded.rows] == [at]
 
 
@@ -208,19 +208,19 @@ def test_a_number_in_a_column_of_type_timestamp_counts_the_unit(format, unit, va
     ("timestamp", "2024-10-27T02:30:00", "2024-10-27T00:30:00+00:00"),  # it comes twice: the first
     ("string", "2024-03-31T02:30:00", None), ("timestamp", "2024-03-31T02:30:00", None)])  # left out
 def test_a_time_without_a_zone_is_of_the_one_that_is_named(kind, value, at):
-    layout = Layout("json", {"at": kind}, time_field="at", time_zone="Europe/Berlin")
+    layout = MessageLayout("json", {"at": kind}, time_field="at", time_zone="Europe/Berlin")
     decoded = read(json.dumps({"at": value}).encode(), layout)
     times = [datetime.fromtimestamp(ms / 1000, UTC).isoformat() for ms in decoded.times_ms]
     assert times == ([at] if at else []) and len(decoded.dead) == (not at)
 
 
 def test_an_event_without_its_time_is_a_dead_letter():
-    decoded = read(b'[{"at": null}, {"at": "soon"}]', Layout("json", {"at": "string"}, time_field="at"))
+    decoded = read(b'[{"at": null}, {"at": "soon"}]', MessageLayout("json", {"at": "string"}, time_field="at"))
     assert not decoded.rows and len(decoded.dead) == 2
 
 
 def test_without_fields_an_event_is_its_text():
-    assert read(b'[{"a": 1}, 2]', Layout("json")).rows == [('{"a": 1}',), ("2",)]
-    assert read("wär".encode(), Layout("text")).rows == [("wär",)]
-    assert read(b"\xff", Layout("bytes")).rows == [(b"\xff",)]
-    assert len(read(b"\xff", Layout("text")).dead) == 1
+    assert read(b'[{"a": 1}, 2]', MessageLayout("json")).rows == [('{"a": 1}',), ("2",)]
+    assert read("wär".encode(), MessageLayout("text")).rows == [("wär",)]
+    assert read(b"\xff", MessageLayout("bytes")).rows == [(b"\xff",)]
+    assert len(read(b"\xff", MessageLayout("text")).dead) == 1

@@ -14,12 +14,12 @@ from scheduler.model.dataflow import Task
 from scheduler.model.task_types import Parameter, TaskType, TaskTypes
 from workers.engine.agents.node_store import NodeStore
 from workers.engine.channels import keys
-from workers.engine.channels.registry import Channels
-from workers.engine.connectors import host as host_module
+from workers.engine.channels.channel_registry import Channels
+from workers.engine.connectors import connector_host as host_module
+from workers.engine.connectors.connector_host import ConnectorHost
 from workers.engine.connectors.contract import Message, Opening, Polled
-from workers.engine.connectors.host import ConnectorHost
 from workers.engine.connectors.intake import IntakeStore
-from workers.engine.settings import Settings
+from workers.engine.worker_settings import Settings
 
 from .playing import fragment_of, until
 

@@ -9,14 +9,14 @@ import redis
 
 from scheduler.contracts.offsets import Offset
 from workers.engine.channels import keys
-from workers.engine.channels.registry import Channels
+from workers.engine.channels.channel_registry import Channels
 from workers.engine.connectors import intake
 from workers.engine.connectors.contract import DeadLetter, Message
-from workers.engine.connectors.formats import Layout, decode
-from workers.engine.connectors.intake import Closed, Full, IntakeStore, Overtaken
+from workers.engine.connectors.formats import MessageLayout, decode
+from workers.engine.connectors.intake import Closed, Full, IntakeStore, SourceOvertaken
 
 pytestmark = pytest.mark.broker
-LAYOUT = Layout("json", {"a": "bigint"})
+LAYOUT = MessageLayout("json", {"a": "bigint"})
 
 
 @pytest.fixture
@@ -45,10 +45,10 @@ def test_whoever_was_overtaken_writes_nothing(store, broker):
     token = store.open("t", LAYOUT, known_readers=["r"])
     store.join("t", "r")
     later = store.take_token("t")
-    with pytest.raises(Overtaken):
+    with pytest.raises(SourceOvertaken):
         write(store, b'{"a": 1}', token=token, position={"at": 1})
     write(store, b'{"a": 2}', token=later)
-    with pytest.raises(Overtaken):
+    with pytest.raises(SourceOvertaken):
         write(store, b'{"a": 3}', token=later)  # by numbers that another has taken
     assert rows(broker) == [2] and store.state("t").position is None
 
@@ -82,7 +82,7 @@ def test_another_nodes_source_is_not_removed(store, broker):
 
 def test_large_blocks_fill_a_channel_before_many_do(store, broker, monkeypatch):
     monkeypatch.setattr(intake, "CAPACITY_BYTES", 100_000)
-    layout = Layout("text")
+    layout = MessageLayout("text")
     store.open("t", layout, known_readers=["r"])
     store.join("t", "r")
     size = 30_000

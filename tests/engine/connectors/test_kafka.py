@@ -8,11 +8,11 @@ from typing import Any
 import fastavro
 import pytest
 
-from workers.engine.connectors import kafka
+from workers.engine.connectors import kafka_source
 from workers.engine.connectors.avro import Registry
 from workers.engine.connectors.contract import Message, Opening, SourceRefused
 from workers.engine.connectors.formats import decode, layout_of
-from workers.engine.connectors.kafka import KafkaReader, open_kafka
+from workers.engine.connectors.kafka_source import KafkaReader, open_kafka
 
 from .rigs import KafkaRig
 
@@ -80,7 +80,7 @@ def test_a_message_without_a_value_is_told_where_no_key_is_asked_for(rig: KafkaR
 
 def test_one_look_takes_few_large_messages(rig: KafkaRig, monkeypatch: pytest.MonkeyPatch) -> None:
     size, most_bytes = 100_000, 500_000  # the mock keeps 5 MB of a partition
-    monkeypatch.setattr(kafka, "MOST_BYTES", most_bytes)
+    monkeypatch.setattr(kafka_source, "MOST_BYTES", most_bytes)
     for _ in range(40):
         rig._producer.produce(rig.topics[0], b"x" * size, partition=0)
     assert rig._producer.flush(30) == 0

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from workers.engine.connectors.contract import Opening
 from workers.engine.connectors.formats import decode, layout_of
-from workers.engine.connectors.kafka import open_kafka
+from workers.engine.connectors.kafka_source import open_kafka
 
 CONFIG = {
     "servers": ["kafka.example.org"], "topics": ["rows"], "start": "oldest", "columns": ["n:bigint"], "format": "json",

@@ -16,9 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.contracts.offsets import START, Offset
-from workers.engine.sinks import kafka
+from workers.engine.sinks import kafka_sink
 from workers.engine.sinks.contract import Batch, Overtaken, RefusedRow, SinkAway, SinkOpening, SinkRefused
-from workers.engine.sinks.kafka import open_kafka
+from workers.engine.sinks.kafka_sink import open_kafka
 
 CONFIG = {"servers": ["kafka.example.org"], "topic": "rows", "key": None, "columns": [], "security": "plaintext",
           "mechanism": "PLAIN", "username": None, "password": None, "ca": None}
@@ -229,7 +229,7 @@ def test_what_is_written_again_moves_no_place() -> None:
 
 def test_the_place_of_a_sink_at_which_nothing_comes_for_weeks_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = played()
-    monkeypatch.setattr(kafka, "monotonic", lambda: cluster.now_s)
+    monkeypatch.setattr(kafka_sink, "monotonic", lambda: cluster.now_s)
     writer = opened()
     writer.write(batch(1, 2), refuse_none)
     for hour in range(21 * 24):

@@ -12,11 +12,11 @@ import redis
 
 from scheduler.contracts.looks import DONE, FAILED, LookOrder
 from scheduler.model.dataflow import Task
-from workers.engine import looks
+from workers.engine import look_store
 from workers.engine.agents.supervising import look_runner
 from workers.engine.agents.supervising.confinement import Confinement
-from workers.engine.looks import Seen
-from workers.engine.settings import Settings
+from workers.engine.look_store import LookProgress
+from workers.engine.worker_settings import Settings
 
 from .playing import until
 from .rigs import rig_of
@@ -64,19 +64,19 @@ class Node:
     def begin(self, task: Task, **more: Any) -> str:
         self._looks += 1
         look_id = f"{self._looks:032x}"
-        looks.order(self.broker, LookOrder(look_id, "n1", task.type, task.config, **more), owner=OWNER)
+        look_store.order(self.broker, LookOrder(look_id, "n1", task.type, task.config, **more), owner=OWNER)
         return look_id
 
-    def seen(self, look_id: str) -> Seen:
-        seen = looks.seen(self.broker, look_id, owner=OWNER)
+    def seen(self, look_id: str) -> LookProgress:
+        seen = look_store.seen(self.broker, look_id, owner=OWNER)
         assert seen is not None
         return seen
 
-    def outcome(self, look_id: str) -> Seen:
+    def outcome(self, look_id: str) -> LookProgress:
         until(lambda: self.seen(look_id).state.is_over, saying=lambda: self.seen(look_id).state)
         return self.seen(look_id)
 
-    def look(self, task: Task, **more: Any) -> Seen:
+    def look(self, task: Task, **more: Any) -> LookProgress:
         return self.outcome(self.begin(task, **more))
 
     def close(self) -> None:
@@ -97,7 +97,7 @@ def node(rig: Any, ends_soon: None, broker: redis.Redis, broker_url: str, tmp_pa
     node.close()
 
 
-def looked(node: Node, rig: Any, send: Any, **more: Any) -> Seen:
+def looked(node: Node, rig: Any, send: Any, **more: Any) -> LookProgress:
     """What a look sees of events that are there, or, of a source that keeps none, that come while it looks."""
     if not rig.kind.startswith("mqtt"):
         send()
@@ -163,14 +163,14 @@ def test_a_look_ends_when_nobody_asks(node, rig):
     until(lambda: node.seen(look_id).state.state == "looking", saying=lambda: node.seen(look_id).state)
     assert node.runner.pids
     until(lambda: not node.runner.pids)
-    assert looks.seen(node.broker, look_id, owner=OWNER).state.state == "looking", "it did not come to its own end"
+    assert look_store.seen(node.broker, look_id, owner=OWNER).state.state == "looking", "it did not come to its own end"
 
 
 @OF_ANY_KIND
 def test_a_look_that_is_cancelled_ends_and_is_gone(node, rig):
     look_id = node.begin(rig.task(), waits_s=120.0)
     until(lambda: node.seen(look_id).state.state == "looking", saying=lambda: node.seen(look_id).state)
-    assert not looks.cancel(node.broker, look_id, owner="2"), "it is somebody else's"
-    assert looks.cancel(node.broker, look_id, owner=OWNER)
+    assert not look_store.cancel(node.broker, look_id, owner="2"), "it is somebody else's"
+    assert look_store.cancel(node.broker, look_id, owner=OWNER)
     until(lambda: not node.runner.pids)
-    assert looks.seen(node.broker, look_id, owner=OWNER) is None
+    assert look_store.seen(node.broker, look_id, owner=OWNER) is None

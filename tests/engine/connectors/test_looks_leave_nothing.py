@@ -19,9 +19,9 @@ import redis
 
 from scheduler.contracts.looks import DONE, FAILED, LookOrder
 from scheduler.model.dataflow import Task
-from workers.engine import looks
+from workers.engine import look_store
 from workers.engine.agents.supervising.look_runner import AT_ONCE
-from workers.engine.secrets import Vault, publish
+from workers.engine.sealed_secrets import Vault, publish
 
 from .playing import until
 from .rig import event
@@ -227,18 +227,18 @@ def test_only_so_many_look_at_once_and_the_others_wait(started: Any) -> None:
         ids = [f"{number + 1:032x}" for number in range(AT_ONCE + 1)]
 
         def order(number: int) -> None:
-            looks.order(node.broker, LookOrder(
+            look_store.order(node.broker, LookOrder(
                 ids[number], "n1", "files", rig.task().config, waits_s=300.0), owner=str(number))
 
         def states(*numbers: int) -> list[str]:
-            return [looks.seen(node.broker, ids[number], owner=str(number)).state.state for number in numbers]
+            return [look_store.seen(node.broker, ids[number], owner=str(number)).state.state for number in numbers]
 
         for number in range(AT_ONCE):
             order(number)
         until(lambda: states(*range(AT_ONCE)) == ["looking"] * AT_ONCE, saying=lambda: states(*range(AT_ONCE)))
         order(AT_ONCE)
         assert len(node.runner.pids) == AT_ONCE and states(AT_ONCE) == ["ordered"]
-        looks.cancel(node.broker, ids[0], owner="0")
+        look_store.cancel(node.broker, ids[0], owner="0")
         until(lambda: states(*range(1, AT_ONCE + 1)) == ["looking"] * AT_ONCE)
 
 
@@ -253,5 +253,5 @@ def test_hosts_and_folders_are_those_that_the_operator_allows(started: Any) -> N
                      Task("s", "files", {"path": "s3://bucket/a", "endpoint": "127.0.0.1:9000", "columns": ["n"]})):
             seen = node.look(task)
             assert seen.state.state == FAILED and seen.state.code in ("host_not_allowed", "invalid_config"), seen.state
-            assert looks.seen(node.broker, f"{1:032x}", owner="2") is None, "another user sees nothing"
+            assert look_store.seen(node.broker, f"{1:032x}", owner="2") is None, "another user sees nothing"
     assert OWNER != "2"

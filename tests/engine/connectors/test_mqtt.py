@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from paho.mqtt import publish as publishing
 
-from workers.engine.connectors import mqtt
+from workers.engine.connectors import mqtt_source
 from workers.engine.connectors.contract import Message, Opening, SourceRefused
-from workers.engine.connectors.mqtt import LastMessages, MqttReader, open_mqtt
+from workers.engine.connectors.mqtt_source import LastMessages, MqttReader, open_mqtt
 
 from .authority import Authority
 from .rigs import MqttRig
@@ -173,7 +173,7 @@ def test_each_message_of_a_topic_is_taken_once_however_often_sessions_are_lost(s
 
 
 def test_only_topics_that_spoke_last_are_remembered(monkeypatch):
-    monkeypatch.setattr(mqtt, "REMEMBERED_TOPICS", 2)
+    monkeypatch.setattr(mqtt_source, "REMEMBERED_TOPICS", 2)
     seen = LastMessages()
     for topic in ("a", "b", "a", "c"):
         seen.is_new(topic, b"1", is_retained=False)

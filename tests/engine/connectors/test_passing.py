@@ -16,17 +16,17 @@ from scheduler.model.columns import number_of
 from scheduler.model.dataflow import Task
 from scheduler.model.task_types import TaskType, TaskTypes
 from workers.engine.agents.node_store import NodeStore
-from workers.engine.agents.store import SlotStore
+from workers.engine.agents.started_fragments import SlotStore
 from workers.engine.channels import keys
-from workers.engine.channels.registry import Channels
-from workers.engine.connectors import host as host_module
+from workers.engine.channels.channel_registry import Channels
+from workers.engine.connectors import connector_host as host_module
+from workers.engine.connectors.connector_host import ConnectorHost
 from workers.engine.connectors.contract import Message, Opening, Polled
-from workers.engine.connectors.host import ConnectorHost
 from workers.engine.connectors.intake import IntakeStore
 from workers.engine.passing import PassingRecords
-from workers.engine.settings import Settings
 from workers.engine.sinks import hosting
 from workers.engine.sinks.contract import Batch, Batching, Overtaken, Refuse, SinkOpening
+from workers.engine.worker_settings import Settings
 from workers.library.live_sinks import KEEP_EVENTS, KEEP_REFUSED
 
 from .playing import PlayedReader, fragment_of, until

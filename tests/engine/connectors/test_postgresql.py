@@ -9,8 +9,8 @@ import pytest
 
 from tests.postgresql import cluster
 from workers.engine.connectors.contract import Opening, SourceAway, SourceRefused
-from workers.engine.connectors.formats import Layout, decode
-from workers.engine.connectors.postgresql import open_postgresql
+from workers.engine.connectors.formats import MessageLayout, decode
+from workers.engine.connectors.postgresql_source import open_postgresql
 from workers.launcher.broker import free_port
 from workers.library.config import InvalidConfig
 
@@ -80,7 +80,7 @@ def test_a_time_without_end_is_told_and_the_rows_behind_it_are_read(address):
                            "('infinity', '2026-05-01'), ('2026-05-02Z', '4000-01-01 BC'), (null, null)")
     columns = {"at": "timestamp", "day": "string"}
     reader = open_postgresql(opening(address, table="times", columns=list(columns), start="oldest"))
-    decoded = decode(reader.poll(0.1).messages, Layout("json", columns), now_ms=0)
+    decoded = decode(reader.poll(0.1).messages, MessageLayout("json", columns), now_ms=0)
     reader.close(for_good=True)
     assert [(str(at), day) for at, day in decoded.rows] == [
         ("2026-05-01 10:00:00+00:00", "2026-05-01"), ("2026-05-02 00:00:00+00:00", "4000-01-01 BC"), ("None", None)]
@@ -139,7 +139,7 @@ def test_a_value_that_python_has_none_for_comes_as_the_server_writes_it_and_stop
             reader = open_postgresql(opening(address, table=f"odd{number}", columns=["v"], start="oldest"))
             polled = reader.poll(0.1)
             reader.close(for_good=True)
-            decoded = decode(polled.messages, Layout("json", {"v": "string"}), now_ms=0)
+            decoded = decode(polled.messages, MessageLayout("json", {"v": "string"}), now_ms=0)
             rows = [row for row, in decoded.rows]
             assert not polled.lost
             if kind == "bytea":
@@ -163,7 +163,7 @@ def test_a_type_keeps_its_values_or_the_row_is_a_dead_letter(address, kind, valu
         for value in values:
             connection.execute("insert into kept (v) values (%s)", (value,))
     reader = open_postgresql(opening(address, table="kept", columns=["v"], start="oldest"))
-    decoded = decode(reader.poll(0.1).messages, Layout("json", {"v": as_}), now_ms=0)
+    decoded = decode(reader.poll(0.1).messages, MessageLayout("json", {"v": as_}), now_ms=0)
     reader.close(for_good=True)
     assert [row for row, in decoded.rows] == right
     assert len(decoded.dead) == dead and all(letter.place.startswith("kept, id ") for letter in decoded.dead)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from scheduler.contracts.offsets import Offset
 from tests.postgresql import cluster
 from workers.engine.sinks.contract import Batch, SinkOpening
-from workers.engine.sinks.postgresql import open_postgresql
+from workers.engine.sinks.postgresql_sink import open_postgresql
 from workers.library.arrow_types import arrow_type
 
 

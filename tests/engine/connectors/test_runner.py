@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from workers.engine.connectors.contract import Message, Polled
-from workers.engine.connectors.formats import Layout
-from workers.engine.connectors.runner import Runner, Source
+from workers.engine.connectors.formats import MessageLayout
+from workers.engine.connectors.source_runner import HostedSource, Runner
 
 
 class Store:
@@ -15,7 +15,7 @@ class Store:
     def __init__(self) -> None:
         self.writes: list[tuple[int, Any]] = []
 
-    def write(self, task: str, decoded: Any, layout: Layout, *, position: Any, **_: Any) -> None:
+    def write(self, task: str, decoded: Any, layout: MessageLayout, *, position: Any, **_: Any) -> None:
         self.writes.append((len(decoded.rows), position))
 
 
@@ -38,7 +38,7 @@ def test_a_position_that_moved_on_without_an_event_is_written_once() -> None:
     polls = [Polled(position={"at": 1}), Polled(position={"at": 1}), Polled(), Polled([event], {"at": 2}),
              Polled(position={"at": 2}), Polled([event]), Polled(position={"at": 2}), Polled(position={"at": 3})]
     store, reader = Store(), Reader(polls)
-    runner = Runner(Source("t", Layout("json", {"a": "bigint"}), 10, None, dict), store, token=1)
+    runner = Runner(HostedSource("t", MessageLayout("json", {"a": "bigint"}), 10, None, dict), store, token=1)
     assert [runner._take(reader, 0) for _ in polls] == [0, 0, 0, 1, 0, 1, 0, 0]
     assert store.writes == [(0, {"at": 1}), (1, {"at": 2}), (1, None), (0, {"at": 3})]
     assert reader.written_times == 4

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from scheduler.contracts.desired import DesiredState, WantedFragment, WantedSlot
 from scheduler.model.dataflow import Task
-from workers.engine.connectors.selection import wanted_sources
+from workers.engine.connectors.source_selection import wanted_sources
 from workers.library.registry import task_types
 
 from .playing import fragment_of

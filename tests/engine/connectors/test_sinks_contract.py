@@ -13,13 +13,13 @@ import pytest
 import redis
 
 from scheduler.contracts.desired import WantedFragment
-from workers.engine.channels import codec, keys, scripts
-from workers.engine.channels.config import CAPACITY_BLOCKS
-from workers.engine.channels.registry import Channels
-from workers.engine.connectors.formats import Layout
+from workers.engine.channels import block_codec, keys, scripts
+from workers.engine.channels.channel_config import CAPACITY_BLOCKS
+from workers.engine.channels.channel_registry import Channels
+from workers.engine.connectors.formats import MessageLayout
 from workers.engine.sinks.again import REFUSED as REFUSED_ONES
 from workers.engine.sinks.again import SINCE
-from workers.engine.sinks.store import Order, SinkStore
+from workers.engine.sinks.sink_store import Order, SinkStore
 
 from .playing import Played, until
 from .sink_rigs import REFUSED, sink_rig_of
@@ -34,7 +34,7 @@ class PlayedQuery:
 
     def __init__(self, broker: redis.Redis, channel: str) -> None:
         self._broker, self.channel, self.channels = broker, channel, Channels(broker)
-        layout = Layout("json", {"n": "bigint", "text": "string"}, time_field=None)
+        layout = MessageLayout("json", {"n": "bigint", "text": "string"}, time_field=None)
         self.channels.open_channel(channel, schema_json=layout.schema_json)
         self.channels.join(channel, keys.SINK)
         self.fence, self._batch, self._seq = self.channels.take_fence(channel), 0, 0
@@ -51,7 +51,7 @@ class PlayedQuery:
         self._batch += 1
         names = [key(self.channel) for key in (keys.channel, keys.meta, keys.readers)]
         assert scripts.run(self._broker, "write", names, [
-            self.fence, self._batch, 0, len(numbers), codec.encode_block(rows), now_ms]) == 1
+            self.fence, self._batch, 0, len(numbers), block_codec.encode_block(rows), now_ms]) == 1
 
 
 @pytest.fixture(scope="module", params=[*KINDS, *(pytest.param(kind, marks=pytest.mark.long) for kind in VARIANTS)])

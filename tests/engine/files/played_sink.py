@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from workers.engine.files import disk
-from workers.engine.files.closing import Limits, close_due
+from workers.engine.files.closing import FileLimits, close_due
 from workers.engine.files.staging import Staging, begin_run, stage
 
 CHANGES = ("write", "move", "remove", "remove_folder")
@@ -75,7 +75,7 @@ class Sink:
     def close(self, *, all_of_it: bool = False, file_bytes: int = 1 << 30) -> None:
         """The keeper's turn."""
         if self.folder.exists():
-            close_due(self.folder, Limits(file_bytes, 1e9), now_s=0.0, all_of_it=all_of_it)
+            close_due(self.folder, FileLimits(file_bytes, 1e9), now_s=0.0, all_of_it=all_of_it)
 
     def haunt(self) -> None:
         """What was killed writes once more."""

@@ -14,16 +14,16 @@ import pytest
 
 from tests.small_disk import fill, small_disk
 from workers.engine.files import folder as folders
-from workers.engine.files.closing import Limits, close_due
+from workers.engine.files.closing import FileLimits, close_due
 from workers.engine.files.folder import META, FolderBusy, staged_in
 from workers.engine.files.keeper import FileKeeper, sink_folders
 from workers.engine.files.retention import Retention, let_go
 from workers.engine.files.staging import Staging, begin_run, stage
-from workers.engine.settings import from_environment
+from workers.engine.worker_settings import from_environment
 
 from .played_sink import batches_of, read
 
-NEVER = Limits(1 << 40, 1e12)
+NEVER = FileLimits(1 << 40, 1e12)
 
 
 def staged(folder: Path, *, batches: int, format: str = "json", each: int = 3, first: int = 0) -> Staging:
@@ -42,9 +42,10 @@ def age(folder: Path, seconds: float, *, now_s: float) -> None:
 def test_nothing_is_closed_before_it_is_large_or_old_enough(tmp_path):
     staged(tmp_path / "f", batches=3)
     age(tmp_path / "f", 59.0, now_s=1e6)
-    assert close_due(tmp_path / "f", Limits(1 << 30, 60.0), now_s=1e6) == []
+    assert close_due(tmp_path / "f", FileLimits(1 << 30, 60.0), now_s=1e6) == []
     age(tmp_path / "f", 60.0, now_s=1e6)
-    assert close_due(tmp_path / "f", Limits(1 << 30, 60.0), now_s=1e6) == ["events-0-000000000000-000000000002.json"]
+    assert close_due(tmp_path / "f", FileLimits(1 << 30, 60.0), now_s=1e6) == [
+        "events-0-000000000000-000000000002.json"]
 
 
 @pytest.mark.parametrize("format", ["json", "parquet"])
@@ -52,7 +53,7 @@ def test_files_have_the_size_that_was_asked_for(tmp_path, format):
     folder = tmp_path / "f"
     staged(folder, batches=40, format=format, each=50, first=10_000)
     size = staged_in(folder)[0].size
-    names = close_due(folder, Limits(10 * size - size // 2, 1e12), now_s=0.0)
+    names = close_due(folder, FileLimits(10 * size - size // 2, 1e12), now_s=0.0)
     assert [name.split("-")[3].split(".")[0].lstrip("0") for name in names] == ["9", "19", "29", "39"]
     assert [event for name in names for event in read(folder / name)] == list(range(10_000, 12_000))
 

@@ -14,12 +14,12 @@ import redis
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workers.engine.channels.registry import Channels
+from workers.engine.channels.channel_registry import Channels
 from workers.engine.measuring import feed
-from workers.engine.measuring.feed import Feed
+from workers.engine.measuring.feed import EventFeed
 from workers.engine.measuring.feeder import GENTLY, Assignment, Feeder
-from workers.engine.measuring.feeding import Feeding
-from workers.engine.trials import TrialFailed
+from workers.engine.measuring.feeder_process import Feeding
+from workers.engine.trial_store import TrialFailed
 from workers.library.registry import task_types
 
 SCHEMA = pa.schema([("_seq", pa.int64()), ("_time", pa.int64()), ("_born", pa.int64()), ("x", pa.string())])
@@ -33,7 +33,7 @@ def events(count: int, *, born: int = 5) -> pa.RecordBatch:
 
 @given(rows=st.integers(1, 40), first=st.integers(0, 100), count=st.integers(0, 100), most=st.integers(1, 30))
 def test_a_cycle_gives_every_event_in_its_turn_and_never_goes_back(rows: int, first: int, count: int, most: int):
-    batches = list(Feed(events(rows), "{}").between(first, first + count, now_ms=77, most=most))
+    batches = list(EventFeed(events(rows), "{}").between(first, first + count, now_ms=77, most=most))
     assert all(0 < batch.num_rows <= most and batch.schema == SCHEMA for batch in batches)
     turned = [row for batch in batches for row in batch.to_pylist()]
     assert [row["x"] for row in turned] == [f"e{number % rows}" for number in range(first, first + count)]
@@ -147,7 +147,7 @@ class TestFeeder:
         channels = Channels(broker)
         channels.open_channel("trial-t.in", schema_json="{}", readers=["trial-t"])
         assert channels.take_fence("trial-t.in") == 1
-        return Feeder(broker, replace(self.ASSIGNMENT, **changes), Feed(events(1_000), "{}"))
+        return Feeder(broker, replace(self.ASSIGNMENT, **changes), EventFeed(events(1_000), "{}"))
 
     def test_it_writes_blocks_as_any_writer_does(self, broker: redis.Redis):
         feeder = self.feeder(broker)

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.latency.histograms import percentile_ms
-from workers.engine.measuring.figures import (
-    Batch,
+from workers.engine.measuring.trial_figures import (
+    TrialBatch,
     achieved_per_s,
     batch_of,
     is_clear,
@@ -21,20 +21,22 @@ TRIGGER_S = 0.5
 SLOPE = 0.03  # what parts stable from unstable, as sweeps have it
 
 
-def batches_of(rate_per_s: float, capacity_per_s: float, *, fixed_s: float = 0.04, until_s: float = 8.0) -> list[Batch]:
+def batches_of(
+    rate_per_s: float, capacity_per_s: float, *, fixed_s: float = 0.04, until_s: float = 8.0
+) -> list[TrialBatch]:
     """The batches of an engine that works off so much a second, and takes so long for each batch whatever is in it."""
-    batches: list[Batch] = []
+    batches: list[TrialBatch] = []
     planned, read_to = TRIGGER_S, 0.0
     while planned < until_s:
         ended = planned + fixed_s + (planned - read_to) * rate_per_s / capacity_per_s
         count = round((planned - read_to) * rate_per_s)
-        batches.append(Batch(planned, ended, count, count, born_s=(planned + read_to) / 2))
+        batches.append(TrialBatch(planned, ended, count, count, born_s=(planned + read_to) / 2))
         read_to = planned
         planned = max(ended, planned + TRIGGER_S)
     return [batch for batch in batches if batch.ended_s <= until_s]
 
 
-def slope_of(batches: list[Batch], *, from_s: float = 2.0, now_s: float = 8.0) -> float:
+def slope_of(batches: list[TrialBatch], *, from_s: float = 2.0, now_s: float = 8.0) -> float:
     return latency_slope([batch for batch in batches if batch.ended_s >= from_s], trigger_s=TRIGGER_S, now_s=now_s)
 
 
@@ -53,14 +55,14 @@ def test_beyond_its_capacity_latency_grows_by_as_much_as_it_is_beyond(capacity: 
 def test_one_late_batch_is_no_growth(capacity: float, load: float, late: int, by_s: float):
     batches = [late_batch for late_batch in batches_of(load * capacity, capacity) if late_batch.ended_s >= 2.0]
     batch = batches[late % len(batches)]
-    batches[late % len(batches)] = Batch(
+    batches[late % len(batches)] = TrialBatch(
         batch.planned_s, batch.planned_s + batch.took_s + by_s, batch.events_in, batch.events_out, batch.born_s)
     assert abs(latency_slope(batches, trigger_s=TRIGGER_S, now_s=batches[-1].ended_s)) <= SLOPE
 
 
 def test_where_nothing_comes_out_latency_grows_with_time():
     assert latency_slope([], trigger_s=TRIGGER_S, now_s=5.0) == 1.0
-    stuck = [Batch(0.5, 0.6, 5, 5, 0.3), Batch(1.0, 1.1, 5, 5, 0.8)]
+    stuck = [TrialBatch(0.5, 0.6, 5, 5, 0.3), TrialBatch(1.0, 1.1, 5, 5, 0.8)]
     assert latency_slope(stuck, trigger_s=TRIGGER_S, now_s=6.0) > SLOPE
     assert latency_slope(stuck, trigger_s=TRIGGER_S, now_s=1.4) == 0.0
 
@@ -103,7 +105,7 @@ def test_long_batches_are_not_taken_for_growth_before_there_are_some(load: float
 @given(capacity=st.floats(20, 5_000), load=st.floats(0.1, 0.8), by_s=st.floats(0.05, 3.0))
 def test_a_late_batch_at_the_end_takes_nothing_from_what_is_achieved(capacity: float, load: float, by_s: float):
     *batches, last = batches_of(load * capacity, capacity)
-    batches.append(Batch(last.planned_s, last.ended_s + by_s, last.events_in, last.events_out, last.born_s))
+    batches.append(TrialBatch(last.planned_s, last.ended_s + by_s, last.events_in, last.events_out, last.born_s))
     assert achieved_per_s(batches, measured_s=8.0) >= 0.95 * load * capacity - 2
 
 

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import pytest
 
 from scheduler.model.task_types import TaskType
-from workers.engine.measuring import host
-from workers.engine.measuring.host import Host
+from workers.engine.measuring import trial_host
+from workers.engine.measuring.trial_host import Host
 from workers.engine.spark import compile as compiling
 from workers.library.registry import task_types
 
@@ -22,7 +22,7 @@ def test_a_task_type_whose_code_cannot_be_told_does_not_keep_a_slot_from_startin
             raise RuntimeError("its loader does what it likes")
         return "c0de"
 
-    monkeypatch.setattr(host, "code_digest", digest)
+    monkeypatch.setattr(trial_host, "code_digest", digest)
     types = {name: TaskType(name, "transform", "Made.", f"plugin:{name}") for name in ("odd", "sound")}
     made = Host(SimpleNamespace(task_types=types))
     assert made._code == {"odd": "", "sound": "c0de"}
@@ -34,8 +34,8 @@ def test_python_workers_end_with_a_trial_unless_others_have_come_to_need_them(
 ):
     """A trial that is cancelled gives its slot up at once, and ends some time later."""
     ended: list[str] = []
-    monkeypatch.setattr(host, "end_python_workers", lambda: ended.append("all"))
-    monkeypatch.setattr(host.queries, "stop", lambda query, **_: True)
+    monkeypatch.setattr(trial_host, "end_python_workers", lambda: ended.append("all"))
+    monkeypatch.setattr(trial_host.queries, "stop", lambda query, **_: True)
     own = SimpleNamespace(name="trial-1", runId="r")
     spark = SimpleNamespace(
         sparkContext=SimpleNamespace(setLogLevel=lambda level: None),

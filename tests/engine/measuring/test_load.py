@@ -12,9 +12,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from workers.engine.measuring import machine
+from workers.engine.measuring import machine_class as machine
 from workers.engine.measuring.load import TreeLoad, held_to
-from workers.engine.measuring.machine import Stolen, machine_class, slot_memory_mb
+from workers.engine.measuring.machine_class import Stolen, machine_class, slot_memory_mb
 
 # A process that starts a child when it is told to; both have two threads and burn CPU until they are told to end.
 TREE = """

@@ -21,10 +21,10 @@ from scheduler.contracts.reports import NODE_REPORTS, SLOT_REPORTS, Reports
 from scheduler.model.behind import needs_in
 from scheduler.model.estate import Estate
 from scheduler.model.fragment import Fragment, RunningTask, Slot
-from scheduler.model.settings import FragmentSettings
+from scheduler.model.settings_of_fragments import FragmentSettings
 from scheduler.model.task_types import TaskType, TaskTypes
-from workers.engine import desired, observed
-from workers.engine.channels.registry import Channels
+from workers.engine import desired_publishing, observed
+from workers.engine.channels.channel_registry import Channels
 from workers.processes import spawn, stop
 
 from .own_broker import OwnBroker
@@ -138,7 +138,7 @@ class Rig(Watched):
     slot_start_s: float = 0.0
     paces_ms: Mapping[str, int] = field(default_factory=dict)  # intervals of their own, by fragment
     real_time: frozenset[str] = frozenset()  # fragments whose batches are to stay open
-    command: Sequence[str] = (sys.executable, "-m", "workers.engine.agents.node")
+    command: Sequence[str] = (sys.executable, "-m", "workers.engine.agents.node_agent")
     process: Any = None
     channels: Channels = field(init=False)
     _wanted: tuple[Estate, Mapping[str, str] | None] | None = None
@@ -219,8 +219,8 @@ class Rig(Watched):
         estate = estate.set_to({
             name: FragmentSettings(self.paces_ms.get(name), name in self.real_time) for name in estate.fragments},
             estate.revision)
-        wanted = desired.desired_of(estate, self.node, self.task_types, self.trigger_ms, needs=needs)
-        assert desired.publish(self.broker, wanted)
+        wanted = desired_publishing.desired_of(estate, self.node, self.task_types, self.trigger_ms, needs=needs)
+        assert desired_publishing.publish(self.broker, wanted)
 
     def report(self) -> Mapping[str, Any]:
         report = self.reports().node(self.node)

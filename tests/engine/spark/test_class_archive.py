@@ -7,15 +7,15 @@ import sys
 
 import pytest
 
-from workers.engine.settings import ROOT, Settings
 from workers.engine.spark import class_archive, shared_classes
+from workers.engine.worker_settings import ROOT, Settings
 
 _OPEN = """
 import sys
 from pathlib import Path
-from workers.engine.channels.config import ChannelConfig
-from workers.engine.channels.spark import spark_conf
-from workers.engine.settings import from_environment
+from workers.engine.channels.channel_config import ChannelConfig
+from workers.engine.channels.spark_channels import spark_conf
+from workers.engine.worker_settings import from_environment
 from workers.engine.spark import shared_classes
 from workers.engine.spark.session import open_session
 settings = from_environment()

@@ -17,7 +17,7 @@ from scheduler.model.prices import Prices
 from scheduler.planning import plan_submission
 from scheduler.reuse.containment import Containment
 from tests.scheduler.sibling_index import SiblingIndex
-from workers.engine import secrets
+from workers.engine import sealed_secrets
 from workers.library import registry
 from workers.library.registry import task_types
 
@@ -114,8 +114,8 @@ def test_refined_and_posted_it_is_what_it_is_alone(broker, broker_url, tmp_path,
     with running_agent(broker, broker_url, data, slots=1, task_types=task_types(), **environment) as rig:
         rig.publish(estate)
         rig.wait(lambda: "secret hook of team city is not here" in str(rig.report()), what="it says so")
-        vault = secrets.Vault(data, {"WEIR_SECRETS_KEY": KEY})
-        secrets.publish(broker, {name: vault.seal(token) for name, token in TOKENS.items()})
+        vault = sealed_secrets.Vault(data, {"WEIR_SECRETS_KEY": KEY})
+        sealed_secrets.publish(broker, {name: vault.seal(token) for name, token in TOKENS.items()})
         rig.wait_running(*estate.fragments)
         wait_for_all(rig, receiver)
         for name in ("contained", "contained-means"):

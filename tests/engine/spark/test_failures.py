@@ -1,6 +1,13 @@
 """Why a query failed, said in one line: without a driver, on texts as Spark gives them."""
 
-from workers.engine.spark.failures import EXECUTOR_IS_LOST, Cause, TaskCode, explain, explain_error, is_broker_away
+from workers.engine.spark.failure_messages import (
+    EXECUTOR_IS_LOST,
+    Cause,
+    TaskCode,
+    explain,
+    explain_error,
+    is_broker_away,
+)
 from workers.library.config import InvalidConfig
 
 PYTHON = """Job aborted due to stage failure: Task 0 in stage 3.0 failed 1 times, most recent failure: Lost task 0.0:

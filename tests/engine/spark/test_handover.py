@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from scheduler.model.fragment import Fragment, RunningTask
-from scheduler.reuse.handover import Piece, recut_in
+from scheduler.reuse.handover import CutPiece, recut_in
 from workers.engine.channels import keys
 
 from .rig import NODE, Rig, estate_of
@@ -140,7 +140,7 @@ class Series:
         self.estate = replace(self.estate, generation=rig.version)
         grown(rig, self.out)
 
-    def recut(self, *pieces: Piece) -> tuple[str, ...]:
+    def recut(self, *pieces: CutPiece) -> tuple[str, ...]:
         """Ask for the line in other pieces, in one step; their names."""
         path = [self.estate.fragments[name] for name in self.path]
         change = recut_in(self.estate, path, pieces, outputs={"out"})
@@ -163,14 +163,14 @@ class Series:
         assert set(self.rig.channels.info(self.estate.channel_of("t1")).readers) == outside
 
 
-FOUR = (Piece(2, f"{NODE}/0"), Piece(1, f"{NODE}/1"), Piece(1, f"{NODE}/0"), Piece(1, f"{NODE}/1"))
+FOUR = (CutPiece(2, f"{NODE}/0"), CutPiece(1, f"{NODE}/1"), CutPiece(1, f"{NODE}/0"), CutPiece(1, f"{NODE}/1"))
 
 
 @pytest.mark.long  # the test above fuses and cuts, by the same step
 def test_four_queries_become_one_in_one_step_and_four_again(rig: Rig):
     series = Series(rig, "s")
     bystander = rig.fragment("s1-4")["run_id"]
-    for pieces in ((Piece(5, f"{NODE}/0"),), FOUR):
+    for pieces in ((CutPiece(5, f"{NODE}/0"),), FOUR):
         before = tuple(series.path)
         handed_over(rig, series.recut(*pieces), before)
         grown(rig, series.out)
@@ -186,7 +186,7 @@ def test_whenever_a_slot_dies_while_four_become_one_and_four_again_nothing_is_lo
     rig: Rig, slot: str, after_ms: int
 ):
     series = Series(rig, f"k{slot}x{after_ms}x")
-    for pieces in ((Piece(5, f"{NODE}/0"),), FOUR):
+    for pieces in ((CutPiece(5, f"{NODE}/0"),), FOUR):
         before = tuple(series.path)
         new = series.recut(*pieces)
         time.sleep(after_ms / 1000)

@@ -12,13 +12,13 @@ import pytest
 from scheduler.changing import plan_change
 from scheduler.contracts.reports import RUNNING
 from scheduler.latency.batch_costs import BatchesSeen, batch_cost
-from scheduler.latency.pacing import Queries, Wanted, pace
-from scheduler.latency.status import TOLERATED
+from scheduler.latency.limits_met import TOLERATED
+from scheduler.latency.pacing import LimitOnWay, Queries, pace
 from scheduler.latency.ways import way_of
 from scheduler.model.costs import DECLARED
 from scheduler.model.dataflow import Dataflow
 from scheduler.model.errors import WeirError
-from scheduler.model.latency import LatencyLimit
+from scheduler.model.latency_limits import LatencyLimit
 from scheduler.model.prices import Prices
 from scheduler.moving import plan_move
 from workers.engine import observed
@@ -137,7 +137,7 @@ class Changing:
         reads = {
             name: tuple({estate.places[parent][0] for parent in estate.tasks[estate.fragments[name].tasks[0]].parents})
             for name in costs}
-        wants = [Wanted(name, way_of(estate, name, flow.limit), flow.limit.limit_s)
+        wants = [LimitOnWay(name, way_of(estate, name, flow.limit), flow.limit.limit_s)
                  for name, flow in self.flows.items()]
         paced = pace(Queries(
             costs, reads, slot_of={name: estate.fragments[name].slot for name in costs},

@@ -10,7 +10,7 @@ from scheduler.latency.constraints import LatencyConstraint, along
 from scheduler.latency.runtime_graph import Channel, RuntimeGraph, Vertex
 from scheduler.latency.setting_up import qos_setups
 from scheduler.model.fragment import Fragment, RunningTask, node_of
-from workers.engine import qos
+from workers.engine import qos_store
 from workers.engine.channels import keys
 
 from .conftest import NODES
@@ -64,7 +64,7 @@ def test_managers_make_a_violated_limit_hold_and_take_no_more_for_a_looser_one_w
         setups = qos_setups(
             graph, [LatencyConstraint(along((first, then)), limit_s, 60.0)], version=version,
             longest_ms={first: 8_000, then: 8_000}, sources={first}, reads={then: {f"{first}.0": first}})
-        qos.publish(hosts.broker, setups.values(), at_ms=time.time_ns() // 1_000_000)
+        qos_store.publish(hosts.broker, setups.values(), at_ms=time.time_ns() // 1_000_000)
 
     watch(LIMIT_S, 1)
     hosts.wait(lambda: min(intervals_ms()) < BEGIN_MS, what="a manager has stepped")
@@ -81,7 +81,7 @@ def test_managers_make_a_violated_limit_hold_and_take_no_more_for_a_looser_one_w
     assert received == list(range(received[0], received[0] + len(received))), "each event once, in order"
     stepped = [fields for _, fields in hosts.broker.xrange(keys.EVENTS) if fields[b"kind"] == b'"stepped"']
     assert stepped, "what managers changed is for the site to note when it is back"
-    qos.publish(hosts.broker, [qos.QosSetup(node=node) for node in NODES], at_ms=0)
+    qos_store.publish(hosts.broker, [qos_store.QosSetup(node=node) for node in NODES], at_ms=0)
     for rig in hosts.nodes.values():
         rig.paces_ms = {}
     hosts.end()

@@ -18,7 +18,7 @@ from scheduler.model.estate import Estate
 from scheduler.model.fragment import Slot
 from scheduler.model.prices import Prices
 from scheduler.planning import plan_removal, plan_submission
-from scheduler.step_kinds import Evidence, steps_done
+from scheduler.step_kinds import EnactmentEvidence, steps_done
 from workers.library.registry import task_types
 
 from .recording import EVENTS, recorded  # noqa: F401
@@ -209,7 +209,7 @@ def run_merged(
         plan = plan_removal(estate, removed, task_types=task_types(), prices=Prices())
         left = apply_plan(estate, plan)
         rig.publish(left)
-        rig.wait(lambda: steps_done(plan, Evidence(rig.reports())) == {step.key for step in plan.steps})
+        rig.wait(lambda: steps_done(plan, EnactmentEvidence(rig.reports())) == {step.key for step in plan.steps})
         patient(lambda: came_through(rig, left), what="everything came through")
     return {name: collected[channel] for name, channel in channels.items()}
 

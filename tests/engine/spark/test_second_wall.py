@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.broker]
 LOOT = "what-nobody-may-have"
 VARIABLES = {name: LOOT for name in (
     "DATABASE_URL", "WEIR_SECRET_KEY", "WEIR_SECRETS_KEY", "EMAIL_URL", "WEIR_METRICS_TOKEN", "SOME_OTHER_TOKEN")}
-AGENT = ("-m", "workers.engine.agents.node")
+AGENT = ("-m", "workers.engine.agents.node_agent")
 WITHOUT_LANDLOCK = ("-c", "from workers import walls; walls.landlock_version = lambda: 0; "
                     "from workers.engine.agents import node; node.main()")
 OF_OTHERS = (  # by what it is: below the data folder

@@ -7,19 +7,19 @@ from uuid import uuid4
 import pytest
 
 from scheduler.contracts.looks import DONE, FAILED, LookOrder
-from workers.engine import looks
+from workers.engine import look_store
 
 from .rig import NODE, Rig
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker]
 
 
-def shown(rig: Rig, task_type: str, config: dict) -> looks.Seen:
+def shown(rig: Rig, task_type: str, config: dict) -> look_store.LookProgress:
     order = LookOrder(uuid4().hex, NODE, task_type, config)
-    looks.order(rig.broker, order, owner="somebody")
+    look_store.order(rig.broker, order, owner="somebody")
 
-    def over() -> looks.Seen | None:
-        seen = looks.seen(rig.broker, order.id, owner="somebody")
+    def over() -> look_store.LookProgress | None:
+        seen = look_store.seen(rig.broker, order.id, owner="somebody")
         return seen if seen is not None and seen.state.is_over else None
 
     return rig.wait(over, what="a look")

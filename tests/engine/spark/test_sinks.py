@@ -13,7 +13,7 @@ import redis
 
 from tests.engine.connectors.rigs import PostgresqlRig, rig_of
 from tests.postgresql import cluster
-from workers.engine.secrets import Vault, publish
+from workers.engine.sealed_secrets import Vault, publish
 
 from .planned import PlannedEstate
 from .rig import Rig, catalogue, running_agent

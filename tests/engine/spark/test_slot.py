@@ -11,12 +11,12 @@ import pytest
 from scheduler.contracts.trials import TrialOrder
 from scheduler.model.fragment import Fragment, RunningTask
 from scheduler.performance.attribution import Counters, attribute, grown, query_work
-from workers.engine import trials
-from workers.engine.agents.supervising.usage import TREE_EVERY_MS
+from workers.engine import trial_store
+from workers.engine.agents.supervising.slot_usage import TREE_EVERY_MS
 from workers.engine.channels import keys
 from workers.engine.counters import read_counters
 from workers.engine.files.folder import staged_in
-from workers.engine.measuring.figures import Batch, achieved_per_s, latency_slope
+from workers.engine.measuring.trial_figures import TrialBatch, achieved_per_s, latency_slope
 
 from .flow import Flow, bundle
 from .rig import NODE, Rig, estate_of
@@ -305,13 +305,13 @@ def test_a_task_is_measured_in_a_slot_that_nothing_runs_on(rig):
         "t", NODE, "1", "in_python", {}, threads=2, rate_per_s=100.0, warm_up_s=1.0, first_warm_up_s=3.0, seconds=2.5,
         driver_warm_up_s=0.5,
         feed=({"type": "numbers", "config": {"rate_per_s": 20}},))
-    trials.order(rig.broker, order)
-    result = rig.wait(lambda: trials.result(rig.broker, "t"), what="the trial has a result")
+    trial_store.order(rig.broker, order)
+    result = rig.wait(lambda: trial_store.result(rig.broker, "t"), what="the trial has a result")
     assert result.ok, result
     # What piled up while a busy machine started the query comes through besides, however much that is.
     assert result.achieved_per_s > 60 and result.selectivity == pytest.approx(1.0)
     assert result.latency_s and result.cpu > 0 and result.memory > 0 and result.versions["type"] == 1
-    batches = [Batch(*row) for row in result.batches]
+    batches = [TrialBatch(*row) for row in result.batches]
     trigger_s = result.machine["trigger_ms"] / 1000
     told_again = latency_slope(batches, trigger_s=trigger_s, now_s=result.measured_s)
     assert told_again == pytest.approx(result.latency_slope, abs=1e-3), "it can be judged by what is kept"

@@ -16,7 +16,7 @@ import pytest
 from scheduler.model.columns import number_of
 from scheduler.model.fragment import Fragment, RunningTask, node_of
 from tests.postgresql import cluster
-from workers.engine.secrets import Vault, publish
+from workers.engine.sealed_secrets import Vault, publish
 
 from .conftest import NODES
 from .outside import Bucket, Database, Messages, Outside, growing

@@ -12,7 +12,7 @@ import pytest
 
 from scheduler.contracts.desired import made_in
 from scheduler.model.fragment import Fragment, RunningTask
-from scheduler.reuse.handover import Piece, recut
+from scheduler.reuse.handover import CutPiece, recut
 from workers.engine.agents.transport.ahead import LIMITS, is_worth_another
 
 from .rig import Hosts, estate_of
@@ -45,7 +45,7 @@ class Hoarding:
         """The query goes to the other node; nothing is waited for."""
         slot = next(slot.name for slot in self.hosts.slots if slot.name != self.query.slot)
         change = recut(
-            [self.query], [Piece(2, slot)], upstream=[self.source], outputs={"out"}, generation=self.hosts.version)
+            [self.query], [CutPiece(2, slot)], upstream=[self.source], outputs={"out"}, generation=self.hosts.version)
         self.query = change.after[change.steps[0].fragment]
         self.source = change.after.get(self.source.id, self.source)
         self.publish()

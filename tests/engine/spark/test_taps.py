@@ -10,7 +10,7 @@ import signal
 
 import pytest
 
-from workers.engine.channels import codec, keys
+from workers.engine.channels import block_codec, keys
 from workers.engine.taps import Tapped, newest_events
 
 from .flow import Flow, bundle
@@ -30,7 +30,9 @@ def shown(rig: Rig, stream: Tapped) -> list[int]:
 def copied(rig: Rig, task: str, query: str) -> set[int]:
     """The numbers of all that the valve of one query copied of a stream."""
     blocks = rig.broker.lrange(keys.tapped(task, query), 0, -1)
-    return {seq for block in blocks for batch in codec.decode_block(block) for seq in batch.column("_seq").to_pylist()}
+    return {
+        seq for block in blocks for batch in block_codec.decode_block(block)
+        for seq in batch.column("_seq").to_pylist()}
 
 
 def test_events_of_all_queries_of_a_divided_task_show_together_also_after_a_slot_died(rig: Rig) -> None:

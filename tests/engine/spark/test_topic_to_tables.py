@@ -16,7 +16,7 @@ from deltalake.exceptions import TableNotFoundError
 
 from tests.engine.connectors.rigs import PostgresqlRig, rig_of
 from tests.postgresql import cluster
-from workers.engine.secrets import Vault, publish
+from workers.engine.sealed_secrets import Vault, publish
 
 from .own_broker import OwnBroker, own_broker
 from .rig import catalogue, running_agent

@@ -12,7 +12,7 @@ import pytest
 from scheduler.contracts.trials import TrialOrder
 from scheduler.performance.modelling import Sweep
 from tests.benches.profiles import SweepTarget, ordered, sweep
-from workers.engine import trials
+from workers.engine import trial_store
 from workers.engine.channels import keys
 from workers.library.code import code_digest
 from workers.library.registry import task_types
@@ -61,8 +61,8 @@ def test_what_a_task_fails_with_is_told(rig: Rig, tmp_path):
     broken = tmp_path / "broken"
     broken.touch()
     fragile = order("b", "fragile", {"broken_while": str(broken)}, threads=1, rate_per_s=20.0)
-    trials.order(rig.broker, fragile)
-    result = rig.wait(lambda: trials.result(rig.broker, "b"))
+    trial_store.order(rig.broker, fragile)
+    result = rig.wait(lambda: trial_store.result(rig.broker, "b"))
     assert (result.ok, result.code) == (False, "task_failed") and "broken is broken" in result.message
 
 
@@ -79,12 +79,12 @@ def test_a_sweep_finds_what_one_and_two_threads_sustain(rig: Rig):
 
 
 def test_nothing_stays_of_a_trial_whose_slot_is_killed(rig: Rig):
-    trials.order(rig.broker, order("dead", "wait", {"pause": 20}, threads=2, rate_per_s=50.0, seconds=60.0))
-    rig.wait(lambda: getattr(trials.progress(rig.broker, "dead"), "state", "") == "measuring")
+    trial_store.order(rig.broker, order("dead", "wait", {"pause": 20}, threads=2, rate_per_s=50.0, seconds=60.0))
+    rig.wait(lambda: getattr(trial_store.progress(rig.broker, "dead"), "state", "") == "measuring")
     checkpoint = rig.data_dir / "checkpoints" / "trial-dead"
     assert checkpoint.is_dir() and rig.broker.exists(keys.channel("trial-dead.in")) and feeders(rig)
     os.kill(rig.slot_pid("1"), signal.SIGKILL)
-    result = rig.wait(lambda: trials.result(rig.broker, "dead"))
+    result = rig.wait(lambda: trial_store.result(rig.broker, "dead"))
     assert (result.code, result.passing) == ("slot_died", True)
     rig.wait(lambda: not feeders(rig), what="the feeder is gone")
     assert not checkpoint.exists()

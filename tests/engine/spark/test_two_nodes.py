@@ -23,8 +23,8 @@ from scheduler.planning import plan_removal, plan_submission
 from scheduler.rescheduling import bound, plan_schedule, schedulable
 from scheduler.reuse.division import WantedBundle, divided_anew
 from scheduler.scheduling import prepare, schedule
-from scheduler.step_kinds import Evidence, steps_done
-from workers.engine import desired
+from scheduler.step_kinds import EnactmentEvidence, steps_done
+from workers.engine import desired_publishing
 from workers.engine.channels import keys
 from workers.engine.observed import read_reports
 
@@ -165,7 +165,7 @@ class Planned:
         return self.hosts.reports().left
 
     def is_enacted(self) -> bool:
-        done = steps_done(self.plan, Evidence(self.hosts.reports()))
+        done = steps_done(self.plan, EnactmentEvidence(self.hosts.reports()))
         return done == {step.key for step in self.plan.steps}
 
     def wait_enacted(self) -> None:
@@ -266,7 +266,7 @@ def test_what_cannot_leave_its_node_is_refused_before_anything_happens(hosts: Ho
     flow.submit(rate_per_s=200)
     flow.wait_enacted()
     nodes = {task: slot.partition("/")[0] for task in ("count", "sum") for slot in flow.bundles(task).values()}
-    wanted = {node: desired.read(hosts.broker, node) for node in NODES}
+    wanted = {node: desired_publishing.read(hosts.broker, node) for node in NODES}
     queries = {
         name: fragment["run_id"] for slot in hosts.report()["slots"].values() 
         for name, fragment in slot["fragments"].items()}
@@ -282,7 +282,7 @@ def test_what_cannot_leave_its_node_is_refused_before_anything_happens(hosts: Ho
         divided_anew("sum", fragment, [WantedBundle(f"{other}/0", 1, 1.0)], ids=iter(["x"]))
     grows(hosts, flow.channel("sums"))
     check_sums(hosts, flow.channel("sums"))
-    assert {node: desired.read(hosts.broker, node) for node in NODES} == wanted
+    assert {node: desired_publishing.read(hosts.broker, node) for node in NODES} == wanted
     assert {
         name: fragment["run_id"] for slot in hosts.report()["slots"].values()
         for name, fragment in slot["fragments"].items()} == queries, "every query runs on"

@@ -12,7 +12,7 @@ from scheduler.model.fragment import Slot
 from scheduler.model.plan import Plan
 from scheduler.model.prices import Prices
 from scheduler.planning import plan_submission
-from scheduler.step_kinds import Evidence, steps_done
+from scheduler.step_kinds import EnactmentEvidence, steps_done
 from workers.library.registry import task_types
 
 from .rig import NODE, Rig
@@ -89,7 +89,9 @@ def test_sinks_that_stay_miss_nothing_and_new_ones_begin_with_the_plan(rig: Rig)
             estate = apply_plan(estate, plan)
             assert {running: estate.places[running] for running in plan.reused} == places
             rig.publish(estate)
-            rig.wait(lambda plan=plan: steps_done(plan, Evidence(rig.reports())) == {step.key for step in plan.steps})
+            rig.wait(
+                lambda plan=plan: steps_done(plan, EnactmentEvidence(rig.reports())) == {
+                    step.key for step in plan.steps})
             count = len(collected[channels["out"]])
             rig.wait(lambda count=count: len(collected[channels["out"]]) >= count + 20, what="it goes on delivering")
         assert channels == {

@@ -7,10 +7,10 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scheduler.alerting.alert_values import AlertReading, Element
 from scheduler.alerting.causes import without_symptoms
-from scheduler.alerting.kinds import RULE_KINDS
+from scheduler.alerting.rule_kinds import RULE_KINDS
 from scheduler.alerting.silence import LEAST_KNOWN, silence
-from scheduler.alerting.values import Element, Reading
 
 KINDS = [kind for kind in RULE_KINDS.values() if kind.scope == "team"]
 RULES = {f"team:city/{kind.name}": kind.rule("team:city") for kind in KINDS}
@@ -35,7 +35,7 @@ def test_of_what_is_wrong_with_a_dataflow_just_what_nothing_explains_is_told(wro
     for (rule_id, flow), is_wrong in wrong.items():
         rule = RULES[rule_id]
         value = None if is_wrong is None else rule.threshold if is_wrong else rule.clear_threshold / 2 - 1
-        readings[rule_id][Element("dataflow", flow)] = Reading(value=value, cause="c", dataflow=flow)
+        readings[rule_id][Element("dataflow", flow)] = AlertReading(value=value, cause="c", dataflow=flow)
     after = without_symptoms(RULES, readings)
     assert {rule_id: set(of_rule) for rule_id, of_rule in after.items()} == {
         rule_id: set(of_rule) for rule_id, of_rule in readings.items()}

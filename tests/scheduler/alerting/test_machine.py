@@ -8,20 +8,29 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from scheduler.alerting.alert_states import GONE, OFF, EvaluationInput, evaluate
+from scheduler.alerting.alert_values import (
+    FIRING,
+    RESOLVED,
+    SEVERITIES,
+    AlertReading,
+    AlertRule,
+    AlertState,
+    Element,
+    alert_key,
+)
 from scheduler.alerting.grouping import FIRED, MORE, OVER, WAIT_S, WINDOW_S, Group, Member, Mute, look_at
-from scheduler.alerting.kinds import RULE_KINDS
-from scheduler.alerting.machine import GONE, OFF, Round, evaluate
 from scheduler.alerting.retrying import LONGEST_S, MOST_ATTEMPTS, next_attempt_s
-from scheduler.alerting.values import FIRING, RESOLVED, SEVERITIES, AlertState, Element, Reading, Rule, alert_key
+from scheduler.alerting.rule_kinds import RULE_KINDS
 
 FLOW = Element("dataflow", "d1")
 WATCHED = ("team:city/latency", FLOW)
 STEP_S = 10
 
 
-def rule(*, for_s: int = 30, clear_for_s: int = 20, above: bool = True) -> Rule:
+def rule(*, for_s: int = 30, clear_for_s: int = 20, above: bool = True) -> AlertRule:
     low, high = 80.0, 100.0
-    return Rule(
+    return AlertRule(
         id=WATCHED[0], kind="latency", threshold=high if above else low, clear_threshold=low if above else high,
         for_s=for_s, clear_for_s=clear_for_s, severity="warning", above=above)
 
@@ -29,14 +38,14 @@ def rule(*, for_s: int = 30, clear_for_s: int = 20, above: bool = True) -> Rule:
 class Played:
     """Rounds one after the other, and what came of them."""
 
-    def __init__(self, of: Rule) -> None:
+    def __init__(self, of: AlertRule) -> None:
         self.rule, self.now_s = of, 1_000
         self.states: dict = {}
         self.log: list[tuple[int, str, str]] = []
 
     def step(self, value: float | None, *, gone: bool = False, unread: bool = False, off: bool = False) -> list:
-        readings = {} if unread else {self.rule.id: {} if gone else {FLOW: Reading(value=value, cause="c")}}
-        known = Round({} if off else {self.rule.id: self.rule}, readings, self.now_s, dict(self.states))
+        readings = {} if unread else {self.rule.id: {} if gone else {FLOW: AlertReading(value=value, cause="c")}}
+        known = EvaluationInput({} if off else {self.rule.id: self.rule}, readings, self.now_s, dict(self.states))
         changes = list(evaluate(known))
         assert changes == list(evaluate(known))
         for change in changes:
@@ -121,7 +130,9 @@ def test_an_evaluator_that_is_killed_before_it_stores_loses_and_doubles_nothing(
     for value, kills in rounds:
         smooth.step(value)
         for _ in range(kills):  # evaluated, and nothing of it stored
-            evaluate(Round({broken.rule.id: broken.rule}, {broken.rule.id: {FLOW: Reading(value=value, cause="c")}},
+            evaluate(
+                EvaluationInput(
+                    {broken.rule.id: broken.rule}, {broken.rule.id: {FLOW: AlertReading(value=value, cause="c")}},
                            broken.now_s, dict(broken.states)))
         broken.step(value)
     assert (smooth.log, smooth.states) == (broken.log, broken.states)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from scheduler.contracts.describe import CONTRACTS
+from scheduler.contracts.contract_schemas import CONTRACTS
 
 FILE = Path(__file__).with_name("fields.txt")
 Fields = dict[str, str]  # type by "<contract>/<value>.<field>"; a field that may be missing has "?" behind its type

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from scheduler.contracts.codec import InvalidContract
-from scheduler.contracts.desired import DESIRED_STATES, WANTED_FRAGMENTS, DesiredState, Input, Writer
+from scheduler.contracts.desired import DESIRED_STATES, WANTED_FRAGMENTS, ChannelWriter, DesiredState, Input
 
 # As the site of af0fdcb wrote it.
 OLD = {
@@ -37,7 +37,7 @@ def test_a_desired_state_of_an_earlier_version_reads() -> None:
     assert first.tasks[0].config == {"seed": 7, "x": [1, None]}
     assert (second.threads, second.leaving, second.trigger_ms) == (3, True, 500)
     assert [item.ending for item in second.inputs] == [False, True] and second.inputs[0] == Input("f1-0.2@f5-1", "p")
-    assert second.writers == {"f1-0.2@f5-1": Writer("f1-0", 2, "f5-0")}
+    assert second.writers == {"f1-0.2@f5-1": ChannelWriter("f1-0", 2, "f5-0")}
     assert set(desired.outgoing) == {"f2-0"}
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.contracts.codec import InvalidContract
-from scheduler.contracts.describe import CONTRACTS, described
+from scheduler.contracts.contract_schemas import CONTRACTS, described
 from scheduler.contracts.reports import NODE_REPORTS, NodeReport, QueryReport, Reports, SlotReport, SlotUse, reports_of
 
 # As an agent of af0fdcb wrote it: what is not known is left out, positions are strings.

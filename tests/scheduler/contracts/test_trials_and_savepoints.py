@@ -11,7 +11,14 @@ from hypothesis import strategies as st
 from scheduler.contracts.codec import InvalidContract
 from scheduler.contracts.offsets import Offset
 from scheduler.contracts.savepoints import RESTORE_POINTS, SAVEPOINTS, RestorePoint, Savepoint
-from scheduler.contracts.trials import TRIAL_ORDERS, TRIAL_PROGRESS, TRIAL_RESULTS, Progress, Sample, TrialOrder
+from scheduler.contracts.trials import (
+    TRIAL_ORDERS,
+    TRIAL_PROGRESS,
+    TRIAL_RESULTS,
+    TrialOrder,
+    TrialProgress,
+    TrialSample,
+)
 from scheduler.contracts.trials import TrialResult as Result
 
 names = st.text("abc", min_size=1, max_size=3)
@@ -21,7 +28,7 @@ orders = st.builds(
     config=st.dictionaries(names, st.none() | st.integers() | names), threads=st.integers(1, 99), rate_per_s=numbers,
     feed=st.lists(st.fixed_dictionaries({"type": names, "config": st.just({})}), max_size=2), approved=st.booleans())
 samples = st.builds(
-    Sample, at_s=numbers, latency_s=st.none() | numbers, events_per_s=numbers, cpu=numbers, memory=numbers)
+    TrialSample, at_s=numbers, latency_s=st.none() | numbers, events_per_s=numbers, cpu=numbers, memory=numbers)
 results = st.builds(
     Result, id=names, ok=st.booleans(), threads=st.integers(0, 9), selectivity=st.none() | numbers,
     latency_s=st.dictionaries(names, numbers), series=st.lists(samples, max_size=2).map(tuple),
@@ -37,7 +44,7 @@ restore_points = st.builds(
     RestorePoint, source_offset=source_offsets, offsets=offsets, batch_bases=bases, states=states)
 written = st.one_of(
     st.tuples(st.just(TRIAL_ORDERS), orders), st.tuples(st.just(TRIAL_RESULTS), results),
-    st.tuples(st.just(TRIAL_PROGRESS), st.builds(Progress, state=names, at_ms=st.integers(0, 9), of_s=numbers)),
+    st.tuples(st.just(TRIAL_PROGRESS), st.builds(TrialProgress, state=names, at_ms=st.integers(0, 9), of_s=numbers)),
     st.tuples(st.just(SAVEPOINTS), savepoints), st.tuples(st.just(RESTORE_POINTS), restore_points))
 
 

@@ -13,15 +13,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from random import Random
 
-from scheduler.controllers.changes import Aspect, Change
-from scheduler.controllers.engine import Step, step
-from scheduler.controllers.protocol import (
+from scheduler.controllers.changes import Aspect, AspectChange
+from scheduler.controllers.control_loop import LoopStep, step
+from scheduler.controllers.controller_port import (
+    CommandProgress,
     Effect,
+    MeasureSample,
     Observations,
-    Progress,
-    Sample,
 )
-from scheduler.controllers.values import (
+from scheduler.controllers.loop_values import (
     ACTS,
     BROKEN,
     DAY_S,
@@ -35,16 +35,16 @@ from scheduler.controllers.values import (
     Begin,
     Command,
     Decision,
+    LoopState,
     Policy,
     RollBack,
     Round,
-    State,
 )
 
 from .followers import LOAD, SIZES, SUBJECTS, TEAMS, Follower
 
 CLOCKS_DIFFER_S = 400.0  # between workers, now and then: so exact are all spans of time
-StepFunction = Callable[..., Step]
+StepFunction = Callable[..., LoopStep]
 
 
 CONTROLLERS = (
@@ -75,14 +75,14 @@ class World:
     seed: int
     step: StepFunction = step
     now_s: float = 1e9
-    state: State = field(default_factory=State)
+    state: LoopState = field(default_factory=LoopState)
     carried: dict[str, Carried] = field(default_factory=dict)
     values: dict[tuple[str, str], str] = field(default_factory=dict)
-    log: list[tuple[float, str, bool, Change]] = field(default_factory=list)
+    log: list[tuple[float, str, bool, AspectChange]] = field(default_factory=list)
     decided: dict[str, tuple[Round, dict[str, Policy]]] = field(default_factory=dict)
     evidence_age_s: dict[str, float] = field(default_factory=dict)
     delayed: list[Command] = field(default_factory=list)
-    seen: dict[str, Progress] = field(default_factory=dict)
+    seen: dict[str, CommandProgress] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         chance = self.chance = Random(self.seed)
@@ -146,7 +146,8 @@ class World:
 
     def _observations(self, controller: Follower, decides: bool) -> Observations:
         if not self._strikes():
-            self.seen = {key: Progress(carried.phase, refused=carried.refused) for key, carried in self.carried.items()}
+            self.seen = {
+                key: CommandProgress(carried.phase, refused=carried.refused) for key, carried in self.carried.items()}
         evidence = {subject: (self._load(subject), self.values[Aspect.SLOT, subject]) for subject in SUBJECTS}
         measured_s = self.now_s
         if self._strikes():
@@ -169,7 +170,7 @@ class World:
         if begin_s < turn.changed_s:
             true = 1.7 - true  # and says the opposite
         moments = [begin_s + 10.0 * number for number in range(40) if begin_s + 10.0 * number <= self.now_s]
-        return Effect(begin_s, tuple(Sample(at_s, {"cores": self._measured(true)}) for at_s in moments))
+        return Effect(begin_s, tuple(MeasureSample(at_s, {"cores": self._measured(true)}) for at_s in moments))
 
     def _measured(self, true: float) -> float:
         if self.chance.random() < 0.2:

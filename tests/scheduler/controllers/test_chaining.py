@@ -9,18 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scheduler.controllers.batch_opening import LIMITED
 from scheduler.controllers.chaining import FUSES_BELOW, UNDO, Chaining, Chains, FusedChain, LateWay
-from scheduler.controllers.changes import Aspect, Carriage, Change
+from scheduler.controllers.changes import Aspect, AspectChange, Carriage
+from scheduler.controllers.control_loop import step as engine_step
+from scheduler.controllers.controller_port import Effect, MeasureSample, Observations
 from scheduler.controllers.defragmentation import CORES, Candidate
-from scheduler.controllers.engine import step as engine_step
-from scheduler.controllers.opening import LIMITED
-from scheduler.controllers.protocol import Effect, Observations, Sample
-from scheduler.controllers.values import OFF, Policy, State
-from scheduler.latency.chaining import CAPACITY, ChainingFacts
+from scheduler.controllers.loop_values import OFF, LoopState, Policy
 from scheduler.latency.runtime_graph import Channel, RuntimeGraph, Vertex
-from scheduler.reuse.defragment import Fusion, Load
+from scheduler.latency.task_chaining import CAPACITY, ChainingFacts
+from scheduler.reuse.defragment import Fusion, StepLoad
 
-LOAD = Load(50.0, ((50.0, 20.0),), 1.0)
+LOAD = StepLoad(50.0, ((50.0, 20.0),), 1.0)
 
 
 def step(series: str, **more: object) -> Candidate:
@@ -74,10 +74,10 @@ def test_where_a_budget_stands_against_the_longest_series_a_shorter_one_is_fused
     chains = evidence("abc", touched={"abc": ("roads",), "bc": ("roads",)})
     policies = {"city": Policy("acts"), "roads": Policy("acts", changes_per_hour=0)}
 
-    done = engine_step(Chaining(), State(), Observations(chains, 1_000.0), policies, now_s=1_000.0)
+    done = engine_step(Chaining(), LoopState(), Observations(chains, 1_000.0), policies, now_s=1_000.0)
     assert [turn.decision.arguments["queries"] for turn in done.state.rounds] == ["a b"]
     policies["roads"] = Policy("acts")
-    done = engine_step(Chaining(), State(), Observations(chains, 1_000.0), policies, now_s=1_000.0)
+    done = engine_step(Chaining(), LoopState(), Observations(chains, 1_000.0), policies, now_s=1_000.0)
     assert [turn.decision.arguments["queries"] for turn in done.state.rounds] == ["a b c"]
 
 
@@ -119,13 +119,13 @@ def test_a_chain_is_held_to_its_limit_however_that_is_counted(
     assert bound.before == (1000 * latency_s if measured_ms is None else measured_ms)
     assert noted.items() <= decision.arguments.items()
     effect = Effect(0.0, tuple(
-        Sample(10.0 * point, {LIMITED: times * bound.at_most, CORES: 0.1}, 50.0) for point in range(12)))
+        MeasureSample(10.0 * point, {LIMITED: times * bound.at_most, CORES: 0.1}, 50.0) for point in range(12)))
     verdict, _ = Chaining().check(decision.promise, effect)
     assert verdict == ("broken" if times > 1 else "kept")
 
 
 def test_a_chain_with_a_task_that_somebody_keeps_apart_by_now_is_cut() -> None:
-    change = Change(Aspect.STREAM, "ta>tb", Carriage.CHANNEL, Carriage.WITHIN)
+    change = AspectChange(Aspect.STREAM, "ta>tb", Carriage.CHANNEL, Carriage.WITHIN)
     chain = FusedChain("round-7", "flow", "city", (), (change,), 0.2, unwanted=True)
     (cut,) = Chaining().evaluate(Chains((), RuntimeGraph((), ()), ChainingFacts({}, {}), (chain,)), {}).decisions
 
@@ -138,7 +138,7 @@ def test_a_team_that_turned_it_off_is_left_alone() -> None:
 
 
 def test_a_chain_that_takes_a_core_is_cut_before_anything_is_fused() -> None:
-    change = Change(Aspect.STREAM, "ta>tb", Carriage.CHANNEL, Carriage.WITHIN)
+    change = AspectChange(Aspect.STREAM, "ta>tb", Carriage.CHANNEL, Carriage.WITHIN)
     chain = FusedChain("round-7", "flow", "city", (), (change,), 0.95)
 
     first, second = decided(evidence("cd", fused=(chain,)))

@@ -10,12 +10,12 @@ from itertools import combinations, pairwise
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from scheduler.controllers.batch_opening import LIMITED
 from scheduler.controllers.chaining import FUSES_BELOW, UNDO, Chaining, Chains, FusedChain, LateWay
+from scheduler.controllers.control_loop import step
+from scheduler.controllers.controller_port import CommandProgress, Effect, MeasureSample, Observations
 from scheduler.controllers.defragmentation import CORES, LATENCY, Candidate
-from scheduler.controllers.engine import step
-from scheduler.controllers.opening import LIMITED
-from scheduler.controllers.protocol import Effect, Observations, Progress, Sample
-from scheduler.controllers.values import (
+from scheduler.controllers.loop_values import (
     ACTS,
     CHECKING,
     ENACTING,
@@ -23,16 +23,16 @@ from scheduler.controllers.values import (
     UNCHECKED,
     Begin,
     Command,
+    LoopState,
     Policy,
     RollBack,
     Round,
-    State,
 )
-from scheduler.latency.chaining import CAPACITY, ChainingFacts
 from scheduler.latency.runtime_graph import Channel, RuntimeGraph, Vertex
-from scheduler.reuse.defragment import Fusion, Load
+from scheduler.latency.task_chaining import CAPACITY, ChainingFacts
+from scheduler.reuse.defragment import Fusion, StepLoad
 
-LOAD = Load(50.0, ((50.0, 20.0),), 1.0)
+LOAD = StepLoad(50.0, ((50.0, 20.0),), 1.0)
 Block = tuple[str, ...]
 
 
@@ -166,7 +166,7 @@ class Played:
     load: tuple[float, float, float]  # lowest, highest, period in seconds
     steep: bool
     once: float = 0.0  # cores that each query takes for its batches, whatever is in them
-    state: State = field(default_factory=State)
+    state: LoopState = field(default_factory=LoopState)
     blocks: list[Block] = field(default_factory=list)
     moves: list[tuple[float, str, Block]] = field(default_factory=list)  # when, "fused" or "cut", into or from what
     _todo: dict[str, Command] = field(default_factory=dict)
@@ -208,7 +208,8 @@ class Played:
     def step(self, at_s: float) -> None:
         for key, command in self._todo.items():
             self._carry_out(key, command, at_s)
-        progress = {turn.key: Progress(self._done[turn.key]) for turn in self.state.rounds if turn.key in self._done}
+        progress = {
+            turn.key: CommandProgress(self._done[turn.key]) for turn in self.state.rounds if turn.key in self._done}
         effects = {turn.key: self._effect(turn, at_s) for turn in self.state.rounds if turn.phase == CHECKING}
         done = step(Chaining(), self.state, Observations(self.evidence(at_s), at_s, progress, effects),
                     {"city": Policy(ACTS, 100, 1_000, 600.0)}, now_s=at_s)
@@ -220,7 +221,7 @@ class Played:
         block = next(block for block in self.blocks if query in block)
         begin_s = math.ceil(turn.changed_s or 0.0)
         return Effect(begin_s, tuple(
-            Sample(float(when), {CORES: self.cores(block, when), LATENCY: 300.0, LIMITED: 300.0}, 50.0)
+            MeasureSample(float(when), {CORES: self.cores(block, when), LATENCY: 300.0, LIMITED: 300.0}, 50.0)
             for when in range(begin_s, int(at_s), 30)))
 
     def _carry_out(self, key: str, command: Command, at_s: float) -> None:

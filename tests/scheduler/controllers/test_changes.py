@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from scheduler.contracts.codec import Codec, InvalidContract
 from scheduler.controllers import changes
-from scheduler.controllers.changes import Aspect, BatchMode, Carriage, Change, ProfileName, SlotName, Surplus
-from scheduler.controllers.values import Decision, Promise
+from scheduler.controllers.changes import Aspect, AspectChange, BatchMode, Carriage, ProfileName, SlotName, Surplus
+from scheduler.controllers.loop_values import ControllerPromise, Decision
 
 DECISIONS = Codec(Decision)
 VALUES = {
@@ -19,12 +19,13 @@ VALUES = {
     Aspect.STREAM: st.sampled_from(Carriage), Aspect.TASKS: st.sampled_from(Surplus),
     Aspect.BATCHES: st.sampled_from(BatchMode), Aspect.PROFILE: st.builds(ProfileName, st.text("abc-", min_size=1))}
 any_change = st.sampled_from(Aspect).flatmap(
-    lambda aspect: st.builds(Change, st.just(aspect), st.text("abc>", min_size=1), VALUES[aspect], VALUES[aspect]))
+    lambda aspect: st.builds(
+        AspectChange, st.just(aspect), st.text("abc>", min_size=1), VALUES[aspect], VALUES[aspect]))
 
 
 @given(any_change)
-def test_a_change_is_stored_as_text_and_read_with_its_types(change: Change) -> None:
-    decision = Decision("d", "city", (change,), Promise("it helps", 60.0), "why")
+def test_a_change_is_stored_as_text_and_read_with_its_types(change: AspectChange) -> None:
+    decision = Decision("d", "city", (change,), ControllerPromise("it helps", 60.0), "why")
     document = DECISIONS.document(decision)
     assert document["changes"] == [{
         "aspect": change.aspect.value, "subject": change.subject, "before": str(change.before),
@@ -39,8 +40,8 @@ def test_a_change_is_stored_as_text_and_read_with_its_types(change: Change) -> N
     {"aspect": "slot", "before": "n1/0", "after": "n1"}])
 def test_what_is_no_value_of_an_aspect_is_refused(wrong: dict[str, str]) -> None:
     with pytest.raises(ValueError):
-        Change(subject="s", **wrong)
-    document = DECISIONS.document(Decision("d", "city", (), Promise("it helps", 60.0), "why"))
+        AspectChange(subject="s", **wrong)
+    document = DECISIONS.document(Decision("d", "city", (), ControllerPromise("it helps", 60.0), "why"))
     with pytest.raises(InvalidContract):
         DECISIONS.read(document | {"changes": [{"subject": "s", **wrong}]})
 

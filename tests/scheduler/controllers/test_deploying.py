@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from scheduler.controllers.controller_port import Effect, MeasureSample
 from scheduler.controllers.defragmentation import LATENCY
 from scheduler.controllers.deploying import SLOT, TRAFFIC, Asker, Deploying, Deployments
-from scheduler.controllers.protocol import Effect, Sample
-from scheduler.controllers.values import ACTS, OFF, RECOMMENDS, Policy
-from scheduler.deployment.values import Deployment, PlacedBundle
+from scheduler.controllers.loop_values import ACTS, OFF, RECOMMENDS, Policy
+from scheduler.deployment.deployed_bundles import Deployment, PlacedBundle
 
 ANA, BEN = Asker("d1", "ana", ("ben",), ("a",), ("a",), 200.0, 10.0), Asker("d2", "ben", ("ana",), ("a",), ("a",))
 CONTROLLER = Deploying()
@@ -75,7 +75,7 @@ def test_a_promise_is_of_the_slot_that_was_left_and_of_latency() -> None:
 
     def verdict(cores: float, latency_ms: float) -> str:
         samples = tuple(
-            Sample(float(at), {SLOT: cores, "latency, median": latency_ms}, 10.0) for at in range(20))
+            MeasureSample(float(at), {SLOT: cores, "latency, median": latency_ms}, 10.0) for at in range(20))
         return CONTROLLER.check(decision.promise, Effect(0.0, samples))[0]
 
     assert verdict(0.6, 210.0) == "kept"
@@ -108,7 +108,7 @@ def test_a_move_nearer_is_held_to_the_traffic_that_it_saves() -> None:
     assert (traffic.before, traffic.at_most) == (500.0, 250.0)
 
     def verdict(bytes_per_s: float) -> str:
-        samples = tuple(Sample(float(at), {TRAFFIC: bytes_per_s, LATENCY: 210.0}, 10.0) for at in range(20))
+        samples = tuple(MeasureSample(float(at), {TRAFFIC: bytes_per_s, LATENCY: 210.0}, 10.0) for at in range(20))
         return CONTROLLER.check(decision.promise, Effect(0.0, samples))[0]
 
     assert [verdict(figure) for figure in (0.0, 240.0, 500.0, float("nan"))] == [

@@ -12,27 +12,27 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from scheduler.controllers.control_loop import step
+from scheduler.controllers.controller_port import CommandProgress, Effect, MeasureSample, Observations
 from scheduler.controllers.defragmentation import LATENCY
 from scheduler.controllers.deploying import RESTS_S, SLOT, TRAFFIC, Asker, Deploying, Deployments, resting_tasks
-from scheduler.controllers.engine import step
-from scheduler.controllers.protocol import Effect, Observations, Progress, Sample
-from scheduler.controllers.values import (
+from scheduler.controllers.loop_values import (
     ACTS,
     CHECKING,
     DECLINED,
     KEPT,
     ROLLED_BACK,
+    AspectChange,
     Begin,
-    Change,
     Command,
+    ControllerPromise,
     Decision,
+    LoopState,
     Policy,
-    Promise,
     RollBack,
     Round,
-    State,
 )
-from scheduler.deployment.values import Deployment, PlacedBundle
+from scheduler.deployment.deployed_bundles import Deployment, PlacedBundle
 
 SLOTS = ("n1/0", "n1/1", "n2/0")
 MEASURED_S = 600  # evidence is the median of so long
@@ -46,7 +46,7 @@ class Swinging:
     cores: tuple[tuple[float, float, float], ...]  # of each query: mean, how far it swings of that, and its phase
     period_s: float
     steep: bool
-    state: State = field(default_factory=State)
+    state: LoopState = field(default_factory=LoopState)
     moves: list[tuple[float, str, str, str]] = field(default_factory=list)  # when, which, from where, to where
     _todo: dict[str, Command] = field(default_factory=dict)
     _done: dict[str, str] = field(default_factory=dict)
@@ -74,7 +74,8 @@ class Swinging:
     def step(self, at_s: float) -> None:
         for key, command in self._todo.items():
             self._carry_out(key, command, at_s)
-        progress = {turn.key: Progress(self._done[turn.key]) for turn in self.state.rounds if turn.key in self._done}
+        progress = {
+            turn.key: CommandProgress(self._done[turn.key]) for turn in self.state.rounds if turn.key in self._done}
         effects = {turn.key: self._effect(turn, at_s) for turn in self.state.rounds if turn.phase == CHECKING}
         done = step(Deploying(), self.state, Observations(self.evidence(at_s), at_s, progress, effects),
                     {"city": Policy(ACTS, 100, 1_000, 600.0)}, now_s=at_s)
@@ -83,7 +84,7 @@ class Swinging:
     def _effect(self, turn: Round, at_s: float) -> Effect:
         begin_s, source = math.ceil(turn.changed_s or 0.0), turn.decision.arguments["source"]
         return Effect(begin_s, tuple(
-            Sample(float(when), {SLOT: self.load(source, when), TRAFFIC: 0.0, LATENCY: 200.0})
+            MeasureSample(float(when), {SLOT: self.load(source, when), TRAFFIC: 0.0, LATENCY: 200.0})
             for when in range(begin_s, int(at_s), 30)))
 
     def _carry_out(self, key: str, command: Command, at_s: float) -> None:
@@ -130,7 +131,8 @@ def test_load_that_swings_moves_nothing_to_and_fro(world: Swinging) -> None:
 
 def moved(at_s: float, query: str, source: str, target: str, **turn: Any) -> Round:
     decision = Decision(
-        "d", "city", (Change("slot", f"query of {query}", source, target),), Promise("less to do", 900.0, ()), "why",
+        "d", "city", (AspectChange("slot", f"query of {query}", source, target),),
+        ControllerPromise("less to do", 900.0, ()), "why",
         arguments={"tasks": f"{query} {query}2"})
     return Round(f"r{at_s}", "deployment", ACTS, decision, at_s, **{"phase": KEPT, "changed_s": at_s, **turn})
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from scheduler.controllers.changes import Aspect, Carriage, Change
-from scheduler.controllers.isolating import HoldUp, HoldUps, Isolating, Waiting
-from scheduler.controllers.values import ACTS, OFF, RECOMMENDS, Policy
+from scheduler.controllers.changes import Aspect, AspectChange, Carriage
+from scheduler.controllers.loop_values import ACTS, OFF, RECOMMENDS, Policy
+from scheduler.controllers.task_isolation import HoldUp, HoldUps, Isolating, Waiting
 
 SLOW = HoldUp(
     "t3", "wait", "f1", "t2", "t3", ("t1", "t2", "t3"), added_ms=9_000.0, latency_ms=9_200.0,
@@ -34,9 +34,9 @@ def test_it_is_cut_for_a_team_that_waits_and_first_for_one_that_lets_it_act(
 def test_the_task_that_adds_most_comes_first_and_its_stream_comes_into_a_channel() -> None:
     decisions = Isolating().evaluate(HoldUps((LOWER, SLOW)), {}).decisions
     first, second = sorted(decisions, key=lambda decision: -decision.worth)
-    assert first.changes == (Change(Aspect.STREAM, "t2>t3", Carriage.WITHIN, Carriage.CHANNEL),)
+    assert first.changes == (AspectChange(Aspect.STREAM, "t2>t3", Carriage.WITHIN, Carriage.CHANNEL),)
     assert second.arguments["slow"] == "u3" and first.moves_queries and not first.touched
-    assert Isolating().rollback(first) == (Change(Aspect.STREAM, "t2>t3", Carriage.CHANNEL, Carriage.WITHIN),)
+    assert Isolating().rollback(first) == (AspectChange(Aspect.STREAM, "t2>t3", Carriage.CHANNEL, Carriage.WITHIN),)
 
 
 @pytest.mark.parametrize(("latency_ms", "at_most"), [(9_100.0, 4_550.0), (600.0, 2_000.0), (None, None)])

@@ -6,24 +6,24 @@ from dataclasses import replace
 
 import pytest
 
-from scheduler.controllers.changes import Aspect, BatchMode, Carriage, Change
-from scheduler.controllers.defragmentation import CORES
-from scheduler.controllers.dry_run import Frame, dry_run
-from scheduler.controllers.engine import step
-from scheduler.controllers.limits import veto
-from scheduler.controllers.opening import (
+from scheduler.controllers.batch_opening import (
     LIMITED,
+    BatchOpening,
     LimitThen,
     ModeChange,
     Modes,
-    Opening,
     QueryFigures,
     UserOfQueries,
 )
-from scheduler.controllers.protocol import Effect, Observations, Progress, Sample
-from scheduler.controllers.values import ACTS, ASKED, CHECKING, ENACTING, OFF, RECOMMENDS, Policy, Round, State
+from scheduler.controllers.changes import Aspect, AspectChange, BatchMode, Carriage
+from scheduler.controllers.control_loop import step
+from scheduler.controllers.controller_port import CommandProgress, Effect, MeasureSample, Observations
+from scheduler.controllers.defragmentation import CORES
+from scheduler.controllers.dry_run import Frame, dry_run
+from scheduler.controllers.loop_values import ACTS, ASKED, CHECKING, ENACTING, OFF, RECOMMENDS, LoopState, Policy, Round
+from scheduler.controllers.vetoes import veto
 
-CONTROLLER = Opening()
+CONTROLLER = BatchOpening()
 LIMIT = LimitThen("mean latency of 50 ms", 0.05, 0.3, 0.02, True, True, frozenset({"f1"}), 0.4, {"ends": "t9"})
 LOOSE = replace(LIMIT, words="mean latency of 10 s", limit_s=10.0, now_s=5.0, then_s=0.02, is_missed=False)
 FIGURES = QueryFigures(0.4, 0.1, ("t1",), ("t0",), 0.5, 80.0)
@@ -44,8 +44,8 @@ def decided(evidence: Modes, **policies: str):
 
 def test_a_missed_limit_opens_and_is_promised_or_half_of_what_is_to_be_won() -> None:
     [decision] = decided(modes(user("d1", LIMIT)))
-    assert decision.changes == (Change(Aspect.BATCHES, "f1", BatchMode.MICRO, BatchMode.OPEN),)
-    assert CONTROLLER.rollback(decision) == (Change(Aspect.BATCHES, "f1", BatchMode.OPEN, BatchMode.MICRO),)
+    assert decision.changes == (AspectChange(Aspect.BATCHES, "f1", BatchMode.MICRO, BatchMode.OPEN),)
+    assert CONTROLLER.rollback(decision) == (AspectChange(Aspect.BATCHES, "f1", BatchMode.OPEN, BatchMode.MICRO),)
     [bound] = decision.promise.bounds
     assert (bound.measure, bound.before) == (LIMITED, 400.0)
     assert bound.at_most == pytest.approx(210.0), "half of the way from 400 ms to 20 ms is above the limit"
@@ -63,7 +63,7 @@ def test_what_is_cheaper_promises_cpu_at_its_load_and_that_no_limit_is_missed() 
     assert (latency.measure, latency.at_most) == (LIMITED, 11_000.0)
     assert decision.promise.load == 80.0
     [closing] = decided(modes(user("d1", LOOSE), opens=False))
-    assert closing.changes == (Change(Aspect.BATCHES, "f1", BatchMode.OPEN, BatchMode.MICRO),)
+    assert closing.changes == (AspectChange(Aspect.BATCHES, "f1", BatchMode.OPEN, BatchMode.MICRO),)
     dearer = modes(user("d1", LOOSE))
     [for_safety] = decided(replace(dearer, figures={"f1": replace(FIGURES, cores_then=0.6)}))
     assert [bound.measure for bound in for_safety.promise.bounds] == [LIMITED]
@@ -95,7 +95,7 @@ def test_limits_that_are_missed_by_most_come_first() -> None:
 def test_a_team_with_twenty_dataflows_waits_for_minutes_and_not_for_an_hour() -> None:
     """All submitted at once: each restarts alone, and is checked while others begin."""
     names = [f"d{number}" for number in range(20)]
-    left, state, now_s, carried = set(names), State(), 1e9, set()
+    left, state, now_s, carried = set(names), LoopState(), 1e9, set()
     users = {name: user(name, replace(LIMIT, queries=frozenset({f"f-{name}"}))) for name in names}
     while left and now_s < 1e9 + 600:
         now_s += 10
@@ -103,7 +103,7 @@ def test_a_team_with_twenty_dataflows_waits_for_minutes_and_not_for_an_hour() ->
             tuple(ModeChange(f"f-{name}", True, (name,), 20) for name in sorted(left)), users,
             {f"f-{name}": FIGURES for name in left})
         result = step(
-            CONTROLLER, state, Observations(evidence, now_s, {key: Progress("in_force") for key in carried}), {},
+            CONTROLLER, state, Observations(evidence, now_s, {key: CommandProgress("in_force") for key in carried}), {},
             now_s=now_s)
         state = result.state
         moving = [turn for turn in state.rounds if turn.is_open and turn.key not in carried]
@@ -114,15 +114,17 @@ def test_a_team_with_twenty_dataflows_waits_for_minutes_and_not_for_an_hour() ->
 
 
 @pytest.mark.parametrize(("phase", "change", "begins"), [
-    (ASKED, Change(Aspect.STREAM, "a>b", Carriage.CHANNEL, Carriage.WITHIN), True),
-    (CHECKING, Change(Aspect.STREAM, "a>b", Carriage.CHANNEL, Carriage.WITHIN), False),
-    (ENACTING, Change(Aspect.STREAM, "a>b", Carriage.CHANNEL, Carriage.WITHIN), False),
-    (ASKED, Change(Aspect.BATCHES, "f1", BatchMode.MICRO, BatchMode.OPEN), False)])
-def test_what_another_controller_asks_people_holds_nothing_up(phase: str, change: Change, *, begins: bool) -> None:
+    (ASKED, AspectChange(Aspect.STREAM, "a>b", Carriage.CHANNEL, Carriage.WITHIN), True),
+    (CHECKING, AspectChange(Aspect.STREAM, "a>b", Carriage.CHANNEL, Carriage.WITHIN), False),
+    (ENACTING, AspectChange(Aspect.STREAM, "a>b", Carriage.CHANNEL, Carriage.WITHIN), False),
+    (ASKED, AspectChange(Aspect.BATCHES, "f1", BatchMode.MICRO, BatchMode.OPEN), False)])
+def test_what_another_controller_asks_people_holds_nothing_up(
+    phase: str, change: AspectChange, *, begins: bool
+) -> None:
     [decision] = decided(modes(user("d1", LIMIT)))
     other = Round("chaining-1", "chaining", RECOMMENDS, replace(
         decision, changes=(change,), alongside=False), begun_s=1e9, phase=phase)
-    words = veto(CONTROLLER, State((other,)), decision, {}, now_s=1e9 + 60)
+    words = veto(CONTROLLER, LoopState((other,)), decision, {}, now_s=1e9 + 60)
     assert (words == "") is begins, words
 
 
@@ -130,7 +132,7 @@ def test_a_minute_of_points_keeps_a_promise_and_one_that_did_not_come_is_taken_b
     [decision] = decided(modes(user("d1", LIMIT)))
 
     def effect(latency_ms: float, count: int) -> Effect:
-        return Effect(0.0, tuple(Sample(10.0 * at, {LIMITED: latency_ms}) for at in range(count)))
+        return Effect(0.0, tuple(MeasureSample(10.0 * at, {LIMITED: latency_ms}) for at in range(count)))
 
     assert CONTROLLER.check(decision.promise, effect(30.0, 5))[0] == "too early"
     assert CONTROLLER.check(decision.promise, effect(30.0, 6))[0] == "kept"

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from scheduler.controllers import engine, limits
-from scheduler.controllers.protocol import Progress
-from scheduler.controllers.values import (
+from scheduler.controllers import control_loop, vetoes
+from scheduler.controllers.controller_port import CommandProgress
+from scheduler.controllers.loop_values import (
     BEGUN,
     BROKEN,
     CHECKING,
@@ -51,8 +51,9 @@ def test_worlds_come_to_what_is_to_be_judged() -> None:
 
 # The worlds find what is wrong ----------------------------------------------------------------------------------------
 
-_command, _followed, _heard, _last_s = engine._command, engine._followed, engine._heard, limits._last_s
-_in_flight = limits._in_flight
+_command, _followed, _heard, _last_s = (
+    control_loop._command, control_loop._followed, control_loop._heard, vetoes._last_s)
+_in_flight = vetoes._in_flight
 
 
 def _never(phase: str) -> Callable[..., Any]:
@@ -65,14 +66,14 @@ def _kept_too_soon(controller, turn, effect, now_s):
 
 def _given_up_for_absent(controller, turn, observations, policies, now_s):
     """Silence is taken for proof that nothing was done, instead of withdrawing it."""
-    progress = observations.progress.get(turn.key, Progress("absent"))
+    progress = observations.progress.get(turn.key, CommandProgress("absent"))
     if turn.phase == BEGUN and progress.phase == "absent" and now_s - turn.begun_s > 60:
         return replace(turn, phase=DECLINED, ended_s=now_s)
     return _followed(controller, turn, observations, policies, now_s)
 
 
 def _without(*pairs: tuple[str, str]) -> dict[tuple[str, str], Any]:
-    return {pair: become for pair, become in engine._BECOMES.items() if pair not in pairs}
+    return {pair: become for pair, become in control_loop._BECOMES.items() if pair not in pairs}
 
 
 def _beside_what_moves(controller, state, decision):
@@ -81,22 +82,22 @@ def _beside_what_moves(controller, state, decision):
 
 
 WRONG = {
-    "what goes alongside others does so while these move": (limits, "_in_flight", _beside_what_moves),
+    "what goes alongside others does so while these move": (vetoes, "_in_flight", _beside_what_moves),
     "what people approve changes queries while others do": (World, "_is_restless", lambda *_: False),
-    "budgets hold for nobody": (limits, "_over_budget", lambda *_: ""),
-    "a budget counts from when a round began": (limits, "_last_s", lambda turn, now_s: turn.begun_s),
-    "no rest after a change": (limits, "_resting", lambda *_: ""),
-    "what another controller did is taken back": (limits, "_back_and_forth", lambda *_: ""),
-    "a round begins while one is in flight": (limits, "_in_flight", lambda *_: iter(())),
-    "what was refused is tried again": (limits, "_unwelcome", lambda *_: ""),
-    "old evidence counts": (engine, "OLDEST_EVIDENCE_S", 1e12),
-    "a rollback is never begun": (engine, "_command", _never(ROLLING_BACK)),
-    "a change that was given up is not withdrawn": (engine, "_command", _never(WITHDRAWING)),
-    "the first figures decide, whatever they are": (engine, "_checked", _kept_too_soon),
-    "silence is proof that nothing was done": (engine, "_followed", _given_up_for_absent),
-    "what fails is kept": (engine, "_failing", engine._in_force),
+    "budgets hold for nobody": (vetoes, "_over_budget", lambda *_: ""),
+    "a budget counts from when a round began": (vetoes, "_last_s", lambda turn, now_s: turn.begun_s),
+    "no rest after a change": (vetoes, "_resting", lambda *_: ""),
+    "what another controller did is taken back": (vetoes, "_back_and_forth", lambda *_: ""),
+    "a round begins while one is in flight": (vetoes, "_in_flight", lambda *_: iter(())),
+    "what was refused is tried again": (vetoes, "_unwelcome", lambda *_: ""),
+    "old evidence counts": (control_loop, "OLDEST_EVIDENCE_S", 1e12),
+    "a rollback is never begun": (control_loop, "_command", _never(ROLLING_BACK)),
+    "a change that was given up is not withdrawn": (control_loop, "_command", _never(WITHDRAWING)),
+    "the first figures decide, whatever they are": (control_loop, "_checked", _kept_too_soon),
+    "silence is proof that nothing was done": (control_loop, "_followed", _given_up_for_absent),
+    "what fails is kept": (control_loop, "_failing", control_loop._in_force),
     "a rollback by hand goes unnoticed": (
-        engine, "_BECOMES", _without(*((phase, back) for phase in (CHECKING, KEPT, BROKEN, UNCHECKED)
+        control_loop, "_BECOMES", _without(*((phase, back) for phase in (CHECKING, KEPT, BROKEN, UNCHECKED)
                                        for back in ("rolling_back", "rolled_back")))),
 }
 
@@ -105,8 +106,9 @@ WRONG = {
 def test_the_worlds_see_what_is_wrong(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(*WRONG[what])
     if what == "what fails is kept":
-        monkeypatch.setattr(engine, "_BECOMES", {
-            pair: engine._in_force if pair[1] == "failing" else become for pair, become in engine._BECOMES.items()})
+        monkeypatch.setattr(control_loop, "_BECOMES", {
+            pair: control_loop._in_force if pair[1] == "failing" else become
+            for pair, become in control_loop._BECOMES.items()})
     assert any(_is_wrong(seed) for seed in range(250))
 
 

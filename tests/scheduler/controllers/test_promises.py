@@ -7,24 +7,34 @@ from dataclasses import replace
 
 import pytest
 
+from scheduler.controllers.control_loop import step
+from scheduler.controllers.controller_port import CommandProgress, Effect, MeasureSample, Observations, held_to_bounds
 from scheduler.controllers.defragmentation import CORES, LATENCY, Candidate, Defragmentation, Fusions
 from scheduler.controllers.dry_run import Frame, dry_run
-from scheduler.controllers.engine import step
-from scheduler.controllers.protocol import Effect, Observations, Progress, Sample, held_to_bounds
-from scheduler.controllers.values import ACTS, CHECKING, OFF, UNCHECKED, Bound, Policy, Promise, Round, State
+from scheduler.controllers.loop_values import (
+    ACTS,
+    CHECKING,
+    OFF,
+    UNCHECKED,
+    ControllerPromise,
+    LoopState,
+    Policy,
+    PromiseBound,
+    Round,
+)
 from scheduler.model.prices import Prices
-from scheduler.reuse.defragment import Fusion, Load, Rule
+from scheduler.reuse.defragment import DefragmentRule, Fusion, StepLoad
 
-PROMISE = Promise("it takes less", 600.0, (Bound("cores", "cores", 1.0, 0.8),), load=100.0)
+PROMISE = ControllerPromise("it takes less", 600.0, (PromiseBound("cores", "cores", 1.0, 0.8),), load=100.0)
 FUSION = Fusion(("f1-0", "f2-0"), "n1/0", 0, (("a", "b"),))
 CANDIDATE = Candidate(
-    "d1", "city", ("mobility",), FUSION, Load(50.0, ((50.0, 300.0),), 24.0), ("a", "b"), ("a",), cores=0.6,
+    "d1", "city", ("mobility",), FUSION, StepLoad(50.0, ((50.0, 300.0),), 24.0), ("a", "b"), ("a",), cores=0.6,
     latency_ms=400.0)
-EVIDENCE = Fusions((CANDIDATE,), Prices(), 0.05, Rule(), as_few_as_can_be=(("city", 3),))
+EVIDENCE = Fusions((CANDIDATE,), Prices(), 0.05, DefragmentRule(), as_few_as_can_be=(("city", 3),))
 
 
 def effect(*cores: float, load: float = 100.0) -> Effect:
-    return Effect(0.0, tuple(Sample(float(at_s), {"cores": figure}, load) for at_s, figure in enumerate(cores)))
+    return Effect(0.0, tuple(MeasureSample(float(at_s), {"cores": figure}, load) for at_s, figure in enumerate(cores)))
 
 
 @pytest.mark.parametrize(("samples", "verdict"), [
@@ -53,13 +63,13 @@ def test_what_promises_no_figure_is_over_when_its_time_is_and_other_promises_are
     for promise, over_s in ((replace(decision.promise, bounds=()), 900.0), (decision.promise, 1_800.0)):
         begun = Round("r1", "defragmentation", ACTS, replace(decision, promise=promise), 0.0, CHECKING, changed_s=0.0)
         for now_s in (over_s - 1, over_s):
-            seen = Observations(progress={"r1": Progress("in_force")})
-            [turn] = step(Defragmentation(), State((begun,)), seen, {}, now_s=now_s).state.rounds
+            seen = Observations(progress={"r1": CommandProgress("in_force")})
+            [turn] = step(Defragmentation(), LoopState((begun,)), seen, {}, now_s=now_s).state.rounds
             assert turn.phase == (UNCHECKED if now_s == over_s else CHECKING)
 
 
 def test_what_is_not_worth_it_or_not_wanted_is_no_decision() -> None:
-    young = replace(EVIDENCE, candidates=(replace(CANDIDATE, load=Load(50.0, ((50.0, 0.0),), 0.01)),))
+    young = replace(EVIDENCE, candidates=(replace(CANDIDATE, load=StepLoad(50.0, ((50.0, 0.0),), 0.01)),))
     evaluation = Defragmentation().evaluate(young, {})
     assert evaluation.decisions == () and "not enough" in evaluation.reasons[0].why
     evaluation = Defragmentation().evaluate(EVIDENCE, {"city": Policy(OFF)})

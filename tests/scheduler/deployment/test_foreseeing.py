@@ -6,9 +6,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from scheduler.deployment.deployed_bundles import Deployment, allocation_score, score_change
 from scheduler.deployment.foreseeing import foresee, load_of
 from scheduler.deployment.online import decide
-from scheduler.deployment.values import Deployment, allocation_score, score_change
 from scheduler.model.fragment import node_of
 
 from .test_online import SLOTS, USUAL, deployment, deployments

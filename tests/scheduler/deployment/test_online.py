@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from scheduler.deployment.deployed_bundles import Deployment, PlacedBundle, allocation_score, score_change
 from scheduler.deployment.online import Thresholds, decide
-from scheduler.deployment.values import Deployment, PlacedBundle, allocation_score, score_change
 from scheduler.model.fragment import node_of
 
 USUAL = Thresholds(high=0.8, low=0.5, margin=0.05, score_change=5.0)

@@ -8,9 +8,9 @@ from itertools import pairwise
 
 import pytest
 
+from scheduler.deployment.deployed_bundles import Deployment, PlacedBundle
+from scheduler.deployment.joint_moves import MOST
 from scheduler.deployment.online import Thresholds, decide
-from scheduler.deployment.series import MOST
-from scheduler.deployment.values import Deployment, PlacedBundle
 from scheduler.model.fragment import node_of
 
 USUAL = Thresholds(high=0.82, low=0.5, margin=0.0, score_change=5.0)

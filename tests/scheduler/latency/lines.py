@@ -12,7 +12,7 @@ from scheduler.latency.pacing import Queries
 from scheduler.latency.triggers import BatchCost
 from scheduler.model.estate import Estate, Submitted
 from scheduler.model.fragment import Fragment, RunningTask
-from scheduler.model.latency import LatencyLimit, canonical, stream_ends, stream_text
+from scheduler.model.latency_limits import LatencyLimit, canonical, stream_ends, stream_text
 
 FLOW = "flow"
 COST = BatchCost(batch_s=0.1, batch_cpu_s=0.05)

@@ -15,7 +15,7 @@ from random import Random
 
 import pytest
 
-from scheduler.latency.pacing import Pacing, Queries, Wanted, pace
+from scheduler.latency.pacing import LimitOnWay, Pacing, Queries, pace
 from scheduler.latency.remedies import ASK, remedies
 from scheduler.latency.triggers import BatchCost, Counted
 from scheduler.latency.ways import Way
@@ -84,7 +84,7 @@ def test_what_is_promised_comes_and_limits_that_are_said_to_hold_do(kind, number
     held = 0
     for _ in range(number):
         queries, paths = kind(rng)
-        wants = [Wanted(key, way_along(of), between(rng, 0.3, 20)) for key, of in paths.items()]
+        wants = [LimitOnWay(key, way_along(of), between(rng, 0.3, 20)) for key, of in paths.items()]
 
         paced = pace(queries, wants)
 
@@ -101,7 +101,7 @@ def test_what_is_promised_comes_and_limits_that_are_said_to_hold_do(kind, number
 def test_a_reader_has_the_events_of_its_writers_interval() -> None:
     """By hand: batches of the writer are 2.5 s apart, so the reader's hold 2.5 s however often it may have them."""
     queries = Queries({"w": BatchCost(2, 0.1, 100, 0, 0), "r": BatchCost(0.01, 0.05, 100, 0.007, 0)}, {"r": ("w",)})
-    want = Wanted("w", way_along([["w", "r"]]), 4.0)
+    want = LimitOnWay("w", way_along([["w", "r"]]), 4.0)
     paced = pace(queries, [want])
 
     least_s = 2.5 / 2 + 2 + 0.01 + 0.7 * 2.5
@@ -116,7 +116,7 @@ def test_a_reader_has_the_events_of_its_writers_interval() -> None:
 
 def test_a_busy_reader_is_not_made_quicker_than_what_it_reads() -> None:
     queries = Queries({"w": BatchCost(1, 0.1, 100, 0, 0), "r": BatchCost(0.01, 0.05, 100, 0.005, 0)}, {"r": ("w",)})
-    paced: Pacing = pace(queries, [Wanted("w", way_along([["w", "r"]]), 4.0)])
+    paced: Pacing = pace(queries, [LimitOnWay("w", way_along([["w", "r"]]), 4.0)])
 
     assert paced.interval_s["r"] >= paced.interval_s["w"] - 1e-9
     assert paced.cores == pytest.approx(0.15 / paced.interval_s["w"], rel=1e-3)
@@ -126,7 +126,7 @@ def test_a_part_has_the_events_of_what_is_upstream_of_it() -> None:
     """A limit on the reader's batch alone makes its writer quicker: that holds what it leaves for it."""
     queries = Queries({"w": BatchCost(0.1, 0.1, 100, 0, 0), "r": BatchCost(0.01, 0.05, 100, 0.005, 0)}, {"r": ("w",)})
     part = Way({"r": ()}, frozenset({"r"}), frozenset({"r"}), Counted(waits=False))
-    paced = pace(queries, [Wanted("part", part, 1.0)])
+    paced = pace(queries, [LimitOnWay("part", part, 1.0)])
 
     assert paced.expected["part"].least_s is None
     assert paced.interval_s["w"] <= (0.9 - 0.01) / 0.5

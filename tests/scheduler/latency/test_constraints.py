@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.latency.constraints import LatencyConstraint, Watched, along
+from scheduler.latency.constraints import LatencyConstraint, WatchedConstraint, along
 from scheduler.latency.runtime_graph import Channel, RuntimeGraph, Vertex
 
 from . import graphs
@@ -20,12 +20,12 @@ def test_the_worst_sequence_is_that_of_the_whole_list_also_through_some_anchors(
     constraint, known = data.draw(graphs.constraints(graph)), data.draw(graphs.latencies(graph))
     listed = {path: graphs.latency_s(constraint, graph, path, known) for path in graphs.sequences(constraint, graph)}
 
-    assert Watched(constraint, graph, known).worst_s == max(listed.values(), default=None)
+    assert WatchedConstraint(constraint, graph, known).worst_s == max(listed.values(), default=None)
     task = data.draw(st.sampled_from(constraint.tasks))
     of_task = sorted(vertex.id for vertex in graph.of_task(task))
     anchors = data.draw(st.frozensets(st.sampled_from(of_task), min_size=1))
     through = [latency for path, latency in listed.items() if not anchors.isdisjoint(path)]
-    assert Watched(constraint, graph, known, anchors).worst_s == max(through, default=None)
+    assert WatchedConstraint(constraint, graph, known, anchors).worst_s == max(through, default=None)
 
 
 @given(st.data())
@@ -38,7 +38,7 @@ def test_each_element_knows_its_worst_sequence(data: st.DataObject) -> None:
         for element in [*path, *(Channel(*ends) for ends in pairwise(path))]:
             expected[element] = max(latency, expected.get(element, 0.0))
 
-    assert Watched(constraint, graph, known).worst_through() == expected
+    assert WatchedConstraint(constraint, graph, known).worst_through() == expected
 
 
 def test_half_a_billion_sequences_are_never_listed() -> None:
@@ -52,7 +52,7 @@ def test_half_a_billion_sequences_are_never_listed() -> None:
     constraint = LatencyConstraint(along(names), limit_s=0.3, over_s=10)
     graph = RuntimeGraph(vertices, channels)
 
-    watched = Watched(constraint, graph, dict.fromkeys([vertex.id for vertex in vertices], 0.1))
+    watched = WatchedConstraint(constraint, graph, dict.fromkeys([vertex.id for vertex in vertices], 0.1))
 
     assert watched.worst_s == pytest.approx(0.5)
     assert len(watched.worst_through()) == len(vertices) + len(channels)

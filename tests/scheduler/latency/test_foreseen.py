@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from scheduler.latency.foreseen import out_of_reach
 from scheduler.latency.offers import Alone, expected_queries
-from scheduler.latency.pacing import Wanted
+from scheduler.latency.pacing import LimitOnWay
 from scheduler.latency.real_time import choose_modes
 from scheduler.model.costs import DECLARED
 from scheduler.model.documents import read_document
-from scheduler.model.latency import LatencyLimit
+from scheduler.model.latency_limits import LatencyLimit
 from workers.library.registry import task_types
 
 FLOW = read_document("""
@@ -96,7 +96,7 @@ def test_what_is_told_to_be_in_reach_is_chosen_so(
     own, limit = alone(*able), LatencyLimit(limit_s, percentile=percentile)
     notes = out_of_reach(FLOW, (limit,), task_types=TYPES, costs=DECLARED, alone=own)
     chosen = choose_modes(
-        own.queries, [Wanted("w", own.way, limit.limit_s, limit.share)], dict.fromkeys(sorted(able), ""))
+        own.queries, [LimitOnWay("w", own.way, limit.limit_s, limit.share)], dict.fromkeys(sorted(able), ""))
 
     is_met = chosen.paced.expected["w"].least_s is None
     if any("rests on open batches" in note for note in notes):

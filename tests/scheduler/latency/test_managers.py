@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.latency.constraints import Watched
+from scheduler.latency.constraints import WatchedConstraint
 from scheduler.latency.managers import Manager, compute_qos_setup, get_anchor_vertex, reporters
 from scheduler.latency.runtime_graph import Channel, RuntimeGraph, Vertex
 
@@ -33,7 +33,7 @@ def test_each_sequence_is_watched_by_exactly_one_manager(data: st.DataObject) ->
             own = graphs.sequences(share.constraint, part, share.anchors)
             watched.update((share.constraint.limit_s, path) for path in own)
             worst_s = max((graphs.latency_s(share.constraint, part, path, known) for path in own), default=None)
-            assert Watched(share.constraint, part, known, share.anchors).worst_s == worst_s
+            assert WatchedConstraint(share.constraint, part, known, share.anchors).worst_s == worst_s
     assert watched == wanted
 
 

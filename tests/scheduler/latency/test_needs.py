@@ -7,10 +7,10 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.latency import needs
-from scheduler.latency.needs import batch_needs
-from scheduler.latency.pacing import MOST_BLOCKS, Queries, Wanted, pace
-from scheduler.latency.real_time import Chosen, choose_modes, equal_interval_s, keep_modes
+from scheduler.latency import batch_needs as needs
+from scheduler.latency.batch_needs import batch_needs
+from scheduler.latency.pacing import MOST_BLOCKS, LimitOnWay, Queries, pace
+from scheduler.latency.real_time import BatchModes, choose_modes, equal_interval_s, keep_modes
 from scheduler.latency.sharing import limit_shares
 from scheduler.latency.triggers import BatchCost
 from scheduler.latency.ways import Way
@@ -23,7 +23,7 @@ WAY = Way({"a": (), "b": ("a",)}, frozenset({"a"}), frozenset({"b"}))
 FIRST = Way({"a": ()}, frozenset({"a"}), frozenset({"a"}))
 
 
-def in_force(queries: Queries, wants: list[Wanted], opened: frozenset[str] = frozenset()) -> Chosen:
+def in_force(queries: Queries, wants: list[LimitOnWay], opened: frozenset[str] = frozenset()) -> BatchModes:
     return keep_modes(queries, wants, opened)
 
 
@@ -47,7 +47,7 @@ def shared(draw: st.DrawFn):
 def test_who_has_no_limit_pays_for_none_and_who_has_one_pays_no_more_than_batches(problem) -> None:
     queries, owners, users = problem
     wants = [want for limits in owners.values() for want in limits]
-    chosen = Chosen(frozenset(), paced := pace(queries, wants), paced.interval_s)
+    chosen = BatchModes(frozenset(), paced := pace(queries, wants), paced.interval_s)
     for query, need in batch_needs(queries, chosen, owners, users).items():
         priced_ms = round(1000 * chosen.priced_s(query, queries.costs[query]))
         intervals_ms = need.alone_ms or dict.fromkeys(users[query], priced_ms)
@@ -61,7 +61,7 @@ def test_who_has_no_limit_pays_for_none_and_who_has_one_pays_no_more_than_batche
 
 
 def test_each_user_of_a_query_has_its_own_interval_and_without_limits_it_is_the_longest() -> None:
-    owners = {"fast": [Wanted("f", WAY, 0.5)], "slow": [Wanted("s", FIRST, 5.0)], "none": []}
+    owners = {"fast": [LimitOnWay("f", WAY, 0.5)], "slow": [LimitOnWay("s", FIRST, 5.0)], "none": []}
     chosen = in_force(LINE, [want for limits in owners.values() for want in limits])
     alone = batch_needs(LINE, chosen, owners, {"a": set(owners), "b": {"fast"}})
     assert alone["a"].alone_ms["fast"] < 500 < alone["a"].alone_ms["slow"] < alone["a"].alone_ms["none"] == 10_000
@@ -78,7 +78,7 @@ def test_a_query_that_no_limit_is_on_would_be_as_it_is_without_one() -> None:
 
 
 def test_a_limit_elsewhere_is_no_limit_here() -> None:
-    owners = {"first": [Wanted("f", FIRST, 0.5)]}
+    owners = {"first": [LimitOnWay("f", FIRST, 0.5)]}
     chosen = in_force(LINE, owners["first"])
     alone = batch_needs(LINE, chosen, owners, {"a": {"first"}, "b": {"first", "none"}})
     assert alone["b"].alone_ms == {}, "no limit is on it"
@@ -86,7 +86,7 @@ def test_a_limit_elsewhere_is_no_limit_here() -> None:
 
 
 def test_of_open_batches_it_is_what_takes_as_much_and_a_reader_goes_by_its_writer() -> None:
-    owners = {"live": [Wanted("l", FIRST, 0.06)], "late": [Wanted("t", WAY, 8.0)]}
+    owners = {"live": [LimitOnWay("l", FIRST, 0.06)], "late": [LimitOnWay("t", WAY, 8.0)]}
     wants = [want for limits in owners.values() for want in limits]
     opened = choose_modes(LINE, wants, {"a": "", "b": "it is played"}).open
     assert opened == {"a"}
@@ -100,7 +100,7 @@ def test_of_open_batches_it_is_what_takes_as_much_and_a_reader_goes_by_its_write
 
 def test_of_too_many_users_nothing_is_told_apart(monkeypatch) -> None:
     monkeypatch.setattr(needs, "MOST_USERS", 2)
-    owners = {"x": [Wanted("x", WAY, 0.5)], "y": [], "z": []}
+    owners = {"x": [LimitOnWay("x", WAY, 0.5)], "y": [], "z": []}
     chosen = in_force(LINE, owners["x"])
     alone = batch_needs(LINE, chosen, owners, {"a": set(owners), "b": {"x", "y"}})
     assert (alone["a"].alone_ms, alone["a"].unlimited_ms) == ({}, None)

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from scheduler.latency.batch_costs import TIMES_ITS_CPU
 from scheduler.latency.offers import able_chains, expected_queries, offers, planned_interval_s
-from scheduler.latency.pacing import Wanted, interval_alone, pace
+from scheduler.latency.pacing import LimitOnWay, interval_alone, pace
 from scheduler.latency.real_time import choose_modes, open_cost
 from scheduler.model.costs import DECLARED
-from scheduler.model.latency import LatencyLimit
+from scheduler.model.latency_limits import LatencyLimit
 from tests.scheduler.catalogue import TYPES, flow
 
 LIMITS_S = (0.02, 0.1, 0.5, 1.0, 5.0, 20.0, None)
@@ -46,7 +46,7 @@ def test_an_offer_is_what_would_be_chosen() -> None:
     queries, way = expected_queries(FORK, ("sao", "p"), rates_per_s=RATES, task_types=TYPES, costs=DECLARED)
     assert way.writers == {"s": (), "p": ("s",)}
     assert (way.starts, way.ends) == ({"s"}, {"s", "p"})
-    paced = pace(queries, [Wanted("it", way, 1.0)])
+    paced = pace(queries, [LimitOnWay("it", way, 1.0)])
     assert offered(FORK, "sao", "p")[LIMITS_S.index(1.0)].cores == paced.cores
     assert paced.expected["it"].latency_s <= 1.0
     bounded = replace(queries, bounds_s=dict.fromkeys(queries.costs, 0.5))
@@ -94,7 +94,7 @@ def test_open_batches_meet_no_less_and_cost_no_more_and_are_priced_as_they_are_c
     if opened == len(queries.costs):  # then a plan's CPU is exactly that of the offer
         assert abs(sum(cost.cores(interval_s) for cost in queries.costs.values()) - offer.cores) < 1e-9
     elif opened:
-        chosen = choose_modes(queries, [Wanted("0", way, limit_s, 0.5)] if limit_s else [], dict.fromkeys(able, ""))
+        chosen = choose_modes(queries, [LimitOnWay("0", way, limit_s, 0.5)] if limit_s else [], dict.fromkeys(able, ""))
         aparts_s = {query: chosen.interval_s[query] for query in chosen.open}
         cores = sum(open_cost(cost, aparts_s[query]).cores(aparts_s[query]) if query in aparts_s
                     else cost.cores(alone_s) for query, cost in queries.costs.items())

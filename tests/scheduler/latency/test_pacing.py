@@ -10,10 +10,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from scheduler.latency.interval_program import choose_intervals
-from scheduler.latency.pacing import AIM, Queries, Wanted, expected_in_steps, interval_alone, pace
-from scheduler.latency.triggers import BatchCost, BatchPlan, Effective, Limit, latency_s
+from scheduler.latency.pacing import AIM, LimitOnWay, Queries, expected_in_steps, interval_alone, pace
+from scheduler.latency.triggers import BatchCost, BatchPlan, Effective, PathLimit, latency_s
 from scheduler.latency.ways import Way
-from scheduler.model.latency import LatencyLimit
+from scheduler.model.latency_limits import LatencyLimit
 
 LARGEST_S = 8.0
 CHEAP = BatchCost(batch_s=0.1, batch_cpu_s=0.05)
@@ -33,7 +33,7 @@ def paths_of(way: Way) -> Iterator[tuple[str, ...]]:
 
 
 @st.composite
-def problems(draw: st.DrawFn) -> tuple[Queries, list[Wanted]]:
+def problems(draw: st.DrawFn) -> tuple[Queries, list[LimitOnWay]]:
     """Up to seven queries, each reading some of those before it; up to three ways, which share queries."""
     names = [f"q{index}" for index in range(draw(st.integers(2, 7)))]
     reads = {name: tuple(sorted(draw(st.sets(st.sampled_from(names[:at]), max_size=3)))) if at else ()
@@ -51,18 +51,19 @@ def problems(draw: st.DrawFn) -> tuple[Queries, list[Wanted]]:
                     waiting.append(writer)
         way = Way({name: reads[name] for name in covered},
                   frozenset(name for name in covered if not reads[name]), frozenset({end}))
-        wants.append(Wanted(f"w{number}", way, draw(st.sampled_from([0.3, 1.0, 4.0, 20.0])),
+        wants.append(LimitOnWay(f"w{number}", way, draw(st.sampled_from([0.3, 1.0, 4.0, 20.0])),
                             share=draw(st.sampled_from([0.5, 0.95])), other_s=draw(st.sampled_from([0.0, 0.05]))))
     return Queries(costs, reads, largest_s=LARGEST_S), wants
 
 
-def problem_of_a_hopeless_limit() -> tuple[Queries, list[Wanted]]:
+def problem_of_a_hopeless_limit() -> tuple[Queries, list[LimitOnWay]]:
     """The tail of b's events is above its limit with any intervals; a's could be met, and needs a shorter interval."""
     slow = BatchCost(0.1, 0.1, 10, 0.002)
     queries = Queries({"a": slow, "b": replace(slow, batch_s=0.2)}, {"b": ("a",)}, largest_s=LARGEST_S)
     both = Way({"a": (), "b": ("a",)}, frozenset("a"), frozenset("b"))
     first = Way({"a": ()}, frozenset("a"), frozenset("a"))
-    return queries, [Wanted("w0", both, 0.3, 0.95), Wanted("w1", first, 0.3, 0.95), Wanted("w2", both, 0.3, 0.95)]
+    return queries, [
+        LimitOnWay("w0", both, 0.3, 0.95), LimitOnWay("w1", first, 0.3, 0.95), LimitOnWay("w2", both, 0.3, 0.95)]
 
 
 def test_without_a_limit_batches_are_as_rare_as_may_be() -> None:
@@ -73,7 +74,7 @@ def test_without_a_limit_batches_are_as_rare_as_may_be() -> None:
 
 @settings(deadline=None)
 @given(problems())
-def test_no_path_of_any_limit_is_slower_than_is_told(problem: tuple[Queries, list[Wanted]]) -> None:
+def test_no_path_of_any_limit_is_slower_than_is_told(problem: tuple[Queries, list[LimitOnWay]]) -> None:
     queries, wants = problem
     paced = pace(queries, wants)
     plan = BatchPlan(queries.costs, (), queries.reads)
@@ -93,7 +94,7 @@ def test_no_path_of_any_limit_is_slower_than_is_told(problem: tuple[Queries, lis
 @settings(deadline=None)
 @given(problems(), st.data())
 def test_a_limit_that_is_impossible_needs_more_than_it_allows(
-    problem: tuple[Queries, list[Wanted]], data: st.DataObject
+    problem: tuple[Queries, list[LimitOnWay]], data: st.DataObject
 ) -> None:
     queries, wants = problem
     slots = ["n/0", "n/1"][:data.draw(st.integers(1, 2))]
@@ -117,7 +118,7 @@ def test_a_limit_that_is_impossible_needs_more_than_it_allows(
 
 @settings(deadline=None)
 @given(problems())
-def test_steps_miss_for_good_what_no_intervals_meet(problem: tuple[Queries, list[Wanted]]) -> None:
+def test_steps_miss_for_good_what_no_intervals_meet(problem: tuple[Queries, list[LimitOnWay]]) -> None:
     queries, wants = problem
     planned = pace(queries, wants).expected
 
@@ -133,7 +134,7 @@ def test_steps_miss_for_good_what_no_intervals_meet(problem: tuple[Queries, list
 @settings(deadline=None)
 @given(problems())
 @example(problem_of_a_hopeless_limit())
-def test_a_limit_that_cannot_be_met_breaks_none_that_can(problem: tuple[Queries, list[Wanted]]) -> None:
+def test_a_limit_that_cannot_be_met_breaks_none_that_can(problem: tuple[Queries, list[LimitOnWay]]) -> None:
     queries, wants = problem
     latest = expected_in_steps(queries, wants, dict.fromkeys(queries.costs, LARGEST_S))
     possible = [want for want in wants if latest[want.key].least_s is None]
@@ -147,9 +148,9 @@ def test_a_limit_that_cannot_be_met_breaks_none_that_can(problem: tuple[Queries,
 
 @settings(deadline=None)
 @given(problems())
-def test_it_takes_no_more_than_with_all_paths_listed(problem: tuple[Queries, list[Wanted]]) -> None:
+def test_it_takes_no_more_than_with_all_paths_listed(problem: tuple[Queries, list[LimitOnWay]]) -> None:
     queries, wants = problem
-    limits = [Limit(path, AIM * want.limit_s, want.other_s, want.share) for want in wants for path in
+    limits = [PathLimit(path, AIM * want.limit_s, want.other_s, want.share) for want in wants for path in
               paths_of(want.way)]
     whole = choose_intervals(BatchPlan(queries.costs, limits, queries.reads, largest_s=LARGEST_S))
 
@@ -161,7 +162,7 @@ def test_it_takes_no_more_than_with_all_paths_listed(problem: tuple[Queries, lis
 
 @settings(deadline=None)
 @given(problems())
-def test_what_is_in_force_is_chosen_again(problem: tuple[Queries, list[Wanted]]) -> None:
+def test_what_is_in_force_is_chosen_again(problem: tuple[Queries, list[LimitOnWay]]) -> None:
     queries, wants = problem
     first = pace(queries, wants).interval_s
 
@@ -171,7 +172,7 @@ def test_what_is_in_force_is_chosen_again(problem: tuple[Queries, list[Wanted]])
 @pytest.mark.parametrize(("times", "stays"), [(1.03, True), (0.9, True), (3.0, False)])
 def test_an_interval_that_would_change_little_stays(times: float, stays: bool) -> None:
     way = Way({"a": ()}, frozenset({"a"}), frozenset({"a"}))
-    wants = [Wanted("w", way, 1.0)]
+    wants = [LimitOnWay("w", way, 1.0)]
     first = pace(Queries({"a": CHEAP}, largest_s=LARGEST_S), wants).interval_s
     other = BatchCost(CHEAP.batch_s * times, CHEAP.batch_cpu_s)
 
@@ -186,8 +187,8 @@ def test_a_full_slot_is_named_and_slows_what_no_limit_needs() -> None:
     queries = Queries({"a": CHEAP, "b": CHEAP}, slot_of={"a": "n/0", "b": "n/0"}, capacity={"n/0": 0.2},
                       largest_s=LARGEST_S)
 
-    met = pace(queries, [Wanted("w", way, 0.4)])
-    unmet = pace(replace(queries, capacity={"n/0": 0.05}), [Wanted("w", way, 0.4)])
+    met = pace(queries, [LimitOnWay("w", way, 0.4)])
+    unmet = pace(replace(queries, capacity={"n/0": 0.05}), [LimitOnWay("w", way, 0.4)])
 
     assert met.expected["w"].latency_s <= 0.4
     assert met.interval_s["b"] == LARGEST_S
@@ -200,7 +201,7 @@ def test_a_reader_that_nobody_waits_for_leaves_its_writer_room() -> None:
     way = Way({"a": ()}, frozenset({"a"}), frozenset({"a"}))
     queries = Queries({"a": cheap, "b": cheap, "c": cheap}, {"b": ("a",), "c": ("b",)}, largest_s=60.0)
 
-    paced = pace(queries, [Wanted("w", way, 0.05)])
+    paced = pace(queries, [LimitOnWay("w", way, 0.05)])
 
     assert paced.interval_s["a"] < 0.1
     assert paced.interval_s["b"] == pytest.approx(100 * paced.interval_s["a"])
@@ -218,8 +219,8 @@ def test_a_percentile_takes_shorter_intervals_than_the_mean() -> None:
     way = Way({"a": ()}, frozenset({"a"}), frozenset({"a"}))
     queries = Queries({"a": CHEAP}, largest_s=LARGEST_S)
 
-    mean = pace(queries, [Wanted("w", way, 2.0)]).interval_s["a"]
-    tail = pace(queries, [Wanted("w", way, 2.0, share=0.99)]).interval_s["a"]
+    mean = pace(queries, [LimitOnWay("w", way, 2.0)]).interval_s["a"]
+    tail = pace(queries, [LimitOnWay("w", way, 2.0, share=0.99)]).interval_s["a"]
 
     assert tail == pytest.approx(mean * 0.5 / 0.99, rel=0.05)
 
@@ -228,7 +229,7 @@ def test_a_percentile_takes_shorter_intervals_than_the_mean() -> None:
 def test_what_plans_are_priced_with_is_what_a_query_alone_gets(limit_s: float, percentile: float | None) -> None:
     limit = LatencyLimit(limit_s, percentile=percentile)
     way = Way({"a": ()}, frozenset({"a"}), frozenset({"a"}))
-    paced = pace(Queries({"a": CHEAP}, largest_s=LARGEST_S), [Wanted("w", way, limit_s, limit.share)])
+    paced = pace(Queries({"a": CHEAP}, largest_s=LARGEST_S), [LimitOnWay("w", way, limit_s, limit.share)])
 
     alone_s = interval_alone((limit,), batch_s=CHEAP.batch_s, largest_s=LARGEST_S)
 

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from scheduler.contracts.qos import QosReport
 from scheduler.latency.buffers import BufferSizing, adapted_size
-from scheduler.latency.chaining import ChainingFacts, longest_chain
 from scheduler.latency.constraints import LatencyConstraint, along
+from scheduler.latency.latency_reports import ChannelSample, QuerySample, Reporter, RunningHistogram, RunningMeans
 from scheduler.latency.managing import QosManager
-from scheduler.latency.measuring import ChannelSample, Reporter, RunningHistogram, RunningMeans, Sample
 from scheduler.latency.runtime_graph import Channel, RuntimeGraph, Vertex
 from scheduler.latency.setting_up import qos_setups
+from scheduler.latency.task_chaining import ChainingFacts, longest_chain
 
 SIZING = BufferSizing()
 
@@ -86,15 +86,15 @@ def test_a_reporter_takes_one_sample_an_interval_and_sends_no_empty_report() -> 
     assert reporter.due(3) is None
     assert reporter.wants("a")
     assert not reporter.wants("c")
-    reporter.take("a", Sample(0.2, interval_s=1.0, batch_s=0.1, lifetime_s=1.0))
+    reporter.take("a", QuerySample(0.2, interval_s=1.0, batch_s=0.1, lifetime_s=1.0))
     assert not reporter.wants("a")
-    reporter.take("a", Sample(0.9, interval_s=1.0, batch_s=0.1))
-    reporter.take("b", Sample(0.1, interval_s=2.0, batch_s=0.1, channel_s=0.5))
+    reporter.take("a", QuerySample(0.9, interval_s=1.0, batch_s=0.1))
+    reporter.take("b", QuerySample(0.1, interval_s=2.0, batch_s=0.1, channel_s=0.5))
     assert reporter.due(4) == QosReport(
         "n1", {"a": 0.2, "b": 0.1, "a>b": 0.5}, {"a": 1.0}, {"a": 1.0, "b": 2.0}, {"a": 0.1, "b": 0.1})
     assert reporter.due(18) is None  # the next is due at 19
     assert reporter.due(60) is None  # three have passed, nothing was measured
-    reporter.take("a", Sample(0.1, interval_s=1.0, batch_s=0.1))
+    reporter.take("a", QuerySample(0.1, interval_s=1.0, batch_s=0.1))
     assert reporter.due(63) is None
     assert reporter.due(64) is not None
     with pytest.raises(ValueError, match="offset"):
@@ -103,7 +103,7 @@ def test_a_reporter_takes_one_sample_an_interval_and_sends_no_empty_report() -> 
 
 def test_each_channel_is_reported_with_its_own_latency_and_ages_where_they_are_told() -> None:
     reporter = Reporter("n1", {"c": ("a>c", "b>c", "x>c")}, interval_s=5, offset_s=0)
-    reporter.take("c", Sample(
+    reporter.take("c", QuerySample(
         0.1, interval_s=1.0, batch_s=0.1, lifetime_s=0.3, channel_s=0.5,
         channels={"a": ChannelSample(0.2, 0.1), "b": ChannelSample(0.9, 1.0)}, ages={20: 3}))
     assert reporter.due(0) == QosReport(

@@ -7,7 +7,7 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.latency.pacing import AIM, Queries, Wanted, pace
+from scheduler.latency.pacing import AIM, LimitOnWay, Queries, pace
 from scheduler.latency.real_time import (
     APARTS_S,
     OPEN_S,
@@ -19,7 +19,7 @@ from scheduler.latency.real_time import (
 )
 from scheduler.latency.triggers import SMALLEST_S, BatchCost, Counted
 from scheduler.latency.ways import Way
-from scheduler.model.settings import MOST_OPEN_A_SLOT
+from scheduler.model.settings_of_fragments import MOST_OPEN_A_SLOT
 
 from .test_pacing import problems
 
@@ -63,7 +63,7 @@ def test_only_queries_that_can_and_only_where_it_helps(problem) -> None:
 
 
 def test_a_limit_that_no_intervals_meet_is_met_by_open_batches() -> None:
-    want = Wanted("w", WAY, 0.06)
+    want = LimitOnWay("w", WAY, 0.06)
     assert pace(LINE, [want]).expected["w"].least_s is not None
     chosen = choose_modes(LINE, [want], {"a": "", "b": ""})
     assert chosen.open == {"a", "b"}
@@ -72,12 +72,12 @@ def test_a_limit_that_no_intervals_meet_is_met_by_open_batches() -> None:
 
 
 def test_what_was_measured_beyond_the_model_of_batches_keeps_none_from_being_opened() -> None:
-    want = Wanted("w", WAY, 0.06, other_s=0.1)
+    want = LimitOnWay("w", WAY, 0.06, other_s=0.1)
     assert choose_modes(LINE, [want], {"a": "", "b": ""}).open == {"a", "b"}
 
 
 def test_where_one_cannot_it_has_micro_batches_as_before() -> None:
-    want = Wanted("w", WAY, 0.06)
+    want = LimitOnWay("w", WAY, 0.06)
     assert not choose_modes(LINE, [want], {"a": "it runs Python", "b": "it runs Python"}).open
     assert not choose_modes(LINE, [want], {}).open, "what is not known is not done"
 
@@ -87,21 +87,21 @@ def test_without_a_limit_all_have_few_micro_batches() -> None:
 
 
 def test_it_is_chosen_where_batches_would_have_to_be_often() -> None:
-    chosen = choose_modes(LINE, [Wanted("w", WAY, 0.5)], {"a": "", "b": ""})
+    chosen = choose_modes(LINE, [LimitOnWay("w", WAY, 0.5)], {"a": "", "b": ""})
     assert chosen.open == {"a", "b"}
-    assert chosen.paced.cores < 0.5 * pace(LINE, [Wanted("w", WAY, 0.5)]).cores
+    assert chosen.paced.cores < 0.5 * pace(LINE, [LimitOnWay("w", WAY, 0.5)]).cores
 
 
 def test_what_is_scheduled_or_has_too_many_events_keeps_its_batches() -> None:
     busy = replace(SLOW, rate_per_s=2_000, event_cpu_s=0.0002)
     queries = replace(LINE, costs={"a": SLOW, "b": busy}, bounds_s={"a": 0.5})
-    assert not choose_modes(queries, [Wanted("w", WAY, 0.06)], {"a": "", "b": ""}).open
+    assert not choose_modes(queries, [LimitOnWay("w", WAY, 0.06)], {"a": "", "b": ""}).open
 
 
 def test_a_slot_has_threads_for_so_many() -> None:
     names = [f"q{number}" for number in range(MOST_OPEN_A_SLOT + 5)]
     queries = Queries(dict.fromkeys(names, SLOW), slot_of=dict.fromkeys(names, "n1/0"))
-    wants = [Wanted(name, Way({name: ()}, frozenset({name}), frozenset({name})), 0.05) for name in names]
+    wants = [LimitOnWay(name, Way({name: ()}, frozenset({name}), frozenset({name})), 0.05) for name in names]
     assert len(choose_modes(queries, wants, dict.fromkeys(names, "")).open) == MOST_OPEN_A_SLOT
 
 
@@ -124,21 +124,21 @@ def test_events_are_gathered_for_as_long_as_the_limit_allows_where_that_makes_fe
     queries = replace(LINE, costs={"a": busy, "b": busy})
     aparts_s = {}
     for limit_s in (0.05, 0.06, 0.2, 0.5):
-        chosen = choose_modes(queries, [Wanted("w", WAY, limit_s)], {"a": "", "b": ""})
+        chosen = choose_modes(queries, [LimitOnWay("w", WAY, limit_s)], {"a": "", "b": ""})
         assert chosen.open == {"a", "b"}
         assert chosen.paced.expected["w"].latency_s <= AIM * limit_s
         aparts_s[limit_s] = [chosen.interval_s[query] for query in "ab"]
     assert aparts_s == {0.05: [0.02, 0.02], 0.06: [0.05, 0.05], 0.2: [0.2, 0.2], 0.5: [0.2, 0.2]}
     cost = open_cost(busy, 0.2).cores(0.2)
     assert cost < open_cost(busy).cores(SMALLEST_S) - 0.04, "five groups a second instead of fifty"
-    rare = choose_modes(LINE, [Wanted("w", WAY, 0.06)], {"a": "", "b": ""})
+    rare = choose_modes(LINE, [LimitOnWay("w", WAY, 0.06)], {"a": "", "b": ""})
     assert [rare.interval_s[query] for query in "ab"] == [0.02, 0.02], "ten events a second are ten groups either way"
 
 
 def test_a_limit_that_begins_with_a_stream_needs_no_open_batches_of_who_writes_it() -> None:
     way = replace(WAY, counted=Counted(False, frozenset({"a"})))
 
-    chosen = choose_modes(LINE, [Wanted("w", way, 0.05)], {"a": "", "b": ""})
+    chosen = choose_modes(LINE, [LimitOnWay("w", way, 0.05)], {"a": "", "b": ""})
 
     assert chosen.open == {"b"}
     assert chosen.paced.expected["w"].least_s is None

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from scheduler.latency.pacing import Queries, Wanted, pace
+from scheduler.latency.pacing import LimitOnWay, Queries, pace
 from scheduler.latency.real_time import choose_modes
 from scheduler.latency.remedies import ASK, CHAIN, CHAIN_AND_SLOTS, SLOTS, Remedy, chains_among, remedies
 from scheduler.latency.triggers import BatchCost, Counted
@@ -26,13 +26,13 @@ def line(names: str, cost: BatchCost, *, capacity: float = 10.0) -> Queries:
         dict.fromkeys(names, cost), reads, dict.fromkeys(names, 5.0), dict.fromkeys(names, "n/0"), {"n/0": capacity})
 
 
-def wanted(names: str, limit_s: float) -> Wanted:
+def wanted(names: str, limit_s: float) -> LimitOnWay:
     writers = {names[0]: (), **{reader: (writer,) for writer, reader in pairwise(names)}}
-    return Wanted("flow/0", Way(writers, frozenset(names[0]), frozenset(names[-1])), limit_s)
+    return LimitOnWay("flow/0", Way(writers, frozenset(names[0]), frozenset(names[-1])), limit_s)
 
 
 def offered(
-    queries: Queries, want: Wanted, chains: tuple[tuple[str, ...], ...] = (), able: Collection[str] = ()
+    queries: Queries, want: LimitOnWay, chains: tuple[tuple[str, ...], ...] = (), able: Collection[str] = ()
 ) -> dict[str, Remedy]:
     return {remedy.kind: remedy for remedy in remedies(
         queries, want, chains=chains, query=QUERY, slot_cores=SLOT, able=able)}
@@ -169,7 +169,7 @@ def test_what_a_part_is_told_counts_what_is_upstream_of_it(batch_s: float, rate_
     """Batches of b hold what a leaves: they are quicker with a quicker a, and what that takes is in the price."""
     queries = line("ab", BatchCost(batch_s, 0.05, rate_per_s, 0.5 / rate_per_s))
     part = Way({"b": ()}, frozenset("b"), frozenset("b"), Counted(waits=False))
-    want = Wanted("flow/0", part, limit_s)
+    want = LimitOnWay("flow/0", part, limit_s)
 
     lenient = offered(queries, want)[ASK]
     paced = pace(replace(queries, before_s={}), [replace(want, limit_s=lenient.limit_s)])

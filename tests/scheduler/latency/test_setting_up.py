@@ -15,13 +15,13 @@ from scheduler.contracts.qos import (
     QOS_REPORTS,
     QOS_SETUPS,
     QOS_WISHES,
-    Intervals,
+    NodeIntervals,
     QosReport,
     QosSetup,
     QosWishes,
 )
 from scheduler.latency.constrained_paths import MOST_PATHS, constrained_paths, constraints_on, strictest
-from scheduler.latency.constraints import LatencyConstraint, Watched, along
+from scheduler.latency.constraints import LatencyConstraint, WatchedConstraint, along
 from scheduler.latency.managing import REPORT_S, ROUND_S, QosManager
 from scheduler.latency.runtime_graph import Channel, RuntimeGraph, Vertex
 from scheduler.latency.setting_up import constraint_of, graph_of, qos_setups
@@ -69,7 +69,7 @@ def test_all_nodes_watch_each_sequence_exactly_once_also_while_some_are_away(dat
             own = graphs.sequences(constraint, part, anchors)
             watched.update((constraint.sequence, constraint.limit_s, path) for path in own)
             worst_s = max((graphs.latency_s(constraint, part, path, known) for path in own), default=None)
-            assert Watched(constraint, part, known, anchors).worst_s == worst_s
+            assert WatchedConstraint(constraint, part, known, anchors).worst_s == worst_s
     assert watched == wanted
 
 
@@ -242,7 +242,7 @@ def test_sequences_through_five_nodes_are_watched_once_each_by_a_node_that_has_a
 WRITTEN = [
     (QOS_REPORTS, QosReport("n1", {"a": 0.2, "a>b": 0.1}, {"a": 1.0}, {"a": 1.0}, {"a": 0.1}, {"a": {30: 5, 41: 1}})),
     (QOS_WISHES, QosWishes("n1", 3, {"a": 100})),
-    (INTERVALS, Intervals({"a": 100}))]
+    (INTERVALS, NodeIntervals({"a": 100}))]
 
 
 @pytest.mark.parametrize(("codec", "value"), WRITTEN)

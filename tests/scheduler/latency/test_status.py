@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.latency.pacing import Expected
-from scheduler.latency.status import (
+from scheduler.latency.limits_met import (
     IMPOSSIBLE,
     LEAST_POINTS,
     MET,
@@ -20,6 +19,7 @@ from scheduler.latency.status import (
     settling_s,
     state_of,
 )
+from scheduler.latency.pacing import Expected
 
 
 @pytest.mark.parametrize(("least_s", "measured_s", "state"), [

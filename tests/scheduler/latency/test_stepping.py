@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from scheduler.contracts.qos import OwnQuery, QosReport
 from scheduler.latency.constrained_paths import constraints_on
-from scheduler.latency.growing import FULL, REMEMBERED_S, Ceilings, growth, held_at
-from scheduler.latency.managing import REPORT_S, Decision, QosManager, agreed_ms, grown_ms
-from scheduler.latency.pacing import Queries, Wanted, expected_at, pace
+from scheduler.latency.growing_intervals import FULL, REMEMBERED_S, Ceilings, growth, held_at
+from scheduler.latency.managing import REPORT_S, IntervalDecision, QosManager, agreed_ms, grown_ms
+from scheduler.latency.pacing import LimitOnWay, Queries, expected_at, pace
 from scheduler.latency.runtime_graph import Channel, RuntimeGraph, Vertex
 from scheduler.latency.setting_up import qos_setups
 from scheduler.latency.stepping import lengthened_s, shortened_s
@@ -86,7 +86,7 @@ def cores_of(queries: Queries) -> float:
 @given(st.sampled_from([0.02, 0.05, 0.1]), st.floats(0.5, 5.0))
 @settings(max_examples=20)
 def test_a_limit_comes_to_hold_and_costs_no_less_than_by_the_plan(batch_s: float, limit_s: float) -> None:
-    wants = [Wanted("w", WAY, limit_s)]
+    wants = [LimitOnWay("w", WAY, limit_s)]
 
     ended, changes = played(begun(batch_s), limit_s, seconds=1_800)
     planned = pace(begun(batch_s), wants)
@@ -102,7 +102,7 @@ def test_a_limit_comes_to_hold_and_costs_no_less_than_by_the_plan(batch_s: float
 def test_where_a_limit_holds_with_room_intervals_become_longer_again_and_come_to_rest(
     batch_s: float, limit_s: float
 ) -> None:
-    wants = [Wanted("w", WAY, limit_s)]
+    wants = [LimitOnWay("w", WAY, limit_s)]
 
     stepped, _ = played(begun(batch_s), limit_s, seconds=150)
     rested, changes = played(begun(batch_s), limit_s, seconds=3_600)
@@ -152,7 +152,7 @@ def test_only_what_a_limit_covers_is_made_quicker(
     counted: Counted, intervals_s: tuple[float, float], limit_s: float, stepped: set[str]
 ) -> None:
     queries = replace(begun(0.05), before_s=dict(zip("ab", intervals_s, strict=True)))
-    wants = [Wanted("w", replace(WAY, counted=counted), limit_s)]
+    wants = [LimitOnWay("w", replace(WAY, counted=counted), limit_s)]
 
     ended, changes = played(queries, limit_s, seconds=150, counted=counted)
 
@@ -170,7 +170,7 @@ def test_a_manager_sees_what_the_plan_expects(counted: Counted, first_s: float, 
     decisions = [decision for now_s in range(0, 60, round(REPORT_S)) if manager.take(
         measured(queries), now_s=now_s) is None for decision in manager.decide(now_s)]
 
-    expected = expected_at(queries, [Wanted("w", replace(WAY, counted=counted), 1.0)], queries.before_s)["w"]
+    expected = expected_at(queries, [LimitOnWay("w", replace(WAY, counted=counted), 1.0)], queries.before_s)["w"]
     assert all(decision.worst_s == pytest.approx(expected.latency_s) for decision in decisions[:1])
 
 
@@ -207,8 +207,8 @@ def test_what_was_not_measured_whole_is_not_made_longer() -> None:
         assert not manager.decide(now_s)
 
 
-def decided(manager: QosManager, report: QosReport, *, seconds: int) -> list[Decision]:
-    decisions: list[Decision] = []
+def decided(manager: QosManager, report: QosReport, *, seconds: int) -> list[IntervalDecision]:
+    decisions: list[IntervalDecision] = []
     for now_s in range(0, seconds, round(REPORT_S)):
         manager.take(report, now_s=now_s)
         decisions += manager.decide(now_s)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.latency.interval_program import choose_intervals
-from scheduler.latency.triggers import BatchCost, BatchPlan, Counted, Effective, Limit, latency_s
+from scheduler.latency.triggers import BatchCost, BatchPlan, Counted, Effective, PathLimit, latency_s
 
 GRID_S = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 4.0, 8.0)
 
@@ -33,13 +33,13 @@ def _plans(draw: st.DrawFn) -> BatchPlan:
         reads = {"b": ("a",), "c": ("b",), "d": (draw(st.sampled_from(["a", "b"])),)}
         paths = [("a", "b", "c"), ("a", "d") if reads["d"] == ("a",) else ("a", "b", "d")]
     queries = sorted({query for path in paths for query in path})
-    limits = [Limit(path, draw(st.sampled_from([0.4, 1.0, 3.0, 10.0])), draw(st.sampled_from([0.0, 0.1])),
+    limits = [PathLimit(path, draw(st.sampled_from([0.4, 1.0, 3.0, 10.0])), draw(st.sampled_from([0.0, 0.1])),
                     counted=Counted(draw(st.booleans()), draw(st.frozensets(st.sampled_from([path[0], path[-1]])))))
               for path in paths if draw(st.integers(0, 3))]
     return BatchPlan({query: draw(_costs()) for query in queries}, limits, reads, largest_s=8.0, smallest_s=0.05)
 
 
-def _latency_s(plan: BatchPlan, limit: Limit, interval_s: Mapping[str, float]) -> float:
+def _latency_s(plan: BatchPlan, limit: PathLimit, interval_s: Mapping[str, float]) -> float:
     return limit.other_s + latency_s(
         plan, limit.path, Effective(plan, interval_s, early=1e-6), counted=limit.counted)
 
@@ -69,7 +69,7 @@ def test_limits_hold_and_no_point_of_a_grid_takes_less_cpu(plan: BatchPlan) -> N
 
 def test_readers_follow_who_writes_and_a_chain_has_one_interval() -> None:
     costs = {query: BatchCost(batch_s=0.1, batch_cpu_s=0.08) for query in "abc"}
-    plan = BatchPlan(costs, [Limit(("a", "b", "c"), 5.0)], {"b": ("a",), "c": ("b",)})
+    plan = BatchPlan(costs, [PathLimit(("a", "b", "c"), 5.0)], {"b": ("a",), "c": ("b",)})
 
     chosen = choose_intervals(plan)
 
@@ -80,7 +80,7 @@ def test_readers_follow_who_writes_and_a_chain_has_one_interval() -> None:
 def test_whoever_asks_for_more_makes_only_what_he_needs_quicker() -> None:
     costs = {query: BatchCost(batch_s=0.05, batch_cpu_s=0.05) for query in "abc"}
     reads = {"b": ("a",), "c": ("a",)}
-    chosen = choose_intervals(BatchPlan(costs, [Limit(("a", "b"), 0.6), Limit(("a", "c"), 10.0)], reads))
+    chosen = choose_intervals(BatchPlan(costs, [PathLimit(("a", "b"), 0.6), PathLimit(("a", "c"), 10.0)], reads))
 
     assert chosen.interval_s["a"] == pytest.approx(1.0, rel=1e-2)
     assert chosen.interval_s["b"] == pytest.approx(1.0, rel=1e-2)
@@ -92,7 +92,7 @@ def test_without_a_limit_batches_are_as_rare_as_they_may_be() -> None:
 
 
 def test_what_cannot_be_met_is_named_with_what_can() -> None:
-    plan = BatchPlan({"a": BatchCost(batch_s=0.1, batch_cpu_s=0.05)}, [Limit(("a",), 0.1, other_s=0.02)])
+    plan = BatchPlan({"a": BatchCost(batch_s=0.1, batch_cpu_s=0.05)}, [PathLimit(("a",), 0.1, other_s=0.02)])
     chosen = choose_intervals(plan)
 
     (unmet,) = chosen.unmet
@@ -102,7 +102,7 @@ def test_what_cannot_be_met_is_named_with_what_can() -> None:
 
 def test_a_slot_that_would_be_too_full_is_named() -> None:
     costs = {query: BatchCost(batch_s=0.05, batch_cpu_s=0.1) for query in "ab"}
-    limits = [Limit(("a",), 0.2), Limit(("b",), 0.2)]
+    limits = [PathLimit(("a",), 0.2), PathLimit(("b",), 0.2)]
     plan = BatchPlan(costs, limits, slot_of={"a": "n1/0", "b": "n1/0"}, capacity={"n1/0": 0.5})
     assert choose_intervals(plan).full == ("n1/0",)
     assert choose_intervals(BatchPlan(costs, limits, slot_of=plan.slot_of, capacity={"n1/0": 1.0})).full == ()
@@ -133,7 +133,7 @@ def _extreme_plans(draw: st.DrawFn) -> BatchPlan:
         path = [draw(st.sampled_from(names))]
         while reads.get(path[0]) and draw(st.booleans()):
             path.insert(0, draw(st.sampled_from(reads[path[0]])))
-        limits.append(Limit(tuple(path), draw(EXTREMES), draw(EXTREMES), draw(st.sampled_from([0.5, 0.99]))))
+        limits.append(PathLimit(tuple(path), draw(EXTREMES), draw(EXTREMES), draw(st.sampled_from([0.5, 0.99]))))
     slots = draw(st.dictionaries(st.sampled_from(names), st.sampled_from(["n/0", "n/1"])))
     capacity = {slot: draw(EXTREMES) for slot in set(slots.values())}
     bounds = draw(st.dictionaries(st.sampled_from(names), EXTREMES.filter(bool)))

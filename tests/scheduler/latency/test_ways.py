@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.latency.pacing import Queries, Wanted, expected_at, pace
+from scheduler.latency.pacing import LimitOnWay, Queries, expected_at, pace
 from scheduler.latency.ways import part_of, way_of
 from scheduler.model.estate import Estate
-from scheduler.model.latency import LatencyLimit, stream_ends
+from scheduler.model.latency_limits import LatencyLimit, stream_ends
 
 from .lines import FLOW, LINES, Line, costs_of, lasts_s, line_of, waits_s
 
@@ -21,7 +21,7 @@ INTERVALS_S = st.sampled_from([0.1, 0.4, 1.0, 3.0, 10.0])
 def planned_s(queries: Queries, estate: Estate, limit: LatencyLimit) -> float:
     way = way_of(estate, FLOW, limit)
     assert way is not None
-    want = Wanted("w", way, limit.limit_s, limit.share)
+    want = LimitOnWay("w", way, limit.limit_s, limit.share)
     return expected_at(queries, [want], queries.before_s)["w"].latency_s
 
 
@@ -72,7 +72,7 @@ def test_a_part_is_held_with_no_more_than_the_whole_takes(line: Line, data: st.D
     queries, (begin, end) = queries_of(line, data), data.draw(line.slices())
     limit_s = data.draw(st.sampled_from([0.3, 1.0, 5.0]))
     limits = {"part": line.limit(begin, end, limit_s=limit_s), "whole": LatencyLimit(limit_s)}
-    wants = {name: Wanted(name, way_of(line.estate, FLOW, limit), limit_s) for name, limit in limits.items()}
+    wants = {name: LimitOnWay(name, way_of(line.estate, FLOW, limit), limit_s) for name, limit in limits.items()}
 
     part, whole = (pace(queries, [want]) for want in wants.values())
 
@@ -90,7 +90,7 @@ def test_what_waits_in_front_of_a_part_is_not_on_it() -> None:
 
     def paced(along: tuple[str, ...]) -> dict[str, float]:
         way = way_of(line.estate, FLOW, LatencyLimit(0.6, along))
-        interval_s = pace(queries, [Wanted("w", way, 0.6)]).interval_s
+        interval_s = pace(queries, [LimitOnWay("w", way, 0.6)]).interval_s
         return {task: interval_s[query] for task, query in line.home.items()}
 
     assert paced(("b", "c")) == {"a": 8.0, "b": 8.0, "c": 8.0}, "b takes what is there, and c what it writes"

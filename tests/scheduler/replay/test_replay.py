@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from scheduler.controllers.changes import Aspect, BatchMode
-from scheduler.controllers.registry import CONTROLLERS
-from scheduler.controllers.values import (
+from scheduler.controllers.controller_registry import CONTROLLERS
+from scheduler.controllers.loop_values import (
     ACTS,
     DAY_S,
     DECLINED,
@@ -27,7 +27,7 @@ from scheduler.controllers.values import (
 )
 from scheduler.model.estate import Estate
 from scheduler.model.fragment import Slot
-from scheduler.model.latency import LatencyLimit
+from scheduler.model.latency_limits import LatencyLimit
 from scheduler.replay.playing import replay
 from scheduler.replay.setup import ChangeMade, Replayed, ReplaySetup
 from scheduler.simulation.loads import constant, waves

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from scheduler.contracts.offsets import Offset
-from workers.engine.channels import real_time
+from workers.engine.channels import open_streams
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class CheckpointProgress:
     """The newest batch that a query planned (-1 before the first), whether it is done, and where its sources ended.
 
     ``source_offset`` is the offset of a source, ``offsets`` are the last entries read, by channel; ``start_offsets``
@@ -30,22 +30,23 @@ class Progress:
     is_open: bool = False
 
 
-def read_progress(checkpoint: Path) -> Progress:
+def read_progress(checkpoint: Path) -> CheckpointProgress:
     """How far a checkpoint has come; one that is not there has not begun."""
     batch = max(_batches(checkpoint / "offsets"), default=-1)
     done = max(_batches(checkpoint / "commits"), default=-1)
-    opened = real_time.journal(checkpoint)
+    opened = open_streams.journal(checkpoint)
     if opened is not None and opened[0] > done:  # Spark does not know yet what it has read
         batch, lines = opened
         source_offset, offsets = _parsed(lines[-1:])
         _, start_offsets = _offsets(checkpoint, batch - 1)
-        return Progress(batch, False, source_offset, offsets, start_offsets, int(time.time() * 1000), is_open=True)
+        return CheckpointProgress(
+            batch, False, source_offset, offsets, start_offsets, int(time.time() * 1000), is_open=True)
     if batch < 0:
-        return Progress()
+        return CheckpointProgress()
     source_offset, offsets = _offsets(checkpoint, batch)
     _, start_offsets = _offsets(checkpoint, batch - 1)
     planned_ms = _written_ms(checkpoint / "offsets" / str(batch))
-    return Progress(batch, done >= batch, source_offset, offsets, start_offsets, planned_ms)
+    return CheckpointProgress(batch, done >= batch, source_offset, offsets, start_offsets, planned_ms)
 
 
 def _offsets(checkpoint: Path, batch: int) -> tuple[dict[str, int] | None, dict[str, Offset]]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from scheduler.contracts.desired import WantedFragment
 
-from .reconciling.reconcile import Action, Actual, Start, State
+from .reconciling.reconcile import Action, Actual, FragmentState, Start
 
 AT_ONCE = 4  # as many as the executor has threads
 
@@ -40,7 +40,7 @@ def in_turn(
 
     def rank(start: Start) -> tuple[bool, int]:
         run = actual.get(start.fragment_id)
-        return run is not None and run.state is not State.STOPPED, order.get(start.fragment_id, len(order))
+        return run is not None and run.state is not FragmentState.STOPPED, order.get(start.fragment_id, len(order))
 
     return (*others, *sorted(starts, key=rank)[:max(0, AT_ONCE - len(coming()))])
 

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING
 import redis
 from py4j.protocol import Py4JError
 
-from workers.engine.channels.registry import Channels
+from workers.engine.channels.channel_registry import Channels
 from workers.engine.spark import queries
-from workers.engine.spark.failures import FragmentFailed
+from workers.engine.spark.failure_messages import FragmentFailed
 from workers.engine.spark.listener import QueryListener
 
 from .reconciling.fragment_run import FragmentRun
 from .reconciling.long_batches import LOOK_MS
-from .reconciling.reconcile import State
+from .reconciling.reconcile import FragmentState
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -131,7 +131,7 @@ class HangingWatch:
         """
         watched = {
             run.id: run for run in runs
-            if run.query is not None and run.state is State.RUNNING and not run.actual().busy
+            if run.query is not None and run.state is FragmentState.RUNNING and not run.actual().busy
             and run.id not in throttled and not isinstance(run.query, queries.OpenQuery)}
         doing = {name: self._doing(spark, run) for name, run in watched.items()}
         for name, stack in self._hanging.look(doing, now_ms=now_ms).items():

@@ -17,8 +17,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from scheduler.contracts.desired import DESIRED_STATES, DesiredState
-from scheduler.contracts.qos import INTERVALS, QOS_SETUPS, Intervals, QosSetup
-from workers.engine.desired import keep_handing_over, with_intervals, without
+from scheduler.contracts.qos import INTERVALS, QOS_SETUPS, NodeIntervals, QosSetup
+from workers.engine.desired_publishing import keep_handing_over, with_intervals, without
 
 from .atomic_files import names_in, write_atomically
 from .blame import Death
@@ -123,7 +123,7 @@ class NodeStore:
         if intervals_ms == self.read_intervals():
             return False
         if intervals_ms:
-            write_atomically(self.intervals_path, INTERVALS.dumps(Intervals(intervals_ms)))
+            write_atomically(self.intervals_path, INTERVALS.dumps(NodeIntervals(intervals_ms)))
         else:
             self.intervals_path.unlink(missing_ok=True)
         return True

@@ -4,7 +4,7 @@
     python -m workers.engine.agents.slot --spare         (ready for the line ``take <slot>``, see ``spare.py``)
 
 It reads lines from its standard input (``poke``: the desired state changed; ``trial`` and a JSON: a command of a
-trial, see ``workers/engine/measuring/host.py``; ``stop``, or the end of the input: drain and end) and writes its
+trial, see ``workers/engine/measuring/trial_host.py``; ``stop``, or the end of the input: drain and end) and writes its
 report and the answers to commands to its standard output, one JSON a line. Logs go to standard error.
 """
 
@@ -27,37 +27,37 @@ from pyspark.sql import SparkSession
 
 from scheduler.contracts.desired import DesiredState
 from workers.engine.channels import keys
-from workers.engine.channels.config import ChannelConfig
-from workers.engine.channels.registry import Channels
-from workers.engine.channels.spark import spark_conf
-from workers.engine.measuring.host import Host, TrialContext
-from workers.engine.secrets import open_by
-from workers.engine.settings import Settings, from_environment
+from workers.engine.channels.channel_config import ChannelConfig
+from workers.engine.channels.channel_registry import Channels
+from workers.engine.channels.spark_channels import spark_conf
+from workers.engine.measuring.trial_host import Host, TrialContext
+from workers.engine.sealed_secrets import open_by
 from workers.engine.spark import queries
 from workers.engine.spark.compile import task_code_of
-from workers.engine.spark.failures import explain
+from workers.engine.spark.driver_warming import REST_S, warm_up
+from workers.engine.spark.failure_messages import explain
 from workers.engine.spark.listener import QueryListener
 from workers.engine.spark.session import open_session
-from workers.engine.spark.warm import REST_S, warm_up
+from workers.engine.worker_settings import Settings, from_environment
 from workers.library.registry import task_types
 
+from .agent_logs import configure, logger
 from .coming_back import AT_ONCE, in_turn
 from .hanging import HangingWatch
 from .leftovers import Leftovers
-from .logs import configure, logger
 from .node_store import NewestDesired, NodeStore
 from .query_meters import read_meters
 from .reconciling.context import SlotContext
-from .reconciling.engine import SparkEngine
+from .reconciling.desired_view import DesiredView, Looking
 from .reconciling.executor import FragmentExecutor
 from .reconciling.fragment_run import FragmentRun
-from .reconciling.handover import AT_WORK, Stage
+from .reconciling.handover_stages import AT_WORK, HandoverStage
 from .reconciling.long_batches import LOOK_MS, LongBatches, batching, in_first_batch
-from .reconciling.reconcile import Action, State, reconcile
+from .reconciling.query_engine import SparkEngine
+from .reconciling.reconcile import Action, FragmentState, reconcile
 from .reconciling.standby import Patience, heirs_due, rest_s, stages_of
 from .reconciling.state_sizes import StateSizes
-from .reconciling.view import DesiredView, Looking
-from .store import SlotStore
+from .started_fragments import SlotStore
 from .supervising.broker_sync import connect
 from .supervising.driver_end import refusal_told, status_of_end
 from .supervising.heap_sampler import HeapSampler
@@ -68,14 +68,14 @@ from .supervising.spare import wait_for_a_slot
 from .supervising.supervision import LEFT_AT_WORK, SPARE
 from .supervising.usage_attribution import Rates
 from .suspects import Suspects
-from .transport.carrying import Carrier
+from .transport.state_transport import Carrier
 
 REPORT_MS = 1_000
 SWEEP_MS = 300_000
 GRACE_S = 3_600  # a removed fragment's checkpoint is kept for a plan that is rolled back
 
 
-class Slot:
+class SlotLoop:
     """One slot process: a loop that decides, an executor that does, a report that tells."""
 
     def __init__(
@@ -90,7 +90,7 @@ class Slot:
         self._newest = looking(self._node_store)
         self._view = DesiredView(self._newest, cycle_ms=round(settings.worker_cycle_s * 1000))
         self._desired, self._patience = DesiredState(), Patience()
-        self._stages: dict[str, Stage] = {}  # of the fragments that hand over
+        self._stages: dict[str, HandoverStage] = {}  # of the fragments that hand over
         self._carrier = Carrier(self._broker, self._store, clock_ms=_now_ms, keeps_stores=not settings.spark_master)
         self._ended: set[str] = set()
         self._left: frozenset[str] = frozenset()  # bundles that were leaving and have left
@@ -217,7 +217,7 @@ class Slot:
         if self._is_due("sweep", SWEEP_MS, now_ms):
             pool.submit(self._store.sweep, now_s=time.time(), grace_s=GRACE_S)
 
-    def _look_at_stages(self) -> dict[str, Stage]:
+    def _look_at_stages(self) -> dict[str, HandoverStage]:
         elsewhere = self._carrier.turn(self._desired, self._name)
         return stages_of(self._desired, self._store, elsewhere, self._patience, runs=self._runs, now_ms=_now_ms())
 
@@ -264,7 +264,7 @@ class Slot:
         ended = {self._ended.pop() for _ in range(len(self._ended))}
         for run in list(self._runs.values()):
             query = run.query
-            if query is None or run.id not in wanted or run.state is not State.RUNNING:
+            if query is None or run.id not in wanted or run.state is not FragmentState.RUNNING:
                 continue
             if run.actual().busy:  # a change is under way: look again when it is over
                 self._ended.update(ended & {run.run_id})
@@ -277,7 +277,7 @@ class Slot:
 
     def _look_who_is_to_be_tried_again(self, now_ms: int) -> None:
         """People ask through the broker; nobody is asked for while nothing fails."""
-        failed = [run for run in list(self._runs.values()) if run.state is State.BACKOFF]
+        failed = [run for run in list(self._runs.values()) if run.state is FragmentState.BACKOFF]
         if not failed or not self._is_due("retries", REPORT_MS, now_ms):
             return
         with suppress(redis.RedisError):
@@ -310,7 +310,7 @@ class Slot:
 
     def _report_of(self, run: FragmentRun, now_ms: int) -> dict[str, Any]:
         query = run.query
-        progress = self._listener.progress(query) if query is not None and run.state is State.RUNNING else None
+        progress = self._listener.progress(query) if query is not None and run.state is FragmentState.RUNNING else None
         progress_facts = {"batch": None, "batch_ms": None, "rows_per_s": 0.0} if progress is None else asdict(progress)
         work = self._listener.work(run.id)
         progress_facts |= {
@@ -324,13 +324,13 @@ class Slot:
         return {**report, "state": "left"} if run.id in self._left else report
 
     def _look_at_meters(self, runs: list[FragmentRun], now_ms: int) -> None:
-        meters = read_meters(self._broker, [run for run in runs if run.state is State.RUNNING])
+        meters = read_meters(self._broker, [run for run in runs if run.state is FragmentState.RUNNING])
         self._throttled = {name: meter.throttled_by for name, meter in meters.items() if meter.throttled_by}
         self._rates.take({name: meter.events for name, meter in meters.items()}, at_ms=now_ms)
 
     def _is_told(self, run: FragmentRun) -> bool:
         """A fragment that is stopped for good is gone, though some of what it left may still be cleared away."""
-        if run.state is not State.STOPPED or self._stages.get(run.id) in AT_WORK:
+        if run.state is not FragmentState.STOPPED or self._stages.get(run.id) in AT_WORK:
             return True
         return any(wanted.id == run.id for wanted in self._desired.of_slot(self._name))
 
@@ -382,7 +382,7 @@ def main(looking: Looking = NewestDesired) -> None:
         with refusal_told(tell):
             name, session = wait_for_a_slot(settings, commands=sys.stdin, tell=tell)
         configure(sys.stderr, node=settings.node, slot=name)
-    slot = Slot(settings, name, tell=tell, session=session, looking=looking)
+    slot = SlotLoop(settings, name, tell=tell, session=session, looking=looking)
     for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(signum, lambda *_: slot.stop())
     requested = RequestedSecrets(tell)

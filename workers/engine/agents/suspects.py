@@ -11,17 +11,17 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from scheduler.contracts.desired import WantedFragment
-from workers.engine.spark.failures import FragmentFailed
+from workers.engine.spark.failure_messages import FragmentFailed
 from workers.engine.spark.queries import is_in_a_batch
 
+from .agent_logs import logger
 from .atomic_files import write_atomically
 from .blame import IDLE_MS, TURN_MS, Suspicion
-from .logs import logger
 from .node_store import NodeStore
 from .reconciling.delays import TICK_MS
 from .reconciling.fragment_run import FragmentRun
-from .reconciling.reconcile import State
-from .store import SlotStore
+from .reconciling.reconcile import FragmentState
+from .started_fragments import SlotStore
 
 
 class Suspects:
@@ -61,7 +61,7 @@ class Suspects:
         now = self._look_at_turn(now, runs, wanted, now_ms)
         for query in sorted(now.waiting | now.given_up):
             run = runs.setdefault(query, FragmentRun(query, now_ms=now_ms))
-            if run.state is not State.STOPPED or run.actual().busy or wanted[query].paused:
+            if run.state is not FragmentState.STOPPED or run.actual().busy or wanted[query].paused:
                 continue
             if query in now.given_up:
                 run.fragment = wanted[query]
@@ -86,12 +86,12 @@ class Suspects:
         run, tried_ms = runs.get(query), now_ms - self._turn[1]
         if wanted[query].paused or tried_ms >= TURN_MS:
             return now.tried(query, cleared=False)
-        if run is None or run.actual().busy or run.state in (State.STOPPED, State.STARTING):
+        if run is None or run.actual().busy or run.state in (FragmentState.STOPPED, FragmentState.STARTING):
             return now
         actual = run.actual()
-        if run.state is State.BACKOFF and not actual.gave_up and actual.retry_at_ms is None:
+        if run.state is FragmentState.BACKOFF and not actual.gave_up and actual.retry_at_ms is None:
             return now  # somebody wants it tried again, now
-        if run.state is not State.RUNNING:  # what it reads is not there, or it failed by itself
+        if run.state is not FragmentState.RUNNING:  # what it reads is not there, or it failed by itself
             return now.tried(query, cleared=False)
         is_idle = now_ms - run.since_ms >= IDLE_MS and run.query is not None and not is_in_a_batch(run.query)
         return now.tried(query, cleared=True) if run.has_done_a_batch or is_idle else now

@@ -37,7 +37,7 @@ class Route:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class RouteChange:
     """One change of a route: its field in the control hash, how part channels share, and its first batch."""
 
     field: str
@@ -50,14 +50,14 @@ def route_prefix(position: int, reader: str) -> str:
     return f"{position}:route:{reader}:"
 
 
-def changes_of(state: Mapping[str, str]) -> dict[tuple[int, str], list[Change]]:
+def changes_of(state: Mapping[str, str]) -> dict[tuple[int, str], list[RouteChange]]:
     """The changes of each route in a control hash, oldest first, by position and reader."""
-    numbered: dict[tuple[int, str], list[tuple[int, Change]]] = {}
+    numbered: dict[tuple[int, str], list[tuple[int, RouteChange]]] = {}
     for field, value in state.items():
         match = _ROUTE.fullmatch(field)
         if match:
             first = state.get(f"{field}:from")
-            change = Change(field, partitioning_of(json.loads(value)), None if first is None else int(first))
+            change = RouteChange(field, partitioning_of(json.loads(value)), None if first is None else int(first))
             route = numbered.setdefault((int(match["position"]), match["reader"]), [])
             route.append((int(match["number"]), change))
     return {
@@ -117,6 +117,6 @@ def _overtaken(state: Mapping[str, str], batch_id: int) -> list[str]:
     return [name for field in fields for name in (field, f"{field}:from")]
 
 
-def _begun(change: Change, batch_id: int) -> bool:
+def _begun(change: RouteChange, batch_id: int) -> bool:
     return change.from_batch is not None and change.from_batch <= batch_id
 

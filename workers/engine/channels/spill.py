@@ -24,7 +24,7 @@ HEADER = struct.Struct("<QQQQII")
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class SpilledBlock:
     """A block as it was written: its events, when it was written (ms since the epoch), and the Arrow IPC stream."""
 
     offset: Offset
@@ -91,7 +91,7 @@ class ChannelSpill:
         """The entry behind this one after which it holds blocks; None where there is none."""
         return next((segment.start for segment in self._segments if segment.start > place), None)
 
-    def append(self, after: Offset, entries: Sequence[Entry]) -> None:
+    def append(self, after: Offset, entries: Sequence[SpilledBlock]) -> None:
         """Add the blocks that follow an entry without a gap. They are on disk when this returns.
 
         Raises
@@ -119,7 +119,7 @@ class ChannelSpill:
             [*(segment for segment in self._segments if segment.path != last.path), grown],
             key=lambda segment: segment.start)
 
-    def entries(self, after: Offset, to: Offset) -> Iterator[Entry]:
+    def entries(self, after: Offset, to: Offset) -> Iterator[SpilledBlock]:
         """The blocks after an entry up to another, as far as it holds them without a gap."""
         for segment in self._segments:
             if segment.start <= after < min(segment.end, to):
@@ -158,13 +158,13 @@ def _write(path: Path, data: bytes, *, at: int) -> None:
             os.close(folder)
 
 
-def _packed(entry: Entry) -> bytes:
+def _packed(entry: SpilledBlock) -> bytes:
     block, number = map(int, entry.offset.split("-"))
     payload = entry.payload
     return HEADER.pack(block, number, entry.events, entry.written_ms, len(payload), zlib.crc32(payload)) + payload
 
 
-def _entries(path: Path) -> Iterator[Entry]:
+def _entries(path: Path) -> Iterator[SpilledBlock]:
     """The blocks of a file that are whole, in their order."""
     with path.open("rb") as file:
         while len(header := file.read(HEADER.size)) == HEADER.size:
@@ -172,7 +172,7 @@ def _entries(path: Path) -> Iterator[Entry]:
             payload = file.read(length)
             if len(payload) < length or zlib.crc32(payload) != checksum:
                 return
-            yield Entry(Offset(f"{block}-{number}"), events, written_ms, payload)
+            yield SpilledBlock(Offset(f"{block}-{number}"), events, written_ms, payload)
 
 
 def _opened(path: Path) -> Segment:

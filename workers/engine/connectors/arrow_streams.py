@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from workers.library.json_values import Unreadable
+from workers.library.json_values import UnreadableMessage
 
 _MAGIC = b"ARROW1\0\0"
 _HAS_BODY = {2: "dictionary", 3: "record batch"}  # of a message's header, by its type
@@ -29,7 +29,7 @@ class TooMuch(ValueError):
 
 
 @dataclass(slots=True)
-class Room:
+class DecodingRoom:
     """How much may still be decoded: events, values (those in lists and records, too), and bytes."""
 
     events: int
@@ -46,13 +46,13 @@ class Room:
 
 
 def batches_of(
-    file: BinaryIO, room: Room, *, names: Collection[str], first: int = 0, afresh: bool = False
+    file: BinaryIO, room: DecodingRoom, *, names: Collection[str], first: int = 0, afresh: bool = False
 ) -> Iterator[pa.RecordBatch]:
     """The batches of an IPC stream or file, of the columns that are wanted, each within what there is room for.
 
     Parameters
     ----------
-    room : Room
+    room : DecodingRoom
         How much they may decode to; of all of them, or of each where ``afresh``.
     names : collection of str
         The columns; those that are not there are left out.
@@ -81,7 +81,7 @@ def batches_of(
         raise ValueError("a message says what cannot be") from None
 
 
-def rows_of(batch: pa.RecordBatch) -> Iterator[dict[str, Any] | Unreadable]:
+def rows_of(batch: pa.RecordBatch) -> Iterator[dict[str, Any] | UnreadableMessage]:
     """The rows of a batch; one with a value that Python has none for (a time beyond the year 9999, text that is none)
     is what says so, in its place."""
     try:
@@ -95,22 +95,22 @@ def rows_of(batch: pa.RecordBatch) -> Iterator[dict[str, Any] | Unreadable]:
             try:
                 row[name] = column[number].as_py()
             except (pa.ArrowException, ValueError, OverflowError, OSError) as error:
-                yield Unreadable(f"field {name} is {str(column.type)[:80]} and holds what cannot be read: "
+                yield UnreadableMessage(f"field {name} is {str(column.type)[:80]} and holds what cannot be read: "
                                  f"{str(error).encode(errors='backslashreplace').decode()[:100]}")
                 break
         else:
             yield row
 
 
-def require_room(batch: pa.RecordBatch, room: Room) -> None:
+def require_room(batch: pa.RecordBatch, room: DecodingRoom) -> None:
     """Take the room of values that may be at one place, each as often as it is there; ``TooMuch`` or ``ValueError``."""
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         if _refers(column.type):
             room.take(size=_bytes_of(name, column))
 
 
-def _room_of(room: Room, afresh: bool) -> Room:
-    return Room(room.events, room.values, room.bytes) if afresh else room
+def _room_of(room: DecodingRoom, afresh: bool) -> DecodingRoom:
+    return DecodingRoom(room.events, room.values, room.bytes) if afresh else room
 
 
 def _refers(kind: pa.DataType) -> bool:
@@ -155,7 +155,7 @@ class _Limited(io.RawIOBase):
 class _Checked(io.RawIOBase):
     """The same messages as a file, each looked at before it is given on."""
 
-    def __init__(self, messages: pa.ipc.MessageReader, room: Room, passed_over: int, afresh: bool) -> None:
+    def __init__(self, messages: pa.ipc.MessageReader, room: DecodingRoom, passed_over: int, afresh: bool) -> None:
         self._messages, self._room, self._passed_over, self._afresh = messages, room, passed_over, afresh
         self._left = memoryview(b"")
 

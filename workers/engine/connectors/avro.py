@@ -19,7 +19,7 @@ from workers.library.outbound import Line, Unanswered, WrongAddress
 from workers.library.reach import require_allowed
 
 from .contract import SourceAway, SourceRefused
-from .formats import Unreadable
+from .formats import UnreadableMessage
 
 USUAL_PORT = 8081
 DEADLINE_S = 10.0
@@ -52,7 +52,7 @@ class Registry:
 
         Raises
         ------
-        Unreadable
+        UnreadableMessage
             It is not framed, has a schema that cannot be read, or does not fit it.
         SourceAway, SourceRefused
             The registry does not answer, or does not let its schemas be read.
@@ -60,16 +60,18 @@ class Registry:
         import fastavro
 
         if len(body) < HEADER.size or body[0] != 0:
-            raise Unreadable("is not framed for a schema registry: it does not begin with a zero byte and a number")
+            raise UnreadableMessage(
+                "is not framed for a schema registry: it does not begin with a zero byte and a number")
         number = HEADER.unpack_from(body)[1]
         schema = self._schema(number)
         content = io.BytesIO(body[HEADER.size:])
         try:
             values = fastavro.schemaless_reader(content, schema, None)
         except Exception as error:  # a record is anybody's bytes, and the library says so in many ways
-            raise Unreadable(f"does not fit its schema {number}: {type(error).__name__} {str(error)[:200]}") from None
+            raise UnreadableMessage(
+                f"does not fit its schema {number}: {type(error).__name__} {str(error)[:200]}") from None
         if not isinstance(values, dict) or content.read(1):
-            raise Unreadable(f"is no record of schema {number}" if not isinstance(values, dict) else
+            raise UnreadableMessage(f"is no record of schema {number}" if not isinstance(values, dict) else
                              f"has bytes behind the record of its schema {number}")
         return {name: plain(value) for name, value in values.items()}
 
@@ -83,14 +85,14 @@ class Registry:
         if number not in self._schemas:
             document = self._asked(number)
             if document.get("schemaType", "AVRO") != "AVRO":
-                raise Unreadable(f"has schema {number}, which is {document['schemaType']} and no Avro")
+                raise UnreadableMessage(f"has schema {number}, which is {document['schemaType']} and no Avro")
             if document.get("references"):
-                raise Unreadable(f"has schema {number}, which refers to other schemas")
+                raise UnreadableMessage(f"has schema {number}, which refers to other schemas")
             try:
                 text = json.loads(document["schema"])
                 schema = fastavro.parse_schema(text)
             except Exception as error:
-                raise Unreadable(f"has schema {number}, which is no Avro schema: {str(error)[:200]}") from None
+                raise UnreadableMessage(f"has schema {number}, which is no Avro schema: {str(error)[:200]}") from None
             require_sized(text)
             self._schemas[number] = schema
         return self._schemas[number]
@@ -105,7 +107,7 @@ class Registry:
             raise SourceAway(f"The schema registry does not answer: {error}.", remedy="It is tried again by itself."
                              ) from None
         if answer.status == 404:
-            raise Unreadable(f"has schema {number}, which the registry does not know")
+            raise UnreadableMessage(f"has schema {number}, which the registry does not know")
         if answer.status in (401, 403):
             raise SourceRefused("The schema registry does not let its schemas be read.",
                                 remedy="See to registry_user and registry_password.")
@@ -137,7 +139,8 @@ def plain(value: Any) -> Any:
 
 
 def require_sized(schema: Any) -> None:
-    """Raise ``Unreadable`` where a schema (as JSON) has lists of what takes no bytes: few bytes may say that 2^60 come.
+    """Raise ``UnreadableMessage`` where a schema (as JSON) has lists of what takes no bytes: few bytes may say that
+    2^60 come.
     """
     parts: list[Any] = [schema]
     known: dict[str, Any] = {}
@@ -150,7 +153,8 @@ def require_sized(schema: Any) -> None:
             parts += [part[name] for name in ("items", "values", "type") if isinstance(part.get(name), dict | list)]
     for part in parts:
         if isinstance(part, dict) and part.get("type") == "array" and not _takes_bytes(part["items"], known, ()):
-            raise Unreadable("has a schema with lists of what takes no bytes, of which nobody knows how many come")
+            raise UnreadableMessage(
+                "has a schema with lists of what takes no bytes, of which nobody knows how many come")
 
 
 def _takes_bytes(schema: Any, known: Mapping[str, Any], within: tuple[str, ...]) -> bool:

@@ -2,8 +2,8 @@
 them.
 
 A task type names its connector as ``"package.module:function"``, a callable ``(Opening) -> Reader``. The runner
-(``runner.py``) does the rest: it decodes, writes blocks with their position, waits where the channel is full, and tries
-again where the source is away.
+(``source_runner.py``) does the rest: it decodes, writes blocks with their position, waits where the channel is full,
+and tries again where the source is away.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Message:
     ``place`` says where it was, for whoever looks at what could not be read: “orders[3] at 1234”. ``values`` is given
     in place of ``body`` by sources that have columns themselves; ``extras`` is what the config includes beside them.
     ``partition`` names the part of the source that it is of, where the order of events is kept within such parts alone:
-    each has a mark of time of its own (``workers.library.marks``).
+    each has a mark of time of its own (``workers.library.watermarks``).
     ``at_ms`` is when it was, of one that has no content to say so.
     """
 

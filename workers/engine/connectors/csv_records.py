@@ -12,7 +12,7 @@ from collections.abc import Generator, Iterator
 from typing import BinaryIO
 
 from scheduler.model.bounds import FILE_LINES, FILE_RECORD
-from workers.library.json_values import Unreadable, text_of
+from workers.library.json_values import UnreadableMessage, text_of
 
 csv.field_size_limit(FILE_RECORD.most)  # a record is bounded by that; the module's own bound is far below it
 
@@ -90,16 +90,16 @@ def _records_from(
 def _is_one(record: bytes, values: int | None) -> bool:
     try:
         return values in (None, len(values_of(record)))
-    except Unreadable:
+    except UnreadableMessage:
         return False
 
 
 def values_of(record: bytes) -> list[str]:
-    """The values of a record; raises `Unreadable`."""
+    """The values of a record; raises `UnreadableMessage`."""
     text = text_of(record)
     if '"' not in text:
         return text.rstrip("\r\n").split(",")
     try:
         return next(iter(csv.reader(io.StringIO(text, newline=""), strict=True)), [])
     except csv.Error as error:
-        raise Unreadable(f"is no CSV: {error}") from None
+        raise UnreadableMessage(f"is no CSV: {error}") from None

@@ -20,10 +20,10 @@ from scheduler.model.bounds import FILE_RECORD, MESSAGE_BYTES, MESSAGE_EVENTS, M
 from workers.library.arrow_types import arrow_type
 from workers.library.casting import as_string, as_timestamp, cast_to, require_shallow
 from workers.library.columns import typed_columns
-from workers.library.json_values import Unreadable, items_of, parsed, text_of, written
+from workers.library.json_values import UnreadableMessage, items_of, parsed, text_of, written
 from workers.library.live_events import AHEAD, included
 
-from .arrow_streams import Room, TooMuch, batches_of, rows_of
+from .arrow_streams import DecodingRoom, TooMuch, batches_of, rows_of
 from .contract import DeadLetter, Message
 from .csv_records import lines_of, records_of, values_of
 from .partitions import numbered, partitions_of
@@ -42,7 +42,7 @@ _UNFIT = (pa.ArrowException, ValueError, TypeError, OverflowError)
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class MessageLayout:
     """How a source's messages are read.
 
     Parameters
@@ -99,9 +99,9 @@ class Layout:
             + [(name, arrow_type(kind)) for name, kind in self.columns.items()])
 
 
-def layout_of(config: Mapping[str, Any]) -> Layout:
+def layout_of(config: Mapping[str, Any]) -> MessageLayout:
     """How a live source's messages are read, by its config."""
-    return Layout(
+    return MessageLayout(
         config.get("format") or "json", typed_columns(config.get("columns") or ()), config.get("time_field"),
         config.get("time_unit") or "ms", config.get("time_zone"),
         round(1000 * float(config.get("ahead", AHEAD.default))), included(config))
@@ -118,7 +118,7 @@ class Decoded:
     arrays: Sequence[pa.Array] = ()
     partitions: Sequence[str] = ()
 
-    def block(self, layout: Layout, *, first: int, born_ms: int, source: str = "") -> pa.RecordBatch:
+    def block(self, layout: MessageLayout, *, first: int, born_ms: int, source: str = "") -> pa.RecordBatch:
         """The events as a block.
 
         Parameters
@@ -135,7 +135,7 @@ class Decoded:
 
 
 def decode(
-    messages: Sequence[Message], layout: Layout, *, now_ms: int, most_events: int = MESSAGE_EVENTS.most,
+    messages: Sequence[Message], layout: MessageLayout, *, now_ms: int, most_events: int = MESSAGE_EVENTS.most,
     refuses: bool = False,
 ) -> Decoded:
     """The events of messages, in order.
@@ -160,7 +160,7 @@ def decode(
     when = names.index(layout.time_field) if layout.time_field else None
     left = POLL_EVENTS.most
     for message in messages:
-        room = Room(min(most_events, left), MESSAGE_VALUES.most, MESSAGE_BYTES.most)
+        room = DecodingRoom(min(most_events, left), MESSAGE_VALUES.most, MESSAGE_BYTES.most)
         try:
             events = list(_events(message, layout, dead, room))
         except TooMuch as error:
@@ -174,7 +174,7 @@ def decode(
             try:
                 row = read() + _extras(message, layout)
                 time_ms = now_ms if when is None else _time_ms(row[when], layout, now_ms, message.at_ms)
-            except Unreadable as error:
+            except UnreadableMessage as error:
                 dead.append(DeadLetter(
                     str(error), message.place if is_one or not word else f"{message.place}, {word} {number}",
                     _sample(message) if is_one or text is None else _beginning(text)))
@@ -189,7 +189,8 @@ def decode(
 
 
 def _without_unfit(
-    rows: Sequence[tuple], times_ms: Sequence[int], origins: Sequence[Message], dead: list[DeadLetter], layout: Layout
+    rows: Sequence[tuple], times_ms: Sequence[int], origins: Sequence[Message], dead: list[DeadLetter],
+    layout: MessageLayout
 ) -> Decoded:
     """The events that a block can hold; whatever it is that others have, it must not hold up all that comes behind."""
     fitting = []
@@ -207,7 +208,7 @@ def _without_unfit(
                    partitions_of([origins[number] for number in fitting]))
 
 
-def _arrays(rows: Sequence[tuple], layout: Layout) -> list[pa.Array]:
+def _arrays(rows: Sequence[tuple], layout: MessageLayout) -> list[pa.Array]:
     columns = zip(*rows, strict=True) if rows else [()] * len(layout.columns)
     return [pa.array(column, arrow_type(kind)) for column, kind in zip(columns, layout.columns.values(), strict=True)]
 
@@ -217,37 +218,37 @@ def _arrays(rows: Sequence[tuple], layout: Layout) -> list[pa.Array]:
 _Event = tuple[str, int, str | bytes | None, Callable[[], tuple]]
 
 
-def _events(message: Message, layout: Layout, dead: list[DeadLetter], room: Room) -> Iterator[_Event]:
+def _events(message: Message, layout: MessageLayout, dead: list[DeadLetter], room: DecodingRoom) -> Iterator[_Event]:
     """The events of a message; one that cannot be taken apart is a dead letter as a whole."""
     try:
         if message.values is not None:
             yield "", 0, None, lambda: _row(message.values, layout)
         else:
             yield from _READERS[layout.format](message.body, layout, room)
-    except Unreadable as error:
+    except UnreadableMessage as error:
         dead.append(DeadLetter(str(error), message.place, _sample(message)))
 
 
-def _extras(message: Message, layout: Layout) -> tuple:
+def _extras(message: Message, layout: MessageLayout) -> tuple:
     values = message.extras or {}
     return tuple(_typed(name, values.get(name), kind) for name, kind in layout.extras.items())
 
 
-def _json(body: bytes, layout: Layout, room: Room) -> Iterator[_Event]:
+def _json(body: bytes, layout: MessageLayout, room: DecodingRoom) -> Iterator[_Event]:
     _count_values(body, room)
     for number, (item, text) in enumerate(items_of(body), start=1):
         room.take(events=1)
         yield "event", number, text, lambda item=item: _row_of_json(item, layout)
 
 
-def _count_values(body: bytes, room: Room) -> None:
+def _count_values(body: bytes, room: DecodingRoom) -> None:
     """Take the room of a text's values; only where it is long it is looked which commas and brackets are in texts."""
     if len(body) > room.values and sum(map(body.count, _SEPARATORS)) >= room.values:
         plain = _JSON_TEXT.sub(b"", body)
         room.take(values=1 + sum(map(plain.count, _SEPARATORS)))
 
 
-def _ndjson(body: bytes, layout: Layout, room: Room) -> Iterator[_Event]:
+def _ndjson(body: bytes, layout: MessageLayout, room: DecodingRoom) -> Iterator[_Event]:
     _count_values(body, room)
     for number, (_, _, line) in enumerate(lines_of(io.BytesIO(body)), start=1):
         if line is None or line.strip():
@@ -255,7 +256,7 @@ def _ndjson(body: bytes, layout: Layout, room: Room) -> Iterator[_Event]:
             yield "line", number, line, lambda line=line: _row_of_json(parsed(_whole_line(line)), layout)
 
 
-def _csv(body: bytes, layout: Layout, room: Room) -> Iterator[_Event]:
+def _csv(body: bytes, layout: MessageLayout, room: DecodingRoom) -> Iterator[_Event]:
     names = list(layout.content)
     for begin, _, record in records_of(io.BytesIO(body), values=len(names)):
         if record is None or record.strip():
@@ -266,11 +267,11 @@ def _csv(body: bytes, layout: Layout, room: Room) -> Iterator[_Event]:
 
 def _whole_line(line: bytes | None) -> bytes:
     if line is None:
-        raise Unreadable(f"is a line of over {FILE_RECORD.most >> 20} MiB")
+        raise UnreadableMessage(f"is a line of over {FILE_RECORD.most >> 20} MiB")
     return line
 
 
-def _arrow(body: bytes, layout: Layout, room: Room) -> Iterator[_Event]:
+def _arrow(body: bytes, layout: MessageLayout, room: DecodingRoom) -> Iterator[_Event]:
     number = 0
     try:
         for batch in batches_of(io.BytesIO(body), room, names=layout.content):
@@ -280,77 +281,77 @@ def _arrow(body: bytes, layout: Layout, room: Room) -> Iterator[_Event]:
     except TooMuch:
         raise
     except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
-        raise Unreadable(f"is no Arrow IPC stream, or not all of it: {_plain(str(error))[:200]}") from None
+        raise UnreadableMessage(f"is no Arrow IPC stream, or not all of it: {_plain(str(error))[:200]}") from None
 
 
-def _row_of_table(row: Mapping[str, Any] | Unreadable, layout: Layout) -> tuple:
-    if isinstance(row, Unreadable):
+def _row_of_table(row: Mapping[str, Any] | UnreadableMessage, layout: MessageLayout) -> tuple:
+    if isinstance(row, UnreadableMessage):
         raise row
     return _row(row, layout)
 
 
-def _whole(body: bytes, layout: Layout, room: Room) -> Iterator[_Event]:
+def _whole(body: bytes, layout: MessageLayout, room: DecodingRoom) -> Iterator[_Event]:
     yield "", 0, None, lambda: (text_of(body) if layout.format == "text" else body,)
 
 
-_READERS: Mapping[str, Callable[[bytes, Layout, Room], Iterator[_Event]]] = {
+_READERS: Mapping[str, Callable[[bytes, MessageLayout, DecodingRoom], Iterator[_Event]]] = {
     "json": _json, "ndjson": _ndjson, "csv": _csv, "arrow": _arrow, "text": _whole, "bytes": _whole}
 
 
-def _row_of_json(item: Any, layout: Layout) -> tuple:
-    if isinstance(item, Unreadable):
+def _row_of_json(item: Any, layout: MessageLayout) -> tuple:
+    if isinstance(item, UnreadableMessage):
         raise item
     if not layout.fields:
         try:
             require_shallow(item)
             return (as_string(written(item)),)
         except UnicodeEncodeError:
-            raise Unreadable("has half a surrogate pair in it, which is no text") from None
+            raise UnreadableMessage("has half a surrogate pair in it, which is no text") from None
     if not isinstance(item, dict):
-        raise Unreadable("is no JSON object, so that it has no fields")
+        raise UnreadableMessage("is no JSON object, so that it has no fields")
     return _row(item, layout)
 
 
-def _row_of_values(values: Sequence[str], names: Sequence[str], layout: Layout) -> tuple:
+def _row_of_values(values: Sequence[str], names: Sequence[str], layout: MessageLayout) -> tuple:
     if len(values) != len(names):
-        raise Unreadable(f"has {len(values)} values where {len(names)} fields are declared")
+        raise UnreadableMessage(f"has {len(values)} values where {len(names)} fields are declared")
     return _row({name: value or None for name, value in zip(names, values, strict=True)}, layout)
 
 
-def _row(values: Mapping[str, Any], layout: Layout) -> tuple:
+def _row(values: Mapping[str, Any], layout: MessageLayout) -> tuple:
     """The declared fields of an event; one that is missing is null, others are left out."""
     return tuple(_typed(name, values.get(name), kind, layout) for name, kind in layout.content.items())
 
 
-def _typed(name: str, value: Any, kind: str, layout: Layout | None = None) -> Any:
+def _typed(name: str, value: Any, kind: str, layout: MessageLayout | None = None) -> Any:
     if value is None:
         return None
     try:
         if layout is not None and kind == "timestamp":
             return _moment(value, layout)
         return cast_to(kind)(value)
-    except Unreadable:
+    except UnreadableMessage:
         raise
     except (ValueError, TypeError, KeyError, ArithmeticError, OSError):
         require_shallow(value)
         shown = value if isinstance(value, str) else written(value)
-        raise Unreadable(f"field {name} is {shown[:80]!r}, which is no {kind}") from None
+        raise UnreadableMessage(f"field {name} is {shown[:80]!r}, which is no {kind}") from None
 
 
-def _moment(value: Any, layout: Layout) -> datetime:
+def _moment(value: Any, layout: MessageLayout) -> datetime:
     """A time, of ISO 8601 or of a number since the epoch; in the layout's zone where it says none."""
     if isinstance(value, str) and layout.format == "csv" and _NUMBER.fullmatch(value):
         value = float(value)  # in CSV all is text
     return as_timestamp(value, unit_ms=TIME_UNITS_MS[layout.time_unit], zone=layout.time_zone)
 
 
-def _time_ms(value: Any, layout: Layout, now_ms: int, at_ms: int | None) -> int:
+def _time_ms(value: Any, layout: MessageLayout, now_ms: int, at_ms: int | None) -> int:
     """The event's time, or that of its message. An event without either has no place in time, and one that is too far
     ahead would be a guess."""
     if value is None and at_ms is not None:
         return at_ms
     if value is None:
-        raise Unreadable(f"has no time in its field {layout.time_field}")
+        raise UnreadableMessage(f"has no time in its field {layout.time_field}")
     try:
         if isinstance(value, str):
             value = _moment(value, layout)
@@ -362,9 +363,9 @@ def _time_ms(value: Any, layout: Layout, now_ms: int, at_ms: int | None) -> int:
     except (ValueError, OverflowError, OSError):
         time_ms = LAST_MS + 1
     if not FIRST_MS <= time_ms <= LAST_MS:
-        raise Unreadable(f"field {layout.time_field} is {str(value)[:80]!r}, which is no time")
+        raise UnreadableMessage(f"field {layout.time_field} is {str(value)[:80]!r}, which is no time")
     if layout.ahead_ms is not None and time_ms > now_ms + layout.ahead_ms:
-        raise Unreadable(
+        raise UnreadableMessage(
             f"its time, field {layout.time_field}, is {(time_ms - now_ms) / 1000:.0f} s ahead of its arrival, and "
             f"ahead lets it be {layout.ahead_ms / 1000:.0f} s: mend the sender's clock, or name more in ahead")
     return time_ms

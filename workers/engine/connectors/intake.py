@@ -16,14 +16,14 @@ from typing import Any
 import redis
 
 from scheduler.model.bounds import DEAD_LETTERS
-from workers.engine.channels import codec, keys, scripts
-from workers.engine.channels.config import CAPACITY_BLOCKS
-from workers.engine.channels.registry import Channels
-from workers.engine.holding import Holding
+from workers.engine.channels import block_codec, keys, scripts
+from workers.engine.channels.channel_config import CAPACITY_BLOCKS
+from workers.engine.channels.channel_registry import Channels
+from workers.engine.connector_leases import Holding
 from workers.engine.letters import KeptLetter
 
 from .contract import DeadLetter, Position
-from .formats import Decoded, Layout
+from .formats import Decoded, MessageLayout
 
 CAPACITY_BYTES = 64 << 20  # of a channel, by the usual size of its blocks of late
 PLACE_CHARACTERS = 300
@@ -38,7 +38,7 @@ class Paused(Exception):
     """Nobody reads the source now: its dataflows are paused, or start only."""
 
 
-class Overtaken(Exception):
+class SourceOvertaken(Exception):
     """Another writes this source now: a host that took its token later, or a push that was first."""
 
 
@@ -89,7 +89,8 @@ class IntakeStore:
     # -- life ------------------------------------------------------------------------------------------------------
 
     def open(
-        self, task: str, layout: Layout, *, known_readers: Collection[str], node: str = "", by_force: bool = False
+        self, task: str, layout: MessageLayout, *, known_readers: Collection[str], node: str = "",
+        by_force: bool = False
     ) -> int | None:
         """Open the channel of a source and take its token; None where another node holds the source.
 
@@ -120,10 +121,13 @@ class IntakeStore:
         return self._channels.take_fence(channel)
 
     def take_token(self, task: str, *, node: str = "") -> int:
-        """A new token: whoever wrote with an older one can write no more. ``Overtaken`` where another node holds it."""
+        """A new token: whoever wrote with an older one can write no more.
+
+        ``SourceOvertaken`` where another node holds it.
+        """
         token = self.holding.token(task, node, keys.meta(keys.intake(task)))
         if token is None:
-            raise Overtaken(f"another node than {node} holds {task}")
+            raise SourceOvertaken(f"another node than {node} holds {task}")
         return token
 
     def delete(self, task: str, *, node: str | None = None) -> bool:
@@ -202,7 +206,7 @@ class IntakeStore:
         return not self.registered(task) or not self.state(task).is_open
 
     def write(
-        self, task: str, decoded: Decoded, layout: Layout, *, first: int, now_ms: int, token: int | None = None,
+        self, task: str, decoded: Decoded, layout: MessageLayout, *, first: int, now_ms: int, token: int | None = None,
         position: Position | None = None, once: OnceOnly = OnceOnly(), keep_dead: int = 1000,
         lost: Sequence[DeadLetter] = (),
     ) -> str | None:
@@ -228,11 +232,12 @@ class IntakeStore:
 
         Raises
         ------
-        Full, Paused, Overtaken, KeyUsed, Closed
+        Full, Paused, SourceOvertaken, KeyUsed, Closed
             Nothing was written.
         """
         count = len(decoded.rows)
-        block = codec.encode_block(decoded.block(layout, first=first, born_ms=now_ms, source=task)) if count else b""
+        block = block_codec.encode_block(
+            decoded.block(layout, first=first, born_ms=now_ms, source=task)) if count else b""
         letters = [*lost, *decoded.dead]
         names = [
             *(key(keys.intake(task)) for key in (keys.channel, keys.meta, keys.readers)),
@@ -273,5 +278,6 @@ def _text(text: str) -> bytes:
 
 
 _REFUSALS: dict[str, type[Exception]] = {
-    "WEIRFULL": Full, "WEIRPAUSED": Paused, "WEIRFENCED": Overtaken, "WEIRMOVED": Overtaken, "WEIRUSED": KeyUsed,
+    "WEIRFULL": Full, "WEIRPAUSED": Paused, "WEIRFENCED": SourceOvertaken, "WEIRMOVED": SourceOvertaken,
+    "WEIRUSED": KeyUsed,
     "WEIRCLOSED": Closed}

@@ -13,10 +13,10 @@ import os
 import sys
 
 from scheduler.contracts.looks import LOOK_ORDERS
-from workers.engine import looks
+from workers.engine import look_store
 from workers.engine.agents.supervising.broker_sync import connect
-from workers.engine.secrets import open_by, opened
-from workers.engine.settings import from_environment
+from workers.engine.sealed_secrets import open_by, opened
+from workers.engine.worker_settings import from_environment
 from workers.library.registry import task_types
 
 from .looking import look
@@ -32,7 +32,7 @@ def main() -> None:
     look(
         order, task_types(),
         opened=lambda config: opened(config, redis_url=settings.redis_url, data_dir=settings.data_dir),
-        tell=lambda state, batch: looks.tell(broker, order.id, state, batch))
+        tell=lambda state, batch: look_store.tell(broker, order.id, state, batch))
     os._exit(0)  # the thread that looked may wait in a library still
 
 

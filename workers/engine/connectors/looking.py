@@ -20,13 +20,13 @@ import pyarrow as pa
 from scheduler.contracts.looks import DONE, FAILED, LOOKING, LookOrder, LookState, Unread
 from scheduler.model.errors import WeirError
 from scheduler.model.task_types import TaskType, TaskTypes
-from workers.engine.secrets import redacted
+from workers.engine.sealed_secrets import redacted
 from workers.library.columns import typed_columns
 from workers.library.config import settings as with_defaults
 
 from .contract import DeadLetter, LookAt, Opening, SourceAway
-from .formats import Decoded, Layout, decode, layout_of
-from .runner import words_of
+from .formats import Decoded, MessageLayout, decode, layout_of
+from .source_runner import words_of
 
 MOST_BYTES = 1 << 20  # of the events that are shown
 MOST_UNREAD = 5
@@ -50,7 +50,7 @@ def look_at(task_type: TaskType) -> LookAt | None:
 class _Come:
     """What has come of a source so far; ``failure`` is why it gives no more."""
 
-    layout: Layout
+    layout: MessageLayout
     count: int
     rows: deque[tuple[tuple, int]]
     dead: deque[DeadLetter]

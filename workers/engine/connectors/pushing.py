@@ -12,8 +12,8 @@ from typing import Any
 from scheduler.model.bounds import INGEST_EVENTS
 
 from .contract import Message
-from .formats import Layout, decode, layout_of
-from .intake import IntakeStore, OnceOnly, Overtaken
+from .formats import MessageLayout, decode, layout_of
+from .intake import IntakeStore, OnceOnly, SourceOvertaken
 
 TRIES = 50  # while others push to the same source at the same time
 
@@ -69,11 +69,11 @@ def push_events(
         It decodes to more than may be: nothing was written.
     Full, Paused, KeyUsed, Closed
         Nothing was written (``intake``).
-    Overtaken
+    SourceOvertaken
         Others kept being first.
     """
     layout = layout_of(config)
-    reading: Layout = replace(layout, format=post.format) if post.format else layout
+    reading: MessageLayout = replace(layout, format=post.format) if post.format else layout
     now_ms = time.time_ns() // 1_000_000
     decoded = decode(
         [Message(post.body, "posted")], reading, now_ms=now_ms, most_events=most_events, refuses=True)
@@ -85,10 +85,10 @@ def push_events(
             before = store.write(
                 task, decoded, layout, first=store.state(task).seq, now_ms=now_ms, once=once,
                 keep_dead=int(config.get("keep_dead") or 1000))
-        except Overtaken:
+        except SourceOvertaken:
             continue
         return pushed if before is None else _again(before)
-    raise Overtaken(f"others kept pushing to {task}")
+    raise SourceOvertaken(f"others kept pushing to {task}")
 
 
 def _again(answer: str) -> Pushed:

@@ -19,7 +19,7 @@ from pathlib import Path
 from subprocess import TimeoutExpired
 from typing import Any
 
-from workers.engine.settings import from_environment
+from workers.engine.worker_settings import from_environment
 from workers.library.spark_sources import require_source
 from workers.library.spark_text import identifier
 

@@ -17,19 +17,19 @@ ROW_GROUP_BYTES = 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class FileLimits:
     """When a file is closed: at so many staged bytes, or so many seconds after its first batch was staged."""
 
     file_bytes: int = 64 << 20
     file_s: float = 60.0
 
 
-def close_due(folder: Path, limits: Limits, *, now_s: float, all_of_it: bool = False) -> list[str]:
+def close_due(folder: Path, limits: FileLimits, *, now_s: float, all_of_it: bool = False) -> list[str]:
     """Close what is due in a sink's folder; the names of the files that came of it.
 
     Parameters
     ----------
-    limits : Limits
+    limits : FileLimits
         When a file is closed.
     all_of_it : bool, optional
         Close what is staged whether it is due or not, as when the node ends.
@@ -61,14 +61,14 @@ def close_due(folder: Path, limits: Limits, *, now_s: float, all_of_it: bool = F
     return names
 
 
-def is_due(staged: Sequence[Staged], limits: Limits, *, now_s: float, all_of_it: bool = False) -> bool:
+def is_due(staged: Sequence[Staged], limits: FileLimits, *, now_s: float, all_of_it: bool = False) -> bool:
     """Whether staged batches are to become a file.
 
     Parameters
     ----------
     staged : sequence of Staged
         In the order of the stream.
-    limits : Limits
+    limits : FileLimits
         When a file is closed.
     all_of_it : bool, optional
         Whether whatever there is counts as due.
@@ -80,7 +80,7 @@ def is_due(staged: Sequence[Staged], limits: Limits, *, now_s: float, all_of_it:
         or now_s - min(batch.staged_s for batch in staged) >= limits.file_s)
 
 
-def _one_file(staged: Sequence[Staged], limits: Limits) -> list[Staged]:
+def _one_file(staged: Sequence[Staged], limits: FileLimits) -> list[Staged]:
     """The oldest staged batches: of one run, of the same columns, and no more than a file's size and one batch."""
     part, size, columns = [staged[0]], staged[0].size, _columns_of(staged[0])
     for batch in staged[1:]:

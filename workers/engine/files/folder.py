@@ -41,7 +41,7 @@ class FolderBusy(OSError):
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class FolderState:
     """How far a folder's files go: all batches up to ``batch`` of ``run`` are in closed files, the last in ``file``.
 
     ``runs`` is how many runs there have been: the number of the next one.
@@ -64,15 +64,15 @@ class Staged:
     staged_s: float
 
 
-def read_state(folder: Path) -> State:
+def read_state(folder: Path) -> FolderState:
     """What the folder's files hold; the beginning where it holds none."""
     try:
-        return State(**json.loads((folder / META / STATE).read_text()))
+        return FolderState(**json.loads((folder / META / STATE).read_text()))
     except FileNotFoundError:
-        return State()
+        return FolderState()
 
 
-def write_state(folder: Path, state: State) -> None:
+def write_state(folder: Path, state: FolderState) -> None:
     """Replace the state, in one step."""
     disk.replace_text(folder / META / STATE, json.dumps(asdict(state)))
 
@@ -99,7 +99,7 @@ def staged_in(folder: Path) -> list[Staged]:
     return sorted(staged)
 
 
-def recover(folder: Path) -> State:
+def recover(folder: Path) -> FolderState:
     """Bring a folder that a process left at any moment to where ``state.json`` says; only with its lock."""
     state, meta = read_state(folder), folder / META
     closing = meta / f"{state.file}{CLOSING}"

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from workers.engine.settings import Settings
+from workers.engine.worker_settings import Settings
 
-from .closing import Limits, close_due
+from .closing import FileLimits, close_due
 from .folder import META, FolderBusy
 from .retention import Retention, drop_feeds, let_go
 from .spark_sink import METADATA
@@ -33,13 +33,13 @@ class FileKeeper:
     ----------
     outputs : Path
         The data folder's ``outputs``.
-    limits : Limits
+    limits : FileLimits
         When a file is closed.
     retention : Retention
         Which closed files are kept.
     """
 
-    def __init__(self, outputs: Path, limits: Limits, retention: Retention, *, report: Report) -> None:
+    def __init__(self, outputs: Path, limits: FileLimits, retention: Retention, *, report: Report) -> None:
         self._outputs = outputs
         self._limits = limits
         self._retention = retention
@@ -52,7 +52,7 @@ class FileKeeper:
     def of(cls, settings: Settings, *, report: Report) -> FileKeeper:
         """The keeper that settings ask for."""
         return cls(
-            settings.data_dir / "outputs", Limits(settings.file_mb << 20, settings.file_s),
+            settings.data_dir / "outputs", FileLimits(settings.file_mb << 20, settings.file_s),
             Retention(settings.files_keep_days, settings.files_keep_mb << 20), report=report)
 
     def turn(self, *, now_s: float, all_of_it: bool = False, until_s: float = float("inf")) -> None:

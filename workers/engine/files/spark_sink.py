@@ -11,7 +11,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlparse
 
 from . import disk
-from .folder import META, State, has_state, write_state
+from .folder import META, FolderState, has_state, write_state
 
 METADATA = "_spark_metadata"
 _ASIDE = "spark_metadata"
@@ -38,7 +38,7 @@ def clear_uncommitted(folder: Path) -> list[str]:
     return sorted(path.name for path in stray)
 
 
-def adopt(folder: Path) -> State | None:
+def adopt(folder: Path) -> FolderState | None:
     """Go on where Spark's sink ended: its batches count as run 0. None where it never was here.
 
     Only with the folder's lock, and while nobody writes. Safe to repeat after an end at any moment.
@@ -48,7 +48,7 @@ def adopt(folder: Path) -> State | None:
     if metadata.is_dir() and not has_state(folder):
         clear_uncommitted(folder)
         batches = [int(path.name.removesuffix(".compact")) for path in metadata.glob("[0-9]*")]
-        state = State(run=0, batch=max(batches, default=-1), runs=1)
+        state = FolderState(run=0, batch=max(batches, default=-1), runs=1)
         write_state(folder, state)
     aside = folder / META / _ASIDE
     if metadata.is_dir():

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from . import disk
-from .folder import META, State, has_state, locked, read_state, recover, staged_name, write_state
+from .folder import META, FolderState, has_state, locked, read_state, recover, staged_name, write_state
 from .spark_sink import adopt, clear_uncommitted
 
 if TYPE_CHECKING:
@@ -49,11 +49,11 @@ def begin_run(folder: Path, checkpoint: Path) -> int:
     OSError
         The disk is full, or another process holds the folder.
     """
-    mark = checkpoint / RUN
+    run_file = checkpoint / RUN
     with locked(folder):
         state = recover(folder)
-        if mark.exists():
-            run = int(mark.read_text())
+        if run_file.exists():
+            run = int(run_file.read_text())
         else:
             has_begun = any((checkpoint / "offsets").glob("[0-9]*"))
             if has_begun and not has_state(folder):
@@ -61,10 +61,10 @@ def begin_run(folder: Path, checkpoint: Path) -> int:
             state = adopt(folder) or state
             run = 0 if has_begun and state.runs <= 1 else state.runs
         if run >= state.runs:
-            write_state(folder, State(state.run, state.batch, state.file, run + 1))
-        if not mark.exists():
+            write_state(folder, FolderState(state.run, state.batch, state.file, run + 1))
+        if not run_file.exists():
             checkpoint.mkdir(parents=True, exist_ok=True)
-            disk.replace_text(mark, str(run))
+            disk.replace_text(run_file, str(run))
         for path in (folder / META).glob(f"{_WRITING}*"):  # of a query that was killed
             disk.remove(path)
     return run

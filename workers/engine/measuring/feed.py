@@ -28,7 +28,7 @@ _SCHEMA = b"spark_schema"
 
 
 @dataclass(frozen=True)
-class Feed:
+class EventFeed:
     """Events in the order in which they were made, and their schema as Spark writes it."""
 
     events: pa.RecordBatch
@@ -106,7 +106,7 @@ def write(path: Path, batches: Iterable[pa.RecordBatch], *, schema_json: str) ->
     return table.num_rows
 
 
-def kept(path: Path) -> Feed | None:
+def kept(path: Path) -> EventFeed | None:
     """The events of a file; None where there is none that can be read."""
     try:
         return read(path)
@@ -114,10 +114,10 @@ def kept(path: Path) -> Feed | None:
         return None
 
 
-def read(path: Path) -> Feed:
+def read(path: Path) -> EventFeed:
     """The events of a file."""
     with pa.ipc.open_file(path) as reader:
         table = reader.read_all().combine_chunks()
     schema_json = table.schema.metadata[_SCHEMA].decode()
     (events,) = table.replace_schema_metadata(None).to_batches()
-    return Feed(events, schema_json)
+    return EventFeed(events, schema_json)

@@ -22,10 +22,10 @@ from typing import TextIO
 
 import redis
 
-from workers.engine.channels import codec, keys, scripts
-from workers.engine.channels.config import BLOCK_ROWS
+from workers.engine.channels import block_codec, keys, scripts
+from workers.engine.channels.channel_config import BLOCK_ROWS
 
-from .feed import Feed, read
+from .feed import EventFeed, read
 
 TICK_S = 0.05
 SAY_S = 0.1
@@ -61,7 +61,7 @@ class Feeder:
     It is ``faster`` once that is set.
     """
 
-    def __init__(self, broker: redis.Redis, assignment: Assignment, feed: Feed) -> None:
+    def __init__(self, broker: redis.Redis, assignment: Assignment, feed: EventFeed) -> None:
         self._broker = broker
         self._assignment = assignment
         self._feed = feed
@@ -89,7 +89,7 @@ class Feeder:
         pipeline = self._broker.pipeline(transaction=False)
         blocks = self._feed.between(self.sent, due, now_ms=now_ms, most=BLOCK_ROWS)
         for number, block in enumerate(blocks):
-            payload = codec.encode_block(block)
+            payload = block_codec.encode_block(block)
             pipeline.evalsha(self._digest, 3, *self._keys, self._assignment.fence, self._tick, number,
                              block.num_rows, payload, now_ms)
         pipeline.execute()

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from scheduler.model.effects import effects_in_words, needs_approval
 from scheduler.model.task_types import TaskType
-from workers.engine.spark.failures import FragmentFailed
+from workers.engine.spark.failure_messages import FragmentFailed
 from workers.library.registry import resolve
 
 USUAL_PER_S = 10.0  # where the config says no rate

@@ -6,7 +6,7 @@ import subprocess
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 
-from workers.engine.settings import ROOT
+from workers.engine.worker_settings import ROOT
 
 PATIENCE_S = 10.0
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from scheduler.contracts.trials import Sample
+from scheduler.contracts.trials import TrialSample
 
-from .figures import Batch
+from .trial_figures import TrialBatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Weight:
 
 
 @dataclass
-class Window:
+class TrialWindow:
     """What is measured, as it comes together; moments in seconds since the epoch."""
 
     began_s: float = 0.0
@@ -33,9 +33,9 @@ class Window:
     cpu_before: float = 0.0
     speed: float | None = None  # of its core, as `speed` tells it
     before: dict[int, int] = field(default_factory=dict)
-    batches: list[Batch] = field(default_factory=list)
+    batches: list[TrialBatch] = field(default_factory=list)
     python_mb: list[float] = field(default_factory=list)
-    series: list[Sample] = field(default_factory=list)
+    series: list[TrialSample] = field(default_factory=list)
     latency_s: dict[str, float] = field(default_factory=dict)
 
     @property
@@ -50,12 +50,12 @@ class Window:
         self.python_mb = self.python_mb[-1:]
 
 
-def sample_of(at_s: float, batches: Sequence[Batch], seconds: float, cpu: float, memory_mb: float) -> Sample:
+def sample_of(at_s: float, batches: Sequence[TrialBatch], seconds: float, cpu: float, memory_mb: float) -> TrialSample:
     """The sample of the batches that ended in some seconds; its memory is still in MiB.
 
     Parameters
     ----------
-    batches : sequence of Batch
+    batches : sequence of TrialBatch
         The batches of the window, oldest first.
     memory_mb : float
         Memory, in MiB.
@@ -64,4 +64,4 @@ def sample_of(at_s: float, batches: Sequence[Batch], seconds: float, cpu: float,
     known = [(batch.latency_s, batch.events_out) for batch in batches if batch.latency_s is not None]
     latency_s = round(sum(latency * count for latency, count in known) / out, 4) if out else None
     through = sum(batch.events_in for batch in batches) / seconds
-    return Sample(round(at_s, 3), latency_s, round(through, 2), round(cpu, 4), memory_mb)
+    return TrialSample(round(at_s, 3), latency_s, round(through, 2), round(cpu, 4), memory_mb)

@@ -12,13 +12,13 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from scheduler.contracts.offsets import Offset
-from workers.engine.channels import codec
+from workers.engine.channels import block_codec
 from workers.engine.letters import KeptLetter
 from workers.library.arrow_types import rows_in
 
 from .contract import Batch, RefusedRow, Sink, Writer
 from .rows import as_json
-from .store import Order, SinkStore
+from .sink_store import Order, SinkStore
 
 REFUSED, SINCE = "refused", "since"
 MOST_LETTERS, MOST_BLOCKS = 500, 16  # of one batch
@@ -54,7 +54,7 @@ def _refused_again(writer: Writer, store: SinkStore, channel: str, position: Off
 
 def _offered(writer: Writer, letters: Sequence[KeptLetter], position: Offset) -> list[KeptLetter]:
     """Offer events that were refused once more; those that are taken now."""
-    tables = [pa.Table.from_batches(codec.decode_block(letter.block)) for letter in letters]
+    tables = [pa.Table.from_batches(block_codec.decode_block(letter.block)) for letter in letters]
     refused: set[int] = set()
 
     def refuse(rows: Sequence[RefusedRow]) -> None:
@@ -74,7 +74,7 @@ def _blocks_again(
         blocks = [block for block in entries if block.offset <= position and block.written_ms >= since_ms]
         if blocks:
             rows = pa.concat_tables(
-                pa.Table.from_batches(codec.decode_block(block.payload)) for block in blocks)
+                pa.Table.from_batches(block_codec.decode_block(block.payload)) for block in blocks)
             places = [(block, row) for block in blocks for row in range(block.events)]
             refused: list[RefusedRow] = []
             writer.write(Batch(rows, after=position, until=position, again=True), refused.extend)

@@ -1,7 +1,7 @@
 """What a connector out is: something that opens another system, tells how far it has come there, and writes batches.
 
 A sink's task type names its connector as ``writer="package.module:function"``, a callable ``(SinkOpening) -> Writer``.
-The runner (``runner.py``) does the rest: it reads the sink's channel, puts blocks together, keeps what is refused,
+The runner (``sink_runner.py``) does the rest: it reads the sink's channel, puts blocks together, keeps what is refused,
 waits and tries again where the other system is away, and tells how far it is behind.
 
 Exactly once is the writer's: it writes a batch and its last block in one step of the other system, so that whoever

@@ -22,16 +22,16 @@ from scheduler.contracts.desired import DesiredState
 from scheduler.model.dataflow import Task
 from scheduler.model.task_types import TaskType
 from workers.engine.agents.supervising.usage_attribution import Rates
-from workers.engine.holding import HELD_MS
+from workers.engine.connector_leases import HELD_MS
 from workers.engine.passing import PassingRecords, Phase
-from workers.engine.secrets import opened
-from workers.engine.settings import Settings
+from workers.engine.sealed_secrets import opened
+from workers.engine.worker_settings import Settings
 from workers.library.config import settings as with_defaults
 
 from .contract import Sink
-from .runner import SinkRunner
-from .selection import WantedSink, wanted_sinks
-from .store import SinkStore
+from .sink_runner import SinkRunner
+from .sink_selection import WantedSink, wanted_sinks
+from .sink_store import SinkStore
 
 QUIET_MS = 15_000  # for which a channel may still be written whose sink nobody wants: its query is stopping
 DRAIN_MS = 600_000  # after which what cannot be written is given up, of a sink that nobody wants

@@ -22,16 +22,16 @@ import redis
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from workers.engine.channels.config import ChannelConfig
+from workers.engine.channels.channel_config import ChannelConfig
 from workers.engine.channels.jvm.build import folder_to_write, folders
-from workers.engine.channels.spark import spark_conf
-from workers.engine.settings import Settings, from_environment
+from workers.engine.channels.spark_channels import spark_conf
+from workers.engine.worker_settings import Settings, from_environment
 from workers.library.registry import task_types
 
 from . import shared_classes
-from .rehearsal import Rehearsal, Stage
+from .driver_warming import warm_up
+from .rehearsal import Rehearsal, RehearsalContext
 from .session import open_session
-from .warm import warm_up
 
 _ENDS_WITHIN_S = 60
 _WRITTEN_WITHIN_S = 600
@@ -119,7 +119,7 @@ def _rehearse(spark: SparkSession, settings: Settings, scratch: Path) -> None:
     """Queries as a slot runs them; without a broker their classes are not in the archive, and nothing else is amiss."""
     try:
         with redis.Redis.from_url(settings.redis_url) as broker:
-            stage = Stage(spark, broker, ChannelConfig.of(settings), task_types())
+            stage = RehearsalContext(spark, broker, ChannelConfig.of(settings), task_types())
             Rehearsal(stage, who=f"{settings.node}-archive", folder=scratch).run(_BATCHES)
     except Exception as error:
         print(f"The rehearsal failed: {error}", file=sys.stderr)

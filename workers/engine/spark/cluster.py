@@ -21,7 +21,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from workers.engine.settings import ROOT, Settings
+from workers.engine.worker_settings import ROOT, Settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

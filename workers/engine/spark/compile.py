@@ -22,24 +22,24 @@ from scheduler.model.dataflow import Task
 from scheduler.model.effects import effects_in_words, needs_approval
 from scheduler.model.errors import WeirError
 from scheduler.model.task_types import TaskType
-from workers.engine.channels import real_time
-from workers.engine.channels.config import ChannelConfig
-from workers.engine.channels.real_time import Mode
-from workers.engine.channels.schedule import Schedule
-from workers.engine.channels.spark import count_late, gather, read_channels, read_ticks, valve
+from workers.engine.channels import open_streams
+from workers.engine.channels.channel_config import ChannelConfig
+from workers.engine.channels.open_streams import QueryMode
+from workers.engine.channels.spark_channels import count_late, gather, read_channels, read_ticks, valve
+from workers.engine.channels.tick_schedule import TickSchedule
 from workers.engine.files.staging import Staging
-from workers.engine.secrets import opened
+from workers.engine.sealed_secrets import opened
 from workers.library.registry import companion, resolve
 from workers.library.state import going_on
 
-from .failures import FragmentFailed, TaskCode, explain_error
+from .failure_messages import FragmentFailed, TaskCode, explain_error
 
 NO_FENCE = -1  # a token that no channel gives
 LEAST_THREADS = 32  # of a driver some of whose queries leave their batches open: those hold 16 of them at most
 
 
 @dataclass(frozen=True, slots=True)
-class Beginning:
+class StartPosition:
     """Where a query begins that goes on with other work than that of its checkpoint.
 
     ``source_offset`` is the offset of its source, ``offsets`` are the entries up to which it leaves out what channels
@@ -67,14 +67,14 @@ class Chain:
     tasks: Sequence[Task]
     inputs: Sequence[Sequence[str]]
     written: Sequence[str]
-    beginning: Beginning = field(default_factory=Beginning)
+    beginning: StartPosition = field(default_factory=StartPosition)
     threads: int = 1
     approved: bool = True
     real_time: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Compiled:
+class CompiledQuery:
     """A streaming DataFrame to start; the schema of each task's stream (Spark JSON), and how many folds each task has;
     how it ends; and whether its batches stay open, or why they cannot."""
 
@@ -82,7 +82,7 @@ class Compiled:
     schemas: tuple[str, ...]
     folds: tuple[tuple[str, int], ...]
     file_sink: Staging | None
-    mode: Mode = field(default_factory=Mode)
+    batch_mode: QueryMode = field(default_factory=QueryMode)
 
 
 def compile_chain(
@@ -93,7 +93,7 @@ def compile_chain(
     task_types: Mapping[str, TaskType],
     take_fence: Callable[[str], int],
     folder: Path,
-) -> Compiled:
+) -> CompiledQuery:
     """Compile a fragment.
 
     Parameters
@@ -114,13 +114,13 @@ def compile_chain(
     compiled = _compiled(spark, chain, **around)
     refusal = _refusal(spark, chain, compiled)
     if chain.real_time and not refusal:
-        return replace(compiled, mode=Mode(is_open=True))
+        return replace(compiled, batch_mode=QueryMode(is_open=True))
     if chain.real_time:  # it is read as what it is
         compiled = _compiled(spark, replace(chain, real_time=False), **around)
-    return replace(compiled, mode=Mode(refusal=refusal))
+    return replace(compiled, batch_mode=QueryMode(refusal=refusal))
 
 
-def _refusal(spark: SparkSession, chain: Chain, compiled: Compiled) -> str:
+def _refusal(spark: SparkSession, chain: Chain, compiled: CompiledQuery) -> str:
     """Why a chain cannot be worked on in real-time mode; empty where it can."""
     master = re.fullmatch(r"local\[(\d+)\]", spark.sparkContext.master)
     if master is None:
@@ -131,13 +131,13 @@ def _refusal(spark: SparkSession, chain: Chain, compiled: Compiled) -> str:
         return f"it works on {chain.threads} threads"
     if compiled.file_sink is not None:
         return "it writes files"
-    return real_time.refusal(compiled.frame)
+    return open_streams.refusal(compiled.frame)
 
 
 def _compiled(
     spark: SparkSession, chain: Chain, *, config: ChannelConfig, task_types: Mapping[str, TaskType],
     take_fence: Callable[[str], int], folder: Path,
-) -> Compiled:
+) -> CompiledQuery:
     """The chain in the mode that it asks for, whether it can be worked on so or not.
 
     Parameters
@@ -183,7 +183,7 @@ def _compiled(
             batch_base=chain.beginning.batch_bases.get(channel, 0), gate=gate, task=task.id,
         )
     file_sink = _file_sink(chain, task_types, folder)
-    return Compiled(frame=frame, schemas=tuple(schemas), folds=tuple(folds), file_sink=file_sink)
+    return CompiledQuery(frame=frame, schemas=tuple(schemas), folds=tuple(folds), file_sink=file_sink)
 
 
 def _stores(spark: SparkSession, folder: Path) -> Path | None:
@@ -253,7 +253,7 @@ def due_ms(source: Task, task_type: TaskType, number: int, *, folder: Path) -> i
         The data folder, below which replayed files are.
     """
     pace = _pace(source, task_type, folder)
-    schedule = Schedule(file=pace.pop("schedule_file", None), **pace)
+    schedule = TickSchedule(file=pace.pop("schedule_file", None), **pace)
     return schedule.due_of(number if schedule.size is None else min(number, max(0, schedule.size - 1)))
 
 

@@ -17,7 +17,7 @@ from pyspark.sql.streaming import StreamingQuery
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class BatchProgress:
     """A query's newest batch that carried events."""
 
     batch: int
@@ -69,11 +69,11 @@ def parse_phases(document: dict[str, Any]) -> dict[str, int]:
         for phase, names in PHASES.items() if any(name in durations for name in names)}
 
 
-def parse_progress(document: dict[str, Any]) -> Progress:
+def parse_progress(document: dict[str, Any]) -> BatchProgress:
     """The progress in the JSON of a StreamingQueryProgress."""
     rows_per_s = document.get("inputRowsPerSecond") or 0.0
     batch_ms = document.get("batchDuration") or document["durationMs"].get("triggerExecution", 0)
-    return Progress(
+    return BatchProgress(
         batch=document["batchId"],
         batch_ms=max(0, batch_ms - _waited_ms(document)),
         rows_per_s=round(float(rows_per_s), 1),
@@ -92,7 +92,7 @@ class QueryListener:
 
     def __init__(self, on_end: Callable[[str], None]) -> None:
         self._on_end = on_end
-        self._progress: dict[str, Progress] = {}
+        self._progress: dict[str, BatchProgress] = {}
         self._work: dict[str, Work] = {}
         self._watched: dict[str, list[dict[str, Any]]] = {}
         self._lock = threading.Lock()
@@ -112,7 +112,7 @@ class QueryListener:
         else:
             self.listening = True
 
-    def progress(self, query: StreamingQuery) -> Progress | None:
+    def progress(self, query: StreamingQuery) -> BatchProgress | None:
         """The newest progress of this run, or None before its first batch."""
         if not self.listening:
             self._poll(query)

@@ -11,7 +11,7 @@ import os
 from contextlib import suppress
 from typing import Literal
 
-from workers.engine.settings import Settings
+from workers.engine.worker_settings import Settings
 from workers.processes import descendants
 
 # Each slot has a core for itself; several share one; else none is held, because cores are no more than slots, because

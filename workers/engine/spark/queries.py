@@ -10,11 +10,11 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from workers.engine.channels.real_time import IDLE_S
+from workers.engine.channels.open_streams import IDLE_S
 from workers.engine.files.staging import Staging
 
-from .failures import Cause
-from .files import staged
+from .failure_messages import Cause
+from .file_sink import staged
 
 DRAIN_S = 5.0
 LOOK_S = 0.01

@@ -23,11 +23,11 @@ from scheduler.model.canonical import canonical_config
 from scheduler.model.dataflow import Task
 from scheduler.model.task_types import TaskTypes
 from workers.engine.channels import keys
-from workers.engine.channels.config import ChannelConfig
-from workers.engine.channels.registry import Channels
+from workers.engine.channels.channel_config import ChannelConfig
+from workers.engine.channels.channel_registry import Channels
 
 from . import queries
-from .compile import Chain, Compiled, compile_chain
+from .compile import Chain, CompiledQuery, compile_chain
 
 BATCHES = (40, 5)  # of each query, before its stop and behind it: by then the JVM has compiled what counts
 WITHIN_S = 60.0  # where batches are slow it is not worth more
@@ -40,7 +40,7 @@ READER = (("block_average", {}), ("output", {"name": "rehearsed"}))
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class RehearsalContext:
     """What a rehearsal needs of its driver."""
 
     spark: SparkSession
@@ -60,7 +60,7 @@ class Rehearsal:
         Where checkpoints may stand meanwhile.
     """
 
-    def __init__(self, stage: Stage, *, who: str, folder: Path) -> None:
+    def __init__(self, stage: RehearsalContext, *, who: str, folder: Path) -> None:
         self._stage = stage
         self._channels = Channels(stage.broker)
         self._folder = folder
@@ -114,7 +114,7 @@ class Rehearsal:
         return queries.start(
             compiled.frame, name=name, checkpoint=self._checkpoint(name), trigger_ms=TRIGGER_MS)
 
-    def _compile(self, name: str, inputs: Sequence[str]) -> Compiled:
+    def _compile(self, name: str, inputs: Sequence[str]) -> CompiledQuery:
         stage, tasks = self._stage, self._chains[name]
         written = [f"{name}.{position}" for position in range(len(tasks))]
         return compile_chain(

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from workers.engine.settings import ROOT, Settings
+from workers.engine.worker_settings import ROOT, Settings
 
 from . import cluster, shared_classes
 from .pinning import pin_to_core

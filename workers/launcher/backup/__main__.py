@@ -2,6 +2,6 @@
 
 import sys
 
-from .commands import main
+from .backup_cli import main
 
 sys.exit(main(sys.argv[1:]))

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import redis
 
-from workers.launcher.state import CannotStart
+from workers.launcher.state_folder import CannotStart
 
 PREFIX = "weir:"
 HEADER = struct.Struct("<IQq")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 
 @dataclass(slots=True)
-class Copy:
+class LinkedFiles:
     """Files of a data folder, held in a folder of links.
 
     ``sizes`` is by path below the data folder: no more of a file counts, for what is appended later is not of then.

@@ -13,13 +13,13 @@ from pathlib import Path
 import redis
 
 from workers.launcher import broker as embedded
-from workers.launcher import state
-from workers.launcher.starting import shown
-from workers.launcher.state import ROOT, CannotStart
+from workers.launcher import state_folder
+from workers.launcher.process_start import shown
+from workers.launcher.state_folder import ROOT, CannotStart
 
-from . import broker_keys, database, layout, sealing, serving
-from .archive import Manifest, extract, read_manifest
-from .progress import Shown
+from . import backup_layout, broker_keys, held_database, key_sealing, serving
+from .progress_line import ProgressLine
+from .zip_archive import Manifest, extract, read_manifest
 
 SINK, RESTORED = "weir:sink:", "restored"
 
@@ -34,7 +34,7 @@ class Target:
     passphrase: str | None = None
 
 
-def check(path: Path, target: Target, *, progress: Shown) -> Manifest:
+def check(path: Path, target: Target, *, progress: ProgressLine) -> Manifest:
     """Whether an archive is whole, of a version that this one knows, and may go there; its manifest.
 
     Raises
@@ -43,11 +43,11 @@ def check(path: Path, target: Target, *, progress: Shown) -> Manifest:
         It is not, or may not; the message says what to do.
     """
     manifest = read_manifest(path)
-    if newer := database.newer_migrations(manifest.migrations):
+    if newer := held_database.newer_migrations(manifest.migrations):
         raise CannotStart(
             f"{path} is of a newer version of Weir ({manifest.weir}; its database has {newer[-1]}): restore it with "
             "that, or upgrade this one.")
-    if (manifest.database == "postgresql") != database.is_postgresql(target.database_url):
+    if (manifest.database == "postgresql") != held_database.is_postgresql(target.database_url):
         raise CannotStart(
             f"{path} is of a system with {'PostgreSQL' if manifest.database == 'postgresql' else 'SQLite'}: "
             + ("name an empty PostgreSQL database in DATABASE_URL." if manifest.database == "postgresql"
@@ -58,7 +58,7 @@ def check(path: Path, target: Target, *, progress: Shown) -> Manifest:
     return manifest
 
 
-def restore(path: Path, target: Target, *, progress: Shown) -> Manifest:
+def restore(path: Path, target: Target, *, progress: ProgressLine) -> Manifest:
     """Put an archive into a data folder that is not there yet, or empty; whole or not at all.
 
     Raises
@@ -73,9 +73,9 @@ def restore(path: Path, target: Target, *, progress: Shown) -> Manifest:
     folder.mkdir(mode=0o700)
     try:
         extract(path, manifest, folder, progress=progress)
-        if target.passphrase and (folder / layout.KEYS).is_file():
-            sealing.open_into(folder, (folder / layout.KEYS).read_bytes(), target.passphrase)
-        (folder / layout.KEYS).unlink(missing_ok=True)
+        if target.passphrase and (folder / backup_layout.KEYS).is_file():
+            key_sealing.open_into(folder, (folder / backup_layout.KEYS).read_bytes(), target.passphrase)
+        (folder / backup_layout.KEYS).unlink(missing_ok=True)
         if manifest.database == "postgresql":
             _fill_database(folder, manifest)
         _fill_broker(folder, target)
@@ -93,7 +93,7 @@ def _check_place(target: Target) -> None:
     place = target.data_dir
     if place.is_dir():
         if (place / "lock").exists():
-            state.lock(place).close()
+            state_folder.lock(place).close()
         if names := sorted(path.name for path in place.iterdir() if path.name != "lock"):
             raise CannotStart(
                 f"The data folder {place} is not empty ({', '.join(names[:3])}{', …' if len(names) > 3 else ''}): name "
@@ -121,7 +121,7 @@ def _check_room(manifest: Manifest, place: Path) -> None:
 
 
 def _fill_broker(folder: Path, target: Target) -> None:
-    keys = folder / layout.BROKER
+    keys = folder / backup_layout.BROKER
     if target.given_url:
         with redis.Redis.from_url(target.given_url) as client:
             broker_keys.load(client, keys)
@@ -148,7 +148,7 @@ def mark_sinks(client: redis.Redis) -> None:
 
 def _fill_database(folder: Path, manifest: Manifest) -> None:
     """Rows of PostgreSQL: by Django, which knows its tables."""
-    tables = folder / layout.TABLES
+    tables = folder / backup_layout.TABLES
     (tables / "migrations.json").write_text(json.dumps(manifest.migrations))
     command = (sys.executable, "-P", str(ROOT / "manage.py"), "restore_database", str(tables))
     done = subprocess.run(

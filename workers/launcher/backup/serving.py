@@ -12,9 +12,9 @@ from pathlib import Path
 import redis
 
 from workers.launcher import broker as embedded
-from workers.launcher import state
-from workers.launcher.starting import shown
-from workers.launcher.state import CannotStart
+from workers.launcher import state_folder
+from workers.launcher.process_start import shown
+from workers.launcher.state_folder import CannotStart
 
 READY_S = 120.0  # it reads its whole file first
 
@@ -38,13 +38,13 @@ def of_system(data_dir: Path, *, given_url: str) -> Iterator[str]:
             raise CannotStart(f"REDIS_URL names {shown(given_url)}, where no broker answers.")
         yield given_url
         return
-    url_file = state.broker_url_file(data_dir)
+    url_file = state_folder.broker_url_file(data_dir)
     url = url_file.read_text().strip() if url_file.is_file() else ""
     if url and embedded.answers(url):
         yield url
         return
     try:
-        held = state.lock(data_dir)
+        held = state_folder.lock(data_dir)
     except CannotStart:
         raise CannotStart(
             f"The system of {data_dir} runs, but its broker does not answer: see logs/broker.log, and try again."

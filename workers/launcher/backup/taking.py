@@ -29,18 +29,18 @@ from pathlib import Path
 
 import redis
 
-from workers.launcher.state import CannotStart
+from workers.launcher.state_folder import CannotStart
 
-from . import broker_keys, database, layout, sealing, serving
-from .archive import Manifest, write
-from .linking import Copy, signature
-from .progress import Shown
+from . import backup_layout, broker_keys, held_database, key_sealing, serving
+from .linking import LinkedFiles, signature
+from .progress_line import ProgressLine
+from .zip_archive import Manifest, write
 
 HOLDING = ".backup-"
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class BackupRequest:
     """What is to be copied: ``given_url`` is ``REDIS_URL``, ``database_url`` ``DATABASE_URL``, both may be empty.
 
     ``pause_s`` is for how long writers may be held at most. Without ``outputs``, closed files of sinks stay out; with
@@ -56,7 +56,7 @@ class Wanted:
     passphrase: str | None = None
 
 
-def take(path: Path, wanted: Wanted, *, progress: Shown) -> Manifest:
+def take(path: Path, wanted: BackupRequest, *, progress: ProgressLine) -> Manifest:
     """Write a back-up of a system, which may run, into a file; its manifest.
 
     Raises
@@ -66,21 +66,21 @@ def take(path: Path, wanted: Wanted, *, progress: Shown) -> Manifest:
     """
     if not wanted.data_dir.is_dir():
         raise CannotStart(f"There is no data folder {wanted.data_dir}: name it with --data-dir.")
-    database.check_is_there(wanted.database_url, wanted.data_dir)
+    held_database.check_is_there(wanted.database_url, wanted.data_dir)
     with _alone(wanted.data_dir) as folder, ExitStack() as stack:
         client = stack.enter_context(redis.Redis.from_url(
             stack.enter_context(serving.of_system(wanted.data_dir, given_url=wanted.given_url)), socket_timeout=60))
         missing = _missing_nodes(client, wanted)
-        copy = Copy(wanted.data_dir, folder / "files")
+        copy = LinkedFiles(wanted.data_dir, folder / "files")
         keys, paused_ms, reading = _moment(client, copy, folder, wanted, stack)
         reading.copy(folder, progress=lambda part: progress("copying the database", part))
         migrations = reading.migrations()
-        for name in layout.BEHIND_DATABASE:
-            copy.take(layout.files_below(wanted.data_dir / name))
+        for name in backup_layout.BEHIND_DATABASE:
+            copy.take(backup_layout.files_below(wanted.data_dir / name))
         left_out = [*_left_out(wanted, copy), *(
             f"checkpoints and files of the node {node}, which are on its own machine" for node in missing)]
         if wanted.passphrase:
-            (folder / layout.KEYS).write_bytes(sealing.seal(wanted.data_dir, wanted.passphrase))
+            (folder / backup_layout.KEYS).write_bytes(key_sealing.seal(wanted.data_dir, wanted.passphrase))
         manifest = Manifest(
             weir=version("weir"), made_at=datetime.now(UTC).isoformat(timespec="seconds"), database=reading.kind,
             nodes=tuple(sorted(path.name for path in (wanted.data_dir / "nodes").glob("*") if path.is_dir())),
@@ -108,13 +108,13 @@ def _alone(data_dir: Path) -> Iterator[Path]:
 
 
 def _moment(
-    client: redis.Redis, copy: Copy, folder: Path, wanted: Wanted, stack: ExitStack
-) -> tuple[int, int, database.Reading]:
+    client: redis.Redis, copy: LinkedFiles, folder: Path, wanted: BackupRequest, stack: ExitStack
+) -> tuple[int, int, held_database.DatabaseSnapshot]:
     """Everything that belongs together, of one moment: how many keys, how long writers waited, and the database."""
     began_s = time.monotonic()
     deadline_s = began_s + 0.9 * wanted.pause_s
     with broker_keys.paused(client, limit_s=wanted.pause_s):
-        keys = broker_keys.dump(client, folder / layout.BROKER)
+        keys = broker_keys.dump(client, folder / backup_layout.BROKER)
         while not hold(copy, outputs=wanted.outputs):
             if time.monotonic() > deadline_s:
                 raise CannotStart(
@@ -122,11 +122,11 @@ def _moment(
                     "that is over.")
             copy.clear()
             time.sleep(0.02)
-        reading = stack.enter_context(database.read(wanted.database_url, wanted.data_dir))
+        reading = stack.enter_context(held_database.read(wanted.database_url, wanted.data_dir))
     return keys, round(1000 * (time.monotonic() - began_s)), reading
 
 
-def hold(copy: Copy, *, outputs: bool = True) -> bool:
+def hold(copy: LinkedFiles, *, outputs: bool = True) -> bool:
     """Hold the engine's files as they are; False where it is no moment: records of fragments changed meanwhile, or a
     query did so many batches that what belongs to its newest one that is held as done is gone.
 
@@ -136,24 +136,24 @@ def hold(copy: Copy, *, outputs: bool = True) -> bool:
         Whether closed files of sinks are held, too.
     """
     data_dir = copy.data_dir
-    before = signature(layout.records(data_dir))
-    copy.take(layout.commits(data_dir))
-    for folder in layout.sink_folders(data_dir):
+    before = signature(backup_layout.records(data_dir))
+    copy.take(backup_layout.commits(data_dir))
+    for folder in backup_layout.sink_folders(data_dir):
         with _closing_waits(folder):
-            copy.take(layout.files_below(folder), where=lambda name: outputs or "/.weir/" in name)
+            copy.take(backup_layout.files_below(folder), where=lambda name: outputs or "/.weir/" in name)
     if outputs:  # what stands beside folders of sinks: `file_batches`
-        copy.take(layout.files_below(data_dir / "outputs"), where=lambda name: name not in copy.sizes)
-    copy.take(layout.files_below(data_dir / "tables"), where=lambda name: "/_delta_log/" in name)
-    copy.take(layout.files_below(data_dir / "tables"), where=lambda name: "/_delta_log/" not in name)
-    copy.take(layout.states(data_dir))
-    copy.take_sqlite(layout.fold_stores(data_dir))  # versions that are older than the newest are in it, too
-    copy.take(layout.offsets(data_dir))
-    copy.take(layout.files_below(data_dir / "spill"))
-    copy.take(layout.records(data_dir))
-    return signature(layout.records(data_dir)) == before and _goes_on(copy)
+        copy.take(backup_layout.files_below(data_dir / "outputs"), where=lambda name: name not in copy.sizes)
+    copy.take(backup_layout.files_below(data_dir / "tables"), where=lambda name: "/_delta_log/" in name)
+    copy.take(backup_layout.files_below(data_dir / "tables"), where=lambda name: "/_delta_log/" not in name)
+    copy.take(backup_layout.states(data_dir))
+    copy.take_sqlite(backup_layout.fold_stores(data_dir))  # versions that are older than the newest are in it, too
+    copy.take(backup_layout.offsets(data_dir))
+    copy.take(backup_layout.files_below(data_dir / "spill"))
+    copy.take(backup_layout.records(data_dir))
+    return signature(backup_layout.records(data_dir)) == before and _goes_on(copy)
 
 
-def _goes_on(copy: Copy) -> bool:
+def _goes_on(copy: LinkedFiles) -> bool:
     """Whether of each checkpoint the newest batch that is done was planned: Spark forgets the plan of one first."""
     newest: dict[Path, int] = {}
     for name in map(Path, copy.sizes):
@@ -171,7 +171,7 @@ def _closing_waits(folder: Path) -> Iterator[None]:
         yield
 
 
-def _missing_nodes(client: redis.Redis, wanted: Wanted) -> list[str]:
+def _missing_nodes(client: redis.Redis, wanted: BackupRequest) -> list[str]:
     """The nodes whose files are on other machines; refused unless that is wanted."""
     nodes = wanted.data_dir / "nodes"
     here = {path.relative_to(nodes).parts[0] for path in nodes.rglob("desired.json")}
@@ -183,23 +183,23 @@ def _missing_nodes(client: redis.Redis, wanted: Wanted) -> list[str]:
     return missing
 
 
-def _left_out(wanted: Wanted, copy: Copy) -> Iterator[str]:
+def _left_out(wanted: BackupRequest, copy: LinkedFiles) -> Iterator[str]:
     if not wanted.passphrase:
         yield ("keys (secret_key, secrets_key) and passwords of the sample workspace: keep secrets_key elsewhere, or "
                "give --passphrase-file")
     if not wanted.outputs:
         yield "closed files of sinks, in outputs"
-    if names := layout.unknown(wanted.data_dir):
+    if names := backup_layout.unknown(wanted.data_dir):
         yield f"what is not Weir's in the data folder: {', '.join(names)}"
     yield "sessions: everybody logs in again"
 
 
-def _sources(folder: Path, copy: Copy) -> dict[str, tuple[Path, int]]:
+def _sources(folder: Path, copy: LinkedFiles) -> dict[str, tuple[Path, int]]:
     """Every file of the archive, where it is held, and its size."""
     sources = {name: (copy.folder / name, size) for name, size in copy.sizes.items()}
-    for name in (layout.DATABASE, layout.BROKER, layout.KEYS):
+    for name in (backup_layout.DATABASE, backup_layout.BROKER, backup_layout.KEYS):
         with suppress(FileNotFoundError):
             sources[name] = (folder / name, (folder / name).stat().st_size)
-    for path in layout.files_below(folder / layout.TABLES):
-        sources[f"{layout.TABLES}/{path.name}"] = (path, path.stat().st_size)
+    for path in backup_layout.files_below(folder / backup_layout.TABLES):
+        sources[f"{backup_layout.TABLES}/{path.name}"] = (path, path.stat().st_size)
     return sources

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 from urllib.parse import urlsplit
 
-from .namespaces import Joined, NotAllowed, join
+from .namespaces import JoinedNamespace, NotAllowed, join
 from .relay import Relay
 from .shaping import Shaper
 
@@ -22,7 +22,7 @@ class NoLink(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class LinkRequest:
     """A link as it is asked for: ``netns`` or nothing, ``relay``, or whichever can be had (``auto``)."""
 
     how: How
@@ -36,7 +36,7 @@ class Link:
 
     url: str
     words: str
-    joined: Joined | None = None
+    joined: JoinedNamespace | None = None
 
     def command(self, argv: Sequence[str]) -> tuple[str, ...]:
         """A command as it is run at the node's end."""
@@ -44,7 +44,7 @@ class Link:
 
 
 @contextmanager
-def linked(node: str, url: str, wanted: Wanted) -> Iterator[Link]:
+def linked(node: str, url: str, wanted: LinkRequest) -> Iterator[Link]:
     """A link from a node to the broker; afterwards nothing of it is left.
 
     Raises
@@ -74,7 +74,7 @@ def linked(node: str, url: str, wanted: Wanted) -> Iterator[Link]:
             joined.remove()
 
 
-def _joined(node: str, wanted: Wanted) -> tuple[Joined | None, str]:
+def _joined(node: str, wanted: LinkRequest) -> tuple[JoinedNamespace | None, str]:
     """The namespace, where one is wanted; where one may also be missing, why it is."""
     if wanted.how == "relay":
         return None, ""
@@ -88,7 +88,7 @@ def _joined(node: str, wanted: Wanted) -> tuple[Joined | None, str]:
         return None, str(error)
 
 
-def _words(wanted: Wanted, joined: Joined | None, why_not: str) -> str:
+def _words(wanted: LinkRequest, joined: JoinedNamespace | None, why_not: str) -> str:
     """What the link is and who does it, so that nobody takes a relay for a network."""
     by_kernel = [name for name, done in (
         ("delay", joined is not None and joined.delays), ("bandwidth", joined is not None and joined.limits)) if done]

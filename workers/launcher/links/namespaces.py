@@ -27,7 +27,7 @@ class NotAllowed(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Joined:
+class JoinedNamespace:
     """A namespace that is there, and joined: this machine's address on the link, and what tc does there."""
 
     name: str
@@ -47,7 +47,7 @@ class Joined:
                 _run(argv)
 
 
-def join(node: str, *, delay_ms: float, mbit_per_s: float | None) -> Joined:
+def join(node: str, *, delay_ms: float, mbit_per_s: float | None) -> JoinedNamespace:
     """Make a namespace for a node, in place of one that a node of this name has left, and join it.
 
     Parameters
@@ -82,9 +82,9 @@ def join(node: str, *, delay_ms: float, mbit_per_s: float | None) -> Joined:
             _run(("ip", "-n", name, "link", "set", inside, "up"))
             delays, limits = _shape(name, (outside, inside), delay_ms=delay_ms, mbit_per_s=mbit_per_s)
         except NotAllowed:
-            Joined(name, host, outside, False, False).remove()
+            JoinedNamespace(name, host, outside, False, False).remove()
             raise
-    return Joined(name, host, outside, delays, limits)
+    return JoinedNamespace(name, host, outside, delays, limits)
 
 
 def _shape(

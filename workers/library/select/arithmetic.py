@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ..columns import MOST_DIGITS
 from . import types
 from .growing import size_of
-from .values import Typed, wrong
+from .typed_values import Typed, wrong
 
 _FEWER_DIGITS = "CAST one to a decimal of fewer digits, or to a double."
 

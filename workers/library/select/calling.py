@@ -27,7 +27,7 @@ from .functions import (
 )
 from .grammar import function_name, number, refused
 from .records import higher, record
-from .values import Typed, wrong
+from .typed_values import Typed, wrong
 
 _ONE_TYPE = {  # functions whose arguments, from that one on, have one type
     "coalesce": 0, "greatest": 0, "least": 0, "ifnull": 0, "nvl": 0, "array": 0, "nullif": 0, "if": 1, "nvl2": 1}

@@ -23,15 +23,15 @@ from .arithmetic import kind_of, kind_together, largest, of_decimals
 from .calling import called
 from .functions import FUNCTIONS, is_kind, kind_in_words
 from .grammar import COMPARISONS, Item, Select, function_name, number, path, refused
-from .growing import Growth, bounds_for, size_of
-from .values import Typed, typed_number, wrong
+from .growing import TextGrowth, bounds_for, size_of
+from .typed_values import Typed, typed_number, wrong
 
 _TRIED = {exp.Add: "try_add", exp.Sub: "try_subtract", exp.Mul: "try_multiply", exp.Mod: "try_mod"}
 _SIGNS = {exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=", exp.NullSafeEQ: "<=>"}
 
 
 @dataclass(frozen=True, slots=True)
-class Compiled:
+class CompiledSelect:
     """What Spark is told (``entries`` of a SELECT list, the condition) and the columns that come of it."""
 
     entries: tuple[str, ...]
@@ -39,7 +39,7 @@ class Compiled:
     columns: Columns
 
 
-def compiled(select: Select, columns: Columns, *, task: str = "") -> Compiled:
+def compiled(select: Select, columns: Columns, *, task: str = "") -> CompiledSelect:
     """Check a SELECT against its input; ``task`` is the running task, for what goes wrong while it runs.
 
     Raises
@@ -49,15 +49,15 @@ def compiled(select: Select, columns: Columns, *, task: str = "") -> Compiled:
     InvalidConfig
         A function is called that is none, or not as it can be.
     """
-    growth = Growth(bounds_for(1), task)
+    growth = TextGrowth(bounds_for(1), task)
     result = _compiled(select, columns, growth)
     if growth.count > 1:  # they share what there is
-        result = _compiled(select, columns, Growth(bounds_for(growth.count), task))
+        result = _compiled(select, columns, TextGrowth(bounds_for(growth.count), task))
     return result
 
 
-def _compiled(select: Select, columns: Columns, growth: Growth) -> Compiled:
-    scope = Scope(columns, select.aliases, growth)
+def _compiled(select: Select, columns: Columns, growth: TextGrowth) -> CompiledSelect:
+    scope = NameScope(columns, select.aliases, growth)
     where = None
     if select.where is not None:
         condition = scope.typed(select.where)
@@ -84,10 +84,10 @@ def _compiled(select: Select, columns: Columns, growth: Growth) -> Compiled:
             _require_new(name, given)
             given[name] = kind
             entries += [text] if text else []
-    return Compiled(tuple(entries), where, Columns(given, complete))
+    return CompiledSelect(tuple(entries), where, Columns(given, complete))
 
 
-def _of_item(item: Item, value: Typed | None, scope: Scope, columns: Columns) -> list[tuple[str, str, str | None]]:
+def _of_item(item: Item, value: Typed | None, scope: NameScope, columns: Columns) -> list[tuple[str, str, str | None]]:
     """Text, name and type of what an entry gives; several that one text gives have the text once."""
     if item.is_star:
         return [(identifier(name), name, kind) for name, kind in columns.types.items() if name not in item.excepted]
@@ -102,7 +102,7 @@ def _of_item(item: Item, value: Typed | None, scope: Scope, columns: Columns) ->
     return [(value.spark if plain else f"{value.spark} AS {identifier(name)}", name, value.kind)]
 
 
-def _generated(item: Item, scope: Scope) -> list[tuple[str, str, str | None]]:
+def _generated(item: Item, scope: NameScope) -> list[tuple[str, str, str | None]]:
     name = function_name(item.expression)
     if len(item.expression.expressions) != 1:
         raise refused(f"calls {name} with {len(item.expression.expressions)} values", f"{name} takes one list.")
@@ -130,20 +130,20 @@ def _require_new(name: str, given: Mapping[str, object]) -> None:
                       f"Give one of them another name, or write * EXCEPT ({name}).")
 
 
-class Scope:
+class NameScope:
     """Names that expressions may use: columns of the input, and variables of functions within functions."""
 
     def __init__(
-        self, columns: Columns, aliases: frozenset[str], growth: Growth,
+        self, columns: Columns, aliases: frozenset[str], growth: TextGrowth,
         variables: Mapping[str, str | None] | None = None,
     ) -> None:
         self.growth = growth
         self.columns, self.aliases, self.variables = columns, aliases, dict(variables or {})
         self._all_known = columns.complete and None not in columns.types.values()
 
-    def within(self, variables: Mapping[str, str | None]) -> Scope:
+    def within(self, variables: Mapping[str, str | None]) -> NameScope:
         """The scope inside of a function's body."""
-        return Scope(self.columns, self.aliases, self.growth, {**self.variables, **variables})
+        return NameScope(self.columns, self.aliases, self.growth, {**self.variables, **variables})
 
     def differing_in_case(self, name: str) -> str | None:
         """A column or variable of the same name in another case; None where there is none."""
@@ -377,12 +377,13 @@ class Scope:
         return Typed(spark_types.element(value.kind), f"get({value.spark}, {place.spark})")
 
 _METHODS = (
-    (exp.Column, Scope._column), (exp.Identifier, Scope._variable), (exp.Dot, Scope._dot),
-    ((exp.Literal, exp.Boolean, exp.Null), Scope._literal), (exp.Neg, Scope._negative), (exp.Not, Scope._not),
-    ((exp.And, exp.Or), Scope._connected), (COMPARISONS, Scope._compared), (exp.DPipe, Scope._text),
-    ((exp.Add, exp.Sub, exp.Mul, exp.Div, exp.IntDiv, exp.Mod), Scope._calculated),
-    ((exp.Like, exp.ILike, exp.RegexpLike), Scope._matched), (exp.Is, Scope._is), (exp.In, Scope._in),
-    (exp.Between, Scope._between), (exp.Case, Scope._case), ((exp.Cast, exp.TryCast), Scope._cast),
-    (exp.Bracket, Scope._element), (exp.Anonymous, called),
+    (exp.Column, NameScope._column), (exp.Identifier, NameScope._variable), (exp.Dot, NameScope._dot),
+    ((exp.Literal, exp.Boolean, exp.Null), NameScope._literal), (exp.Neg, NameScope._negative),
+    (exp.Not, NameScope._not),
+    ((exp.And, exp.Or), NameScope._connected), (COMPARISONS, NameScope._compared), (exp.DPipe, NameScope._text),
+    ((exp.Add, exp.Sub, exp.Mul, exp.Div, exp.IntDiv, exp.Mod), NameScope._calculated),
+    ((exp.Like, exp.ILike, exp.RegexpLike), NameScope._matched), (exp.Is, NameScope._is), (exp.In, NameScope._in),
+    (exp.Between, NameScope._between), (exp.Case, NameScope._case), ((exp.Cast, exp.TryCast), NameScope._cast),
+    (exp.Bracket, NameScope._element), (exp.Anonymous, called),
     (exp.Paren, lambda scope, node: scope.typed(node.this)),
 )

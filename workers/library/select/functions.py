@@ -13,7 +13,7 @@ from zoneinfo import available_timezones
 
 from .. import spark_types
 from . import types
-from .patterns import is_bounded
+from .safe_patterns import is_bounded
 
 Kinds = Sequence[str | None]
 Result = str | Callable[[Kinds], str | None]

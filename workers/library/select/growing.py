@@ -18,7 +18,7 @@ from scheduler.model.bounds import RESULT_BYTES
 
 from ..spark_text import literal
 from .grammar import refused
-from .values import Typed
+from .typed_values import Typed
 
 BOUNDED, COUNTED = "weir_bounded", "weir_counted"  # functions of a slot's session
 _SCALAR = 64  # of a number or time as text, at the most
@@ -42,7 +42,7 @@ def _is_nested(kind: str) -> bool:
     return kind.startswith(("array<", "map<", "struct<"))
 
 
-class Growth:
+class TextGrowth:
     """What grows in one query, and how far each of it may.
 
     Parameters

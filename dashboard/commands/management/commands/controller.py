@@ -12,7 +12,7 @@ from dashboard.controllers.selectors import overview
 from dashboard.controllers.services import set_mode
 from dashboard.teams import selectors as teams
 from dashboard.teams.permissions import viewer_of
-from scheduler.controllers.values import MODES
+from scheduler.controllers.loop_values import MODES
 from scheduler.model.errors import WeirError
 
 

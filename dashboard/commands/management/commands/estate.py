@@ -8,7 +8,7 @@ from argparse import ArgumentParser
 from django.core.management.base import BaseCommand
 
 from dashboard.operations.diagnosis.health import verdict_of
-from dashboard.operations.live import live_estate
+from dashboard.operations.live_reader import live_estate
 from dashboard.operations.live_view.telemetry import EVERYTHING
 
 

@@ -17,7 +17,7 @@ from dashboard import jobs
 from dashboard.catalog.permissions import is_uuid
 from dashboard.catalog.selectors import dataflows
 from dashboard.commands.actors import actor_of
-from dashboard.commands.files import text_of
+from dashboard.commands.input_files import text_of
 from dashboard.operations.live_view.nodes import current_machine
 from dashboard.profiles import selectors
 from dashboard.profiles.lifecycle import DONE, OPEN
@@ -27,7 +27,7 @@ from dashboard.profiles.services.choosing import set_aside_profile, use_profile
 from dashboard.profiles.services.importing import import_profiles
 from dashboard.profiles.services.sweep_driver import advance_sweep
 from dashboard.profiles.services.sweeps import SECONDS, USUAL, WARM_UP_S, bounds_for, manner_of, start_sweep
-from dashboard.profiles.stored import entry_of, profile_of
+from dashboard.profiles.stored_profiles import entry_of, profile_of
 from dashboard.profiles.targets import SweepTarget, target_again, target_of_task, target_of_type
 from dashboard.teams.models import User
 from dashboard.teams.permissions import viewer_of
@@ -98,13 +98,13 @@ class Command(BaseCommand):
         records = selectors.set_aside(viewer) if options["set_aside"] else selectors.profiles(viewer)
         for record in selectors.matching(records, options["search"]):
             profile = profile_of(record)
-            marks = [f"stale: {stale}"] if (stale := selectors.staleness(profile, machine=machine)) else []
-            marks += ["drifted"] if record.drifted else []
+            remarks = [f"stale: {stale}"] if (stale := selectors.staleness(profile, machine=machine)) else []
+            remarks += ["drifted"] if record.drifted else []
             threads = profile.peak.threads
             peak = f"{profile.peak.rate_per_s:g}/s with {threads} thread{'s' if threads > 1 else ''}"
             self.stdout.write("  ".join([
                 f"{profile.task_type:24}", "any rate" if profile.static else peak,
-                profile.machine or "machine not noted", profile.config or "any config", *marks, str(record.pk)]))
+                profile.machine or "machine not noted", profile.config or "any config", *remarks, str(record.pk)]))
 
     def _export(self, actor: User, options: dict[str, Any]) -> None:
         records = selectors.profiles(viewer_of(actor), search=options["search"])

@@ -12,7 +12,7 @@ from dashboard.approvals.replays import ReplayOfProposal, replayed
 from dashboard.approvals.selectors import proposal as proposal_of
 from dashboard.operations.live_view.telemetry import EVERYTHING
 from scheduler.model.errors import WeirError
-from scheduler.model.latency import in_words
+from scheduler.model.latency_limits import in_words
 from scheduler.replay.setup import Replayed
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from dashboard.approvals.services import propose_schedule
 from dashboard.commands.proposing import ProposingCommand
-from dashboard.plans.choices import Choice
+from dashboard.plans.choices import ScheduleChoice
 from scheduler.pairs import MODEL_BASED, key_of
 
 
@@ -23,5 +23,5 @@ class Command(ProposingCommand):
         parser.add_argument("--routing", default="slot_aware", help="slot_aware or shuffle")
 
     def more(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        return {"choice": Choice.of(
+        return {"choice": ScheduleChoice.of(
             pair=options["pair"].split("-"), rate_per_s=options["rate"], routing=options["routing"])}

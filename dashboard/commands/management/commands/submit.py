@@ -7,11 +7,11 @@ from argparse import ArgumentParser
 from django.core.management.base import BaseCommand, CommandError
 
 from dashboard.approvals.services import change_dataflow, submit_dataflow
-from dashboard.catalog.documents import parse_document
+from dashboard.catalog.document_checks import parse_document
 from dashboard.catalog.selectors import dataflows
 from dashboard.commands.actors import actor_of
-from dashboard.commands.files import text_of
-from dashboard.plans.choices import Choice
+from dashboard.commands.input_files import text_of
+from dashboard.plans.choices import ScheduleChoice
 from dashboard.teams.models import Team, User
 from dashboard.teams.permissions import viewer_of
 from dashboard.teams.selectors import teams_to_submit_for
@@ -51,7 +51,7 @@ class Command(BaseCommand):
                     raise CommandError("A new version has no schedule: propose one when it runs.")
                 self._change(actor, chosen, text_of(file), fresh=fresh, begin=begin)
                 return
-            choice = Choice.of(pair=schedule.split("-"), rate_per_s=rate) if schedule else None
+            choice = ScheduleChoice.of(pair=schedule.split("-"), rate_per_s=rate) if schedule else None
             proposal = submit_dataflow(
                 actor=actor, team=chosen, text=text_of(file), fresh=fresh, begin=begin, schedule=choice)
         except InvalidDataflow as invalid:

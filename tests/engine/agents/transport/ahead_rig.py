@@ -9,13 +9,13 @@ from types import SimpleNamespace
 
 from scheduler.contracts.desired import DesiredState, WantedFragment, WantedSlot
 from scheduler.contracts.savepoints import SAVEPOINTS, RestorePoint, Savepoint
-from workers.engine.agents.checkpoint import Progress
+from workers.engine.agents.checkpoint import CheckpointProgress
 from workers.engine.agents.reconciling.instructions import RecordCopy
 from workers.engine.agents.reconciling.record_actuator import RecordActuator
-from workers.engine.agents.store import SlotStore
-from workers.engine.agents.transport.ahead import Limits
-from workers.engine.agents.transport.carrying import Carrier, Elsewhere
+from workers.engine.agents.started_fragments import SlotStore
+from workers.engine.agents.transport.ahead import CopyLimits
 from workers.engine.agents.transport.copying import make_copies
+from workers.engine.agents.transport.state_transport import Carrier, Elsewhere
 from workers.engine.channels import keys
 from workers.library.pieces import States
 from workers.library.state_store import Pointer, StoreLocation
@@ -28,7 +28,7 @@ HEIR = WantedFragment("h", (), inherits=("a",), origin="n1")
 LEAVES = DesiredState(node="n1", remote_heirs={"n2": (HEIR,)}, handing_over={"0": (OLD,)})
 COMES = DesiredState(node="n2", slots={"0": WantedSlot((HEIR,))})
 KEYS = 2_000
-ROUNDS = Limits(least_bytes=1, small_bytes=3_000)
+ROUNDS = CopyLimits(least_bytes=1, small_bytes=3_000)
 
 
 def state(*changes: tuple[int, int], but: int = 0) -> Savepoint:
@@ -42,7 +42,7 @@ def state(*changes: tuple[int, int], but: int = 0) -> Savepoint:
 class Way:
     """A node that a fragment leaves, the one where it goes on, and the broker between them."""
 
-    limits = Limits(least_bytes=1)
+    limits = CopyLimits(least_bytes=1)
 
     def __init__(self) -> None:
         self.broker, self.now_ms = PlayedRedis(), 0
@@ -50,7 +50,7 @@ class Way:
         self.here.states["a"] = {"t": KEYS}
         self.start()
         self.there.kept["standby"]["h"] = ()
-        self.there.checkpoints["h"] = Progress(0)
+        self.there.checkpoints["h"] = CheckpointProgress(0)
 
     def start(self) -> None:
         """Both slots start anew."""
@@ -84,7 +84,7 @@ class StoreWay(Way):
     """Two nodes with disks; what is left has its state in a store."""
 
     def __init__(
-        self, folder: Path, *, keeps_stores: bool = True, limits: Limits = Way.limits, keys_held: int = KEYS
+        self, folder: Path, *, keeps_stores: bool = True, limits: CopyLimits = Way.limits, keys_held: int = KEYS
     ) -> None:
         self.broker, self.now_ms, self.keeps_stores, self.limits = PlayedRedis(), 0, keeps_stores, limits
         self.here, self.there = (SlotStore(folder / name, folder / name / "slot-0") for name in ("n1", "n2"))

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from workers.engine.agents.transport import carrying, copies_ahead, news, store_copies
-from workers.engine.agents.transport.ahead import Limits
-from workers.engine.agents.transport.carrying import Elsewhere
+from workers.engine.agents.transport import copies_ahead, news, state_transport, store_copies
+from workers.engine.agents.transport.ahead import CopyLimits
 from workers.engine.agents.transport.parcels import FilesBeside
+from workers.engine.agents.transport.state_transport import Elsewhere
 from workers.library import store_files
 from workers.library.state_store import Pointer
 
@@ -35,7 +35,7 @@ def forget_connections() -> None:
 @pytest.fixture(autouse=True)
 def quiet(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     nothing = SimpleNamespace(info=lambda *_, **__: None, warning=lambda *_, **__: None)
-    for module in (carrying, copies_ahead, news):
+    for module in (state_transport, copies_ahead, news):
         monkeypatch.setattr(module, "logger", lambda: nothing)
     yield
     forget_connections()
@@ -127,7 +127,7 @@ class Killed(StoreWay):
 
     def __init__(self, folder: Path, chance: random.Random, patch: pytest.MonkeyPatch) -> None:
         super().__init__(
-            folder, limits=Limits(least_bytes=1, small_bytes=0, most_rounds=4, shrinks_to=9.0), keys_held=self.HELD)
+            folder, limits=CopyLimits(least_bytes=1, small_bytes=0, most_rounds=4, shrinks_to=9.0), keys_held=self.HELD)
         self.chance, self.deadly, self.seen = chance, True, Counter()
         self.broker = PlayedRedis(self.may_die)
         for owner, name in ((FilesBeside, "write"), (FilesBeside, "rename"), (FilesBeside, "append"),

@@ -8,12 +8,12 @@ from types import SimpleNamespace
 import pytest
 
 from scheduler.contracts.savepoints import RestorePoint
-from workers.engine.agents.store import SlotStore
-from workers.engine.agents.transport import carrying, copies_ahead, parcels
-from workers.engine.agents.transport.carrying import Elsewhere
+from workers.engine.agents.started_fragments import SlotStore
+from workers.engine.agents.transport import copies_ahead, parcels, state_transport
 from workers.engine.agents.transport.claims import claim, withdraw
 from workers.engine.agents.transport.copies_ahead import OF_NO_USE
 from workers.engine.agents.transport.parcels import FilesBeside
+from workers.engine.agents.transport.state_transport import Elsewhere
 from workers.engine.channels import keys
 
 from .ahead_rig import COMES, KEYS, LEAVES, ROUNDS, Way, state
@@ -22,7 +22,7 @@ from .ahead_rig import COMES, KEYS, LEAVES, ROUNDS, Way, state
 @pytest.fixture
 def way(monkeypatch: pytest.MonkeyPatch) -> Way:
     quiet = SimpleNamespace(info=lambda *_, **__: None, warning=lambda *_, **__: None)
-    for module in (carrying, copies_ahead):
+    for module in (state_transport, copies_ahead):
         monkeypatch.setattr(module, "logger", lambda: quiet)
     return Way()
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 import redis
 
-from workers.engine.channels.config import ChannelConfig
+from workers.engine.channels.channel_config import ChannelConfig
+from workers.engine.channels.channel_registry import Channels
 from workers.engine.channels.jvm import build
-from workers.engine.channels.registry import Channels
-from workers.engine.channels.spark import spark_conf
+from workers.engine.channels.spark_channels import spark_conf
 
 from .rig import Rig
 from .session import close_jvm, open_session

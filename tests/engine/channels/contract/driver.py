@@ -12,9 +12,9 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame
 
-from workers.engine.channels.config import ChannelConfig
-from workers.engine.channels.registry import Channels
-from workers.engine.channels.spark import gather, spark_conf
+from workers.engine.channels.channel_config import ChannelConfig
+from workers.engine.channels.channel_registry import Channels
+from workers.engine.channels.spark_channels import gather, spark_conf
 
 from .rig import Rig, wait_until
 from .session import open_session

@@ -13,10 +13,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from workers.engine.channels import keys
-from workers.engine.channels import spark as channel_spark
-from workers.engine.channels.config import ChannelConfig
-from workers.engine.channels.real_time import IDLE_S
-from workers.engine.channels.registry import Channels
+from workers.engine.channels import spark_channels as channel_spark
+from workers.engine.channels.channel_config import ChannelConfig
+from workers.engine.channels.channel_registry import Channels
+from workers.engine.channels.open_streams import IDLE_S
 
 EVERYTHING = 1_000_000
 

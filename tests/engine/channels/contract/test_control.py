@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from workers.engine.channels.channel_registry import Channels
 from workers.engine.channels.control import Route
-from workers.engine.channels.registry import Channels
 
 from ..reference import Control
 from .rig import Rig

@@ -9,8 +9,8 @@ import pytest
 
 from workers.engine.agents.checkpoint import read_progress
 from workers.engine.spark import queries
-from workers.engine.spark.failures import FragmentFailed
-from workers.engine.spark.states import read_states
+from workers.engine.spark.failure_messages import FragmentFailed
+from workers.engine.spark.fold_states import read_states
 from workers.library.folds import Accumulate, BlockAverage
 from workers.library.state import fold_stream
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from workers.engine.agents.checkpoint import Progress, read_progress
+from workers.engine.agents.checkpoint import CheckpointProgress, read_progress
 
 from .rig import Rig, wait_until
 
@@ -15,7 +15,7 @@ LIMIT = 900
 
 
 def stands_by(folder: Path) -> bool:
-    return read_progress(folder) == Progress(0, is_done=True)
+    return read_progress(folder) == CheckpointProgress(0, is_done=True)
 
 
 def test_a_source_and_its_reader_begin_when_their_gates_open(rig: Rig) -> None:

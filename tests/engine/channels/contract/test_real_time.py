@@ -8,7 +8,7 @@ import time
 import pytest
 from pyspark.sql import functions as F
 
-from workers.engine.channels import real_time
+from workers.engine.channels import open_streams
 
 from .rig import Query, Rig, wait_until
 from .test_exactly_once import driver
@@ -32,7 +32,7 @@ def selected(events: int) -> list[int]:
 
 
 def rests(rig: Rig, fragment: str) -> bool:
-    return real_time.rests(rig.spark, rig.config.redis_url, fragment)
+    return open_streams.rests(rig.spark, rig.config.redis_url, fragment)
 
 
 def stop_between_batches(rig: Rig, query: Query, fragment: str) -> None:
@@ -95,7 +95,7 @@ def test_a_pause_ends_the_open_batch_and_nothing_comes_before_it_is_over(rig: Ri
     assert not rests(rig, "b")
     rig.channels.pause("b")
     wait_until(lambda: rests(rig, "b"), what="rest", alive=(first, second))
-    done, events = real_time.journal(rig.checkpoint("b"))[0], len(rig.events("b.0"))
+    done, events = open_streams.journal(rig.checkpoint("b"))[0], len(rig.events("b.0"))
     assert (rig.checkpoint("b") / "commits" / str(done)).exists()
     time.sleep(0.5)
     assert len(rig.events("b.0")) == events
@@ -132,7 +132,7 @@ def test_an_open_batch_that_hangs_is_seen_and_one_that_waits_is_not(rig: Rig) ->
     second = rig.start(rig.publish(events, "b"), "b", real_time=True)
 
     def still_ms(fragment: str) -> int:
-        return real_time.still_ms(rig.spark, rig.config.redis_url, fragment)
+        return open_streams.still_ms(rig.spark, rig.config.redis_url, fragment)
 
     wait_until(lambda: still_ms("b") > 5_000, what="a batch that does not move", alive=(first, second))
     assert rig.numbers("a.0") == list(range(40))
@@ -221,5 +221,5 @@ def test_a_query_that_stands_by_does_an_empty_batch_and_then_goes_on_where_it_is
     (lambda events: events.union(events), "one event at a time"),
 ])
 def test_only_what_passes_on_one_event_at_a_time_can_run_so(rig: Rig, make, word: str) -> None:
-    refused = real_time.refusal(make(rig.valve(rig.ticks("a", rate_per_s=1), "a", fence=0)))
+    refused = open_streams.refusal(make(rig.valve(rig.ticks("a", rate_per_s=1), "a", fence=0)))
     assert (word in refused) if word else refused == ""

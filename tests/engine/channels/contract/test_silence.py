@@ -10,9 +10,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from workers.engine.agents.checkpoint import read_progress
-from workers.engine.channels.spark import count_late
+from workers.engine.channels.spark_channels import count_late
 from workers.engine.spark import queries
-from workers.engine.spark.states import read_states
+from workers.engine.spark.fold_states import read_states
 from workers.library.operators import window
 from workers.library.state import going_on
 

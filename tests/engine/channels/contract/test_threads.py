@@ -13,9 +13,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from scheduler.model.dataflow import Task
-from workers.engine.channels.spark import gather
+from workers.engine.channels.spark_channels import gather
 from workers.engine.spark.compile import Chain, compile_chain
-from workers.engine.spark.failures import FragmentFailed
+from workers.engine.spark.failure_messages import FragmentFailed
 from workers.library.registry import task_types
 
 from .rig import Rig, wait_until

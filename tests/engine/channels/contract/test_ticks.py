@@ -7,7 +7,7 @@ import time
 import numpy as np
 import pytest
 
-from workers.engine.channels.schedule import write_schedule
+from workers.engine.channels.tick_schedule import write_schedule
 
 from .rig import Rig, wait_until
 

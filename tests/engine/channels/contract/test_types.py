@@ -11,7 +11,7 @@ import redis
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from workers.engine.channels import codec, keys, scripts
+from workers.engine.channels import block_codec, keys, scripts
 
 from .rig import Rig, wait_until
 
@@ -119,9 +119,9 @@ def test_what_python_reads_and_writes_of_blocks_is_what_the_java_side_does(rig: 
     rig.channels.open_channel("b.0", schema_json=wide.schema.json(), readers=["c"])
     names, token = [keys.channel("b.0"), keys.meta("b.0"), keys.readers("b.0")], rig.channels.take_fence("b.0")
     blocks = [fields[b"b"] for _, fields in broker.xrange(keys.channel("a.0"))]
-    batches = [batch for block in blocks for batch in codec.decode_block(block)]
+    batches = [batch for block in blocks for batch in block_codec.decode_block(block)]
     for number, batch in enumerate(batches, start=1):
-        scripts.run(broker, "write", names, [token, number, 0, batch.num_rows, codec.encode_block(batch), 0])
+        scripts.run(broker, "write", names, [token, number, 0, batch.num_rows, block_codec.encode_block(batch), 0])
     again = rig.start(rig.publish(rig.read("c", "b.0"), "c"), "c")
     wait_until(lambda: len(rig.events("c.0")) == 10, what="all events", alive=(again,))
     assert rig.events("c.0") == rig.events("a.0")
@@ -140,7 +140,7 @@ def test_doubles_of_an_earlier_version_are_read_as_the_whole_numbers_and_decimal
     earlier = pa.RecordBatch.from_pydict({
         **{name: pa.array(numbers, pa.int64()) for name in ("_seq", "_time", "_born")},
         "most": [9007199254740992.0, None, -3.0, float("nan")], "cost": [1.1, None, -0.25, 5.0]})
-    scripts.run(broker, "write", names, [token, 1, 0, 4, codec.encode_block(earlier), 0])
+    scripts.run(broker, "write", names, [token, 1, 0, 4, block_codec.encode_block(earlier), 0])
     query = rig.start(rig.publish(rig.read("c", "b.0"), "c"), "c")
     wait_until(lambda: len(rig.events("c.0")) == 4, what="all events", alive=(query,))
     assert [(row["most"], row["cost"]) for row in rig.events("c.0")] == [

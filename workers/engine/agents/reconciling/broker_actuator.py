@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from workers.engine.channels import keys
-from workers.engine.channels.config import CAPACITY_BLOCKS, OPEN_CAPACITY_BLOCKS
-from workers.engine.spark.failures import FragmentFailed
+from workers.engine.channels.channel_config import CAPACITY_BLOCKS, OPEN_CAPACITY_BLOCKS
+from workers.engine.spark.failure_messages import FragmentFailed
 
 from ..transport.claims import withdraw
 from .broker_instructions import (

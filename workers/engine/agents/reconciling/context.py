@@ -9,10 +9,10 @@ import redis
 
 from scheduler.contracts.desired import DesiredState
 from scheduler.model.task_types import TaskTypes
-from workers.engine.channels.registry import Channels
+from workers.engine.channels.channel_registry import Channels
 
-from ..store import SlotStore
-from .engine import Engine
+from ..started_fragments import SlotStore
+from .query_engine import Engine
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,11 +10,23 @@ from __future__ import annotations
 from .ending import come_to_an_end, copy
 from .instructions import Again, Instructions
 from .outputs import change
-from .reconcile import Action, ActivateRoutes, Copy, End, Leave, Pause, Restart, Route, Start, State, Stop
+from .query_start import restart, stand_down, start
+from .reconcile import (
+    Action,
+    ActivateRoutes,
+    CopyState,
+    DivideStream,
+    End,
+    FragmentState,
+    Leave,
+    Pause,
+    Restart,
+    Start,
+    Stop,
+)
 from .removal import stop
-from .routing import activate, divide
+from .route_changes import activate, divide
 from .snapshot import Snapshot
-from .starting import restart, stand_down, start
 
 
 def decide(snapshot: Snapshot, action: Action) -> Instructions:
@@ -28,22 +40,22 @@ def decide(snapshot: Snapshot, action: Action) -> Instructions:
             return restart(snapshot, fragment)
         case End() | Pause() | Leave():
             return come_to_an_end(snapshot, action)
-        case Copy(fragment):
+        case CopyState(fragment):
             return copy(snapshot, fragment)
         case Stop():
             return stop(snapshot, action)
         case ActivateRoutes():
             return activate(snapshot)
-        case Route():
+        case DivideStream():
             return divide(snapshot, action)
         case _:
             return change(snapshot, action)
 
 
-def state_meanwhile(state: State, action: Action) -> State | None:
+def state_meanwhile(state: FragmentState, action: Action) -> FragmentState | None:
     """The state to show while an action is under way; changes of a running query have none of their own."""
     if isinstance(action, Start):
-        return None if state in (State.WAITING, State.STARTING) else State.STARTING
+        return None if state in (FragmentState.WAITING, FragmentState.STARTING) else FragmentState.STARTING
     if isinstance(action, Stop):
-        return State.DRAINING
+        return FragmentState.DRAINING
     return None

@@ -12,7 +12,7 @@ from workers.engine.channels import keys
 
 from .broker_instructions import Resume, Unregister
 from .delays import LEAVE_MS, RETRY_MS, SOON_MS
-from .handover import remote_successors
+from .handover_stages import remote_successors
 from .inputs import channels_of
 from .instructions import (
     Again,
@@ -27,10 +27,10 @@ from .instructions import (
     StayPaused,
     Stopped,
 )
-from .reconcile import Copy, End, Leave, Pause, Start, State
+from .reconcile import CopyState, End, FragmentState, Leave, Pause, Start
 from .resting import await_batch, come_to_rest, is_busy
 from .retirement import has_read_all, retire
-from .savepoints import Readiness, beginning_of, end, has_lost_its_place, has_read_to_the_end, state_left
+from .savepoint_decisions import Readiness, beginning_of, end, has_lost_its_place, has_read_to_the_end, state_left
 from .snapshot import Snapshot
 
 
@@ -54,7 +54,7 @@ def come_to_an_end(snapshot: Snapshot, action: End | Pause | Leave) -> Instructi
     if not is_drained or not (is_done or (isinstance(action, Pause) and _only_fails(snapshot))):
         return (*beginning.instructions, Again(Start(fragment)))
     # It waited, or had failed, where it is not stopped already.
-    stopped = () if snapshot.actual.state is State.STOPPED else (Show(State.DRAINING), Stopped())
+    stopped = () if snapshot.actual.state is FragmentState.STOPPED else (Show(FragmentState.DRAINING), Stopped())
     return (*beginning.instructions, *stopped, *_at_rest(snapshot, action))
 
 
@@ -81,7 +81,7 @@ def copy(snapshot: Snapshot, fragment: WantedFragment) -> Instructions:
     if not snapshot.has_query or not heirs:
         return ()
     if snapshot.is_held is None:
-        return (HoldQuery(), Again(Copy(fragment)))
+        return (HoldQuery(), Again(CopyState(fragment)))
     if not snapshot.is_held or not snapshot.records.progress.is_done:
         return (RetryAt(snapshot.now_ms + RETRY_MS),)
     return (ReadState(state_left(snapshot.records)), Resume(), RecordCopy(heirs))

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from scheduler.contracts.desired import DesiredState, WantedFragment
-from workers.engine.spark.failures import FragmentFailed, explain_error
+from workers.engine.spark.failure_messages import FragmentFailed, explain_error
 
-from ..logs import logger
-from ..store import FileLock
+from ..agent_logs import logger
+from ..started_fragments import FileLock
 from .broker_actuator import BrokerActuator
 from .broker_instructions import BrokerInstruction
 from .context import SlotContext
@@ -21,7 +21,7 @@ from .fragment_run import FragmentRun
 from .instructions import Again, Gone, Instructions, QueryInstruction, RecordInstruction, Release
 from .observation import Observer
 from .query_actuator import QueryActuator
-from .reconcile import Action, End, Leave, Pause, Start, State
+from .reconcile import Action, End, FragmentState, Leave, Pause, Start
 from .record_actuator import RecordActuator
 from .snapshot import Snapshot
 from .state_checks import validate_state
@@ -186,17 +186,17 @@ class FragmentExecutor:
 
     def _superseded(self, run: FragmentRun) -> None:
         now_ms = self._clock_ms()
-        if run.state is State.STARTING:
+        if run.state is FragmentState.STARTING:
             run.waits(retry_at_ms=now_ms, now_ms=now_ms)
-        elif run.state is State.DRAINING and run.query is None:
+        elif run.state is FragmentState.DRAINING and run.query is None:
             run.stopped(retry_at_ms=None, now_ms=now_ms)
 
     def _action_failed(self, run: FragmentRun, error: Exception) -> None:
         failure = explain_error(error)
         now_ms = self._clock_ms()
-        if run.state is State.STARTING:
+        if run.state is FragmentState.STARTING:
             self.failed(run, failure)
-        elif run.state is State.DRAINING:
+        elif run.state is FragmentState.DRAINING:
             run.stopped(retry_at_ms=now_ms + FAILED_ACTION_MS, now_ms=now_ms)
         else:
             run.action_failed(str(failure), retry_at_ms=now_ms + FAILED_ACTION_MS)
@@ -205,7 +205,7 @@ class FragmentExecutor:
 
     def give_up(self, run: FragmentRun, failure: FragmentFailed) -> None:
         """The fragment is not to be started: tell why."""
-        run.begin(State.STARTING, now_ms=self._clock_ms())
+        run.begin(FragmentState.STARTING, now_ms=self._clock_ms())
         self.failed(run, failure)
         run.end()
 

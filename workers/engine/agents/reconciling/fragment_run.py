@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from scheduler.contracts.desired import Outlets, Routes, WantedFragment
 from scheduler.contracts.savepoints import States
-from workers.engine.channels.real_time import Mode
+from workers.engine.channels.open_streams import QueryMode
 
 from .. import backoff
-from .reconcile import Actual, State, check_transition
+from .reconcile import Actual, FragmentState, check_transition
 
 if TYPE_CHECKING:
-    from workers.engine.spark.compile import Compiled
-    from workers.engine.spark.failures import FragmentFailed
+    from workers.engine.spark.compile import CompiledQuery
+    from workers.engine.spark.failure_messages import FragmentFailed
 
     from .standby import Standby
 
@@ -28,14 +28,14 @@ class FragmentRun:
     One thread at a time performs actions on it (``busy``); others may read it at any time.
     """
 
-    def __init__(self, fragment_id: str, *, now_ms: int, state: State = State.STOPPED) -> None:
+    def __init__(self, fragment_id: str, *, now_ms: int, state: FragmentState = FragmentState.STOPPED) -> None:
         self.id = fragment_id
         self.query: Any = None
         self.run_id: str | None = None
         self.fragment = WantedFragment(id=fragment_id, tasks=())
         self.schemas: tuple[str, ...] = ()
-        self.compiled: Compiled | None = None  # its query is to be started next
-        self.mode = Mode()  # of its query, or of that which is to be started
+        self.compiled: CompiledQuery | None = None  # its query is to be started next
+        self.mode = QueryMode()  # of its query, or of that which is to be started
         self.standby: Standby | None = None  # its query that waits for its turn
         self._standbys_failed, self._stands_by_from_ms = 0, 0
         self.is_held: bool | None = None  # whether its query rests for the action under way; None: that was not asked
@@ -62,7 +62,7 @@ class FragmentRun:
         self.left_ms: int | None = None  # since when nothing works at its tasks, from when it takes over until it runs
 
     @property
-    def state(self) -> State:
+    def state(self) -> FragmentState:
         """Where it stands."""
         with self._lock:
             return self._state
@@ -102,7 +102,7 @@ class FragmentRun:
                 has_failed=self._failures > 0, gave_up=self._gave_up,
             )
 
-    def begin(self, state: State | None, *, now_ms: int) -> None:
+    def begin(self, state: FragmentState | None, *, now_ms: int) -> None:
         """An action begins; with ``state`` it takes the fragment there."""
         with self._lock:
             self._busy = True
@@ -126,7 +126,7 @@ class FragmentRun:
             When it is looked at whether routes are in force.
         """
         with self._lock:
-            self._move(State.RUNNING, now_ms)
+            self._move(FragmentState.RUNNING, now_ms)
             self._restarts += 1 if self._has_run else 0
             self._has_run = True
             self._outlets, self._routes, self._active = dict(outlets), dict(routes), active
@@ -138,13 +138,13 @@ class FragmentRun:
     def waits(self, *, retry_at_ms: int, now_ms: int) -> None:
         """What it reads is not there yet."""
         with self._lock:
-            self._move(State.WAITING, now_ms)
+            self._move(FragmentState.WAITING, now_ms)
             self._retry_at_ms = retry_at_ms
 
     def looks_now(self) -> None:
         """What it waits for may have come."""
         with self._lock:
-            if self._state is State.WAITING:
+            if self._state is FragmentState.WAITING:
                 self._retry_at_ms = None
 
     def failed(self, failure: FragmentFailed, *, now_ms: int) -> int | None:
@@ -154,14 +154,14 @@ class FragmentRun:
         A query that ran for a minute and did a batch has recovered in between, so that this is its first failure. One
         that did none has not come any further, however long that took."""
         with self._lock:
-            has_come_further = self._state is State.RUNNING and self._has_done_a_batch
+            has_come_further = self._state is FragmentState.RUNNING and self._has_done_a_batch
             ran_ms = now_ms - self._since_ms if has_come_further else 0
             self._failures = backoff.failures_after(self._failures, ran_ms=ran_ms)
             is_alike = self._failures > 1 and backoff.is_alike(str(failure), self._last_failure)
             self._failed_alike = self._failed_alike + 1 if is_alike else 1
             self._gave_up = failure.is_final or (not failure.may_pass and self._failed_alike > backoff.RETRIES)
             longest_ms = BROKER_AWAY_LONGEST_MS if failure.broker_is_away else backoff.LONGEST_MS
-            self._move(State.BACKOFF, now_ms)
+            self._move(FragmentState.BACKOFF, now_ms)
             self._error, self._failure, self._last_failure = str(failure), failure, str(failure)
             self._retry_at_ms = None
             if not self._gave_up:
@@ -181,13 +181,13 @@ class FragmentRun:
     def try_again(self) -> None:
         """Somebody wants it tried now, however often it failed."""
         with self._lock:
-            if self._state is State.BACKOFF:
+            if self._state is FragmentState.BACKOFF:
                 self._gave_up, self._failures, self._failed_alike, self._retry_at_ms = False, 0, 0, None
 
     def stopped(self, *, retry_at_ms: int | None, now_ms: int) -> None:
         """Its query is gone, or as good as; what it left is still to be removed."""
         with self._lock:
-            self._move(State.STOPPED, now_ms)
+            self._move(FragmentState.STOPPED, now_ms)
             self._retry_at_ms = retry_at_ms
             self.run_id = None
 
@@ -244,11 +244,11 @@ class FragmentRun:
         """
         with self._lock:
             self._has_done_a_batch = self._has_done_a_batch or progress.get("batch") is not None
-            if self._state is State.RUNNING and now_ms - self._since_ms >= backoff.HEALTHY_MS and (
+            if self._state is FragmentState.RUNNING and now_ms - self._since_ms >= backoff.HEALTHY_MS and (
                     self._has_done_a_batch or not is_behind):
                 self._error, self._failure = None, None
                 self._failures = 0 if self._has_done_a_batch else self._failures
-            failed = self._failure if self._state is not State.RUNNING else None
+            failed = self._failure if self._state is not FragmentState.RUNNING else None
             return {
                 "state": str(self._state),
                 **progress,
@@ -259,7 +259,7 @@ class FragmentRun:
                 "error": self._error,
                 "gave_up": self._gave_up,
                 **({"failed_tasks": failed.tasks, "traceback": failed.traceback} if failed else {}),
-                "retry_at_ms": self._retry_at_ms if self._state is State.BACKOFF else None,
+                "retry_at_ms": self._retry_at_ms if self._state is FragmentState.BACKOFF else None,
                 "throttled_by": throttled_by,
                 "run_id": self.run_id,
                 "outlets": {str(position): sorted(readers) for position, readers in sorted(self._outlets.items())},
@@ -269,15 +269,15 @@ class FragmentRun:
                 **({"routes": _document(self._routes)} if self._routes else {}),
             }
 
-    def _move(self, state: State, now_ms: int) -> None:
+    def _move(self, state: FragmentState, now_ms: int) -> None:
         if state is self._state:
             return
         check_transition(self.id, self._state, state)
         self._state = state
         self._since_ms = now_ms
-        if state is not State.BACKOFF:
+        if state is not FragmentState.BACKOFF:
             self._gave_up = False
-        if state is State.STOPPED:
+        if state is FragmentState.STOPPED:
             self._failures = self._failed_alike = 0
 
 

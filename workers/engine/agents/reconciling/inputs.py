@@ -14,7 +14,7 @@ from scheduler.contracts.offsets import Offset
 from workers.engine.channels import keys
 from workers.engine.channels.channel_info import ChannelInfo
 
-from ..checkpoint import Progress
+from ..checkpoint import CheckpointProgress
 from .input_selection import select_inputs
 from .snapshot import Snapshot
 
@@ -26,7 +26,7 @@ def inputs_now(
 
     ``between_batches`` is what its checkpoint says, if not given: a query that runs ends its batch before it stops.
     """
-    known_inputs, progress = (), Progress()
+    known_inputs, progress = (), CheckpointProgress()
     known = snapshot.records.known
     if known is not None and {item.task for item in known.inputs} == {item.task for item in wanted.inputs}:
         known_inputs, progress = known.inputs, snapshot.records.progress

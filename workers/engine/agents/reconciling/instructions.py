@@ -12,7 +12,7 @@ from scheduler.contracts.desired import Outlets, Routes, WantedFragment
 from scheduler.contracts.savepoints import RestorePoint, Savepoint, States
 
 from .broker_instructions import BrokerInstruction
-from .reconcile import Action, State
+from .reconcile import Action, FragmentState
 
 # -- the query and its state -------------------------------------------------------------------------------------------
 
@@ -21,7 +21,7 @@ from .reconcile import Action, State
 class Show:
     """The fragment is in that state from now on."""
 
-    state: State
+    state: FragmentState
 
 
 @dataclass(frozen=True, slots=True)

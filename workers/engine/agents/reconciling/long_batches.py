@@ -15,10 +15,10 @@ from functools import partial
 from typing import Any
 
 from workers.engine.spark import queries
-from workers.engine.spark.listener import Progress
+from workers.engine.spark.listener import BatchProgress
 
 from .fragment_run import FragmentRun
-from .reconcile import State
+from .reconcile import FragmentState
 
 LOOK_MS = 5_000  # from one look to the next
 COMES_MS = 30_000  # so long after its start a query is watched for its first batch
@@ -26,7 +26,7 @@ STILL_MS = 5_000  # an open batch that has not moved for so long hangs
 
 
 @dataclass(frozen=True, slots=True)
-class Batching:
+class BatchState:
     """A query's run at one look: its newest batch that ended, and how to ask whether one is under way; where its
     batches stay open, instead, for how long the one that is has not moved."""
 
@@ -48,7 +48,7 @@ class LongBatches:
         self._looked_at_ms = 0
         self._since_ms: dict[str, int] = {}  # by fragment
 
-    def look(self, running: Iterable[Batching], *, now_ms: int) -> None:
+    def look(self, running: Iterable[BatchState], *, now_ms: int) -> None:
         """Look at the queries that run; what is not among them is forgotten."""
         seen = list(running)
         late_ms = max(0, now_ms - self._looked_at_ms - LOOK_MS) if self._looked_at_ms else 0
@@ -70,24 +70,24 @@ class LongBatches:
         return None if since_ms is None else min(now_ms, self._looked_at_ms + LOOK_MS) - since_ms
 
 
-def batching(runs: Iterable[FragmentRun], progress_of: Callable[[Any], Progress | None]) -> Iterator[Batching]:
+def batching(runs: Iterable[FragmentRun], progress_of: Callable[[Any], BatchProgress | None]) -> Iterator[BatchState]:
     """The queries that have done a batch of their present run, and those whose batches stay open."""
     for run in runs:
         query = run.query
-        if query is None or run.state is not State.RUNNING:
+        if query is None or run.state is not FragmentState.RUNNING:
             continue
         progress = progress_of(query)
         if isinstance(query, queries.OpenQuery):
             newest = -1 if progress is None else progress.batch
-            yield Batching(run.id, query.runId, newest, lambda: False, query.still_ms)
+            yield BatchState(run.id, query.runId, newest, lambda: False, query.still_ms)
         elif progress is not None:
-            yield Batching(run.id, query.runId, progress.batch, partial(queries.is_in_a_batch, query))
+            yield BatchState(run.id, query.runId, progress.batch, partial(queries.is_in_a_batch, query))
 
 
 def in_first_batch(
-    runs: Iterable[FragmentRun], progress_of: Callable[[Any], Progress | None], *, now_ms: int
+    runs: Iterable[FragmentRun], progress_of: Callable[[Any], BatchProgress | None], *, now_ms: int
 ) -> list[str]:
     """Fragments that begin, and those whose query has begun just now and is in its first batch."""
-    return [run.id for run in runs if run.state is State.STARTING or (
-        run.state is State.RUNNING and run.query is not None and now_ms - run.since_ms < COMES_MS
+    return [run.id for run in runs if run.state is FragmentState.STARTING or (
+        run.state is FragmentState.RUNNING and run.query is not None and now_ms - run.since_ms < COMES_MS
         and progress_of(run.query) is None and queries.is_in_a_batch(run.query))]

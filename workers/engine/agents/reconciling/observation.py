@@ -15,25 +15,25 @@ from workers.engine.channels import keys
 
 from .context import SlotContext
 from .fragment_run import FragmentRun
-from .handover import predecessors, remote_successors
+from .handover_stages import predecessors, remote_successors
 from .inputs import channels_of
 from .reconcile import (
     Action,
     ActivateRoutes,
-    Copy,
+    CopyState,
+    DivideStream,
     End,
     Leave,
     OpenOutlet,
     OpenTail,
     Pause,
     Restart,
-    Route,
     Start,
     Stop,
     Unroute,
 )
 from .retirement import inputs_of, streams_of
-from .savepoints import takes_over
+from .savepoint_decisions import takes_over
 from .snapshot import Records, Snapshot
 from .standby import inputs_foreseen
 
@@ -132,9 +132,9 @@ class Observer:
 def _asks_records(run: FragmentRun, action: Action) -> bool:
     """Whether a decision on the action asks what stands on disk."""
     match action:
-        case Start() | Restart() | End() | Copy() | Pause() | Leave():
+        case Start() | Restart() | End() | CopyState() | Pause() | Leave():
             return True
-        case Route() | ActivateRoutes() | OpenOutlet() | OpenTail():
+        case DivideStream() | ActivateRoutes() | OpenOutlet() | OpenTail():
             return run.is_held is not None
         case Stop(_, keep):
             return run.query is None and not keep
@@ -154,7 +154,7 @@ def _wishes(
             return Wishes(tuple(channels_of(inputs_of(fragment, records))))
         case End(fragment) | Pause(fragment) | Leave(fragment):
             return _to_end(run, action, fragment, records)
-        case Route(_, position, _, partitioning):
+        case DivideStream(_, position, _, partitioning):
             channel = run.fragment.channel(position)
             parts = (keys.part(channel, bundle) for bundle in partitioning.bundles)
             fragment = desired.wanted.get(run.id, run.fragment)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Set
 from scheduler.contracts.desired import Outlets, Routes, WantedFragment, made_in
 from scheduler.contracts.partitioning import Partitioning, Quota
 from workers.engine.channels import keys
-from workers.engine.channels.config import KEEP_EVENTS
+from workers.engine.channels.channel_config import KEEP_EVENTS
 
 from .broker_instructions import (
     Activate,

@@ -10,11 +10,11 @@ from uuid import uuid4
 
 from scheduler.contracts.desired import WantedFragment
 from scheduler.contracts.savepoints import RestorePoint
-from workers.engine.spark.compile import Beginning
-from workers.engine.spark.failures import FragmentFailed
+from workers.engine.spark.compile import StartPosition
+from workers.engine.spark.failure_messages import FragmentFailed
 from workers.engine.spark.queries import causes_of
 
-from ..logs import logger
+from ..agent_logs import logger
 from .context import SlotContext
 from .delays import ACTIVATE_AFTER_MS
 from .fragment_run import FragmentRun
@@ -128,7 +128,7 @@ class QueryActuator:
     def _stand_by(self, run: FragmentRun, stand_by: StandBy) -> None:
         began_s, whole = time.monotonic(), stand_by.whole
         engine, gate = self._around.engine, uuid4().hex
-        beginning = Beginning(states=self._around.store.begun_path(run.id), gate=gate)
+        beginning = StartPosition(states=self._around.store.begun_path(run.id), gate=gate)
         compiled = engine.compile(whole, beginning)
         query = engine.start(compiled, run.id, trigger_ms=stand_by.poll_ms)
         run.standby, run.schemas = Standby(whole, compiled, query, gate), compiled.schemas
@@ -150,12 +150,12 @@ class QueryActuator:
             self._around.engine.kill(run.standby.query)
             run.standby = None
 
-    def _beginning(self, fragment_id: str) -> Beginning:
+    def _beginning(self, fragment_id: str) -> StartPosition:
         begun = self._around.store.begun(fragment_id)
         if begun is None:
-            return Beginning()
+            return StartPosition()
         states = self._around.store.begun_path(fragment_id) if begun.states else None
-        return Beginning(
+        return StartPosition(
             source_offset=begun.source_offset, offsets=begun.offsets, batch_bases=begun.batch_bases, states=states)
 
     def _launch(self, run: FragmentRun, launch: Launch) -> None:

@@ -15,10 +15,10 @@ from scheduler.contracts.partitioning import Quota
 from scheduler.model.errors import InvalidTransition
 
 from .delays import HURRIED_MS
-from .handover import Stage
+from .handover_stages import HandoverStage
 
 
-class State(StrEnum):
+class FragmentState(StrEnum):
     """Where a fragment stands on its slot."""
 
     STARTING = "starting"
@@ -29,17 +29,17 @@ class State(StrEnum):
     STOPPED = "stopped"  # no query, but a checkpoint: the slot was restarted, or the fragment was let go
 
 
-TRANSITIONS: Mapping[State, frozenset[State]] = {
-    State.STOPPED: frozenset({State.STARTING, State.DRAINING}),
-    State.STARTING: frozenset({State.WAITING, State.RUNNING, State.BACKOFF}),
-    State.WAITING: frozenset({State.STARTING, State.DRAINING}),
-    State.RUNNING: frozenset({State.DRAINING, State.BACKOFF}),
-    State.BACKOFF: frozenset({State.STARTING, State.DRAINING}),
-    State.DRAINING: frozenset({State.STOPPED}),
+TRANSITIONS: Mapping[FragmentState, frozenset[FragmentState]] = {
+    FragmentState.STOPPED: frozenset({FragmentState.STARTING, FragmentState.DRAINING}),
+    FragmentState.STARTING: frozenset({FragmentState.WAITING, FragmentState.RUNNING, FragmentState.BACKOFF}),
+    FragmentState.WAITING: frozenset({FragmentState.STARTING, FragmentState.DRAINING}),
+    FragmentState.RUNNING: frozenset({FragmentState.DRAINING, FragmentState.BACKOFF}),
+    FragmentState.BACKOFF: frozenset({FragmentState.STARTING, FragmentState.DRAINING}),
+    FragmentState.DRAINING: frozenset({FragmentState.STOPPED}),
 }
 
 
-def check_transition(fragment_id: str, before: State, after: State) -> None:
+def check_transition(fragment_id: str, before: FragmentState, after: FragmentState) -> None:
     """Raise InvalidTransition where the table has no such move."""
     if after not in TRANSITIONS[before]:
         message = f"Fragment {fragment_id} cannot go from {before} to {after}."
@@ -51,7 +51,7 @@ class Actual:
     """A fragment as it is on the slot."""
 
     id: str
-    state: State
+    state: FragmentState
     busy: bool = False
     outlets: Outlets = field(default_factory=dict)
     active: int = 1
@@ -114,7 +114,7 @@ class CloseOutlet:
 
 
 @dataclass(frozen=True, slots=True)
-class Route:
+class DivideStream:
     """Divide the stream at ``position`` anew among the bundles of a reader, from the next batch on."""
 
     fragment_id: str
@@ -176,7 +176,7 @@ class End:
 
 
 @dataclass(frozen=True, slots=True)
-class Copy:
+class CopyState:
     """Make a copy of the state for a node on which others go on with it, between two batches, and work on."""
 
     fragment: WantedFragment
@@ -228,9 +228,10 @@ class Leave:
 
 
 Change = (
-    OpenOutlet | RegisterReaders | UnregisterReaders | CloseOutlet | Route | Unroute | CloseTail | OpenTail | Repace
+    OpenOutlet | RegisterReaders | UnregisterReaders | CloseOutlet | DivideStream | Unroute | CloseTail | OpenTail
+    | Repace
 )
-Action = Start | Restart | End | Copy | Pause | ActivateRoutes | Leave | Change | Stop
+Action = Start | Restart | End | CopyState | Pause | ActivateRoutes | Leave | Change | Stop
 
 
 def reconcile(
@@ -239,7 +240,7 @@ def reconcile(
     now_ms: int,
     *,
     elsewhere: frozenset[str] = frozenset(),
-    outgoing: Iterable[tuple[WantedFragment, Stage]] = (),
+    outgoing: Iterable[tuple[WantedFragment, HandoverStage]] = (),
     staying: frozenset[str] = frozenset(),
     resting: frozenset[str] = frozenset(),
     left: frozenset[str] = frozenset(),
@@ -254,7 +255,7 @@ def reconcile(
         What it runs, by fragment id, records of stopped fragments included.
     elsewhere : frozenset[str]
         Fragments that another slot of the node should run.
-    outgoing : Iterable[tuple[WantedFragment, Stage]]
+    outgoing : Iterable[tuple[WantedFragment, HandoverStage]]
         Fragments of this slot whose work others go on with, and how far they have come.
     staying : frozenset[str]
         Fragments of any slot that hand over: they keep their places in channels until they give them up themselves.
@@ -278,7 +279,7 @@ def reconcile(
             actual_run is not None and not _may_act(actual_run, now_ms)
         ):
             continue
-        elif actual_run is not None and actual_run.state is State.RUNNING:
+        elif actual_run is not None and actual_run.state is FragmentState.RUNNING:
             changes += _changes(fragment, actual_run, stopping)
             if actual_run.activate_at_ms is not None and actual_run.activate_at_ms <= now_ms:
                 changes.append(ActivateRoutes(fragment.id))
@@ -287,7 +288,8 @@ def reconcile(
         elif fragment.leaving:
             starts.append(Leave(fragment))
         elif actual_run is None or (
-            actual_run.state in (State.STOPPED, State.WAITING, State.BACKOFF) and not actual_run.gave_up
+            actual_run.state in (FragmentState.STOPPED, FragmentState.WAITING, FragmentState.BACKOFF)
+            and not actual_run.gave_up
         ):
             starts.append(Start(fragment))
     for fragment, stage in handing_over.values():
@@ -300,19 +302,19 @@ def reconcile(
     return (*changes, *starts, *stops)
 
 
-def _ceding(fragment: WantedFragment, stage: Stage, actual_run: Actual | None, now_ms: int) -> list[Action]:
+def _ceding(fragment: WantedFragment, stage: HandoverStage, actual_run: Actual | None, now_ms: int) -> list[Action]:
     """What a fragment that hands over still has to do. It works on until it is its turn to end."""
-    if stage is Stage.OVER:
+    if stage is HandoverStage.OVER:
         return [Stop(fragment.id, keep=False)] if actual_run is None or _may_stop(actual_run, now_ms) else []
-    if stage is Stage.ENDED or (actual_run is not None and not _may_act(actual_run, now_ms)):
+    if stage is HandoverStage.ENDED or (actual_run is not None and not _may_act(actual_run, now_ms)):
         return []
-    if stage is Stage.END:
+    if stage is HandoverStage.END:
         is_slow = actual_run is not None and (actual_run.trigger_ms or 0) > HURRIED_MS
         hurry: list[Action] = [Repace(fragment.id, HURRIED_MS)] if is_slow else []
         return [*hurry, End(fragment)]
-    if stage is Stage.COPY and actual_run is not None and actual_run.state is State.RUNNING:
-        return [Copy(fragment)]
-    is_to_start = actual_run is None or (actual_run.state is not State.RUNNING and not actual_run.gave_up)
+    if stage is HandoverStage.COPY and actual_run is not None and actual_run.state is FragmentState.RUNNING:
+        return [CopyState(fragment)]
+    is_to_start = actual_run is None or (actual_run.state is not FragmentState.RUNNING and not actual_run.gave_up)
     return [Start(fragment)] if is_to_start else []
 
 
@@ -322,7 +324,7 @@ def _may_act(actual_run: Actual, now_ms: int) -> bool:
 
 def _may_stop(actual_run: Actual, now_ms: int) -> bool:
     # What waits or failed need not sit out its delay to be given up; a clean-up that failed does.
-    return not actual_run.busy and (actual_run.state is not State.STOPPED or _may_act(actual_run, now_ms))
+    return not actual_run.busy and (actual_run.state is not FragmentState.STOPPED or _may_act(actual_run, now_ms))
 
 
 def _changes(wanted: WantedFragment, actual_run: Actual, stopping: frozenset[str]) -> list[Action]:
@@ -375,7 +377,7 @@ def _routing(
     for position in sorted(set(wanted.routes) | set(actual_run.routes)):
         want, have = wanted.routes.get(position, {}), actual_run.routes.get(position, {})
         routing += [
-            Route(wanted.id, position, reader, how)
+            DivideStream(wanted.id, position, reader, how)
             for reader, how in sorted(want.items()) if have.get(reader) != how
         ]
         unrouting += [

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from scheduler.contracts.savepoints import States
 
-from ..logs import logger
+from ..agent_logs import logger
 from ..transport.copying import make_copies
 from .context import SlotContext
 from .fragment_run import FragmentRun

@@ -12,7 +12,7 @@ from workers.engine.channels import keys
 
 from .broker_instructions import DeleteChannel, Expire, ForgetFragment, PassPart, Unregister
 from .delays import FAILED_ACTION_MS, OUTPUTS_KEPT_S, PARTS_KEPT_S
-from .handover import line
+from .handover_stages import line
 from .inputs import channels_of
 from .instructions import (
     Again,

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from .delays import REPEAT_MS, SOON_MS
 from .instructions import Again, HoldQuery, Instructions, RetryAt, Show, Stopped, StopQuery
-from .reconcile import Action, State
+from .reconcile import Action, FragmentState
 from .snapshot import Snapshot
 
 
 def come_to_rest() -> Instructions:
     """Stop a query between two batches."""
-    return (Show(State.DRAINING), StopQuery(), Stopped())
+    return (Show(FragmentState.DRAINING), StopQuery(), Stopped())
 
 
 def await_batch(snapshot: Snapshot, action: Action, *, again_ms: int = SOON_MS) -> Instructions | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from scheduler.contracts.desired import Input, WantedFragment, Writer
+from scheduler.contracts.desired import ChannelWriter, Input, WantedFragment
 from workers.engine.channels import keys
 from workers.engine.channels.control import routes_of
 
@@ -59,7 +59,7 @@ def inputs_of(fragment: WantedFragment, records: Records) -> Iterable[Input]:
     return dict.fromkeys((*fragment.inputs, *(records.known.inputs if records.known else ())))
 
 
-def _is_final(snapshot: Snapshot, channel: str, writer: Writer) -> bool:
+def _is_final(snapshot: Snapshot, channel: str, writer: ChannelWriter) -> bool:
     control = snapshot.controls.get(writer.fragment, {})
     if LEFT in control:
         return True

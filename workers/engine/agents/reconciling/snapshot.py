@@ -16,8 +16,8 @@ from workers.engine.channels.channel_info import ChannelInfo
 from workers.engine.channels.control import Route, routes_of
 from workers.engine.spark.compile import output_positions, written_positions
 
-from ..checkpoint import Progress
-from .handover import line
+from ..checkpoint import CheckpointProgress
+from .handover_stages import line
 from .reconcile import Actual
 
 PART = ":part:"  # in a fragment's control hash, between position and bundle: a part of a stream that was opened
@@ -35,7 +35,7 @@ class Records:
     known: WantedFragment | None = None
     own: WantedFragment | None = None
     begun: RestorePoint | None = None
-    progress: Progress = field(default_factory=Progress)
+    progress: CheckpointProgress = field(default_factory=CheckpointProgress)
     has_begun: bool = False  # its checkpoint has planned a batch
     has_ended: bool = False
     is_paused: bool = False

@@ -15,13 +15,13 @@ from scheduler.contracts.desired import DesiredState, Input, WantedFragment
 from workers.engine.channels import keys
 
 from .delays import QUICK_MS, SOON_MS, STANDBY_MS, TICK_MS
-from .handover import Stage, predecessors, remote_successors, stage_of
+from .handover_stages import HandoverStage, predecessors, remote_successors, stage_of
 
 if TYPE_CHECKING:
-    from workers.engine.spark.compile import Compiled
+    from workers.engine.spark.compile import CompiledQuery
 
-    from ..store import SlotStore
-    from ..transport.carrying import Elsewhere
+    from ..started_fragments import SlotStore
+    from ..transport.state_transport import Elsewhere
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Standby:
     """A query that stands by: the chain that it is of, how that was compiled, and the token of its gate."""
 
     whole: WantedFragment
-    compiled: Compiled
+    compiled: CompiledQuery
     query: Any
     gate: str
 
@@ -67,7 +67,9 @@ def heirs_due(desired: DesiredState, ended: Collection[str]) -> frozenset[str]:
         if (names := predecessors(desired, fragment)) and all(name in ended for name in names))
 
 
-def rest_s(desired: DesiredState, stages: Mapping[str, Stage], *, has_standby: bool, is_carrying: bool) -> float:
+def rest_s(
+    desired: DesiredState, stages: Mapping[str, HandoverStage], *, has_standby: bool, is_carrying: bool
+) -> float:
     """After how long a slot looks again that nobody wakes.
 
     Parameters
@@ -77,8 +79,8 @@ def rest_s(desired: DesiredState, stages: Mapping[str, Stage], *, has_standby: b
     is_carrying : bool
         Whether something is under way to another node or from there.
     """
-    here = {stage for name, stage in stages.items() if not remote_successors(desired, name)} - {Stage.OVER}
-    if Stage.END in here or (has_standby and Stage.ENDED in here):  # an output stands still
+    here = {stage for name, stage in stages.items() if not remote_successors(desired, name)} - {HandoverStage.OVER}
+    if HandoverStage.END in here or (has_standby and HandoverStage.ENDED in here):  # an output stands still
         return QUICK_MS / 1000
     return (SOON_MS if here or is_carrying else TICK_MS) / 1000
 
@@ -103,7 +105,7 @@ class Patience:
 def stages_of(
     desired: DesiredState, store: SlotStore, elsewhere: Elsewhere, patience: Patience, *, runs: Collection[str],
     now_ms: int,
-) -> dict[str, Stage]:
+) -> dict[str, HandoverStage]:
     """How far those have come that hand over; those that are over count until they are cleared away.
 
     One that goes on on another node works until it is ready there, however long that takes; and until what can go ahead
@@ -123,8 +125,9 @@ def stages_of(
     for name in desired.outgoing:
         is_ready = all(heir.id in elsewhere.ready for heir in remote_successors(desired, name))
         stage = stage_of(desired, name, begun=begun, ended=ended, may_end=may_end and is_ready)
-        if stage is Stage.WORK and any(heir.id in elsewhere.to_copy for heir in remote_successors(desired, name)):
-            stage = Stage.COPY
-        if stage is not Stage.OVER or name in ended or name in runs:
+        if stage is HandoverStage.WORK and any(
+                heir.id in elsewhere.to_copy for heir in remote_successors(desired, name)):
+            stage = HandoverStage.COPY
+        if stage is not HandoverStage.OVER or name in ended or name in runs:
             stages[name] = stage
     return stages

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from scheduler.contracts.savepoints import RestorePoint
 
-from .reconcile import State
+from .reconcile import FragmentState
 from .snapshot import Snapshot
 
 
@@ -22,9 +22,9 @@ def validate_state(snapshot: Snapshot) -> tuple[str, ...]:
 
 def _of_its_state(snapshot: Snapshot) -> Iterator[str]:
     state = snapshot.actual.state
-    if state is State.RUNNING and not snapshot.has_query and not snapshot.is_compiled:
+    if state is FragmentState.RUNNING and not snapshot.has_query and not snapshot.is_compiled:
         yield "It is running and has no query."
-    if state in (State.WAITING, State.BACKOFF) and snapshot.has_query:
+    if state in (FragmentState.WAITING, FragmentState.BACKOFF) and snapshot.has_query:
         yield f"It is {state} and has a query."
     if snapshot.has_query and snapshot.records.has_ended and snapshot.id not in snapshot.desired.wanted:
         yield "It has ended for others and has a query."
@@ -48,7 +48,7 @@ def _of_its_streams(snapshot: Snapshot) -> Iterator[str]:
         for reader, how in sorted(routes.items()):
             if how.why_not:
                 yield f"The stream at {position} is divided for {reader} among nobody."
-    if tasks and actual.state is State.RUNNING:
+    if tasks and actual.state is FragmentState.RUNNING:
         for position in sorted({*actual.outlets, *actual.routes} - set(range(tasks))):
             yield f"A stream at {position} is in force, and it has {tasks} tasks."
 

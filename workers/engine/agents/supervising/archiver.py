@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from workers.processes import kill_group, spawn
 
-from ..logs import logger
+from ..agent_logs import logger
 
 _LOWEST = 19
 

@@ -11,12 +11,12 @@ from typing import Any
 import redis
 
 from scheduler.contracts.desired import DesiredState
-from workers.engine import desired
+from workers.engine import desired_publishing
 from workers.engine.channels import keys
-from workers.engine.channels.config import EVENTS_KEPT
+from workers.engine.channels.channel_config import EVENTS_KEPT
 from workers.engine.observed import REPORT_LIVES_S
 
-from ..logs import logger
+from ..agent_logs import logger
 from ..node_store import NodeStore
 from .lease import Lease, LeaseState
 
@@ -78,7 +78,7 @@ class DesiredStateWatcher(threading.Thread):
 
     def _receive(self, pushes: redis.client.PubSub) -> None:
         while not self._stopped.is_set():
-            document = desired.read(self._broker, self._store.node)
+            document = desired_publishing.read(self._broker, self._store.node)
             if document is not None and document != self._known:
                 self._on_coming(document)
                 self._known = document

@@ -16,12 +16,12 @@ from urllib.parse import quote, urlsplit, urlunsplit
 import redis
 
 from scheduler.contracts.desired import DesiredState, WantedFragment
-from workers.engine import looks
+from workers.engine import look_store
 from workers.engine.channels import keys
 
-from ..logs import logger
+from ..agent_logs import logger
 from ..node_store import NodeStore
-from ..store import SlotStore
+from ..started_fragments import SlotStore
 from . import key_patterns
 
 # Roles. The host's is also its process's name: it reads live sources, and writes sinks.
@@ -96,7 +96,7 @@ class BrokerUsers:
 
     def let_looks(self, look_ids: Collection[str], *, in_slots: bool = False) -> None:
         """Let the processes of looks, or slots, tell of these looks and of no others."""
-        names = [key_patterns.escaped(looks.key(look_id)) for look_id in look_ids]
+        names = [key_patterns.escaped(look_store.key(look_id)) for look_id in look_ids]
         self._let(_SHOWN if in_slots else LOOKS, {pattern for name in names for pattern in (name, f"{name}:*")})
 
     def _let(self, what: str, patterns: set[str]) -> None:

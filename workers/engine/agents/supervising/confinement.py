@@ -22,14 +22,14 @@ import redis
 
 from workers import walls
 from workers.engine.channels.spill import spill_folder
-from workers.engine.settings import ROOT, Settings
 from workers.engine.spark.scratch import SPARES
+from workers.engine.worker_settings import ROOT, Settings
 from workers.library.files import replay_folders
 from workers.library.inbox import inboxes
 from workers.processes import python_path
 from workers.walls import Wall
 
-from ..logs import logger
+from ..agent_logs import logger
 from ..node_store import LET_GO, TAKEN, TOLD, VOID, NodeStore
 from .broker_sync import connect
 from .broker_users import CONNECTORS, LOOKS, SLOTS, BrokerUsers
@@ -254,7 +254,7 @@ class Confinement:
 def command_of(name: str) -> list[str]:
     """What runs a slot, by its index, the spare or the connector host."""
     if name == CONNECTORS:
-        return [sys.executable, "-m", "workers.engine.connectors.host"]
+        return [sys.executable, "-m", "workers.engine.connectors.connector_host"]
     return [sys.executable, "-m", "workers.engine.agents.slot", *(["--spare"] if name == SPARE else ["--slot", name])]
 
 

@@ -8,10 +8,10 @@ from contextlib import contextmanager
 
 from pyspark.sql import SparkSession
 
-from workers.engine.settings import Settings
 from workers.engine.spark import cluster
+from workers.engine.worker_settings import Settings
 
-from ..logs import logger
+from ..agent_logs import logger
 from .line_writer import LineWriter
 from .supervision import CLUSTER_GONE, JVM_GONE, REFUSED
 

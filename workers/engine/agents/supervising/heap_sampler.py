@@ -7,7 +7,7 @@ from typing import Any
 
 from workers.engine.measuring.load import heap_mb
 
-from ..logs import logger
+from ..agent_logs import logger
 
 EMPTY_MS = 3_000  # after a slot has nothing to do
 SETTLED_MS = 20_000  # after it has other things to do

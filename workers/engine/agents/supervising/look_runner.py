@@ -15,13 +15,13 @@ import redis
 
 from scheduler.contracts.looks import FAILED, LOOK_ORDERS, LookOrder, LookState
 from scheduler.model.errors import WeirError
-from workers.engine import looks
-from workers.engine.secrets import open_one, references_in
-from workers.engine.settings import Settings
+from workers.engine import look_store
+from workers.engine.sealed_secrets import open_one, references_in
+from workers.engine.worker_settings import Settings
 from workers.library.registry import makes_events, task_types
 from workers.processes import kill_group, spawn
 
-from ..logs import logger
+from ..agent_logs import logger
 from .broker_sync import connect
 from .broker_users import LOOKS
 from .confinement import Confinement
@@ -91,7 +91,7 @@ class LookRunner(threading.Thread):
         if len(self._running) >= AT_ONCE:
             self._stopped.wait(TICK_S)
             return
-        order = looks.take(self._broker, self._settings.node, wait_s=TICK_S if self._running else TAKE_S)
+        order = look_store.take(self._broker, self._settings.node, wait_s=TICK_S if self._running else TAKE_S)
         if order is None:
             return
         task_type = self._types.get(order.task_type)  # one that is not installed here is told by the process
@@ -103,7 +103,7 @@ class LookRunner(threading.Thread):
     def _let_a_slot_show(self, order: LookOrder) -> None:
         slot = next((slot for slot in self._slots() if slot.state == "running" and slot.pid is not None), None)
         if slot is None:
-            looks.tell(self._broker, order.id, LookState(
+            look_store.tell(self._broker, order.id, LookState(
                 FAILED, "slot_not_ready", f"No slot of node {order.node} has started yet.", "Look again in a minute."))
             return
         self._deadlines_s[order.id] = time.monotonic() + order.waits_s + START_S
@@ -113,12 +113,12 @@ class LookRunner(threading.Thread):
             count=order.count)
 
     def _look_after_slot(self, look_id: str, deadline_s: float) -> None:
-        state = looks.state_of(self._broker, look_id)
+        state = look_store.state_of(self._broker, look_id)
         if state is not None and not state.is_over and time.monotonic() < deadline_s:
             return
         del self._deadlines_s[look_id]
         if state is not None and not state.is_over:
-            looks.tell(self._broker, look_id, LookState(
+            look_store.tell(self._broker, look_id, LookState(
                 FAILED, "look_ended", "The slot did not show the events in time: it may be busy with a measurement.",
                 "Look again later."))
 
@@ -130,7 +130,7 @@ class LookRunner(threading.Thread):
                 (team, name, open_one(team, name, redis_url=settings.redis_url, data_dir=settings.data_dir))
                 for team, name in references_in(order.config)]
         except WeirError as error:
-            looks.tell(self._broker, order.id, LookState(FAILED, error.code, error.message, error.remedy))
+            look_store.tell(self._broker, order.id, LookState(FAILED, error.code, error.message, error.remedy))
             return
         self._confinement.users.let_looks([*self._running, order.id])
         argv, env = self._confinement.enclosed(
@@ -147,13 +147,13 @@ class LookRunner(threading.Thread):
         order = running.order
         has_ended = running.process.poll() is not None
         is_late = time.monotonic() > running.deadline_s
-        if not has_ended and not is_late and looks.is_asked(self._broker, order.id):
+        if not has_ended and not is_late and look_store.is_asked(self._broker, order.id):
             return
         self._end(running)
         del self._running[order.id]
-        state = looks.state_of(self._broker, order.id)
+        state = look_store.state_of(self._broker, order.id)
         if state is not None and not state.is_over:
-            looks.tell(self._broker, order.id, LookState(
+            look_store.tell(self._broker, order.id, LookState(
                 FAILED, "look_ended", "The look ended before the source was read.",
                 f"Look again; if this comes again, see the log of node {self._settings.node}."))
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from scheduler.contracts.qos import OwnQuery
 from scheduler.latency.histograms import mean_ms
-from scheduler.latency.measuring import ChannelSample, Sample
+from scheduler.latency.latency_reports import ChannelSample, QuerySample
 from workers.engine.observed import grown, histograms_of
 
 Counts = Mapping[str, int]
@@ -33,7 +33,7 @@ class Sampler:
 
     def look(
         self, query: str, counts: Counts, report: Mapping[str, Any], *, own: OwnQuery, channels: Counts = NOTHING,
-    ) -> Sample | None:
+    ) -> QuerySample | None:
         """A sample of a query that runs, where a batch with events has ended since the last look.
 
         Parameters
@@ -63,12 +63,12 @@ class Sampler:
             if last is None:
                 return None
             age_s = growth.get(f"{last}:age", 0) / growth[f"{last}:aged"] / 1000
-            return Sample(age_s, interval_s, batch_s, lifetime_s=interval_s, ages=ages)
+            return QuerySample(age_s, interval_s, batch_s, lifetime_s=interval_s, ages=ages)
         channel_ms, wait_ms = (mean_ms(histograms.get(name, {})) for name in ("in:chan", "in:wait"))
         if channel_ms is None or wait_ms is None:
             return None
         planned_s = max(0.0, channel_ms - wait_ms) / 1000  # is within the batch, and in the channel already
-        return Sample(
+        return QuerySample(
             max(0.0, batch_s - planned_s), interval_s, batch_s, lifetime_s=2 * wait_ms / 1000,
             channel_s=channel_ms / 1000, channels=_by_writer(grown(before, channels), own.reads), ages=ages)
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TextIO
 
 from scheduler.model.errors import WeirError
-from workers.engine.secrets import SecretAway
+from workers.engine.sealed_secrets import SecretAway
 
 WITHIN_S = 10.0
 WORD = "secret "

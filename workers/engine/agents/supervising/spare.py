@@ -11,19 +11,19 @@ from typing import TextIO
 
 from pyspark.sql import SparkSession
 
-from workers.engine.channels.config import ChannelConfig
-from workers.engine.channels.spark import spark_conf
-from workers.engine.measuring.host import codes_of
+from workers.engine.channels.channel_config import ChannelConfig
+from workers.engine.channels.spark_channels import spark_conf
 from workers.engine.measuring.load import TreeLoad
-from workers.engine.settings import Settings
+from workers.engine.measuring.trial_host import codes_of
+from workers.engine.spark.driver_warming import warm_up
 from workers.engine.spark.pinning import pin_tree_to_core
-from workers.engine.spark.rehearsal import Rehearsal, Stage
+from workers.engine.spark.rehearsal import Rehearsal, RehearsalContext
 from workers.engine.spark.scratch import clear_spares, spare_folder
 from workers.engine.spark.session import open_session
-from workers.engine.spark.warm import warm_up
+from workers.engine.worker_settings import Settings
 from workers.library.registry import task_types
 
-from ..logs import logger
+from ..agent_logs import logger
 from ..node_store import NodeStore
 from .broker_sync import connect
 from .line_writer import LineWriter
@@ -80,7 +80,7 @@ def _rehearse(spark: SparkSession, settings: Settings, folder: Path) -> None:
     """Do what a slot's driver does; without it this one would only be slower at first."""
     types = task_types()
     codes_of(types)  # read once in the life of a process
-    stage = Stage(spark, connect(settings.redis_url), ChannelConfig.of(settings), types)
+    stage = RehearsalContext(spark, connect(settings.redis_url), ChannelConfig.of(settings), types)
     load = TreeLoad(os.getpid())
     load.cpu_s()
     compilers_before_s = load.compilers_s

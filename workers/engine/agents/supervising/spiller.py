@@ -22,11 +22,11 @@ from scheduler.contracts.offsets import Offset
 from scheduler.contracts.reports import LossReport, SpillReport
 from scheduler.model.behind import LOSE_OLDEST, SPILL
 from workers.engine.channels.channel_info import ChannelInfo
-from workers.engine.channels.registry import Channels
+from workers.engine.channels.channel_registry import Channels
 from workers.engine.channels.spill import ChannelSpill
 
-from ..logs import logger
-from ..reconciling.handover import remote_successors
+from ..agent_logs import logger
+from ..reconciling.handover_stages import remote_successors
 from .spill_account import Reader, SpillMeter, by_team, parts_of
 
 TURN_S = 0.5

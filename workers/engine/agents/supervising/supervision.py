@@ -13,12 +13,12 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from workers.engine.secrets import references_in
+from workers.engine.sealed_secrets import references_in
 from workers.processes import descendants, reap, spawn
 
 from .. import backoff
+from ..agent_logs import logger
 from ..blame import Death
-from ..logs import logger
 
 SILENT_MS = 20_000  # a slot with a driver that says nothing for so long hangs; so does one whose JVM does not answer
 STALLED_MS = 2_000  # one that does not answer for so long is reported as stalled

@@ -13,28 +13,28 @@ from typing import Any
 
 import redis
 
-from scheduler.contracts.trials import Progress, Sample, TrialOrder, TrialResult
+from scheduler.contracts.trials import TrialOrder, TrialProgress, TrialResult, TrialSample
 from scheduler.latency.histograms import percentile_ms
 from scheduler.model.canonical import RATE_KEY, canonical_json
 from scheduler.model.effects import effects_in_words, needs_approval
 from scheduler.model.task_types import TaskType, TaskTypes
-from workers.engine import trials
+from workers.engine import trial_store
 from workers.engine.channels import keys
 from workers.engine.channels.histogram import histogram_of
-from workers.engine.measuring import feed, figures
+from workers.engine.measuring import feed, trial_figures
 from workers.engine.measuring.feeder import Assignment
-from workers.engine.measuring.feeding import Feeding
-from workers.engine.measuring.figures import Batch
+from workers.engine.measuring.feeder_process import Feeding
 from workers.engine.measuring.load import TreeLoad, held_to
-from workers.engine.measuring.machine import Stolen, slot_memory_mb
+from workers.engine.measuring.machine_class import Stolen, slot_memory_mb
 from workers.engine.measuring.speed import CoreSpeed
-from workers.engine.measuring.window import Weight, Window, sample_of
-from workers.engine.settings import Settings
+from workers.engine.measuring.trial_figures import TrialBatch
+from workers.engine.measuring.window import TrialWindow, Weight, sample_of
 from workers.engine.spark.pinning import core_for
-from workers.engine.trials import TrialFailed
+from workers.engine.trial_store import TrialFailed
+from workers.engine.worker_settings import Settings
 from workers.library.registry import companion
 
-from ..reconciling.reconcile import State
+from ..reconciling.reconcile import FragmentState
 from .supervision import SlotGone, SlotProcess
 
 SAMPLE_S = 0.5
@@ -48,7 +48,7 @@ WARM_QUERIES = 3  # so that one plans while another waits for its source or its 
 
 
 @dataclass
-class Known:
+class TrialBaseline:
     """What is found out once in the life of a slot's process: its CPU at rest, and that of queries without events."""
 
     is_warm: bool = False
@@ -60,7 +60,7 @@ class Known:
 def queries_on(slot: SlotProcess) -> list[str]:
     """The fragments that have a query on a slot, or are about to; those of paused dataflows rest there without one."""
     reports = slot.report.get("fragments", {})
-    return sorted(name for name, report in reports.items() if report.get("state") != State.STOPPED)
+    return sorted(name for name, report in reports.items() if report.get("state") != FragmentState.STOPPED)
 
 
 class Measurement:
@@ -68,7 +68,7 @@ class Measurement:
 
     def __init__(
         self, order: TrialOrder, fragment: str, *, slot: SlotProcess, pid: int, settings: Settings,
-        broker: redis.Redis, task_types: TaskTypes, known: Known, is_over: Callable[[], bool],
+        broker: redis.Redis, task_types: TaskTypes, known: TrialBaseline, is_over: Callable[[], bool],
     ) -> None:
         self._order = order
         self._fragment = fragment
@@ -267,23 +267,24 @@ class Measurement:
         free_mb = slot_memory_mb(self._settings.slots) - base.total_mb
         memory_mb = heap_mb + median(window.python_mb) - base.total_mb
         series = tuple(
-            Sample(sample.at_s, sample.latency_s, sample.events_per_s, sample.cpu, round(sample.memory / free_mb, 5))
+            TrialSample(
+                sample.at_s, sample.latency_s, sample.events_per_s, sample.cpu, round(sample.memory / free_mb, 5))
             for sample in window.series)
         events_in = sum(batch.events_in for batch in window.batches)
         return TrialResult(
             order.id, True, threads=order.threads, rate_per_s=order.rate_per_s,
             offered_per_s=self._feeding.offered_per_s(window.began_s, window.ended_s),
             held_back=self._feeding.held_back(window.began_s, window.ended_s),
-            achieved_per_s=figures.achieved_per_s(window.batches, measured_s=window.measured_s),
+            achieved_per_s=trial_figures.achieved_per_s(window.batches, measured_s=window.measured_s),
             selectivity=sum(batch.events_out for batch in window.batches) / events_in if events_in else None,
-            latency_slope=figures.latency_slope(window.batches, trigger_s=self._trigger_s, now_s=window.ended_s),
+            latency_slope=trial_figures.latency_slope(window.batches, trigger_s=self._trigger_s, now_s=window.ended_s),
             cpu=self._above_base(window.cpu), memory=max(0.0, memory_mb / free_mb),
             idle_cpu=idle_cpu, idle_memory=idle_mb / free_mb,
             base_cpu=self._known.base_cpu, base_memory=base.total_mb / slot_memory_mb(self._settings.slots),
-            batches_per_s=round(figures.batches_per_s(window.batches, measured_s=window.measured_s), 3),
+            batches_per_s=round(trial_figures.batches_per_s(window.batches, measured_s=window.measured_s), 3),
             measured_s=window.measured_s, ended_early=window.measured_s < order.seconds - SAMPLE_S,
             latency_s=window.latency_s, series=series,
-            batches=tuple(figures.row_of(batch, began_s=window.began_s) for batch in window.batches),
+            batches=tuple(trial_figures.row_of(batch, began_s=window.began_s) for batch in window.batches),
             machine={"core": self._core, "trigger_ms": self._settings.trigger_ms, "stolen": stolen_share,
                      "speed": window.speed,
                      "slot_threads": self._settings.threads, "slot_heap_mb": self._settings.slot_memory_mb},
@@ -291,9 +292,9 @@ class Measurement:
                 **self._versions, "python": sys.version.split()[0], "type": task_type.version, "code": self._code},
         )
 
-    def _window(self, warm_up_s: float, base: Weight, speed: CoreSpeed) -> Window:
+    def _window(self, warm_up_s: float, base: Weight, speed: CoreSpeed) -> TrialWindow:
         """Let its threads begin, let it warm up, and measure; the series is of all that."""
-        began_s, window = self._feeding.began_s, Window()
+        began_s, window = self._feeding.began_s, TrialWindow()
         before_s, cpu_before = time.time(), self._load.cpu_s()
         steady_s, events_in = None, 0  # since when it gets events at the rate
         self._tell("warming", warm_up_s)
@@ -315,12 +316,12 @@ class Measurement:
             if window.began_s:
                 window.batches += new
                 window.ended_s, window.cpu = now_s, (cpu - window.cpu_before) / (now_s - window.began_s)
-                if figures.is_enough(
+                if trial_figures.is_enough(
                     window.batches, trigger_s=self._trigger_s, now_s=now_s, measured_s=window.measured_s,
                     seconds=self._order.seconds,
                 ):
                     window.speed = speed.mean()
-                    window.latency_s = figures.quantiles_s(window.before, self._latencies(), percentile_ms)
+                    window.latency_s = trial_figures.quantiles_s(window.before, self._latencies(), percentile_ms)
                     return window
             elif steady_s is not None and now_s - steady_s >= warm_up_s:
                 window.begin(now_s, cpu, self._latencies())
@@ -329,9 +330,9 @@ class Measurement:
 
     # -- looking -------------------------------------------------------------------------------------------------
 
-    def _look(self) -> list[Batch]:
+    def _look(self) -> list[TrialBatch]:
         """The batches that ended since the last look."""
-        return [Batch(**batch) for batch in self._ask("look")["batches"]]
+        return [TrialBatch(**batch) for batch in self._ask("look")["batches"]]
 
     def _latencies(self) -> dict[int, int]:
         meters = self._broker.hgetall(keys.meter(self._fragment))
@@ -358,10 +359,10 @@ class Measurement:
             time.sleep(min(left_s, SAMPLE_S))
             if self._is_over():
                 raise _Over
-            trials.still(self._broker, self._order.id)
+            trial_store.still(self._broker, self._order.id)
 
     def _tell(self, state: str, of_s: float = 0.0) -> None:
-        trials.tell(self._broker, self._order.id, Progress(state, time.time_ns() // 1_000_000, of_s))
+        trial_store.tell(self._broker, self._order.id, TrialProgress(state, time.time_ns() // 1_000_000, of_s))
 
     def _ask(self, do: str, *, within_s: float = COMMAND_S, **what: Any) -> dict[str, Any]:
         answer = self._slot.ask(do, pid=self._pid, within_s=within_s, **what)

@@ -19,21 +19,21 @@ from pathlib import Path
 
 import redis
 
-from scheduler.contracts.trials import Progress, TrialOrder, TrialResult
+from scheduler.contracts.trials import TrialOrder, TrialProgress, TrialResult
 from scheduler.model.task_types import TaskTypes
-from workers.engine import trials
+from workers.engine import trial_store
 from workers.engine.channels import keys
-from workers.engine.channels.registry import Channels
-from workers.engine.measuring.machine import machine_class, memory_mb, processor
-from workers.engine.measuring.tasks import folders
+from workers.engine.channels.channel_registry import Channels
+from workers.engine.measuring.machine_class import machine_class, memory_mb, processor
+from workers.engine.measuring.trial_tasks import folders
 from workers.engine.measuring.version import weir_version
-from workers.engine.settings import Settings
-from workers.engine.trials import TrialFailed
+from workers.engine.trial_store import TrialFailed
+from workers.engine.worker_settings import Settings
 
-from ..logs import logger
+from ..agent_logs import logger
 from .broker_sync import connect
 from .supervision import SlotGone, SlotProcess
-from .trial import WARM_QUERIES, Known, Measurement, queries_on
+from .trial import WARM_QUERIES, Measurement, TrialBaseline, queries_on
 
 TAKE_S = 1.0  # for the next order; less than the client's own patience
 READY_S = 90.0  # for a slot that is just starting, or ending its last query
@@ -61,7 +61,7 @@ class TrialRunner(threading.Thread):
         self._broker = connect(settings.redis_url)
         self._stopped = threading.Event()
         self._measurement: Measurement | None = None
-        self._known: dict[int, Known] = {}  # of slots, by their process ids
+        self._known: dict[int, TrialBaseline] = {}  # of slots, by their process ids
         self._began_s = 0.0  # the trial under way: what it takes is of its sweep's budget, waits before it are not
         self._weir = weir_version()
         self._log = logger()
@@ -83,7 +83,7 @@ class TrialRunner(threading.Thread):
                 continue
             try:
                 self._clear_leftovers()
-                order = trials.take(self._broker, self._settings.node, wait_s=TAKE_S)
+                order = trial_store.take(self._broker, self._settings.node, wait_s=TAKE_S)
                 if order is not None and not self._stopped.is_set():
                     self._serve(order)
             except redis.RedisError:
@@ -95,7 +95,7 @@ class TrialRunner(threading.Thread):
     def _serve(self, order: TrialOrder) -> None:
         result = self._found(order)
         if result is None:
-            trials.give_up(self._broker, order.id)
+            trial_store.give_up(self._broker, order.id)
             return
         self._log.info("trial", id=order.id, type=order.task_type, threads=order.threads, rate=order.rate_per_s,
                        ok=result.ok, code=result.code, message=result.message)
@@ -105,7 +105,7 @@ class TrialRunner(threading.Thread):
             "slots": self._settings.slots, "cpu": processor(), "load": round(os.getloadavg()[0], 2), **result.machine,
         }
         values = {name: getattr(result, name) for name in TrialResult.__slots__}
-        trials.finish(self._broker, TrialResult(**{
+        trial_store.finish(self._broker, TrialResult(**{
             **values, "took_s": took_s, "at_ms": time.time_ns() // 1_000_000, "machine": machine,
             "versions": {"weir": self._weir, **result.versions}, "threads": order.threads,
             "rate_per_s": order.rate_per_s,
@@ -123,7 +123,7 @@ class TrialRunner(threading.Thread):
             self._known = {pid: known for pid, known in self._known.items() if pid in living}
             self._measurement = Measurement(
                 order, fragment, slot=slot, pid=pid, settings=self._settings, broker=self._broker,
-                task_types=self._task_types, known=self._known.setdefault(pid, Known()),
+                task_types=self._task_types, known=self._known.setdefault(pid, TrialBaseline()),
                 is_over=lambda: self._is_over(order),
             )
             try:
@@ -159,13 +159,13 @@ class TrialRunner(threading.Thread):
         while slot.state != "running" or slot.pid is None or queries_on(slot):
             if time.monotonic() > deadline or self._is_over(order):
                 raise _not_ready(slot, order)
-            trials.tell(self._broker, order.id, Progress("taken"))
+            trial_store.tell(self._broker, order.id, TrialProgress("taken"))
             self._stopped.wait(0.25)
             self._began_s = time.monotonic()
         return slot, slot.pid
 
     def _is_over(self, order: TrialOrder) -> bool:
-        return self._stopped.is_set() or trials.is_cancelled(self._broker, order.id)
+        return self._stopped.is_set() or trial_store.is_cancelled(self._broker, order.id)
 
     # -- what stays behind ---------------------------------------------------------------------------------------
 

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from ..atomic_files import write_atomically
-from ..reconciling.reconcile import State
-from .usage import Usage
+from ..reconciling.reconcile import FragmentState
+from .slot_usage import Usage
 
 WINDOW_MS = 10_000  # rates and shares are over this much
 SHORTEST_MS = 2_500  # and are not told of less
@@ -102,7 +102,8 @@ class UsageAttribution:
             self._samples.clear()
             self._is_of_this_slot = self._rested = False
             self._busy_since_ms = None
-        is_idle = all(report["state"] == State.STOPPED for report in fragments.values())  # what is paused rests there
+        # what is paused rests there
+        is_idle = all(report["state"] == FragmentState.STOPPED for report in fragments.values())
         if is_idle or self._busy_since_ms is None:
             self._busy_since_ms = now_ms
         self._samples.append(

@@ -26,7 +26,7 @@ class Ahead(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class CopyLimits:
     """What goes ahead.
 
     Parameters
@@ -53,7 +53,7 @@ class Limits:
     most_copies: int = 2
 
 
-LIMITS = Limits()
+LIMITS = CopyLimits()
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class Sent:
 
 
 def how_far(
-    sent: Sent, *, is_ready: bool, is_over: bool, state_bytes: int, still_ms: int, limits: Limits = LIMITS
+    sent: Sent, *, is_ready: bool, is_over: bool, state_bytes: int, still_ms: int, limits: CopyLimits = LIMITS
 ) -> Ahead:
     """How far the copy for an heir is.
 
@@ -95,14 +95,14 @@ def how_far(
     return Ahead.COPY if is_due else Ahead.OVER
 
 
-def is_worth_another(lengths: Sequence[int], limits: Limits) -> bool:
+def is_worth_another(lengths: Sequence[int], limits: CopyLimits) -> bool:
     """Whether another round would leave less to be sent at the end.
 
     Parameters
     ----------
     lengths : sequence of int
         How many bytes the copy and each round after it took.
-    limits : Limits
+    limits : CopyLimits
         From where on it is not.
     """
     *before, last = lengths

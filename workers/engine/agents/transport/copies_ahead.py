@@ -16,8 +16,8 @@ import redis
 
 from workers.engine.channels import keys
 
-from ..logs import logger
-from .ahead import Ahead, Limits, Sent, goes_as_difference, how_far
+from ..agent_logs import logger
+from .ahead import Ahead, CopyLimits, Sent, goes_as_difference, how_far
 from .news import AHEAD, COPY, NEWER, Broken, News, facts_of
 from .parcels import MANIFEST, Manifest, Manifests, Parcel, Parcels, fetch, is_whole, makes_of, offer
 from .store_copies import MOST_OF_HEAD
@@ -39,7 +39,7 @@ class CopySender:
     """
 
     def __init__(
-        self, broker: redis.Redis, store: Any, news: News, parcels: Parcels, *, limits: Limits
+        self, broker: redis.Redis, store: Any, news: News, parcels: Parcels, *, limits: CopyLimits
     ) -> None:
         self._broker, self._store, self._news, self._parcels, self._limits = broker, store, news, parcels, limits
         self._how_far: dict[str, Ahead] = {}

@@ -11,13 +11,13 @@ from typing import Any
 from scheduler.contracts.savepoints import SAVEPOINTS, Savepoint, States
 from workers.library.store_files import StateLost
 
-from .ahead import LIMITS, Limits
+from .ahead import LIMITS, CopyLimits
 from .news import AHEAD, NEWER, text_round
 from .parcels import PIECE_BYTES, Files
 from .store_copies import MOST_OF_HEAD, StoreCopies, is_of_stores, points_to_stores
 
 
-def make_copies(store: Any, heirs: tuple[str, ...], states: States, *, limits: Limits = LIMITS) -> None:
+def make_copies(store: Any, heirs: tuple[str, ...], states: States, *, limits: CopyLimits = LIMITS) -> None:
     """Make a copy of state for each heir that has none, and for the others a round.
 
     One may be on its way, or there already: that is not made anew. And a copy may have what came after it was asked
@@ -43,7 +43,7 @@ def make_copies(store: Any, heirs: tuple[str, ...], states: States, *, limits: L
             files.write(heir, AHEAD, whole)
 
 
-def _newer(files: Files, stores: StoreCopies, heir: str, states: States, limits: Limits) -> bytes | None:
+def _newer(files: Files, stores: StoreCopies, heir: str, states: States, limits: CopyLimits) -> bytes | None:
     base, head = _check(files, heir), files.read(heir, AHEAD, 0, MOST_OF_HEAD)
     if is_of_stores(head):
         try:

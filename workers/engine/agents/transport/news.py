@@ -12,7 +12,7 @@ from typing import Any
 
 from workers.library.store_files import StateLost
 
-from ..logs import logger
+from ..agent_logs import logger
 from .differences import difference, put_together
 from .parcels import Manifest, check_of, is_whole
 from .store_copies import MOST_OF_HEAD, StoreCopies, is_of_stores, is_round
@@ -27,7 +27,7 @@ class Broken(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class StateDelta:
     """What is new, and length and checksum of the record that it makes; without them it is by rows."""
 
     text: bytes
@@ -76,7 +76,7 @@ class News:
         self._copies = StoreCopies(store.fold_stores.folder)
         self._log = logger()
 
-    def since_copy(self, fragment_id: str, heir: str) -> Change | None:
+    def since_copy(self, fragment_id: str, heir: str) -> StateDelta | None:
         """What is new in the record that a fragment left since what went ahead to its heir last; None where the whole
         is to go."""
         files = self._store.files
@@ -86,7 +86,7 @@ class News:
         self._store.make_whole(fragment_id)
         whole = files.read(fragment_id, ENDED)
         change = difference(files.read(heir, AHEAD), whole)
-        return Change(change, check_of(whole)) if len(change) <= self._most_share * len(whole) else None
+        return StateDelta(change, check_of(whole)) if len(change) <= self._most_share * len(whole) else None
 
     def advance(self, heir: str) -> None:
         """The heir has the round: what is newer from now on is newer than that. Where what is here is broken, all of it
@@ -171,7 +171,7 @@ class News:
             raise Broken("it is not what was sent")
         return whole
 
-    def _by_rows(self, fragment_id: str, heir: str, head: bytes) -> Change | None:
+    def _by_rows(self, fragment_id: str, heir: str, head: bytes) -> StateDelta | None:
         ended = self._store.ended(fragment_id)
         if ended is None:
             return None
@@ -180,4 +180,4 @@ class News:
         except StateLost as error:
             self._log.warning("its state cannot go by rows", fragment=fragment_id, to=heir, why=str(error))
             return None
-        return None if change is None else Change(change)
+        return None if change is None else StateDelta(change)

@@ -1,9 +1,9 @@
 """Fold stores on their way to another node: a copy that goes ahead, then the rows that are new since, as lines of JSON.
 
-A copy begins with a line that names its stores and as of when it has them (``Mark``). The heir's node makes stores of
-it as soon as it is there, while its predecessor works on; and so it brings them up to date with each round after it,
-which begins with such a line, too. What is new at last begins with the record that was left, whose pointers then point
-to those stores. So nothing that is done while outputs stand still grows with the state.
+A copy begins with a line that names its stores and as of when it has them (``StoreVersion``). The heir's node makes
+stores of it as soon as it is there, while its predecessor works on; and so it brings them up to date with each round
+after it, which begins with such a line, too. What is new at last begins with the record that was left, whose pointers
+then point to those stores. So nothing that is done while outputs stand still grows with the state.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 from scheduler.contracts.savepoints import SAVEPOINTS, Savepoint, States
 from workers.library.state_store import SUFFIX, Pointer
-from workers.library.store_changes import Mark, Row, changed, copied, put_changes, put_copy
+from workers.library.store_changes import StoreRow, StoreVersion, changed, copied, put_changes, put_copy
 
 _COPY, _ROUND = b'{"stores": ', b'{"rows": '  # how they begin; a record that has all states itself does not
 MOST_OF_HEAD = 64 << 10  # bytes of a copy that have its first line
@@ -46,13 +46,13 @@ class StoreCopies:
 
     def copy(self, states: States) -> bytes | None:
         """A copy of the newest versions of the stores that states point to; None where they point to none."""
-        names, marks, lines = [], [], []
+        names, stands, lines = [], [], []
         for pointer in _pointers(states):
-            mark, rows = copied(self.folder, pointer)
+            stand, rows = copied(self.folder, pointer)
             lines += _lines(len(names), rows)
             names.append(pointer.store)
-            marks.append(astuple(mark))
-        return _joined({"stores": names, "marks": marks}, lines) if names else None
+            stands.append(astuple(stand))
+        return _joined({"stores": names, "marks": stands}, lines) if names else None
 
     def newer(self, last: bytes, states: States, *, base: str) -> bytes | None:
         """A round: what is new in the stores that states point to since a copy, or the round before, was made.
@@ -80,10 +80,10 @@ class StoreCopies:
         news = self._news(head, states)
         if news is None:
             return None
-        marks, lines = news
+        stands, lines = news
         versions = [version for version, _ in head["marks"]]
         about = {"rows": True, "base": base, "copy": head.get("copy", base), "since": versions}
-        return _joined({**about, "stores": head["stores"], "marks": marks}, lines)
+        return _joined({**about, "stores": head["stores"], "marks": stands}, lines)
 
     def change(self, last: bytes, ended: Savepoint) -> bytes | None:
         """What is new in a record and its stores; None where that cannot be told.
@@ -158,18 +158,18 @@ class StoreCopies:
 
     def _news(self, head: Mapping[str, Any], states: States) -> tuple[list[tuple[int, int]], list[str]] | None:
         """As of when the stores of a copy are now, and the rows that are new; None where that cannot be told."""
-        marks, lines = [tuple(mark) for mark in head["marks"]], []
+        stands, lines = [tuple(stand) for stand in head["marks"]], []
         for pointer in _pointers(states):
             if pointer.store not in head["stores"]:
                 return None
             number = head["stores"].index(pointer.store)
-            change = changed(self.folder, pointer, Mark(*marks[number]))
+            change = changed(self.folder, pointer, StoreVersion(*stands[number]))
             if change is None:
                 return None
-            mark, rows = change
+            stand, rows = change
             lines += _lines(number, rows)
-            marks[number] = astuple(mark)
-        return marks, lines
+            stands[number] = astuple(stand)
+        return stands, lines
 
 
 def _pointer(heir: str, head: Mapping[str, Any], number: int, *, version: int, check: str) -> Pointer:
@@ -186,7 +186,7 @@ def _pointers(states: States) -> Iterator[Pointer]:
                 yield pointer
 
 
-def _lines(number: int, rows: Iterable[Row]) -> Iterator[str]:
+def _lines(number: int, rows: Iterable[StoreRow]) -> Iterator[str]:
     return (json.dumps((number, *row)) for row in rows)
 
 
@@ -198,11 +198,11 @@ def _head(text: bytes) -> dict[str, Any]:
     return json.loads(text.partition(b"\n")[0])
 
 
-def _read(text: bytes) -> tuple[dict[str, Any], list[list[Row]]]:
+def _read(text: bytes) -> tuple[dict[str, Any], list[list[StoreRow]]]:
     first, *lines = text.split(b"\n")
     head = json.loads(first)
-    rows: list[list[Row]] = [[] for _ in head["stores"]]
+    rows: list[list[StoreRow]] = [[] for _ in head["stores"]]
     for line in lines:
         number, *row = json.loads(line)
-        rows[number].append(Row(*row))
+        rows[number].append(StoreRow(*row))
     return head, rows

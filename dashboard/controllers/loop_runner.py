@@ -1,0 +1,133 @@
+"""The runner of the loop: collects, makes one step of the pure engine, stores it, then carries its commands out.
+
+What a step decides is stored before anything of it is done. A worker that is killed in between, or in the middle,
+leaves commands that the next step gives again, and whoever carries them out does so once for the key of their round:
+under the lock of its row, and only where that still stands where the command saw it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, Protocol
+
+import structlog
+
+from dashboard.audit.trail import audited
+from dashboard.controllers import stored_rounds
+from dashboard.controllers.collecting import COLLECTORS
+from dashboard.controllers.models import LoopRow, RoundRow
+from dashboard.controllers.site_world import StoredWorld
+from scheduler.controllers.control_loop import LoopStep, is_due, step
+from scheduler.controllers.controller_port import CommandProgress, Controller, Effect, Observations
+from scheduler.controllers.controller_registry import CONTROLLERS
+from scheduler.controllers.loop_values import BROKEN, CHECKING, KEPT, UNCHECKED, Command, LoopState
+
+log = structlog.get_logger(__name__)
+
+
+class Actuator(Protocol):
+    """Carries out what a controller commands, and tells what has become of it."""
+
+    def progress(self, rows: Sequence[RoundRow]) -> Mapping[str, CommandProgress]:
+        """What has become of rounds' commands, by what is stored, by their keys."""
+
+    def busy(self) -> Mapping[str, str]:
+        """Targets about which something else is open, and what."""
+
+    def carry_out(self, command: Command) -> None:
+        """Do it, in a transaction of its own; nothing where it is done, or the round stands elsewhere by now."""
+
+
+def run(actuators: Mapping[str, Actuator], *, at: datetime) -> int:
+    """Make a step of every controller; how many rounds are in flight.
+
+    Parameters
+    ----------
+    actuators : mapping of str to Actuator
+        By the name of the controller.
+    """
+    for controller in CONTROLLERS.values():
+        try:
+            take_turn(controller, actuators[controller.name], at=at)
+        except Exception:  # one that cannot be followed keeps no other from its turn
+            log.exception("controller_not_run", controller=controller.name)
+    return RoundRow.objects.filter(ended=None).count()
+
+
+def run_urgent(actuators: Mapping[str, Actuator], *, at: datetime) -> None:
+    """Make a step of the controllers that something waits for; the others have their turn in the loop.
+
+    Parameters
+    ----------
+    actuators : mapping of str to Actuator
+        By the name of the controller.
+    """
+    world = StoredWorld(at)
+    for controller in CONTROLLERS.values():
+        if COLLECTORS[controller.reads].is_urgent(world):
+            take_turn(controller, actuators[controller.name], at=at)
+
+
+def take_turn(controller: Controller, actuator: Actuator, *, at: datetime) -> LoopStep:
+    """One step of one controller, stored, and its commands carried out."""
+    policies = stored_rounds.policies_of(controller)
+    world = StoredWorld(at)
+    evidence = _collected(controller, world) if stored_rounds.is_wanted(policies) and _is_due(
+        controller, world) else None
+    effects = _effects(controller, world)
+    with audited(actor=None, verb="controller.step") as audit:
+        loop = stored_rounds.loop_for_update()
+        state = stored_rounds.state_of(loop, at=at)
+        observations = Observations(
+            evidence, at.timestamp(), actuator.progress(_followed(controller, state)), effects,
+            {} if evidence is None else actuator.busy())
+        result = step(controller, state, observations, stored_rounds.policies_of(controller), now_s=at.timestamp())
+        if evidence is not None:
+            loop.decided_s = loop.decided_s | {controller.name: at.timestamp()}
+        begun, moved = stored_rounds.store(loop, state, result.state)
+        stored_rounds.note(controller.name, result.reasons, at=at)
+        for row in begun:
+            audit.also(verb="controller.begin", subject=row, team=row.team, why=row.decision["why"])
+        for row in moved:
+            audit.also(verb=f"controller.{row.phase}", subject=row, team=row.team, why=row.why)
+        audit.nothing_changed()  # but for what has its own row
+    for command in result.commands:
+        try:
+            actuator.carry_out(command)
+        except Exception:  # it is given again with the next step
+            log.exception("command_not_carried_out", round=command.round.key, command=type(command).__name__)
+    return result
+
+
+def _followed(controller: Controller, state: LoopState) -> list[RoundRow]:
+    """Rounds in flight, and those in force, which people may take back."""
+    keys = [
+        loop_round.key for loop_round in state.rounds
+        if loop_round.controller == controller.name
+        and (loop_round.is_open or loop_round.phase in {KEPT, BROKEN, UNCHECKED})]
+    return list(RoundRow.objects.filter(key__in=keys).select_related("sweep__profile", "profile"))
+
+
+def _is_due(controller: Controller, world: StoredWorld) -> bool:
+    decided_s = LoopRow.objects.filter(pk=1).values_list("decided_s", flat=True).first() or {}
+    return is_due(controller, decided_s=decided_s.get(controller.name, 0.0), now_s=world.now_s)
+
+
+def _collected(controller: Controller, world: StoredWorld) -> Any:
+    """What the controller reads; None where it cannot be collected now: rounds in flight are followed all the same."""
+    try:
+        return COLLECTORS[controller.reads].evidence(world)
+    except Exception:
+        log.exception("evidence_not_collected", controller=controller.name)
+        return None
+
+
+def _effects(controller: Controller, world: StoredWorld) -> dict[str, Effect]:
+    """What was measured of rounds whose promise is open."""
+    effects = {}
+    for row in RoundRow.objects.filter(controller=controller.name, phase=CHECKING).exclude(changed=None):
+        effect = COLLECTORS[controller.reads].effect(stored_rounds.round_of(row), world)
+        if effect is not None:
+            effects[row.key] = effect
+    return effects

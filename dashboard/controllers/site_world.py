@@ -1,0 +1,185 @@
+"""The world of the site: what controllers' evidence is computed from, over rows, reports and kept history."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import cached_property
+
+from dashboard import jobs
+from dashboard.catalog import lifecycle as dataflows
+from dashboard.controllers.models import RoundRow
+from dashboard.controllers.stored_rounds import round_of
+from dashboard.history.history_store import DatabaseHistory
+from dashboard.operations.diagnosis.slow_queries import cut_tasks
+from dashboard.operations.latency_limits.batch_modes import wanted_modes
+from dashboard.operations.latency_limits.latency_problem import queries_of, wants_of
+from dashboard.operations.latency_limits.limit_statuses import status_of
+from dashboard.operations.latency_limits.open_batches import may_be_open, refusals_in
+from dashboard.operations.live_view.deployment_reader import bytes_between_nodes, deployment_of, thresholds
+from dashboard.operations.live_view.estate_view import View, view_for
+from dashboard.operations.live_view.learned_costs import costs_here
+from dashboard.operations.live_view.telemetry import EVERYTHING
+from dashboard.operations.models import BatchFigures, FragmentRow, LatencyStatus
+from dashboard.plans.defragment_evidence import channel_latency_ms, rule
+from dashboard.plans.models import PlanRecord
+from dashboard.plans.price_settings import prices_in_force
+from dashboard.plans.selectors import plan_of
+from scheduler.contracts.reports import Reports
+from scheduler.controllers.evidence.world import FusedByOthers, PacingFacts, QueryBatches, Stream
+from scheduler.controllers.loop_values import Round
+from scheduler.deployment.deployed_bundles import Deployment
+from scheduler.deployment.online import Thresholds
+from scheduler.latency.limits_met import LimitStatus
+from scheduler.latency.triggers import BatchCost
+from scheduler.latency.wanted_modes import WantedModes
+from scheduler.model.costs import Costs
+from scheduler.model.estate import Estate
+from scheduler.model.plan_kinds import names_where
+from scheduler.model.prices import Prices
+from scheduler.model.task_types import TaskTypes
+from scheduler.reuse.defragment import DefragmentRule
+
+
+class StoredWorld:
+    """What the site knows at one moment; each thing is looked up once, when it is first asked for."""
+
+    def __init__(self, at: datetime) -> None:
+        self.at = at
+        self.history = DatabaseHistory()
+
+    @property
+    def now_s(self) -> float:
+        """The moment, in seconds since the epoch."""
+        return self.at.timestamp()
+
+    @cached_property
+    def view(self) -> View:
+        """Everything that there is, with a reading of it."""
+        return view_for(EVERYTHING)
+
+    @property
+    def is_heard(self) -> bool:
+        """Whether the broker answered."""
+        return self.view.reading.available
+
+    @property
+    def estate(self) -> Estate:
+        """What runs."""
+        return self.view.estate
+
+    @cached_property
+    def running(self) -> frozenset[str]:
+        """The submitted dataflows that work."""
+        return frozenset(key for key, record in self.view.records.items() if record.status == dataflows.RUNNING)
+
+    @cached_property
+    def reports(self) -> Reports:
+        """What nodes report."""
+        return self.view.reading.reports if "view" in self.__dict__ else jobs.read_live((), {}).reports
+
+    @property
+    def task_types(self) -> TaskTypes:
+        """The catalogue."""
+        return jobs.task_types()
+
+    @cached_property
+    def prices(self) -> Prices:
+        """As the settings have them, for batches as they are."""
+        return prices_in_force()
+
+    @cached_property
+    def costs(self) -> Costs:
+        """What was learned on the class of machine that is here."""
+        return costs_here()
+
+    def rounds(self, controller: str, *, since_s: float = 0.0, phases: Collection[str] = ()) -> Sequence[Round]:
+        """A controller's rounds, the oldest first."""
+        rows = RoundRow.objects.filter(controller=controller, begun__gte=datetime.fromtimestamp(since_s, UTC))
+        if phases:
+            rows = rows.filter(phase__in=phases)
+        return [round_of(row) for row in rows.order_by("begun", "pk")]
+
+    @property
+    def rates_per_s(self) -> Mapping[str, float]:
+        """Events a second that leave each running task now."""
+        return {task: flow.rate_per_s for task, flow in self.view.reading.flows.tasks.items()}
+
+    @property
+    def channel_ms(self) -> Mapping[Stream, float]:
+        """What channels add to the latency of streams now."""
+        return channel_latency_ms(self.view.reading.flows)
+
+    @cached_property
+    def started_s(self) -> Mapping[str, float]:
+        """Since when each fragment runs."""
+        return {name: started.timestamp() for name, started in FragmentRow.objects.values_list("pk", "started_at")}
+
+    @cached_property
+    def apart(self) -> frozenset[str]:
+        """Running tasks that isolation has cut out."""
+        return cut_tasks()
+
+    @property
+    def fusing_rule(self) -> DefragmentRule:
+        """As the settings have it."""
+        return rule()
+
+    def fused_by_others(self, controller: str, query: str) -> FusedByOthers | None:
+        """The newest plan in force that made a query of others, where no round of this controller made it."""
+        plans = PlanRecord.objects.filter(
+            kind__in=names_where("fuses"), proposal__finished_at__isnull=False, proposal__rollback_plan=None,
+            document__contains=f'"{query}"').select_related("proposal__round").order_by("-proposal__finished_at")
+        for record in plans:
+            plan = plan_of(record)
+            if plan is not None and query in plan.fragments_after and query not in plan.fragments_before:
+                by = record.proposal.round
+                is_own = by is not None and by.controller == controller
+                return None if is_own else FusedByOthers(str(record.pk), str(record.dataflow_id), plan)
+        return None
+
+    @property
+    def thresholds(self) -> Thresholds:
+        """As the settings have them."""
+        return thresholds()
+
+    def deployment(self, cores: Mapping[str, float], behind: Collection[str]) -> Deployment:
+        """What runs where; raises ``BrokerAway``."""
+        return deployment_of(self.view, cores, behind)
+
+    def bytes_between_nodes(self, tasks: Collection[str]) -> Mapping[str, float] | None:
+        """What an event of each task sends between nodes; None while the broker is away."""
+        try:
+            return bytes_between_nodes(self.view, tasks)
+        except jobs.BrokerAway:
+            return None
+
+    def limit_statuses(self) -> Sequence[LimitStatus]:
+        """What became of each limit, as the pacer found last."""
+        statuses = (status_of(row) for row in LatencyStatus.objects.all())
+        return [status for status in statuses if status is not None]
+
+    def wanted_modes(self) -> WantedModes | None:
+        """What the pacer noted last."""
+        return wanted_modes(at=self.at)
+
+    def batches(self, queries: Collection[str]) -> Mapping[str, QueryBatches]:
+        """The batches of some queries, as the pacer found last."""
+        return {
+            row.pk: QueryBatches(BatchCost(**row.cost) if row.cost else None, row.trigger_ms / 1000, row.real_time)
+            for row in BatchFigures.objects.filter(pk__in=queries).select_related("fragment")}
+
+    def pacing_facts(self) -> PacingFacts:
+        """Queries with the costs that the pacer found last, their limits, and which may leave batches open."""
+        view = self.view
+        known = {
+            name: own for name, own in self.batches(list(view.estate.fragments)).items() if own.cost is not None}
+        queries = queries_of(view, costs=self.costs, seen={}, trigger_ms={})
+        refusals = refusals_in(view.reading.reports, view.estate) | {
+            name: "" for name, own in known.items() if own.real_time}
+        costs = {name: own.cost for name, own in known.items() if own.cost is not None and name in queries.costs}
+        return PacingFacts(
+            replace(queries, costs=costs),
+            [(dataflow, limit, want) for (dataflow, _), (limit, want) in wants_of(view).items()],
+            refusals if may_be_open() else {})

@@ -1,0 +1,79 @@
+"""Modes of batches that would be chosen if they were free.
+
+The pacer keeps to the modes that queries are set to, and notes here what it would choose. Whether that is done is
+decided by the controller of open batches, whose plans set queries. In one case the pacer sets a mode itself: a query
+that can no longer be worked on in open batches has micro-batches at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime, timedelta
+
+from dashboard.operations.estate_store.estate_loader import current_estate
+from dashboard.operations.latency_limits.open_batches import may_be_open
+from dashboard.operations.models import ModesWanted
+from scheduler.latency.pacing import LimitOnWay, Queries
+from scheduler.latency.real_time import BatchModes
+from scheduler.latency.wanted_modes import WantedModes, choose_freely
+from scheduler.model.estate import Estate
+from scheduler.model.settings_of_fragments import USUAL
+
+FRESH = timedelta(minutes=1)  # what was noted longer ago is of a recorder that is away
+
+
+def wanted_modes(*, at: datetime | None = None) -> WantedModes | None:
+    """What the pacer would choose, as it noted last, without what is so by now; None where that was long before
+    ``at``."""
+    row = ModesWanted.objects.filter(pk=1).first()
+    if row is None or not row.queries:
+        return WantedModes()
+    if at is not None and abs(at - row.at) > FRESH:
+        return None
+    estate = current_estate()
+    return WantedModes(
+        {query: wanted["open"] for query, wanted in row.queries.items()
+         if query in estate.fragments and estate.settings.get(query, USUAL).real_time != wanted["open"]},
+        {query: wanted["trigger_ms"] for query, wanted in row.queries.items()},
+        {query: (before, after) for query, (before, after) in row.cores.items()},
+        {(key.rpartition("/")[0], int(key.rpartition("/")[2])): (then_s, is_met)
+         for key, (then_s, is_met) in row.limits.items()})
+
+
+def is_still_wanted(opens: Mapping[str, bool], *, at: datetime) -> bool:
+    """Whether these modes would still be chosen, and are not in force; while nobody notes it they are taken to be."""
+    wanted = wanted_modes(at=at)
+    return wanted is None or all(wanted.opens.get(name) == is_open for name, is_open in opens.items())
+
+
+def note_wanted(
+    now: BatchModes, queries: Queries, wants: Sequence[LimitOnWay], refusals: Mapping[str, str], *, at: datetime
+) -> BatchModes:
+    """Choose as if modes were free, and keep where that is not what is in force; what would be chosen.
+
+    Parameters
+    ----------
+    wants : sequence of LimitOnWay
+        The limits; their keys are those of what is kept.
+    refusals : mapping of str to str
+        Why queries cannot leave their batches open, empty where they can.
+    """
+    free, wanted = choose_freely(now, queries, wants, refusals)
+    if not wanted.opens:
+        ModesWanted.objects.exclude(queries={}).update(at=at, queries={}, cores={}, limits={})
+        return free
+    ModesWanted.objects.update_or_create(pk=1, defaults={
+        "at": at,
+        "queries": {name: {"open": is_open, "trigger_ms": wanted.trigger_ms[name]}
+                    for name, is_open in wanted.opens.items()},
+        "cores": {name: list(cores) for name, cores in wanted.cores.items()},
+        "limits": {f"{dataflow}/{number}": list(then) for (dataflow, number), then in wanted.limits.items()}})
+    return free
+
+
+def no_longer_open(opened: Collection[str], refusals: Mapping[str, str], estate: Estate) -> frozenset[str]:
+    """Those of these queries that can be worked on in open batches no more: their slot refuses it, they are divided, or
+    no batches stay open here."""
+    return frozenset(
+        name for name in opened if name in estate.fragments and (
+            not may_be_open() or refusals.get(name) or estate.fragments[name].divided))

@@ -1,0 +1,379 @@
+"""What one viewer may know of the estate, with what is observed of it; figures and states that are made from that.
+
+Whatever belongs to a private dataflow of a team that the viewer is not in is left out of every list and of every
+number.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Literal, TypeVar
+
+from django.db.models import QuerySet
+
+from dashboard import jobs
+from dashboard.catalog.lifecycle import PAUSED
+from dashboard.catalog.models import DataflowRecord
+from dashboard.catalog.permissions import may_know_of, visible_to
+from dashboard.operations.estate_store.estate_loader import current_estate
+from dashboard.operations.live_view.document_fields import DataflowUser
+from dashboard.operations.live_view.live_documents import Totals
+from dashboard.operations.live_view.query_states import NODE_SILENT_MS, SILENT, WORST_FIRST, query_state
+from dashboard.teams.permissions import Viewer
+from scheduler.contracts.reports import NodeReport, QueryReport, SlotReport
+from scheduler.model.estate import Estate
+from scheduler.model.fragment import Fragment, RunningBundle, node_of
+
+T = TypeVar("T")
+SHARED_S = 0.25
+_TAKES_NOTHING = frozenset({"stopped", "waiting", "left"})  # states in which a bundle has no query
+_WORST_FIRST = (*WORST_FIRST, PAUSED)
+_RANKS = {state: rank for rank, state in enumerate(_WORST_FIRST)}
+_RUNNING_TASK = re.compile(r"\b[0-9a-f]{32}\b")
+
+
+class _Places:
+    """Where things are in an estate: the same from look to look, until it is another."""
+
+    def __init__(self, estate: Estate) -> None:
+        self.estate = estate
+        self.fragments = [fragment for _, fragment in sorted(estate.fragments.items())]
+
+    @cached_property
+    def slots_of(self) -> Counter[str]:
+        return Counter(slot.node for slot in self.estate.slots)
+
+    @cached_property
+    def fragment_of(self) -> Mapping[str, Fragment]:
+        by_id = {bundle.id: fragment for fragment in self.fragments for bundle in fragment.queries}
+        return by_id | dict(self.estate.fragments)
+
+    @cached_property
+    def query_of_part(self) -> Mapping[str, str]:
+        return {bundle.part: bundle.id for fragment in self.fragments for bundle in fragment.bundles}
+
+    @cached_property
+    def parents_of(self) -> Mapping[str, tuple[str, ...]]:
+        return {
+            query_id: self.estate.tasks[fragment.tasks[0]].parents for query_id, fragment in self.fragment_of.items()}
+
+
+_kept_places = _Places(Estate())
+
+
+def _places_in(estate: Estate) -> _Places:
+    global _kept_places
+    places = _kept_places
+    if places.estate is not estate:
+        places = _kept_places = _Places(estate)
+    return places
+
+
+class SharedFigures:
+    """What has been worked out of one look: nothing in it may depend on who looks, since all who do so share it."""
+
+    def __init__(self) -> None:
+        self.reports_of_fragments: dict[str, QueryReport] = {}
+        self.reports_of_bundles: dict[RunningBundle, QueryReport] = {}
+        self._results: dict[object, Any] = {}
+
+    def once(self, key: object, work: Callable[[], T]) -> T:
+        """What the work gives; it is done for the first who asks for it."""
+        if key not in self._results:
+            self._results[key] = work()
+        return self._results[key]
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """The estate as far as one viewer may know of it, with what is observed of it: each is a look of its own."""
+
+    estate: Estate
+    reading: jobs.LiveReading
+    records: Mapping[str, DataflowRecord]  # submitted dataflows that are in the estate, by id
+    tasks: frozenset[str]  # running tasks that serve one of them
+    own: frozenset[str] = frozenset()  # those of the viewer's own teams, by id
+    # Of all views of one look; a copy of a view has its own, since it may be of something else.
+    worked: SharedFigures = field(default_factory=SharedFigures, init=False, repr=False)
+
+    @property
+    def slots_of(self) -> Counter[str]:
+        """How many slots each node has."""
+        return self._places.slots_of
+
+    def reader_of_part(self, part: str) -> str:
+        """The query that reads the parts of streams that are named after a bundle: that, or one that goes on."""
+        return self._places.query_of_part.get(part, part)
+
+    @cached_property
+    def _places(self) -> _Places:
+        return _places_in(self.estate)
+
+    @cached_property
+    def _fragments(self) -> list[Fragment]:
+        return [fragment for fragment in self._places.fragments if not self.tasks.isdisjoint(fragment.active_tasks)]
+
+    def fragments(self) -> list[Fragment]:
+        """The fragments of which the viewer may see at least one working task, by id."""
+        return list(self._fragments)
+
+    def users(self, running_tasks: Iterable[str], *, besides: str = "") -> list[DataflowUser]:
+        """The dataflows that use any of these running tasks: id, name, team; by name."""
+        ids = {user for task in running_tasks for user in self.estate.users.get(task, ())} & set(self.records)
+        records = sorted((self.records[i] for i in ids if i != besides), key=lambda record: (record.name, record.pk))
+        return [{"id": str(record.pk), "name": record.name, "team": record.team.name} for record in records]
+
+    def fragment_report(self, fragment: Fragment) -> QueryReport:
+        """What its node reports of a fragment; of a divided one, of the bundle that is worst off.
+
+        Bundles that are leaving do not count.
+        """
+        known = self.worked.reports_of_fragments
+        if fragment.id not in known:
+            reports = [self.bundle_report(bundle) for bundle in fragment.queries if not bundle.leaving]
+            known[fragment.id] = min(reports, key=lambda report: _rank(report.state))
+        return known[fragment.id]
+
+    def bundle_report(self, bundle: RunningBundle) -> QueryReport:
+        """What its node reports of one query; ``silent`` or ``unknown`` where no report of the node is there."""
+        known = self.worked.reports_of_bundles
+        if bundle not in known:
+            known[bundle] = self._report_of(bundle)
+        return known[bundle]
+
+    def _report_of(self, bundle: RunningBundle) -> QueryReport:
+        node = self.node_report(node_of(bundle.slot))
+        if node is None:
+            return QueryReport(state=SILENT if self.reading.available else "unknown")
+        slot = self.reading.reports.slot(bundle.slot) or SlotReport()
+        query = slot.fragments.get(bundle.id) or QueryReport()
+        parents = self.parents_of.get(bundle.id, ())
+        flows = self.reading.flows.tasks
+        state = query_state(
+            query, slot, is_source=not parents, at_ms=node.at_ms,
+            gets_events=any(flows[parent].rate_per_s > 0 for parent in parents if parent in flows))
+        return query if query.state == state else replace(query, state=state)
+
+    def node_report(self, name: str) -> NodeReport | None:
+        """What a node reports; None where it has not done so for some seconds."""
+        reports = self.reading.reports
+        return None if reports.age_ms(name) >= NODE_SILENT_MS else reports.node(name)
+
+    @property
+    def fragment_of(self) -> Mapping[str, Fragment]:
+        """The fragment of each query, by fragment and bundle id."""
+        return self._places.fragment_of
+
+    @property
+    def parents_of(self) -> Mapping[str, tuple[str, ...]]:
+        """The running tasks that each query reads, by its id; none where it begins with a source."""
+        return self._places.parents_of
+
+    def name_of(self, running_task: str) -> str:
+        """A running task by the name that a dataflow of the viewer gives it, or by its type where none does."""
+        for user in sorted(set(self.estate.users.get(running_task, ())) & set(self.records)):
+            for name, running in self.estate.submitted[user].running.items():
+                if running == running_task:
+                    return f"{name} of {self.records[user].name}"
+        return f"a task of type {self.estate.tasks[running_task].type}"
+
+    def in_words(self, text: str, dataflow_id: str = "") -> str:
+        """A node's text with running tasks by their names: those that a dataflow gives them, where one is named."""
+        submitted = self.estate.submitted.get(dataflow_id)
+        named = {running: name for name, running in submitted.running.items()} if submitted else {}
+
+        def name(task_id: re.Match[str]) -> str:
+            task = task_id[0]
+            return named.get(task) or (self.name_of(task) if task in self.estate.tasks else task)
+
+        return _RUNNING_TASK.sub(name, text)
+
+
+Look = Callable[[Viewer], View]
+
+
+class OneLook:
+    """The estate and what is observed of it at one moment, as each of several viewers may know of it.
+
+    Estate and reading are one for all of them; so are the rows of dataflows, of which each view holds those that its
+    viewer may know of.
+
+    Parameters
+    ----------
+    several : bool
+        Whether viewers of several scopes are expected: then the rows are read once for all of them.
+    """
+
+    def __init__(self, *, several: bool) -> None:
+        self._several = several
+        self._views: dict[str, View] = {}  # by scope
+        self._worked = SharedFigures()
+
+    def view_for(self, viewer: Viewer) -> View:
+        """What this viewer may know."""
+        if viewer.scope not in self._views:
+            self._views[viewer.scope] = _view_for(viewer, self)
+        return self._views[viewer.scope]
+
+    def view_of(self, viewer: Viewer) -> View:
+        """The same, made anew."""
+        estate, reading = self._observed
+        records = {str(record.pk): record for record in self._records_for(viewer)}
+        tasks = frozenset(
+            task for dataflow_id in records for task in estate.submitted[dataflow_id].running.values())
+        own = frozenset(key for key, record in records.items() if viewer.sees_private_of(record.team_id))
+        view = View(estate=estate, reading=reading, records=records, tasks=tasks, own=own)
+        object.__setattr__(view, "worked", self._worked)
+        return view
+
+    @cached_property
+    def _observed(self) -> tuple[Estate, jobs.LiveReading]:
+        estate = current_estate()
+        return estate, jobs.read_live(
+            estate.fragments.values(), {task.id: task.parents for task in estate.tasks.values()})
+
+    def _records_for(self, viewer: Viewer) -> list[DataflowRecord]:
+        if self._several:
+            return [record for record in self._everybodys if may_know_of(viewer, record)]
+        return list(self._rows().filter(visible_to(viewer)))
+
+    @cached_property
+    def _everybodys(self) -> list[DataflowRecord]:
+        return list(self._rows())
+
+    def _rows(self) -> QuerySet[DataflowRecord]:
+        # Teams are few: each is made once, not for every row.
+        return DataflowRecord.objects.filter(pk__in=list(self._observed[0].submitted)).prefetch_related("team")
+
+
+_of_one_look: ContextVar[OneLook | None] = ContextVar("of_one_look", default=None)
+
+
+@contextmanager
+def one_look(*, several: bool = False) -> Iterator[None]:
+    """What is asked inside is answered by one look; around what writes nothing. ``several``: for viewers of several
+    scopes."""
+    token = _of_one_look.set(OneLook(several=several))
+    try:
+        yield
+    finally:
+        _of_one_look.reset(token)
+
+
+def view_for(viewer: Viewer) -> View:
+    """Read the estate, who is in it and what is observed, for one viewer."""
+    return (_of_one_look.get() or OneLook(several=False)).view_for(viewer)
+
+
+def _view_for(viewer: Viewer, look: OneLook) -> View:
+    return look.view_of(viewer)
+
+
+class SharedViews:
+    """Views that all who look at about the same moment share, if they may know the same; what they do not depend on who
+    looks is read and worked out once for all of them. Safe among threads.
+    """
+
+    def __init__(self, monotonic_s: Callable[[], float] = time.monotonic) -> None:
+        self._monotonic_s = monotonic_s
+        self._lock = threading.Lock()
+        self._looked_at_s = float("-inf")
+        self._look = OneLook(several=True)
+
+    def view_for(self, viewer: Viewer) -> View:
+        """As the function of that name; what was read up to a quarter of a second ago does."""
+        with self._lock:
+            now_s = self._monotonic_s()
+            if now_s - self._looked_at_s >= SHARED_S:
+                self._looked_at_s, self._look = now_s, OneLook(several=True)
+            return self._look.view_for(viewer)
+
+
+def totals_of(view: View, dataflow_id: str) -> Totals:
+    """Rates, latency and state of one dataflow of the view as a whole."""
+    return Totals(**view.worked.once(("totals", dataflow_id), lambda: _totals_of(view, dataflow_id)))
+
+
+def _totals_of(view: View, dataflow_id: str) -> Totals:
+    submitted = view.estate.submitted[dataflow_id]
+    running = set(submitted.running.values())
+    sinks = {submitted.running[task] for task in submitted.sinks}
+    sources = {task for task in running if not view.estate.tasks[task].parents}
+    flows = [view.reading.flows.tasks[task] for task in sorted(sinks) if task in view.reading.flows.tasks]
+    return Totals(
+        state=_worst(state_of(view, task) for task in running),
+        events_in_per_s=sum_rate(view, sources), events_out_per_s=sum_rate(view, sinks),
+        latency_p50_ms=_highest(flow.latency_p50_ms for flow in flows),
+        latency_p99_ms=_highest(flow.latency_p99_ms for flow in flows))
+
+
+def sum_rate(view: View, tasks: Iterable[str]) -> float | None:
+    """Events per second of these running tasks together, as it is shown; None until rates are measured."""
+    rate_per_s = exact_rate(view, tasks)
+    return None if rate_per_s is None else round(rate_per_s, 1)
+
+
+def exact_rate(view: View, tasks: Iterable[str]) -> float | None:
+    """The same as it was measured: of one event in some seconds nothing would be left."""
+    if not view.reading.measured:
+        return None
+    flows = view.reading.flows.tasks
+    return sum(flows[task].rate_per_s for task in tasks if task in flows)
+
+
+def sources_and_sinks(view: View, tasks: Iterable[str]) -> tuple[set[str], set[str]]:
+    """Of these running tasks those without a parent, and those that stand for a sink."""
+    tasks = set(tasks)
+    sinks = {
+        view.estate.submitted[key].running[task] for key in view.records for task in view.estate.submitted[key].sinks}
+    return {task for task in tasks if not view.estate.tasks[task].parents}, sinks & tasks
+
+
+def taken_by(view: View, bundles: Iterable[RunningBundle], what: Literal["cpu", "memory"]) -> float | None:
+    """What these bundles take together of a slot, as a profile has it; None where none of them tells."""
+    shares = [getattr(view.bundle_report(bundle), what) for bundle in bundles]
+    known = [share for share in shares if share is not None]
+    return sum(known) if known else None
+
+
+def at_work(view: View, slot: str) -> frozenset[str]:
+    """The bundles that take of a slot, as its node reports; also those that the viewer may not know of."""
+    report = view.reading.reports.slot(slot) or SlotReport()
+    return frozenset(bundle for bundle, query in report.fragments.items() if query.state not in _TAKES_NOTHING)
+
+
+def share_of_memory(view: View, node: str, memory_mb: float | None) -> float | None:
+    """A part of a slot's memory, which is its even share of its node's; None where the node does not tell."""
+    report = view.reading.reports.node(node)
+    total, slots = report.memory_mb if report else None, view.slots_of[node]
+    return memory_mb * slots / total if total and slots and memory_mb is not None else None
+
+
+def state_of(view: View, running_task: str) -> str:
+    """The state of the query that a task works in; a task that rests is paused, whatever works beside it."""
+    fragment_id, position = view.estate.places[running_task]
+    fragment = view.estate.fragments[fragment_id]
+    return PAUSED if position >= fragment.active else view.fragment_report(fragment).state
+
+
+def _worst(states: Iterable[str]) -> str:
+    worst = min(states, key=_rank, default="running")
+    return worst if worst in _WORST_FIRST else "running"
+
+
+def _rank(state: str) -> int:
+    """How bad a state is, the worst first; what is not named runs."""
+    return _RANKS.get(state, len(_WORST_FIRST))
+
+
+def _highest(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return round(max(known)) if known else None

@@ -1,0 +1,81 @@
+"""What slots, memory and traffic cost by the settings, and what CPU plans are expected to take."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from statistics import harmonic_mean
+
+from django.conf import settings
+
+from dashboard import jobs
+from dashboard.operations.latency_limits.open_batches import able_types
+from dashboard.operations.latency_limits.pacer import priced_ms_of
+from dashboard.operations.live_view.learned_costs import costs_here
+from scheduler.latency.batch_costs import TIMES_ITS_CPU
+from scheduler.latency.offers import Alone, able_chains, expected_queries, planned_interval_s
+from scheduler.latency.pacing import interval_alone
+from scheduler.model.costs import Costs
+from scheduler.model.dataflow import Dataflow
+from scheduler.model.latency_limits import Limits
+from scheduler.model.prices import Prices
+from scheduler.newcomer import as_running
+from scheduler.performance.rates import input_rates_per_s
+from scheduler.reuse.fragments import LONGEST_CHAIN, cut_into_chains
+
+
+def prices(limits: Limits | None = None, *, dataflow: Dataflow | None = None) -> Prices:
+    """What plans are priced with: the tariff, and the CPU that was measured on this class of machine or is declared.
+
+    Parameters
+    ----------
+    limits : Limits, optional
+        Latency limits of the dataflow that is planned: batches are as far apart as they allow. Without them, as they
+        are of a query that is new.
+    dataflow : Dataflow, optional
+        What is planned, without a schedule: those of its queries that would leave their batches open are priced so.
+    """
+    costs = costs_here()
+    priced = replace(tariff(), costs=costs)
+    if limits is None:
+        return priced
+    longest_s = settings.LONGEST_TRIGGER_MS / 1000
+    batch_s = TIMES_ITS_CPU * costs.query_batch_s
+    alone = None if dataflow is None else queries_alone(dataflow, costs=costs)
+    if alone is None or not alone.able:
+        interval_s = interval_alone(limits, batch_s=batch_s, largest_s=longest_s)
+        return replace(priced, trigger_ms=round(1000 * interval_s))
+    interval_s, opened = planned_interval_s(alone.queries, alone.way, limits, able=alone.able, batch_s=batch_s)
+    return replace(priced, trigger_ms=max(1, round(1000 * interval_s)), open_queries=opened)
+
+
+def queries_alone(dataflow: Dataflow, *, costs: Costs, scheduled: bool = False) -> Alone | None:
+    """What a dataflow would be alone, or by a schedule (a query for each task, none with batches further apart than its
+    promise was made for, and none open); None where a task's type is not installed."""
+    types = jobs.task_types()
+    if any(task.type not in types for task in dataflow.tasks):
+        return None
+    chains = cut_into_chains(
+        as_running(dataflow), task_types=types, longest_chain=1 if scheduled else LONGEST_CHAIN,
+        unchained=dataflow.unchained)
+    queries, way = expected_queries(
+        dataflow, chains, rates_per_s=input_rates_per_s(dataflow, task_types=types), task_types=types, costs=costs,
+        largest_s=settings.LONGEST_TRIGGER_MS / 1000)
+    home = {task: chain[0] for chain in chains for task in chain}
+    if scheduled:
+        return Alone(replace(queries, bounds_s=dict.fromkeys(queries.costs, settings.TRIGGER_MS / 1000)), way, home)
+    return Alone(queries, way, home, able_chains(dataflow, chains, able_types()))
+
+
+def prices_in_force() -> Prices:
+    """As `prices`, for what changes queries that run: batches as far apart as these have them, in the harmonic mean."""
+    priced, paces_ms = prices(), list(priced_ms_of().values())
+    return replace(priced, trigger_ms=round(harmonic_mean(paces_ms))) if paces_ms else priced
+
+
+def tariff() -> Prices:
+    """What the settings say that slots, memory and traffic cost."""
+    return Prices(
+        core_hour=settings.CORE_HOUR_PRICE, currency=settings.CURRENCY, trigger_ms=settings.TRIGGER_MS,
+        memory_gb_hour=settings.MEMORY_GB_HOUR_PRICE, traffic_gb=settings.TRAFFIC_GB_PRICE,
+        spill_gb_hour=settings.SPILL_GB_HOUR_PRICE,
+        sizes=tuple(sorted(settings.NODE_SIZES.items())))

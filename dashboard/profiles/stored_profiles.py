@@ -1,0 +1,80 @@
+"""Profiles between their rows and the scheduler's values."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+
+from dashboard.audit.trail import Audit, inside_command
+from dashboard.operations.estate_store.generation import lock_generation
+from dashboard.profiles.models import ProfilePoint, ProfileRecord
+from dashboard.teams.models import User
+from scheduler.model.canonical import canonical_json
+from scheduler.model.profile import Point, Profile
+from scheduler.model.profile_csv import ProfileEntry
+
+FIELDS = ("threads", "rate_per_s", "cpu", "memory", "idle_cpu", "idle_memory", "event_cpu")
+
+
+def profile_of(record: ProfileRecord) -> Profile:
+    """The scheduler's profile of a row; its points should be fetched."""
+    return Profile(
+        record.task_type, tuple(point_of(row) for row in record.points.all()), config=record.config,
+        version=record.version, machine=record.machine, static=record.static, origin=record.origin, code=record.code)
+
+
+def entry_of(record: ProfileRecord) -> ProfileEntry:
+    """A row's profile as it is exported, with what its measurement left open; its points should be fetched."""
+    return ProfileEntry(profile_of(record), rough=tuple(record.rough), at_least=tuple(record.at_least))
+
+
+def point_of(row: ProfilePoint) -> Point:
+    """The scheduler's point of a row."""
+    return Point(**{name: getattr(row, name) for name in FIELDS})
+
+
+def key_of(profile: Profile, team_id: int | None) -> str:
+    """A digest of what a profile is of; two of one key cannot both be active."""
+    parts = [profile.task_type, profile.config, profile.machine, team_id]
+    return hashlib.sha256(canonical_json(parts).encode()).hexdigest()
+
+
+def locked(record: ProfileRecord) -> ProfileRecord:
+    """The row as it is now, and as it stays until the command ends."""
+    lock_generation()
+    return ProfileRecord.objects.select_for_update(of=("self",)).select_related("team", "author").get(pk=record.pk)
+
+
+def supersede(key: str, *, audit: Audit) -> None:
+    """Take what is in use of a key out of use, for another that comes; under the lock of the generation."""
+    superseded = ProfileRecord.objects.select_for_update().filter(key=key, active=True)
+    for before in superseded:
+        audit.also(verb="profile.supersede", subject=before, team=before.team)
+    superseded.update(active=False)
+
+
+def store_profile(
+    profile: Profile, *, audit: Audit, author: User | None = None, team_id: int | None = None,
+    rough: Iterable[int] = (), at_least: Iterable[int] = (),
+) -> ProfileRecord:
+    """Store a profile in place of the active one of its key; inside the command whose ``audit`` is given.
+
+    Parameters
+    ----------
+    team_id : int, optional
+        Whose it is; None for everybody's.
+    at_least : iterable of int, optional
+        Numbers of threads that may sustain more.
+    """
+    if not inside_command():
+        raise RuntimeError("a profile is stored inside an audited command only")
+    lock_generation()  # of two that come at once for one key, the later one supersedes the earlier
+    key = key_of(profile, team_id)
+    supersede(key, audit=audit)
+    record = ProfileRecord.objects.create(
+        key=key, task_type=profile.task_type, config=profile.config, version=profile.version, machine=profile.machine,
+        code=profile.code, static=profile.static, origin=profile.origin, team_id=team_id, author=author,
+        rough=list(rough), at_least=list(at_least))
+    ProfilePoint.objects.bulk_create(
+        ProfilePoint(profile=record, **{name: getattr(point, name) for name in FIELDS}) for point in profile.points)
+    return record

@@ -1,0 +1,55 @@
+"""The allocations that there are: each one's name, what it does, and how it is called.
+
+An allocation is added here: a module with its function, and an entry in ``ALLOCATIONS``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from scheduler.model.allocated import Allocation
+
+from .lsa import allocate_lsa
+from .mba import allocate_mba
+
+
+@dataclass(frozen=True)
+class AllocationKind:
+    """An allocation algorithm.
+
+    Parameters
+    ----------
+    about : str
+        What it does, in a few words, for pages.
+    allocate : callable
+        ``(rates_per_s, profiles, *, one_thread)``; one with ``bundles`` also takes ``one_slot``. Both are ids of tasks:
+        those that have one thread, and those whose threads share one slot.
+    bundles : bool
+        Whether it puts several threads of a task into a bundle; else every thread is one.
+    published : bool
+        Whether it is of paper [2].
+    solver_share : float
+        The part of a solver's effort that its threads are worth to a mapping that uses one.
+    """
+
+    name: str
+    about: str
+    allocate: Callable[..., Allocation]
+    bundles: bool
+    published: bool
+    solver_share: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not (self.name and self.about):
+            raise ValueError(f"Allocation {self.name!r} lacks its name or its description")
+
+
+_ALL = (
+    # Its single threads are many and alike: their packing takes little, and more effort proved no more of traffic.
+    AllocationKind(
+        "LSA", "one thread's rate, scaled in a line", allocate_lsa, bundles=False, published=True, solver_share=0.2),
+    AllocationKind(
+        "MBA", "bundles of the threads that were measured best", allocate_mba, bundles=True, published=True),
+)
+ALLOCATIONS: dict[str, AllocationKind] = {kind.name: kind for kind in _ALL}

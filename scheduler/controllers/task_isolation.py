@@ -1,0 +1,121 @@
+"""Isolation as a controller: a slow task is cut out of a query of which others need a part, and not that task.
+
+Which task it is, and where the query is cut, are decided by ``scheduler.reuse.isolation``. Settings and budget that
+count are of a team that waits: nobody who is slow can have others held up. No output changes, and who needs the slow
+task loses nothing, so that nobody else is asked where that team lets it act.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from scheduler.model.checks import require_finite
+
+from .changes import Aspect, AspectChange, Carriage
+from .controller_port import Effect, Evaluation, Verdict, held_to_bounds, reversed_changes
+from .defragmentation import LATENCY
+from .loop_values import ACTS, OFF, ControllerPromise, Decision, IdleReason, Policy, PromiseBound
+
+WITHIN_S = 900.0
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A dataflow that needs a part of a query, and not its slow task; its median latency in ms where that is known."""
+
+    dataflow: str
+    team: str
+    latency_ms: float | None = None
+
+    def __post_init__(self) -> None:
+        require_finite(self)
+
+
+@dataclass(frozen=True, slots=True)
+class HoldUp:
+    """A running task that makes a query slow of which others need a part.
+
+    The query is cut in front of ``head``, which reads from ``parent``. ``tasks`` are those of the query, ``load_tasks``
+    those whose rate is its load. ``added_ms`` is what the task adds to an event's ``latency_ms``. ``why_not`` says why
+    the query is not cut.
+    """
+
+    task: str
+    type: str
+    query: str
+    parent: str
+    head: str
+    tasks: tuple[str, ...]
+    added_ms: float
+    latency_ms: float
+    waiting: tuple[Waiting, ...]
+    load_tasks: tuple[str, ...] = ()
+    why_not: str = ""
+
+    def __post_init__(self) -> None:
+        require_finite(self)
+
+
+@dataclass(frozen=True, slots=True)
+class HoldUps:
+    """The evidence; ``batch_ms`` is how far apart batches are that nobody calls late."""
+
+    slow: tuple[HoldUp, ...] = ()
+    batch_ms: float = 500.0
+
+    def __post_init__(self) -> None:
+        require_finite(self)
+
+
+class Isolating:
+    """Cuts slow tasks out of queries of which others need a part."""
+
+    name = "isolation"
+    title = "Isolation"
+    about = "Cuts a slow task out of a query where others need a part of the query, and not that task."
+    reads = "slow_tasks"
+    every_s = 3.0
+    usual = Policy(ACTS, changes_per_hour=12, changes_per_day=96, cool_down_s=60.0)
+    helps_limits = False
+
+    def evaluate(self, evidence: HoldUps, policies: Mapping[str, Policy]) -> Evaluation:
+        """One decision for each slow task, for a team that waits; those that let it act come first."""
+        decisions, reasons = [], []
+        for slow in evidence.slow:
+            waiting = self._by_mode(slow.waiting, policies)
+            if slow.why_not:
+                reasons += [
+                    IdleReason(
+                        each.team, each.dataflow, f"The {slow.type} in {slow.query} is too slow, and stays in that "
+                           f"query: {slow.why_not}.") for each in waiting]
+            elif waiting:
+                decisions.append(_cut(slow, waiting[0], evidence.batch_ms))
+        return Evaluation(tuple(decisions), tuple(reasons))
+
+    def _by_mode(self, waiting: tuple[Waiting, ...], policies: Mapping[str, Policy]) -> list[Waiting]:
+        modes = {each: policies.get(each.team, self.usual).mode for each in waiting}
+        return sorted((each for each in waiting if modes[each] != OFF), key=lambda each: modes[each] != ACTS)
+
+    def check(self, promise: ControllerPromise, effect: Effect) -> tuple[Verdict, str]:
+        """By the median of the waiting dataflow's latency."""
+        return held_to_bounds(promise, effect)
+
+    def rollback(self, decision: Decision) -> tuple[AspectChange, ...]:
+        """What was cut becomes one query again."""
+        return reversed_changes(decision.changes)
+
+
+def _cut(slow: HoldUp, waiting: Waiting, batch_ms: float) -> Decision:
+    bounds = () if waiting.latency_ms is None else (
+        PromiseBound(LATENCY, "ms", waiting.latency_ms, max(waiting.latency_ms / 2, 4 * batch_ms)),)
+    change = AspectChange(Aspect.STREAM, f"{slow.parent}>{slow.head}", Carriage.WITHIN, Carriage.CHANNEL)
+    return Decision(
+        waiting.dataflow, waiting.team, (change,),
+        ControllerPromise("events of those who do not need the slow task come in half the time", WITHIN_S, bounds),
+        f"A task of type {slow.type} adds {slow.added_ms / 1000:.1f} s to an event's {slow.latency_ms / 1000:.1f} s in "
+        f"{slow.query}, whose other tasks dataflows need that do not need this one. It gets a query of its own, so "
+        "that they go on at their rate. No output changes.",
+        worth=slow.added_ms, moves_queries=True, arguments={
+            "slow": slow.task, "head": slow.head, "tasks": " ".join(slow.tasks),
+            "load_tasks": " ".join(slow.load_tasks)})

@@ -1,0 +1,161 @@
+"""Enacting in played time: a decision becomes a plan, by the rules of plans, and what it changed can be taken back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from scheduler.applying import apply_plan
+from scheduler.controllers.chaining import UNDO
+from scheduler.controllers.changes import Aspect, AspectChange, BatchMode, Carriage
+from scheduler.controllers.controller_port import CommandProgress
+from scheduler.controllers.loop_values import ACTS, Begin, Command, Decision, Policy, RollBack, Round
+from scheduler.model.errors import WeirError
+from scheduler.model.estate import Estate
+from scheduler.model.plan import Plan
+from scheduler.moving import plan_move
+from scheduler.rearranging import plan_defragmentation
+from scheduler.reuse.defragment import DefragmentRule
+from scheduler.setting import plan_settings
+from scheduler.undoing import undo
+
+from .setup import ChangeMade, ReplaySetup
+
+ANY_GAIN = DefragmentRule(ratio=0.0)  # whether a step is worth it was the controller's to weigh
+
+
+@dataclass
+class _Carried:
+    """What has become of one round's commands."""
+
+    turn: Round
+    phase: str
+    due_s: float = 0.0
+    plan: Plan | None = None
+    why: str = ""
+
+
+@dataclass
+class PlayedActuator:
+    """Carries commands out in an estate of its own: once for each round's key, and one plan at a time.
+
+    ``estate`` is what is to run; a plan is in force some time after it was enacted. What teams are asked is approved
+    after a while, or never.
+    """
+
+    setup: ReplaySetup
+    estate: Estate
+    changes: list[ChangeMade] = field(default_factory=list)
+    _carried: dict[str, _Carried] = field(default_factory=dict)
+
+    def progress(self) -> dict[str, CommandProgress]:
+        """What has become of rounds, by key."""
+        return {key: CommandProgress(carried.phase, carried.why) for key, carried in self._carried.items()}
+
+    def busy(self) -> Mapping[str, str]:
+        """Dataflows about which a proposal is open or under way."""
+        return {
+            carried.turn.decision.target: "A proposal about it is open." for carried in self._carried.values()
+            if carried.phase in {"asked", "enacting", "rolling_back"}}
+
+    def carry_out(self, command: Command, *, policies: Mapping[str, Policy], now_s: float) -> None:
+        """Enact or propose the change of a round, give it up, or take it back; nothing where that is done."""
+        carried, turn = self._carried.get(command.round.key), command.round
+        if isinstance(command, Begin):
+            if carried is None:
+                self._begin(turn, policies, now_s)
+        elif isinstance(command, RollBack):
+            if carried is not None and carried.phase in {"enacting", "in_force"} and not self._is_under_way(carried):
+                self._take_back(carried, command.changes, now_s)
+        elif carried is None:
+            self._carried[turn.key] = _Carried(turn, "declined")
+        elif carried.phase == "asked":
+            carried.phase = "declined"
+
+    def pass_until(self, now_s: float) -> None:
+        """Let come what is due: approvals, and plans in force."""
+        for carried in self._carried.values():
+            if carried.phase == "asked" and now_s >= carried.due_s and not self._is_under_way(carried):
+                self._enact(carried, now_s)
+            elif carried.phase == "enacting" and now_s >= carried.due_s:
+                carried.phase = "in_force"
+            elif carried.phase == "rolling_back" and now_s >= carried.due_s:
+                carried.phase = "rolled_back"
+
+    def made_by(self, key: str) -> Plan | None:
+        """The plan of a round, where it is in force."""
+        carried = self._carried.get(key)
+        return carried.plan if carried is not None and carried.phase == "in_force" else None
+
+    def _is_under_way(self, besides: _Carried | None = None) -> bool:
+        return any(carried.phase in {"enacting", "rolling_back"} and carried is not besides
+                   for carried in self._carried.values())
+
+    def _begin(self, turn: Round, policies: Mapping[str, Policy], now_s: float) -> None:
+        """Not while another plan is being enacted: it is commanded again."""
+        asks = turn.mode != ACTS or any(
+            policies.get(team, Policy()).mode != ACTS for team in turn.decision.touched)
+        if not asks and self._is_under_way():
+            return
+        carried = self._carried[turn.key] = _Carried(turn, "asked")
+        after_s = self.setup.approved_after_s
+        carried.due_s = float("inf") if after_s is None else now_s + after_s
+        if not asks:
+            self._enact(carried, now_s)
+
+    def _enact(self, carried: _Carried, now_s: float) -> None:
+        decision = carried.turn.decision
+        try:
+            carried.plan = _PLANS[decision.changes[0].aspect](self, decision)
+        except WeirError as error:
+            carried.phase, carried.why = "overtaken", error.message
+            return
+        self._apply(carried, carried.plan, decision.changes, now_s, phase="enacting")
+
+    def _take_back(self, carried: _Carried, changes: Sequence[AspectChange], now_s: float) -> None:
+        try:
+            back = undo(self.estate, carried.plan) if carried.plan is not None else None
+        except WeirError as error:
+            carried.phase, carried.why = "stuck", error.message
+            return
+        if back is not None:
+            self._apply(carried, back, changes, now_s, phase="rolling_back")
+
+    def _apply(
+        self, carried: _Carried, plan: Plan, changes: Sequence[AspectChange], now_s: float, *, phase: str
+    ) -> None:
+        self.estate = apply_plan(self.estate, plan)
+        carried.phase, carried.due_s = phase, now_s + self.setup.enacts_s
+        self.changes += [
+            ChangeMade(now_s, carried.turn.key, change, is_back=phase == "rolling_back") for change in changes]
+
+    # Decisions as plans, by what they change --------------------------------------------------------------------------
+
+    def _moved(self, decision: Decision) -> Plan:
+        given = decision.arguments
+        return plan_move(
+            self.estate, decision.target, query=given["query"], slot=given["slot"], along=given["along"].split(),
+            task_types=self.setup.task_types, prices=self.setup.prices, why=decision.why)
+
+    def _set(self, decision: Decision) -> Plan:
+        return plan_settings(
+            self.estate, decision.target,
+            real_time={change.subject: change.after is BatchMode.OPEN for change in decision.changes},
+            task_types=self.setup.task_types, prices=self.setup.prices, why=decision.why)
+
+    def _joined_or_cut(self, decision: Decision) -> Plan:
+        """Queries that become one; or, where a stream gets a channel again, what made them one is undone."""
+        if decision.changes[0].after is Carriage.CHANNEL:
+            made = self.made_by(decision.arguments[UNDO])
+            back = None if made is None else undo(self.estate, made)
+            if back is None:
+                raise WeirError("What fused the queries is not in force.", remedy="There is nothing to cut.")
+            return back
+        return plan_defragmentation(
+            self.estate, decision.target, path=decision.arguments["queries"].split(), rule=ANY_GAIN,
+            task_types=self.setup.task_types, prices=self.setup.prices)
+
+
+_PLANS: Mapping[Aspect, Callable[[PlayedActuator, Decision], Plan]] = {
+    Aspect.SLOT: PlayedActuator._moved, Aspect.BATCHES: PlayedActuator._set,
+    Aspect.STREAM: PlayedActuator._joined_or_cut, Aspect.TASKS: PlayedActuator._joined_or_cut}

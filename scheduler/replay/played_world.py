@@ -1,0 +1,302 @@
+"""The estate in played time as controllers' evidence sees it: the world port over a flow, a history and an actuator."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from scheduler.contracts.reports import NodeReport, QueryReport, Reports, SlotReport
+from scheduler.controllers.evidence import placing
+from scheduler.controllers.evidence.world import FusedByOthers, PacingFacts, QueryBatches, Stream
+from scheduler.controllers.loop_values import LoopState, Round
+from scheduler.deployment.deployed_bundles import Deployment
+from scheduler.deployment.online import Thresholds
+from scheduler.history.memory_history import MemoryHistory
+from scheduler.history.series import DATAFLOW, QUERY, TASK, Series
+from scheduler.latency.limit_points import metric_of
+from scheduler.latency.limits_met import LATE, LimitStatus, state_of
+from scheduler.latency.pacing import Expected, LimitOnWay, Queries, expected_at
+from scheduler.latency.pacing_problem import MeasuredRates, Wants, queries_of, wants_of
+from scheduler.latency.real_time import BatchModes, keep_modes, opening
+from scheduler.latency.wanted_modes import WantedModes, choose_freely
+from scheduler.latency.ways import way_of
+from scheduler.model.costs import Costs
+from scheduler.model.estate import Estate
+from scheduler.model.fragment import Slot
+from scheduler.model.latency_limits import LatencyLimit
+from scheduler.model.prices import Prices
+from scheduler.model.task_types import TaskTypes
+from scheduler.reuse.defragment import DefragmentRule
+from scheduler.simulation.problem import Conditions
+
+from .flow import EstateFlow, QueryLoad
+from .played_enacting import PlayedActuator
+from .setup import LimitName, ReplaySetup
+
+CHANGED = 0.1  # relative: intervals are chosen again where a rate differs by more from what they were chosen for
+LATELY_S = 120.0  # over about so long rates are averaged, for what intervals are chosen from
+WHOLE = LatencyLimit(3600.0)  # stands for the latency of a dataflow, whatever its limits are on
+
+
+@dataclass(frozen=True)
+class _Paced:
+    """Intervals and modes for an estate at some rates, what limits come to so, and what would be chosen freely."""
+
+    estate: Estate
+    rates_per_s: Mapping[str, float]
+    queries: Queries
+    wants: Wants
+    refusals: Mapping[str, str]
+    chosen: BatchModes
+    wanted: WantedModes
+    fixed_cores: Mapping[str, float]
+    whole: Mapping[str, Expected]  # by dataflow
+
+
+class PlayedWorld:
+    """An estate in played time, one step after the other."""
+
+    def __init__(self, setup: ReplaySetup) -> None:
+        self._setup = setup
+        self.actuator = PlayedActuator(setup, setup.estate)
+        self.history = MemoryHistory()
+        self.state = LoopState(clock_s=setup.begin_s)
+        self.now_s = setup.begin_s
+        self.loads: Mapping[str, QueryLoad] = {}
+        self.latency_s: dict[LimitName, float] = {}
+        self.rates_per_s: Mapping[str, float] = {}
+        self._flow = EstateFlow(setup.estate, setup.task_types, setup.costs, setup.selectivity)
+        self._waiting: Mapping[str, float] = {}
+        self._paced: _Paced | None = None
+        self._lately_per_s: dict[str, float] = {}
+        self._late_since_s: dict[LimitName, float] = {}
+        self._started_s = dict.fromkeys(setup.estate.fragments, setup.begin_s)
+
+    # A step of time ---------------------------------------------------------------------------------------------------
+
+    def pass_step(self, rates_per_s: Mapping[str, float]) -> None:
+        """Let a step go by, at these events a second from sources; what it came to is in the history afterwards."""
+        self._look_at_estate()
+        asked_per_s = self._flow.unhindered(rates_per_s)
+        part = min(1.0, self._setup.step_s / LATELY_S)
+        self._lately_per_s = {
+            task: rate if task not in self._lately_per_s else (1 - part) * self._lately_per_s[task] + part * rate
+            for task, rate in asked_per_s.items()}
+        paced = self._pace(self._lately_per_s)
+        conditions = Conditions(rates_per_s, self._setup.step_s, {
+            task: events for task, events in self._waiting.items() if task in asked_per_s})
+        worked, self.loads = self._flow.work(conditions, asked_per_s, paced.fixed_cores)
+        self._waiting, self.rates_per_s = worked.waiting, worked.out_per_s
+        for key, (_, want) in paced.wants.items():
+            self._note_limit(key, want, paced.chosen.paced.expected[want.key])
+        self._keep()
+        self.now_s += self._setup.step_s
+        self.actuator.pass_until(self.now_s)
+
+    def _look_at_estate(self) -> None:
+        if self._flow.estate is not self.estate:
+            self._flow = replace(self._flow, estate=self.estate)
+            self._started_s = {name: self._started_s.get(name, self.now_s) for name in self.estate.fragments}
+
+    def _pace(self, asked_per_s: Mapping[str, float]) -> _Paced:
+        """Choose intervals, as the site's pacer does, where rates or queries are others than when it chose last."""
+        before = self._paced
+        if before is not None and before.estate is self.estate and all(
+                abs(rate - before.rates_per_s[task]) <= CHANGED * before.rates_per_s[task]
+                for task, rate in asked_per_s.items()):
+            return before
+        estate, setup = self.estate, self._setup
+        intervals_ms = {} if before is None else {
+            name: round(1000 * seconds) for name, seconds in before.chosen.interval_s.items()
+            if name in estate.fragments}
+        out_per_s = {task: rate * self._flow.selectivity_of(task) for task, rate in asked_per_s.items()}
+        heads = {fragment.tasks[0]: fragment for fragment in estate.fragments.values() if fragment.active_tasks}
+        into = {bundle.id: asked_per_s[head] * bundle.weight for head, fragment in heads.items()
+                for bundle in fragment.queries}
+        queries = queries_of(
+            estate, task_types=setup.task_types, costs=setup.costs, rates=MeasuredRates(into, out_per_s),
+            intervals=setup.intervals, seen={}, trigger_ms=intervals_ms)
+        wants = wants_of(estate, {name: own for name, own in setup.limits.items() if name in estate.submitted})
+        refusals = {name: self._refusal(name) for name in queries.costs if not estate.fragments[name].divided}
+        limits = [want for _, want in wants.values()]
+        opened = frozenset(name for name, own in estate.settings.items() if own.real_time)
+        was_open = frozenset() if before is None else before.chosen.open
+        chosen = keep_modes(queries, limits, opened, before=was_open)
+        _, wanted = choose_freely(chosen, queries, limits, refusals)
+        self._paced = _Paced(
+            estate, asked_per_s, queries, wants, refusals, chosen, wanted,
+            self._flow.fixed_cores(chosen, queries.costs, asked_per_s), self._whole(queries, chosen))
+        return self._paced
+
+    def _whole(self, queries: Queries, chosen: BatchModes) -> dict[str, Expected]:
+        ways = {name: way_of(self.estate, name, WHOLE) for name in self.running}
+        wants = [LimitOnWay(name, way, WHOLE.limit_s) for name, way in ways.items() if way is not None]
+        open_s = {name: chosen.interval_s[name] for name in chosen.open}
+        return expected_at(opening(queries, open_s), wants, chosen.interval_s)
+
+    def _refusal(self, query: str) -> str:
+        types = [self.estate.tasks[task].type for task in self.estate.fragments[query].active_tasks]
+        return next((self._setup.refusals[kind] for kind in types if kind in self._setup.refusals), "")
+
+    def _with_queues_s(self, expected: Expected) -> float:
+        """A latency with what events wait on the way because there is more to do than CPU."""
+        return expected.latency_s + sum(self.loads[query].waits_s for query in expected.path if query in self.loads)
+
+    def _note_limit(self, key: LimitName, want: LimitOnWay, expected: Expected) -> None:
+        self.latency_s[key] = self._with_queues_s(expected)
+        if state_of(want.limit_s, expected, self.latency_s[key]) in LATE:
+            self._late_since_s.setdefault(key, self.now_s)
+        else:
+            self._late_since_s.pop(key, None)
+
+    def _keep(self) -> None:
+        paced, estate = self._paced, self.estate
+        assert paced is not None
+        values = {Series(TASK, task, "rate_per_s"): rate for task, rate in self.rates_per_s.items()}
+        for name, load in self.loads.items():
+            interval_s = paced.chosen.interval_s[name]
+            for bundle in estate.fragments[name].queries:
+                values[Series(QUERY, bundle.id, "cpu")] = load.cores * bundle.weight
+                values[Series(QUERY, bundle.id, "trigger_ms")] = 1000 * interval_s
+                values[Series(QUERY, bundle.id, "backlog_blocks")] = load.waiting / max(
+                    1.0, load.in_per_s * interval_s)
+        for name, expected in paced.whole.items():
+            values[Series(DATAFLOW, name, "latency_p50_ms")] = 1000 * self._with_queues_s(expected)
+        for (name, number), (limit, _) in paced.wants.items():
+            submitted = estate.submitted[name]
+            for sink in () if limit.along else submitted.sinks:
+                line = Series(TASK, submitted.running[sink], metric_of(limit))
+                values[line] = max(values.get(line, 0.0), 1000 * self.latency_s[name, number])
+        self.history.append(int(self.now_s), values)
+
+    # What evidence is computed from -----------------------------------------------------------------------------------
+
+    @property
+    def is_heard(self) -> bool:
+        """Whether a step has passed."""
+        return bool(self.loads)
+
+    @property
+    def estate(self) -> Estate:
+        """What runs."""
+        return self.actuator.estate
+
+    @property
+    def running(self) -> Collection[str]:
+        """The submitted dataflows that work."""
+        return {name for name, submitted in self.estate.submitted.items() if not submitted.paused}
+
+    @property
+    def reports(self) -> Reports:
+        """What nodes would report: each query with its CPU."""
+        slots: dict[str, dict[str, QueryReport]] = {slot.name: {} for slot in self.estate.slots}
+        for name, load in self.loads.items():
+            if name in self.estate.fragments:
+                for bundle in self.estate.fragments[name].queries:
+                    slots.setdefault(bundle.slot, {})[bundle.id] = QueryReport(
+                        state="running", cpu=load.cores * bundle.weight)
+        nodes: dict[str, dict[str, SlotReport]] = {}
+        for slot, queries in slots.items():
+            nodes.setdefault(Slot.of(slot).node, {})[slot] = SlotReport(fragments=queries)
+        return Reports({node: NodeReport(node, slots=own) for node, own in nodes.items()})
+
+    @property
+    def task_types(self) -> TaskTypes:
+        """The catalogue."""
+        return self._setup.task_types
+
+    @property
+    def prices(self) -> Prices:
+        """What CPU costs."""
+        return self._setup.prices
+
+    @property
+    def costs(self) -> Costs:
+        """What batches and events take."""
+        return self._setup.costs
+
+    def rounds(self, controller: str, *, since_s: float = 0.0, phases: Collection[str] = ()) -> Sequence[Round]:
+        """A controller's rounds, the oldest first."""
+        return [turn for turn in self.state.rounds if turn.controller == controller and turn.begun_s >= since_s
+                and (not phases or turn.phase in phases)]
+
+    @property
+    def channel_ms(self) -> Mapping[Stream, float]:
+        """Nothing: of a channel's latency the model has the reader's wait, which is in that of the dataflow."""
+        return {}
+
+    @property
+    def started_s(self) -> Mapping[str, float]:
+        """Since when each fragment runs."""
+        return self._started_s
+
+    @property
+    def apart(self) -> frozenset[str]:
+        """No task was cut out for being slow."""
+        return frozenset()
+
+    @property
+    def fusing_rule(self) -> DefragmentRule:
+        """When a defragmentation is worth it."""
+        return self._setup.fusing_rule
+
+    def fused_by_others(self, controller: str, query: str) -> FusedByOthers | None:
+        """The plan in force that made a query of others, where no round of this controller did."""
+        for turn in reversed(self.state.rounds):
+            plan = self.actuator.made_by(turn.key)
+            if plan is not None and query in plan.fragments_after and query not in plan.fragments_before:
+                return None if turn.controller == controller else FusedByOthers(turn.key, plan.dataflow.id, plan)
+        return None
+
+    @property
+    def thresholds(self) -> Thresholds:
+        """When a slot has too much to do."""
+        return self._setup.thresholds
+
+    def deployment(self, cores: Mapping[str, float], behind: Collection[str]) -> Deployment:
+        """What runs where."""
+        return placing.deployment_of(placing.DeploymentFacts(
+            self.estate, self.task_types, self.reports, self.rates_per_s,
+            {name: load.waiting for name, load in self.loads.items()}, self._event_bytes(None),
+            [slot.name for slot in self.estate.slots]), cores, behind)
+
+    def bytes_between_nodes(self, tasks: Collection[str]) -> Mapping[str, float] | None:
+        """What an event of each task sends between nodes."""
+        return placing.bytes_between_nodes(self.estate, tasks, self._event_bytes(tasks))
+
+    def _event_bytes(self, tasks: Collection[str] | None) -> dict[str, float]:
+        return dict.fromkeys(placing.channels_between(self.estate, tasks), self._setup.event_bytes)
+
+    def limit_statuses(self) -> Sequence[LimitStatus]:
+        """What became of each limit in the last step."""
+        paced = self._paced
+        return [] if paced is None else [
+            self._status(key, limit, paced.chosen.paced.expected[want.key])
+            for key, (limit, want) in paced.wants.items() if key[0] in self.estate.submitted]
+
+    def _status(self, key: LimitName, limit: LatencyLimit, expected: Expected) -> LimitStatus:
+        measured_s = self.latency_s[key]
+        return LimitStatus(
+            *key, limit, state_of(limit.limit_s, expected, measured_s), expected.latency_s, measured_s,
+            expected.least_s, tuple(
+                (query, *parts) for query, parts in zip(expected.path, expected.parts_s, strict=True)),
+            self._late_since_s.get(key))
+
+    def wanted_modes(self) -> WantedModes | None:
+        """What would be chosen if modes were free; None from when another plan is enacted until the next step."""
+        return self._paced.wanted if self._paced is not None and self._paced.estate is self.estate else None
+
+    def batches(self, queries: Collection[str]) -> Mapping[str, QueryBatches]:
+        """The batches of some queries."""
+        paced = self._paced
+        return {} if paced is None else {
+            name: QueryBatches(paced.queries.costs[name], paced.chosen.interval_s[name], name in paced.chosen.open)
+            for name in queries if name in paced.queries.costs}
+
+    def pacing_facts(self) -> PacingFacts:
+        """What intervals were chosen from last; raises `ValueError` before the first step."""
+        if self._paced is None:
+            raise ValueError("no step has passed yet")
+        paced = self._paced
+        return PacingFacts(
+            paced.queries, [(name, limit, want) for (name, _), (limit, want) in paced.wants.items()], paced.refusals)

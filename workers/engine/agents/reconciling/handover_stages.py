@@ -1,0 +1,155 @@
+"""Handover: fragments end, and others go on exactly where they ended. What must be known for that, as pure values.
+
+A fragment that hands over works until what it reads from others that hand over has come to its end, reads that to the
+last block, stops cleanly, and leaves a ``Savepoint``. What goes on with it begins from a ``RestorePoint`` once the
+savepoints of all that it goes on with are there. When all of its successors have begun, a fragment is over, and what it
+left is cleared away. Every step can be repeated: whatever dies meanwhile, what is recorded decides what is left to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from enum import StrEnum
+
+from scheduler.contracts.desired import DesiredState, WantedFragment
+from scheduler.contracts.offsets import Offset
+from scheduler.contracts.savepoints import RestorePoint, Savepoint
+
+
+class HandoverStage(StrEnum):
+    """How far a fragment that hands over has come."""
+
+    WORK = "work"  # what it reads has not come to its end
+    COPY = "copy"  # it works, and a copy of its state is to go ahead to another node
+    END = "end"
+    ENDED = "ended"
+    OVER = "over"  # all that go on with it have begun
+
+
+AT_WORK = frozenset({HandoverStage.WORK, HandoverStage.COPY, HandoverStage.END})
+
+
+def predecessors(desired: DesiredState, fragment: WantedFragment) -> tuple[str, ...]:
+    """The fragments that this one goes on with, as far as this node knows them.
+
+    A plan that is taken back before it was enacted leaves fragments that never began, between those that end now and
+    those that shall go on: only the last of each line count.
+    """
+    is_from_elsewhere = desired.is_from_elsewhere(fragment)
+    known = [name for name in fragment.inherits if name in desired.outgoing or is_from_elsewhere]
+    others = {**desired.heirs_elsewhere, **desired.outgoing}
+    earlier = {older for name in known if name in others for older in others[name].inherits}
+    return tuple(name for name in known if name not in earlier)
+
+
+def successors(desired: DesiredState, fragment_id: str) -> tuple[WantedFragment, ...]:
+    """The fragments that go on with this one, on whatever node."""
+    return tuple(
+        heir for heir in (*desired.wanted.values(), *desired.outgoing.values(), *desired.heirs_elsewhere.values())
+        if fragment_id in heir.inherits and fragment_id in predecessors(desired, heir)
+    )
+
+
+def stage_of(
+    desired: DesiredState, fragment_id: str, *, begun: Collection[str], ended: Collection[str], may_end: bool = True
+) -> HandoverStage:
+    """How far a fragment that hands over has come.
+
+    Parameters
+    ----------
+    fragment_id : str
+        One of ``desired.outgoing``.
+    begun, ended : collection of str
+        The fragments that have left a record of their beginning (those of other nodes: that have said so), or of their
+        end.
+    may_end : bool
+        Whether those that shall go on with it stand by, or are not waited for any more.
+    """
+    records = {"begun": begun, "ended": ended}
+    if is_over(desired, fragment_id, begun=begun):
+        return HandoverStage.ENDED if _is_read(desired, fragment_id, **records) else HandoverStage.OVER
+    if fragment_id in ended:
+        return HandoverStage.ENDED
+    is_its_turn = may_end and all(name in ended for name in upstream(desired, fragment_id, **records))
+    return HandoverStage.END if is_its_turn else HandoverStage.WORK
+
+
+def remote_successors(desired: DesiredState, fragment_id: str) -> tuple[WantedFragment, ...]:
+    """Successor fragments on other nodes."""
+    return tuple(heir for heir in successors(desired, fragment_id) if heir.id in desired.heirs_elsewhere)
+
+
+def is_over(desired: DesiredState, fragment_id: str, *, begun: Collection[str]) -> bool:
+    """Whether all that go on with a fragment that hands over have begun, or are over themselves."""
+    heirs = successors(desired, fragment_id)
+    return bool(heirs) and all(
+        heir.id in begun or (heir.id in desired.outgoing and is_over(desired, heir.id, begun=begun)) for heir in heirs
+    )
+
+
+def _is_read(desired: DesiredState, fragment_id: str, *, begun: Collection[str], ended: Collection[str]) -> bool:
+    """Whether another that hands over has not read to the end yet what this one wrote."""
+    return fragment_id in ended and any(
+        name not in ended and not is_over(desired, name, begun=begun)
+        and fragment_id in upstream(desired, name, begun=begun, ended=ended)
+        for name in desired.outgoing
+    )
+
+
+def upstream(
+    desired: DesiredState, fragment_id: str, *, begun: Collection[str], ended: Collection[str]
+) -> tuple[str, ...]:
+    """The fragments that hand over, too, and write the channels that this one reads.
+
+    Those that were cleared away wrote long ago; those that go on with this one's work will write there, but after it
+    has ended.
+
+    Parameters
+    ----------
+    fragment_id : str
+        One of ``desired.outgoing``.
+    """
+    inputs = {item.channel for item in desired.outgoing[fragment_id].inputs}
+    return tuple(
+        name for name, other in desired.outgoing.items()
+        if inputs.intersection(other.written)
+        and fragment_id not in line(desired, [name])
+        and (name in ended or not is_over(desired, name, begun=begun))
+    )
+
+
+def line(desired: DesiredState, fragment_ids: Iterable[str]) -> frozenset[str]:
+    """Fragments, and all those before them whose work they go on with: any of them may be the one that still works."""
+    ancestors: set[str] = set()
+    left = list(fragment_ids)
+    while left:
+        name = left.pop()
+        if name not in ancestors:
+            ancestors.add(name)
+            known = desired.outgoing.get(name) or desired.heirs_elsewhere.get(name)
+            left += known.inherits if known is not None else ()
+    return frozenset(ancestors)
+
+
+def restore_point_of(fragment: WantedFragment, ends: Sequence[Savepoint]) -> RestorePoint:
+    """Merge the savepoints of a fragment's predecessors into its restore point."""
+    own = {task.id for task in fragment.tasks}
+    batch_bases = {channel: offset.block for end in ends for channel, offset in end.last_offsets.items()}
+    for channel, batch_base in (item for end in ends for item in end.batch_bases.items()):
+        batch_bases[channel] = max(batch_base, batch_bases.get(channel, 0))
+    source_offsets = [end.source_offset for end in ends if end.source_offset is not None]
+    return RestorePoint(
+        source_offset=source_offsets[0] if source_offsets and not fragment.inputs else None,
+        batch_bases={channel: batch_bases[channel] for channel in fragment.written if channel in batch_bases},
+        states={task: states for end in ends for task, states in end.states.items() if task in own},
+    )
+
+
+def offset_of(channel: str, ends: Sequence[Savepoint], *, written: bool = True) -> Offset | None:
+    """Where a successor begins in a channel: where the reader ended; or else the writer, whose next block is new.
+
+    Without ``written`` only the former.
+    """
+    offsets = [end.offsets[channel] for end in ends if channel in end.offsets]
+    last_offsets = [end.last_offsets[channel] for end in ends if written and channel in end.last_offsets]
+    return (offsets or last_offsets or [None])[0]

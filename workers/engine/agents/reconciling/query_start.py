@@ -1,0 +1,158 @@
+"""How a fragment's query is started and restarted: in three looks. Pure.
+
+First it takes its places and takes over what others left; then, where all that it reads is there, its chain is compiled
+and takes new fencing tokens; at last its channels and valves are brought to what is wanted, and its query starts. So
+that no event is lost, channels are open and readers registered before a query starts, a new fragment publishes from its
+first batch, and a reader starts only where its place in every channel is registered.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from scheduler.contracts.desired import Input, WantedFragment
+from scheduler.model.fragment import channel_id
+
+from .broker_instructions import ComeBack, DeleteChannel, ForgetFragment, OpenChannel, SetPace
+from .delays import POLL_MS, RETRY_MS, SELDOM_MS, SOON_MS
+from .inputs import inputs_now
+from .instructions import (
+    Adopt,
+    Again,
+    ClearCheckpoint,
+    Compile,
+    DropStandby,
+    ForgetStandby,
+    InForce,
+    Instruction,
+    Instructions,
+    KillQuery,
+    Launch,
+    RecordStandby,
+    RemoveCheckpoint,
+    RetryAt,
+    Show,
+    StandBy,
+    Wait,
+)
+from .outputs import interval_ms, prepare
+from .reconcile import FragmentState, Restart, Start
+from .resting import await_batch, come_to_rest
+from .savepoint_decisions import Readiness, beginning_of, go_on, was_unregistered
+from .snapshot import Snapshot
+from .standby import inputs_foreseen
+
+
+def start(snapshot: Snapshot, wanted: WantedFragment) -> Instructions:
+    """Start a fragment's query, or come a step nearer to it."""
+    if snapshot.is_compiled:
+        return _launch(snapshot, wanted)
+    steps: list[Instruction] = [KillQuery()] if snapshot.has_query else []
+    inputs = None
+    if snapshot.has_lock:
+        if snapshot.standby_failed or (snapshot.standby is None) is snapshot.records.is_standby:
+            return (*steps, *stand_down(snapshot), Again(Start(wanted)))
+        beginning = beginning_of(snapshot, wanted)
+        steps += beginning.instructions
+        if beginning.readiness is Readiness.NOT_YET:
+            return (*steps, Again(Start(wanted)))
+        if beginning.readiness is Readiness.WAITS and snapshot.standby is None:
+            steps += _stand_by(snapshot, wanted)
+        inputs = inputs_now(snapshot, wanted) if beginning.readiness is Readiness.READY else None
+        if inputs is not None and snapshot.standby is not None:
+            return (*steps, *_after_standing_by(snapshot, replace(wanted, inputs=inputs)))
+    if inputs is None:
+        return (*steps, Wait(snapshot.now_ms + (SOON_MS if wanted.inherits else RETRY_MS)))
+    return (*steps, Show(FragmentState.STARTING), ComeBack(), *_compile(snapshot, wanted, inputs), Again(Start(wanted)))
+
+
+def _stand_by(snapshot: Snapshot, wanted: WantedFragment) -> Instructions:
+    """Start the query of a fragment whose turn is still to come, where all that it will read is open.
+
+    So are its own streams, for those who will read them stand by, too. One that it goes on writing is open already, or
+    will be by who writes it now.
+    """
+    whole = replace(wanted, inputs=inputs_foreseen(wanted))
+    infos = (snapshot.channels.get(item.channel) for item in whole.inputs)
+    if not snapshot.may_stand_by or not all(info is not None and info.schema_json for info in infos):
+        return ()
+    new = {
+        position: channel for position in sorted(whole.outlets)
+        if (channel := whole.channel(position)) not in snapshot.channels
+        and channel == channel_id(whole.id, position)}
+    return (
+        RecordStandby(tuple(new.values())), ClearCheckpoint(), StandBy(whole, min(whole.trigger_ms, POLL_MS)),
+        *(OpenChannel(channel, position) for position, channel in new.items()))
+
+
+def _after_standing_by(snapshot: Snapshot, whole: WantedFragment) -> Instructions:
+    """Go on with the query that stands by, once it has done its empty batch, where it is of just this chain."""
+    progress = snapshot.records.progress
+    if _compiles_alike(snapshot.standby, whole):
+        if progress.batch < 0 or not progress.is_done:
+            return (Wait(snapshot.now_ms + SOON_MS),)
+        # Its checkpoint counts from here on, before any boundary is set by it.
+        return (Show(FragmentState.STARTING), ComeBack(), Adopt(whole), ForgetStandby(), Again(Start(whole)))
+    return (*stand_down(snapshot), Again(Start(whole)))
+
+
+def _compiles_alike(whole: WantedFragment, other: WantedFragment) -> bool:
+    return all(
+        getattr(whole, name) == getattr(other, name)
+        for name in ("tasks", "streams", "written", "threads", "inputs", "real_time"))
+
+
+def stand_down(snapshot: Snapshot) -> Instructions:
+    """Let no query stand by any more; what one has left is cleared away, but for a checkpoint that counts."""
+    channels = snapshot.records.standby
+    steps = () if channels is None else (
+        ClearCheckpoint(), *(DeleteChannel(channel) for channel in channels), ForgetFragment(), ForgetStandby())
+    return (DropStandby(failed=snapshot.standby_failed), *steps)
+
+
+def _compile(snapshot: Snapshot, wanted: WantedFragment, inputs: tuple[Input, ...]) -> Instructions:
+    """Compile the fragment with what it reads now, and its whole chain: a tail that was closed long ago still belongs
+    to its checkpoint.
+
+    A checkpoint of another fragment that once had this id (of an estate that began anew) is nothing to go on from.
+    """
+    going_on, known = (), snapshot.records.known
+    if snapshot.records.is_paused or was_unregistered(snapshot, wanted):
+        going_on, known = go_on(snapshot, wanted)
+    progress = snapshot.records.progress
+    # A batch is ended in the mode in which it was begun: its blocks must be the same.
+    real_time = wanted.real_time if progress.is_done else progress.is_open
+    wanted = replace(wanted, inputs=inputs, real_time=real_time)
+    if known is None:
+        return (*going_on, Compile(wanted))
+    shared = min(len(known.tasks), len(wanted.tasks))
+    has_same_parents = {item.task for item in known.inputs} == {item.task for item in wanted.inputs}
+    if not has_same_parents or known.tasks[:shared] != wanted.tasks[:shared]:
+        return (*going_on, RemoveCheckpoint(), Compile(wanted))
+    whole = replace(wanted, tasks=max(known.tasks, wanted.tasks, key=len))
+    return (*going_on, Compile(whole, unwanted=len(whole.tasks) - len(wanted.tasks)))
+
+
+def _launch(snapshot: Snapshot, wanted: WantedFragment) -> Instructions:
+    """Start the query of a chain that is compiled."""
+    whole = snapshot.running
+    steps, outlets, routes = prepare(snapshot, whole)
+    pace_ms = interval_ms(snapshot, whole, wanted.trigger_ms)
+    launch = Launch(min(pace_ms, POLL_MS), outlets, routes, wanted.active, is_resumed=snapshot.records.has_begun)
+    return (*steps, SetPace(pace_ms), InForce(trigger_ms=wanted.trigger_ms), launch)
+
+
+def restart(snapshot: Snapshot, wanted: WantedFragment) -> Instructions:
+    """Go on with other inputs or threads, or in the other mode, from the checkpoint; not before all is there.
+
+    A batch that is under way is done first, for it would be repeated with the inputs that it was planned with."""
+    inputs = inputs_now(snapshot, wanted, between_batches=True)
+    runs = snapshot.actual
+    if inputs is None or (set(inputs) == set(runs.inputs) and wanted.threads == runs.threads
+                          and wanted.real_time == runs.real_time):
+        missing = set(wanted.inputs) - set(inputs or ())
+        is_seldom = inputs is not None and all(item.ending for item in missing)  # they may never come
+        return (RetryAt(snapshot.now_ms + (SELDOM_MS if is_seldom else RETRY_MS)),)
+    return await_batch(snapshot, Restart(wanted)) or (*come_to_rest(), Again(Start(wanted)))
+
+

@@ -1,0 +1,280 @@
+"""How a fragment goes on with the work of others, or with its own after a pause, and what it leaves for others. Pure.
+
+The order of instructions makes it safe against death at any moment: what others need is recorded before it is let go,
+and a place in a channel is taken before the one that it follows is given up.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from scheduler.contracts.desired import WantedFragment
+from scheduler.contracts.offsets import Offset
+from scheduler.contracts.savepoints import RestorePoint, Savepoint
+from workers.engine.channels import keys
+
+from .broker_instructions import Commit, DropControl, Join, Withdraw
+from .handover_stages import offset_of, predecessors, remote_successors, restore_point_of, successors
+from .inputs import channels_of
+from .instructions import (
+    ClearCheckpoint,
+    DropSavepoint,
+    HandedState,
+    Instruction,
+    Instructions,
+    RecordBegun,
+    RecordChain,
+    RecordEnded,
+    RecordPause,
+    TakeOver,
+)
+from .snapshot import PART, Records, Snapshot
+from .standby import taken_over_in
+
+# -- beginning ---------------------------------------------------------------------------------------------------------
+
+
+class Readiness(Enum):
+    """Whether a fragment can begin, as far as those go whose work it goes on with."""
+
+    READY = "ready"
+    WAITS = "waits"
+    NOT_YET = "not yet"  # its instructions are to be done, and then it is looked at again
+
+
+@dataclass(frozen=True, slots=True)
+class BeginDecision:
+    """Whether a fragment can begin, and what is to be done for that."""
+
+    readiness: Readiness
+    instructions: Instructions = ()
+
+
+def takes_over(wanted: WantedFragment, records: Records) -> bool:
+    """Whether a fragment has still to take over the work of others."""
+    return bool(wanted.inherits) and records.begun is None and (records.is_standby or not records.has_begun)
+
+
+def beginning_of(snapshot: Snapshot, wanted: WantedFragment) -> BeginDecision:
+    """Whether the fragment can begin; it takes its places, and takes over what others left, where it can."""
+    steps: list[Instruction] = []
+    if snapshot.records.has_ended and wanted.id in snapshot.desired.wanted:
+        # It is wanted again before anybody went on with its work, here or on another node.
+        steps += (Withdraw(), DropSavepoint())
+    if snapshot.records.is_paused:
+        joins = _joins_after_pause(snapshot, wanted)
+        if joins:
+            return BeginDecision(Readiness.NOT_YET, (*steps, *joins))
+    if not takes_over(wanted, snapshot.records):
+        return BeginDecision(Readiness.READY, tuple(steps))
+    took = _take_over(snapshot, wanted) if snapshot.has_handover_lock else None
+    if took is None:
+        return BeginDecision(Readiness.WAITS, tuple(steps))
+    return BeginDecision(Readiness.NOT_YET, (*steps, *took))
+
+
+def _joins_after_pause(snapshot: Snapshot, wanted: WantedFragment) -> list[Instruction]:
+    """A paused fragment is to go on: it reads from now."""
+    infos = {item.channel: snapshot.channels.get(item.channel) for item in wanted.inputs}
+    return [
+        Join(channel, wanted.id) for channel, info in infos.items()
+        if info is not None and info.schema_json and wanted.id not in {*info.readers, *info.limits}]
+
+
+def _take_over(snapshot: Snapshot, wanted: WantedFragment) -> Instructions | None:
+    """Begin with what others left; None until they have all ended."""
+    desired = snapshot.desired
+    names = predecessors(desired, wanted)
+    if any(name not in snapshot.savepoints for name in names):
+        return None
+    joins: list[Instruction] = []
+    for name in names:
+        # All who go on with it, before the first of them writes: what they need must not be freed.
+        for heir in successors(desired, name):
+            joins += _given_places(heir, snapshot.savepoints[name])
+    point = restore_point_of(wanted, [snapshot.savepoints[name] for name in names])
+    return (*joins, TakeOver(point, names))
+
+
+def _given_places(heir: WantedFragment, end: Savepoint) -> list[Instruction]:
+    joins: list[Instruction] = []
+    for item in heir.inputs:
+        # What was read whole, and is to be read in parts, is read whole until its writer divides it.
+        channel = taken_over_in(item, heir)
+        offset = offset_of(channel, [end], written=not keys.is_part(item.channel))
+        if offset is not None:
+            joins.append(Join(channel, heir.id, where=offset))
+    return joins
+
+
+# -- ending ------------------------------------------------------------------------------------------------------------
+
+
+def has_read_to_the_end(snapshot: Snapshot, fragment: WantedFragment) -> bool:
+    """Whether the fragment has read all that others wrote for it that ended before it; and, where it goes on on another
+    node, all that is on this one's disk for it."""
+    goes_elsewhere = bool(remote_successors(snapshot.desired, fragment.id))
+    for item in fragment.inputs:
+        last_offsets = [
+            snapshot.savepoints[name].last_offsets[item.channel]
+            for name, other in snapshot.desired.outgoing.items()
+            if item.channel in other.written and name in snapshot.savepoints
+            and item.channel in snapshot.savepoints[name].last_offsets]
+        offset = snapshot.records.progress.offsets.get(item.channel) or snapshot.offset_registered(item.channel)
+        if offset is not None and any(offset < last for last in last_offsets):
+            return False
+        info = snapshot.channels.get(item.channel)
+        on_disk = info.spills.get(fragment.id) if info is not None and goes_elsewhere else None
+        if on_disk is not None and (offset is None or offset < on_disk):
+            return False
+    return True
+
+
+def end(snapshot: Snapshot, fragment: WantedFragment) -> Instructions:
+    """Record what a fragment leaves that is at rest: others can go on from there."""
+    return (RecordEnded(_left_by(snapshot, fragment), state_left(snapshot.records)),)
+
+
+def _left_by(snapshot: Snapshot, fragment: WantedFragment) -> Savepoint:
+    """What a fragment at rest leaves, but for its state."""
+    records = snapshot.records
+    begun = records.begun or RestorePoint()
+    source_offset = records.progress.source_offset or begun.source_offset
+    if records.is_paused and source_offset is not None:
+        source_offset = _due_now(snapshot, source_offset)
+    offsets = {
+        item.channel: records.progress.offsets.get(item.channel) or snapshot.offset_registered(item.channel)
+        for item in fragment.inputs}
+    infos = {channel: snapshot.channels.get(channel) for channel in fragment.written}
+    return Savepoint(
+        source_offset=source_offset,
+        offsets={} if records.is_paused else {
+            name: _read_on_after(snapshot, name, fragment.id, offset)
+            for name, offset in offsets.items() if offset is not None},
+        last_offsets={channel: info.last for channel, info in infos.items() if info is not None},
+        # Of parts of its streams, too, which may be further than the whole.
+        batch_bases={
+            channel: begun.batch_bases.get(channel, 0) + records.progress.batch + 1 for channel in fragment.written},
+    )
+
+
+def _read_on_after(snapshot: Snapshot, channel: str, reader: str, offset: Offset) -> Offset:
+    """Where the next one reads on: behind what this one gave up and has had no batch since."""
+    info = snapshot.channels.get(channel)
+    return offset if info is None else info.reads_on_after(reader, offset)
+
+
+def state_left(records: Records) -> HandedState:
+    """The state after its last batch that is done."""
+    progress = records.progress
+    return HandedState(
+        progress.batch if progress.is_done else progress.batch - 1, (records.begun or RestorePoint()).states)
+
+
+def _due_now(snapshot: Snapshot, source_offset: dict[str, int]) -> dict[str, int]:
+    """The same next number, due now and not when it would have been without the pause."""
+    t0 = max(source_offset["t0"], snapshot.now_ms - snapshot.due_after_ms)
+    return {"t0": t0, "next": source_offset["next"]}
+
+
+# -- going on after a pause --------------------------------------------------------------------------------------------
+
+
+def has_lost_its_place(snapshot: Snapshot) -> bool:
+    """Whether a channel has no place for it that the batch reads which it planned and has not done."""
+    progress = snapshot.records.progress
+    return not progress.is_done and any(snapshot.offset_registered(channel) is None for channel in progress.offsets)
+
+
+def was_unregistered(snapshot: Snapshot, wanted: WantedFragment) -> bool:
+    """Whether it was paused and goes on, and its node heard of neither: its offsets are not what it has read."""
+    progress = snapshot.records.progress
+    offsets = {channel: snapshot.offset_registered(channel) for channel in progress.offsets}
+    # A place follows when a batch is done: until then it is where that batch begins.
+    known = progress.offsets if progress.is_done else {**progress.offsets, **progress.start_offsets}
+    return has_lost_its_place(snapshot) or _has_other_channel(snapshot) or _has_lost_the_whole(snapshot, wanted) or any(
+        offset is not None and offset > known[channel]
+        for channel, offset in offsets.items()
+    )
+
+
+def _has_lost_the_whole(snapshot: Snapshot, wanted: WantedFragment) -> bool:
+    """Whether it has no place any more in a whole stream that it is to read in parts, and was not done with it."""
+    offsets = snapshot.records.progress.offsets
+    infos = {name: snapshot.channels.get(name) for name in channels_of(wanted.inputs) if name in offsets}
+    return any(
+        info is not None and wanted.id not in {*info.readers, *info.limits} and not keys.is_part(name)
+        and offsets[name] < info.last
+        for name, info in infos.items()
+    )
+
+
+def _has_other_channel(snapshot: Snapshot) -> bool:
+    """Whether a channel that it read is another now under the same name: its part, closed for long."""
+    offsets = snapshot.records.progress.offsets
+    return any(
+        (info := snapshot.channels.get(name)) is not None and keys.is_part(name)
+        and info.last < offsets[name]
+        for name in offsets
+    )
+
+
+def go_on(snapshot: Snapshot, wanted: WantedFragment) -> tuple[Instructions, WantedFragment | None]:
+    """Record where a fragment goes on after its pause: nothing of the time between is made up for, but what a live
+    source wrote before it rested, too.
+
+    Where a batch was cut short what it read may be gone: then it begins a new checkpoint, too. Returned with the chain
+    that its checkpoint belongs to from then on.
+    """
+    records = snapshot.records
+    known = records.known
+    is_same = known is None or set(known.inputs) == set(wanted.inputs)
+    if known is not None and not (is_same and records.progress.is_done and not _has_other_channel(snapshot)):
+        steps, whole = _succeed_itself(snapshot, known, wanted)
+        return (*steps, RecordPause(paused=False)), whole
+    begun = records.begun or RestorePoint()
+    source_offset = records.progress.source_offset or begun.source_offset
+    offsets = {item.channel: _goes_on_at(snapshot, item.channel) for item in wanted.inputs}
+    source_offset = source_offset and _due_now(snapshot, source_offset)
+    begun = replace(begun, source_offset=source_offset, offsets={**begun.offsets, **offsets})
+    return (RecordBegun(begun), RecordPause(paused=False)), known
+
+
+def _goes_on_at(snapshot: Snapshot, channel: str) -> Offset | None:
+    """Its place; where it kept that, it may have read further than it has said."""
+    registered, read = snapshot.offset_registered(channel), snapshot.records.progress.offsets.get(channel)
+    return max(registered, read) if keys.is_intake(channel) and registered and read else registered
+
+
+def _succeed_itself(
+    snapshot: Snapshot, known: WantedFragment, wanted: WantedFragment
+) -> tuple[Instructions, WantedFragment]:
+    """Go on from a fresh checkpoint: what it reads moved to other channels meanwhile, which the old one lacks."""
+    records = snapshot.records
+    whole = replace(wanted, tasks=known.tasks)
+    before, batches = records.begun or RestorePoint(), records.progress.batch + 1
+    begun = restore_point_of(whole, [_left_by(snapshot, known)])
+    # Its batches are numbered anew, its blocks are not: neither those of its streams nor those of their parts.
+    batch_bases = {
+        name: max(begun.batch_bases.get(name, 0), before.batch_bases.get(name, 0) + batches)
+        for name in whole.written}
+    passed = _passed(snapshot)
+    state = replace(state_left(records), tasks=frozenset(task.id for task in whole.tasks))
+    boundaries = tuple(name for name in snapshot.control if PART not in name)
+    return (
+        RecordBegun(replace(begun, batch_bases=batch_bases, offsets=passed), state),
+        ClearCheckpoint(),
+        *((DropControl(boundaries),) if boundaries else ()),
+        RecordChain(whole),
+        *(Commit(channel, offset) for channel, offset in passed.items()),
+    ), whole
+
+
+def _passed(snapshot: Snapshot) -> dict[str, Offset]:
+    """How far the old checkpoint had planned in channels that are there still: not to be read again."""
+    offsets = snapshot.records.progress.offsets
+    return {
+        name: offsets[name] for name in offsets
+        if (info := snapshot.channels.get(name)) is not None and offsets[name] <= info.last
+    }

@@ -1,0 +1,239 @@
+"""Channels as Spark sees them: streaming DataFrames to read, valves to write, and the settings they need."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from pathlib import Path
+from types import MappingProxyType
+
+import redis
+from pyspark.sql import DataFrame, SparkSession, functions
+from pyspark.sql.types import StructType
+
+from scheduler.contracts.offsets import Offset
+
+from . import keys
+from .channel_config import ChannelConfig
+from .jvm import build
+from .open_streams import OPEN_MS
+
+_THREAD = "_weir_thread"
+
+
+class ChannelNotOpen(RuntimeError):
+    """A channel was read before it was opened: its schema is not known yet."""
+
+
+def spark_conf(config: ChannelConfig) -> dict[str, str]:
+    """Entries of the session's configuration that channels need; builds the jar where it is not up to date.
+
+    Raises
+    ------
+    workers.engine.channels.jvm.build.BuildFailed
+        The jar is not there and cannot be built.
+    """
+    jar = str(build.provide(config.data_dir.resolve(), given=config.jar))
+    return {
+        "spark.driver.extraClassPath": jar, "spark.executor.extraClassPath": jar, "spark.jars": jar,
+        # Hadoop's own local file system forks a chmod for each file of a checkpoint, several times in every batch.
+        "spark.hadoop.fs.file.impl": "weir.LocalFiles",
+        # A kill while a query's first offsets are written leaves a temporary file there, which Spark takes for another
+        # query's checkpoint, and never starts. Checkpoints are a fragment's own.
+        "spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart": "false",
+        # Real-time mode: valves publish, so a query may end in Spark's noop, which is not on its list of sinks; each
+        # batch writes its own offsets and commit; and no query in this mode has state, in whichever format.
+        "spark.sql.streaming.realTimeMode.allowlistCheck": "false",
+        "spark.sql.streaming.realTimeMode.asyncProgressTrackingByDefault.enabled": "false",
+        "spark.sql.streaming.realTimeMode.dangerouslyAllowCheckpointV1.enabled": "true",
+    }
+
+
+def read_channels(
+    spark: SparkSession, config: ChannelConfig, *, inputs: Sequence[str | Sequence[str]], reader: str,
+    writes: Sequence[str] = (), begin: Mapping[str, Offset] = MappingProxyType({}), threads: int = 1, gate: str = "",
+    real_time: bool = False, idle_ms: int = 0,
+) -> DataFrame:
+    """The interleaved events of some streams, as one streaming DataFrame.
+
+    Parameters
+    ----------
+    spark : SparkSession
+        A session with :func:`spark_conf`.
+    inputs : sequence of str, or of sequences of str
+        Streams, each by the channels that carry it (one channel may stand for itself): one source each, whose channels
+        may be others when the query starts again. Columns that only some streams have are null in events of the others.
+    reader : str
+        The fragment that reads: registered with every one of the channels before the query starts.
+    writes : sequence of str
+        Channels that the query writes: while one of them is full, no new batch is planned.
+    begin : mapping of str to Offset
+        By channel, the entry up to which everything is left out, though the checkpoint is not as far: where a reader
+        that was paused goes on.
+    threads : int
+        Into how many partitions each batch is cut, in order; :func:`gather` puts them together again.
+    gate : str
+        The token of a query that stands by (``Channels.open_gate``): it reads nothing, and need not be registered,
+        until it is told to.
+    real_time : bool
+        Whether its batches are open (:mod:`workers.engine.channels.open_streams`): one stream, on one thread.
+    idle_ms : int
+        After how long without events there is a batch without any, once; 0: none.
+
+    Raises
+    ------
+    ChannelNotOpen
+        A channel is not open, so that its schema is unknown.
+    """
+    groups = [(group,) if isinstance(group, str) else tuple(group) for group in inputs]
+    siblings = ",".join(channel for group in groups for channel in group)
+    with redis.Redis.from_url(config.redis_url) as client:
+        schemas = [_schema(client, group) for group in groups]
+    streams = []
+    for index, (group, schema) in enumerate(zip(groups, schemas, strict=True)):
+        options = {
+            "channels": ",".join(group), "reader": reader, "writes": ",".join(writes), "siblings": siblings,
+            # One input waits for all; the others would only add their waiting to its.
+            "wait_ms": config.wait_ms if index == 0 else 0,
+            "max_blocks": max(config.max_blocks, config.blocks_each * len(group)), "max_rows": config.max_rows,
+            "threads": threads, "spill": str(config.spill or config.data_dir / "spill"),
+            "begin": json.dumps({channel: begin[channel] for channel in group if channel in begin}), "gate": gate,
+            "real_time": OPEN_MS if real_time else 0, "idle_ms": idle_ms,
+        }
+        streams.append(_read(spark, config, "weir.ChannelProvider", options, schema))
+    if len(streams) == 1:
+        return streams[0]
+    both = reduce(lambda left, right: left.unionByName(right, allowMissingColumns=True), streams)
+    return both.coalesce(threads)
+
+
+def gather(events: DataFrame, *, threads: int) -> DataFrame:
+    """What a task made of a batch that was read in ``threads`` partitions, in one partition, in the order of the batch.
+
+    Partition i of the threads becomes partition i behind an exchange, which lets all of them run at the same time; one
+    task then reads these in their order. No row overtakes another: each of the exchange's partitions has one writer.
+    """
+    if threads == 1:
+        return events
+    numbered = events.coalesce(threads).withColumn(_THREAD, functions.spark_partition_id())
+    return numbered.repartitionById(threads, _THREAD).coalesce(1).drop(_THREAD)
+
+
+def read_ticks(
+    spark: SparkSession, config: ChannelConfig, *, name: str, rate_per_s: float | None = None,
+    schedule_file: Path | str | None = None, limit: int | None = None, writes: Sequence[str] = (),
+    repeat_ms: int = 0, repeat_time_ms: int | None = None, begin: Mapping[str, int] | None = None,
+    gate: str = "", real_time: bool = False,
+) -> DataFrame:
+    """Sequence numbers on a schedule: ``_seq``, ``_time`` and ``_born``; what every source is made from.
+
+    Parameters
+    ----------
+    spark : SparkSession
+        A session with :func:`spark_conf`.
+    name : str
+        The fragment that the source begins: a pause and ``throttled_by`` go by this name.
+    rate_per_s : float, optional
+        Constant rate, events per second; or else
+    schedule_file : path, optional
+        When each number is due, as :func:`workers.engine.channels.tick_schedule.write_schedule` writes it.
+    limit : int, optional
+        How many numbers there are in all; without one a rate never ends.
+    writes : sequence of str
+        Channels that the query writes: while one of them is full, no new batch is planned.
+    repeat_ms, repeat_time_ms : int, optional
+        Repeat a schedule without end, ``repeat_ms`` later each time, the recorded times moved on by
+        ``repeat_time_ms`` (as much, if not given).
+    begin : mapping, optional
+        The offset to begin with, ``next`` (the first number) and ``t0`` (when number 0 was due); 0 and now, if not
+        given. A checkpoint that has planned that number goes on from where it is.
+    gate : str
+        The token of a query that stands by: it makes nothing until it is told to, and where to begin.
+    real_time : bool
+        Whether its batches are open.
+    """
+    if (rate_per_s is None) == (schedule_file is None):
+        raise ValueError("ticks come at a rate or on a schedule: give one of the two")
+    options: dict[str, object] = {
+        "reader": name, "writes": ",".join(writes), "wait_ms": config.wait_ms, "max_rows": config.max_rows,
+        "catch_up_ms": config.catch_up_ms, "gate": gate, "real_time": OPEN_MS if real_time else 0,
+    }
+    if rate_per_s is not None:
+        options["rate_per_s"] = rate_per_s
+    else:
+        options["schedule_file"] = str(Path(schedule_file).resolve())
+        options["repeat_ms"] = repeat_ms
+        options["repeat_time_ms"] = repeat_ms if repeat_time_ms is None else repeat_time_ms
+    if limit is not None:
+        options["limit"] = limit
+    if begin is not None:
+        options["begin"] = json.dumps({"t0": begin["t0"], "next": begin["next"]})
+    return _read(spark, config, "weir.TicksProvider", options, None)
+
+
+def valve(
+    events: DataFrame, config: ChannelConfig, *, fragment: str, position: int, channel: str, fence: int,
+    batch_base: int = 0, gate: str = "", task: str = "",
+) -> DataFrame:
+    """Put a valve behind a task: count its events, publish them while its outlet is open, pass them on or not.
+
+    The result has one partition: one writer numbers a channel's blocks, and a stateful operator behind it needs no
+    shuffle where ``spark.sql.shuffle.partitions`` is 1.
+
+    Parameters
+    ----------
+    fragment, position : str, int
+        Whose control and meters the valve obeys and feeds.
+    channel : str
+        Where to publish; the channel need not be open before the outlet is.
+    fence : int
+        The token taken when the query started (``Channels.take_fence``).
+    batch_base : int
+        What a block's number begins with: its batch is added. More than 0 in a channel that was taken over, so that
+        numbers keep growing there.
+    gate : str
+        The token of a query that stands by: ``fence`` and ``batch_base`` are those that it is told when its turn comes.
+    task : str, optional
+        The running task whose stream it is: under this name its newest events are found, wherever it runs.
+    """
+    jvm_valve = events.sparkSession._jvm.weir.Valve
+    behind = jvm_valve.behind(
+        events._jdf, config.redis_url, task or f"{fragment}.{position}", fragment, position, channel, fence, batch_base,
+        config.block_rows, gate
+    )
+    return DataFrame(behind, events.sparkSession)
+
+
+def count_late(events: DataFrame, config: ChannelConfig, *, fragment: str, position: int) -> DataFrame:
+    """A fold's stream without the rows that only say how many events were late (``workers.library.state.LATE``); they
+    count in the meter of the fragment's task.
+    """
+    counted = events.sparkSession._jvm.weir.LateEvents.counted(events._jdf, config.redis_url, fragment, position)
+    return DataFrame(counted, events.sparkSession)
+
+
+def _schema(client: redis.Redis, group: Sequence[str]) -> StructType:
+    """The schema of a stream, which is the same in all channels that carry it."""
+    schemas = []
+    for channel in group:
+        text = client.hget(keys.meta(channel), "schema")
+        if text is None:
+            raise ChannelNotOpen(f"Channel {channel} is not open.")
+        schemas.append(StructType.fromJson(json.loads(text)))
+    for channel, schema in zip(group, schemas, strict=True):
+        if schema.simpleString() != schemas[0].simpleString():
+            raise ValueError(
+                f"channels {group[0]} and {channel} do not carry the same stream: "
+                f"{schemas[0].simpleString()} and {schema.simpleString()}"
+            )
+    return schemas[0]
+
+
+def _read(
+    spark: SparkSession, config: ChannelConfig, provider: str, options: dict[str, object], schema: StructType | None
+) -> DataFrame:
+    reader = spark.readStream.format(provider).option("redis_url", config.redis_url)
+    for option, value in options.items():
+        reader = reader.option(option, str(value))
+    return (reader.schema(schema) if schema is not None else reader).load()

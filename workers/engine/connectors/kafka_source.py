@@ -1,0 +1,344 @@
+"""Kafka: several topics, each partition from its own offset; positions are in the broker of Weir, not in Kafka.
+
+Partitions are assigned by hand and no group is joined, so that nothing is rebalanced and a position that was written
+with a block is the only truth. Partitions that are added to a topic are read from their beginning.
+
+Not every offset is a message: ends of transactions and messages of those that were given up have one, too. A partition
+that is read to its end is behind them all, as its end says, and none of them is taken for an event that was lost.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+from workers.library.live_events import AVRO
+from workers.library.reach import require_allowed
+
+from .avro import Registry
+from .contract import (
+    LINGER_S,
+    MOST_BYTES,
+    MOST_MESSAGES,
+    DeadLetter,
+    Message,
+    Opening,
+    Polled,
+    Position,
+    SourceAway,
+    SourceRefused,
+)
+from .formats import SAMPLE_BYTES, UnreadableMessage
+
+TIMEOUT_S = 10.0  # of a question to the cluster
+LOOK_S = 30.0  # between two looks for new partitions
+USUAL_PORT = 9092
+LOOK_TIMEOUT_S = 4.0  # of a question to the cluster, of somebody who waits
+MOST_LOOKED_AT = 1_000  # messages of a look, over all partitions
+AT_ONCE = 100  # messages that are taken before it is looked at how large they are
+
+
+def open_kafka(opening: Opening) -> KafkaReader:
+    """Read topics from their positions, or from where the config says."""
+    _require_servers(opening)
+    return KafkaReader(opening)
+
+
+def look_at_kafka(opening: Opening, count: int) -> Iterator[Polled]:
+    """The newest messages by their times: the ends of all partitions, read without a group and without a commit."""
+    _require_servers(opening)
+    reader = _EndsReader(opening, count)
+    try:
+        yield from reader.newest()
+    finally:
+        reader.close(for_good=True)
+
+
+def _require_servers(opening: Opening) -> None:
+    for server in opening.config["servers"]:
+        require_allowed(server, usual_port=USUAL_PORT)
+
+
+class KafkaReader:
+    """A consumer of some topics."""
+
+    timeout_s = TIMEOUT_S
+
+    def __init__(self, opening: Opening) -> None:
+        import confluent_kafka
+
+        self._kafka = confluent_kafka
+        self._config = opening.config
+        self._topics = list(opening.config["topics"])
+        self._away = ""
+        self._registry = None if opening.config.get("format") != AVRO else Registry(
+            opening.config["registry"], user=opening.config.get("registry_user") or "",
+            password=opening.config.get("registry_password") or "")
+        try:
+            self._consumer = confluent_kafka.Consumer(_options(opening, self._on_error))
+        except confluent_kafka.KafkaException as error:
+            raise SourceRefused(
+                f"The config does not work: {error.args[0].str()}.",
+                remedy="Keep ca, certificate and private_key as PEM, from BEGIN to END.") from None
+        try:
+            self._offsets = self._begin(opening.position)
+            self._assign()
+        except BaseException:
+            self._consumer.close()
+            raise
+        self._look_at_s = time.monotonic() + LOOK_S
+
+    def position(self) -> Position:
+        return {"offsets": {topic: dict(parts) for topic, parts in self._offsets.items()}}
+
+    def poll(self, timeout_s: float) -> Polled:
+        if time.monotonic() >= self._look_at_s:
+            self._look_for_partitions()
+        raw = self._consume(timeout_s)
+        polled = self._taken(raw)
+        if not raw and self._away:
+            raise SourceAway(f"No Kafka server answers: {self._away}", remedy="It is tried again by itself.")
+        if polled.messages:
+            self._away = ""
+        return polled
+
+    def _taken(self, raw: list[Any]) -> Polled:
+        """What the client gave, as messages and dead letters, and the position after it."""
+        messages: list[Message] = []
+        lost: list[DeadLetter] = []
+        for message in raw:
+            if message.error() is not None and message.error().code() == self._kafka.KafkaError._PARTITION_EOF:
+                self._ended(message)
+                continue
+            if message.error() is not None:
+                lost += self._failed(message)
+                continue
+            topic, partition, offset = message.topic(), message.partition(), message.offset()
+            place = f"{topic}[{partition}] at {offset}"
+            extras = self._extras(message)
+            of = f"{topic}[{partition}]"
+            if message.value() is not None and self._registry is not None:
+                try:
+                    messages.append(Message(
+                        place=place, values=self._registry.values_of(message.value()), extras=extras, partition=of))
+                except UnreadableMessage as error:
+                    lost.append(DeadLetter(str(error), place, message.value()[:SAMPLE_BYTES]))
+            elif message.value() is not None:
+                messages.append(Message(message.value(), place, extras=extras, partition=of))
+            elif "kafka_key" in extras:
+                messages.append(Message(
+                    place=place, values={}, extras=extras, at_ms=self._time_ms(message), partition=of))
+            else:
+                lost.append(DeadLetter("has no value: it says that its key is deleted", place, message.key() or b""))
+            self._offsets.setdefault(topic, {})[str(partition)] = offset + 1
+        return Polled(messages, self.position(), lost)
+
+    def _consume(self, timeout_s: float) -> list[Any]:
+        """What has come, as far as a poll may give: large messages are taken few at a time."""
+        raw = self._consumer.consume(1, timeout=timeout_s)
+        size = sum(len(message) for message in raw)
+        deadline = time.monotonic() + LINGER_S
+        while raw and len(raw) < MOST_MESSAGES and size < MOST_BYTES:
+            left_s = deadline - time.monotonic()
+            room = (MOST_BYTES - size) * len(raw) // max(size, 1)
+            more = self._consumer.consume(
+                max(1, min(AT_ONCE, MOST_MESSAGES - len(raw), room)), timeout=max(0.0, left_s))
+            if not more:
+                break
+            raw += more
+            size += sum(len(message) for message in more)
+        return raw
+
+    def _extras(self, message: Any) -> dict[str, Any]:
+        """What the config includes beside the content."""
+        extras = {
+            "kafka_key": message.key, "kafka_topic": message.topic, "kafka_partition": message.partition,
+            "kafka_offset": message.offset, "kafka_headers": lambda: _headers(message.headers()),
+            "kafka_time": lambda: self._time_ms(message)}
+        return {name: extras[name]() for name in self._config["include"]}
+
+    def _time_ms(self, message: Any) -> int | None:
+        kind, at_ms = message.timestamp()
+        return None if kind == self._kafka.TIMESTAMP_NOT_AVAILABLE else at_ms
+
+    def _ended(self, message: Any) -> None:
+        """A partition is read to its end: nothing before that is still to come."""
+        offsets = self._offsets.get(message.topic(), {})
+        part = str(message.partition())
+        if part in offsets:
+            offsets[part] = max(offsets[part], message.offset())
+
+    def written(self) -> None:
+        return  # Kafka keeps what it keeps
+
+    def rest(self, timeout_s: float) -> None:
+        time.sleep(timeout_s)
+
+    def close(self, *, for_good: bool) -> None:
+        self._consumer.close()
+        if self._registry is not None:
+            self._registry.close()
+
+    def _begin(self, known: Position | None) -> dict[str, dict[str, int]]:
+        """The offsets to begin at, by topic and partition: those that are known, else where the config says. A topic
+        that was made anew may have fewer partitions than were known."""
+        parts_of = {topic: self._partitions(topic) for topic in self._topics}
+        known_of = (known or {}).get("offsets", {})
+        offsets = {
+            topic: {part: at for part, at in known_of.get(topic, {}).items() if int(part) in parts_of[topic]}
+            for topic in self._topics}
+        missing = [
+            self._kafka.TopicPartition(topic, partition)
+            for topic in self._topics for partition in parts_of[topic] if str(partition) not in offsets[topic]]
+        for topic, partition, offset in self._first(missing, start="oldest" if known else self._config["start"]):
+            offsets[topic][str(partition)] = offset
+        return offsets
+
+    def _first(self, missing: list[Any], *, start: str) -> list[tuple[str, int, int]]:
+        """Where partitions begin that have no offset yet."""
+        beginnings = []
+        timed = {}
+        if start not in ("newest", "oldest"):
+            at_ms = _start_ms(start)
+            times = [self._kafka.TopicPartition(part.topic, part.partition, at_ms) for part in missing]
+            timed = {(part.topic, part.partition): part.offset
+                     for part in self._ask(lambda: self._consumer.offsets_for_times(times, timeout=self.timeout_s))}
+        for part in missing:
+            low, high = self._marks(part)
+            at = timed.get((part.topic, part.partition), -1)
+            beginnings.append((part.topic, part.partition, low if start == "oldest" else at if at >= 0 else high))
+        return beginnings
+
+    def _partitions(self, topic: str) -> list[int]:
+        metadata = self._ask(lambda: self._consumer.list_topics(topic, timeout=self.timeout_s)).topics.get(topic)
+        if metadata is None or metadata.error is not None or not metadata.partitions:
+            why = metadata.error.str() if metadata is not None and metadata.error is not None else "it is not there"
+            raise SourceRefused(
+                f"The topic {topic} cannot be read: {why}.",
+                remedy="Make the topic, or let the user of the config read it; it is tried again by itself.")
+        return sorted(metadata.partitions)
+
+    def _look_for_partitions(self) -> None:
+        self._look_at_s = time.monotonic() + LOOK_S
+        before = self.position()["offsets"]
+        after = self._begin({"offsets": before})
+        if after != before:
+            self._offsets = after
+            self._assign()
+
+    def _assign(self) -> None:
+        self._consumer.assign([
+            self._kafka.TopicPartition(topic, int(partition), offset)
+            for topic, parts in self._offsets.items() for partition, offset in parts.items()])
+
+    def _failed(self, message: Any) -> list[DeadLetter]:
+        """What an error means that came in place of a message: what is gone is told, the rest is tried again."""
+        error, codes = message.error(), self._kafka.KafkaError
+        if error.code() in (codes._AUTO_OFFSET_RESET, codes.OFFSET_OUT_OF_RANGE) and message.topic():
+            return self._gone(message.topic(), message.partition())
+        if error.code() in (codes._ALL_BROKERS_DOWN, codes._TRANSPORT, codes._RESOLVE, codes._TIMED_OUT):
+            raise SourceAway(f"No Kafka server answers: {error.str()}.", remedy="It is tried again by itself.")
+        raise SourceRefused(f"Kafka refuses: {error.str()}.", remedy="See to the topic and to who may read it.")
+
+    def _gone(self, topic: str, partition: int) -> list[DeadLetter]:
+        """Events that Kafka deleted before they were read: told, and read on behind them."""
+        part = self._kafka.TopicPartition(topic, partition)
+        low, high = self._marks(part)
+        was = self._offsets[topic][str(partition)]
+        if low <= was <= high:  # told before
+            return []
+        self._offsets[topic][str(partition)] = low if was < low else high
+        self._assign()
+        if was < low:
+            reason = f"up to {low - was} events were deleted by Kafka before they were read (its own marks count, too)"
+        else:
+            reason = f"the topic ends at {high}, before the position {was}: it was made anew, and is read from its end"
+        return [DeadLetter(reason, f"{topic}[{partition}] from {was}")]
+
+    def _marks(self, part: Any) -> tuple[int, int]:
+        """The first offset that a partition has, and the one behind its last."""
+        return self._ask(lambda: self._consumer.get_watermark_offsets(part, timeout=self.timeout_s))
+
+    def _ask(self, question: Any) -> Any:
+        try:
+            return question()
+        except self._kafka.KafkaException as error:
+            cause = error.args[0]
+            if cause.code() in (self._kafka.KafkaError._TRANSPORT, self._kafka.KafkaError._TIMED_OUT,
+                                self._kafka.KafkaError._ALL_BROKERS_DOWN, self._kafka.KafkaError._RESOLVE):
+                raise SourceAway(
+                    f"No Kafka server answers: {self._away or cause.str()}.", remedy="It is tried again by itself."
+                ) from None
+            raise SourceRefused(f"Kafka refuses: {cause.str()}.", remedy="See to the config.") from None
+
+    def _on_error(self, error: Any) -> None:
+        """What the client says beside messages; on the thread that polls."""
+        if error.code() in (self._kafka.KafkaError._ALL_BROKERS_DOWN, self._kafka.KafkaError._AUTHENTICATION):
+            self._away = error.str()
+
+
+class _EndsReader(KafkaReader):
+    """A consumer of the last messages of each partition."""
+
+    timeout_s = LOOK_TIMEOUT_S
+
+    def __init__(self, opening: Opening, count: int) -> None:
+        self._count = count
+        self._at_end: set[tuple[str, int]] = set()
+        super().__init__(opening)
+
+    def newest(self) -> Iterator[Polled]:
+        """What the partitions end with; where all are empty, what comes first."""
+        raw: list[Any] = []
+        partitions = sum(map(len, self._offsets.values()))
+        yield Polled()
+        while not raw or len(self._at_end) < partitions:
+            got = self._consume(0.5)
+            if not got and self._away:
+                raise SourceAway(f"No Kafka server answers: {self._away}")
+            raw += [message for message in got if message.error() is None]
+            lost = list(self._taken([message for message in got if message.error() is not None]).lost)
+            yield Polled(lost=lost)
+        raw.sort(key=lambda message: message.timestamp()[1])
+        yield self._taken(raw[-self._count:])
+
+    def _first(self, missing: list[Any], *, start: str) -> list[tuple[str, int, int]]:
+        each = max(1, min(self._count, MOST_LOOKED_AT // max(1, len(missing))))
+        watermarks = [(part, self._marks(part)) for part in missing]
+        return [(part.topic, part.partition, max(low, high - each)) for part, (low, high) in watermarks]
+
+    def _ended(self, message: Any) -> None:
+        self._at_end.add((message.topic(), message.partition()))
+
+
+def _options(opening: Opening, on_error: Any) -> dict[str, Any]:
+    config = opening.config
+    options = {
+        "bootstrap.servers": ",".join(config["servers"]), "group.id": f"weir-{opening.task}",
+        "client.id": f"weir-{opening.task[:12]}", "enable.auto.commit": False, "enable.partition.eof": True,
+        "auto.offset.reset": "error", "isolation.level": "read_committed", "error_cb": on_error,
+        "allow.auto.create.topics": False, "security.protocol": config["security"],
+        "queued.max.messages.kbytes": 8192, "fetch.wait.max.ms": 500, "log_level": 0,
+        "topic.metadata.refresh.interval.ms": 300_000}
+    if config["security"].startswith("sasl"):
+        options |= {"sasl.mechanism": config["mechanism"], "sasl.username": config["username"] or "",
+                    "sasl.password": config["password"] or ""}
+    if config["ca"]:
+        options["ssl.ca.pem"] = config["ca"]
+    if config["certificate"]:
+        options |= {"ssl.certificate.pem": config["certificate"], "ssl.key.pem": config["private_key"]}
+    return options
+
+
+def _headers(headers: list[tuple[str, bytes | None]] | None) -> str:
+    """Headers as a JSON list of pairs: a name may come more than once."""
+    return json.dumps([
+        [name, None if value is None else value.decode(errors="backslashreplace")] for name, value in headers or ()])
+
+
+def _start_ms(start: str) -> int:
+    time_ = datetime.fromisoformat(start)
+    return int((time_ if time_.tzinfo else time_.replace(tzinfo=UTC)).timestamp() * 1000)

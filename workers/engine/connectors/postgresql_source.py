@@ -1,0 +1,246 @@
+"""PostgreSQL: a table that grows, read by a column whose values only rise, a look every few seconds.
+
+Numbers are handed out before transactions end, so that a row may appear behind others that were read already. A look
+therefore stops before the first row whose transaction is not older than all that are under way.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any
+
+from workers.library import databases
+
+from .certificates import as_file
+from .contract import MOST_MESSAGES, DeadLetter, Message, Opening, Polled, Position, SourceAway, SourceRefused
+
+PATIENCE_MS = 30_000  # of one look
+LOOK_PATIENCE_MS = 4_000  # of one look, of somebody who waits
+# A machine that is gone without a word is noticed, as a server is that no longer answers a statement in time.
+# Types whose values Python has as the server does; all others come as the server writes them, so that none is changed
+# on the way, and none (a time of 24:00, a range without end, a number of 5,000 digits) cannot be loaded.
+_LOADED = frozenset({"bool", "int2", "int4", "int8", "oid", "float4", "float8", "bytea"})
+ALIVE = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3, "tcp_user_timeout": PATIENCE_MS}
+
+
+def open_postgresql(opening: Opening) -> PostgresqlReader:
+    """Read a table from where it was left, or from where the config says."""
+    return PostgresqlReader(opening, _facts(opening))
+
+
+def look_at_postgresql(opening: Opening, count: int) -> Iterator[Polled]:
+    """The rows with the highest values of the column that grows; where there are none, the first that come."""
+    reader = _NewestReader(opening, _facts(opening), count)
+    try:
+        yield Polled()
+        while not (polled := reader.poll(0.5)).messages:
+            yield polled
+        yield polled
+    finally:
+        reader.close(for_good=True)
+
+
+def _facts(opening: Opening) -> dict[str, str]:
+    """What the driver takes of the secret, once it is known that its host is allowed."""
+    place = databases.locate(opening.config["database"])
+    if not place.facts:
+        raise SourceRefused("The secret “database” is no address of PostgreSQL.",
+                            remedy="Keep postgresql://user:password@host/name as the secret.")
+    return dict(place.facts)
+
+
+class PostgresqlReader:
+    """A connection on which nothing can be written, and the value after which rows are new."""
+
+    patience_ms = PATIENCE_MS
+
+    def __init__(self, opening: Opening, facts: dict[str, str]) -> None:
+        import psycopg
+
+        self._psycopg = psycopg
+        self._table, self._column = opening.config["table"], opening.config["column"]
+        self._every_s = float(opening.config["every"])
+        self._names = list(opening.config["columns"])
+        self._due_s = 0.0
+        options = (
+            f"-c default_transaction_read_only=on -c statement_timeout={self.patience_ms} -c timezone=UTC "
+            "-c datestyle=ISO")
+        with ExitStack() as files:
+            ca = opening.config.get("ca")
+            trusted = {"sslmode": "verify-full", "sslrootcert": str(files.enter_context(as_file(ca)))} if ca else {}
+            try:
+                self._connection = psycopg.connect(
+                    **{**facts, **trusted}, **ALIVE, options=options, connect_timeout=min(10, self.patience_ms // 1000),
+                    autocommit=True)
+            except psycopg.OperationalError as error:
+                raise self._unreached(error) from None
+        try:
+            self._load_as_text()
+            self._query, self._places = self._prepare()
+            self._after = opening.position["after"] if opening.position else self._begin(opening.config["start"])
+        except BaseException:
+            self._connection.close()
+            raise
+
+    def position(self) -> Position:
+        return {"after": self._after}
+
+    def poll(self, timeout_s: float) -> Polled:
+        wait_s = self._due_s - time.monotonic()
+        if wait_s > 0:
+            time.sleep(min(wait_s, timeout_s))
+            if wait_s > timeout_s:
+                return Polled()
+        after = self._after
+        try:
+            messages, lost = self._settled(MOST_MESSAGES)
+        except self._psycopg.DataError as error:  # not of a row: the place where it was left is none of the column's
+            raise self._unread(error) from None
+        count = len(messages) + len(lost)
+        self._due_s = time.monotonic() + (0 if count == MOST_MESSAGES else self._every_s)
+        return Polled(messages, None if self._after == after else self.position(), lost)
+
+    def written(self) -> None:
+        return  # the table keeps its rows
+
+    def rest(self, timeout_s: float) -> None:
+        time.sleep(timeout_s)
+
+    def close(self, *, for_good: bool) -> None:
+        self._connection.close()
+
+    def _settled(self, most: int) -> tuple[list[Message], list[DeadLetter]]:
+        """The next rows, and those of them that cannot be read: where one cannot, each is asked for alone."""
+        try:
+            return [self._message(row) for row in self._rows(self._query, most)], []
+        except (self._psycopg.DataError, ValueError) as error:
+            if most == 1:
+                return [], [DeadLetter(f"cannot be read: {_first_line(error)}", self._place(at))
+                            for at, _ in self._rows(self._places, 1)]
+        messages: list[Message] = []
+        lost: list[DeadLetter] = []
+        while len(messages) + len(lost) < most:
+            message, dead = self._settled(1)
+            if not message and not dead:
+                break
+            messages += message
+            lost += dead
+        return messages, lost
+
+    def _rows(self, query: Any, most: int) -> list[tuple]:
+        """The next rows that are settled, which count as read."""
+        rows = self._ask(query, {"after": self._after, "most": most})
+        complete = list(itertools.takewhile(lambda row: row[-1], rows))
+        if complete:
+            self._after = complete[-1][-2]
+        return complete
+
+    def _message(self, row: tuple) -> Message:
+        *values, at, _ = row
+        return Message(place=self._place(at), values=dict(zip(self._names, values, strict=True)))
+
+    def _place(self, at: str) -> str:
+        return f"{self._table}, {self._column} {at}"
+
+    def _load_as_text(self) -> None:
+        """Let all but the plainest values come as their text."""
+        from psycopg.types.string import TextLoader
+
+        adapters = self._connection.adapters
+        for info in self._psycopg.adapters.types:
+            if info.name not in _LOADED:
+                adapters.register_loader(info.oid, TextLoader)
+
+    def _prepare(self) -> tuple[Any, Any]:
+        """The query of a look, and that of its rows' places alone, once table and columns are known to be there."""
+        sql = self._psycopg.sql
+        table = sql.Identifier(*self._table.split("."))
+        attributes = self._ask(
+            "select attname::text, format_type(atttypid, atttypmod) from pg_attribute "
+            "where attrelid = to_regclass(%(table)s) and attnum > 0 and not attisdropped",
+            {"table": table.as_string(self._connection)})
+        kinds = dict(attributes)
+        if not kinds:
+            raise SourceRefused(
+                f"The table {self._table} is not there.", remedy="Make it, or let the user of the address see it.")
+        missing = [name for name in (self._column, *self._names) if name not in kinds]
+        if missing:
+            raise SourceRefused(
+                f"The table {self._table} has no column {', '.join(missing)}.", remedy=f"It has {', '.join(kinds)}.")
+        column = sql.Identifier(self._column)
+        look = sql.SQL(
+            # The column is named with its table: else "order by" would mean the text that is selected.
+            "select {names}grows.{column}::text, age(xmin) > "
+            "age((pg_snapshot_xmin(pg_current_snapshot())::text::bigint %% 4294967296)::text::xid) "
+            "from {table} as grows where %(after)s::text is null or grows.{column} > %(after)s::{kind} "
+            "order by grows.{column} limit %(most)s"
+        )
+        names = sql.SQL("").join(sql.SQL("{}, ").format(sql.Identifier("grows", name)) for name in self._names)
+        known = {"column": column, "table": table, "kind": sql.SQL(kinds[self._column])}
+        return look.format(names=names, **known), look.format(names=sql.SQL(""), **known)
+
+    def _begin(self, start: str) -> str | None:
+        if start == "oldest":
+            return None
+        sql = self._psycopg.sql
+        [(newest,)] = self._ask(sql.SQL("select max({})::text from {}").format(
+            sql.Identifier(self._column), sql.Identifier(*self._table.split("."))), {})
+        return newest
+
+    def _ask(self, query: Any, values: dict[str, Any]) -> list[tuple]:
+        try:
+            return self._connection.execute(query, values).fetchall()
+        except self._psycopg.OperationalError as error:
+            if isinstance(error, self._psycopg.errors.QueryCanceled):
+                raise SourceRefused(
+                    f"A look at {self._table} takes more than {self.patience_ms // 1000} s.",
+                    remedy=f"Make an index on {self._column}.") from None
+            raise self._unreached(error) from None
+        except self._psycopg.DataError:
+            raise
+        except self._psycopg.Error as error:
+            raise self._unread(error) from None
+
+    def _unread(self, error: Any) -> SourceRefused:
+        is_right = isinstance(error, self._psycopg.errors.InsufficientPrivilege)
+        return SourceRefused(
+            f"{self._table} cannot be read: {error.diag.message_primary or _first_line(error)}.",
+            remedy="Let the user of the address select from it." if is_right else
+            "See to the table and its columns, and whether the source still fits them.")
+
+    def _unreached(self, error: Exception) -> SourceAway | SourceRefused:
+        # The host is part of the secret: it is not named.
+        if "certificate" in str(error) or "SSL" in str(error):
+            return SourceRefused(
+                "The server of the secret “database” is not trusted, or speaks no TLS.",
+                remedy="Name its authority's certificate as “ca”, and the host as its certificate has it.")
+        if refused := databases.refusal_of(error):
+            return SourceRefused(
+                f"PostgreSQL refuses the {refused} of the secret “database”.", remedy="See to the secret.")
+        return SourceAway("The server of the secret “database” does not answer.", remedy="It is tried again by itself.")
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).splitlines()), type(error).__name__)[:200]
+
+
+class _NewestReader(PostgresqlReader):
+    """A reader that begins so that a table's last rows come."""
+
+    patience_ms = LOOK_PATIENCE_MS
+
+    def __init__(self, opening: Opening, facts: dict[str, str], count: int) -> None:
+        self._count = count
+        super().__init__(opening, facts)
+
+    def _begin(self, start: str) -> str | None:
+        sql = self._psycopg.sql
+        column = sql.Identifier("grows", self._column)  # with its table: else the text that is selected would be meant
+        last = self._ask(sql.SQL(
+            "select {column}::text from {table} as grows where {column} is not null "
+            "order by {column} desc offset %(most)s limit 1"
+        ).format(column=column, table=sql.Identifier(*self._table.split("."))), {"most": self._count})
+        return last[0][0] if last else None

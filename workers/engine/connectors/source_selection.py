@@ -1,0 +1,79 @@
+"""Which live sources a node is to read, and for whom: from its desired state. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+
+from scheduler.contracts.desired import DesiredState
+from scheduler.model.dataflow import Task
+from scheduler.model.task_types import TaskTypes
+from workers.engine.passing import Passed
+from workers.engine.sinks.sink_selection import wanted_sinks
+
+
+@dataclass(frozen=True, slots=True)
+class WantedSource:
+    """A live source: its task; the fragments that read it, each with those that it goes on with; those that may have a
+    place still (they hand over, or rest); and how it passes between nodes."""
+
+    task: Task
+    readers: Mapping[str, frozenset[str]]
+    staying: frozenset[str]
+    passed: Passed = field(default_factory=Passed)
+
+    @property
+    def known(self) -> frozenset[str]:
+        """Every fragment by which the source is known as the one that it was."""
+        return self.staying.union(self.readers, *self.readers.values(), self.passed.heirs)
+
+
+def wanted_sources(
+    desired: DesiredState, task_types: TaskTypes, *, let_go: Collection[str] = ()
+) -> dict[str, WantedSource]:
+    """The live sources of a node, by running task; one that is paused has no readers.
+
+    A source is read where the fragment runs that begins with it. One whose fragment hands over to another is read on;
+    one that goes on on another node, until that is let go.
+
+    Parameters
+    ----------
+    let_go : collection of str
+        The fragments of other nodes for which this node has let go what it held.
+    """
+    sources: dict[str, WantedSource] = {}
+    fragments = [*desired.wanted.values(), *desired.outgoing.values()]
+    for fragment in fragments:
+        head = fragment.tasks[0]
+        if head.type not in task_types or task_types[head.type].connector is None:
+            continue
+        known = sources.get(head.id, WantedSource(head, {}, frozenset()))
+        before = _line(desired, fragment.inherits)
+        if fragment.paused or fragment.id in desired.outgoing:
+            known = replace(known, staying=known.staying | before | {fragment.id})
+        else:
+            known = replace(known, readers={**known.readers, fragment.id: before})
+        sources[head.id] = replace(known, passed=known.passed.seen(desired, fragment))
+    for node, heirs in desired.remote_heirs.items():
+        for heir in heirs:
+            known = sources.get(heir.tasks[0].id)
+            if known is not None:
+                sources[known.task.id] = replace(known, passed=known.passed.followed_by(heir.id, node))
+    return {task: source for task, source in sources.items() if not source.passed.is_over(let_go)}
+
+
+def wants_connectors(desired: DesiredState, task_types: TaskTypes, *, let_go: Collection[str]) -> bool:
+    """Whether a node has a live source to read, or a sink to write."""
+    return bool(wanted_sources(desired, task_types, let_go=let_go) or wanted_sinks(desired, task_types, let_go=let_go))
+
+
+def _line(desired: DesiredState, names: tuple[str, ...]) -> frozenset[str]:
+    """Fragments, and all those before them whose work they go on with."""
+    ancestors: set[str] = set()
+    left = list(names)
+    while left:
+        name = left.pop()
+        if name not in ancestors:
+            ancestors.add(name)
+            left += desired.outgoing[name].inherits if name in desired.outgoing else ()
+    return frozenset(ancestors)

@@ -1,0 +1,304 @@
+"""The desired state of a node: built from the estate, published through the broker. Imports nothing of Spark.
+
+The values are in ``scheduler.contracts.desired``, their JSON Schema by ``scheduler.contracts.contract_schemas``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain
+
+import redis
+
+from scheduler.contracts.desired import (
+    DEFAULT_TRIGGER_MS,
+    DESIRED_STATES,
+    ChannelWriter,
+    DesiredState,
+    Input,
+    WantedFragment,
+    WantedSlot,
+)
+from scheduler.contracts.partitioning import Quota
+from scheduler.model.behind import Needed, needs_in
+from scheduler.model.dataflow import Task
+from scheduler.model.estate import Estate, fragments_upstream_first
+from scheduler.model.fragment import Fragment, RunningBundle, RunningTask, Slot, channel_id, node_of
+from scheduler.model.settings_of_fragments import USUAL
+from scheduler.model.task_types import TaskType
+from workers.engine.channels import keys
+
+# An older state never replaces a newer one, whichever of two publishers comes last.
+_PUBLISH = """
+local current = redis.call('GET', KEYS[1])
+if current then
+  local stands = cjson.decode(current)
+  local version, revision = tonumber(ARGV[1]), tonumber(ARGV[2])
+  if stands.version > version then return 0 end
+  if stands.version == version and (stands.revision or 0) > revision then return 0 end
+end
+redis.call('SET', KEYS[1], ARGV[3])
+redis.call('PUBLISH', ARGV[4], ARGV[5])
+return 1
+"""
+
+
+def desired_of(
+    estate: Estate, node: str, task_types: Mapping[str, TaskType], trigger_ms: int = DEFAULT_TRIGGER_MS,
+    needs: Mapping[str, Needed] | None = None,
+) -> DesiredState:
+    """What the estate wants of one node.
+
+    Parameters
+    ----------
+    estate : Estate
+        The estate to publish; its generation becomes the version, and its revision the revision.
+    node : str
+        The node's name; slots of other nodes are left out.
+    task_types : Mapping[str, TaskType]
+        The catalogue; every type that runs must be in it.
+    trigger_ms : int
+        Interval between the micro-batches of each query that has none of its own.
+    needs : mapping of str to Needed, optional
+        Who needs the first task of each fragment; by default told by the estate's dataflows, which a part of it lacks.
+
+    Returns
+    -------
+    DesiredState
+        Fragments upstream first within each slot.
+
+    Raises
+    ------
+    KeyError
+        A fragment reads a task that no fragment runs, or a task's type is not in the catalogue.
+    """
+    needed = needs_in(estate) if needs is None else needs
+    slots: dict[str, list[WantedFragment]] = {str(slot.index): [] for slot in estate.slots if slot.node == node}
+    for fragment_id in fragments_upstream_first(estate):
+        fragment = estate.fragments[fragment_id]
+        for bundle in fragment.queries:
+            slot = Slot.of(bundle.slot)
+            if slot.node == node:
+                wanted = _wanted(estate, fragment, bundle, task_types, trigger_ms)
+                slots.setdefault(str(slot.index), []).append(
+                    replace(wanted, inputs=_with_terms(estate, fragment, wanted.inputs, needed)))
+    heirs: dict[str, list[WantedFragment]] = {}
+    for fragment in sorted(estate.fragments.values(), key=lambda fragment: fragment.id):
+        for bundle in fragment.queries:
+            _, origin = fragment.inherited_by(bundle)
+            if origin == node != node_of(bundle.slot):
+                wanted = _wanted(estate, fragment, bundle, task_types, trigger_ms)
+                heirs.setdefault(node_of(bundle.slot), []).append(wanted)
+    return DesiredState(
+        version=estate.generation, revision=estate.revision, node=node, generation=estate.generation,
+        remote_heirs={other: tuple(fragments) for other, fragments in heirs.items()},
+        slots={index: WantedSlot(tuple(fragments)) for index, fragments in slots.items()})
+
+
+def publish(broker: redis.Redis, desired: DesiredState) -> bool:
+    """Store a node's desired state and wake its agent; False where a newer version stands already."""
+    text = DESIRED_STATES.dumps(desired)
+    return bool(broker.eval(
+        _PUBLISH, 1, keys.desired(desired.node), desired.version, desired.revision, text, keys.PUSH, desired.node))
+
+
+def read(broker: redis.Redis, node: str) -> DesiredState | None:
+    """The desired state of a node as it stands in the broker, or None.
+
+    Raises
+    ------
+    InvalidContract
+        What stands there is none.
+    """
+    text = broker.get(keys.desired(node))
+    return DESIRED_STATES.loads(text) if text else None
+
+
+def stands(broker: redis.Redis, desired: DesiredState) -> bool:
+    """Whether just this is the desired state of its node in the broker."""
+    text = broker.get(keys.desired(desired.node))
+    return text is not None and text.decode() == DESIRED_STATES.dumps(desired)
+
+
+def texts(broker: redis.Redis, nodes: Sequence[str]) -> list[bytes | None]:
+    """What stands in the broker for each of these nodes, as it is there."""
+    return broker.mget([keys.desired(node) for node in nodes]) if nodes else []
+
+
+def _wanted(
+    estate: Estate, fragment: Fragment, bundle: RunningBundle, task_types: Mapping[str, TaskType], trigger_ms: int
+) -> WantedFragment:
+    # A paused tail is in the fragment still, though its tasks may have left the estate: the slot that started the
+    # fragment keeps its own record of the whole chain.
+    tasks = [estate.tasks[task_id] for task_id in fragment.tasks if task_id in estate.tasks]
+    position = fragment.tasks.index
+    inherits, origin = fragment.inherited_by(bundle)
+    own = estate.settings.get(fragment.id, USUAL)
+    return WantedFragment(
+        id=bundle.id,
+        tasks=tuple(Task(task.id, task_types[task.type].name, dict(task.config)) for task in tasks),
+        inputs=_inputs(estate, fragment, bundle, tasks[0], task_types),
+        outlets={
+            position(task_id): frozenset(_undivided(estate, fragment, task_id)) for task_id in fragment.outlets},
+        active=fragment.active,
+        trigger_ms=trigger_ms if own.trigger_ms is None else own.trigger_ms,
+        real_time=own.real_time,
+        threads=bundle.threads,
+        inherits=inherits,
+        origin=origin,
+        channels=_taken_over(fragment, bundle),
+        heirs=_heirs(estate, fragment),
+        joins=_joins(estate, fragment),
+        routes=_routes(estate, fragment),
+        part_readers={
+            part.part: part.id for readers in fragment.outlets.values() for reader in readers
+            for part in estate.fragments[reader].bundles if part.part != part.id},
+        leaving=bundle.leaving,
+        writers=_writers(estate, fragment, bundle, tasks[0].parents) if bundle.leaving else {},
+    )
+
+
+def _taken_over(fragment: Fragment, bundle: RunningBundle) -> dict[int, str]:
+    """By position: the streams that stay in a channel that is not named after the bundle."""
+    channels = {position: fragment.channel_by(bundle, task_id) for position, task_id in enumerate(fragment.tasks)}
+    return {
+        position: channel for position, channel in channels.items() if channel != channel_id(bundle.id, position)}
+
+
+def _inputs(
+    estate: Estate, fragment: Fragment, bundle: RunningBundle, head: RunningTask, task_types: Mapping[str, TaskType]
+) -> tuple[Input, ...]:
+    """What a bundle reads: the streams of others, or, of a live source, what its connector writes."""
+    if task_types[head.type].connector is not None:
+        return (Input(keys.intake(head.id), head.id),)
+    return tuple(
+        Input(channel, parent, writer.leaving)
+        for parent in head.parents for channel, writer in estate.read_by(fragment, bundle, parent).items())
+
+
+def _with_terms(
+    estate: Estate, fragment: Fragment, inputs: Iterable[Input], needs: Mapping[str, Needed]
+) -> tuple[Input, ...]:
+    """Inputs with what becomes of a slow reader, where dataflows that do not need it need their writers."""
+    own = needs.get(fragment.tasks[0], Needed())
+    terms = {"shared": True, "when_behind": own.when_behind, "teams": own.teams}
+    return tuple(
+        replace(item, **terms) if _needed_by(estate, item.task, needs).dataflows > own.dataflows else item
+        for item in inputs)
+
+
+def _needed_by(estate: Estate, task_id: str, needs: Mapping[str, Needed]) -> Needed:
+    """Who needs the fragment that writes a task's stream, or a task of it: whoever reads it is among them."""
+    return needs.get(estate.fragments[estate.places[task_id][0]].tasks[0], Needed())
+
+
+def _writers(
+    estate: Estate, fragment: Fragment, bundle: RunningBundle, parents: Iterable[str]
+) -> dict[str, ChannelWriter]:
+    """By channel that a bundle reads: who writes it, at which position, and for which divided fragment."""
+    return {
+        channel: ChannelWriter(writer.id, estate.places[parent][1], fragment.id)
+        for parent in parents for channel, writer in estate.read_by(fragment, bundle, parent).items()
+    }
+
+
+def _undivided(estate: Estate, fragment: Fragment, task_id: str) -> list[str]:
+    """The readers of a stream that read the whole of it."""
+    return sorted(reader for reader in fragment.outlets[task_id] if not estate.fragments[reader].divided)
+
+
+def _routes(estate: Estate, fragment: Fragment) -> dict[int, dict[str, Quota]]:
+    """By position: the divided readers of the stream, and how it is divided among their bundles."""
+    routes: dict[int, dict[str, Quota]] = {}
+    for task_id, readers in fragment.outlets.items():
+        divided = [estate.fragments[reader] for reader in sorted(readers) if estate.fragments[reader].divided]
+        if divided:
+            routes[fragment.tasks.index(task_id)] = {
+                reader.id: Quota({bundle.part: bundle.weight for bundle in reader.bundles}) for reader in divided
+            }
+    return routes
+
+
+def _heirs(estate: Estate, fragment: Fragment) -> dict[str, tuple[str, ...]]:
+    """The fragment's readers that go on with the work of others, and of which: they take over their places."""
+    readers = [estate.fragments[reader] for reader in sorted({*chain.from_iterable(fragment.outlets.values())})]
+    bundles = {bundle.id: bundle.inherits for reader in readers for bundle in reader.bundles if bundle.inherits}
+    return {reader.id: reader.inherits for reader in readers if reader.inherits} | bundles
+
+
+def _joins(estate: Estate, fragment: Fragment) -> dict[int, dict[str, str]]:
+    """By position: the readers that do not begin there at the newest event, and where they do."""
+    joins: dict[int, dict[str, str]] = {}
+    for task_id in fragment.outlets:
+        readers = _undivided(estate, fragment, task_id)
+        joins_asked = {reader: estate.fragments[reader].joins.get(task_id, "now") for reader in readers}
+        if later := {reader: where for reader, where in joins_asked.items() if where != "now"}:
+            joins[fragment.tasks.index(task_id)] = later
+    return joins
+
+
+def keep_handing_over(desired: DesiredState, before: DesiredState | None) -> DesiredState:
+    """The desired state, and beside it (``handing_over``, by slot) the fragments that it lets go and others go on with.
+
+    They are no longer wanted, but must come to a clean end before they go: how they ran is kept while any fragment
+    names them, though it be one that itself hands over, or one of another node.
+    """
+    if before is None:
+        return desired
+    desired = _with_heirs_passed(desired)
+    ran = {slot: wanted.fragments for slot, wanted in before.slots.items()}
+    known = {
+        fragment.id: (slot, fragment)
+        for by_slot in (before.handing_over, ran) for slot, fragments in by_slot.items() for fragment in fragments}
+    ending: dict[str, list[WantedFragment]] = {}
+    heirs = (*desired.wanted.values(), *desired.heirs_elsewhere.values())
+    named = [name for fragment in heirs for name in fragment.inherits]
+    seen = set(desired.wanted)
+    while named:
+        name = named.pop()
+        if name in seen or name not in known:
+            continue
+        seen.add(name)
+        slot, fragment = known[name]
+        ending.setdefault(slot, []).append(fragment)
+        named += fragment.inherits
+    return replace(desired, handing_over={
+        slot: tuple(sorted(fragments, key=lambda fragment: fragment.id)) for slot, fragments in sorted(ending.items())})
+
+
+def without(desired: DesiredState, void: Collection[str]) -> DesiredState:
+    """The desired state in which these fragments go on with what is before the last that they name: that has never
+    begun, for its node did not hear of it."""
+    if not void:
+        return desired
+    return replace(desired, slots={
+        slot: WantedSlot(tuple(
+            replace(fragment, inherits=fragment.inherits[:-1], origin="") if fragment.id in void else fragment
+            for fragment in wanted.fragments))
+        for slot, wanted in desired.slots.items()})
+
+
+def with_intervals(desired: DesiredState, intervals_ms: Mapping[str, int]) -> DesiredState:
+    """The desired state in which batches of these queries are so far apart; open ones stay as they are."""
+    if not intervals_ms:
+        return desired
+    return replace(desired, slots={
+        slot: WantedSlot(tuple(
+            replace(fragment, trigger_ms=intervals_ms[fragment.id])
+            if fragment.id in intervals_ms and not fragment.real_time else fragment
+            for fragment in wanted.fragments))
+        for slot, wanted in desired.slots.items()})
+
+
+def _with_heirs_passed(desired: DesiredState) -> DesiredState:
+    """The desired state with those of other nodes that a fragment comes back from, though this node may not have heard
+    of them: they go on with what this node has, and are followed in their turn."""
+    heirs = {node: list(fragments) for node, fragments in desired.remote_heirs.items()}
+    for fragment in desired.wanted.values():
+        if desired.is_from_elsewhere(fragment) and len(fragment.inherits) > 1:
+            passed = replace(
+                fragment, id=fragment.inherits[-1], inherits=fragment.inherits[:-1], origin=desired.node, outlets={},
+                inputs=(), routes={})
+            heirs.setdefault(fragment.origin, []).append(passed)
+    return replace(desired, remote_heirs={node: tuple(fragments) for node, fragments in heirs.items()})

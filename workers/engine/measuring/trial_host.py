@@ -1,0 +1,311 @@
+"""A slot's side of trials: it makes the events to feed, runs the query, and tells of its batches and its heap.
+
+It is told what to do by its agent, one command after the other, and answers each.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import time
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import psutil
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from scheduler.contracts.looks import DONE, FAILED, LookState
+from scheduler.model.dataflow import Task
+from scheduler.model.task_types import TaskType, TaskTypes
+from workers.engine import look_store
+from workers.engine.channels import block_codec, keys
+from workers.engine.channels.channel_config import ChannelConfig
+from workers.engine.channels.channel_registry import Channels
+from workers.engine.spark import queries
+from workers.engine.spark.compile import Chain, CompiledQuery, StartPosition, compile_chain, due_ms, task_code_of
+from workers.engine.spark.failure_messages import FragmentFailed, explain, explain_error
+from workers.engine.spark.listener import QueryListener
+from workers.engine.trial_store import TrialFailed
+from workers.library.code import code_digest
+
+from . import feed, load, trial_figures
+from .showing import first_events
+from .trial_tasks import MEASURED, feeding, warming
+
+LOG_LEVEL = "ERROR"  # of Spark, as a slot's session has it
+FEED_S = 60.0  # for making the events
+DRAIN_S = 0.6  # for the batch under way, unless it is a long one
+STILL_S = 3.0  # nothing more came out for so long: that were all
+READ_BLOCKS = 200
+
+
+@dataclass(frozen=True)
+class TrialContext:
+    """What a slot has that a trial needs."""
+
+    spark: SparkSession
+    channels: Channels
+    broker: Any
+    config: ChannelConfig
+    listener: QueryListener
+    task_types: TaskTypes
+    data_dir: Path
+    trigger_ms: int
+
+
+class Host:
+    """Performs commands; at most one query at a time is a trial's."""
+
+    def __init__(self, around: TrialContext) -> None:
+        self._around = around
+        self.is_used = False  # a command has come
+        self._query: Any = None
+        self._fragment = ""
+        self._task: Task | None = None
+        self._hurried: dict[str, Any] = {}
+        # Now, for what was imported at the start is what runs, whatever becomes of the files.
+        self._code = codes_of(around.task_types)
+        self._commands: Mapping[str, Callable[..., dict[str, Any]]] = {
+            "weigh": self.weigh, "feed": self.feed, "hurry": self.hurry, "rest": self.rest, "begin": self.begin,
+            "look": self.look, "end": self.end, "show": self.show,
+        }
+
+    def perform(self, command: Mapping[str, Any]) -> dict[str, Any]:
+        """Perform a command (``do``) and answer it; an error is an answer, too."""
+        self.is_used = True
+        arguments = {name: value for name, value in command.items() if name not in ("do", "ask")}
+        try:
+            return {"ok": True, **self._commands[command["do"]](**arguments)}
+        except TrialFailed as error:
+            return {"ok": False, "code": error.code, "message": error.message, "remedy": error.remedy}
+        except Exception as error:
+            return {"ok": False, **_told(explain_error(error))}
+
+    def weigh(self) -> dict[str, Any]:
+        """What is live on the heap, and which Java it is on."""
+        jvm = self._around.spark._jvm
+        return {"heap_mb": load.heap_mb(jvm), "java": jvm.java.lang.System.getProperty("java.version"),
+                "pyspark": self._around.spark.version}
+
+    def show(self, *, look: str, task_type: str, config: Mapping[str, Any], count: int) -> dict[str, Any]:
+        """Make the first events of a source that makes them of their numbers, and tell them to who looks.
+
+        Parameters
+        ----------
+        task_type : str
+            The source's type; one with outside effects shows nothing.
+        """
+        around = self._around
+        try:
+            batch = first_events(
+                around.spark, around.task_types[task_type], config, count=count, now_ms=time.time_ns() // 1_000_000)
+        except Exception as error:
+            facts = _told(explain_error(error))
+            look_store.tell(around.broker, look, LookState(
+                FAILED, facts["code"], facts["message"], facts["remedy"]))
+            return {}
+        look_store.tell(around.broker, look, LookState(DONE), batch)
+        return {}
+
+    def feed(
+        self, *, fragment: str, chain: list[Mapping[str, Any]], path: str, approved: bool = False
+    ) -> dict[str, Any]:
+        """Make the events that a chain of tasks gives, all that are due at once, and keep them in a file.
+
+        Parameters
+        ----------
+        chain : list[Mapping[str, Any]]
+            The tasks, upstream first.
+        approved : bool, optional
+            Whether this config is one of an approved version, so that effects and secrets are allowed.
+        """
+        around = self._around
+        tasks = [Task(feeding(number), task["type"], task["config"]) for number, task in enumerate(chain)]
+        source_type = around.task_types[tasks[0].type]
+        back_ms = due_ms(tasks[0], source_type, feed.EVENTS, folder=around.data_dir)
+        source_offset = {"t0": time.time_ns() // 1_000_000 - back_ms, "next": 0}
+        config = ChannelConfig(around.config.redis_url, around.config.data_dir, catch_up_ms=2**53)
+        written = [f"{fragment}.{position}" for position in range(len(tasks))]
+        beginning = StartPosition(source_offset=source_offset)
+        chain_ = Chain(fragment, tasks, (), written, beginning=beginning, approved=approved)
+        compiled = self._compile(chain_, config)
+        around.channels.open_channel(written[-1], schema_json=compiled.schemas[-1], retain=feed.EVENTS)
+        around.channels.open_outlet(fragment, len(tasks) - 1, from_batch=0)
+        self._start(fragment, compiled, tasks[0])
+        try:
+            self._await_events(written[-1])
+            blocks = around.broker.xrange(keys.channel(written[-1]), count=READ_BLOCKS)
+        finally:
+            self.end()
+        batches = [batch for _, fields in blocks for batch in block_codec.decode_block(fields[b"b"])]
+        if not sum(batch.num_rows for batch in batches):
+            raise TrialFailed(
+                "no_feed", f"The tasks upstream, {', '.join(task['type'] for task in chain)}, gave no event",
+                remedy="Measure the task with a config of the tasks upstream that lets events pass.")
+        events = feed.write(Path(path), batches, schema_json=compiled.schemas[-1])
+        return {"events": events}
+
+    def hurry(
+        self, *, fragments: list[str], chain: list[Mapping[str, Any]], approved: bool = False
+    ) -> dict[str, Any]:
+        """Let queries of a chain run one batch behind the other, for nobody, until `rest`: a driver becomes warm."""
+        around = self._around
+        tasks = [Task(warming(number), task["type"], task["config"]) for number, task in enumerate(chain)]
+        around.spark.sparkContext.setLogLevel("OFF")  # whatever is wrong with them, the feed has told
+        for fragment in fragments:
+            written = [f"{fragment}.{position}" for position in range(len(tasks))]
+            compiled = self._compile(Chain(fragment, tasks, (), written, approved=approved), around.config)
+            self._hurried[fragment] = queries.start(
+                compiled.frame, name=fragment, checkpoint=around.data_dir / "checkpoints" / fragment, trigger_ms=0)
+        return {}
+
+    def rest(self) -> dict[str, Any]:
+        """Stop what `hurry` started."""
+        around = self._around
+        for fragment, query in self._hurried.items():
+            around.listener.forget([query.runId])
+            with suppress(Exception):
+                queries.stop(query, pause=partial(around.channels.pause, fragment), drain_s=DRAIN_S)
+            shutil.rmtree(around.data_dir / "checkpoints" / fragment, ignore_errors=True)
+        self._end_workers(self._hurried)
+        self._hurried = {}
+        around.spark.sparkContext.setLogLevel(LOG_LEVEL)
+        return {}
+
+    def begin(
+        self, *, fragment: str, task_type: str, config: Mapping[str, Any], threads: int, schema_json: str | None,
+        approved: bool = False,
+    ) -> dict[str, Any]:
+        """Start the task's query; with ``schema_json`` it reads the trial's channel, without it is a source.
+
+        Parameters
+        ----------
+        config : mapping of str to Any
+            Its config, canonical.
+        schema_json : str
+            The schema of the channel that it reads; none for a source.
+        approved : bool, optional
+            Whether this config is one of an approved version, so that effects and secrets are allowed.
+        """
+        around = self._around
+        task = Task(MEASURED, task_type, config)
+        inputs: list[str] = []
+        if schema_json is not None:
+            inputs = [f"{fragment}.in"]
+            around.channels.open_channel(inputs[0], schema_json=schema_json, readers=[fragment])
+        compiled = self._compile(
+            Chain(fragment, [task], inputs, [f"{fragment}.0"], threads=threads, approved=approved), around.config)
+        if around.task_types[task_type].terminal in ("output", "connector"):
+            retain = int(config.get("keep_events") or 1_000)
+            around.channels.open_channel(f"{fragment}.0", schema_json=compiled.schemas[0], retain=retain)
+            around.channels.open_outlet(fragment, 0, from_batch=0)
+        around.listener.watch(fragment)
+        self._start(fragment, compiled, task)
+        fence = around.channels.take_fence(inputs[0]) if inputs else 0
+        return {"fence": fence, "code": self._code.get(task_type, "")}
+
+    def look(self) -> dict[str, Any]:
+        """The batches since the last look; an error where the query has failed."""
+        around = self._around
+        if self._query is not None and not self._query.isActive:
+            failure = _told(explain(queries.causes_of(self._query), task_code_of([self._task], around.task_types)))
+            raise TrialFailed(failure["code"], failure["message"], remedy=failure["remedy"])
+        documents = around.listener.watched(self._fragment, self._query)
+        batches = [
+            trial_figures.batch_of(document, started_s=_seconds(document["timestamp"])) for document in documents]
+        return {"batches": [asdict(batch) for batch in batches if batch.events_in]}
+
+    def end(self) -> dict[str, Any]:
+        """Stop the query soon, and its Python workers, so that the next trial finds the slot as this one did."""
+        around, query, self._query = self._around, self._query, None
+        if query is not None:
+            around.listener.forget([query.runId])
+            around.listener.unwatch(self._fragment)
+            around.spark.sparkContext.setLogLevel("OFF")  # a batch that takes longer fails, as it is meant to
+            with suppress(Exception):
+                queries.stop(query, pause=lambda: around.channels.pause(self._fragment), drain_s=DRAIN_S)
+            self._end_workers((self._fragment,))
+            shutil.rmtree(around.data_dir / "checkpoints" / self._fragment, ignore_errors=True)
+            around.spark.sparkContext.setLogLevel(LOG_LEVEL)
+        return {}
+
+    def _end_workers(self, own: Collection[str]) -> None:
+        """End the Python workers; not where others' queries have come here meanwhile, which would fail without them."""
+        if all(query.name in own for query in self._around.spark.streams.active):
+            end_python_workers()
+
+    def _compile(self, chain: Chain, config: ChannelConfig) -> CompiledQuery:
+        return compile_chain(
+            self._around.spark, chain, config=config, task_types=self._around.task_types,
+            take_fence=self._around.channels.take_fence, folder=self._around.data_dir,
+        )
+
+    def _start(self, fragment: str, compiled: CompiledQuery, task: Task) -> None:
+        around = self._around
+        around.spark.sparkContext.setLogLevel(LOG_LEVEL)
+        frame = compiled.frame.observe(
+            "weir", F.count(F.lit(1)).alias("events"), F.avg("_born").alias("born"))
+        self._fragment, self._task = fragment, task
+        self._query = queries.start(
+            frame, name=fragment, checkpoint=around.data_dir / "checkpoints" / fragment,
+            trigger_ms=around.trigger_ms, file_sink=compiled.file_sink,
+        )
+
+    def _await_events(self, channel: str) -> None:
+        """Wait until enough events are there, or no more come."""
+        deadline = time.monotonic() + FEED_S
+        held, since = 0, time.monotonic()
+        while held < feed.EVENTS and time.monotonic() < deadline:
+            now = int(self._around.broker.hget(keys.meta(channel), "held") or 0)
+            if now != held:
+                held, since = now, time.monotonic()
+            if held and time.monotonic() - since > STILL_S:
+                return
+            self.look()
+            time.sleep(0.05)
+
+
+def codes_of(task_types: TaskTypes) -> dict[str, str]:
+    """The digest of each task type's code, by name."""
+    return {name: _code_of(task_type) for name, task_type in task_types.items()}
+
+
+def _code_of(task_type: TaskType) -> str:
+    """The digest of a task type's code; empty where none comes of it: no plugin may keep a slot from starting."""
+    try:
+        return code_digest(task_type)
+    except Exception:
+        return ""
+
+
+def _told(failure: FragmentFailed) -> dict[str, str]:
+    """A failure as a trial's answer: the task's own, or the broker's absence, which passes."""
+    if failure.broker_is_away:
+        return {"code": "slot_not_ready", "message": f"The broker was away: {failure}", "remedy": "Order it again."}
+    return {"code": "task_failed", "message": str(failure),
+            "remedy": "Correct the config, or the code of the task type."}
+
+
+def end_python_workers() -> None:
+    """Kill the Python workers of this process's driver; not the process that forks them, which makes new ones."""
+    forked = {}
+    for process in psutil.Process().children(recursive=True):
+        with suppress(psutil.Error):
+            if "workers.engine.spark.daemon" in process.cmdline():
+                forked[process.pid] = process
+    for process in forked.values():
+        with suppress(psutil.Error):
+            if process.ppid() in forked:
+                os.kill(process.pid, signal.SIGKILL)
+
+
+def _seconds(timestamp: str) -> float:
+    """Spark's time of a trigger in seconds since the epoch."""
+    return datetime.fromisoformat(timestamp.replace("Z", "+00:00")).timestamp()

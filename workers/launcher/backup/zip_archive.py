@@ -1,0 +1,196 @@
+"""The archive: a zip file of what was copied, and a manifest with a checksum for every file in it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import zipfile
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from workers.launcher.state_folder import CannotStart
+
+FORMAT = 1  # raised when a version of Weir that is older could not read it
+MANIFEST = "manifest.json"
+MARK = b"weir-backup sha256="
+BLOCK = 1 << 20
+_PACKED = (".parquet", ".zip", ".gz", ".xz", ".zst", ".snappy", ".sst", ".staged", ".blocks")
+Progress = Callable[[str, float], None]
+
+
+@dataclass(frozen=True, slots=True)
+class FileEntry:
+    """A file of the archive: its size in bytes, its SHA-256, and when it was last changed (ns since the epoch)."""
+
+    size: int
+    sha256: str
+    mtime_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What an archive is of: ``made_at`` is when (ISO 8601), ``paused_ms`` how long writers waited for it.
+
+    ``left_out`` says in sentences what is not in it; ``migrations`` are those of the database, by app.
+    """
+
+    weir: str
+    made_at: str
+    database: str
+    nodes: tuple[str, ...]
+    slots: int
+    paused_ms: int
+    keys: int
+    migrations: Mapping[str, list[str]]
+    left_out: tuple[str, ...] = ()
+    format: int = FORMAT
+    files: Mapping[str, FileEntry] = field(default_factory=dict)
+
+    def parts(self) -> dict[str, tuple[int, int]]:
+        """Files and bytes of each part of the archive, by the first word of their paths."""
+        parts: dict[str, tuple[int, int]] = {}
+        for name, entry in self.files.items():
+            files, size = parts.get(name.split("/")[0], (0, 0))
+            parts[name.split("/")[0]] = (files + 1, size + entry.size)
+        return parts
+
+
+def write(path: Path, manifest: Manifest, sources: Mapping[str, tuple[Path, int]], *, progress: Progress) -> Manifest:
+    """Write an archive whole or not at all; the manifest with its files.
+
+    Parameters
+    ----------
+    path : Path
+        The archive; replaced where it is there.
+    sources : mapping of str to tuple
+        Of each file of the archive where it is now, and how many bytes of it count.
+    progress : callable
+        Told what is being done, and which part of it is.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+    total, done, entries = sum(size for _, size in sources.values()) or 1, 0, {}
+    try:
+        with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+            with zipfile.ZipFile(file, "w", allowZip64=True) as archive:
+                for name, (source, size) in sorted(sources.items()):
+                    entries[name] = _add(archive, name, source, size)
+                    done += size
+                    progress(f"writing {path.name}", done / total)
+                text = json.dumps({**asdict(manifest), "files": {n: asdict(e) for n, e in entries.items()}}, indent=1)
+                archive.writestr(MANIFEST, text, compress_type=zipfile.ZIP_DEFLATED)
+                archive.comment = MARK + hashlib.sha256(text.encode()).hexdigest().encode()
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    _sync_folder(path.parent)
+    return Manifest(**{**_fields(manifest), "files": entries})
+
+
+def read_manifest(path: Path) -> Manifest:
+    """What an archive says of itself, once that is known to be as it was written.
+
+    Raises
+    ------
+    CannotStart
+        It is not there, no back-up, cut short, altered, or of a later version of Weir.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            comment, text = archive.comment, archive.read(MANIFEST)
+    except FileNotFoundError:
+        raise CannotStart(f"There is no file {path}.") from None
+    except (zipfile.BadZipFile, KeyError, OSError) as error:
+        raise CannotStart(
+            f"{path} is no back-up of Weir, or was cut short ({error}): copy it again, or take another one.") from None
+    if comment != MARK + hashlib.sha256(text).hexdigest().encode():
+        raise broken(path, MANIFEST)
+    document: dict[str, Any] = json.loads(text)
+    if document.get("format", 0) > FORMAT:
+        newer = document.get("weir")
+        raise CannotStart(
+            f"{path} is of a newer version of Weir ({newer}): restore it with that, or upgrade this one.")
+    files = {name: FileEntry(**entry) for name, entry in document.pop("files").items()}
+    return Manifest(**{
+        **document, "files": files, "nodes": tuple(document["nodes"]), "left_out": tuple(document["left_out"])})
+
+
+def extract(path: Path, manifest: Manifest, folder: Path | None, *, progress: Progress) -> None:
+    """Write an archive's files into a folder, each checked while it is written; with None they are only checked.
+
+    Parameters
+    ----------
+    progress : callable
+        Told what is being done, and which part of it is.
+
+    Raises
+    ------
+    CannotStart
+        A file is missing or not as it was written, or a path leads out of the folder.
+    """
+    total, done = sum(entry.size for entry in manifest.files.values()) or 1, 0
+    with zipfile.ZipFile(path) as archive:
+        for name, entry in manifest.files.items():
+            if name.startswith("/") or ".." in name.split("/"):
+                raise broken(path, name)
+            _take(archive, path, name, entry, folder)
+            done += entry.size
+            progress(f"{'checking' if folder is None else 'unpacking'} {path.name}", done / total)
+
+
+def broken(path: Path, name: str) -> CannotStart:
+    """The refusal of an archive of which a file is not as it was written."""
+    return CannotStart(
+        f"{path} is damaged: {name} is not as it was written. Copy the file again, or take another back-up; nothing "
+        "was changed.")
+
+
+def _add(archive: zipfile.ZipFile, name: str, source: Path, size: int) -> FileEntry:
+    """Add so many bytes of a file."""
+    info = zipfile.ZipInfo(name)
+    info.external_attr = 0o600 << 16
+    info.compress_type = zipfile.ZIP_STORED if source.suffix in _PACKED else zipfile.ZIP_DEFLATED
+    digest, left = hashlib.sha256(), size
+    with source.open("rb") as file, archive.open(info, "w", force_zip64=size >= 1 << 31) as target:
+        while left and (block := file.read(min(BLOCK, left))):
+            digest.update(block)
+            target.write(block)
+            left -= len(block)
+    return FileEntry(size - left, digest.hexdigest(), source.stat().st_mtime_ns)
+
+
+def _take(archive: zipfile.ZipFile, path: Path, name: str, entry: FileEntry, folder: Path | None) -> None:
+    digest, size = hashlib.sha256(), 0
+    target = Path(os.devnull) if folder is None else folder / name
+    if folder is not None:
+        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        with archive.open(name) as source, target.open("wb") as file:
+            while block := source.read(BLOCK):
+                digest.update(block)
+                size += len(block)
+                file.write(block)
+    except (KeyError, zipfile.BadZipFile, EOFError):
+        raise broken(path, name) from None
+    except zipfile.zlib.error:
+        raise broken(path, name) from None
+    if (size, digest.hexdigest()) != (entry.size, entry.sha256):
+        raise broken(path, name)
+    if folder is not None:  # agents go by the age of some
+        os.utime(target, ns=(entry.mtime_ns, entry.mtime_ns))
+
+
+def _fields(manifest: Manifest) -> dict[str, Any]:
+    return {name: getattr(manifest, name) for name in Manifest.__dataclass_fields__}
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
