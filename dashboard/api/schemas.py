@@ -34,7 +34,7 @@ from dashboard.bills.selectors import DataflowBill, TaskBill, total
 from dashboard.catalog.document_checks import Checked
 from dashboard.catalog.models import DataflowRecord, DataflowVersion
 from dashboard.jobs import ModelVersion
-from dashboard.operations.latency_limits.latency_view import limits_in_words
+from dashboard.operations.latency_control.latency_view import limits_in_words
 from dashboard.plans.choices import ScheduleChoice
 from dashboard.teams.models import Secret, Team
 from scheduler.approving import RULES

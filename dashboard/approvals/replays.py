@@ -19,7 +19,7 @@ from dashboard.catalog.models import DataflowRecord
 from dashboard.controllers.stored_rounds import policies_of
 from dashboard.history.history_store import DatabaseHistory
 from dashboard.operations.estate_store.estate_loader import load_estate
-from dashboard.operations.latency_limits.open_batches import able_types
+from dashboard.operations.latency_control.open_batches import able_types
 from dashboard.operations.live_view.deployment_reader import thresholds
 from dashboard.operations.live_view.learned_costs import costs_here
 from dashboard.plans.defragment_evidence import rule

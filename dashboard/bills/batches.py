@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from dashboard.operations.latency_limits.pacer import priced_ms_of
+from dashboard.operations.latency_control.pacer import priced_ms_of
 from dashboard.operations.models import BatchFigures
 from scheduler.latency.real_time import groups_in
 from scheduler.model.fragment import Fragment

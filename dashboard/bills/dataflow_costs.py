@@ -21,7 +21,7 @@ from dashboard import jobs
 from dashboard.approvals.plan_in_force import plans_in_force
 from dashboard.bills.models import UsageHour
 from dashboard.catalog.permissions import dataflow_for
-from dashboard.operations.latency_limits.pacer import priced_ms_of
+from dashboard.operations.latency_control.pacer import priced_ms_of
 from dashboard.operations.live_view.estate_view import view_for
 from dashboard.operations.live_view.learned_costs import costs_here
 from dashboard.plans.models import PlanRecord

@@ -9,7 +9,7 @@ from typing import Any
 
 from dashboard.bills.periods import Period
 from dashboard.bills.selectors import Charge, DataflowBill, TaskBill
-from dashboard.operations.latency_limits.latency_view import limits_in_words
+from dashboard.operations.latency_control.latency_view import limits_in_words
 from scheduler.model.amounts import Amounts
 
 NANO = 1_000_000_000

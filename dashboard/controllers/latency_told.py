@@ -16,7 +16,7 @@ from dashboard.catalog.selectors import dataflow as dataflow_of
 from dashboard.controllers.models import ReasonRow, RoundRow
 from dashboard.controllers.stored_rounds import policies_of
 from dashboard.operations.estate_store.estate_loader import current_estate
-from dashboard.operations.latency_limits.batch_modes import wanted_modes
+from dashboard.operations.latency_control.batch_modes import wanted_modes
 from dashboard.plans.latency_prices import latency_prices
 from dashboard.plans.latency_remarks import limit_remarks
 from dashboard.plans.latency_remedies import cpu_in_words, latency_card_with_remedies, latency_with_remedies

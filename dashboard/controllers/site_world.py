@@ -13,10 +13,10 @@ from dashboard.controllers.models import RoundRow
 from dashboard.controllers.stored_rounds import round_of
 from dashboard.history.history_store import DatabaseHistory
 from dashboard.operations.diagnosis.slow_queries import cut_tasks
-from dashboard.operations.latency_limits.batch_modes import wanted_modes
-from dashboard.operations.latency_limits.latency_problem import queries_of, wants_of
-from dashboard.operations.latency_limits.limit_statuses import status_of
-from dashboard.operations.latency_limits.open_batches import may_be_open, refusals_in
+from dashboard.operations.latency_control.batch_modes import wanted_modes
+from dashboard.operations.latency_control.latency_problem import queries_of, wants_of
+from dashboard.operations.latency_control.limit_statuses import status_of
+from dashboard.operations.latency_control.open_batches import may_be_open, refusals_in
 from dashboard.operations.live_view.deployment_reader import bytes_between_nodes, deployment_of, thresholds
 from dashboard.operations.live_view.estate_view import View, view_for
 from dashboard.operations.live_view.learned_costs import costs_here

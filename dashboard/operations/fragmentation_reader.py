@@ -18,7 +18,7 @@ from django.conf import settings
 from dashboard import jobs
 from dashboard.catalog.permissions import dataflow_for
 from dashboard.operations.diagnosis.slow_queries import cut_tasks
-from dashboard.operations.latency_limits.pacer import priced_ms_of
+from dashboard.operations.latency_control.pacer import priced_ms_of
 from dashboard.operations.live_view.estate_view import View, view_for
 from dashboard.operations.live_view.learned_costs import costs_here
 from dashboard.teams.permissions import Viewer

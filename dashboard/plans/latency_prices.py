@@ -17,8 +17,8 @@ from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.selectors import current_version
 from dashboard.catalog.selectors import dataflow as dataflow_of
 from dashboard.operations.estate_store.estate_loader import current_estate
-from dashboard.operations.latency_limits.latency_view import OFFERED_S, paces_of
-from dashboard.operations.latency_limits.open_batches import able_now
+from dashboard.operations.latency_control.latency_view import OFFERED_S, paces_of
+from dashboard.operations.latency_control.open_batches import able_now
 from dashboard.operations.live_view.learned_costs import costs_here
 from dashboard.operations.models import LatencyStatus
 from dashboard.plans.price_settings import queries_alone, tariff

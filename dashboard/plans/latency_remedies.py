@@ -11,9 +11,9 @@ from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.selectors import dataflow as dataflow_of
 from dashboard.operations.diagnosis.slow_queries import cut_tasks
 from dashboard.operations.estate_store.estate_loader import current_estate
-from dashboard.operations.latency_limits.latency_view import latency_card, latency_of
-from dashboard.operations.latency_limits.open_batches import able_now
-from dashboard.operations.latency_limits.pacer import priced_ms_of
+from dashboard.operations.latency_control.latency_view import latency_card, latency_of
+from dashboard.operations.latency_control.open_batches import able_now
+from dashboard.operations.latency_control.pacer import priced_ms_of
 from dashboard.operations.live_view.learned_costs import costs_here
 from dashboard.operations.models import BatchFigures
 from dashboard.plans.price_settings import prices_in_force, tariff

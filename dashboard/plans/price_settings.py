@@ -8,8 +8,8 @@ from statistics import harmonic_mean
 from django.conf import settings
 
 from dashboard import jobs
-from dashboard.operations.latency_limits.open_batches import able_types
-from dashboard.operations.latency_limits.pacer import priced_ms_of
+from dashboard.operations.latency_control.open_batches import able_types
+from dashboard.operations.latency_control.pacer import priced_ms_of
 from dashboard.operations.live_view.learned_costs import costs_here
 from scheduler.latency.batch_costs import TIMES_ITS_CPU
 from scheduler.latency.offers import Alone, able_chains, expected_queries, planned_interval_s

@@ -20,7 +20,7 @@ from django.utils import timezone
 from dashboard import jobs, queue
 from dashboard.history.history_store import DatabaseHistory
 from dashboard.operations.diagnosis.health import findings
-from dashboard.operations.latency_limits.pacer import Pacer
+from dashboard.operations.latency_control.pacer import Pacer
 from dashboard.operations.live_view.estate_view import view_for
 from dashboard.operations.live_view.findings import Finding
 from dashboard.operations.live_view.handover_pauses import note_pauses

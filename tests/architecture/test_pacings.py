@@ -8,8 +8,8 @@ from .sources import name_of, python_files, tree
 
 # What managers on nodes are: the site's side, the agents' side, and the science of both.
 OF_MANAGERS = {
-    "dashboard/jobs.py", "dashboard/operations/latency_limits/interval_choice.py",
-    "dashboard/operations/latency_limits/qos_setup.py",
+    "dashboard/jobs.py", "dashboard/operations/latency_control/interval_choice.py",
+    "dashboard/operations/latency_control/qos_setup.py",
     "scheduler/contracts/contract_schemas.py",  # it describes every contract
     "scheduler/latency/managing.py", "scheduler/latency/latency_reports.py", "scheduler/latency/setting_up.py",
     "scheduler/latency/standing_in.py", "workers/engine/agents/node_agent.py", "workers/engine/agents/node_store.py",

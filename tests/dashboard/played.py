@@ -18,7 +18,7 @@ from dashboard.catalog.models import DataflowRecord
 from dashboard.controllers import loop_runner
 from dashboard.history.history_store import DatabaseHistory
 from dashboard.operations.estate_store.estate_loader import load_estate, load_part_of
-from dashboard.operations.latency_limits.pacer import Pacer
+from dashboard.operations.latency_control.pacer import Pacer
 from dashboard.operations.live_view.estate_view import view_for
 from dashboard.operations.live_view.recording import values_of
 from dashboard.operations.live_view.telemetry import EVERYTHING

@@ -50,9 +50,9 @@ WRITERS = {
     "dashboard/bills/rollup.py": "the same sums in fewer rows",
     "dashboard/core/ended_sessions.py": "of sessions that have ended",
     "dashboard/operations/live_view/cost_learning.py": "measurements, no state",
-    "dashboard/operations/latency_limits/pacer.py":
+    "dashboard/operations/latency_control/pacer.py":
         "follows limits and measurements; that somebody chose a limit is a command",
-    "dashboard/operations/latency_limits/limit_statuses.py": "notes what became of limits",
+    "dashboard/operations/latency_control/limit_statuses.py": "notes what became of limits",
     "dashboard/schedules/outcome_store.py": "measurements, no state",
     "dashboard/bills/task_needs.py": "follows the states of dataflows, whose commands leave rows",
     "dashboard/bills/price_history.py": "follows the settings",
@@ -61,7 +61,7 @@ WRITERS = {
     "dashboard/controllers/stored_rounds.py": "checked when it runs: inside a command only",
     "dashboard/controllers/sweeping.py": "inside its own command",
     "dashboard/operations/estate_store/fragment_settings.py": "checked when it runs: inside a command only",
-    "dashboard/operations/latency_limits/batch_modes.py": "notes what would be chosen",
+    "dashboard/operations/latency_control/batch_modes.py": "notes what would be chosen",
     "dashboard/profiles/stored_profiles.py": "checked when it runs: inside a command only",
     "dashboard/teams/logins.py": "counts failed log-ins",
     "dashboard/api/auth.py": "when a token was last used",

@@ -14,8 +14,8 @@ from dashboard import jobs
 from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.services import choose_latency
 from dashboard.operations.estate_store.estate_loader import load_estate
-from dashboard.operations.latency_limits.latency_problem import events_per_s, latency_ms
-from dashboard.operations.latency_limits.latency_view import latency_of
+from dashboard.operations.latency_control.latency_problem import events_per_s, latency_ms
+from dashboard.operations.latency_control.latency_view import latency_of
 from dashboard.operations.live_view.estate_view import View
 from dashboard.operations.models import FragmentRow, LatencyStatus
 from dashboard.teams.permissions import viewer_of

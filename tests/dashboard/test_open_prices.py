@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.test import Client
 
-from dashboard.operations.latency_limits.pacer import priced_ms_of
+from dashboard.operations.latency_control.pacer import priced_ms_of
 from dashboard.operations.models import BatchFigures
 from dashboard.plans.latency_prices import latency_prices
 from dashboard.plans.selectors import plan_of

@@ -13,8 +13,8 @@ from dashboard.audit.models import AuditEntry
 from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.services import choose_latency
 from dashboard.operations.estate_store.estate_loader import load_estate
-from dashboard.operations.latency_limits.latency_view import latency_of
-from dashboard.operations.latency_limits.pacer import EVERY_S, REPACED
+from dashboard.operations.latency_control.latency_view import latency_of
+from dashboard.operations.latency_control.pacer import EVERY_S, REPACED
 from dashboard.operations.models import BatchFigures, LatencyStatus
 from dashboard.plans.latency_prices import latency_prices
 from dashboard.plans.latency_remedies import latency_with_remedies

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from dashboard.catalog.services import choose_latency
-from dashboard.operations.latency_limits.limit_statuses import is_met_by_measurement
-from dashboard.operations.latency_limits.pacer import SOONEST_S, Pacer
+from dashboard.operations.latency_control.limit_statuses import is_met_by_measurement
+from dashboard.operations.latency_control.pacer import SOONEST_S, Pacer
 from dashboard.operations.models import LatencyStatus
 from scheduler.model.latency_limits import LatencyLimit
 from tests.dashboard.building import World, document, running

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from dashboard.audit.models import AuditEntry
-from dashboard.operations.latency_limits.interval_choice import INTERVAL_CHOICES, ByManagers, ByPlan, ChosenInForce
-from dashboard.operations.latency_limits.open_batches import may_be_open
+from dashboard.operations.latency_control.interval_choice import INTERVAL_CHOICES, ByManagers, ByPlan, ChosenInForce
+from dashboard.operations.latency_control.open_batches import may_be_open
 from dashboard.operations.pacing_choice import PACINGS, InvalidPacing, choose_pacing, pacing_in_force
 from scheduler.model.errors import PermissionDenied
 

@@ -38,7 +38,7 @@ from dashboard.controllers.models import RoundRow
 from dashboard.controllers.stored_rounds import loop_time
 from dashboard.operations.estate_store.estate_loader import current_estate
 from dashboard.operations.estate_store.generation import lock_generation
-from dashboard.operations.latency_limits.batch_modes import is_still_wanted
+from dashboard.operations.latency_control.batch_modes import is_still_wanted
 from dashboard.operations.models import BatchFigures, CutTask
 from dashboard.plans.selectors import plan_of
 from dashboard.plans.site_plan_kinds import SITE_PLAN_KINDS

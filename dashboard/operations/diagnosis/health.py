@@ -16,8 +16,8 @@ from django.conf import settings
 
 from dashboard.operations.diagnosis.slow_queries import stuck_queries
 from dashboard.operations.diagnosis.slow_readers import held_up, spilled
-from dashboard.operations.latency_limits.batch_modes import wanted_modes
-from dashboard.operations.latency_limits.limit_statuses import late_limits
+from dashboard.operations.latency_control.batch_modes import wanted_modes
+from dashboard.operations.latency_control.limit_statuses import late_limits
 from dashboard.operations.live_view.estate_view import View
 from dashboard.operations.live_view.findings import BAD, NOTE, WARN, Finding, Verdict, verdict
 from dashboard.operations.live_view.live_sources import report_of

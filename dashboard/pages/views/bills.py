@@ -16,7 +16,7 @@ from dashboard.bills import selectors
 from dashboard.bills.exports import bill_csv, bills_csv
 from dashboard.bills.periods import NAMES, Period, period_of
 from dashboard.bills.price_history import lists_between
-from dashboard.operations.latency_limits.latency_view import limits_in_words
+from dashboard.operations.latency_control.latency_view import limits_in_words
 from dashboard.pages.billing import by_team, money, share_of, shown
 from dashboard.pages.plots import cost_figure
 from dashboard.teams import selectors as teams

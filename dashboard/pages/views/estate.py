@@ -14,7 +14,7 @@ from dashboard.catalog.lifecycle import RUNNING
 from dashboard.operations import selectors as operations
 from dashboard.operations.diagnosis.health import verdict_of
 from dashboard.operations.fragmentation_reader import fragmentations
-from dashboard.operations.latency_limits.latency_view import worst_states
+from dashboard.operations.latency_control.latency_view import worst_states
 from scheduler.latency.limits_met import MET, WAITING
 from scheduler.model.fragment import node_of
 

@@ -15,7 +15,7 @@ from dashboard.catalog.lifecycle import RUNNING
 from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.services import choose_latency
 from dashboard.controllers.latency_told import latency_prices_told
-from dashboard.operations.latency_limits.latency_view import limits_in_words
+from dashboard.operations.latency_control.latency_view import limits_in_words
 from dashboard.pages import flash
 from dashboard.plans.latency_remarks import limit_remarks
 

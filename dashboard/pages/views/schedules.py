@@ -19,7 +19,7 @@ from dashboard.approvals.lifecycle import PENDING
 from dashboard.catalog import selectors as catalog
 from dashboard.catalog.lifecycle import RUNNING
 from dashboard.core.http_errors import http_status
-from dashboard.operations.latency_limits.latency_view import offer_of
+from dashboard.operations.latency_control.latency_view import offer_of
 from dashboard.pages import flash
 from dashboard.pages.plots import curve_figure
 from dashboard.pages.templatetags.schedules import exact_rate

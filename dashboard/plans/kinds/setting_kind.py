@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dashboard.catalog import lifecycle as dataflows
-from dashboard.operations.latency_limits.open_batches import why_not_set
+from dashboard.operations.latency_control.open_batches import why_not_set
 from dashboard.plans.models import PlanRecord
 from dashboard.plans.site_plan_kinds.site_plan_kind import SitePlanKind, computed_with
 from scheduler.model.plan import Plan

@@ -10,7 +10,7 @@ from dashboard.catalog.document_checks import limits_for
 from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.services import choose_latency
 from dashboard.commands.proposing import DataflowCommand
-from dashboard.operations.latency_limits.latency_view import limits_in_words
+from dashboard.operations.latency_control.latency_view import limits_in_words
 from dashboard.plans.latency_remarks import limit_remarks
 from dashboard.teams.models import User
 

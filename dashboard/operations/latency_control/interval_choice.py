@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from dashboard.operations.latency_limits.batch_modes import note_wanted
-from dashboard.operations.latency_limits.limit_statuses import beyond_reach
-from dashboard.operations.latency_limits.open_batches import may_be_open
-from dashboard.operations.latency_limits.qos_setup import NodesSetUp, as_it_is, end_all
+from dashboard.operations.latency_control.batch_modes import note_wanted
+from dashboard.operations.latency_control.limit_statuses import beyond_reach
+from dashboard.operations.latency_control.open_batches import may_be_open
+from dashboard.operations.latency_control.qos_setup import NodesSetUp, as_it_is, end_all
 from dashboard.operations.live_view.estate_view import View
 from dashboard.operations.pacing_choice import pacing_in_force
 from scheduler.latency.pacing import Queries

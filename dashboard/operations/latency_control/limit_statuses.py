@@ -13,7 +13,7 @@ from typing import Any
 
 from django.db import transaction
 
-from dashboard.operations.latency_limits.latency_problem import Measure, measure_of
+from dashboard.operations.latency_control.latency_problem import Measure, measure_of
 from dashboard.operations.models import LatencyStatus
 from scheduler.latency import limits_met
 from scheduler.latency.limits_met import LimitStatus, Settled, is_beyond, state_of

@@ -12,8 +12,8 @@ from django.conf import settings
 from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.selectors import dataflow as dataflow_of
 from dashboard.operations.estate_store.estate_loader import current_estate
-from dashboard.operations.latency_limits.latency_measured import measured_along
-from dashboard.operations.latency_limits.limit_statuses import is_lasting, is_met_by_measurement
+from dashboard.operations.latency_control.latency_measured import measured_along
+from dashboard.operations.latency_control.limit_statuses import is_lasting, is_met_by_measurement
 from dashboard.operations.models import BatchFigures, LatencyStatus
 from dashboard.teams.permissions import Viewer
 from scheduler.latency.limits_met import IMPOSSIBLE, MET, MISSED, WAITING

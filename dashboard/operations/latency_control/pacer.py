@@ -21,10 +21,10 @@ from django.db import transaction
 
 from dashboard import jobs
 from dashboard.operations.estate_store.fragment_settings import set_intervals
-from dashboard.operations.latency_limits.batch_modes import no_longer_open
-from dashboard.operations.latency_limits.interval_choice import ChosenInForce, PacingProblem
-from dashboard.operations.latency_limits.interval_words import change_in_words
-from dashboard.operations.latency_limits.latency_problem import (
+from dashboard.operations.latency_control.batch_modes import no_longer_open
+from dashboard.operations.latency_control.interval_choice import ChosenInForce, PacingProblem
+from dashboard.operations.latency_control.interval_words import change_in_words
+from dashboard.operations.latency_control.latency_problem import (
     Measure,
     events_per_s,
     latency_ms,
@@ -33,8 +33,8 @@ from dashboard.operations.latency_limits.latency_problem import (
     queries_of,
     wants_of,
 )
-from dashboard.operations.latency_limits.limit_statuses import rows_before, store_statuses
-from dashboard.operations.latency_limits.open_batches import may_be_open, refusals_in
+from dashboard.operations.latency_control.limit_statuses import rows_before, store_statuses
+from dashboard.operations.latency_control.open_batches import may_be_open, refusals_in
 from dashboard.operations.live_view.estate_view import View
 from dashboard.operations.live_view.learned_costs import costs_here
 from dashboard.operations.models import BatchFigures, LatencyStatus

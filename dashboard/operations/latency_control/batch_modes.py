@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from dashboard.operations.estate_store.estate_loader import current_estate
-from dashboard.operations.latency_limits.open_batches import may_be_open
+from dashboard.operations.latency_control.open_batches import may_be_open
 from dashboard.operations.models import ModesWanted
 from scheduler.latency.pacing import LimitOnWay, Queries
 from scheduler.latency.real_time import BatchModes
