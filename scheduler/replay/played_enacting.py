@@ -10,11 +10,11 @@ from scheduler.controllers.chaining import UNDO
 from scheduler.controllers.changes import Aspect, AspectChange, BatchMode, Carriage
 from scheduler.controllers.controller_port import CommandProgress
 from scheduler.controllers.loop_values import ACTS, Begin, Command, Decision, Policy, RollBack, Round
+from scheduler.defragmenting import plan_defragmentation
 from scheduler.model.errors import WeirError
 from scheduler.model.estate import Estate
 from scheduler.model.plan import Plan
 from scheduler.moving import plan_move
-from scheduler.rearranging import plan_defragmentation
 from scheduler.reuse.defragment import DefragmentRule
 from scheduler.setting import plan_settings
 from scheduler.undoing import undo

@@ -75,7 +75,7 @@ def test_the_check_sees(line: str) -> None:
 PLAN_CONSTANTS, STEP_CONSTANTS = (
     {name for name, value in vars(registry).items() if isinstance(value, kind)}
     for registry, kind in ((plan_kinds, plan_kinds.PlanKind), (step_kinds, step_kinds.StepKind)))
-OWN_MODULES = ("scheduler/", "dashboard/plans/kinds/", "dashboard/approvals/services/")
+OWN_MODULES = ("scheduler/", "dashboard/plans/site_plan_kinds/", "dashboard/approvals/services/")
 # Which of them a plan is taken back by; by which a controller acts.
 TABLES_OF_KINDS = {"scheduler/undoing.py", "dashboard/approvals/services/adapting.py"}
 
@@ -107,7 +107,7 @@ def test_a_plan_kind_is_named_by_one_module_of_a_layer() -> None:
                 own.setdefault((layer, constant), []).append(name)
     assert elsewhere == {}
     assert {key: modules for key, modules in own.items() if len(modules) > 1} == {}
-    assert {constant for layer, constant in own if layer == "dashboard/plans/kinds/"} == PLAN_CONSTANTS
+    assert {constant for layer, constant in own if layer == "dashboard/plans/site_plan_kinds/"} == PLAN_CONSTANTS
 
 
 def named_beside_steps(module: ast.Module) -> set[str]:
