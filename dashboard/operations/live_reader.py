@@ -153,7 +153,7 @@ def _tasks(view: View, dataflow_id: str) -> dict[str, LiveTask]:
             retry_at_ms=report.retry_at_ms, throttled_by=report.throttled_by,
             rate_per_s=_rounded(flow.rate_per_s, 1) if flow else None, events=flow.events if flow else None,
             latency_p50_ms=_rounded(flow.latency_p50_ms, 0) if flow else None,
-            latency_p99_ms=_rounded(flow.latency_p99_ms, 0) if flow else None,
+            latency_p99_ms=_rounded(flow.latency_p99_ms, 0) if flow else None, late=flow.late if flow else None,
             shared_with=view.users([running], besides=dataflow_id))
     return tasks
 

@@ -35,7 +35,7 @@ ELSEWHERE = {  # bound → the test of another file that exceeds it
     "REQUEST_FIELDS": f"{DOORS}::test_a_form_of_too_many_fields_or_files_is_refused",
     "REQUEST_FILES": f"{DOORS}::test_a_form_of_too_many_fields_or_files_is_refused",
     "INGEST_BODY": f"{DOORS}::test_an_address_of_a_source_takes_much_with_its_token_alone",
-    "INGEST_KEY": f"{INGEST}::test_what_is_posted_again_under_its_key_is_taken_once",
+    "INGEST_KEY": f"{INGEST}::test_what_is_posted_again_under_its_key_is_taken_once_and_answered_as_at_first",
     "INGEST_EVENTS": f"{INGEST}::test_a_request_that_decodes_to_too_much_is_refused_and_takes_nothing",
     "LIVE_CONNECTIONS": f"{LIVE}::test_connections_of_one_user_are_limited_and_of_others_not",
     "LIVE_FRAME": f"{LIVE}::test_a_frame_that_no_message_needs_is_not_read",

@@ -21,7 +21,7 @@ from dashboard.controllers.site_world import StoredWorld
 from dashboard.history.history_store import DatabaseHistory
 from dashboard.operations.estate_store.estate_loader import load_estate
 from dashboard.operations.models import BatchFigures, FragmentRow, LatencyStatus
-from dashboard.plans import site_plan_kinds
+from dashboard.plans.site_plan_kinds import defragmentation_kind
 from dashboard.teams.permissions import viewer_of
 from scheduler.contracts.reports import Reports
 from scheduler.controllers.batch_opening import LIMITED
@@ -199,7 +199,7 @@ def test_a_cut_that_cannot_be_is_said_and_given_up(
     def refused(*_: object, **__: object) -> None:
         raise InvalidTransition("The queries of jams were changed again.", remedy="There is nothing left to undo.")
 
-    monkeypatch.setattr(site_plan_kinds, "undo", refused)
+    monkeypatch.setattr(defragmentation_kind, "undo", refused)
     loop.run(later_s=61)
     assert cut().status == "unplannable"
     loop.run()

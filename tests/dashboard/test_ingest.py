@@ -189,7 +189,7 @@ def test_what_cannot_be_read_is_counted_and_browsable_by_who_may_see_the_dataflo
     refused = posted.post("{garbage")
     assert (refused.status_code, refused.json()["code"]) == (422, "nothing_read")
     letters = dead_letters(viewer_of(world.carla), posted.record.pk, "posted")
-    assert [letter.sample.splitlines()[0] for letter in letters] == ["{garbage", '{"a": 1}']
+    assert [letter.sample.splitlines()[0] for letter in letters] == ["{garbage", '{"a": "x"}']
     assert "is no bigint" in letters[1].reason
     for number in range(5):
         posted.post(f"{{{number}")
