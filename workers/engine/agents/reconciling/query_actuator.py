@@ -101,7 +101,7 @@ class QueryActuator:
             store.record(whole)
             compiled = self._around.engine.compile(whole, self._beginning(whole.id))
         store.record_folds(whole.id, compiled.folds)
-        run.fragment, run.schemas, run.compiled, run.mode = whole, compiled.schemas, compiled, compiled.mode
+        run.fragment, run.schemas, run.compiled, run.mode = whole, compiled.schemas, compiled, compiled.batch_mode
         took_ms = round(1000 * (time.monotonic() - began_s))
         self._log.info("fragment compiled", fragment=run.id, took_ms=took_ms)
 
@@ -139,7 +139,7 @@ class QueryActuator:
         store.record(whole)
         store.record_folds(run.id, standby.compiled.folds)
         compiled = standby.compiled
-        run.fragment, run.schemas, run.compiled, run.mode = whole, compiled.schemas, compiled, compiled.mode
+        run.fragment, run.schemas, run.compiled, run.mode = whole, compiled.schemas, compiled, compiled.batch_mode
 
     def _drop_standby(self, run: FragmentRun, *, failed: bool) -> None:
         if failed:

@@ -82,7 +82,7 @@ class SparkEngine:
         of_fragment = (self.spark, self.channel_config.redis_url, fragment_id)
         return queries.start(
             compiled.frame, name=fragment_id, checkpoint=checkpoint, trigger_ms=trigger_ms, file_sink=sink,
-            rests=partial(open_streams.rests, *of_fragment) if compiled.mode.is_open else None,
+            rests=partial(open_streams.rests, *of_fragment) if compiled.batch_mode.is_open else None,
             still_ms=partial(open_streams.still_ms, *of_fragment))
 
     def stop(self, query: Any, fragment_id: str, *, drain_s: float = queries.DRAIN_S) -> bool:
