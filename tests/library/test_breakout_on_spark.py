@@ -144,8 +144,8 @@ def test_each_name_and_function_in_the_text_was_declared(spark, shape, name, fie
         column=quoted(name.replace("`", "``")), field=quoted(field.replace("`", "``")),
         constant="'{}'".format(constant.replace("\\", "\\\\").replace("'", "\\'")),
         schema="'{} int'".format(quoted(field.replace("`", "``")).replace("\\", "\\\\").replace("'", "\\'"))))
-    columns = Columns.stream({name: "string", "nest": f"struct<{field}:int>"})
     try:
+        columns = Columns.stream({name: "string", "nest": f"struct<{field}:int>"})
         plan = compiled(parse(query), columns)
     except WeirError:
         return

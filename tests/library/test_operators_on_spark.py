@@ -96,7 +96,7 @@ def test_no_double_is_between_a_number_and_an_aggregate_of_it(stream):
     costs = [Decimal("9999999999.99"), Decimal("0.01"), None, Decimal("0.01")]
     source = stream(NUMBERS)
     source.add([(seq, START_MS, START_MS, ids[seq], costs[seq], [7, None, -7, 7][seq]) for seq in range(4)]
-               + [(4, START_MS + 60_000, START_MS, None, None, None)], sizes=[2])
+               + [(4, START_MS + 60_000, START_MS + 60_000, None, None, None)], sizes=[2])
     functions = ("first", "last", "min", "max", "sum", "collect", "count_distinct", "avg", "median")
     aggregates = [f"{function}_{name}={function}({name})" for name in ("n", "cost", "small") for function in functions]
     [row] = source.run(lambda frame: build("window", frame, aggregates=aggregates, size=10))
@@ -112,7 +112,7 @@ def test_no_double_is_between_a_number_and_an_aggregate_of_it(stream):
 def test_a_sum_that_its_type_does_not_hold_is_null(stream):
     source = stream(NUMBERS)
     source.add([(seq, START_MS, START_MS, 2**63 - 1, None, 0) for seq in range(2)]
-               + [(2, START_MS + 60_000, START_MS, None, None, None)], sizes=[])
+               + [(2, START_MS + 60_000, START_MS + 60_000, None, None, None)], sizes=[])
     [row] = source.run(lambda frame: build("window", frame, aggregates=["all=sum(n)", "most=max(n)"], size=10))
     assert row[5:7] == (None, 2**63 - 1)
 
@@ -130,7 +130,7 @@ def keyed(place: int, x: float | None, texts: tuple) -> tuple:
 def test_equal_keys_are_one_key_and_others_are_others(stream):
     doubles = stream(KEYS)
     doubles.add([keyed(place, x, ("a", "b")) for place, x in enumerate(SAME)]
-                + [(99, START_MS + 60_000, START_MS, 9.0, "", "", None)], sizes=[3])
+                + [(99, START_MS + 60_000, START_MS + 60_000, 9.0, "", "", None)], sizes=[3])
     rows = doubles.run(lambda frame: build("window", frame, aggregates=["n=count(*)"], by=["x", "cost"], size=10))
     assert sorted((repr(row[3]), row[4], row[7]) for row in rows) == sorted(
         (key, Decimal("1.50"), n) for key, n in (("0.0", 2), ("nan", 2), ("None", 2), ("inf", 1), ("1.5", 1)))

@@ -198,7 +198,7 @@ NAMES = frozenset({*FUNCTIONS, *HIGHER, *BUILDERS, *GENERATED})
 # What the text for Spark may call: these names, and what operators and functions are computed with.
 CALLED = NAMES | {
     "weir_bounded", "weir_counted", "try_add", "try_subtract", "try_multiply", "try_divide", "try_mod",
-    "try_element_at", "between"}
+    "try_element_at", "try_to_timestamp", "between"}
 
 _KINDS: dict[str, tuple[Callable[[str], bool], str]] = {
     "any": (lambda kind: True, "a value"),
