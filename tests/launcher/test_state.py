@@ -57,6 +57,19 @@ def test_one_that_is_not_ours_to_close_is_refused(folder: Path, monkeypatch: pyt
         state_folder.lock(folder)
 
 
+@pytest.mark.parametrize("bits", [0o700, 0o710])
+def test_a_command_leaves_slots_their_way_through_the_folder(folder: Path, bits: int, monkeypatch: pytest.MonkeyPatch):
+    """A command beside a running system closed it to slots, which are another user, and all of them died."""
+    monkeypatch.setattr(os, "umask", lambda _: 0)
+    folder.chmod(bits)
+    state_folder.keep_private({"WEIR_DATA_DIR": str(folder)})
+    with state_folder.lock(folder):
+        assert mode(folder) == bits
+    folder.chmod(0o750)
+    state_folder.keep_private({"WEIR_DATA_DIR": str(folder)})
+    assert mode(folder) == 0o700, "more than a way through is closed"
+
+
 def test_what_is_closed_already_is_left_as_it_is(folder: Path):
     folder.chmod(0o700)
     (folder / "letters.txt").touch()

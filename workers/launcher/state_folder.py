@@ -13,6 +13,7 @@ from typing import TextIO
 
 ROOT = Path(__file__).resolve().parents[2]
 DATA_DIR_HELP = "folder of all state (WEIR_DATA_DIR, else data next to the launcher)"
+PASSED_THROUGH = 0o010  # what the node agent lets the group of its slots do with the data folder
 WEIRS = frozenset({
     "broker", "checkpoints", "lock", "logs", "nodes", "outputs", "replay", "secret_key", "secrets_key",
     "spark-cluster"})
@@ -135,10 +136,11 @@ def lock(data_dir: Path) -> TextIO:
 def _close_to_others(data_dir: Path) -> None:
     """Take what other users of the machine may do in the folder away: it holds the database and the broker's password.
 
-    A folder that was there before is changed where it is empty or Weir's; of any other the user decides.
+    A folder that was there before is changed where it is empty or Weir's; of any other the user decides. Slots behind
+    the second wall, which are another user, pass through it to their own folders: that stays.
     """
     mode = stat.S_IMODE(data_dir.stat().st_mode)
-    if not mode & 0o077:
+    if mode & 0o077 in (0, PASSED_THROUGH):
         return
     names = {path.name for path in data_dir.iterdir()}
     if mode & stat.S_ISVTX or (names and not names & WEIRS):
