@@ -17,6 +17,7 @@ from scheduler.latency.triggers import BatchCost
 from scheduler.latency.ways import Way
 from scheduler.model.estate import Estate
 from scheduler.model.fragment import Fragment, RunningTask, Slot
+from scheduler.model.settings_of_fragments import FragmentSettings
 from scheduler.reuse.handover import CutPiece, recut_in
 from tests.benches.estate import NODE, RunningEstate
 from workers.engine import desired_publishing, observed
@@ -151,8 +152,11 @@ class Job:
 
     def publish(self) -> None:
         """Tell the agent what is to run."""
+        estate = self.at.estate
+        paced = estate.set_to({
+            name: FragmentSettings(self.paces_ms.get(name)) for name in estate.fragments}, estate.revision)
         desired_publishing.publish(self.at.client, desired_publishing.desired_of(
-            self.at.estate, NODE, registry.task_types(), self.apart_ms, paces_ms=self.paces_ms))
+            paced, NODE, registry.task_types(), self.apart_ms))
 
     def fuse(self, names: Sequence[str]) -> None:
         """Make one query of a series of neighbours, by a handover; back when it has begun.

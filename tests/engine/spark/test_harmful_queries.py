@@ -27,7 +27,7 @@ def test_a_query_that_ends_its_driver_is_given_up_and_the_others_run_on(rig: Rig
     other, harmful = source("blame-a"), source("blame-b", ("ends_its_driver", {"at": 20}))
     died_before = slot_of(rig)["restarts"]
     beside = fragment("blame-f1", other)
-    rig.publish(estate_of([*other, *harmful], [beside, fragment("blame-f2", harmful)]))
+    rig.publish(estate_of([beside, fragment("blame-f2", harmful)], [*other, *harmful]))
     rig.wait(lambda: (rig.fragment("blame-f2") or {}).get("gave_up"), what="it is given up")
     report = rig.fragment("blame-f2")
     assert report["state"] == "backoff" and "ended its slot's driver" in report["error"]
@@ -36,18 +36,18 @@ def test_a_query_that_ends_its_driver_is_given_up_and_the_others_run_on(rig: Rig
     assert died in (2, 3), "one more where both had a batch under way the first time"
     goes_on_whole(rig, "blame-f1.1")
     assert slot_of(rig)["restarts"] == died_before + died
-    rig.publish(estate_of(other, [beside]))
+    rig.publish(estate_of([beside], other))
     rig.wait(lambda: rig.fragment("blame-f2") is None, what="it can be removed")
 
 
 def test_a_driver_in_which_a_removed_query_works_on_is_ended(rig: Rig):
     other, harmful = source("left-a"), source("left-b", ("stays_in_an_event", {"at": 20}))
     beside = fragment("left-f1", other)
-    rig.publish(estate_of([*other, *harmful], [beside, fragment("left-f2", harmful)]))
+    rig.publish(estate_of([beside, fragment("left-f2", harmful)], [*other, *harmful]))
     rig.wait(lambda: len(numbers(rig, "left-f1.1")) > 50 and rig.fragment("left-f2")["state"] == "running")
     rig.wait(lambda: (rig.fragment("left-f2")["batch_for_ms"] or 0) > 0, what="its batch does not end")
     died_before = slot_of(rig)["restarts"]
-    rig.publish(estate_of(other, [beside]))
+    rig.publish(estate_of([beside], other))
     rig.wait(lambda: slot_of(rig)["restarts"] > died_before, what="its driver is ended")
     assert "still worked in it" in slot_of(rig)["error"]
     goes_on_whole(rig, "left-f1.1")

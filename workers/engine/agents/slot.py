@@ -59,7 +59,7 @@ from .reconciling.standby import Patience, heirs_due, rest_s, stages_of
 from .reconciling.state_sizes import StateSizes
 from .started_fragments import SlotStore
 from .supervising.broker_sync import connect
-from .supervising.driver_end import refusal_told, status_of_end
+from .supervising.driver_end import is_ending, refusal_told, status_after, status_of_end
 from .supervising.heap_sampler import HeapSampler
 from .supervising.line_writer import LineWriter
 from .supervising.pulse import Pulse
@@ -153,10 +153,17 @@ class SlotLoop:
         with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="executor") as pool:
             threading.Thread(target=self._warm_up, args=(is_spare,), daemon=True).start()
             while not self._stopping.is_set():
-                if (status := status_of_end(self._spark, self._settings)) is not None:
+                try:
+                    status = status_of_end(self._spark, self._settings)
+                    if status is None:
+                        self._turn(pool)
+                except Exception:
+                    status = status_after(self._spark)
+                    if status is None:
+                        raise
+                if status is not None:
                     self._log.error("the driver is gone", status=status)
                     return status
-                self._turn(pool)
                 if left := self._leftovers.lasting(now_ms=_now_ms()):
                     self._log.error("what was stopped still works", tasks=left)
                     pulse.stop()
@@ -295,6 +302,8 @@ class SlotLoop:
         shape = (state, self._desired.version, self._left, [(run.id, run.actual(), run.run_id) for run in runs])
         if shape == self._reported and not self._is_due("report", REPORT_MS, now_ms) and not self._events:
             return
+        if self._spark is not None and is_ending(self._spark):
+            return  # what was told before is what the driver ended with
         self._reported = shape
         if runs:
             self._look_at_meters(runs, now_ms)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from workers.engine.spark import cluster
@@ -15,6 +17,8 @@ from ..agent_logs import logger
 from .line_writer import LineWriter
 from .supervision import CLUSTER_GONE, JVM_GONE, REFUSED
 
+ENDS_S = 10.0  # in which a JVM that ends has run its hooks
+
 
 def status_of_end(spark: SparkSession, settings: Settings) -> int | None:
     """The status with which a slot ends whose driver has; None while that lives."""
@@ -23,6 +27,27 @@ def status_of_end(spark: SparkSession, settings: Settings) -> int | None:
     if settings.spark_master and cluster.is_gone(spark):
         return CLUSTER_GONE
     return None
+
+
+def is_ending(spark: SparkSession) -> bool:
+    """Whether the driver's JVM ends or has ended. Its hooks stop its context first: queries that end with that, and
+    starts that come to nothing, have not failed."""
+    try:
+        return cluster.is_gone(spark)
+    except (Py4JError, OSError):
+        return True
+
+
+def status_after(spark: SparkSession) -> int | None:
+    """The status with which a slot ends whose turn failed, where that is because its JVM ends; waited for until it has.
+    None where the JVM lives on."""
+    if not is_ending(spark):
+        return None
+    try:
+        spark.sparkContext._gateway.proc.wait(ENDS_S)
+    except subprocess.TimeoutExpired:
+        return None
+    return JVM_GONE
 
 
 @contextmanager
