@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
 
 import pytest
@@ -39,7 +40,8 @@ def slide(page: Page, *keys: str) -> int:
 
 def in_money(amount: float) -> str:
     """With two to five digits behind the point, as the page writes it."""
-    whole, digits = f"{amount:.5f}".split(".")
+    rounded = Decimal(repr(amount)).quantize(Decimal("0.00001"), ROUND_HALF_UP)  # halves as a browser rounds them
+    whole, digits = f"{rounded:f}".split(".")
     return f"{whole}.{digits.rstrip('0').ljust(2, '0')}"
 
 
