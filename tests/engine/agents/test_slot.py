@@ -17,7 +17,7 @@ from scheduler.model.dataflow import Task
 from workers.engine.agents.reconciling.fragment_run import FragmentRun
 from workers.engine.agents.reconciling.reconcile import FragmentState
 from workers.engine.agents.slot import SlotLoop
-from workers.engine.agents.supervising.driver_end import is_ending, status_after
+from workers.engine.agents.supervising.driver_end import end_in_turn, is_ending
 from workers.engine.agents.supervising.line_writer import LineWriter
 from workers.engine.agents.supervising.supervision import JVM_GONE
 from workers.engine.channels import keys
@@ -64,17 +64,23 @@ def ending(request: pytest.FixtureRequest) -> Iterator[EndingDriver]:
     driver.proc.communicate()
 
 
+def failing() -> None:
+    raise RuntimeError("a call did not come back")
+
+
 @pytest.mark.parametrize("ending", [{"answers": False}, {"answers": True}], indirect=True)
 def test_a_turn_that_fails_because_the_jvm_ends_is_an_end_of_the_jvm(ending: EndingDriver):
     """Were it any end, nobody would be suspected of it."""
     assert is_ending(ending)
     threading.Timer(0.1, ending.proc.stdin.close).start()
-    assert status_after(ending) == JVM_GONE and ending.proc.poll() is not None
+    assert end_in_turn(ending, Settings(), failing) == JVM_GONE and ending.proc.poll() is not None
 
 
 @pytest.mark.parametrize("ending", [{"answers": True, "is_stopped": False}], indirect=True)
-def test_a_turn_that_fails_while_the_jvm_lives_is_none(ending: EndingDriver):
-    assert not is_ending(ending) and status_after(ending) is None
+def test_a_turn_that_fails_while_the_jvm_lives_is_a_fault_of_the_slot(ending: EndingDriver):
+    assert end_in_turn(ending, Settings(), lambda: None) is None
+    with pytest.raises(RuntimeError, match="did not come back"):
+        end_in_turn(ending, Settings(), failing)
 
 
 @pytest.mark.broker
@@ -82,11 +88,11 @@ def test_a_turn_that_fails_while_the_jvm_lives_is_none(ending: EndingDriver):
 def test_what_ends_with_its_driver_is_not_told_as_failed(
     broker: redis.Redis, broker_url: str, tmp_path: Path, ending: EndingDriver
 ):
-    said = io.StringIO()
-    slot = SlotLoop(Settings(redis_url=broker_url, data_dir=tmp_path), "0", tell=LineWriter(said))
+    lines = io.StringIO()
+    slot = SlotLoop(Settings(redis_url=broker_url, data_dir=tmp_path), "0", tell=LineWriter(lines))
     slot._say("starting")
-    told = said.getvalue()
+    before = lines.getvalue()
     slot._spark = ending
     slot._runs["f1-0"] = FragmentRun("f1-0", now_ms=0, state=FragmentState.BACKOFF)
     slot._say("running")
-    assert told and said.getvalue() == told
+    assert before and lines.getvalue() == before

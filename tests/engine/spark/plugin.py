@@ -103,7 +103,7 @@ def stays_in_an_event(events, config):
     from pyspark.sql import functions as F
 
     text = F.when(events.n < config["at"], F.lit("b")).otherwise(F.lit("a" * 200 + "b"))
-    return events.where(~text.rlike("^(a|aa)+$"))
+    return events.where(~text.rlike("^(a|aa)+\\\\1$"))  # a group that is referred to: others are remembered by Java
 
 
 def kept(events, config):

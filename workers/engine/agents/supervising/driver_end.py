@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
@@ -20,15 +20,6 @@ from .supervision import CLUSTER_GONE, JVM_GONE, REFUSED
 ENDS_S = 10.0  # in which a JVM that ends has run its hooks
 
 
-def status_of_end(spark: SparkSession, settings: Settings) -> int | None:
-    """The status with which a slot ends whose driver has; None while that lives."""
-    if spark.sparkContext._gateway.proc.poll() is not None:
-        return JVM_GONE
-    if settings.spark_master and cluster.is_gone(spark):
-        return CLUSTER_GONE
-    return None
-
-
 def is_ending(spark: SparkSession) -> bool:
     """Whether the driver's JVM ends or has ended. Its hooks stop its context first: queries that end with that, and
     starts that come to nothing, have not failed."""
@@ -38,16 +29,25 @@ def is_ending(spark: SparkSession) -> bool:
         return True
 
 
-def status_after(spark: SparkSession) -> int | None:
-    """The status with which a slot ends whose turn failed, where that is because its JVM ends; waited for until it has.
-    None where the JVM lives on."""
-    if not is_ending(spark):
-        return None
+def end_in_turn(spark: SparkSession, settings: Settings, turn: Callable[[], object]) -> int | None:
+    """Perform a turn of a slot; the status with which the slot ends where its driver has, before the turn or in it.
+
+    A turn that fails while the JVM ends waits for that end.
+    """
     try:
-        spark.sparkContext._gateway.proc.wait(ENDS_S)
-    except subprocess.TimeoutExpired:
-        return None
-    return JVM_GONE
+        status = _status_of_end(spark, settings)
+        if status is None:
+            turn()
+        return status
+    except Exception:
+        if not is_ending(spark):
+            raise
+        with suppress(subprocess.TimeoutExpired):
+            spark.sparkContext._gateway.proc.wait(ENDS_S)
+            return JVM_GONE
+        if settings.spark_master:
+            return CLUSTER_GONE
+        raise
 
 
 @contextmanager
@@ -59,3 +59,11 @@ def refusal_told(tell: LineWriter) -> Iterator[None]:
         logger().error("slot refused", why=str(unfit))
         tell({"state": "starting", "refused": str(unfit)})
         os._exit(REFUSED)
+
+
+def _status_of_end(spark: SparkSession, settings: Settings) -> int | None:
+    if spark.sparkContext._gateway.proc.poll() is not None:
+        return JVM_GONE
+    if settings.spark_master and cluster.is_gone(spark):
+        return CLUSTER_GONE
+    return None
