@@ -82,11 +82,11 @@ def test_a_turn_that_fails_while_the_jvm_lives_is_none(ending: EndingDriver):
 def test_what_ends_with_its_driver_is_not_told_as_failed(
     broker: redis.Redis, broker_url: str, tmp_path: Path, ending: EndingDriver
 ):
-    said = io.StringIO()
-    slot = SlotLoop(Settings(redis_url=broker_url, data_dir=tmp_path), "0", tell=LineWriter(said))
+    output = io.StringIO()
+    slot = SlotLoop(Settings(redis_url=broker_url, data_dir=tmp_path), "0", tell=LineWriter(output))
     slot._say("starting")
-    told = said.getvalue()
+    first = output.getvalue()
     slot._spark = ending
     slot._runs["f1-0"] = FragmentRun("f1-0", now_ms=0, state=FragmentState.BACKOFF)
     slot._say("running")
-    assert told and said.getvalue() == told
+    assert first and output.getvalue() == first

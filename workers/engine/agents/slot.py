@@ -20,6 +20,7 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 import redis
@@ -59,7 +60,7 @@ from .reconciling.standby import Patience, heirs_due, rest_s, stages_of
 from .reconciling.state_sizes import StateSizes
 from .started_fragments import SlotStore
 from .supervising.broker_sync import connect
-from .supervising.driver_end import is_ending, refusal_told, status_after, status_of_end
+from .supervising.driver_end import is_ending, refusal_told, status_of_turn
 from .supervising.heap_sampler import HeapSampler
 from .supervising.line_writer import LineWriter
 from .supervising.pulse import Pulse
@@ -133,8 +134,7 @@ class SlotLoop:
             self._spark = open_session(
                 self._settings, slot=int(self._name), slot_dir=self._store.folder, channel_conf=spark_conf(config))
             self._log.info("session open", took_ms=round(1000 * (time.monotonic() - began_s)))
-        pulse = Pulse.of_driver(self._spark, self._tell)
-        pulse.start()
+        (pulse := Pulse.of_driver(self._spark, self._tell)).start()
         self._listener.attach(self._spark)
         channels = Channels(self._broker)
         self._executor = FragmentExecutor(
@@ -153,15 +153,7 @@ class SlotLoop:
         with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="executor") as pool:
             threading.Thread(target=self._warm_up, args=(is_spare,), daemon=True).start()
             while not self._stopping.is_set():
-                try:
-                    status = status_of_end(self._spark, self._settings)
-                    if status is None:
-                        self._turn(pool)
-                except Exception:
-                    status = status_after(self._spark)
-                    if status is None:
-                        raise
-                if status is not None:
+                if (status := status_of_turn(partial(self._turn, pool), self._spark, self._settings)) is not None:
                     self._log.error("the driver is gone", status=status)
                     return status
                 if left := self._leftovers.lasting(now_ms=_now_ms()):
@@ -300,10 +292,9 @@ class SlotLoop:
         now_ms = _now_ms()
         runs = list(self._runs.values())
         shape = (state, self._desired.version, self._left, [(run.id, run.actual(), run.run_id) for run in runs])
-        if shape == self._reported and not self._is_due("report", REPORT_MS, now_ms) and not self._events:
+        is_old = shape == self._reported and not self._is_due("report", REPORT_MS, now_ms) and not self._events
+        if is_old or (self._spark is not None and is_ending(self._spark)):  # what was told is what it ended with
             return
-        if self._spark is not None and is_ending(self._spark):
-            return  # what was told before is what the driver ended with
         self._reported = shape
         if runs:
             self._look_at_meters(runs, now_ms)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from py4j.protocol import Py4JError
@@ -48,6 +48,19 @@ def status_after(spark: SparkSession) -> int | None:
     except subprocess.TimeoutExpired:
         return None
     return JVM_GONE
+
+
+def status_of_turn(turn: Callable[[], None], spark: SparkSession, settings: Settings) -> int | None:
+    """The status with which a slot ends whose driver ended before a turn or in it; None where the turn was done."""
+    try:
+        status = status_of_end(spark, settings)
+        if status is None:
+            turn()
+    except Exception:
+        status = status_after(spark)
+        if status is None:
+            raise
+    return status
 
 
 @contextmanager
