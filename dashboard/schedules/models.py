@@ -6,7 +6,7 @@ from django.db import models
 
 
 class ScheduleReading(models.Model):
-    """What was measured of a schedule at one moment: `scheduler.performance.outcome.Seen` as JSON.
+    """What was measured of a schedule at one moment: what was seen of each slot, rate and latency, as JSON.
 
     ``since`` tells apart the times that a schedule ran: it is when the last plan for its dataflow was done.
     """

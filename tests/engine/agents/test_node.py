@@ -32,7 +32,7 @@ ROOT = Path(__file__).parents[3]
 AGENT = """
 import sys
 from pathlib import Path
-from workers.engine.agents import node
+from workers.engine.agents import node_agent as node
 data_dir = Path(sys.argv[1])
 def slot_argv(slot):
     desired = data_dir / "nodes" / "n1" / "told" / "desired.json"

@@ -27,7 +27,7 @@ VARIABLES = {name: LOOT for name in (
     "DATABASE_URL", "WEIR_SECRET_KEY", "WEIR_SECRETS_KEY", "EMAIL_URL", "WEIR_METRICS_TOKEN", "SOME_OTHER_TOKEN")}
 AGENT = ("-m", "workers.engine.agents.node_agent")
 WITHOUT_LANDLOCK = ("-c", "from workers import walls; walls.landlock_version = lambda: 0; "
-                    "from workers.engine.agents import node; node.main()")
+                    "from workers.engine.agents import node_agent; node_agent.main()")
 OF_OTHERS = (  # by what it is: below the data folder
     ("database", "weir.sqlite3"), ("session key", "secret_key"), ("secrets' key", "secrets_key"),
     ("sealed secrets", "secrets.json"), ("broker's password", "broker/url"), ("log", "logs/web.log"),
