@@ -32,15 +32,15 @@ ROOT = Path(__file__).parents[3]
 AGENT = """
 import sys
 from pathlib import Path
-from workers.engine.agents import node
+from workers.engine.agents import node_agent
 data_dir = Path(sys.argv[1])
 def slot_argv(slot):
     desired = data_dir / "nodes" / "n1" / "told" / "desired.json"
     which = ["--spare"] if slot == "spare" else ["--slot", slot]
     return [sys.executable, sys.argv[3], *which, "--desired", str(desired)]
-node.CALM_MS = 100
-node.main(["--node", "n1", "--slots", sys.argv[2], "--data-dir", str(data_dir)], slot_argv=slot_argv,
-          tells_slots=sys.argv[4] == "tells")
+node_agent.CALM_MS = 100
+node_agent.main(["--node", "n1", "--slots", sys.argv[2], "--data-dir", str(data_dir)], slot_argv=slot_argv,
+                tells_slots=sys.argv[4] == "tells")
 """
 
 
