@@ -66,10 +66,10 @@ class AspectChange:
 
     Examples
     --------
-    >>> change = Change(Aspect.STREAM, "a>b", Carriage.CHANNEL, Carriage.WITHIN)
+    >>> change = AspectChange(Aspect.STREAM, "a>b", Carriage.CHANNEL, Carriage.WITHIN)
     >>> change.reverse.after
     <Carriage.CHANNEL: 'in a channel'>
-    >>> Change(Aspect.STREAM, "a>b", "in a channel", "open")
+    >>> AspectChange(Aspect.STREAM, "a>b", "in a channel", "open")
     Traceback (most recent call last):
     ...
     ValueError: 'open' is not a valid Carriage

@@ -13,7 +13,7 @@ STREAMING = ("checkpoints", "folds", "nodes", "spill", "outputs", "tables")  # c
 BEHIND_DATABASE = ("audit", "replay", "secrets.json")  # copied after the database: what it no longer has is here
 SECRET = ("secret_key", "secrets_key", "logins.json")  # only sealed with a passphrase
 MADE_AGAIN = frozenset({
-    "broker", "feeds", "jvm", "lock", "logs", "static", "backup.lock", "weir.sqlite3", "weir.sqlite3-shm",
+    "broker", "feeds", "jvm", "lock", "logs", "recordings", "static", "backup.lock", "weir.sqlite3", "weir.sqlite3-shm",
     "weir.sqlite3-wal"})
 _OF_NODE = ("told/desired.json", "desired.json", "sinks.json")
 _OF_SLOT = ("*.json", "base_*")
