@@ -38,7 +38,7 @@ class Refusing:
         self.compiled.append(len(whole.tasks))
         if "t2" in {task.id for task in whole.tasks}:
             raise FragmentFailed("task t2: no", is_final=True, tasks=["t2"])
-        return SimpleNamespace(schemas=("{}",) * len(whole.tasks), folds=(), file_sink=None, mode=QueryMode())
+        return SimpleNamespace(schemas=("{}",) * len(whole.tasks), folds=(), file_sink=None, batch_mode=QueryMode())
 
 
 @pytest.fixture
