@@ -90,14 +90,15 @@ def test_one_process_at_a_time_writes_and_who_was_killed_is_cleared_up_behind(tm
     assert not (beside / "making-classes").exists()
 
 
-def test_older_archives_go_but_for_one_that_another_java_may_use(tmp_path, beside, recorded):
+def test_older_archives_go_but_for_two_that_another_java_or_run_may_use(tmp_path, beside, recorded):
     of_data_folder = tmp_path / "jvm" / "classes-1.jsa"  # where earlier versions kept it
     of_data_folder.parent.mkdir()
-    for age, path in enumerate((of_data_folder, beside / "classes-2.jsa", beside / "classes-3.jsa")):
+    for age, path in enumerate((of_data_folder, *(beside / f"classes-{number}.jsa" for number in (2, 3, 4)))):
         path.touch()
         os.utime(path, (age, age))
     archive = class_archive.make(Settings(data_dir=tmp_path))
-    assert set(beside.glob("*.jsa")) == {archive, beside / "classes-3.jsa"} and not of_data_folder.exists()
+    assert set(beside.glob("*.jsa")) == {archive, *(
+        beside / f"classes-{number}.jsa" for number in (3, 4))} and not of_data_folder.exists()
 
 
 @pytest.mark.long
