@@ -310,3 +310,15 @@ def test_the_one_form_is_compiled_as_what_was_written(query):
 def test_what_means_two_things_or_nothing_is_refused(query):
     with pytest.raises(InvalidConfig):
         compiled(parse(one_form(query)), NAMED)
+
+
+@pytest.mark.parametrize("pattern", ["yyyy-MM-dd HH:mm:ss", "d/M/yyyy H:mm:ss.SSSSSS", "yyyyMMdd HH", "dd.MM.yyyy"])
+def test_a_pattern_of_times_is_read(pattern: str) -> None:
+    compiled(parse(f"SELECT to_timestamp(s, '{pattern}') AS t FROM input"), Columns({"s": "string"}))
+
+
+@pytest.mark.parametrize("pattern", ["YYYY-MM-dd", "d MMM yyyy", "S" * 7, "M" * 2_000 + "!", "d" * 2_000 + "!"])
+def test_a_pattern_that_is_none_is_refused_however_long_it_is(pattern: str) -> None:
+    """Letters that could be taken one by one or in pairs would be tried in more ways than there is time for."""
+    with pytest.raises(InvalidConfig):
+        compiled(parse(f"SELECT to_timestamp(s, '{pattern}') AS t FROM input"), Columns({"s": "string"}))

@@ -86,7 +86,9 @@ def _is_time_format(text: str) -> bool:
 
 
 def _is_read_format(text: str) -> bool:
-    return re.fullmatch(r"(yyyy|MM?|dd?|HH?|mm|ss|S{1,6}|XXX|[-/:., _]|'[\w ]*')+", text) is not None
+    """Each run of a letter is read in one way alone, so that a long one takes no longer; ``MMM`` would be a name."""
+    parts = r"yyyy|MM?(?!M)|dd?(?!d)|HH?(?!H)|mm|ss|S{1,6}(?!S)|XXX|[-/:., _]|'[\w ]*'"
+    return re.fullmatch(f"({parts})+", text) is not None
 
 
 def _is_zone(text: str) -> bool:
