@@ -115,7 +115,7 @@ def test_a_host_that_is_killed_at_any_moment_leaves_each_event_outside(host, rig
 
 def test_a_table_that_was_deleted_is_made_anew_with_what_comes_and_that_is_told(host, rig):
     if not hasattr(rig, "delete"):
-        pytest.skip("whether it is there is not Weir's to make")
+        pytest.skip("Weir does not make this kind of target, so it cannot find one made anew")
     query = writing(host, rig)
     query.send(range(5))
     require(rig, range(5), host)
