@@ -18,6 +18,7 @@ case "$*" in
     "-m pip --version") [ -e "${0%/*}/uv" ] ;;
     "-m pip install"*requirements-uv.lock) echo "uv" >>"$CALLS"; cp "$UV" "${0%/*}/uv" ;;
     "-m pip install"*) echo "pip $*" >>"$CALLS"; [ -z "${PIP_FAILS:-}" ] ;;
+    "-c import celery"* | "-m compileall "*) ;;  # what makes the first start quick, of the real packages here
     "-P "* | *manage.py* | *run.py*) echo "ran ${*##*/}" ;;
     *) exec "$REAL_PYTHON" "$@" ;;
 esac
