@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import Browser, Locator, Page, StorageState, expect
 
 from tests.browser import drive, flows
 from tests.browser.documents import ETL
@@ -86,14 +86,24 @@ def site(tmp_path_factory: pytest.TempPathFactory, migrated_file: Path, browser:
         stop_site(running)
 
 
+@pytest.fixture(scope="module")
+def carla(site: RunningSite, browser: Browser) -> StorageState:
+    """What a browser keeps of carla, who has logged in once: hashing passwords is meant to take long."""
+    page = drive.log_in(drive.context(browser), site.url, "carla", PASSWORD)
+    state = page.context.storage_state()
+    page.context.close()
+    return state
+
+
 @pytest.fixture
-def open_page(site: RunningSite, browser: Browser) -> Iterator[Callable[..., Page]]:
+def open_page(site: RunningSite, browser: Browser, carla: StorageState) -> Iterator[Callable[..., Page]]:
     """The page Deployment, with the other node heard of. No script may fail."""
     opened = []
 
     def open_page(*, width: int = 1280, theme: str = "light") -> Page:
-        context = drive.context(browser, viewport={"width": width, "height": 860}, color_scheme=theme)
-        page = drive.log_in(context, site.url, "carla", PASSWORD)
+        context = drive.context(
+            browser, viewport={"width": width, "height": 860}, color_scheme=theme, storage_state=carla)
+        page = context.new_page()
         opened.append((context, drive.watch(page)))
         shown(page, site)
         return page

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.model.bounds import RESULT_BYTES
@@ -92,7 +92,8 @@ words = st.none() | st.text("ab'{}[]:1,\"\\ü\n", max_size=6)
 
 
 @pytest.mark.spark
-@given(st.lists(st.tuples(words, words, st.none() | st.lists(words, max_size=4), words), min_size=1, max_size=6))
+@settings(max_examples=20)  # of many events each: what it costs is a query, not an event
+@given(st.lists(st.tuples(words, words, st.none() | st.lists(words, max_size=4), words), min_size=20, max_size=40))
 def test_what_does_not_is_what_spark_gives(spark, values):
     rows = [(seq, START_MS, START_MS, s, t, each, seq, j) for seq, (s, t, each, j) in enumerate(values)]
     frame = spark.createDataFrame(rows, COLUMNS).coalesce(1)

@@ -1,8 +1,7 @@
-"""The registries of allocations and mappings: complete, enough to add one, and the only place that names them."""
+"""The registries of allocations and mappings: complete, and enough to add one."""
 
 from __future__ import annotations
 
-import ast
 import re
 from dataclasses import fields, replace
 
@@ -14,14 +13,10 @@ from scheduler.mapping.mapping_registry import MAPPINGS, MappingKind
 from scheduler.model.placement import Placement
 from scheduler.pairs import PAIRS, PUBLISHED_PAIRS, QUICK_PAIRS, key_of, pair_of, quick_pair
 from scheduler.scheduling import compare, prepare, schedule
-from tests.architecture.sources import ROOT, name_of, project_files, python_files, tree
+from tests.architecture.sources import ROOT
 
 from .schedules import BUY
 from .test_scheduling import FLOW, PROFILES, TYPES
-
-# Modules that may name an algorithm: those that are or list one, and the pairs that are chosen by default.
-NAMED_IN = ("scheduler/allocation/", "scheduler/mapping/", "scheduler/pairs.py")
-NAMES = frozenset({*ALLOCATIONS, *MAPPINGS})
 
 
 def job():
@@ -76,35 +71,3 @@ def test_a_mapping_is_added_by_its_entry_alone(monkeypatch: pytest.MonkeyPatch) 
     assert not comparison.errors
     for planned in comparison.schedules:
         assert planned.slots == planned.allocation.threads and pairs.about(planned.pair).endswith("of its own")
-
-
-def names_in(module: ast.Module) -> set[str]:
-    """Strings of a module that are an algorithm's name, or made of some: ``SAM``, ``MBA-SAM``, ``MBA+SAM``."""
-    documentation = {
-        id(node.body[0].value) for node in ast.walk(module)
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and node.body
-        and isinstance(node.body[0], ast.Expr)}
-    return {
-        node.value for node in ast.walk(module)
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in documentation
-        and NAMES.issuperset(re.split(r"[-+/]", node.value))}
-
-
-def test_no_other_module_names_an_algorithm() -> None:
-    naming = {
-        name_of(path): names for path in python_files("scheduler", "dashboard", "workers")
-        if not name_of(path).startswith(NAMED_IN) and (names := names_in(tree(path)))}
-    assert naming == {}
-
-
-def test_no_script_and_no_part_of_a_page_names_an_algorithm() -> None:
-    quoted = re.compile(rf"""["'](?:{'|'.join(NAMES)})["']""")
-    pages = [
-        path for path in project_files() if path.suffix in {".html", ".js"}
-        and name_of(path).startswith(("templates/", "static/js/"))]
-    assert pages and [name_of(path) for path in pages if quoted.search(path.read_text())] == []
-
-
-@pytest.mark.parametrize("line", ['x = "SAM"', 'pair = ("MBA", "DSM")', 'f(pair="MBA-SAM")', 'A = {"exact": 1}'])
-def test_the_check_for_names_sees(line: str) -> None:
-    assert names_in(ast.parse(line))
