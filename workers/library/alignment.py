@@ -98,9 +98,9 @@ class Alignment:
         """The events of the next number, which wait no longer."""
         state["next"] += 1
         heads = [queue.pop(0) if queue else None for queue in state["waiting"]]
-        there = [head for head in heads if head is not None]
-        _, seq = max((born, seq) for seq, _, born, _ in there)
-        return (seq, max(time for _, time, _, _ in there), max(born for _, _, born, _ in there),
+        events = [head for head in heads if head is not None]
+        _, seq = max((born, seq) for seq, _, born, _ in events)
+        return (seq, max(time for _, time, _, _ in events), max(born for _, _, born, _ in events),
                 *(None if head is None else head[3] for head in heads))
 
 

@@ -52,9 +52,9 @@ class LandmarkWindowed:
             "key": list(values[:self.keys]), "number": state["events"], "begin": time,
             "states": [aggregate.kind.start() for aggregate in self.aggregates]})
         state["events"] += 1
-        for aggregate, kept, value in zip(self.aggregates, here["states"], values[self.keys:], strict=True):
+        for aggregate, one, value in zip(self.aggregates, here["states"], values[self.keys:], strict=True):
             if value is not None or not aggregate.column:
-                aggregate.add(kept, value)
+                aggregate.add(one, value)
         return self._close(state, (seq, time, born)) if landmark else ()
 
     def _close(self, state: dict, event: Sequence[int]) -> list[tuple]:
@@ -63,7 +63,7 @@ class LandmarkWindowed:
         out = []
         for _, key in closing:
             here = state["keys"].pop(key)
-            results = [aggregate.result(kept) for aggregate, kept in zip(self.aggregates, here["states"], strict=True)]
+            results = [aggregate.result(one) for aggregate, one in zip(self.aggregates, here["states"], strict=True)]
             out.append((*event, *here["key"], here["begin"], event[1], *results, 0))
         return out
 
