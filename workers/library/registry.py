@@ -25,7 +25,7 @@ from .config import InvalidConfig, settings
 GROUP = "weir.task_types"
 FAMILIES = (
     "generators", "taxis", "stories", "replay", "parse", "markup", "format", "filter", "statistics", "rollups",
-    "predict", "train", "compute", "download", "tables", "archive", "sql_task", "operators", "joins", "lookups",
+    "predict", "train", "compute", "download", "tables", "archive", "sql_task", "operators", "joins", "alignment", "splits", "lookups",
     "python_task", "sinks", "http", "live",
     "live_files", "live_sinks", "spark_sources")
 
