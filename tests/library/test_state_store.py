@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from workers.library import store_files
 from workers.library.aggregates import read_aggregates
 from workers.library.folds import Accumulate, BlockAverage, Interpolate, KalmanFilter
+from workers.library.landmarks import LandmarkWindowed
 from workers.library.pieces import States
 from workers.library.state import NOTHING, fold_rows, keeping, parts_of
 from workers.library.state_store import (
@@ -29,7 +30,6 @@ from workers.library.state_store import (
     read_whole,
     remove,
 )
-from workers.library.landmarks import LandmarkWindowed
 from workers.library.windows import Deduplicated, JoinFold, Windowed
 
 AGGREGATES = read_aggregates(["n=count(*)", "total=sum(x)", "all=collect(x)"])
@@ -54,7 +54,8 @@ def _by_key(seq: int, drawn: tuple) -> dict:
 
 def _whole(seq: int, drawn: tuple) -> dict:
     key, moment, value, side = drawn
-    return {"_key": "", "of": key, "time": moment, "seq": seq, "born": 1000 + seq, "ends": side == "both", "v": value, "w": value, "x": value,
+    return {"_key": "", "of": key, "time": moment, "seq": seq, "born": 1000 + seq, "ends": side == "both",
+            "v": value, "w": value, "x": value,
             "left": f"l{seq}" if side in ("left", "both") else None,
             "right": f"r{seq}" if side in ("right", "both") else None}
 

@@ -113,7 +113,7 @@ def align(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
     require_columns(inputs.columns, [*on, values["side"], *(column for _, _, column in taken)], task_type="align",
                     remedy="Name columns of the inputs.")
     side = F.col(values["side"]).cast("string")
-    texts = {f"_side{place}": [*on, *dict.fromkeys(column for _, of, column in taken if of == name and column not in on)]
+    texts = {f"_side{place}": list(dict.fromkeys([*on, *(column for _, of, column in taken if of == name)]))
              for place, name in enumerate(sides)}
     given = inputs.select(*STREAM, *on, *[
         F.when(side == name, packed(columns)).alias(text)
@@ -165,6 +165,7 @@ def _taken_columns(values: Mapping[str, Any]) -> list[tuple[str, str, str]]:
         match = _COLUMN.fullmatch(str(entry))
         if match is None or match[2] not in values["sides"]:
             raise InvalidConfig(f"“{entry}” is not a column of a stream that is aligned.", parameter="columns",
-                                value=entry, remedy="Write “side.column” or “name=side.column”, with a side of “sides”.")
+                                value=entry, remedy="Write “side.column” or “name=side.column”; “sides” names "
+                                "the sides.")
         taken.append((match[1] or match[3], match[2], match[3]))
     return taken

@@ -52,18 +52,19 @@ class LandmarkWindowed:
             "key": list(values[:self.keys]), "number": state["events"], "begin": time,
             "states": [aggregate.kind.start() for aggregate in self.aggregates]})
         state["events"] += 1
-        for aggregate, one, value in zip(self.aggregates, here["states"], values[self.keys:], strict=True):
+        for aggregate, aggregated, value in zip(self.aggregates, here["states"], values[self.keys:], strict=True):
             if value is not None or not aggregate.column:
-                aggregate.add(one, value)
+                aggregate.add(aggregated, value)
         return self._close(state, (seq, time, born)) if landmark else ()
 
     def _close(self, state: dict, event: Sequence[int]) -> list[tuple]:
-        closing = sorted(((state["keys"][key]["number"], key) for key in due(
-            state["keys"], FOREVER, moment=_first_number)))
+        closing = sorted((state["keys"][key]["number"], key) for key in due(
+            state["keys"], FOREVER, moment=_first_number))
         out = []
         for _, key in closing:
             here = state["keys"].pop(key)
-            results = [aggregate.result(one) for aggregate, one in zip(self.aggregates, here["states"], strict=True)]
+            results = [aggregate.result(aggregated) for aggregate, aggregated in zip(
+                self.aggregates, here["states"], strict=True)]
             out.append((*event, *here["key"], here["begin"], event[1], *results, 0))
         return out
 
