@@ -7,6 +7,7 @@ from datetime import datetime
 
 from dashboard.operations.estate_store.estate_reader import (
     StoredEstate,
+    are_teams_apart,
     current_generation,
     fragment_of,
     submitted_of,
@@ -83,6 +84,7 @@ def _read(generation: int, revision: int) -> Estate:
         submitted=submitted_of(),
         fragments={row.pk: fragment_of(row) for row in FragmentRow.objects.order_by("id")},
         slots=tuple(Slot(node=node.name, index=i) for node in NodeRow.objects.all() for i in range(node.slots)),
+        teams_apart=are_teams_apart(),
     )
 
 

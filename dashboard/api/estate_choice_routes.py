@@ -1,0 +1,65 @@
+"""The routes of choices for the whole estate: how intervals are chosen, and whether teams share slots.
+
+``docs/api.md`` describes them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from django.http import HttpRequest
+from ninja import Router, Schema
+
+from dashboard.api.answers.estate_choices import IsolationAnswer, PacingAnswer
+from dashboard.operations.estate_store.estate_choices import WayInForce
+from dashboard.operations.isolation_choice import ISOLATION_CHOICE, ISOLATIONS, IsolationKind, shared_slots
+from dashboard.operations.pacing_choice import PACING_CHOICE, PACINGS, PacingKind
+
+router = Router()
+
+
+class PacingIn(Schema):
+    """Which way; empty for what the installation says."""
+
+    pacing: str
+
+
+class IsolationIn(Schema):
+    """Which way; empty for what the installation says."""
+
+    isolation: str
+
+
+@router.get("/pacing", response=PacingAnswer)
+def pacing(request: HttpRequest) -> dict[str, Any]:
+    """How the intervals of batches are chosen, and the ways that there are."""
+    return _pacing(PACING_CHOICE.in_force())
+
+
+@router.put("/pacing", response=PacingAnswer)
+def set_pacing(request: HttpRequest, body: PacingIn) -> dict[str, Any]:
+    """Choose how the intervals of batches are chosen, for the whole estate; by an administrator."""
+    return _pacing(PACING_CHOICE.choose(actor=request.user, name=body.pacing))
+
+
+@router.get("/isolation", response=IsolationAnswer)
+def isolation(request: HttpRequest) -> dict[str, Any]:
+    """Whether teams share slots, the ways that there are, and the slots that several teams share."""
+    return _isolation(ISOLATION_CHOICE.in_force())
+
+
+@router.put("/isolation", response=IsolationAnswer)
+def set_isolation(request: HttpRequest, body: IsolationIn) -> dict[str, Any]:
+    """Choose whether teams share slots, for the whole estate; by an administrator."""
+    return _isolation(ISOLATION_CHOICE.choose(actor=request.user, name=body.isolation))
+
+
+def _pacing(now: WayInForce[PacingKind]) -> dict[str, Any]:
+    return {"pacing": now.kind.name, "is_chosen": now.is_chosen, "ways": [asdict(kind) for kind in PACINGS.values()]}
+
+
+def _isolation(now: WayInForce[IsolationKind]) -> dict[str, Any]:
+    return {
+        "isolation": now.kind.name, "is_chosen": now.is_chosen, "shared_slots": shared_slots(),
+        "ways": [asdict(kind) for kind in ISOLATIONS.values()]}
