@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from django.conf import settings
+
 from dashboard.operations.estate_store.estate_choices import EstateChoice
 from dashboard.operations.estate_store.estate_loader import current_estate
 from dashboard.operations.estate_store.estate_reader import TEAM
@@ -39,7 +41,8 @@ ISOLATIONS: Mapping[str, IsolationKind] = {kind.name: kind for kind in (
         "is empty. Queries of two teams are not made one."),
 )}
 
-ISOLATION_CHOICE = EstateChoice("isolation", ISOLATIONS, "way to place the queries of teams", is_of_plans=True)
+ISOLATION_CHOICE = EstateChoice(
+    "isolation", ISOLATIONS, "way to place the queries of teams", lambda: settings.ISOLATION, is_of_plans=True)
 
 
 def shared_slots() -> list[str]:

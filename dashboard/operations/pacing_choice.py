@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from django.conf import settings
+
 from dashboard.operations.estate_store.estate_choices import EstateChoice
 
 
@@ -48,4 +50,4 @@ PACINGS: Mapping[str, PacingKind] = {kind.name: kind for kind in (
 )}
 
 # It counts from the pacer's next round on, within ten seconds. Intervals alone change, and no output.
-PACING_CHOICE = EstateChoice("pacing", PACINGS, "way to choose intervals")
+PACING_CHOICE = EstateChoice("pacing", PACINGS, "way to choose intervals", lambda: settings.PACING)

@@ -122,8 +122,8 @@ class Deploying:
         rounds = [
             decide(deployment, evidence.thresholds, resting=evidence.resting, groups=groups)
             for deployment in evidence.deployment.moving_only(allowed).by_team()]
-        loop_round = next((found for found in rounds if found.move is not None), None) or max(
-            rounds, key=lambda found: found.lacking)
+        loop_round = next((round_of for round_of in rounds if round_of.move is not None), None) or max(
+            rounds, key=lambda round_of: round_of.lacking)
         if loop_round.move is not None:
             return Evaluation((_move(loop_round, self._askers(loop_round.move, allowed, policies), evidence),))
         lacking = lacking_in_words(

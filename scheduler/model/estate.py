@@ -121,11 +121,11 @@ class Estate:
         """The slots that have least to do, as `ports.EstateView` says."""
         loads = [self.loads.get(slot.name, SlotLoad()) for slot in self.slots]
         spent = [load.nanocores(query_cores=query_cores) for load in loads]
-        asked = [
+        orders = [
             order for order, slot in enumerate(self.slots)
             if held_by is None or is_held_by(held_by, self.teams.get(slot.name, ()))]
-        unscheduled = [order for order in asked if not loads[order].bundles]
-        chosen = unscheduled if apart and unscheduled else asked
+        unscheduled = [order for order in orders if not loads[order].bundles]
+        chosen = unscheduled if apart and unscheduled else orders
         least = heapq.nsmallest(count, chosen, key=lambda order: (spent[order], order))
         return tuple((self.slots[order], spent[order] / NANO) for order in sorted(least))
 

@@ -65,9 +65,9 @@ def require_apart(
     coming = {
         slot: teams.keys() - old.get(slot, Counter()).keys() for slot, teams in new.items()
         if teams.keys() - old.get(slot, Counter()).keys()}
-    there = estate.teams_on(coming)
+    holding = estate.teams_on(coming)
     for slot, teams in sorted(coming.items()):
-        present = (Counter(there.get(slot, {})) - old.get(slot, Counter())).keys() | new[slot].keys()
+        present = (Counter(holding.get(slot, {})) - old.get(slot, Counter())).keys() | new[slot].keys()
         if not all(is_open_to(team, present) for team in teams):
             raise NoSlots(
                 f"{slot} holds queries of another team, and teams have slots of their own here",

@@ -7,7 +7,7 @@ import pytest
 from dashboard.audit.models import AuditEntry
 from dashboard.operations.latency_control.interval_choice import INTERVAL_CHOICES, ByManagers, ByPlan, ChosenInForce
 from dashboard.operations.latency_control.open_batches import may_be_open
-from dashboard.operations.estate_store.estate_choices import InvalidChoice
+from dashboard.operations.estate_store.estate_choices import UnknownWay
 from dashboard.operations.pacing_choice import PACING_CHOICE, PACINGS
 from scheduler.model.errors import PermissionDenied
 
@@ -42,7 +42,7 @@ def test_each_choice_is_audited_once(world: World) -> None:
 def test_only_administrators_choose_and_only_what_there_is(world: World) -> None:
     with pytest.raises(PermissionDenied):
         PACING_CHOICE.choose(actor=world.ana, name="steps")
-    with pytest.raises(InvalidChoice, match="no way to choose") as raised:
+    with pytest.raises(UnknownWay, match="no way to choose") as raised:
         PACING_CHOICE.choose(actor=world.root, name="by chance")
     assert "planned" in raised.value.remedy
     assert not PACING_CHOICE.in_force().is_chosen

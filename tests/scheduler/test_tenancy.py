@@ -53,7 +53,7 @@ def shared_slots(estate: Estate) -> dict[str, set[str]]:
     for fragment in estate.fragments.values():
         for query in fragment.queries:
             teams.setdefault(query.slot, set()).add(fragment.team)
-    return {slot: there for slot, there in teams.items() if len(there) > 1}
+    return {slot: names for slot, names in teams.items() if len(names) > 1}
 
 
 class TeamsApart(RuleBasedStateMachine):
@@ -246,8 +246,8 @@ def test_the_controller_moves_a_team_to_its_own_slots_alone() -> None:
         PlacedBundle("f3-0", "n1/1", 0.1, team="roads"), PlacedBundle("f4-0", "n1/2", 0.2, team="water"))}
     slots = ("n1/0", "n1/1", "n1/2")
     askers = {name: (Asker(f"d-{name}", bundle.team, (), (name,)),) for name, bundle in bundles.items()}
-    together = Deployment(bundles, slots)
-    apart = replace(together, team_targets={"water": frozenset({"n1/0", "n1/2"}), "roads": frozenset({"n1/1"})})
-    for deployment, target in ((together, "n1/1"), (apart, "n1/2")):
+    sharing = Deployment(bundles, slots)
+    apart = replace(sharing, team_targets={"water": frozenset({"n1/0", "n1/2"}), "roads": frozenset({"n1/1"})})
+    for deployment, target in ((sharing, "n1/1"), (apart, "n1/2")):
         [decision] = Deploying().evaluate(Deployments(deployment, askers), {}).decisions
         assert decision.arguments["slot"] == target

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
-
-from django.conf import settings
 
 from dashboard.audit.trail import audited
 from dashboard.operations.estate_store.generation import advance, lock_generation
@@ -16,20 +14,20 @@ from dashboard.teams.permissions import require_superuser, viewer_of
 from scheduler.model.errors import WeirError
 
 
-class InvalidChoice(WeirError):
+class UnknownWay(WeirError):
     """There is no such way."""
 
     code = "invalid_value"
 
 
-class Way(Protocol):
+class NamedWay(Protocol):
     """One that can be chosen, by its name."""
 
     @property
     def name(self) -> str: ...
 
 
-KindT = TypeVar("KindT", bound=Way)
+KindT = TypeVar("KindT", bound=NamedWay)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,15 +38,10 @@ class WayInForce(Generic[KindT]):
     is_chosen: bool
 
 
-def name_in_force(column: str) -> tuple[str, bool]:
-    """What the estate has, else what the environment says; and whether it was chosen."""
-    name = EstateState.objects.filter(pk=1).values_list(column, flat=True).first() or ""
-    return name or getattr(settings, column.upper()), bool(name)
-
-
 @dataclass(frozen=True, slots=True)
 class EstateChoice(Generic[KindT]):
-    """What an administrator may choose: a column of the estate's row, the ways, and what errors call one of them.
+    """What an administrator may choose: a column of the estate's row, the ways, what errors call one of them, and what
+    the installation says where nobody has chosen.
 
     With ``is_of_plans`` waiting plans are held to the estate anew after another choice.
     """
@@ -56,12 +49,13 @@ class EstateChoice(Generic[KindT]):
     column: str
     ways: Mapping[str, KindT]
     noun: str
+    usual: Callable[[], str]
     is_of_plans: bool = False
 
     def in_force(self) -> WayInForce[KindT]:
         """The way that counts now."""
-        name, is_chosen = name_in_force(self.column)
-        return WayInForce(self.ways[name], is_chosen)
+        name = EstateState.objects.filter(pk=1).values_list(self.column, flat=True).first() or ""
+        return WayInForce(self.ways[name or self.usual()], bool(name))
 
     def choose(self, *, actor: User, name: str) -> WayInForce[KindT]:
         """Choose a way for the whole estate; empty for what the installation says.
@@ -70,12 +64,12 @@ class EstateChoice(Generic[KindT]):
         ------
         PermissionDenied
             The actor does not administer the installation.
-        InvalidChoice
+        UnknownWay
             There is no such way.
         """
         require_superuser(viewer_of(actor))
         if name and name not in self.ways:
-            raise InvalidChoice(f"{name[:40]!r} is no {self.noun}.", remedy=f"Choose one of {', '.join(self.ways)}.")
+            raise UnknownWay(f"{name[:40]!r} is no {self.noun}.", remedy=f"Choose one of {', '.join(self.ways)}.")
         with audited(actor=actor, verb=f"estate.choose_{self.column}") as audit:
             lock_generation()
             state = EstateState.objects.get(pk=1)

@@ -126,8 +126,8 @@ class StoredEstate:
 
     def teams_on(self, slots: Collection[str]) -> dict[str, Counter[str]]:
         """How many queries of each team are on the named slots, paused ones too."""
-        there = FragmentRow.objects.filter(Q(slot__in=slots) | Q(bundle_slots__slot__in=slots)).distinct()
-        return {slot: teams for slot, teams in teams_by_slot(map(fragment_of, there)).items() if slot in slots}
+        holding = FragmentRow.objects.filter(Q(slot__in=slots) | Q(bundle_slots__slot__in=slots)).distinct()
+        return {slot: teams for slot, teams in teams_by_slot(map(fragment_of, holding)).items() if slot in slots}
 
     def divided_on(self, slots: Collection[str]) -> tuple[Fragment, ...]:
         """The fragments that work and that a schedule has put on any of these slots."""

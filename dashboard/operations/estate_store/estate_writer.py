@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 
 from django.db.models import BooleanField, ExpressionWrapper, F, Q
 
@@ -88,8 +89,8 @@ def store_slots(node: NodeRow, *, generation: int) -> int:
             index for index in free if is_open_to(fragment.team, teams.get(Slot(node.name, index).name, ()))
         ] if are_teams_apart() else free
         after[fragment_id] = _moved(fragment, node, own or free)
-        for slot, there in teams_by_slot([after[fragment_id]]).items():
-            teams.setdefault(slot, Counter()).update(there)
+        for slot, counts in teams_by_slot([after[fragment_id]]).items():
+            teams.setdefault(slot, Counter()).update(counts)
     SlotRow.objects.bulk_create(
         (SlotRow(node=node, index=index, name=Slot(node.name, index).name) for index in range(node.slots)),
         ignore_conflicts=True)
@@ -104,21 +105,27 @@ def on_slots_there(fragments: Mapping[str, Fragment]) -> dict[str, Fragment]:
     """Fragments as they were once, for a plan that brings them back.
 
     What they had on slots that are gone since is on others of the node, as `store_slots` moves what runs; else on any.
+    Where teams are apart, on those that are empty or their team's, where there are any.
     """
     gone = slots_gone({bundle.slot for fragment in fragments.values() for bundle in fragment.queries})
     rows = list(SlotRow.objects.order_by("node_id", "index")) if gone else []
     if not rows:
         return dict(fragments)
 
-    def slot_of(part: RunningBundle) -> str:
+    teams = teams_by_slot(fragments_on([row.name for row in rows]).values()) if are_teams_apart() else {}
+
+    def slot_of(part: RunningBundle, team: str) -> str:
         if part.slot not in gone:
             return part.slot
         slot = Slot.of(part.slot)
         own_rows = [row for row in rows if row.node_id == slot.node] or rows
         free = [row for row in own_rows if not row.reserved_for] or own_rows
+        free = [row for row in free if is_open_to(team, teams.get(row.name, ()))] or free
         return free[slot.index % len(free)].name
 
-    return {fragment_id: fragment.placed(slot_of) for fragment_id, fragment in fragments.items()}
+    return {
+        fragment_id: fragment.placed(partial(slot_of, team=fragment.team))
+        for fragment_id, fragment in fragments.items()}
 
 
 def drop_bundles(bundle_ids: Collection[str]) -> list[str]:

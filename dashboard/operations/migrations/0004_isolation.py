@@ -3,7 +3,7 @@
 from django.db import migrations, models
 
 
-def _say_whose(apps, schema_editor) -> None:
+def say_whose(apps, schema_editor) -> None:
     """What runs already is of the team of the first dataflow that uses it, of those that do by now."""
     fragments, tasks, uses = (apps.get_model("operations", name) for name in ("FragmentRow", "RunningTaskRow", "Use"))
     heads = {row.pk: row.tasks[0] for row in fragments.objects.all() if row.tasks}
@@ -22,5 +22,5 @@ class Migration(migrations.Migration):
         migrations.AddField("estatestate", "isolation", models.CharField(blank=True, default="", max_length=20)),
         migrations.AddField(
             "fragmentrow", "team", models.CharField(blank=True, db_index=True, default="", max_length=40)),
-        migrations.RunPython(_say_whose, migrations.RunPython.noop),
+        migrations.RunPython(say_whose, migrations.RunPython.noop),
     ]
