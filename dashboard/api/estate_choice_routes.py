@@ -11,9 +11,9 @@ from typing import Any
 from django.http import HttpRequest
 from ninja import Router, Schema
 
-from dashboard.api.answers.estate_choices import IsolationAnswer, PacingAnswer
+from dashboard.api.answers.estate_choices import TenancyAnswer, PacingAnswer
 from dashboard.operations.estate_store.estate_choices import WayInForce
-from dashboard.operations.isolation_choice import ISOLATION_CHOICE, ISOLATIONS, IsolationKind, shared_slots
+from dashboard.operations.tenancy_choice import TENANCY_CHOICE, TENANCIES, TenancyKind, shared_slots
 from dashboard.operations.pacing_choice import PACING_CHOICE, PACINGS, PacingKind
 
 router = Router()
@@ -25,10 +25,10 @@ class PacingIn(Schema):
     pacing: str
 
 
-class IsolationIn(Schema):
+class TenancyIn(Schema):
     """Which way; empty for what the installation says."""
 
-    isolation: str
+    tenancy: str
 
 
 @router.get("/pacing", response=PacingAnswer)
@@ -43,23 +43,23 @@ def set_pacing(request: HttpRequest, body: PacingIn) -> dict[str, Any]:
     return _pacing(PACING_CHOICE.choose(actor=request.user, name=body.pacing))
 
 
-@router.get("/isolation", response=IsolationAnswer)
-def isolation(request: HttpRequest) -> dict[str, Any]:
+@router.get("/tenancy", response=TenancyAnswer)
+def tenancy(request: HttpRequest) -> dict[str, Any]:
     """Whether teams share slots, the ways that there are, and the slots that several teams share."""
-    return _isolation(ISOLATION_CHOICE.in_force())
+    return _tenancy(TENANCY_CHOICE.in_force())
 
 
-@router.put("/isolation", response=IsolationAnswer)
-def set_isolation(request: HttpRequest, body: IsolationIn) -> dict[str, Any]:
+@router.put("/tenancy", response=TenancyAnswer)
+def set_tenancy(request: HttpRequest, body: TenancyIn) -> dict[str, Any]:
     """Choose whether teams share slots, for the whole estate; by an administrator."""
-    return _isolation(ISOLATION_CHOICE.choose(actor=request.user, name=body.isolation))
+    return _tenancy(TENANCY_CHOICE.choose(actor=request.user, name=body.tenancy))
 
 
 def _pacing(now: WayInForce[PacingKind]) -> dict[str, Any]:
     return {"pacing": now.kind.name, "is_chosen": now.is_chosen, "ways": [asdict(kind) for kind in PACINGS.values()]}
 
 
-def _isolation(now: WayInForce[IsolationKind]) -> dict[str, Any]:
+def _tenancy(now: WayInForce[TenancyKind]) -> dict[str, Any]:
     return {
-        "isolation": now.kind.name, "is_chosen": now.is_chosen, "shared_slots": shared_slots(),
-        "ways": [asdict(kind) for kind in ISOLATIONS.values()]}
+        "tenancy": now.kind.name, "is_chosen": now.is_chosen, "shared_slots": shared_slots(),
+        "ways": [asdict(kind) for kind in TENANCIES.values()]}

@@ -12,14 +12,14 @@ class EstateState(models.Model):
     """One row: the estate's generation, and how often settings have changed. Who changes the estate locks it first.
 
     Where an administrator chose them: ``pacing`` is how intervals are chosen (`dashboard.operations.pacing_choice`),
-    ``isolation`` whether teams share slots (`dashboard.operations.isolation_choice`).
+    ``tenancy`` whether teams share slots (`dashboard.operations.tenancy_choice`).
     """
 
     id = models.PositiveSmallIntegerField(primary_key=True, default=1)
     generation = models.PositiveIntegerField(default=0)
     revision = models.PositiveIntegerField(default=0)
     pacing = models.CharField(max_length=20, blank=True, default="")
-    isolation = models.CharField(max_length=20, blank=True, default="")
+    tenancy = models.CharField(max_length=20, blank=True, default="")
     changed = models.DateTimeField(auto_now=True)
 
     @property

@@ -23,7 +23,7 @@ class PacingAnswer(Answer):
     ways: list[PacingWay]
 
 
-class IsolationWay(Answer):
+class TenancyWay(Answer):
     """A way to place the queries of teams: what it does, and what it costs."""
 
     name: str
@@ -32,11 +32,11 @@ class IsolationWay(Answer):
     costs: str
 
 
-class IsolationAnswer(Answer):
+class TenancyAnswer(Answer):
     """The way in force (``is_chosen``: by an administrator, else by the environment), all that there are, and the slots
     that hold queries of several teams."""
 
-    isolation: str
+    tenancy: str
     is_chosen: bool
     shared_slots: list[str]
-    ways: list[IsolationWay]
+    ways: list[TenancyWay]

@@ -24,7 +24,7 @@ from scheduler.model.tenancy import teams_by_slot
 from scheduler.model.usage import NAMED, NANO, SlotLoad, Users, nanocores
 
 T = TypeVar("T")
-TEAM = "team"  # the isolation with which teams have slots of their own
+TEAM = "team"  # the tenancy with which teams have slots of their own
 MOST_PARTS = 200  # of one compound SELECT: SQLite takes 500
 
 
@@ -170,8 +170,8 @@ def _holds(fragments: QuerySet[FragmentRow] | Manager[FragmentRow]) -> Q:
 
 def are_teams_apart() -> bool:
     """Whether teams have slots of their own: what an administrator chose, else what the environment says."""
-    chosen = EstateState.objects.filter(pk=1).values_list("isolation", flat=True).first()
-    return (chosen or settings.ISOLATION) == TEAM
+    chosen = EstateState.objects.filter(pk=1).values_list("tenancy", flat=True).first()
+    return (chosen or settings.TENANCY) == TEAM
 
 
 def current_generation() -> int:

@@ -11,7 +11,7 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST, require_safe
 
 from dashboard.operations.estate_store.estate_choices import EstateChoice, WayInForce
-from dashboard.operations.isolation_choice import ISOLATION_CHOICE, IsolationKind, shared_slots
+from dashboard.operations.tenancy_choice import TENANCY_CHOICE, TenancyKind, shared_slots
 from dashboard.operations.pacing_choice import PACING_CHOICE, PacingKind
 from dashboard.pages import flash
 
@@ -32,16 +32,16 @@ def pacing_choose(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 @login_required
-def isolation(request: HttpRequest) -> HttpResponse:
+def tenancy(request: HttpRequest) -> HttpResponse:
     """Whether teams share slots, and which do though they are not to."""
-    return _ways(request, "isolation.html", ISOLATION_CHOICE, shared_slots=shared_slots())
+    return _ways(request, "tenancy.html", TENANCY_CHOICE, shared_slots=shared_slots())
 
 
 @require_POST
 @login_required
-def isolation_choose(request: HttpRequest) -> HttpResponse:
+def tenancy_choose(request: HttpRequest) -> HttpResponse:
     """Choose another way; empty for what the installation says."""
-    return _choose(request, ISOLATION_CHOICE, _isolated_in_words)
+    return _choose(request, TENANCY_CHOICE, _tenancy_in_words)
 
 
 def _ways(request: HttpRequest, template: str, choice: EstateChoice[Any], **more: object) -> HttpResponse:
@@ -63,5 +63,5 @@ def _paced_in_words(now: WayInForce[PacingKind]) -> str:
     return f"Intervals are chosen {now.kind.title.lower()} from now on."
 
 
-def _isolated_in_words(now: WayInForce[IsolationKind]) -> str:
+def _tenancy_in_words(now: WayInForce[TenancyKind]) -> str:
     return f"{now.kind.title} from now on. What runs stays where it is."

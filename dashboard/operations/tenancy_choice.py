@@ -1,6 +1,6 @@
 """Whether teams share slots, and whose slots are shared although they are not to be.
 
-An administrator chooses for the estate; where nobody has, ``WEIR_ISOLATION`` says which. What it means for where things
+An administrator chooses for the estate; where nobody has, ``WEIR_TENANCY`` says which. What it means for where things
 run is in `scheduler.model.tenancy`.
 """
 
@@ -17,7 +17,7 @@ from dashboard.operations.estate_store.estate_reader import TEAM
 
 
 @dataclass(frozen=True, slots=True)
-class IsolationKind:
+class TenancyKind:
     """A way to place the queries of teams, as people choose it: what it does, and what it takes, in sentences."""
 
     name: str
@@ -26,13 +26,13 @@ class IsolationKind:
     costs: str
 
 
-ISOLATIONS: Mapping[str, IsolationKind] = {kind.name: kind for kind in (
-    IsolationKind(
+TENANCIES: Mapping[str, TenancyKind] = {kind.name: kind for kind in (
+    TenancyKind(
         "shared", "Teams share slots",
         "A query goes where there is least to do, whoever's queries are there.",
         "It takes the fewest slots. A query that ends its slot's driver interrupts those of other teams beside it, "
         "for some seconds each time."),
-    IsolationKind(
+    TenancyKind(
         TEAM, "Each team has slots of its own",
         "The queries on a slot are of one team: a query goes to a slot of its team that has room, else to an empty "
         "one, which is the team's from then on. Teams still share tasks: one that runs stays on the slot of the team "
@@ -41,8 +41,8 @@ ISOLATIONS: Mapping[str, IsolationKind] = {kind.name: kind for kind in (
         "is empty. Queries of two teams are not made one."),
 )}
 
-ISOLATION_CHOICE = EstateChoice(
-    "isolation", ISOLATIONS, "way to place the queries of teams", lambda: settings.ISOLATION, is_of_plans=True)
+TENANCY_CHOICE = EstateChoice(
+    "tenancy", TENANCIES, "way to place the queries of teams", lambda: settings.TENANCY, is_of_plans=True)
 
 
 def shared_slots() -> list[str]:

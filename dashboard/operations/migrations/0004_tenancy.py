@@ -19,7 +19,7 @@ class Migration(migrations.Migration):
     dependencies = [("operations", "0003_pacing")]
 
     operations = [
-        migrations.AddField("estatestate", "isolation", models.CharField(blank=True, default="", max_length=20)),
+        migrations.AddField("estatestate", "tenancy", models.CharField(blank=True, default="", max_length=20)),
         migrations.AddField(
             "fragmentrow", "team", models.CharField(blank=True, db_index=True, default="", max_length=40)),
         migrations.RunPython(say_whose, migrations.RunPython.noop),

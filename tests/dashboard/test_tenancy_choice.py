@@ -15,7 +15,7 @@ from dashboard.approvals.services import cancel_proposal, move_query, prepare_pr
 from dashboard.audit.models import AuditEntry
 from dashboard.operations.estate_store.estate_choices import UnknownWay
 from dashboard.operations.estate_store.estate_loader import current_estate, load_estate, stored_estate
-from dashboard.operations.isolation_choice import ISOLATION_CHOICE, ISOLATIONS, shared_slots
+from dashboard.operations.tenancy_choice import TENANCY_CHOICE, TENANCIES, shared_slots
 from dashboard.operations.live_view.schedulable_slots import supply
 from dashboard.operations.models import FragmentRow
 from dashboard.operations.services import drain_node, register_node
@@ -37,17 +37,17 @@ def slots_of(team: str) -> set[str]:
 
 
 def test_the_environment_says_until_an_administrator_chooses_and_each_choice_is_audited(world: World, settings) -> None:
-    assert ISOLATION_CHOICE.in_force().kind.name == "shared" and not stored_estate().teams_apart
-    settings.ISOLATION = "team"
-    assert not ISOLATION_CHOICE.in_force().is_chosen and stored_estate().teams_apart and load_estate().teams_apart
+    assert TENANCY_CHOICE.in_force().kind.name == "shared" and not stored_estate().teams_apart
+    settings.TENANCY = "team"
+    assert not TENANCY_CHOICE.in_force().is_chosen and stored_estate().teams_apart and load_estate().teams_apart
     for name in ("shared", "shared", ""):
-        ISOLATION_CHOICE.choose(actor=world.root, name=name)
-    entries = AuditEntry.objects.filter(verb="estate.choose_isolation").order_by("pk")
+        TENANCY_CHOICE.choose(actor=world.root, name=name)
+    entries = AuditEntry.objects.filter(verb="estate.choose_tenancy").order_by("pk")
     assert [(entry.details["before"], entry.details["after"]) for entry in entries] == [("", "shared"), ("shared", "")]
     with pytest.raises(PermissionDenied):
-        ISOLATION_CHOICE.choose(actor=world.ana, name="team")
+        TENANCY_CHOICE.choose(actor=world.ana, name="team")
     with pytest.raises(UnknownWay, match="no way to place"):
-        ISOLATION_CHOICE.choose(actor=world.root, name="rack")
+        TENANCY_CHOICE.choose(actor=world.root, name="rack")
 
 
 def test_page_and_api_tell_and_let_administrators_choose(world: World, client) -> None:
@@ -55,21 +55,21 @@ def test_page_and_api_tell_and_let_administrators_choose(world: World, client) -
     run(world, "city", "noise", 4)
     run(world, "mobility", "cars", 5)
     client.force_login(world.ana)
-    page = unescape(client.get("/estate/isolation").content.decode())
-    assert all(kind.title in page and kind.costs in page for kind in ISOLATIONS.values())
-    assert client.put("/api/isolation", {"isolation": "team"}, content_type="application/json").status_code == 403
+    page = unescape(client.get("/estate/tenancy").content.decode())
+    assert all(kind.title in page and kind.costs in page for kind in TENANCIES.values())
+    assert client.put("/api/tenancy", {"tenancy": "team"}, content_type="application/json").status_code == 403
     client.force_login(world.root)
-    assert client.post("/estate/isolation/choose", {"isolation": "team"}).status_code == 302
+    assert client.post("/estate/tenancy/choose", {"tenancy": "team"}).status_code == 302
     [shared] = shared_slots()
-    answer = client.get("/api/isolation").json()
-    assert (answer["isolation"], answer["is_chosen"], answer["shared_slots"]) == ("team", True, [shared])
-    assert f"still share {shared}" in client.get("/estate/isolation").content.decode()
-    assert client.put("/api/isolation", {"isolation": ""}, content_type="application/json").json()[
-        "isolation"] == "shared"
+    answer = client.get("/api/tenancy").json()
+    assert (answer["tenancy"], answer["is_chosen"], answer["shared_slots"]) == ("team", True, [shared])
+    assert f"still share {shared}" in client.get("/estate/tenancy").content.decode()
+    assert client.put("/api/tenancy", {"tenancy": ""}, content_type="application/json").json()[
+        "tenancy"] == "shared"
 
 
 def test_submissions_go_to_slots_of_their_team_and_say_where_none_is_left(world: World) -> None:
-    ISOLATION_CHOICE.choose(actor=world.root, name="team")
+    TENANCY_CHOICE.choose(actor=world.root, name="team")
     for team, name, window in (("city", "air", 3), ("mobility", "cars", 4), ("city", "noise", 5)):
         run(world, team, name, window)
         check_rows()
@@ -85,7 +85,7 @@ def test_submissions_go_to_slots_of_their_team_and_say_where_none_is_left(world:
 def test_what_waits_is_placed_anew_once_the_choice_is_made(world: World) -> None:
     waiting = planned(world.mo, world.mobility, document("cars", window=9, visibility="private"))
     run(world, "city", "air", 3)
-    ISOLATION_CHOICE.choose(actor=world.root, name="team")
+    TENANCY_CHOICE.choose(actor=world.root, name="team")
     enacted(approved(held_to_estate(waiting), world.ben))
     assert slots_of("city") and slots_of("mobility") and not slots_of("city") & slots_of("mobility")
     assert shared_slots() == []
@@ -93,7 +93,7 @@ def test_what_waits_is_placed_anew_once_the_choice_is_made(world: World) -> None
 
 def test_schedules_moves_and_drains_are_offered_a_teams_own_slots_alone(world: World) -> None:
     register_node(name="n2", slots=1)
-    ISOLATION_CHOICE.choose(actor=world.root, name="team")
+    TENANCY_CHOICE.choose(actor=world.root, name="team")
     run(world, "city", "air", 3)
     run(world, "city", "noise", 5)
     run(world, "mobility", "cars", 4)
@@ -125,7 +125,7 @@ def moved(world: World, team: str, query: str, slot: str) -> Proposal:
 
 def test_a_node_with_fewer_slots_keeps_teams_apart_as_far_as_it_has_slots(world: World) -> None:
     register_node(name="n1", slots=4)
-    ISOLATION_CHOICE.choose(actor=world.root, name="team")
+    TENANCY_CHOICE.choose(actor=world.root, name="team")
     run(world, "city", "air", 3)
     run(world, "mobility", "cars", 4)
     names = {fragment.team: fragment.id for fragment in load_estate().fragments.values()}
@@ -143,8 +143,8 @@ def test_what_ran_before_is_of_the_team_that_used_it_first(world: World) -> None
     """As a database of an earlier version has it, which said nothing of teams."""
     enacted(approved(planned(world.carla, world.city, document("air")), world.ana))
     enacted(approved(planned(world.mo, world.mobility, document("cars", window=4)), world.ben, world.ana))
-    said = dict(FragmentRow.objects.values_list("pk", "team"))
-    assert set(said.values()) == {"city", "mobility"}
+    teams = dict(FragmentRow.objects.values_list("pk", "team"))
+    assert set(teams.values()) == {"city", "mobility"}
     FragmentRow.objects.update(team="")
-    import_module("dashboard.operations.migrations.0004_isolation").say_whose(apps, None)
-    assert dict(FragmentRow.objects.values_list("pk", "team")) == said
+    import_module("dashboard.operations.migrations.0004_tenancy").say_whose(apps, None)
+    assert dict(FragmentRow.objects.values_list("pk", "team")) == teams
