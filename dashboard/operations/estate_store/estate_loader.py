@@ -8,8 +8,8 @@ from datetime import datetime
 from dashboard.operations.estate_store.estate_reader import (
     StoredEstate,
     are_teams_apart,
-    current_generation,
     fragment_of,
+    is_apart,
     submitted_of,
     task_of,
 )
@@ -50,7 +50,8 @@ def current_stamp() -> tuple[int, int]:
 
 def stored_estate() -> StoredEstate:
     """The estate as it stands, for planning: read in part, as it is looked up."""
-    return StoredEstate(current_generation())
+    generation, chosen = EstateState.objects.filter(pk=1).values_list("generation", "tenancy").first() or (0, "")
+    return StoredEstate(generation, teams_apart=is_apart(chosen))
 
 
 def current_estate() -> Estate:

@@ -71,10 +71,15 @@ class StoredEstate:
     ----------
     back_to : collection of str, optional
         Slots to which something goes back that has not left them for good: their nodes may be drained.
+    teams_apart : bool, optional
+        Whether teams have slots of their own, where it is known; else it is read when it is asked for.
     """
 
-    def __init__(self, generation: int, *, back_to: Collection[str] = ()) -> None:
+    def __init__(
+        self, generation: int, *, back_to: Collection[str] = (), teams_apart: bool | None = None
+    ) -> None:
         self.generation = generation
+        self._teams_apart = teams_apart
         self._back_to = back_to
         self.submitted = LookUps[Submitted](self._fetch_submitted)
         self.tasks = LookUps[RunningTask](self._fetch_tasks)
@@ -122,7 +127,7 @@ class StoredEstate:
     @cached_property
     def teams_apart(self) -> bool:
         """Whether teams have slots of their own."""
-        return are_teams_apart()
+        return are_teams_apart() if self._teams_apart is None else self._teams_apart
 
     def teams_on(self, slots: Collection[str]) -> dict[str, Counter[str]]:
         """How many queries of each team are on the named slots, paused ones too."""
@@ -170,7 +175,11 @@ def _holds(fragments: QuerySet[FragmentRow] | Manager[FragmentRow]) -> Q:
 
 def are_teams_apart() -> bool:
     """Whether teams have slots of their own: what an administrator chose, else what the environment says."""
-    chosen = EstateState.objects.filter(pk=1).values_list("tenancy", flat=True).first()
+    return is_apart(EstateState.objects.filter(pk=1).values_list("tenancy", flat=True).first())
+
+
+def is_apart(chosen: str | None) -> bool:
+    """Whether teams have slots of their own by what was chosen, if anything was."""
     return (chosen or settings.TENANCY) == TEAM
 
 
