@@ -97,7 +97,7 @@ class ReadTrackingView:
         return self._estate.least_loaded(count, query_cores=query_cores, apart=apart, held_by=held_by)
 
     def teams_on(self, slots: Collection[str]) -> Mapping[str, Mapping[str, int]]:
-        """Whose queries slots hold; not noted: where teams are apart, each plan is held to it once more (`rebasing`)."""
+        """Whose queries slots hold; not noted: where teams are apart, each plan is held to it anew (`rebasing`)."""
         return self._estate.teams_on(slots)
 
     def slot_loads(self, slots: Collection[str]) -> Mapping[str, Any]:
@@ -186,7 +186,8 @@ class Answers:
         Of such a plan nothing has to be done before it is taken in. Where teams are apart there is none: whose slots
         are whose has no part in what was noted.
         """
-        return not self._teams_apart and reads.begun is not None and reads.begun <= self._loads.keys() and not self.changes(reads)
+        return not self._teams_apart and (
+            reads.begun is not None and reads.begun <= self._loads.keys() and not self.changes(reads))
 
     def _digest(self, part: str, key: str) -> str:
         known = self._digests.get((part, key))

@@ -11,10 +11,10 @@ from typing import Any
 from django.http import HttpRequest
 from ninja import Router, Schema
 
-from dashboard.api.answers.estate_choices import TenancyAnswer, PacingAnswer
+from dashboard.api.answers.estate_choices import PacingAnswer, TenancyAnswer
 from dashboard.operations.estate_store.estate_choices import WayInForce
-from dashboard.operations.tenancy_choice import TENANCY_CHOICE, TENANCIES, TenancyKind, shared_slots
 from dashboard.operations.pacing_choice import PACING_CHOICE, PACINGS, PacingKind
+from dashboard.operations.tenancy_choice import TENANCIES, TENANCY_CHOICE, TenancyKind, shared_slots
 
 router = Router()
 

@@ -15,10 +15,10 @@ from dashboard.approvals.services import cancel_proposal, move_query, prepare_pr
 from dashboard.audit.models import AuditEntry
 from dashboard.operations.estate_store.estate_choices import UnknownWay
 from dashboard.operations.estate_store.estate_loader import current_estate, load_estate, stored_estate
-from dashboard.operations.tenancy_choice import TENANCY_CHOICE, TENANCIES, shared_slots
 from dashboard.operations.live_view.schedulable_slots import supply
 from dashboard.operations.models import FragmentRow
 from dashboard.operations.services import drain_node, register_node
+from dashboard.operations.tenancy_choice import TENANCIES, TENANCY_CHOICE, shared_slots
 from scheduler.model.errors import PermissionDenied
 from tests.dashboard.building import World, approved, document, enacted, held_to_estate, planned
 from tests.dashboard.checks import check_rows
@@ -28,7 +28,8 @@ pytestmark = pytest.mark.django_db
 
 def run(world: World, team: str, name: str, window: int) -> None:
     author, reviewer = {"city": (world.carla, world.ana), "mobility": (world.mo, world.ben)}[team]
-    enacted(approved(planned(author, getattr(world, team), document(name, window=window, visibility="private")), reviewer))
+    text = document(name, window=window, visibility="private")
+    enacted(approved(planned(author, getattr(world, team), text), reviewer))
 
 
 def slots_of(team: str) -> set[str]:

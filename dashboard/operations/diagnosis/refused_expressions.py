@@ -36,8 +36,9 @@ def refused_expressions() -> list[RefusedExpression]:
     for record in DataflowRecord.objects.filter(pk__in=using).order_by("name", "pk"):
         document = current_version(record).document
         expressive = {task["id"] for task in document["tasks"] if task["type"] in kinds}
+        problems = check_document(json.dumps(document), format="json").problems
         refused += [
             RefusedExpression(record.name, problem.task_id, one_line(
                 f"{problem.message} {problem.remedy}", most=MOST_CHARACTERS))
-            for problem in check_document(json.dumps(document), format="json").problems if problem.task_id in expressive]
+            for problem in problems if problem.task_id in expressive]
     return refused

@@ -11,8 +11,8 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST, require_safe
 
 from dashboard.operations.estate_store.estate_choices import EstateChoice, WayInForce
-from dashboard.operations.tenancy_choice import TENANCY_CHOICE, TenancyKind, shared_slots
 from dashboard.operations.pacing_choice import PACING_CHOICE, PacingKind
+from dashboard.operations.tenancy_choice import TENANCY_CHOICE, TenancyKind, shared_slots
 from dashboard.pages import flash
 
 
