@@ -120,6 +120,6 @@ def test_an_expression_that_is_refused_by_now_is_told_when_the_worker_starts(
     version.save()
     with capture_logs() as logged:
         app.tell_refused_expressions()
-    [told] = logged
-    assert (told["log_level"], told["dataflow"], told["task"]) == ("warning", "traffic", "average")
-    assert "another version" in told["remedy"] and told["why"] and "\n" not in told["why"]
+    [entry] = logged
+    assert (entry["log_level"], entry["dataflow"], entry["task"]) == ("warning", "traffic", "average")
+    assert "another version" in entry["remedy"] and entry["why"] and "\n" not in entry["why"]
